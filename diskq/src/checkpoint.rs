@@ -1,0 +1,257 @@
+//! [`Checkpoint`]: what is still owed to whom, and how that is kept in three small files.
+//!
+//! A log has the slot files `checkpoint.a`, `.b` and `.c`; the newest readable one wins. Three,
+//! because two of them are never overwritten: the last one that is durable (power may fail) and the
+//! last one that was written (the process may be killed while it writes the next). See
+//! docs/format.md for the bytes.
+
+use wire::id::Seq;
+
+use crate::range::SeqRange;
+
+/// The slot files, by slot.
+pub(crate) const SLOT_FILES: [&str; 3] = ["checkpoint.a", "checkpoint.b", "checkpoint.c"];
+
+const MAGIC: [u8; 4] = *b"RQCP";
+const VERSION: u16 = 1;
+const HEAD_BYTES: usize = 24;
+
+/// What a topic's progress looks like on disk: what is still owed to whom.
+///
+/// Everything at or above `next` that is found in the log counts as not yet distributed; everything
+/// below it is owed exactly where a run names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Everything below was synced when this was written. Filled by the log.
+    pub synced: Seq,
+    /// The first seq this checkpoint knows nothing about. Filled by the log.
+    pub next: Seq,
+    /// Newer checkpoints have higher numbers. Filled by the log.
+    pub number: u64,
+    /// Whether the topic is paused.
+    pub paused: bool,
+    /// What the topic has not yet given to any channel, sorted.
+    pub undistributed: Vec<CheckpointRun>,
+    /// The topic's channels.
+    pub channels: Vec<ChannelCheckpoint>,
+}
+
+impl Default for Checkpoint {
+    fn default() -> Checkpoint {
+        Checkpoint {
+            synced: Seq(0),
+            next: Seq(0),
+            number: 0,
+            paused: false,
+            undistributed: Vec::new(),
+            channels: Vec::new(),
+        }
+    }
+}
+
+/// One channel's part of a [`Checkpoint`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelCheckpoint {
+    /// The channel's name.
+    pub name: String,
+    /// Whether the channel is paused.
+    pub paused: bool,
+    /// What the channel still owes its consumers: waiting, in flight, requeued and deferred.
+    pub runs: Vec<CheckpointRun>,
+}
+
+/// Seqs of one channel that share their attempts and due time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointRun {
+    /// The first seq.
+    pub start: Seq,
+    /// How many seqs.
+    pub count: u64,
+    /// Deliveries so far.
+    pub attempts: u16,
+    /// When it may be delivered, in Unix nanoseconds; 0: now.
+    pub due_ns: u64,
+}
+
+impl Checkpoint {
+    /// All ranges of seqs the checkpoint names: a segment that holds any of them stays.
+    pub(crate) fn named(&self) -> impl Iterator<Item = SeqRange> {
+        let runs = self.channels.iter().flat_map(|channel| &channel.runs);
+        self.undistributed.iter().chain(runs).map(CheckpointRun::range)
+    }
+}
+
+impl CheckpointRun {
+    /// The seqs of the run.
+    #[must_use]
+    pub fn range(&self) -> SeqRange {
+        SeqRange::new(self.start, Seq(self.start.0.saturating_add(self.count)))
+    }
+}
+
+/// What one slot file turns out to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SlotContent {
+    /// Nothing was ever written.
+    Empty,
+    /// A whole checkpoint, and whether its writer asked for a sync.
+    Whole(Checkpoint, bool),
+    /// Written by a version this code does not know.
+    Newer(u16),
+    /// Torn or damaged.
+    Bad,
+}
+
+/// What the log adds to the topic's checkpoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp {
+    pub(crate) synced: Seq,
+    pub(crate) next: Seq,
+    pub(crate) number: u64,
+    /// Whether it is to be durable.
+    pub(crate) sync: bool,
+}
+
+/// The bytes of a slot file that holds `checkpoint` with the log's `stamp`.
+pub(crate) fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&u16::from(stamp.sync).to_le_bytes());
+    out.extend_from_slice(&stamp.number.to_le_bytes());
+    // The length and the CRC, once they are known.
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&stamp.synced.0.to_le_bytes());
+    out.extend_from_slice(&stamp.next.0.to_le_bytes());
+    out.push(u8::from(checkpoint.paused));
+    put_runs(&mut out, &checkpoint.undistributed);
+    put_count(&mut out, checkpoint.channels.len());
+    for channel in &checkpoint.channels {
+        let name_bytes = u8::try_from(channel.name.len()).expect("channel names are short");
+        out.push(name_bytes);
+        out.extend_from_slice(channel.name.as_bytes());
+        out.push(u8::from(channel.paused));
+        put_runs(&mut out, &channel.runs);
+    }
+    let body_bytes = u32::try_from(out.len() - HEAD_BYTES).expect("checkpoints are far below 4 GiB");
+    out[16..20].copy_from_slice(&body_bytes.to_le_bytes());
+    let crc = crc(&out[..20], &out[HEAD_BYTES..]);
+    out[20..24].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+/// Reads a slot file; whatever lies behind the checkpoint is of earlier, longer ones.
+pub(crate) fn decode(bytes: &[u8]) -> SlotContent {
+    let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
+        return if bytes.is_empty() { SlotContent::Empty } else { SlotContent::Bad };
+    };
+    if head.iter().all(|&byte| byte == 0) {
+        return SlotContent::Empty;
+    }
+    let mut fields = Reader(&head[4..]);
+    let parsed = (|| Some((fields.u16()?, fields.u16()?, fields.u64()?, fields.u32()?, fields.u32()?)))();
+    let Some((version, flags, number, body_bytes, stored_crc)) = parsed else {
+        return SlotContent::Bad;
+    };
+    let Some(body) = rest.get(..body_bytes as usize) else { return SlotContent::Bad };
+    if head[..4] != MAGIC || crc(&head[..20], body) != stored_crc {
+        return SlotContent::Bad;
+    }
+    if version != VERSION {
+        return SlotContent::Newer(version);
+    }
+    match decode_body(number, body) {
+        Some(checkpoint) => SlotContent::Whole(checkpoint, flags & 1 == 1),
+        None => SlotContent::Bad,
+    }
+}
+
+fn decode_body(number: u64, body: &[u8]) -> Option<Checkpoint> {
+    let mut reader = Reader(body);
+    let mut checkpoint = Checkpoint {
+        number,
+        synced: Seq(reader.u64()?),
+        next: Seq(reader.u64()?),
+        paused: reader.u8()? != 0,
+        ..Checkpoint::default()
+    };
+    checkpoint.undistributed = reader.runs()?;
+    for _ in 0..reader.u32()? {
+        let name_bytes = usize::from(reader.u8()?);
+        let name = String::from_utf8(reader.take(name_bytes)?.to_vec()).ok()?;
+        let paused = reader.u8()? != 0;
+        let runs = reader.runs()?;
+        checkpoint.channels.push(ChannelCheckpoint { name, paused, runs });
+    }
+    reader.0.is_empty().then_some(checkpoint)
+}
+
+fn crc(head: &[u8], body: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(head);
+    hasher.update(body);
+    hasher.finalize()
+}
+
+fn put_count(out: &mut Vec<u8>, count: usize) {
+    let count = u32::try_from(count).expect("a checkpoint lists fewer than 2^32 things");
+    out.extend_from_slice(&count.to_le_bytes());
+}
+
+fn put_runs(out: &mut Vec<u8>, runs: &[CheckpointRun]) {
+    put_count(out, runs.len());
+    for run in runs {
+        out.extend_from_slice(&run.start.0.to_le_bytes());
+        out.extend_from_slice(&run.count.to_le_bytes());
+        out.extend_from_slice(&run.attempts.to_le_bytes());
+        out.extend_from_slice(&run.due_ns.to_le_bytes());
+    }
+}
+
+/// Takes little-endian numbers off the front; `None` where the bytes end.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    /// A list of runs. No count is trusted with an allocation: a short body ends the loop.
+    fn runs(&mut self) -> Option<Vec<CheckpointRun>> {
+        let mut runs = Vec::new();
+        for _ in 0..self.u32()? {
+            runs.push(CheckpointRun {
+                start: Seq(self.u64()?),
+                count: self.u64()?,
+                attempts: self.u16()?,
+                due_ns: self.u64()?,
+            });
+        }
+        Some(runs)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.first_chunk().copied()
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

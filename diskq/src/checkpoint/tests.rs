@@ -1,0 +1,89 @@
+use proptest::prelude::*;
+
+use super::*;
+
+pub(crate) fn sample() -> Checkpoint {
+    let run = |start, count, attempts, due_ns| CheckpointRun { start: Seq(start), count, attempts, due_ns };
+    Checkpoint {
+        synced: Seq(900),
+        next: Seq(1000),
+        number: 17,
+        paused: true,
+        undistributed: vec![run(990, 10, 0, 0)],
+        channels: vec![
+            ChannelCheckpoint { name: "a#ephemeral".into(), paused: false, runs: vec![] },
+            ChannelCheckpoint {
+                name: "archive".into(),
+                paused: true,
+                runs: vec![run(5, 10, 0, 0), run(70, 1, 3, 0), run(80, 2, 65_535, u64::MAX)],
+            },
+        ],
+    }
+}
+
+fn stamp(checkpoint: &Checkpoint, sync: bool) -> Stamp {
+    let Checkpoint { synced, next, number, .. } = *checkpoint;
+    Stamp { synced, next, number, sync }
+}
+
+#[test]
+fn a_checkpoint_comes_back_also_from_a_larger_file() {
+    for sync in [false, true] {
+        let mut bytes = encode(&sample(), &stamp(&sample(), sync));
+        assert_eq!(decode(&bytes), SlotContent::Whole(sample(), sync));
+        bytes.extend_from_slice(&[0xAA; 5000]);
+        assert_eq!(decode(&bytes), SlotContent::Whole(sample(), sync));
+    }
+}
+
+#[test]
+fn nothing_written_is_empty_not_bad() {
+    assert_eq!(decode(&[]), SlotContent::Empty);
+    assert_eq!(decode(&[0; 4096]), SlotContent::Empty);
+}
+
+/// T7: each bit of each byte.
+#[test]
+fn a_flipped_bit_is_noticed() {
+    let mut bytes = encode(&sample(), &stamp(&sample(), true));
+    for bit in 0..bytes.len() * 8 {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(decode(&bytes), SlotContent::Bad, "bit {bit}");
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+#[test]
+fn a_torn_write_is_noticed_at_every_byte() {
+    let bytes = encode(&sample(), &stamp(&sample(), true));
+    for end in 1..bytes.len() {
+        let mut torn = bytes.clone();
+        torn[end..].fill(0);
+        if torn != bytes {
+            assert_eq!(decode(&torn), SlotContent::Bad, "cut at {end}");
+        }
+        assert_eq!(decode(&bytes[..end]), SlotContent::Bad, "cut at {end}");
+    }
+}
+
+#[test]
+fn a_newer_version_is_named() {
+    let mut bytes = encode(&sample(), &stamp(&sample(), true));
+    bytes[4] = 2;
+    let crc = crc(&bytes[..20], &bytes[24..]);
+    bytes[20..24].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(decode(&bytes), SlotContent::Newer(2));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_crash_the_reader(mut bytes in prop::collection::vec(any::<u8>(), 24..400)) {
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        let body_bytes = bytes.len() as u32 - 24;
+        bytes[16..20].copy_from_slice(&body_bytes.to_le_bytes());
+        let crc = crc(&bytes[..20], &bytes[24..]);
+        bytes[20..24].copy_from_slice(&crc.to_le_bytes());
+        let _ = decode(&bytes);
+    }
+}

@@ -1,0 +1,85 @@
+//! [`Files`]: everything this crate ever asks of a file system, so that a test can answer instead.
+//!
+//! All of it may block. Only the keeper and start-up call it, never a reactor.
+
+use std::io;
+use std::path::Path;
+
+/// The bytes of one segment, wherever they are kept. Dropping a mapped one unmaps it, which may
+/// block: a reactor hands memories to the keeper instead of dropping them.
+#[derive(Debug)]
+pub enum Memory {
+    /// A shared, writable mapping of the segment's file.
+    Mapped(memmap2::MmapMut),
+    /// Plain memory: simulation, or a rescued copy of a file with unreadable blocks.
+    Heap(Box<[u8]>),
+}
+
+impl AsRef<[u8]> for Memory {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Memory::Mapped(mapping) => mapping,
+            Memory::Heap(bytes) => bytes,
+        }
+    }
+}
+
+impl AsMut<[u8]> for Memory {
+    fn as_mut(&mut self) -> &mut [u8] {
+        match self {
+            Memory::Mapped(mapping) => mapping,
+            Memory::Heap(bytes) => bytes,
+        }
+    }
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// The name, without the directory. Names that are not UTF-8 are not ours and not listed.
+    pub name: String,
+    /// Whether it is a directory itself.
+    pub is_dir: bool,
+    /// The file's length.
+    pub bytes: u64,
+}
+
+/// Which pages of a mapping are brought in before it is handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Populate {
+    /// For a writer: present and writable.
+    Write,
+    /// For a reader: present. An unreadable block is an error here, not a SIGBUS later.
+    Read,
+}
+
+/// A file system. One instance serves one data path; calls may come from several threads.
+pub trait Files {
+    /// Makes the directory; an existing one is fine.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes sure the file exists with room for its first `bytes` bytes; never shrinks it. On
+    /// failure a file that did not exist before does not exist after.
+    fn allocate(&self, path: &Path, bytes: u64) -> io::Result<()>;
+    /// Maps the first `bytes` bytes, with its pages brought in.
+    fn map(&self, path: &Path, bytes: u32, populate: Populate) -> io::Result<Memory>;
+    /// Takes back what [`Files::map`] gave. The contents stay in the file.
+    fn unmap(&self, path: &Path, memory: Memory);
+    /// Makes the contents and length of the file durable.
+    fn sync(&self, path: &Path) -> io::Result<()>;
+    /// Makes the names in the directory durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Gives a file or directory another name, replacing a file that has it.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+    /// The names in a directory, sorted.
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>>;
+    /// The length of the file.
+    fn length(&self, path: &Path) -> io::Result<u64>;
+    /// Fills `out` from the file, starting at `offset`.
+    fn read_at(&self, path: &Path, offset: u64, out: &mut [u8]) -> io::Result<()>;
+    /// Writes all of `bytes` at `offset`, making the file if it does not exist.
+    fn write_at(&self, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()>;
+}

@@ -1,0 +1,504 @@
+//! The keeper: does for a log what may block.
+//!
+//! ```text
+//!   reactor                                  keeper's thread
+//!   Log::next_request  ------ Request ---->  Keeper::handle
+//!   Log::handle_reply  <----- Reply -------
+//! ```
+//!
+//! The keeper remembers nothing between jobs; what a job needs is in the request. The jobs of one
+//! log must be done in the order the log gave them (a sync before the discard that follows it);
+//! different logs may have different keepers.
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use wire::id::Seq;
+
+use crate::checkpoint::SLOT_FILES;
+use crate::error::{Damage, DamageKind, DiskError};
+use crate::files::{Files, Memory, Populate};
+use crate::range::SeqRange;
+use crate::segment::{self, FRAMES_AT, Head, PAGE_BYTES};
+use crate::slot::SLOT_BYTES;
+
+/// Names a segment's file within its log; never reused while the log lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SegmentNumber(pub u64);
+
+/// Names a checkpoint within its log; newer ones are higher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CheckpointNumber(pub u64);
+
+/// A job for the keeper. The jobs of one log are done in the order in which the log gave them.
+#[derive(Debug)]
+pub enum Request {
+    /// Allocate, map and populate a new segment file.
+    Prepare {
+        /// The new file.
+        segment: SegmentNumber,
+        /// Its size.
+        bytes: u32,
+    },
+    /// Map and populate an existing segment and check every message in it.
+    Load {
+        /// The file.
+        segment: SegmentNumber,
+        /// Its size.
+        bytes: u32,
+        /// The generation it must hold.
+        generation: u64,
+        /// The seq of its first message.
+        base: Seq,
+        /// How many messages it holds.
+        count: u32,
+    },
+    /// Make the segments durable.
+    Sync {
+        /// The files with unsynced messages.
+        segments: Vec<SegmentNumber>,
+        /// Whether names changed since the last sync: the directories are synced too.
+        names: bool,
+        /// Everything below is synced when this succeeds.
+        upto: Seq,
+    },
+    /// Write a checkpoint into one of its slots.
+    WriteCheckpoint {
+        /// Its number.
+        number: CheckpointNumber,
+        /// Which of the slot files.
+        slot: u8,
+        /// The encoded checkpoint.
+        bytes: Vec<u8>,
+        /// Whether it must be durable before the reply.
+        sync: bool,
+        /// Whether names changed since the last sync: the directories are synced too.
+        names: bool,
+    },
+    /// Take back the memory of a segment that stays on disk.
+    Unmap {
+        /// The file.
+        segment: SegmentNumber,
+        /// Its memory.
+        memory: Memory,
+    },
+    /// Unmap and remove a segment.
+    Discard {
+        /// The file.
+        segment: SegmentNumber,
+        /// Its memory, if it is resident.
+        memory: Option<Memory>,
+    },
+}
+
+/// Why a job failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// The kind of the system's answer.
+    pub kind: io::ErrorKind,
+    /// What was attempted, on what, and the answer.
+    pub text: String,
+}
+
+impl Failure {
+    fn of(attempt: &str, path: &Path, error: &io::Error) -> Failure {
+        let text = format!("cannot {attempt} {}: {error}", path.display());
+        Failure { kind: error.kind(), text }
+    }
+}
+
+/// What the keeper answers. Unmap and Discard are not answered.
+#[derive(Debug)]
+pub enum Reply {
+    /// To [`Request::Prepare`].
+    Prepared {
+        /// The file.
+        segment: SegmentNumber,
+        /// Its memory, all zeros, or why there is none.
+        result: Result<Memory, Failure>,
+    },
+    /// To [`Request::Load`].
+    Loaded {
+        /// The file.
+        segment: SegmentNumber,
+        /// Its memory and what was found damaged in it, or why it cannot be had.
+        result: Result<(Memory, Vec<Damage>), Failure>,
+    },
+    /// To [`Request::Sync`].
+    Synced {
+        /// As in the request.
+        upto: Seq,
+        /// Whether it worked.
+        result: Result<(), Failure>,
+    },
+    /// To [`Request::WriteCheckpoint`].
+    CheckpointWritten {
+        /// As in the request.
+        number: CheckpointNumber,
+        /// Whether it worked.
+        result: Result<(), CheckpointFailure>,
+    },
+}
+
+/// Why a checkpoint was not written.
+#[derive(Debug)]
+pub enum CheckpointFailure {
+    /// It could not be written: an older one stands. Worth trying again.
+    Write(Failure),
+    /// It could not be made durable. Final, as every failed sync.
+    Sync(Failure),
+}
+
+/// Does the jobs of all logs below one data path.
+#[derive(Debug)]
+pub struct Keeper<F: Files> {
+    files: F,
+    data_path: PathBuf,
+}
+
+impl<F: Files> Keeper<F> {
+    /// A keeper for the logs below `data_path`.
+    pub fn new(files: F, data_path: impl Into<PathBuf>) -> Keeper<F> {
+        Keeper { files, data_path: data_path.into() }
+    }
+
+    /// The file system it works on.
+    pub fn files(&self) -> &F {
+        &self.files
+    }
+
+    /// Does one job of the log of `topic`. Blocks.
+    pub fn handle(&self, topic: &str, request: Request) -> Option<Reply> {
+        let log = LogDirectory::new(&self.files, &self.data_path, topic);
+        match request {
+            Request::Prepare { segment, bytes } => {
+                Some(Reply::Prepared { segment, result: log.prepare(segment, bytes) })
+            }
+            Request::Load { segment, bytes, generation, base, count } => {
+                let wanted = Head { generation, base, bytes, node: 0 };
+                Some(Reply::Loaded { segment, result: log.load(segment, &wanted, count) })
+            }
+            Request::Sync { segments, names, upto } => {
+                Some(Reply::Synced { upto, result: log.sync(&segments, names) })
+            }
+            Request::WriteCheckpoint { number, slot, bytes, sync, names } => {
+                let result = log.write_checkpoint(slot, &bytes, sync, names);
+                Some(Reply::CheckpointWritten { number, result })
+            }
+            Request::Unmap { segment, memory } => {
+                self.files.unmap(&log.segment_path(segment), memory);
+                None
+            }
+            Request::Discard { segment, memory } => {
+                log.discard(segment, memory);
+                None
+            }
+        }
+    }
+
+    /// Removes the log of `topic`: gone at once and for good when this returns. What a crash leaves
+    /// to unlink is unlinked at the next start. The log must have been closed and its jobs done. A
+    /// topic without a log is fine.
+    pub fn delete_log(&self, topic: &str) -> Result<(), DiskError> {
+        let directory = log_path(&self.data_path, topic);
+        let gone = self.free_deleted_path(topic)?;
+        match self.files.rename(&directory, &gone) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(DiskError::io("rename", &directory, error)),
+            Ok(()) => {}
+        }
+        let sync = self.files.sync_dir(&self.data_path);
+        sync.map_err(|error| DiskError::io("sync", &self.data_path, error))?;
+        remove_deleted(&self.files, &gone).map_err(|error| DiskError::io("remove", &gone, error))
+    }
+
+    /// A name for the deleted directory that no earlier, unfinished deletion has.
+    fn free_deleted_path(&self, topic: &str) -> Result<PathBuf, DiskError> {
+        let entries = self.files.list(&self.data_path);
+        let entries = entries.map_err(|error| DiskError::io("list", &self.data_path, error))?;
+        let is_taken = |name: &str| entries.iter().any(|entry| entry.name == name);
+        let mut names = (0u64..).map(|n| format!("{topic}{LOG_SUFFIX}{DELETED_INFIX}{n}"));
+        let name = names.find(|name| !is_taken(name)).expect("a directory is finite");
+        Ok(self.data_path.join(name))
+    }
+}
+
+/// What the directory of a log is called.
+pub(crate) fn log_path(data_path: &Path, topic: &str) -> PathBuf {
+    data_path.join(format!("{topic}{LOG_SUFFIX}"))
+}
+
+/// Behind the topic's name. No name of a live log looks like one of a deleted log: the one ends in
+/// this, the other in a digit.
+pub(crate) const LOG_SUFFIX: &str = ".log";
+/// Between a log's name and the number of its deletion.
+pub(crate) const DELETED_INFIX: &str = ".deleted-";
+
+/// Removes what [`Keeper::delete_log`] renamed, with everything in it.
+pub(crate) fn remove_deleted(files: &impl Files, directory: &Path) -> io::Result<()> {
+    for entry in files.list(directory)? {
+        files.remove(&directory.join(entry.name))?;
+    }
+    files.remove_dir(directory)
+}
+
+/// One log's directory and what is done in it.
+pub(crate) struct LogDirectory<'a, F> {
+    files: &'a F,
+    data_path: &'a Path,
+    path: PathBuf,
+}
+
+impl<'a, F: Files> LogDirectory<'a, F> {
+    pub(crate) fn new(files: &'a F, data_path: &'a Path, topic: &str) -> LogDirectory<'a, F> {
+        LogDirectory { files, data_path, path: log_path(data_path, topic) }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn segment_path(&self, segment: SegmentNumber) -> PathBuf {
+        self.path.join(segment_file(segment))
+    }
+
+    fn prepare(&self, segment: SegmentNumber, bytes: u32) -> Result<Memory, Failure> {
+        let path = self.segment_path(segment);
+        self.with_directory(|| self.files.allocate(&path, u64::from(bytes)))
+            .map_err(|error| Failure::of("allocate", &path, &error))?;
+        self.files.map(&path, bytes, Populate::Write).map_err(|error| {
+            // The mapping's error is the one to report; an unused file goes at the next start.
+            let _ = self.files.remove(&path);
+            Failure::of("map", &path, &error)
+        })
+    }
+
+    /// Runs `job`; if the directory is missing, makes it, with the checkpoint's room, and runs it
+    /// again. So that a topic without messages has no files.
+    fn with_directory(&self, job: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        match job() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => return result,
+        }
+        self.files.create_dir(&self.path)?;
+        for name in SLOT_FILES {
+            self.files.allocate(&self.path.join(name), CHECKPOINT_BYTES_MIN)?;
+        }
+        job()
+    }
+
+    fn load(
+        &self,
+        segment: SegmentNumber,
+        wanted: &Head,
+        count: u32,
+    ) -> Result<(Memory, Vec<Damage>), Failure> {
+        let path = self.segment_path(segment);
+        let (memory, mut damage) = self
+            .read_segment(segment, wanted.bytes)
+            .map_err(|error| Failure::of("load", &path, &error))?;
+        // Messages in memory that never came from the disk need no check, these do: M6.
+        let holes = segment::scan(memory.as_ref(), wanted, Some(count)).holes(count);
+        damage.extend(self.message_damage(segment, memory.as_ref(), wanted.base, &holes));
+        Ok((memory, damage))
+    }
+
+    /// Maps a segment; if the device cannot read all of it, copies what it can.
+    pub(crate) fn read_segment(
+        &self,
+        segment: SegmentNumber,
+        bytes: u32,
+    ) -> io::Result<(Memory, Vec<Damage>)> {
+        let path = self.segment_path(segment);
+        match self.files.map(&path, bytes, Populate::Read) {
+            Ok(memory) => Ok((memory, Vec::new())),
+            Err(error) if is_media_error(&error) => Ok(self.rescue(segment, &path, bytes)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads page by page, zeros for the pages that cannot be read: their messages fail their CRC,
+    /// the others are saved.
+    fn rescue(&self, segment: SegmentNumber, path: &Path, bytes: u32) -> (Memory, Vec<Damage>) {
+        let mut memory = vec![0; bytes as usize].into_boxed_slice();
+        let mut damage = Vec::new();
+        let mut was_readable = true;
+        for (index, page) in memory.chunks_mut(PAGE_BYTES as usize).enumerate() {
+            let offset = index as u64 * u64::from(PAGE_BYTES);
+            let result = self.files.read_at(path, offset, page);
+            let is_run_start = was_readable && result.is_err();
+            was_readable = result.is_ok();
+            if let Err(error) = result {
+                page.fill(0);
+                if !is_run_start {
+                    continue;
+                }
+                damage.push(Damage {
+                    kind: DamageKind::Foreign,
+                    file: self.shown(&segment_file(segment)),
+                    offset,
+                    seqs: SeqRange::new(Seq(0), Seq(0)),
+                    detail: format!("unreadable: {error}"),
+                });
+            }
+        }
+        (Memory::Heap(memory), damage)
+    }
+
+    /// Reports the messages `bad` of a segment and sets their bytes aside.
+    pub(crate) fn message_damage(
+        &self,
+        segment: SegmentNumber,
+        bytes: &[u8],
+        base: Seq,
+        bad: &[Range<u32>],
+    ) -> Vec<Damage> {
+        if bad.is_empty() {
+            return Vec::new();
+        }
+        let aside = format!("{:012}.damaged", segment.0);
+        let kept = match self.set_aside(&aside, bytes, bad) {
+            Ok(()) => format!("its bytes are kept in {aside}"),
+            Err(error) => format!("its bytes could not be kept in {aside}: {error}"),
+        };
+        let to_damage = |indices: &Range<u32>| Damage {
+            kind: DamageKind::Messages,
+            file: self.shown(&segment_file(segment)),
+            offset: segment::slot_offset(bytes.len(), indices.start).unwrap_or(0) as u64,
+            seqs: seqs_at(base, indices),
+            detail: format!("slot or frame does not agree with its CRC; {kept}"),
+        };
+        bad.iter().map(to_damage).collect()
+    }
+
+    /// Keeps the slots and frames of `bad` for whoever wants to have a look: for each run of bad
+    /// messages a line of text, the slots, and everything between the whole neighbours' frames.
+    fn set_aside(&self, name: &str, bytes: &[u8], bad: &[Range<u32>]) -> io::Result<()> {
+        let mut out = Vec::new();
+        for indices in bad {
+            let slots_at = segment::slot_offset(bytes.len(), indices.end - 1).unwrap_or(0);
+            let slots_end = slots_at + (indices.end - indices.start) as usize * SLOT_BYTES;
+            let before = indices.start.checked_sub(1).and_then(|i| segment::slot_at(bytes, i));
+            let after = segment::slot_at(bytes, indices.end);
+            let start = before.map_or(FRAMES_AT, |slot| slot.end) as usize;
+            let end = after.map_or(0, |slot| slot.start) as usize;
+            let slots = bytes.get(slots_at..slots_end).unwrap_or_default();
+            let frames = bytes.get(start..end).unwrap_or_default();
+            let head = format!(
+                "\nslots {}..{}: {} bytes from {slots_at}, frames: {} bytes from {start}\n",
+                indices.start,
+                indices.end,
+                slots.len(),
+                frames.len()
+            );
+            for part in [head.as_bytes(), slots, frames] {
+                let room = SET_ASIDE_BYTES_MAX.saturating_sub(out.len());
+                out.extend_from_slice(&part[..part.len().min(room)]);
+            }
+        }
+        self.files.write_at(&self.path.join(name), 0, &out)
+    }
+
+    /// A file of this log as reports name it: below the data path.
+    pub(crate) fn shown(&self, name: &str) -> String {
+        let directory = self.path.file_name().unwrap_or_default().to_string_lossy();
+        format!("{directory}/{name}")
+    }
+
+    fn sync(&self, segments: &[SegmentNumber], names: bool) -> Result<(), Failure> {
+        for &segment in segments {
+            let path = self.segment_path(segment);
+            match self.files.sync(&path) {
+                // All of its messages were finished and the segment discarded meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                result => result.map_err(|error| Failure::of("sync", &path, &error))?,
+            }
+        }
+        if names { self.sync_names() } else { Ok(()) }
+    }
+
+    /// Makes the names durable: of the log's files, and of the log.
+    fn sync_names(&self) -> Result<(), Failure> {
+        for path in [self.path.as_path(), self.data_path] {
+            self.files.sync_dir(path).map_err(|error| Failure::of("sync", path, &error))?;
+        }
+        Ok(())
+    }
+
+    fn write_checkpoint(
+        &self,
+        slot: u8,
+        bytes: &[u8],
+        sync: bool,
+        names: bool,
+    ) -> Result<(), CheckpointFailure> {
+        let path = self.path.join(SLOT_FILES[usize::from(slot)]);
+        let room = (bytes.len() as u64).next_power_of_two().max(CHECKPOINT_BYTES_MIN);
+        self.with_directory(|| self.reserve(&path, room))
+            .and_then(|()| self.files.write_at(&path, 0, bytes))
+            .map_err(|error| CheckpointFailure::Write(Failure::of("write", &path, &error)))?;
+        if sync {
+            let synced = self.files.sync(&path);
+            let synced = synced.map_err(|error| Failure::of("sync", &path, &error));
+            synced.map_err(CheckpointFailure::Sync)?;
+        }
+        if names {
+            self.sync_names().map_err(CheckpointFailure::Sync)?;
+        }
+        // Room for the checkpoints that follow, while there is room: finishing must not need any.
+        for name in SLOT_FILES {
+            // Not having it is no failure of this checkpoint. The next one tries again.
+            let _ = self.reserve(&self.path.join(name), room * 2);
+        }
+        Ok(())
+    }
+
+    fn reserve(&self, path: &Path, room: u64) -> io::Result<()> {
+        if self.files.length(path)? >= room { Ok(()) } else { self.files.allocate(path, room) }
+    }
+
+    fn discard(&self, segment: SegmentNumber, memory: Option<Memory>) {
+        let path = self.segment_path(segment);
+        if let Some(memory) = memory {
+            self.files.unmap(&path, memory);
+        }
+        // A file that stays costs room until the next start, which finds that no one holds it.
+        let _ = self.files.remove(&path);
+    }
+}
+
+/// The name of a segment's file.
+pub(crate) fn segment_file(segment: SegmentNumber) -> String {
+    format!("{:012}{SEGMENT_SUFFIX}", segment.0)
+}
+
+/// The number in the name of a segment's file.
+pub(crate) fn segment_number(name: &str) -> Option<SegmentNumber> {
+    let digits = name.strip_suffix(SEGMENT_SUFFIX)?;
+    let is_number = digits.len() >= 12 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { digits.parse().ok().map(SegmentNumber) } else { None }
+}
+
+/// The seqs of messages given by their indices in a segment.
+pub(crate) fn seqs_at(base: Seq, indices: &Range<u32>) -> SeqRange {
+    let at = |index: u32| Seq(base.0.saturating_add(u64::from(index)));
+    SeqRange::new(at(indices.start), at(indices.end))
+}
+
+/// Whether the file, and not a limit of this process, is what failed: its device, or its length.
+/// Populating says EFAULT where a touch would be a SIGBUS.
+fn is_media_error(error: &io::Error) -> bool {
+    let codes = [libc::EFAULT, libc::EIO, libc::EHWPOISON, libc::EBADMSG, libc::EUCLEAN];
+    error.kind() == io::ErrorKind::UnexpectedEof
+        || error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
+const SEGMENT_SUFFIX: &str = ".segment";
+/// The room each checkpoint slot has from the start: one page.
+const CHECKPOINT_BYTES_MIN: u64 = 4096;
+/// How much of a segment's damaged bytes is kept.
+const SET_ASIDE_BYTES_MAX: usize = 4 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,331 @@
+//! [`Log`]: the state machine behind one topic. It does no I/O and never blocks.
+//!
+//! ```text
+//!   life of a segment
+//!
+//!   Prepare -> spare -> tail -> sealed -> no holder, no pin, no checkpoint names it
+//!                 ^               |  ^            |                |
+//!                 |        Unmap  v  |  Load      v                v
+//!                 |              cold           pool            Discard
+//!                 |                               |
+//!                 +-------------------------------+
+//! ```
+//!
+//! What a message needs is in the tail: an append touches its memory and a few numbers. Everything
+//! else happens once per segment, per sync or per checkpoint, and leaves as a [`Request`].
+
+mod append;
+mod holders;
+mod progress;
+mod read;
+mod residency;
+mod segments;
+mod supply;
+mod sync;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::id::Seq;
+
+use crate::error::Damage;
+use crate::keeper::{CheckpointNumber, Reply, Request, SegmentNumber};
+use crate::range::SeqRange;
+
+pub(crate) use progress::Checkpoints;
+pub(crate) use segments::{FoundLog, Residency, Segment};
+use segments::Segments;
+use supply::Supply;
+use sync::Sync;
+
+/// How a log behaves. Every bound of the log is here.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// The node id inside every message id.
+    pub node: u16,
+    /// The size of a log's first segment.
+    pub segment_bytes_min: u32,
+    /// Up to here each segment is twice the size of the one before.
+    pub segment_bytes_steady: u32,
+    /// Up to here segments grow with the live backlog (`--max-bytes-per-file`).
+    pub segment_bytes_max: u32,
+    /// Messages kept in memory (`--mem-queue-size`); beyond that sealed segments are only on disk.
+    pub resident_messages: u64,
+    /// Bytes that may stay resident whatever `resident_messages` says.
+    pub resident_bytes_min: u64,
+    /// Unsynced messages that start a sync (`--sync-every`).
+    pub sync_every: u64,
+    /// The longest time a message stays unsynced, and between checkpoints (`--sync-timeout`).
+    pub sync_timeout: Duration,
+    /// Recycled segments kept for the next appends.
+    pub pool_segments_max: usize,
+    /// Seeds the generations. Random per process; fixed in simulation.
+    pub generation_seed: u64,
+}
+
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions {
+            node: 0,
+            segment_bytes_min: 32 << 10,
+            segment_bytes_steady: 1 << 20,
+            segment_bytes_max: 64 << 20,
+            resident_messages: 10_000,
+            resident_bytes_min: 8 << 20,
+            sync_every: 2_500,
+            sync_timeout: Duration::from_secs(2),
+            pool_segments_max: 4,
+            generation_seed: 0,
+        }
+    }
+}
+
+/// What a log tells its topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Appends that would have blocked or were refused may be tried again.
+    Room,
+    /// No room could be made: refuse the publishes that wait for it.
+    RoomRefused(Arc<str>),
+    /// These seqs, a whole segment, are resident now.
+    Loaded(SeqRange),
+    /// These seqs could not be made resident. If the file is gone they are damaged from now on;
+    /// otherwise the log tries again by itself.
+    LoadFailed(SeqRange, Arc<str>),
+    /// Everything below is synced.
+    Synced(Seq),
+    /// A sync failed: the log takes no more messages. Told once.
+    SyncFailed(Arc<str>),
+    /// This checkpoint, and with it every one of a lower number, is written.
+    Checkpointed {
+        /// The checkpoint.
+        number: CheckpointNumber,
+        /// Whether it is durable.
+        synced: bool,
+    },
+    /// A checkpoint could not be written; an older one stands. It is due again.
+    CheckpointFailed(Arc<str>),
+    /// Something on disk is not what was written there.
+    Damage(Damage),
+}
+
+/// What [`Log::take_run`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Frames to send.
+    Run(Run),
+    /// The segment is not resident; the keeper was asked. Try again after [`Event::Loaded`].
+    Loading,
+    /// These are lost, and counted already: release them and go on behind them.
+    Damaged(SeqRange),
+}
+
+/// One contiguous piece of one segment: whole frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The seq of the first frame.
+    pub first: Seq,
+    /// How many frames.
+    pub count: u32,
+    /// Where they start in the segment.
+    pub start: u32,
+    /// Where they end in the segment.
+    pub end: u32,
+}
+
+/// Facts for /stats and /ping.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogStats {
+    /// Bytes of all segment files, the spare and the pool included.
+    pub bytes_on_disk: u64,
+    /// Bytes of all segments in memory, the spare and the pool included.
+    pub resident_bytes: u64,
+    /// Segments that hold messages.
+    pub segments: u32,
+    /// Those of them that are not in memory.
+    pub cold_segments: u32,
+    /// Mappings held, the spare and the pool included.
+    pub mappings: u32,
+    /// Messages lost to damage since this log was opened.
+    pub damaged_count: u64,
+    /// Why publishes are refused, if they are.
+    pub health: Option<String>,
+}
+
+/// The log of one topic.
+///
+/// Invariants, asserted by [`Log::check`]:
+/// - sealed segments and the tail are in the order of their seqs and do not overlap;
+/// - the tail is resident, and what is pinned is resident;
+/// - no sealed segment stays that nobody holds, pins or names;
+/// - `synced <= next`, and a sync under way covers no more than was appended;
+/// - a spare or pooled segment holds no message anyone may ask for.
+#[derive(Debug)]
+pub struct Log {
+    options: LogOptions,
+    segments: Segments,
+    /// The seq of the next append; 0 until the first append of a new log asks the clock.
+    next: Seq,
+    supply: Supply,
+    sync: Sync,
+    checkpoints: Checkpoints,
+    requests: VecDeque<Request>,
+    /// Loads that failed for want of something that may come back, and when to try again.
+    load_retries: Vec<(SegmentNumber, Duration)>,
+    /// Counts the reads, so that the least recently read segment is known.
+    reads: u64,
+    /// The newest time any call has brought.
+    mono: Duration,
+    /// When the last append came, successful or not: a log without appends gives memory back.
+    last_append: Duration,
+    damaged_count: u64,
+}
+
+impl Log {
+    /// An empty log. It has no file and no memory until the first append.
+    #[must_use]
+    pub fn new(options: LogOptions) -> Log {
+        Log {
+            segments: Segments::default(),
+            next: Seq(0),
+            supply: Supply::new(&options, SegmentNumber(1)),
+            sync: Sync::new(Seq(0)),
+            checkpoints: Checkpoints::default(),
+            requests: VecDeque::new(),
+            load_retries: Vec::new(),
+            reads: 0,
+            mono: Duration::ZERO,
+            last_append: Duration::ZERO,
+            damaged_count: 0,
+            options,
+        }
+    }
+
+    /// A log as start-up found it. Takes no appends into what was found.
+    pub(crate) fn from_found(options: LogOptions, found: FoundLog) -> Log {
+        let mut log = Log::new(options);
+        log.supply = Supply::new(&log.options, found.next_number);
+        log.next = found.next;
+        log.damaged_count = found.damaged_count;
+        log.checkpoints = found.checkpoints;
+        log.segments = Segments::from_found(found.segments);
+        // Messages that are in the files but perhaps only in the page cache are unsynced.
+        let is_synced = log.segments.iter().all(|segment| segment.end_seq() <= found.synced);
+        log.sync = Sync::new(if is_synced { found.next } else { found.synced });
+        if !is_synced {
+            log.sync.due_now();
+        }
+        log
+    }
+
+    /// The next job for the keeper. Drain it after every call that changes the log, in order.
+    pub fn next_request(&mut self) -> Option<Request> {
+        self.requests.pop_front()
+    }
+
+    /// Takes an answer of the keeper. `events` is added to.
+    pub fn handle_reply(&mut self, mono: Duration, reply: Reply, events: &mut Vec<Event>) {
+        self.mono = self.mono.max(mono);
+        match reply {
+            Reply::Prepared { segment, result } => self.prepared(segment, result, events),
+            Reply::Loaded { segment, result } => self.loaded(segment, result, events),
+            Reply::Synced { upto, result } => self.sync_ended(upto, result, events),
+            Reply::CheckpointWritten { number, result } => {
+                self.checkpoint_ended(number, result, events);
+            }
+        }
+    }
+
+    /// Does what is due by now: syncs, tries again what failed, gives back what lies idle.
+    /// Harmless when nothing is due.
+    pub fn handle_timeout(&mut self, mono: Duration) {
+        self.mono = self.mono.max(mono);
+        self.sync_if_due();
+        self.retry_prepare_if_due();
+        self.retry_loads_if_due();
+        self.trim_if_idle();
+    }
+
+    /// When [`Log::handle_timeout`], or a checkpoint, is due next. May lie in the past.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Duration> {
+        let loads = self.load_retries.iter().map(|&(_, at)| at).min();
+        [
+            self.sync.due_at(),
+            self.supply.retry_at(),
+            loads,
+            self.trim_at(),
+            self.checkpoints.due_at(self.options.sync_timeout),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Facts for /stats and /ping. Walks the list of segments.
+    #[must_use]
+    pub fn stats(&self) -> LogStats {
+        let mut stats = LogStats { damaged_count: self.damaged_count, ..LogStats::default() };
+        for segment in self.segments.iter() {
+            stats.segments += 1;
+            stats.bytes_on_disk += u64::from(segment.head.bytes);
+            match segment.residency {
+                Residency::Resident(_) => {
+                    stats.resident_bytes += u64::from(segment.head.bytes);
+                    stats.mappings += 1;
+                }
+                Residency::Cold | Residency::Loading | Residency::Lost => stats.cold_segments += 1,
+            }
+        }
+        for stocked in self.supply.stock() {
+            stats.bytes_on_disk += stocked.memory.as_ref().len() as u64;
+            stats.resident_bytes += stocked.memory.as_ref().len() as u64;
+            stats.mappings += 1;
+        }
+        stats.health = self.sync.poisoned().or(self.supply.refusal_text()).map(ToString::to_string);
+        stats
+    }
+
+    /// The bytes of everything resident, by file, for a simulated file system.
+    pub fn segment_images(&self) -> impl Iterator<Item = (SegmentNumber, &[u8])> {
+        let segments = self.segments.iter().filter_map(|segment| match &segment.residency {
+            Residency::Resident(memory) => Some((segment.number, memory.as_ref())),
+            Residency::Cold | Residency::Loading | Residency::Lost => None,
+        });
+        let stock = self.supply.stock().map(|stocked| (stocked.number, stocked.memory.as_ref()));
+        segments.chain(stock)
+    }
+
+    /// The end: a graceful stop or a deletion. Returns the jobs left for the keeper: those not
+    /// fetched yet, then one [`Request::Unmap`] per memory. A memory in a reply that comes later is
+    /// simply dropped by the keeper's thread.
+    #[must_use = "dropping mapped memory may block: it is the keeper's job"]
+    pub fn close(mut self) -> Vec<Request> {
+        let mut jobs: Vec<Request> = self.requests.drain(..).collect();
+        let stock = self.supply.into_stock().map(|stocked| (stocked.number, stocked.memory));
+        let segments = self.segments.into_memories();
+        jobs.extend(
+            stock.chain(segments).map(|(segment, memory)| Request::Unmap { segment, memory }),
+        );
+        jobs
+    }
+
+    /// The invariants, as assertions.
+    pub fn check(&self) {
+        self.segments.check();
+        self.supply.check(&self.options);
+        assert!(self.sync.synced() <= self.next, "more is synced than exists");
+        assert!(self.sync.upto().is_none_or(|upto| upto <= self.next), "a sync of the future");
+        if let Some(tail) = &self.segments.tail {
+            assert_eq!(tail.end_seq(), self.next, "the tail ends where the next append starts");
+        }
+        for segment in &self.segments.sealed {
+            let is_kept = segment.is_held() || self.checkpoints.may_name(segment.named_by);
+            assert!(is_kept || segment.is_fresh_find, "a segment stays that nobody needs");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

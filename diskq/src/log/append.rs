@@ -1,0 +1,151 @@
+//! Appending: the part of the log that runs once per message.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::id::{MessageId, Seq};
+
+use crate::error::AppendError;
+use crate::range::SeqRange;
+use crate::segment::{
+    FRAMES_AT, Head, NewFrame, SEGMENT_BYTES_LIMIT, Seal, bytes_needed, write_frame, write_head,
+    write_seal,
+};
+
+use super::segments::{Residency, Segment};
+use super::supply::Stocked;
+use super::Log;
+
+impl Log {
+    /// Appends one message, deferred by `defer_ms` milliseconds (0: not).
+    ///
+    /// The message is not held yet: [`Log::retain`] it before the next call. On an error nothing
+    /// was appended.
+    #[inline]
+    pub fn append(
+        &mut self,
+        mono: Duration,
+        wall_ns: u64,
+        body: &[u8],
+        defer_ms: u32,
+    ) -> Result<Seq, AppendError> {
+        self.make_room(mono, wall_ns, bytes_needed(1, body.len() as u64))?;
+        let seq = self.next;
+        self.write(wall_ns, body, defer_ms);
+        self.appended(mono);
+        Ok(seq)
+    }
+
+    /// Appends the `count` messages of `bodies`, `body_bytes` bytes in all, or none of them.
+    ///
+    /// A batch goes into one segment: after a crash it is there in one piece, or torn at one place.
+    /// As with [`Log::append`], retain before the next call.
+    ///
+    /// # Panics
+    /// If `bodies` is not what `count` and `body_bytes` say: the caller's bug.
+    pub fn append_batch<'b>(
+        &mut self,
+        mono: Duration,
+        wall_ns: u64,
+        bodies: impl Iterator<Item = &'b [u8]>,
+        count: u32,
+        body_bytes: u64,
+    ) -> Result<SeqRange, AppendError> {
+        if count == 0 {
+            return Ok(SeqRange::new(self.next, self.next));
+        }
+        self.make_room(mono, wall_ns, bytes_needed(u64::from(count), body_bytes))?;
+        let start = self.next;
+        for body in bodies {
+            self.write(wall_ns, body, 0);
+        }
+        let range = SeqRange::new(start, self.next);
+        assert_eq!(range.len(), u64::from(count), "a batch of another count than announced");
+        self.appended(mono);
+        Ok(range)
+    }
+
+    #[inline]
+    fn make_room(&mut self, mono: Duration, wall_ns: u64, needed: u64) -> Result<(), AppendError> {
+        if let Some(text) = self.sync.poisoned() {
+            return Err(AppendError::Poisoned(Arc::clone(text)));
+        }
+        match &self.segments.tail {
+            Some(tail) if needed <= tail.room() => Ok(()),
+            _ => self.roll(mono, wall_ns, needed),
+        }
+    }
+
+    #[inline]
+    fn write(&mut self, wall_ns: u64, body: &[u8], defer_ms: u32) {
+        let tail = self.segments.tail.as_mut().expect("room was made in the tail");
+        let Residency::Resident(memory) = &mut tail.residency else {
+            unreachable!("the tail is resident")
+        };
+        let id = MessageId::new(self.next, self.options.node);
+        let new = NewFrame { timestamp_ns: wall_ns as i64, id, defer_ms, body };
+        tail.end = write_frame(memory.as_mut(), &tail.head, tail.count, tail.end, &new);
+        tail.count += 1;
+        self.next = Seq(self.next.0 + 1);
+    }
+
+    #[inline]
+    fn appended(&mut self, mono: Duration) {
+        self.mono = self.mono.max(mono);
+        self.last_append = self.mono;
+        if self.sync.wants_to_know(self.next) {
+            self.note_unsynced();
+        }
+        let is_half_full = |tail: &Segment| tail.used() * 2 >= u64::from(tail.head.bytes);
+        if self.segments.tail.as_ref().is_some_and(is_half_full) && !self.supply.has_next() {
+            self.prepare_ahead();
+        }
+    }
+
+    /// The tail is too full, or there is none: goes on in the next segment, if it is there.
+    #[cold]
+    fn roll(&mut self, mono: Duration, wall_ns: u64, needed: u64) -> Result<(), AppendError> {
+        self.mono = self.mono.max(mono);
+        self.last_append = self.mono;
+        let bytes = u64::from(FRAMES_AT) + needed;
+        let Some(bytes) = u32::try_from(bytes).ok().filter(|&bytes| bytes <= SEGMENT_BYTES_LIMIT)
+        else {
+            return Err(AppendError::Io(format!("{bytes} bytes never fit a segment").into()));
+        };
+        let Some(stocked) = self.supply.take(bytes) else { return Err(self.ask_for(bytes)) };
+        self.seal_tail();
+        self.start_tail(stocked, wall_ns);
+        self.evict();
+        Ok(())
+    }
+
+    /// Writes the seal; the tail becomes the last of the sealed ones, or goes at once.
+    pub(super) fn seal_tail(&mut self) {
+        let Some(mut tail) = self.segments.tail.take() else { return };
+        if let Residency::Resident(memory) = &mut tail.residency {
+            let seal = Seal { count: tail.count, end: tail.end };
+            write_seal(memory.as_mut(), &tail.head, &seal);
+        }
+        self.reads += 1;
+        tail.read_at = self.reads;
+        self.segments.sealed.push_back(tail);
+        self.settle(self.segments.sealed.len() - 1);
+    }
+
+    fn start_tail(&mut self, stocked: Stocked, wall_ns: u64) {
+        if self.next == Seq(0) {
+            // The clock keeps a topic that is deleted and made again from repeating an id.
+            self.next = Seq::from_clock(wall_ns);
+            self.sync.start_at(self.next);
+        }
+        let Stocked { number, mut memory } = stocked;
+        let head = Head {
+            generation: self.supply.next_generation(),
+            base: self.next,
+            bytes: memory.as_ref().len() as u32,
+            node: self.options.node,
+        };
+        write_head(memory.as_mut(), &head);
+        self.segments.tail = Some(Segment::new(number, head, Residency::Resident(memory)));
+    }
+}

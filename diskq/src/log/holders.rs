@@ -1,0 +1,141 @@
+//! Who still needs a segment: holders of its messages, socket writes, checkpoints.
+
+use wire::id::Seq;
+
+use crate::keeper::Request;
+use crate::range::SeqRange;
+
+use super::segments::{Place, Residency};
+use super::Log;
+
+impl Log {
+    /// Adds `holders` holders to each seq of the range. A segment lives while it has any.
+    ///
+    /// Seqs no segment holds (lost before start) count nothing, here and in `release`: taking them
+    /// says [`Taken::Damaged`](super::Taken::Damaged).
+    pub fn retain(&mut self, range: SeqRange, holders: u64) {
+        let mut index = self.segments.index_at_or_after(range.start);
+        while let Some(segment) = self.segments.sealed.get_mut(index) {
+            if segment.head.base >= range.end {
+                return;
+            }
+            segment.holders += segment.range().intersection(&range).len() * holders;
+            index += 1;
+        }
+        if let Some(tail) = &mut self.segments.tail {
+            tail.holders += tail.range().intersection(&range).len() * holders;
+        }
+    }
+
+    /// Takes one holder from `seq`.
+    ///
+    /// # Panics
+    /// If the segment of `seq` has fewer holders than that.
+    #[inline]
+    pub fn release(&mut self, seq: Seq) {
+        match self.segments.place(seq) {
+            Some(Place::Sealed(index)) => {
+                let segment = &mut self.segments.sealed[index];
+                segment.release(1);
+                if segment.holders == 0 {
+                    self.settle(index);
+                }
+            }
+            // The tail stays, it takes the next append. An idle one goes by `trim_if_idle`.
+            Some(Place::Tail) => self.segments.at_mut(Place::Tail).release(1),
+            None => {}
+        }
+    }
+
+    /// Takes one holder from each seq of the range.
+    ///
+    /// # Panics
+    /// If a segment has fewer holders than that.
+    pub fn release_range(&mut self, range: SeqRange) {
+        let mut index = self.segments.index_at_or_after(range.start);
+        while let Some(segment) = self.segments.sealed.get_mut(index) {
+            if segment.head.base >= range.end {
+                return;
+            }
+            segment.release(segment.range().intersection(&range).len());
+            if !self.settle(index) {
+                index += 1;
+            }
+        }
+        if let Some(tail) = &mut self.segments.tail {
+            tail.release(tail.range().intersection(&range).len());
+        }
+    }
+
+    /// Lets go of every segment nobody holds. Once, after start-up has retained what is owed.
+    pub fn release_unheld(&mut self) {
+        for segment in &mut self.segments.sealed {
+            segment.is_fresh_find = false;
+        }
+        self.settle_all();
+    }
+
+    /// An unfinished socket write points into the segment of `seq`: it stays where it is.
+    ///
+    /// # Panics
+    /// If the segment is not resident: there is nothing to point into.
+    pub fn pin(&mut self, seq: Seq) {
+        let place = self.segments.place(seq).expect("pinned what no segment holds");
+        let segment = self.segments.at_mut(place);
+        assert!(segment.memory().is_some(), "pinned what is not resident");
+        segment.pins += 1;
+    }
+
+    /// The socket write is finished.
+    ///
+    /// # Panics
+    /// If there was no pin.
+    pub fn unpin(&mut self, seq: Seq) {
+        let place = self.segments.place(seq).expect("what is pinned stays");
+        let segment = self.segments.at_mut(place);
+        segment.pins = segment.pins.checked_sub(1).expect("unpinned more often than pinned");
+        if let Place::Sealed(index) = place {
+            self.settle(index);
+        }
+    }
+
+    /// Lets go of the sealed segment `index` if nobody needs it any more. Whether it is gone.
+    pub(super) fn settle(&mut self, index: usize) -> bool {
+        let segment = &self.segments.sealed[index];
+        let is_needed = segment.is_held()
+            || segment.is_fresh_find
+            || self.checkpoints.may_name(segment.named_by);
+        if is_needed {
+            return false;
+        }
+        let segment = self.segments.remove(index);
+        let number = segment.number;
+        match segment.residency {
+            // A file with damage in it is not trusted with new messages.
+            Residency::Resident(memory) if segment.damaged.is_empty() => {
+                if let Some(memory) = self.supply.recycle(number, memory) {
+                    self.requests
+                        .push_back(Request::Discard { segment: number, memory: Some(memory) });
+                }
+            }
+            Residency::Resident(memory) => {
+                self.requests.push_back(Request::Discard { segment: number, memory: Some(memory) });
+            }
+            // One that is loading comes back as a memory nobody knows: see `loaded`.
+            Residency::Cold | Residency::Loading | Residency::Lost => {
+                self.requests.push_back(Request::Discard { segment: number, memory: None });
+            }
+        }
+        true
+    }
+
+    /// As [`Log::settle`], for all of them.
+    pub(super) fn settle_all(&mut self) {
+        let mut index = 0;
+        while index < self.segments.sealed.len() {
+            if !self.settle(index) {
+                index += 1;
+            }
+        }
+    }
+}

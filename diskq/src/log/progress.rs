@@ -1,0 +1,190 @@
+//! Checkpoints: when they are due, where they go, what they keep from being recycled.
+
+use std::time::Duration;
+
+use crate::checkpoint::{Checkpoint, SLOT_FILES, Stamp, encode};
+use crate::keeper::{CheckpointFailure, CheckpointNumber, Request, SegmentNumber};
+
+use super::{Event, Log};
+
+/// An encoded checkpoint.
+#[derive(Debug)]
+struct Encoded {
+    number: u64,
+    bytes: Vec<u8>,
+    sync: bool,
+}
+
+/// The checkpoint that is being written.
+#[derive(Debug)]
+struct Writing {
+    number: u64,
+    slot: usize,
+    sync: bool,
+    /// Files up to here have durable names once it is written, if it syncs the names.
+    names_upto: Option<SegmentNumber>,
+}
+
+/// The checkpoint state of a log.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpoints {
+    /// The highest number given so far.
+    last_number: u64,
+    /// The number of the last one that is surely durable; 0: none.
+    synced_number: u64,
+    /// What each slot holds; 0: nothing that counts.
+    slots: [u64; SLOT_FILES.len()],
+    writing: Option<Writing>,
+    /// The next to be written. A newer one replaces it: it says all the older one did.
+    pending: Option<Encoded>,
+    /// When the last one was asked for, or when the first progress was noted.
+    began: Option<Duration>,
+    has_progress: bool,
+}
+
+impl Checkpoints {
+    /// The state after start-up: which checkpoint each slot holds, and which is surely durable.
+    pub(crate) fn from_found(slots: [u64; SLOT_FILES.len()], synced_number: u64) -> Checkpoints {
+        let last_number = slots.iter().copied().max().unwrap_or(0);
+        Checkpoints { last_number, synced_number, slots, ..Checkpoints::default() }
+    }
+
+    /// The highest number given so far.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.last_number
+    }
+
+    /// Whether a checkpoint that may be read after a crash names a segment whose newest naming
+    /// checkpoint is `named_by`.
+    #[inline]
+    pub(super) fn may_name(&self, named_by: u64) -> bool {
+        named_by != 0 && named_by >= self.synced_number
+    }
+
+    /// The slot to be overwritten: neither the last durable one nor the last written one.
+    fn free_slot(&self) -> usize {
+        let newest = self.slots.iter().copied().max().unwrap_or(0);
+        let is_kept = |number: u64| number != 0 && (number == newest || number == self.synced_number);
+        let free = (0..self.slots.len()).filter(|&slot| !is_kept(self.slots[slot]));
+        free.min_by_key(|&slot| self.slots[slot]).expect("two of three slots are kept at most")
+    }
+
+    pub(super) fn due_at(&self, sync_timeout: Duration) -> Option<Duration> {
+        let is_idle = self.writing.is_none() && self.pending.is_none();
+        let at = self.began.map_or(Duration::ZERO, |began| began + sync_timeout);
+        (self.has_progress && is_idle).then_some(at)
+    }
+}
+
+impl Log {
+    /// Something a checkpoint would record has changed.
+    #[inline]
+    pub fn note_progress(&mut self) {
+        self.checkpoints.has_progress = true;
+        // The first checkpoint, too, waits for company.
+        self.checkpoints.began.get_or_insert(self.mono);
+    }
+
+    /// Whether it is time for [`Log::write_checkpoint`].
+    #[must_use]
+    pub fn checkpoint_due(&self, mono: Duration) -> bool {
+        self.checkpoints.due_at(self.options.sync_timeout).is_some_and(|at| at <= mono)
+    }
+
+    /// Writes a checkpoint; `synced`, `next` and `number` are filled in here.
+    ///
+    /// With `sync` it is durable when [`Event::Checkpointed`] comes. Without, it survives the
+    /// process only, and never overwrites the last durable one. While one is being written the next
+    /// waits, and is replaced by a newer one: the event of a number stands for all lower ones.
+    pub fn write_checkpoint(
+        &mut self,
+        mono: Duration,
+        checkpoint: &Checkpoint,
+        sync: bool,
+    ) -> CheckpointNumber {
+        self.mono = self.mono.max(mono);
+        let number = self.checkpoints.last_number + 1;
+        let replaced = self.checkpoints.pending.take();
+        let sync = sync || replaced.is_some_and(|replaced| replaced.sync);
+        let stamp = Stamp { synced: self.sync.synced(), next: self.next, number, sync };
+        self.mark_named(checkpoint, number);
+        self.checkpoints.last_number = number;
+        self.checkpoints.began = Some(self.mono);
+        self.checkpoints.has_progress = false;
+        self.checkpoints.pending = Some(Encoded { number, bytes: encode(checkpoint, &stamp), sync });
+        self.start_checkpoint();
+        CheckpointNumber(number)
+    }
+
+    /// Segments the checkpoint names stay until a durable one no longer does.
+    fn mark_named(&mut self, checkpoint: &Checkpoint, number: u64) {
+        for range in checkpoint.named() {
+            let mut index = self.segments.index_at_or_after(range.start);
+            while let Some(segment) = self.segments.sealed.get_mut(index) {
+                if segment.head.base >= range.end {
+                    break;
+                }
+                segment.named_by = number;
+                index += 1;
+            }
+            if let Some(tail) = &mut self.segments.tail
+                && !tail.range().intersection(&range).is_empty()
+            {
+                tail.named_by = number;
+            }
+        }
+    }
+
+    fn start_checkpoint(&mut self) {
+        if self.checkpoints.writing.is_some() {
+            return;
+        }
+        let Some(Encoded { number, bytes, sync }) = self.checkpoints.pending.take() else { return };
+        let slot = self.checkpoints.free_slot();
+        // Until it is written it holds nothing that counts.
+        self.checkpoints.slots[slot] = 0;
+        let names = sync && !self.sync.names_are_synced();
+        let names_upto = names.then(|| self.supply.prepared_upto());
+        self.checkpoints.writing = Some(Writing { number, slot, sync, names_upto });
+        let number = CheckpointNumber(number);
+        self.requests.push_back(Request::WriteCheckpoint {
+            number,
+            slot: slot as u8,
+            bytes,
+            sync,
+            names,
+        });
+    }
+
+    pub(super) fn checkpoint_ended(
+        &mut self,
+        number: CheckpointNumber,
+        result: Result<(), CheckpointFailure>,
+        events: &mut Vec<Event>,
+    ) {
+        let writing = self.checkpoints.writing.take();
+        let writing = writing.expect("one checkpoint is written at a time");
+        assert_eq!(writing.number, number.0, "the answer to another checkpoint");
+        match result {
+            Ok(()) => {
+                self.checkpoints.slots[writing.slot] = writing.number;
+                events.push(Event::Checkpointed { number, synced: writing.sync });
+                if writing.sync {
+                    self.checkpoints.synced_number = writing.number;
+                    self.sync.note_names_synced(writing.names_upto);
+                    self.settle_all();
+                }
+            }
+            Err(CheckpointFailure::Write(failure)) => {
+                self.checkpoints.has_progress = true;
+                events.push(Event::CheckpointFailed(failure.text.into()));
+            }
+            Err(CheckpointFailure::Sync(failure)) => {
+                self.checkpoints.has_progress = true;
+                events.push(Event::CheckpointFailed(failure.text.as_str().into()));
+                self.poison(failure.text.into(), events);
+            }
+        }
+        self.start_checkpoint();
+    }
+}

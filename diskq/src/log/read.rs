@@ -1,0 +1,122 @@
+//! Reading: whole runs of frames, found by two looks into the slot table.
+
+use wire::id::Seq;
+
+use crate::range::SeqRange;
+use crate::segment::slot_at;
+
+use super::segments::{Place, Residency, Segment};
+use super::{Log, Run, Taken};
+
+impl Log {
+    /// The next frames of `range`, from its start: one contiguous piece of one segment.
+    ///
+    /// It ends with the segment, before a damaged message, at `count_max` messages or before
+    /// `bytes_max` bytes, but holds one frame at least. [`Log::pin`] it for as long as a socket
+    /// write may look at it.
+    ///
+    /// # Panics
+    /// If `range` is empty or `count_max` is 0.
+    pub fn take_run(&mut self, range: SeqRange, count_max: u32, bytes_max: u32) -> Taken {
+        assert!(!range.is_empty() && count_max > 0, "took a run of nothing");
+        let Some(place) = self.segments.place(range.start) else {
+            let end = self.segments.next_held(range.start).unwrap_or(range.end);
+            return Taken::Damaged(SeqRange::new(range.start, end.min(range.end)));
+        };
+        if let Place::Sealed(index) = place {
+            self.reads += 1;
+            let segment = &mut self.segments.sealed[index];
+            segment.read_at = self.reads;
+            match segment.residency {
+                Residency::Resident(_) => {}
+                Residency::Loading => return Taken::Loading,
+                Residency::Lost => return Taken::Damaged(segment.range().intersection(&range)),
+                Residency::Cold => {
+                    self.load(index);
+                    return Taken::Loading;
+                }
+            }
+            segment.keep_until = std::time::Duration::ZERO;
+            self.load_ahead(index, &range);
+        }
+        let segment = self.segments.at_mut(place);
+        run_in(segment, range, count_max, bytes_max).unwrap_or_else(|| {
+            // Memory that was whole when it was written or loaded is so no more. Step over it.
+            self.damaged_count += 1;
+            Taken::Damaged(SeqRange::one(range.start))
+        })
+    }
+
+    /// The bytes of a run: whole frames, ready to be sent.
+    ///
+    /// # Panics
+    /// If the segment is not resident any more: the caller neither pinned nor took it just now.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self, run: &Run) -> &[u8] {
+        let segment = self.segments.find(run.first).expect("a run nobody holds");
+        let memory = segment.memory().expect("a run in a segment that is not resident");
+        &memory[run.start as usize..run.end as usize]
+    }
+
+    /// Where the frame of `seq` is in its segment, if that is resident and the frame not damaged.
+    #[must_use]
+    pub fn frame_bounds(&self, seq: Seq) -> Option<(u32, u32)> {
+        let segment = self.segments.find(seq)?;
+        match run_in(segment, SeqRange::one(seq), 1, u32::MAX)? {
+            Taken::Run(run) => Some((run.start, run.end)),
+            Taken::Loading | Taken::Damaged(_) => None,
+        }
+    }
+
+    /// Past the middle of a segment the next one is asked for, if the reader will want it.
+    #[inline]
+    fn load_ahead(&mut self, index: usize, range: &SeqRange) {
+        let segment = &self.segments.sealed[index];
+        let is_past_middle = (range.start.0 - segment.head.base.0) * 2 >= u64::from(segment.count);
+        if is_past_middle
+            && range.end > segment.end_seq()
+            && let Some(next) = self.segments.sealed.get(index + 1)
+            && matches!(next.residency, Residency::Cold)
+        {
+            self.load(index + 1);
+        }
+    }
+}
+
+/// A run of a segment that holds `range.start`. `None`: not resident, or the slots are nonsense.
+#[inline]
+fn run_in(segment: &Segment, range: SeqRange, count_max: u32, bytes_max: u32) -> Option<Taken> {
+    let mut end = range.end.min(segment.end_seq());
+    if let Some(damaged) = segment.damaged.iter().find(|damaged| damaged.end > range.start) {
+        if damaged.contains(range.start) {
+            return Some(Taken::Damaged(damaged.intersection(&range)));
+        }
+        end = end.min(damaged.start);
+    }
+    let memory = segment.memory()?;
+    let first = (range.start.0 - segment.head.base.0) as u32;
+    let mut count = (end.0 - range.start.0).min(u64::from(count_max)) as u32;
+    let start = slot_at(memory, first)?.start;
+    // Offsets from `start`; nonsense is caught below.
+    let end_of = |count: u32| slot_at(memory, first + count - 1).map(|slot| slot.end);
+    if end_of(count)?.wrapping_sub(start) > bytes_max {
+        count = fitting(count, |count| {
+            end_of(count).is_some_and(|end| end.wrapping_sub(start) <= bytes_max)
+        });
+    }
+    let end = end_of(count)?;
+    let is_sane = start < end && end <= segment.end;
+    is_sane.then_some(Taken::Run(Run { first: range.start, count, start, end }))
+}
+
+/// The largest count below `count_max` that fits, but 1 at least.
+#[cold]
+fn fitting(count_max: u32, fits: impl Fn(u32) -> bool) -> u32 {
+    let (mut fitting, mut too_many) = (1, count_max);
+    while fitting + 1 < too_many {
+        let middle = fitting + (too_many - fitting) / 2;
+        if fits(middle) { fitting = middle } else { too_many = middle }
+    }
+    fitting
+}

@@ -1,0 +1,234 @@
+//! The segments that hold a log's messages, by seq.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use wire::id::Seq;
+
+use crate::files::Memory;
+use crate::keeper::SegmentNumber;
+use crate::range::SeqRange;
+use crate::segment::{FRAMES_AT, Head, count_limit};
+use crate::slot::SLOT_BYTES;
+
+use super::Checkpoints;
+
+/// Where a segment's bytes are.
+#[derive(Debug)]
+pub(crate) enum Residency {
+    /// In memory.
+    Resident(Memory),
+    /// On disk only.
+    Cold,
+    /// The keeper was asked for it.
+    Loading,
+    /// Its file is gone: all its messages are damaged.
+    Lost,
+}
+
+/// One segment that holds messages.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) number: SegmentNumber,
+    pub(crate) head: Head,
+    pub(crate) count: u32,
+    /// Where the last frame ends.
+    pub(crate) end: u32,
+    pub(crate) residency: Residency,
+    /// How many times all of its messages together are held.
+    pub(crate) holders: u64,
+    /// Unfinished socket writes that point into it.
+    pub(crate) pins: u32,
+    /// The newest checkpoint that names any of its messages; 0: none ever did.
+    pub(crate) named_by: u64,
+    /// Messages in it that are lost, sorted.
+    pub(crate) damaged: Vec<SeqRange>,
+    /// Found at start and not yet judged by `release_unheld`.
+    pub(crate) is_fresh_find: bool,
+    /// The read that touched it last.
+    pub(super) read_at: u64,
+    /// Loaded for a reader that has not come yet: not evicted before this time.
+    pub(super) keep_until: Duration,
+}
+
+impl Segment {
+    /// A segment that holds no message yet.
+    pub(crate) fn new(number: SegmentNumber, head: Head, residency: Residency) -> Segment {
+        Segment {
+            number,
+            head,
+            count: 0,
+            end: FRAMES_AT,
+            residency,
+            holders: 0,
+            pins: 0,
+            named_by: 0,
+            damaged: Vec::new(),
+            is_fresh_find: false,
+            read_at: 0,
+            keep_until: Duration::ZERO,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn end_seq(&self) -> Seq {
+        Seq(self.head.base.0 + u64::from(self.count))
+    }
+
+    #[inline]
+    pub(crate) fn range(&self) -> SeqRange {
+        SeqRange::new(self.head.base, self.end_seq())
+    }
+
+    /// The bytes behind the last frame and before the last slot.
+    #[inline]
+    pub(super) fn room(&self) -> u64 {
+        u64::from(self.head.bytes) - self.used()
+    }
+
+    /// The bytes taken: head blocks, frames and slots.
+    #[inline]
+    pub(super) fn used(&self) -> u64 {
+        u64::from(self.end) + u64::from(self.count) * SLOT_BYTES as u64
+    }
+
+    #[inline]
+    pub(super) fn is_held(&self) -> bool {
+        self.holders > 0 || self.pins > 0
+    }
+
+    #[inline]
+    pub(super) fn memory(&self) -> Option<&[u8]> {
+        match &self.residency {
+            Residency::Resident(memory) => Some(memory.as_ref()),
+            Residency::Cold | Residency::Loading | Residency::Lost => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn release(&mut self, count: u64) {
+        assert!(self.holders >= count, "released more often than retained");
+        self.holders -= count;
+    }
+}
+
+/// Which segment a seq is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Tail,
+    Sealed(usize),
+}
+
+/// What start-up hands over to make a [`Log`](super::Log).
+#[derive(Debug)]
+pub(crate) struct FoundLog {
+    /// Sorted by seq, not overlapping, none resident.
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) next: Seq,
+    pub(crate) synced: Seq,
+    pub(crate) next_number: SegmentNumber,
+    pub(crate) checkpoints: Checkpoints,
+    pub(crate) damaged_count: u64,
+}
+
+/// The segments in the order of their seqs: any number of sealed ones, then the tail.
+#[derive(Debug, Default)]
+pub(super) struct Segments {
+    pub(super) sealed: VecDeque<Segment>,
+    pub(super) tail: Option<Segment>,
+    /// Where the last lookup among the sealed ones ended: the next is likely to be there too.
+    last_hit: usize,
+}
+
+impl Segments {
+    pub(super) fn from_found(found: Vec<Segment>) -> Segments {
+        Segments { sealed: found.into(), tail: None, last_hit: 0 }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Segment> {
+        self.sealed.iter().chain(&self.tail)
+    }
+
+    /// The segment that holds `seq`. A few ns for the tail and the one of the last lookup.
+    #[inline]
+    pub(super) fn place(&mut self, seq: Seq) -> Option<Place> {
+        if let Some(tail) = &self.tail
+            && seq >= tail.head.base
+        {
+            return (seq < tail.end_seq()).then_some(Place::Tail);
+        }
+        let is_hit = |segment: &Segment| segment.range().contains(seq);
+        if self.sealed.get(self.last_hit).is_some_and(is_hit) {
+            return Some(Place::Sealed(self.last_hit));
+        }
+        let index = self.index_at_or_after(seq);
+        if self.sealed.get(index).is_some_and(is_hit) {
+            self.last_hit = index;
+            return Some(Place::Sealed(index));
+        }
+        None
+    }
+
+    /// As [`Segments::place`], for readers that cannot remember the hit.
+    pub(super) fn find(&self, seq: Seq) -> Option<&Segment> {
+        if let Some(tail) = &self.tail
+            && seq >= tail.head.base
+        {
+            return (seq < tail.end_seq()).then_some(tail);
+        }
+        let is_hit = |segment: &&Segment| segment.range().contains(seq);
+        let last_hit = self.sealed.get(self.last_hit).filter(is_hit);
+        last_hit.or_else(|| self.sealed.get(self.index_at_or_after(seq)).filter(is_hit))
+    }
+
+    pub(super) fn at_mut(&mut self, place: Place) -> &mut Segment {
+        match place {
+            Place::Tail => self.tail.as_mut().expect("the place was looked up just now"),
+            Place::Sealed(index) => &mut self.sealed[index],
+        }
+    }
+
+    /// The first sealed segment that ends behind `seq`.
+    pub(super) fn index_at_or_after(&self, seq: Seq) -> usize {
+        self.sealed.partition_point(|segment| segment.end_seq() <= seq)
+    }
+
+    /// The first seq at or after `seq` that a segment holds.
+    pub(super) fn next_held(&self, seq: Seq) -> Option<Seq> {
+        let sealed = self.sealed.get(self.index_at_or_after(seq));
+        sealed.or(self.tail.as_ref()).map(|segment| segment.head.base.max(seq))
+    }
+
+    pub(super) fn remove(&mut self, index: usize) -> Segment {
+        self.last_hit = 0;
+        self.sealed.remove(index).expect("the index was looked up just now")
+    }
+
+    pub(super) fn into_memories(self) -> impl Iterator<Item = (SegmentNumber, Memory)> {
+        self.sealed.into_iter().chain(self.tail).filter_map(|segment| match segment.residency {
+            Residency::Resident(memory) => Some((segment.number, memory)),
+            Residency::Cold | Residency::Loading | Residency::Lost => None,
+        })
+    }
+
+    pub(super) fn check(&self) {
+        let mut end = Seq(0);
+        for segment in self.iter() {
+            assert!(segment.head.base >= end, "segments overlap");
+            assert!(segment.count > 0, "an empty segment is kept");
+            assert!(segment.count <= count_limit(segment.head.bytes), "impossibly many messages");
+            assert!(segment.used() <= u64::from(segment.head.bytes), "frames run into slots");
+            let is_resident = segment.memory().is_some();
+            assert!(is_resident || segment.pins == 0, "pinned and not resident");
+            if let Some(memory) = segment.memory() {
+                assert_eq!(memory.len(), segment.head.bytes as usize, "memory of another size");
+            }
+            let is_inside = |d: &SeqRange| d.intersection(&segment.range()) == *d && !d.is_empty();
+            assert!(segment.damaged.iter().all(is_inside), "damage outside of its segment");
+            end = segment.end_seq();
+        }
+        if let Some(tail) = &self.tail {
+            assert!(tail.memory().is_some(), "the tail is resident");
+        }
+    }
+}

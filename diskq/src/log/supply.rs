@@ -1,0 +1,271 @@
+//! Where the next segment comes from: the pool of recycled ones, or the keeper.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::AppendError;
+use crate::files::Memory;
+use crate::keeper::{Failure, Request, SegmentNumber};
+use crate::segment::{PAGE_BYTES, SEGMENT_BYTES_LIMIT};
+
+use super::{Event, Log, LogOptions};
+
+/// How long after a failed allocation the next is tried: P6 asks for service within 1 s of space.
+const PREPARE_RETRY: Duration = Duration::from_millis(250);
+/// A log without appends for this long gives back what it has in stock.
+const IDLE_AFTER: Duration = Duration::from_secs(5);
+/// Above the steady size a segment holds at most this part of the live backlog.
+const BACKLOG_SHARE: u64 = 8;
+
+/// A segment file in memory that holds nothing anyone needs.
+#[derive(Debug)]
+pub(super) struct Stocked {
+    pub(super) number: SegmentNumber,
+    pub(super) memory: Memory,
+}
+
+/// Why there is no next segment.
+#[derive(Debug)]
+struct Refusal {
+    is_full: bool,
+    text: Arc<str>,
+    retry_at: Duration,
+}
+
+/// The segments to come.
+#[derive(Debug)]
+pub(super) struct Supply {
+    /// What the keeper prepared.
+    spare: Option<Stocked>,
+    /// Recycled ones, the last in first out: its pages are the warmest, and the fewer different
+    /// ones are used, the fewer are written to disk and faulted again.
+    pool: Vec<Stocked>,
+    pool_max: usize,
+    /// The job under way.
+    preparing: Option<SegmentNumber>,
+    /// An append could not be done and needs a segment this large.
+    waiting: Option<u32>,
+    refusal: Option<Refusal>,
+    /// The next size while the log is below its steady size.
+    growing: u32,
+    /// The size of recycled segments; above the configured one if batches need it.
+    steady: u32,
+    next_number: SegmentNumber,
+    /// Every file up to this number existed when the last reply came.
+    prepared_upto: SegmentNumber,
+    generations: u64,
+}
+
+impl Supply {
+    pub(super) fn new(options: &LogOptions, next_number: SegmentNumber) -> Supply {
+        Supply {
+            spare: None,
+            pool: Vec::new(),
+            pool_max: options.pool_segments_max,
+            preparing: None,
+            waiting: None,
+            refusal: None,
+            growing: options.segment_bytes_min,
+            steady: options.segment_bytes_steady,
+            next_number,
+            prepared_upto: SegmentNumber(next_number.0 - 1),
+            generations: options.generation_seed,
+        }
+    }
+
+    /// A random number for the next use of a segment (splitmix64). Never 0.
+    pub(super) fn next_generation(&mut self) -> u64 {
+        self.generations = self.generations.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.generations;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ mixed >> 31).max(1)
+    }
+
+    /// Whether a next segment is there or on its way.
+    #[inline]
+    pub(super) fn has_next(&self) -> bool {
+        self.spare.is_some() || !self.pool.is_empty() || self.preparing.is_some()
+    }
+
+    /// A segment of `bytes` bytes at least: the warmest, else the prepared one.
+    pub(super) fn take(&mut self, bytes: u32) -> Option<Stocked> {
+        let fits = |stocked: &Stocked| stocked.memory.as_ref().len() >= bytes as usize;
+        if self.pool.last().is_some_and(fits) {
+            return self.pool.pop();
+        }
+        self.spare.take_if(|spare| fits(spare))
+    }
+
+    /// Takes a memory back for the next append, or returns it if it does not fit the pool.
+    pub(super) fn recycle(&mut self, number: SegmentNumber, memory: Memory) -> Option<Memory> {
+        if memory.as_ref().len() != self.steady as usize || self.pool.len() >= self.pool_max {
+            return Some(memory);
+        }
+        self.pool.push(Stocked { number, memory });
+        None
+    }
+
+    pub(super) fn stock(&self) -> impl Iterator<Item = &Stocked> {
+        self.pool.iter().chain(&self.spare)
+    }
+
+    pub(super) fn into_stock(self) -> impl Iterator<Item = Stocked> {
+        self.pool.into_iter().chain(self.spare)
+    }
+
+    pub(super) fn prepared_upto(&self) -> SegmentNumber {
+        self.prepared_upto
+    }
+
+    pub(super) fn refusal_text(&self) -> Option<&Arc<str>> {
+        self.refusal.as_ref().map(|refusal| &refusal.text)
+    }
+
+    /// When a failed allocation is tried again.
+    pub(super) fn retry_at(&self) -> Option<Duration> {
+        let refusal = self.refusal.as_ref().filter(|_| self.preparing.is_none());
+        refusal.map(|refusal| refusal.retry_at)
+    }
+
+    pub(super) fn check(&self, options: &LogOptions) {
+        assert!(self.pool.len() <= options.pool_segments_max, "the pool is over its bound");
+        assert!(self.steady >= options.segment_bytes_steady, "the steady size went below its own");
+    }
+}
+
+impl Log {
+    /// The current segment is half full: has the next one prepared.
+    #[cold]
+    pub(super) fn prepare_ahead(&mut self) {
+        // While the disk is full the retries are the timer's.
+        if self.supply.refusal.is_none() {
+            self.prepare(0);
+        }
+    }
+
+    /// An append needs a segment of `needed` bytes and there is none.
+    pub(super) fn ask_for(&mut self, needed: u32) -> AppendError {
+        let waiting = self.supply.waiting.unwrap_or(0).max(needed);
+        self.supply.waiting = Some(waiting);
+        if let Some(refusal) = &self.supply.refusal {
+            let text = Arc::clone(&refusal.text);
+            let error =
+                if refusal.is_full { AppendError::Full(text) } else { AppendError::Io(text) };
+            self.retry_prepare_if_due();
+            return error;
+        }
+        if self.supply.preparing.is_none() {
+            self.prepare(waiting);
+        }
+        AppendError::WouldBlock
+    }
+
+    fn prepare(&mut self, needed: u32) {
+        let bytes = self.next_segment_bytes(needed);
+        let segment = self.supply.next_number;
+        self.supply.next_number = SegmentNumber(segment.0 + 1);
+        self.supply.preparing = Some(segment);
+        self.requests.push_back(Request::Prepare { segment, bytes });
+    }
+
+    fn next_segment_bytes(&mut self, needed: u32) -> u32 {
+        let options = &self.options;
+        let supply = &mut self.supply;
+        let whole_pages = needed.next_multiple_of(PAGE_BYTES);
+        if supply.refusal.is_some() {
+            // On a disk that is nearly full a small segment may still find room.
+            return whole_pages.max(options.segment_bytes_min);
+        }
+        // Large batches: room for two per segment, so that recycled ones serve them too.
+        let ample = needed.saturating_mul(2).min(SEGMENT_BYTES_LIMIT).next_power_of_two();
+        let largest = options.segment_bytes_max.max(options.segment_bytes_steady);
+        supply.steady = supply.steady.max(ample.min(largest));
+        let size = if supply.growing < supply.steady {
+            let size = supply.growing.max(ample.min(supply.steady));
+            supply.growing = size.saturating_mul(2).min(supply.steady);
+            size
+        } else {
+            let held = self.segments.iter().filter(|segment| segment.is_held());
+            let live: u64 = held.map(|segment| u64::from(segment.head.bytes)).sum();
+            let share = (live / BACKLOG_SHARE).min(u64::from(SEGMENT_BYTES_LIMIT)) as u32;
+            share.next_power_of_two().clamp(supply.steady, largest.max(supply.steady))
+        };
+        size.max(whole_pages)
+    }
+
+    pub(super) fn prepared(
+        &mut self,
+        number: SegmentNumber,
+        result: Result<Memory, Failure>,
+        events: &mut Vec<Event>,
+    ) {
+        self.supply.preparing = None;
+        self.supply.prepared_upto = self.supply.prepared_upto.max(number);
+        let memory = match result {
+            Ok(memory) => memory,
+            Err(failure) => return self.prepare_refused(&failure, events),
+        };
+        let was_refused = self.supply.refusal.take().is_some();
+        let bytes = memory.as_ref().len();
+        if let Some(small) = self.supply.spare.replace(Stocked { number, memory }) {
+            self.requests
+                .push_back(Request::Discard { segment: small.number, memory: Some(small.memory) });
+        }
+        match self.supply.waiting {
+            // Asked for when smaller messages were the largest.
+            Some(needed) if bytes < needed as usize => self.prepare(needed),
+            waiting => {
+                self.supply.waiting = None;
+                if waiting.is_some() || was_refused {
+                    events.push(Event::Room);
+                }
+            }
+        }
+    }
+
+    fn prepare_refused(&mut self, failure: &Failure, events: &mut Vec<Event>) {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        let text: Arc<str> = failure.text.as_str().into();
+        let retry_at = self.mono + PREPARE_RETRY;
+        let is_full = full.contains(&failure.kind);
+        self.supply.refusal = Some(Refusal { is_full, text: Arc::clone(&text), retry_at });
+        events.push(Event::RoomRefused(text));
+    }
+
+    pub(super) fn retry_prepare_if_due(&mut self) {
+        let is_due = self.supply.retry_at().is_some_and(|at| at <= self.mono);
+        if is_due && self.sync.poisoned().is_none() {
+            self.prepare(self.supply.waiting.unwrap_or(0));
+        }
+    }
+
+    /// When an idle log has something to give back.
+    pub(super) fn trim_at(&self) -> Option<Duration> {
+        let tail = self.segments.tail.as_ref();
+        let has_idle_spare = tail.is_none() && self.supply.spare.is_some();
+        let has_idle_tail = tail.is_some_and(|tail| !tail.is_held());
+        let has_idle = has_idle_spare || has_idle_tail || !self.supply.pool.is_empty();
+        has_idle.then_some(self.last_append + IDLE_AFTER)
+    }
+
+    /// Gives back the pool, a tail whose messages are all finished, and then the spare: an idle
+    /// topic costs no memory.
+    pub(super) fn trim_if_idle(&mut self) {
+        if self.trim_at().is_none_or(|at| at > self.mono) {
+            return;
+        }
+        if self.segments.tail.as_ref().is_some_and(|tail| !tail.is_held()) {
+            self.seal_tail();
+        }
+        let spare = self.supply.spare.take_if(|_| self.segments.tail.is_none());
+        for Stocked { number, memory } in self.supply.pool.drain(..).chain(spare) {
+            self.requests.push_back(Request::Discard { segment: number, memory: Some(memory) });
+        }
+        self.supply.steady = self.options.segment_bytes_steady;
+        if self.segments.tail.is_none() {
+            self.supply.growing = self.options.segment_bytes_min;
+        }
+    }
+}

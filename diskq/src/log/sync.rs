@@ -1,0 +1,205 @@
+//! Which messages are synced, and when the next sync starts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::id::Seq;
+
+use crate::keeper::{Failure, Request, SegmentNumber};
+
+use super::{Event, Log};
+
+/// A count of unsynced messages starts no sync sooner than this after the last one: at high rates
+/// syncs write the same warm pages again and again.
+const SYNC_INTERVAL_MIN: Duration = Duration::from_millis(200);
+
+/// A sync under way.
+#[derive(Debug)]
+struct Syncing {
+    upto: Seq,
+    /// Files up to here have durable names once it ends, if it syncs the names.
+    names_upto: Option<SegmentNumber>,
+}
+
+/// The sync state of a log.
+#[derive(Debug)]
+pub(super) struct Sync {
+    /// Everything below is synced.
+    synced: Seq,
+    syncing: Option<Syncing>,
+    /// Another one is wanted when this one ends.
+    again: bool,
+    /// When the next one starts; `None` while everything appended is covered.
+    due: Option<Duration>,
+    /// The seq whose append makes the sync due early.
+    count_trigger: Seq,
+    began: Option<Duration>,
+    /// Files up to this number have durable names. `None`: not even the directory is known to.
+    names_synced: Option<SegmentNumber>,
+    poisoned: Option<Arc<str>>,
+}
+
+impl Sync {
+    pub(super) fn new(synced: Seq) -> Sync {
+        Sync {
+            synced,
+            syncing: None,
+            again: false,
+            due: None,
+            count_trigger: Seq(0),
+            began: None,
+            names_synced: None,
+            poisoned: None,
+        }
+    }
+
+    /// The first seq of a new log: nothing below it exists.
+    pub(super) fn start_at(&mut self, first: Seq) {
+        self.synced = first;
+    }
+
+    pub(super) fn due_now(&mut self) {
+        self.due = Some(Duration::ZERO);
+    }
+
+    pub(super) fn synced(&self) -> Seq {
+        self.synced
+    }
+
+    /// What the sync under way covers.
+    pub(super) fn upto(&self) -> Option<Seq> {
+        self.syncing.as_ref().map(|syncing| syncing.upto)
+    }
+
+    #[inline]
+    pub(super) fn poisoned(&self) -> Option<&Arc<str>> {
+        self.poisoned.as_ref()
+    }
+
+    /// Whether an append up to `next` changes when the next sync is due.
+    #[inline]
+    pub(super) fn wants_to_know(&self, next: Seq) -> bool {
+        self.due.is_none() || next >= self.count_trigger
+    }
+
+    pub(super) fn due_at(&self) -> Option<Duration> {
+        self.due.filter(|_| self.syncing.is_none() && self.poisoned.is_none())
+    }
+
+    pub(super) fn names_are_synced(&self) -> bool {
+        self.names_synced.is_some()
+    }
+
+    pub(super) fn note_names_synced(&mut self, upto: Option<SegmentNumber>) {
+        self.names_synced = self.names_synced.max(upto);
+    }
+}
+
+impl Log {
+    /// The seq of the next append. 0 for a new log: its first append takes one from the clock.
+    #[inline]
+    #[must_use]
+    pub fn next_seq(&self) -> Seq {
+        self.next
+    }
+
+    /// Everything below is synced.
+    #[inline]
+    #[must_use]
+    pub fn synced(&self) -> Seq {
+        self.sync.synced
+    }
+
+    /// Whether everything appended is synced.
+    #[inline]
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.sync.synced >= self.next
+    }
+
+    /// Asks for a sync of everything appended so far; [`Event::Synced`] tells when. At most one is
+    /// under way: the next starts when it ends, and covers all that was appended meanwhile.
+    pub fn sync_now(&mut self) {
+        if self.is_synced() || self.sync.poisoned.is_some() {
+            return;
+        }
+        match self.sync.upto() {
+            Some(upto) => self.sync.again |= upto < self.next,
+            None => self.start_sync(),
+        }
+    }
+
+    /// The first unsynced append, or the one that makes too many.
+    #[cold]
+    pub(super) fn note_unsynced(&mut self) {
+        if self.sync.due.is_none() {
+            self.sync.due = Some(self.mono + self.options.sync_timeout);
+            let covered = self.sync.upto().unwrap_or(self.sync.synced);
+            // Every message is the topic's business (`sync_now`), no message is no one's.
+            self.sync.count_trigger = match self.options.sync_every {
+                0 | 1 => Seq(u64::MAX),
+                every => Seq(covered.0.saturating_add(every)),
+            };
+        }
+        if self.next >= self.sync.count_trigger {
+            self.sync.count_trigger = Seq(u64::MAX);
+            let earliest = self.sync.began.map_or(self.mono, |began| began + SYNC_INTERVAL_MIN);
+            let early = earliest.max(self.mono);
+            self.sync.due = self.sync.due.map(|due| due.min(early));
+            self.sync_if_due();
+        }
+    }
+
+    pub(super) fn sync_if_due(&mut self) {
+        if self.sync.due_at().is_some_and(|at| at <= self.mono) {
+            self.start_sync();
+        }
+    }
+
+    fn start_sync(&mut self) {
+        let synced = self.sync.synced;
+        let sealed = self.segments.sealed.iter().rev();
+        let unsynced = self.segments.tail.iter().chain(sealed);
+        let unsynced = unsynced.take_while(|segment| segment.end_seq() > synced);
+        let segments: Vec<_> = unsynced.map(|segment| segment.number).collect();
+        let names = segments.iter().max().copied() > self.sync.names_synced;
+        let names_upto = names.then(|| self.supply.prepared_upto());
+        self.sync.syncing = Some(Syncing { upto: self.next, names_upto });
+        self.sync.began = Some(self.mono);
+        self.sync.due = None;
+        self.sync.again = false;
+        self.requests.push_back(Request::Sync { segments, names, upto: self.next });
+    }
+
+    pub(super) fn sync_ended(
+        &mut self,
+        upto: Seq,
+        result: Result<(), Failure>,
+        events: &mut Vec<Event>,
+    ) {
+        let syncing = self.sync.syncing.take();
+        if let Err(failure) = result {
+            return self.poison(failure.text.into(), events);
+        }
+        if self.sync.poisoned.is_some() {
+            return;
+        }
+        if let Some(syncing) = syncing {
+            self.sync.note_names_synced(syncing.names_upto);
+        }
+        self.sync.synced = self.sync.synced.max(upto);
+        events.push(Event::Synced(self.sync.synced));
+        if self.sync.again {
+            self.sync_now();
+        }
+    }
+
+    /// A failed sync is final: the kernel may have dropped the pages it could not write and call
+    /// the next sync a success.
+    pub(super) fn poison(&mut self, text: Arc<str>, events: &mut Vec<Event>) {
+        if self.sync.poisoned.is_none() {
+            self.sync.poisoned = Some(Arc::clone(&text));
+            events.push(Event::SyncFailed(text));
+        }
+    }
+}

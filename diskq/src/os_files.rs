@@ -1,0 +1,122 @@
+//! [`Files`] on the real system.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+
+use crate::files::{Entry, Files, Memory, Populate};
+use crate::mapping;
+
+/// The real file system. Keeps no state: files are opened by name for each job, so a log with
+/// thousands of segments costs no descriptors.
+///
+/// Opening anew does not miss a write-back error: Linux reports one that no one has seen yet to the
+/// first sync of any descriptor, and we stop at the first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsFiles;
+
+impl Files for OsFiles {
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        match fs::create_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            result => result,
+        }
+    }
+
+    fn allocate(&self, path: &Path, bytes: u64) -> io::Result<()> {
+        let is_new = !path.try_exists()?;
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        let result = reserve(&file, bytes);
+        if result.is_err() && is_new {
+            // The reservation's error is the one to report; a leftover is found at the next start.
+            let _ = fs::remove_file(path);
+        }
+        result
+    }
+
+    fn map(&self, path: &Path, bytes: u32, populate: Populate) -> io::Result<Memory> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        mapping::map(&file, bytes, populate).map(Memory::Mapped)
+    }
+
+    fn unmap(&self, _path: &Path, memory: Memory) {
+        drop(memory);
+    }
+
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        // Covers the pages dirtied through a mapping, and the length.
+        OpenOptions::new().write(true).open(path)?.sync_data()
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            // Not following links: a link is never one of ours.
+            let metadata = entry.metadata()?;
+            entries.push(Entry { name, is_dir: metadata.is_dir(), bytes: metadata.len() });
+        }
+        entries.sort();
+        Ok(entries)
+    }
+
+    fn length(&self, path: &Path) -> io::Result<u64> {
+        Ok(fs::metadata(path)?.len())
+    }
+
+    fn read_at(&self, path: &Path, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        File::open(path)?.read_exact_at(out, offset)
+    }
+
+    fn write_at(&self, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        file.write_all_at(bytes, offset)
+    }
+}
+
+/// Blocks for the first `bytes` bytes, so that no later store finds the disk full.
+fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    loop {
+        match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+            Err(Errno::INTR) => {}
+            // A file system without fallocate: write the zeros.
+            Err(Errno::OPNOTSUPP) => return write_zeros(file, bytes),
+            result => return Ok(result?),
+        }
+    }
+}
+
+fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
+    let zeros = [0; 64 << 10];
+    let mut at = file.metadata()?.len();
+    while at < bytes {
+        let piece = (bytes - at).min(zeros.len() as u64) as usize;
+        file.write_all_at(&zeros[..piece], at)?;
+        at += piece as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! [`SeqRange`]: a half-open run of seqs.
+
+use wire::id::Seq;
+
+/// The seqs from `start` up to, not including, `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SeqRange {
+    /// The first seq of the range.
+    pub start: Seq,
+    /// One past the last seq of the range.
+    pub end: Seq,
+}
+
+impl SeqRange {
+    /// The range from `start` up to `end`. An `end` at or below `start` makes an empty range.
+    #[must_use]
+    pub fn new(start: Seq, end: Seq) -> SeqRange {
+        SeqRange { start, end }
+    }
+
+    /// The range of the single seq `seq`.
+    #[must_use]
+    pub fn one(seq: Seq) -> SeqRange {
+        SeqRange { start: seq, end: Seq(seq.0 + 1) }
+    }
+
+    /// How many seqs the range holds.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.end.0.saturating_sub(self.start.0)
+    }
+
+    /// Whether the range holds no seq at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.start.0 >= self.end.0
+    }
+
+    /// Whether `seq` lies in the range.
+    #[must_use]
+    pub fn contains(&self, seq: Seq) -> bool {
+        self.start.0 <= seq.0 && seq.0 < self.end.0
+    }
+
+    /// What both ranges hold; empty if they do not meet.
+    #[must_use]
+    pub fn intersection(&self, other: &SeqRange) -> SeqRange {
+        SeqRange {
+            start: Seq(self.start.0.max(other.start.0)),
+            end: Seq(self.end.0.min(other.end.0)),
+        }
+    }
+}
+
+/// Adds `range` behind the last of `ranges`, joining the two where they touch.
+pub(crate) fn push_joined(ranges: &mut Vec<SeqRange>, range: SeqRange) {
+    if range.is_empty() {
+        return;
+    }
+    match ranges.last_mut() {
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => ranges.push(range),
+    }
+}
+
+/// Adds `range` to the sorted `ranges`, joining what touches. Returns how many seqs were new.
+pub(crate) fn add_joined(ranges: &mut Vec<SeqRange>, range: SeqRange) -> u64 {
+    let known: u64 = ranges.iter().map(|known| known.intersection(&range).len()).sum();
+    ranges.push(range);
+    normalise(ranges);
+    range.len() - known
+}
+
+/// Sorts `ranges`, drops empty ones and joins those that overlap or touch.
+pub(crate) fn normalise(ranges: &mut Vec<SeqRange>) {
+    ranges.sort_unstable();
+    let mut joined: Vec<SeqRange> = Vec::with_capacity(ranges.len());
+    for range in ranges.iter().filter(|range| !range.is_empty()) {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => joined.push(*range),
+        }
+    }
+    *ranges = joined;
+}
+
+/// What of `range` none of the sorted, disjoint `others` holds.
+pub(crate) fn without(range: SeqRange, others: &[SeqRange]) -> Vec<SeqRange> {
+    let mut left = Vec::new();
+    if range.is_empty() {
+        return left;
+    }
+    let mut start = range.start;
+    let first = others.partition_point(|other| other.end <= range.start);
+    for other in others[first..].iter().take_while(|other| other.start < range.end) {
+        push_joined(&mut left, SeqRange::new(start, other.start));
+        start = other.end;
+    }
+    push_joined(&mut left, SeqRange::new(start, range.end));
+    left
+}
+
+/// What of `range` the sorted, disjoint `others` hold.
+pub(crate) fn within(range: SeqRange, others: &[SeqRange]) -> Vec<SeqRange> {
+    if range.is_empty() {
+        return Vec::new();
+    }
+    let first = others.partition_point(|other| other.end <= range.start);
+    let meeting = others[first..].iter().take_while(|other| other.start < range.end);
+    meeting.map(|other| other.intersection(&range)).collect()
+}

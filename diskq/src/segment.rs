@@ -1,0 +1,278 @@
+//! One segment as bytes: frames grow forward, slots grow backward. Pure; owns no memory.
+//!
+//! ```text
+//!   0       64      128                                                  segment bytes
+//!   | head  | twin  | frame 0 | frame 1 | ... ->      <- ... | slot 1 | slot 0 |
+//! ```
+//!
+//! The two head blocks say the same, so that one flipped bit costs no segment; only the twin is
+//! written a second time, when the segment is sealed. docs/format.md draws them byte by byte.
+//!
+//! A message exists from the moment its slot is whole. The slot is stored after the frame, but
+//! nothing relies on that order: the kernel writes pages as it likes, the CRC covers both.
+
+use std::iter;
+use std::ops::Range;
+
+use wire::frame::{HEADER_BYTES, write_header};
+use wire::id::{MessageId, Seq};
+
+use crate::slot::{SLOT_BYTES, Slot};
+
+/// Where the first frame starts.
+pub(crate) const FRAMES_AT: u32 = 128;
+/// The format this code writes and reads.
+pub(crate) const VERSION: u16 = 1;
+/// Segments are whole pages, so that no page belongs to two files' worth of bookkeeping.
+pub(crate) const PAGE_BYTES: u32 = 4096;
+/// No segment is larger: offsets are 32 bits, and sums of two of them stay below 2^32.
+pub(crate) const SEGMENT_BYTES_LIMIT: u32 = 1 << 30;
+
+const BLOCK_BYTES: usize = 64;
+const HEAD_MAGIC: [u8; 4] = *b"RQSG";
+const TWIN_MAGIC: [u8; 4] = *b"RQST";
+const _: () = assert!(FRAMES_AT as usize == 2 * BLOCK_BYTES);
+
+/// What the head blocks say about a segment from its first append on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// Random per use of the file: nothing written under another one is valid.
+    pub(crate) generation: u64,
+    /// The seq of the first message.
+    pub(crate) base: Seq,
+    /// The length of the file.
+    pub(crate) bytes: u32,
+    /// The node id in the message ids, for the tools.
+    pub(crate) node: u16,
+}
+
+/// What the twin says in addition once the segment is sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seal {
+    /// How many messages there are.
+    pub(crate) count: u32,
+    /// Where the last frame ends.
+    pub(crate) end: u32,
+}
+
+/// What the first 128 bytes of a file turn out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeadState {
+    /// Nothing was ever written: prepared, not used.
+    Unused,
+    /// A segment; sealed or not.
+    Segment(Head, Option<Seal>),
+    /// Written by a version this code does not know.
+    Newer(u16),
+    /// Neither block is whole.
+    Unreadable,
+}
+
+/// Writes both blocks of a segment that starts its life (again).
+pub(crate) fn write_head(bytes: &mut [u8], head: &Head) {
+    bytes[..BLOCK_BYTES].copy_from_slice(&encode_block(HEAD_MAGIC, head, None));
+    bytes[BLOCK_BYTES..2 * BLOCK_BYTES].copy_from_slice(&encode_block(TWIN_MAGIC, head, None));
+}
+
+/// Writes the twin of a segment that takes no more messages.
+pub(crate) fn write_seal(bytes: &mut [u8], head: &Head, seal: &Seal) {
+    let block = encode_block(TWIN_MAGIC, head, Some(seal));
+    bytes[BLOCK_BYTES..2 * BLOCK_BYTES].copy_from_slice(&block);
+}
+
+/// Reads what [`write_head`] and [`write_seal`] wrote.
+pub(crate) fn read_head(bytes: &[u8]) -> HeadState {
+    let Some(blocks) = bytes.get(..2 * BLOCK_BYTES) else { return HeadState::Unreadable };
+    if blocks.iter().all(|&byte| byte == 0) {
+        return HeadState::Unused;
+    }
+    let (head, twin) = blocks.split_at(BLOCK_BYTES);
+    match (decode_block(HEAD_MAGIC, head), decode_block(TWIN_MAGIC, twin)) {
+        // The twin of an earlier life is no seal of this one.
+        (Block::Whole(head, _), Block::Whole(twin, seal)) if twin == head => {
+            HeadState::Segment(head, seal)
+        }
+        (Block::Whole(head, _), _) => HeadState::Segment(head, None),
+        (_, Block::Whole(twin, seal)) => HeadState::Segment(twin, seal),
+        (Block::Newer(version), _) | (_, Block::Newer(version)) => HeadState::Newer(version),
+        (Block::Broken, Block::Broken) => HeadState::Unreadable,
+    }
+}
+
+enum Block {
+    Whole(Head, Option<Seal>),
+    Newer(u16),
+    Broken,
+}
+
+fn encode_block(magic: [u8; 4], head: &Head, seal: Option<&Seal>) -> [u8; BLOCK_BYTES] {
+    let mut block = [0; BLOCK_BYTES];
+    block[0..4].copy_from_slice(&magic);
+    block[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    block[6..8].copy_from_slice(&head.node.to_le_bytes());
+    block[8..16].copy_from_slice(&head.generation.to_le_bytes());
+    block[16..24].copy_from_slice(&head.base.0.to_le_bytes());
+    block[24..28].copy_from_slice(&head.bytes.to_le_bytes());
+    if let Some(seal) = seal {
+        block[28..32].copy_from_slice(&1u32.to_le_bytes());
+        block[32..36].copy_from_slice(&seal.count.to_le_bytes());
+        block[36..40].copy_from_slice(&seal.end.to_le_bytes());
+    }
+    let crc = crc32fast::hash(&block[..60]);
+    block[60..64].copy_from_slice(&crc.to_le_bytes());
+    block
+}
+
+fn decode_block(magic: [u8; 4], block: &[u8]) -> Block {
+    let u16_at = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
+    let u32_at = |at: usize| u32::from(u16_at(at)) | u32::from(u16_at(at + 2)) << 16;
+    let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+    if block[..4] != magic || crc32fast::hash(&block[..60]) != u32_at(60) {
+        return Block::Broken;
+    }
+    if u16_at(4) != VERSION {
+        return Block::Newer(u16_at(4));
+    }
+    let head =
+        Head { generation: u64_at(8), base: Seq(u64_at(16)), bytes: u32_at(24), node: u16_at(6) };
+    let seal = (u32_at(28) == 1).then(|| Seal { count: u32_at(32), end: u32_at(36) });
+    Block::Whole(head, seal)
+}
+
+/// The bytes a message takes: its frame and its slot.
+#[inline]
+pub(crate) fn bytes_needed(count: u64, body_bytes: u64) -> u64 {
+    body_bytes + count * (HEADER_BYTES + SLOT_BYTES) as u64
+}
+
+/// How many messages fit a segment of `bytes` bytes at most: bodies of nothing.
+pub(crate) fn count_limit(bytes: u32) -> u32 {
+    bytes.saturating_sub(FRAMES_AT) / (HEADER_BYTES + SLOT_BYTES) as u32
+}
+
+/// Where the slot of the `index`-th message starts.
+#[inline]
+pub(crate) fn slot_offset(segment_bytes: usize, index: u32) -> Option<usize> {
+    segment_bytes.checked_sub((index as usize + 1) * SLOT_BYTES)
+}
+
+/// The slot of the `index`-th message, copied out before anyone judges it.
+#[inline]
+pub(crate) fn slot_at(bytes: &[u8], index: u32) -> Option<Slot> {
+    let at = slot_offset(bytes.len(), index)?;
+    let slot = bytes.get(at..)?.first_chunk::<SLOT_BYTES>()?;
+    Some(Slot::decode(slot))
+}
+
+/// One message to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewFrame<'a> {
+    pub(crate) timestamp_ns: i64,
+    pub(crate) id: MessageId,
+    pub(crate) defer_ms: u32,
+    pub(crate) body: &'a [u8],
+}
+
+/// Writes the `index`-th message of a segment at `start`: frame first, slot last. Returns where the
+/// frame ends. The caller has made sure that there is room.
+#[inline]
+pub(crate) fn write_frame(
+    bytes: &mut [u8],
+    head: &Head,
+    index: u32,
+    start: u32,
+    new: &NewFrame<'_>,
+) -> u32 {
+    let seq = Seq(head.base.0 + u64::from(index));
+    let end = start as usize + HEADER_BYTES + new.body.len();
+    let at = slot_offset(bytes.len(), index).expect("the caller made sure there is room");
+    // Split where the slots begin: a frame can never run into them.
+    let (frames, slots) = bytes.split_at_mut(at);
+    let frame = &mut frames[start as usize..end];
+    let (header, body) =
+        frame.split_first_chunk_mut::<HEADER_BYTES>().expect("a frame is longer than its header");
+    // First deliveries send these bytes as they are, so attempts is 1 already.
+    write_header(header, new.body.len() as u32, new.timestamp_ns, 1, &new.id);
+    body.copy_from_slice(new.body);
+    let slot = Slot::of(head.generation, seq, start, new.defer_ms, frame);
+    slots[..SLOT_BYTES].copy_from_slice(&slot.encode());
+    end as u32
+}
+
+/// What reading every slot of a segment found. Indices count messages from the segment's base.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scan {
+    /// The whole messages.
+    pub(crate) whole: Vec<Range<u32>>,
+    /// Whole messages that were deferred: index, timestamp of the frame, deferral.
+    pub(crate) deferred: Vec<(u32, i64, u32)>,
+    /// Where the last whole frame ends.
+    pub(crate) end: u32,
+}
+
+impl Scan {
+    /// The messages among the first `count` that are not whole.
+    pub(crate) fn holes(&self, count: u32) -> Vec<Range<u32>> {
+        let mut holes = Vec::new();
+        let mut start = 0;
+        for whole in self.whole.iter().chain(iter::once(&(count..count))) {
+            if start < whole.start.min(count) {
+                holes.push(start..whole.start.min(count));
+            }
+            start = whole.end;
+        }
+        holes
+    }
+}
+
+/// Reads every slot. Does not stop at bad ones: what is good behind them is kept. `count` is the
+/// number of messages if that is known (sealed segments).
+pub(crate) fn scan(bytes: &[u8], head: &Head, count: Option<u32>) -> Scan {
+    let mut scan = Scan { end: FRAMES_AT, ..Scan::default() };
+    let limit = count_limit(bytes.len() as u32);
+    let limit = count.map_or(limit, |count| count.min(limit));
+    for index in 0..limit {
+        let Some(at) = slot_offset(bytes.len(), index) else { break };
+        // Frames and slots grow towards each other: where they meet there is no further slot.
+        if at < scan.end as usize {
+            break;
+        }
+        let Some(slot) = whole_at(bytes, head, index, at) else { continue };
+        match scan.whole.last_mut() {
+            Some(last) if last.end == index => last.end += 1,
+            _ => scan.whole.push(index..index + 1),
+        }
+        scan.end = scan.end.max(slot.end);
+        if slot.defer_ms != 0 {
+            let timestamp = timestamp_ns(&bytes[slot.start as usize..slot.end as usize]);
+            scan.deferred.push((index, timestamp, slot.defer_ms));
+        }
+    }
+    scan
+}
+
+/// The slot of the `index`-th message, if slot and frame are whole. `at` is where the slot is.
+fn whole_at(bytes: &[u8], head: &Head, index: u32, at: usize) -> Option<Slot> {
+    let slot = slot_at(bytes, index)?;
+    if slot.start < FRAMES_AT || slot.start >= slot.end || slot.end as usize > at {
+        return None;
+    }
+    let frame = &bytes[slot.start as usize..slot.end as usize];
+    // The cheap test first: noise that passes it is too rare to make the CRCs below cost more than
+    // one pass over the segment.
+    let size = u32::from_be_bytes(*frame.first_chunk()?) as usize;
+    if frame.len() < HEADER_BYTES || size != frame.len() - 4 {
+        return None;
+    }
+    let seq = Seq(head.base.0.wrapping_add(u64::from(index)));
+    slot.is_proof_of(head.generation, seq, frame).then_some(slot)
+}
+
+/// The timestamp inside a whole frame (`size[4] type[4] timestamp[8] ...`, big endian).
+fn timestamp_ns(frame: &[u8]) -> i64 {
+    let bytes = frame[8..].first_chunk().expect("a whole frame has a whole header");
+    i64::from_be_bytes(*bytes)
+}
+
+#[cfg(test)]
+mod tests;

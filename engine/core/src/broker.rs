@@ -1,0 +1,573 @@
+//! One shard: its topics, its connections, and the commands between them.
+
+mod admin;
+mod consume;
+mod forward;
+mod keeper;
+mod publish;
+mod report;
+mod time;
+mod turn;
+
+pub use admin::{AdminError, Outcome};
+pub use forward::{ForwardBatch, ForwardId, ForwardReply};
+pub(crate) use forward::HeldPublish;
+pub use report::{ChannelFacts, TopicFacts};
+pub use turn::Sent;
+
+use crate::client::{Blocked, Client, ClientId, Clients, Ending};
+use crate::slab::Slab;
+use crate::topic::{Topic, TopicKey, TopicOptions};
+use crate::{Now, Random, ShardId, TaskId};
+use diskq::{Recovered, Request};
+use std::collections::{BTreeMap, BinaryHeap};
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
+use time::Timer;
+use wire::command::Command;
+use wire::decode::{Context, Decoded, MAGIC_V2};
+use wire::error::WireError;
+use wire::identify::{ClientSettings, IdentifyRequest, Response, ServerSettings, negotiate};
+use wire::limits::Limits;
+use wire::name::{ChannelName, TopicName};
+
+/// What a broker is told once.
+#[derive(Debug, Clone)]
+pub struct BrokerOptions {
+    /// Which shard this is.
+    pub shard: ShardId,
+    /// How many there are.
+    pub shards: u32,
+    /// Sizes of messages and commands.
+    pub limits: Limits,
+    /// What IDENTIFY negotiates with.
+    pub server: ServerSettings,
+    /// For every topic.
+    pub topic: TopicOptions,
+    /// --max-channel-consumers; 0 for no limit.
+    pub channel_consumers_max: u64,
+    /// Seed of the sampling generator.
+    pub seed: u64,
+}
+
+/// How important a log line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// INFO
+    Info,
+    /// WARNING
+    Warning,
+    /// ERROR
+    Error,
+}
+
+/// Why a task is woken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wakeup {
+    /// There may be room now: try the publish again.
+    Retry,
+    /// What it waited for is done, or failed for this reason.
+    Done(Result<(), String>),
+}
+
+/// What the shell has to do.
+#[derive(Debug)]
+pub enum Output {
+    /// Close the socket and call [`Broker::disconnect`].
+    Close(ClientId),
+    /// Take the connection to another shard: [`Broker::detach`] here, [`Broker::attach`] there,
+    /// unread input included.
+    Move(ClientId, ShardId),
+    /// Offer the unread input again.
+    Resume(ClientId),
+    /// The peer was silent for too long: treat its input as ended.
+    Expired(ClientId),
+    /// Let a task go on.
+    Wake(TaskId, Wakeup),
+    /// A job for the keeper; its reply goes to [`Broker::handle_reply`].
+    Keeper(TopicKey, Arc<str>, Request),
+    /// Do the last jobs of a deleted topic's log, then remove it.
+    DeleteLog(Arc<str>, Vec<Request>),
+    /// The set of durable topics and channels changed: nsqd.dat is out of date.
+    MetadataChanged,
+    /// A line for the log.
+    Log(Level, String),
+}
+
+/// One shard's broker.
+///
+/// Invariants: a topic is here only if [`place`] says so; a client's subscription names a topic and
+/// channel that list it as a consumer; every to-do list names a thing exactly when its flag is set.
+#[derive(Debug)]
+pub struct Broker {
+    options: BrokerOptions,
+    topics: Slab<Topic>,
+    by_name: BTreeMap<Arc<str>, TopicKey>,
+    clients: Clients,
+    random: Random,
+    topics_to_pump: Vec<TopicKey>,
+    clients_to_flush: Vec<ClientId>,
+    timers: BinaryHeap<Reverse<(Duration, Timer)>>,
+    forwards: Vec<ForwardBatch>,
+    forward_replies: Vec<Vec<ForwardReply>>,
+    health: Result<(), String>,
+}
+
+/// The shard that owns a topic: a stable hash of its name.
+pub fn place(topic: &str, shards: u32) -> ShardId {
+    if shards <= 1 {
+        return ShardId(0);
+    }
+    // FNV-1a with a final mix: names differ mostly in their last characters.
+    let hash = topic.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    ShardId(((hash ^ (hash >> 32)) % u64::from(shards)) as u32)
+}
+
+/// Whether a command is done with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    /// Its bytes are consumed.
+    Next,
+    /// Its bytes stay and are offered again later.
+    Retry,
+}
+
+impl Broker {
+    /// A broker without topics.
+    pub fn new(options: BrokerOptions) -> Broker {
+        let shards = options.shards as usize;
+        let shard = options.shard;
+        Broker {
+            random: Random::new(options.seed),
+            options,
+            topics: Slab::default(),
+            by_name: BTreeMap::new(),
+            clients: Slab::default(),
+            topics_to_pump: Vec::new(),
+            clients_to_flush: Vec::new(),
+            timers: BinaryHeap::new(),
+            forwards: (0..shards).map(|_| ForwardBatch::new(shard)).collect(),
+            forward_replies: (0..shards).map(|_| Vec::new()).collect(),
+            health: Ok(()),
+        }
+    }
+
+    /// Takes over a topic of an earlier run: its log, if it has one, and what the metadata file
+    /// says of it. Call before any connection.
+    pub fn restore(
+        &mut self,
+        now: Now,
+        name: TopicName<'_>,
+        recovered: Recovered,
+        channels: &[(ChannelName<'_>, bool)],
+        paused: Option<bool>,
+    ) {
+        let names: Vec<ChannelName<'_>> = channels.iter().map(|(name, _)| *name).collect();
+        let options = self.options.topic.clone();
+        let mut topic = Topic::restore(name, options, now, recovered, &names, paused);
+        for (name, paused) in channels {
+            if let Some(id) = topic.find_channel(name.as_str())
+                && let Some(channel) = topic.channel_mut(id)
+            {
+                channel.paused = *paused;
+            }
+        }
+        let name = topic.name.clone();
+        let key = self.topics.insert(topic);
+        self.by_name.insert(name, key);
+        self.note_topic(key);
+    }
+
+    // --- connections
+
+    /// A new connection. `address` is `ip:port`, `ip` stands for its id until IDENTIFY.
+    pub fn connect(&mut self, now: Now, address: String, ip: String) -> ClientId {
+        let settings = ClientSettings::from_server(&self.options.server);
+        let connected_at = (now.wall_ns / 1_000_000_000) as i64;
+        let mut client = Client::new(address, ip, connected_at, settings);
+        client.waiting_since = now.mono;
+        let id = self.clients.insert(client);
+        self.arm_heartbeat(id, now.mono);
+        self.arm_deadline(id, now.mono);
+        id
+    }
+
+    /// Takes a connection out of this shard, to be attached to another one with its unread input.
+    ///
+    /// # Panics
+    /// If it has a subscription, an unanswered command or runs of a log in its output: the broker
+    /// asks for a move only without them.
+    pub fn detach(&mut self, id: ClientId) -> Option<Client> {
+        let client = self.clients.remove(id)?;
+        assert!(client.subscription.is_none() && client.all_answered());
+        assert!(!client.outbound.holds_runs());
+        Some(client)
+    }
+
+    /// Takes over a connection that another shard detached.
+    pub fn attach(&mut self, now: Now, mut client: Client) -> ClientId {
+        client.blocked = None;
+        client.needs = 0;
+        client.topic_hint = None;
+        client.remote_streak = (self.options.shard, 0);
+        client.in_to_flush = false;
+        client.decoder.reset();
+        client.waiting_since = now.mono;
+        let id = self.clients.insert(client);
+        self.arm_heartbeat(id, now.mono);
+        self.arm_deadline(id, now.mono);
+        self.note_output(id);
+        id
+    }
+
+    /// A connection is gone. What it holds stays in flight until its timeout.
+    pub fn disconnect(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
+        let Some(mut client) = self.clients.remove(id) else { return };
+        let Some((topic_key, channel_id)) = client.subscription else { return };
+        let Some(topic) = self.topics.get_mut(topic_key) else { return };
+        client.outbound.clear(|run| topic.log.unpin(run.first));
+        let mut is_unused = false;
+        if let Some(channel) = topic.channel_mut(channel_id) {
+            channel.unsubscribe(id, &mut client);
+            is_unused = channel.ephemeral && channel.consumers.is_empty();
+        }
+        if is_unused {
+            self.remove_channel(now, topic_key, channel_id, out);
+        } else {
+            self.note_topic(topic_key);
+        }
+    }
+
+    /// The connections, for the shell's own bookkeeping.
+    pub fn address(&self, id: ClientId) -> Option<&str> {
+        self.clients.get(id).map(|client| client.address.as_str())
+    }
+
+    /// Number of connections.
+    pub fn clients_count(&self) -> usize {
+        self.clients.iter().count()
+    }
+
+    /// Carries out the commands at the start of `input`. Returns how many bytes are done with; the
+    /// rest is offered again with more behind it, or after [`Output::Resume`].
+    pub fn receive(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        input: &[u8],
+        out: &mut Vec<Output>,
+    ) -> usize {
+        let mut consumed = 0;
+        loop {
+            let Some(client) = self.clients.get_mut(id) else { break };
+            let rest = &input[consumed..];
+            if client.is_stopped() || rest.len() < client.needs.max(1) {
+                break;
+            }
+            if !client.magic_seen {
+                if rest.len() < MAGIC_V2.len() {
+                    client.needs = MAGIC_V2.len();
+                    break;
+                }
+                client.needs = 0;
+                self.read_magic(id, [rest[0], rest[1], rest[2], rest[3]], out);
+                consumed += MAGIC_V2.len();
+                continue;
+            }
+            let context = Context {
+                state: client.state,
+                heartbeats: client.settings.heartbeat.is_some(),
+                tls_missing: false,
+                limits: &self.options.limits,
+            };
+            match client.decoder.decode(rest, &context) {
+                Decoded::NeedMore(needs) => {
+                    client.needs = needs;
+                    break;
+                }
+                Decoded::Close => {
+                    let line = format!(
+                        "client({}) - failed to read command - bufio: buffer full",
+                        client.address
+                    );
+                    out.push(Output::Log(Level::Error, line));
+                    client.ending = Ending::Now;
+                    out.push(Output::Close(id));
+                    break;
+                }
+                Decoded::Reject { error, creates_topic } => {
+                    if let Some(topic) = creates_topic {
+                        self.create_topic_if_here(topic, out);
+                    }
+                    self.fail(id, error, out);
+                    break;
+                }
+                Decoded::Command { command, consumed: bytes } => {
+                    client.needs = 0;
+                    client.waiting_since = now.mono;
+                    match self.command(now, id, command, out) {
+                        Flow::Next => consumed += bytes,
+                        Flow::Retry => break,
+                    }
+                }
+            }
+        }
+        consumed
+    }
+
+    /// The peer sends nothing more (end of stream, or silent for too long): `rest` is what was never
+    /// consumed. What it is owed is still written, then the connection ends.
+    pub fn finish_input(&mut self, id: ClientId, rest: &[u8], out: &mut Vec<Output>) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if client.ending != Ending::No {
+            return;
+        }
+        let context = Context {
+            state: client.state,
+            heartbeats: client.settings.heartbeat.is_some(),
+            tls_missing: false,
+            limits: &self.options.limits,
+        };
+        let complaint = if client.magic_seen { client.decoder.finish(rest, &context) } else { None };
+        if !client.magic_seen {
+            let line = "failed to read protocol version - EOF".to_owned();
+            out.push(Output::Log(Level::Error, line));
+        }
+        match complaint {
+            Some((error, creates_topic)) => {
+                if let Some(topic) = creates_topic {
+                    self.create_topic_if_here(topic, out);
+                }
+                self.fail(id, error, out);
+            }
+            None => {
+                client.ending = Ending::AfterOutput;
+                // Messages still queued come back by timeout; only answers are worth waiting for.
+                if client.is_over() {
+                    out.push(Output::Close(id));
+                } else {
+                    self.note_output(id);
+                }
+            }
+        }
+    }
+
+    fn read_magic(&mut self, id: ClientId, magic: [u8; 4], out: &mut Vec<Output>) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let address = &client.address;
+        let shown = String::from_utf8_lossy(&magic);
+        out.push(Output::Log(
+            Level::Info,
+            format!("CLIENT({address}): desired protocol magic '{shown}'"),
+        ));
+        if magic == MAGIC_V2 {
+            client.magic_seen = true;
+        } else {
+            out.push(Output::Log(
+                Level::Error,
+                format!("client({address}) bad protocol magic '{shown}'"),
+            ));
+            client.reply_error(WireError::bad_protocol());
+            self.note_output(id);
+        }
+    }
+
+    fn command(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        command: Command<'_>,
+        out: &mut Vec<Output>,
+    ) -> Flow {
+        match command {
+            Command::Fin { id: message } => self.finish(now, id, message, out),
+            Command::Pub { topic, body } => self.publish_one(now, id, topic, body, 0, out),
+            Command::Mpub { topic, batch } => self.publish_batch(now, id, topic, batch, out),
+            Command::Rdy { count } => self.ready(id, count),
+            Command::Req { id: message, timeout, clamped_from_ns } => {
+                if let Some(asked) = clamped_from_ns {
+                    self.log_clamped(id, asked, out);
+                }
+                self.requeue(now, id, message, timeout, out)
+            }
+            Command::Touch { id: message } => self.touch(now, id, message, out),
+            Command::Dpub { topic, defer, body } => {
+                // Deadlines are kept in milliseconds; anything above zero is at least one.
+                let ms = u32::try_from(defer.as_millis()).unwrap_or(u32::MAX);
+                let ms = if defer.is_zero() { 0 } else { ms.max(1) };
+                self.publish_one(now, id, topic, body, ms, out)
+            }
+            Command::Sub { topic, channel } => self.subscribe(now, id, topic, channel, out),
+            Command::Nop => Flow::Next,
+            Command::Cls => self.close_wait(id),
+            Command::RdyIgnored => {
+                let address = self.address(id).unwrap_or_default();
+                let line = format!(
+                    "PROTOCOL(V2): [{address}] ignoring RDY after CLS in state ClientStateV2Closing"
+                );
+                out.push(Output::Log(Level::Info, line));
+                Flow::Next
+            }
+            Command::Identify { body } => self.identify(now, id, body, out),
+            Command::Auth { .. } => {
+                self.fail(id, WireError::auth_disabled(), out);
+                Flow::Next
+            }
+        }
+    }
+
+    fn identify(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        body: &[u8],
+        out: &mut Vec<Output>,
+    ) -> Flow {
+        let Some(client) = self.clients.get_mut(id) else { return Flow::Next };
+        let result = IdentifyRequest::decode(body).and_then(|request| {
+            let line = format!("[{}] IDENTIFY: {request}", client.address);
+            out.push(Output::Log(Level::Info, line));
+            let response = negotiate(&request, &self.options.server, &mut client.settings)?;
+            Ok((request, response))
+        });
+        let (request, response) = match result {
+            Ok(done) => done,
+            Err(error) => {
+                self.fail(id, error, out);
+                return Flow::Next;
+            }
+        };
+        client.client_id = request.client_id;
+        client.hostname = request.hostname;
+        client.user_agent = request.user_agent;
+        client.topology_region = request.topology_region;
+        client.topology_zone = request.topology_zone;
+        match response {
+            Response::Ok => client.reply(wire::encode::OK),
+            Response::Json(json) => {
+                let mut frame = Vec::with_capacity(json.len() + 8);
+                wire::encode::response(&mut frame, json.as_bytes());
+                client.reply(&frame);
+            }
+        }
+        if !client.identified {
+            client.identified = true;
+            client.delivery = client.settings.clone();
+            self.arm_heartbeat(id, now.mono);
+        }
+        self.arm_deadline(id, now.mono);
+        self.note_output(id);
+        Flow::Next
+    }
+
+    /// Answers with an error; a fatal one ends the connection.
+    fn fail(&mut self, id: ClientId, error: WireError, out: &mut Vec<Output>) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        out.push(Output::Log(Level::Error, format!("[{}] - {}", client.address, error.text)));
+        client.reply_error(error);
+        self.note_output(id);
+    }
+
+    /// Keeps a promise made with `reply_later`, and lets the connection go on where that was what
+    /// it waited for.
+    fn resolve(
+        &mut self,
+        id: ClientId,
+        token: crate::client::Token,
+        result: Result<(), &str>,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if let Some(text) = client.resolve(token, result) {
+            out.push(Output::Log(Level::Error, format!("[{}] - {text}", client.address)));
+        }
+        match client.blocked {
+            Some(Blocked::Subscribing) => {
+                client.blocked = None;
+                out.push(Output::Resume(id));
+            }
+            Some(Blocked::Moving(to)) if client.all_answered() => out.push(Output::Move(id, to)),
+            _ => {}
+        }
+        self.note_output(id);
+    }
+
+    /// Stops reading a connection and moves it to `to` once all it is owed is answered.
+    fn start_move(&mut self, id: ClientId, to: ShardId, out: &mut Vec<Output>) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.blocked = Some(Blocked::Moving(to));
+        if client.all_answered() {
+            out.push(Output::Move(id, to));
+        }
+    }
+
+    // --- to-do lists
+
+    fn note_topic(&mut self, key: TopicKey) {
+        if let Some(topic) = self.topics.get_mut(key)
+            && !topic.to_pump
+        {
+            topic.to_pump = true;
+            self.topics_to_pump.push(key);
+        }
+    }
+
+    fn note_output(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id)
+            && !client.in_to_flush
+        {
+            client.in_to_flush = true;
+            self.clients_to_flush.push(id);
+        }
+    }
+
+    // --- topics
+
+    /// The topic of that name, created if need be.
+    fn topic_key(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) -> TopicKey {
+        if let Some(key) = self.by_name.get(name.as_str()) {
+            return *key;
+        }
+        let topic = Topic::new(name, self.options.topic.clone());
+        let shared = topic.name.clone();
+        let key = self.topics.insert(topic);
+        self.by_name.insert(shared, key);
+        out.push(Output::Log(Level::Info, format!("TOPIC({}): created", name.as_str())));
+        if !name.is_ephemeral() {
+            out.push(Output::MetadataChanged);
+        }
+        key
+    }
+
+    fn create_topic_if_here(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) {
+        if place(name.as_str(), self.options.shards) == self.options.shard {
+            self.topic_key(name, out);
+        } else {
+            self.forward_creation(name);
+        }
+    }
+
+    /// Asserts the invariants of everything. For tests and simulation.
+    pub fn check(&self) {
+        for (key, topic) in self.topics.iter() {
+            topic.check(&self.clients);
+            assert_eq!(self.by_name.get(&topic.name), Some(&key));
+            assert_eq!(self.topics_to_pump.contains(&key), topic.to_pump);
+            assert!(place(&topic.name, self.options.shards) == self.options.shard);
+        }
+        for (id, client) in self.clients.iter() {
+            client.check();
+            assert_eq!(self.clients_to_flush.contains(&id), client.in_to_flush);
+            if let Some((topic, channel)) = client.subscription
+                && client.ending == Ending::No
+            {
+                let topic = self.topics.get(topic).expect("a subscription names a topic");
+                let channel = topic.channel(channel).expect("and a channel");
+                assert!(channel.consumers.contains(&id));
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What operators do: create, delete, empty, pause. For topics of this shard.
+
+use super::{Broker, Level, Output};
+use crate::client::{ClientId, Ending};
+use crate::topic::{TopicKey, Waiter};
+use crate::{ChannelId, Now, TaskId};
+use diskq::CheckpointNumber;
+use wire::name::{ChannelName, TopicName};
+
+/// What an operator named is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdminError {
+    /// No topic of that name.
+    TopicNotFound,
+    /// No channel of that name in the topic.
+    ChannelNotFound,
+}
+
+/// Whether an operation is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is, and survives a crash.
+    Done,
+    /// It is, but the task is woken when it also survives a crash.
+    Wait,
+}
+
+impl Broker {
+    /// Creates a topic if it is not there.
+    pub fn create_topic(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) {
+        self.topic_key(name, out);
+    }
+
+    /// Deletes a topic with its channels and messages; its consumers are disconnected.
+    ///
+    /// # Errors
+    /// When there is no such topic.
+    pub fn delete_topic(&mut self, name: &str, out: &mut Vec<Output>) -> Result<(), AdminError> {
+        let key = self.find_topic(name)?;
+        self.remove_topic(key, out);
+        Ok(())
+    }
+
+    /// Drops the messages that no channel of the topic has been given yet.
+    ///
+    /// # Errors
+    /// When there is no such topic.
+    pub fn empty_topic(
+        &mut self,
+        now: Now,
+        name: &str,
+        task: TaskId,
+    ) -> Result<Outcome, AdminError> {
+        let key = self.find_topic(name)?;
+        let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
+        topic.distribute(now, &self.clients);
+        topic.empty();
+        Ok(self.record(now, key, task))
+    }
+
+    /// Stops or starts the flow from a topic to its channels.
+    ///
+    /// # Errors
+    /// When there is no such topic.
+    pub fn pause_topic(
+        &mut self,
+        now: Now,
+        name: &str,
+        paused: bool,
+        task: TaskId,
+        out: &mut Vec<Output>,
+    ) -> Result<Outcome, AdminError> {
+        let key = self.find_topic(name)?;
+        let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
+        topic.distribute(now, &self.clients);
+        topic.paused = paused;
+        topic.distribute(now, &self.clients);
+        out.push(Output::MetadataChanged);
+        Ok(self.record(now, key, task))
+    }
+
+    /// Creates a channel if it is not there.
+    ///
+    /// # Errors
+    /// When there is no such topic.
+    pub fn create_channel(
+        &mut self,
+        now: Now,
+        topic: &str,
+        channel: ChannelName<'_>,
+        task: TaskId,
+        out: &mut Vec<Output>,
+    ) -> Result<Outcome, AdminError> {
+        let key = self.find_topic(topic)?;
+        let id = self.channel_id(now, key, channel, out);
+        let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
+        match topic.channel(id).and_then(|channel| channel.unrecorded) {
+            Some(number) => {
+                topic.wait_for_checkpoint(number, Waiter::Task(task));
+                Ok(Outcome::Wait)
+            }
+            None => Ok(Outcome::Done),
+        }
+    }
+
+    /// Deletes a channel with its messages; its consumers are disconnected.
+    ///
+    /// # Errors
+    /// When there is no such topic or channel.
+    pub fn delete_channel(
+        &mut self,
+        now: Now,
+        topic: &str,
+        channel: &str,
+        task: TaskId,
+        out: &mut Vec<Output>,
+    ) -> Result<Outcome, AdminError> {
+        let (key, id) = self.find_channel(topic, channel)?;
+        self.remove_channel(now, key, id, out);
+        Ok(self.record(now, key, task))
+    }
+
+    /// Drops a channel's messages: waiting, deferred and in flight.
+    ///
+    /// # Errors
+    /// When there is no such topic or channel.
+    pub fn empty_channel(
+        &mut self,
+        now: Now,
+        topic: &str,
+        channel: &str,
+        task: TaskId,
+    ) -> Result<Outcome, AdminError> {
+        let (key, id) = self.find_channel(topic, channel)?;
+        let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
+        topic.distribute(now, &self.clients);
+        if let Some((channel, log)) = topic.channel_and_log(id) {
+            channel.empty(log, &mut self.clients);
+        }
+        Ok(self.record(now, key, task))
+    }
+
+    /// Stops or starts the delivery of a channel to its consumers.
+    ///
+    /// # Errors
+    /// When there is no such topic or channel.
+    pub fn pause_channel(
+        &mut self,
+        now: Now,
+        topic: &str,
+        channel: &str,
+        paused: bool,
+        task: TaskId,
+        out: &mut Vec<Output>,
+    ) -> Result<Outcome, AdminError> {
+        let (key, id) = self.find_channel(topic, channel)?;
+        let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
+        topic.channel_mut(id).ok_or(AdminError::ChannelNotFound)?.paused = paused;
+        topic.note_channel(id);
+        out.push(Output::MetadataChanged);
+        Ok(self.record(now, key, task))
+    }
+
+    /// Asks every log for a sync and a last checkpoint. Returns how many topics are not durable
+    /// yet; call [`Broker::end_turn`], perform the jobs, and call again until it returns 0.
+    pub fn shut_down(&mut self, now: Now) -> usize {
+        let mut left = 0;
+        for key in self.topics.keys() {
+            let Some(topic) = self.topics.get_mut(key) else { continue };
+            topic.distribute(now, &self.clients);
+            if topic.settle(now) {
+                left += 1;
+                self.note_topic(key);
+            }
+        }
+        left
+    }
+
+    /// Has a change recorded and the task woken when that is done.
+    fn record(&mut self, now: Now, key: TopicKey, task: TaskId) -> Outcome {
+        self.note_topic(key);
+        let Some(topic) = self.topics.get_mut(key) else { return Outcome::Done };
+        if topic.ephemeral {
+            return Outcome::Done;
+        }
+        let number: CheckpointNumber = topic.write_checkpoint(now, false);
+        topic.wait_for_checkpoint(number, Waiter::Task(task));
+        Outcome::Wait
+    }
+
+    pub(super) fn remove_channel(
+        &mut self,
+        now: Now,
+        key: TopicKey,
+        id: ChannelId,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        topic.distribute(now, &self.clients);
+        let Some(channel) = topic.channel(id) else { return };
+        let line = format!("TOPIC({}): deleting channel {}", topic.name, channel.name);
+        out.push(Output::Log(Level::Info, line));
+        if !channel.ephemeral && !topic.ephemeral {
+            out.push(Output::MetadataChanged);
+        }
+        let consumers = topic.delete_channel(id, &mut self.clients);
+        let is_unused = topic.ephemeral && topic.channels().next().is_none();
+        self.cut_off(key, consumers, out);
+        if is_unused {
+            self.remove_topic(key, out);
+        } else {
+            self.note_topic(key);
+        }
+    }
+
+    fn remove_topic(&mut self, key: TopicKey, out: &mut Vec<Output>) {
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        out.push(Output::Log(Level::Info, format!("TOPIC({}): deleting", topic.name)));
+        if !topic.ephemeral {
+            out.push(Output::MetadataChanged);
+        }
+        let channels: Vec<ChannelId> = topic.channels().map(|(id, _)| id).collect();
+        for id in channels {
+            let Some(topic) = self.topics.get_mut(key) else { return };
+            let consumers = topic.delete_channel(id, &mut self.clients);
+            self.cut_off(key, consumers, out);
+        }
+        self.refuse_all(key, "exiting", out);
+        if let Some(topic) = self.topics.remove(key) {
+            self.topics_to_pump.retain(|other| *other != key);
+            self.by_name.remove(&topic.name);
+            out.push(Output::DeleteLog(topic.name.clone(), topic.log.close()));
+        }
+    }
+
+    /// Closes the connections of a channel that is gone.
+    fn cut_off(&mut self, key: TopicKey, consumers: Vec<ClientId>, out: &mut Vec<Output>) {
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        for id in consumers {
+            let Some(client) = self.clients.get_mut(id) else { continue };
+            client.outbound.clear(|run| topic.log.unpin(run.first));
+            client.ending = Ending::Now;
+            client.subscription = None;
+            client.in_flight = 0;
+            client.in_ready = false;
+            out.push(Output::Close(id));
+        }
+    }
+
+    fn find_topic(&self, name: &str) -> Result<TopicKey, AdminError> {
+        self.by_name.get(name).copied().ok_or(AdminError::TopicNotFound)
+    }
+
+    fn find_channel(&self, topic: &str, name: &str) -> Result<(TopicKey, ChannelId), AdminError> {
+        let key = self.find_topic(topic)?;
+        let topic = self.topics.get(key).ok_or(AdminError::TopicNotFound)?;
+        Ok((key, topic.find_channel(name).ok_or(AdminError::ChannelNotFound)?))
+    }
+}

@@ -1,0 +1,230 @@
+//! SUB, RDY, FIN, REQ, TOUCH, CLS.
+
+use super::{Broker, Flow, Level, Output, place};
+use crate::client::{Blocked, ClientId, Verb};
+use crate::topic::{TopicKey, Waiter};
+use crate::window::NotYours;
+use crate::{ChannelId, Now};
+use std::time::Duration;
+use wire::decode::ClientState;
+use wire::error::WireError;
+use wire::id::{MessageId, Seq};
+use wire::name::{ChannelName, TopicName};
+
+impl Broker {
+    pub(super) fn subscribe(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        topic_name: TopicName<'_>,
+        channel_name: ChannelName<'_>,
+        out: &mut Vec<Output>,
+    ) -> Flow {
+        let shard = place(topic_name.as_str(), self.options.shards);
+        if shard != self.options.shard {
+            // Consumers live where their topic lives; there this SUB is read again.
+            self.start_move(id, shard, out);
+            return Flow::Retry;
+        }
+        let topic_key = self.topic_key(topic_name, out);
+        let channel_id = self.channel_id(now, topic_key, channel_name, out);
+        let limit = self.options.channel_consumers_max;
+        let Some(topic) = self.topics.get_mut(topic_key) else { return Flow::Next };
+        let Some(channel) = topic.channel_mut(channel_id) else { return Flow::Next };
+        if limit > 0 && channel.consumers.len() as u64 >= limit {
+            let (topic, channel) = (topic_name.as_str(), channel_name.as_str());
+            let cause = format!("consumers for {topic}:{channel} exceeds limit of {limit}");
+            self.fail(id, WireError::sub_failed(&cause), out);
+            return Flow::Next;
+        }
+        channel.subscribe(id);
+        let unrecorded = channel.unrecorded;
+        let Some(client) = self.clients.get_mut(id) else { return Flow::Next };
+        client.state = ClientState::Subscribed;
+        client.subscription = Some((topic_key, channel_id));
+        match unrecorded {
+            // A channel exists once it would survive a crash: messages acknowledged after this
+            // answer are owed to it.
+            Some(number) => {
+                let token = client.reply_later(Verb::Sub);
+                client.blocked = Some(Blocked::Subscribing);
+                topic.wait_for_checkpoint(number, Waiter::Client(id, token));
+            }
+            None => client.reply(wire::encode::OK),
+        }
+        self.note_output(id);
+        Flow::Next
+    }
+
+    /// Finds or creates a channel, and has a new durable one recorded.
+    pub(super) fn channel_id(
+        &mut self,
+        now: Now,
+        topic_key: TopicKey,
+        name: ChannelName<'_>,
+        out: &mut Vec<Output>,
+    ) -> ChannelId {
+        let topic = self.topics.get_mut(topic_key).expect("the caller has just found it");
+        if let Some(channel) = topic.find_channel(name.as_str()) {
+            return channel;
+        }
+        // What was published so far belongs to the channels that were there.
+        topic.distribute(now, &self.clients);
+        let id = topic.create_channel(name);
+        let line = format!("TOPIC({}): new channel({})", topic.name, name.as_str());
+        out.push(Output::Log(Level::Info, line));
+        if !name.is_ephemeral() && !topic.ephemeral {
+            // The first channel takes what the topic kept, and the record says so.
+            topic.distribute(now, &self.clients);
+            let number = topic.write_checkpoint(now, false);
+            if let Some(channel) = topic.channel_mut(id) {
+                channel.unrecorded = Some(number);
+            }
+            out.push(Output::MetadataChanged);
+        }
+        self.note_topic(topic_key);
+        id
+    }
+
+    pub(super) fn ready(&mut self, id: ClientId, count: u32) -> Flow {
+        let Some(client) = self.clients.get_mut(id) else { return Flow::Next };
+        client.ready_count = count;
+        self.note_ready(id);
+        Flow::Next
+    }
+
+    pub(super) fn finish(
+        &mut self,
+        _now: Now,
+        id: ClientId,
+        message: MessageId,
+        out: &mut Vec<Output>,
+    ) -> Flow {
+        let Some((topic_key, channel_id, seq)) = self.message_of(id, &message) else {
+            return self.not_yours(id, WireError::fin_failed, &message, NotYours::NotInFlight, out);
+        };
+        let Some(topic) = self.topics.get_mut(topic_key) else { return Flow::Next };
+        let Some((channel, log)) = topic.channel_and_log(channel_id) else { return Flow::Next };
+        if let Err(reason) = channel.finish(seq, id, log) {
+            return self.not_yours(id, WireError::fin_failed, &message, reason, out);
+        }
+        log.note_progress();
+        let Some(client) = self.clients.get_mut(id) else { return Flow::Next };
+        client.in_flight -= 1;
+        client.finish_count += 1;
+        channel.note_ready(id, client);
+        topic.note_channel(channel_id);
+        self.note_topic(topic_key);
+        Flow::Next
+    }
+
+    pub(super) fn requeue(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        message: MessageId,
+        timeout: Duration,
+        out: &mut Vec<Output>,
+    ) -> Flow {
+        let Some((topic_key, channel_id, seq)) = self.message_of(id, &message) else {
+            return self.not_yours(id, WireError::req_failed, &message, NotYours::NotInFlight, out);
+        };
+        let Some(topic) = self.topics.get_mut(topic_key) else { return Flow::Next };
+        let Some((channel, log)) = topic.channel_and_log(channel_id) else { return Flow::Next };
+        if let Err(reason) = channel.requeue(seq, id, now.mono, timeout) {
+            return self.not_yours(id, WireError::req_failed, &message, reason, out);
+        }
+        log.note_progress();
+        let Some(client) = self.clients.get_mut(id) else { return Flow::Next };
+        client.in_flight -= 1;
+        client.requeue_count += 1;
+        channel.note_ready(id, client);
+        topic.note_channel(channel_id);
+        self.note_topic(topic_key);
+        Flow::Next
+    }
+
+    pub(super) fn touch(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        message: MessageId,
+        out: &mut Vec<Output>,
+    ) -> Flow {
+        let Some((topic_key, channel_id, seq)) = self.message_of(id, &message) else {
+            let reason = NotYours::NotInFlight;
+            return self.not_yours(id, WireError::touch_failed, &message, reason, out);
+        };
+        let Some(client) = self.clients.get(id) else { return Flow::Next };
+        let timeout = client.settings.msg_timeout;
+        let timeout_max = self.options.server.msg_timeout_max;
+        let Some(topic) = self.topics.get_mut(topic_key) else { return Flow::Next };
+        let Some(channel) = topic.channel_mut(channel_id) else { return Flow::Next };
+        if let Err(reason) = channel.touch(seq, id, now.mono, timeout, timeout_max) {
+            return self.not_yours(id, WireError::touch_failed, &message, reason, out);
+        }
+        // A shorter timeout than before may have become the earliest one.
+        self.note_topic(topic_key);
+        Flow::Next
+    }
+
+    pub(super) fn close_wait(&mut self, id: ClientId) -> Flow {
+        if let Some(client) = self.clients.get_mut(id) {
+            client.ready_count = 0;
+            client.state = ClientState::Closing;
+            client.reply(wire::encode::CLOSE_WAIT);
+            self.note_output(id);
+        }
+        Flow::Next
+    }
+
+    pub(super) fn log_clamped(&self, id: ClientId, asked_ns: i64, out: &mut Vec<Output>) {
+        let max = self.options.limits.req_timeout_max.as_nanos();
+        let address = self.address(id).unwrap_or_default();
+        let set = if asked_ns < 0 { 0 } else { max };
+        out.push(Output::Log(
+            Level::Info,
+            format!(
+                "PROTOCOL(V2): [{address}] REQ timeout {asked_ns} out of range 0-{max}. Setting to {set}"
+            ),
+        ));
+    }
+
+    /// Puts a client on its channel's ready list if it may take messages.
+    pub(super) fn note_ready(&mut self, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some((topic_key, channel_id)) = client.subscription else { return };
+        let Some(topic) = self.topics.get_mut(topic_key) else { return };
+        let Some(channel) = topic.channel_mut(channel_id) else { return };
+        channel.note_ready(id, client);
+        topic.note_channel(channel_id);
+        if topic.wants_pump() {
+            self.note_topic(topic_key);
+        }
+    }
+
+    /// Where a message named by a client would be in flight. `None` for an id that this node never
+    /// gave out.
+    fn message_of(&self, id: ClientId, message: &MessageId) -> Option<(TopicKey, ChannelId, Seq)> {
+        let (topic, channel) = self.clients.get(id)?.subscription?;
+        let (seq, node) = message.decode()?;
+        (node == self.options.topic.log.node).then_some((topic, channel, seq))
+    }
+
+    fn not_yours(
+        &mut self,
+        id: ClientId,
+        error: fn(&MessageId, &str) -> WireError,
+        message: &MessageId,
+        reason: NotYours,
+        out: &mut Vec<Output>,
+    ) -> Flow {
+        let error = error(message, reason.cause());
+        let Some(client) = self.clients.get_mut(id) else { return Flow::Next };
+        let line = format!("[{}] - {} - {}", client.address, error.text, reason.cause());
+        out.push(Output::Log(Level::Error, line));
+        client.reply_error(error);
+        self.note_output(id);
+        Flow::Next
+    }
+}

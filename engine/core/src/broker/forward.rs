@@ -1,0 +1,253 @@
+//! Publishes to topics of other shards: one batch per destination and turn, answered by the owner.
+//!
+//! ```text
+//!   bytes:  [topic][i32 size][body] [topic][i32 size][body][i32 size][body] ...
+//!   entries: one per command, with the lengths
+//! ```
+
+use super::{Broker, Output};
+use crate::client::{Blocked, ClientId, Token, Verb};
+use crate::topic::{Publication, Published, TopicKey, Waiter};
+use crate::{Now, ShardId};
+use diskq::AppendError;
+use wire::command::Batch;
+use wire::name::TopicName;
+
+/// One publish command on its way to the shard of its topic.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    client: ClientId,
+    token: Token,
+    verb: Option<Verb>,
+    topic_bytes: u8,
+    count: u32,
+    body_bytes: u64,
+    defer_ms: u32,
+    packed_bytes: usize,
+}
+
+/// What one shard publishes to the topics of another in one turn.
+#[derive(Debug)]
+pub struct ForwardBatch {
+    from: ShardId,
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+/// The answer to one forwarded publish.
+#[derive(Debug, Clone)]
+pub struct ForwardReply {
+    client: ClientId,
+    token: Token,
+    bytes: usize,
+    result: Result<(), String>,
+}
+
+/// A forwarded publish that waits at its topic for room.
+#[derive(Debug)]
+pub(crate) struct HeldPublish {
+    from: ShardId,
+    entry: Entry,
+    packed: Vec<u8>,
+}
+
+/// Who to answer when a forwarded publish is synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForwardId {
+    from: ShardId,
+    client: ClientId,
+    token: Token,
+    bytes: usize,
+}
+
+impl ForwardId {
+    fn reply(self, result: Result<(), String>) -> ForwardReply {
+        ForwardReply { client: self.client, token: self.token, bytes: self.bytes, result }
+    }
+}
+
+impl Entry {
+    fn forward_id(&self, from: ShardId) -> ForwardId {
+        ForwardId { from, client: self.client, token: self.token, bytes: self.packed_bytes }
+    }
+}
+
+impl ForwardBatch {
+    pub(super) fn new(from: ShardId) -> ForwardBatch {
+        ForwardBatch { from, bytes: Vec::new(), entries: Vec::new() }
+    }
+
+    /// True when there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Adds one command; returns the bytes it takes.
+    pub(super) fn push<'b, B>(
+        &mut self,
+        client: ClientId,
+        token: Token,
+        verb: Verb,
+        topic: TopicName<'_>,
+        publication: &Publication<B>,
+    ) -> usize
+    where
+        B: Iterator<Item = &'b [u8]> + Clone,
+    {
+        let name = topic.as_str().as_bytes();
+        self.bytes.extend_from_slice(name);
+        let before = self.bytes.len();
+        for body in publication.bodies.clone() {
+            self.bytes.extend_from_slice(&(body.len() as u32).to_be_bytes());
+            self.bytes.extend_from_slice(body);
+        }
+        let packed_bytes = self.bytes.len() - before;
+        self.entries.push(Entry {
+            client,
+            token,
+            verb: Some(verb),
+            topic_bytes: name.len() as u8,
+            count: publication.count,
+            body_bytes: publication.body_bytes,
+            defer_ms: publication.defer_ms,
+            packed_bytes,
+        });
+        packed_bytes
+    }
+
+    /// Adds a topic that is to be created though nothing was published: MPUB with a bad body does
+    /// that.
+    fn push_creation(&mut self, topic: TopicName<'_>) {
+        let name = topic.as_str().as_bytes();
+        self.bytes.extend_from_slice(name);
+        self.entries.push(Entry {
+            client: ClientId { index: u32::MAX, generation: 0 },
+            token: Token::NONE,
+            verb: None,
+            topic_bytes: name.len() as u8,
+            count: 0,
+            body_bytes: 0,
+            defer_ms: 0,
+            packed_bytes: 0,
+        });
+    }
+}
+
+impl Broker {
+    pub(super) fn forward_creation(&mut self, topic: TopicName<'_>) {
+        let shard = super::place(topic.as_str(), self.options.shards);
+        self.forwards[shard.0 as usize].push_creation(topic);
+    }
+
+    /// What this turn publishes to topics of shard `to`.
+    pub fn take_forwards(&mut self, to: ShardId) -> Option<ForwardBatch> {
+        let batch = &mut self.forwards[to.0 as usize];
+        if batch.is_empty() {
+            return None;
+        }
+        Some(std::mem::replace(batch, ForwardBatch::new(self.options.shard)))
+    }
+
+    /// The answers to publishes that shard `to` forwarded here.
+    pub fn take_forward_replies(&mut self, to: ShardId) -> Option<Vec<ForwardReply>> {
+        let replies = &mut self.forward_replies[to.0 as usize];
+        if replies.is_empty() { None } else { Some(std::mem::take(replies)) }
+    }
+
+    /// Publishes what another shard sent.
+    pub fn handle_forwards(&mut self, now: Now, batch: &ForwardBatch, out: &mut Vec<Output>) {
+        let mut at = 0;
+        for entry in &batch.entries {
+            let name = &batch.bytes[at..at + usize::from(entry.topic_bytes)];
+            at += name.len();
+            let packed = &batch.bytes[at..at + entry.packed_bytes];
+            at += packed.len();
+            let topic = TopicName::new(name).expect("the sender decoded it");
+            let key = self.topic_key(topic, out);
+            if entry.verb.is_none() {
+                continue;
+            }
+            let queue_is_free = self.topics.get(key).is_some_and(|topic| topic.held.is_empty());
+            // Behind a publish that waits for room, others wait too: a producer's order stays.
+            if !queue_is_free || !self.publish_forwarded(now, key, batch.from, entry, packed) {
+                let held = HeldPublish { from: batch.from, entry: *entry, packed: packed.to_vec() };
+                if let Some(topic) = self.topics.get_mut(key) {
+                    topic.held.push_back(held);
+                }
+            }
+            self.note_topic(key);
+        }
+    }
+
+    /// Answers to what this shard forwarded.
+    pub fn handle_forward_replies(&mut self, replies: Vec<ForwardReply>, out: &mut Vec<Output>) {
+        for reply in replies {
+            let result = reply.result.as_ref().map(|_| ()).map_err(String::as_str);
+            self.resolve(reply.client, reply.token, result, out);
+            let Some(client) = self.clients.get_mut(reply.client) else { continue };
+            client.forwarded_bytes -= reply.bytes;
+            if client.blocked == Some(Blocked::Forwards) {
+                client.blocked = None;
+                out.push(Output::Resume(reply.client));
+            }
+        }
+    }
+
+    /// Tries again what waits at a topic for room.
+    pub(super) fn retry_held(&mut self, now: Now, key: TopicKey) {
+        while let Some(held) = self.topics.get_mut(key).and_then(|topic| topic.held.pop_front()) {
+            if !self.publish_forwarded(now, key, held.from, &held.entry, &held.packed) {
+                if let Some(topic) = self.topics.get_mut(key) {
+                    topic.held.push_front(held);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Refuses what waits at a topic for room.
+    pub(super) fn refuse_held(&mut self, key: TopicKey, cause: &str) {
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        for held in std::mem::take(&mut topic.held) {
+            self.reply_forward(held.entry.forward_id(held.from), Err(cause.to_owned()));
+        }
+    }
+
+    pub(super) fn reply_forward(&mut self, id: ForwardId, result: Result<(), String>) {
+        self.forward_replies[id.from.0 as usize].push(id.reply(result));
+    }
+
+    /// Returns false when there is no room yet.
+    fn publish_forwarded(
+        &mut self,
+        now: Now,
+        key: TopicKey,
+        from: ShardId,
+        entry: &Entry,
+        packed: &[u8],
+    ) -> bool {
+        let Some(topic) = self.topics.get_mut(key) else { return true };
+        let batch = Batch::from_packed(entry.count, packed).expect("the sender packed it");
+        let publication = Publication {
+            bodies: batch.iter(),
+            count: entry.count,
+            body_bytes: entry.body_bytes,
+            defer_ms: entry.defer_ms,
+        };
+        let id = entry.forward_id(from);
+        let result = match topic.publish(now, &publication) {
+            Ok(Published::Done) => Ok(()),
+            Ok(Published::AfterSync(upto)) => {
+                topic.wait_for_sync(upto, Waiter::Forward(id));
+                return true;
+            }
+            Err(AppendError::WouldBlock) => return false,
+            Err(refused) => {
+                self.health = Err(refused.to_string());
+                Err(refused.to_string())
+            }
+        };
+        self.reply_forward(id, result);
+        true
+    }
+}

@@ -1,0 +1,131 @@
+//! What the keeper's answers set in motion.
+
+use super::{Broker, Level, Output, Wakeup};
+use crate::Now;
+use crate::client::Blocked;
+use crate::topic::{TopicKey, Waiter};
+use diskq::{Event, Reply};
+
+impl Broker {
+    /// Takes the keeper's answer to a job of a topic's log. A topic that was deleted meanwhile
+    /// gives the memory back by dropping it here: the caller does so on the keeper's thread if it
+    /// matters.
+    pub fn handle_reply(&mut self, now: Now, key: TopicKey, reply: Reply, out: &mut Vec<Output>) {
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        let mut events = Vec::new();
+        topic.log.handle_reply(now.mono, reply, &mut events);
+        for event in events {
+            self.handle_event(now, key, event, out);
+        }
+        self.note_topic(key);
+    }
+
+    fn handle_event(&mut self, now: Now, key: TopicKey, event: Event, out: &mut Vec<Output>) {
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        let name = topic.name.clone();
+        match event {
+            Event::Room => {
+                self.health = Ok(());
+                self.wake_blocked(key, out);
+                self.retry_held(now, key);
+            }
+            Event::RoomRefused(cause) => {
+                let line = format!("TOPIC({name}) ERROR: failed to write message to backend - {cause}");
+                out.push(Output::Log(Level::Error, line));
+                self.health = Err(cause.to_string());
+                // Their publishes are tried again, and refused with the reason.
+                self.wake_blocked(key, out);
+                self.refuse_held(key, &cause);
+            }
+            Event::Loaded(_) => topic.note_channels(),
+            Event::LoadFailed(seqs, cause) => {
+                let count = seqs.len();
+                let line = format!("TOPIC({name}): cannot read {count} messages back - {cause}");
+                out.push(Output::Log(Level::Error, line));
+                topic.note_channels();
+            }
+            Event::Synced(upto) => {
+                for waiter in topic.take_synced(upto) {
+                    self.answer(waiter, Ok(()), out);
+                }
+            }
+            Event::SyncFailed(cause) => {
+                let line = format!(
+                    "TOPIC({name}) ERROR: sync failed, no more messages are taken; \
+                     what is stored is still delivered - {cause}"
+                );
+                out.push(Output::Log(Level::Error, line));
+                topic.sync_failed = true;
+                self.health = Err(cause.to_string());
+                for waiter in topic.take_unsynced() {
+                    self.answer(waiter, Err(&cause), out);
+                }
+                self.wake_blocked(key, out);
+                self.refuse_held(key, &cause);
+            }
+            Event::Checkpointed { number, .. } => {
+                topic.note_recorded(number);
+                topic.note_checkpoint(Some(number));
+                for waiter in topic.take_checkpointed(number) {
+                    self.answer(waiter, Ok(()), out);
+                }
+            }
+            Event::CheckpointFailed(cause) => {
+                let line = format!("TOPIC({name}): cannot record progress - {cause}");
+                out.push(Output::Log(Level::Error, line));
+                topic.note_checkpoint(None);
+                for waiter in topic.take_uncheckpointed() {
+                    self.answer(waiter, Err(&cause), out);
+                }
+            }
+            Event::Damage(damage) => {
+                let line = format!("TOPIC({name}): damaged on disk, skipped - {damage}");
+                out.push(Output::Log(Level::Error, line));
+            }
+        }
+    }
+
+    /// Lets those try again whose publish found no room.
+    fn wake_blocked(&mut self, key: TopicKey, out: &mut Vec<Output>) {
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        let clients = std::mem::take(&mut topic.blocked_clients);
+        let tasks = std::mem::take(&mut topic.blocked_tasks);
+        for id in clients {
+            if let Some(client) = self.clients.get_mut(id)
+                && client.blocked == Some(Blocked::Room(key))
+            {
+                client.blocked = None;
+                out.push(Output::Resume(id));
+            }
+        }
+        out.extend(tasks.into_iter().map(|task| Output::Wake(task, Wakeup::Retry)));
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        waiter: Waiter,
+        result: Result<(), &str>,
+        out: &mut Vec<Output>,
+    ) {
+        match waiter {
+            Waiter::Client(id, token) => self.resolve(id, token, result, out),
+            Waiter::Task(task) => {
+                let result = result.map_err(str::to_owned);
+                out.push(Output::Wake(task, Wakeup::Done(result)));
+            }
+            Waiter::Forward(id) => self.reply_forward(id, result.map_err(str::to_owned)),
+        }
+    }
+
+    /// The topic goes away: everyone who waits for it is told so.
+    pub(super) fn refuse_all(&mut self, key: TopicKey, cause: &str, out: &mut Vec<Output>) {
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        let mut waiters = topic.take_unsynced();
+        waiters.extend(topic.take_uncheckpointed());
+        for waiter in waiters {
+            self.answer(waiter, Err(cause), out);
+        }
+        self.wake_blocked(key, out);
+        self.refuse_held(key, cause);
+    }
+}

@@ -1,0 +1,186 @@
+//! PUB, MPUB, DPUB, and publishing on behalf of the shell.
+
+use super::{Broker, Flow, Output, place};
+use crate::client::{Blocked, ClientId, Verb};
+use crate::topic::{Publication, Published, Waiter};
+use crate::{Now, ShardId, TaskId};
+use diskq::AppendError;
+use wire::command::Batch;
+use wire::name::TopicName;
+
+/// A producer whose publishes went to the same other shard this often in a row moves there.
+const REMOTE_STREAK_MAX: u32 = 16;
+
+/// Bytes a connection may have on their way to other shards before it waits for answers.
+const FORWARDED_BYTES_MAX: usize = 1024 * 1024;
+
+impl Broker {
+    pub(super) fn publish_one(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        topic: TopicName<'_>,
+        body: &[u8],
+        defer_ms: u32,
+        out: &mut Vec<Output>,
+    ) -> Flow {
+        let publication = Publication {
+            bodies: std::iter::once(body),
+            count: 1,
+            body_bytes: body.len() as u64,
+            defer_ms,
+        };
+        let verb = if defer_ms > 0 { Verb::Dpub } else { Verb::Pub };
+        self.publish(now, id, verb, topic, &publication, out)
+    }
+
+    pub(super) fn publish_batch(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        topic: TopicName<'_>,
+        batch: Batch<'_>,
+        out: &mut Vec<Output>,
+    ) -> Flow {
+        let publication = Publication {
+            bodies: batch.iter(),
+            count: batch.count(),
+            body_bytes: batch.body_bytes(),
+            defer_ms: 0,
+        };
+        self.publish(now, id, Verb::Mpub, topic, &publication, out)
+    }
+
+    fn publish<'b, B>(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        verb: Verb,
+        name: TopicName<'_>,
+        publication: &Publication<B>,
+        out: &mut Vec<Output>,
+    ) -> Flow
+    where
+        B: Iterator<Item = &'b [u8]> + Clone,
+    {
+        let Some(client) = self.clients.get(id) else { return Flow::Next };
+        // Where it published last is where it publishes now, nearly always.
+        let hint = client.topic_hint;
+        let hint = hint.filter(|key| {
+            self.topics.get(*key).is_some_and(|topic| *topic.name == *name.as_str())
+        });
+        let key = match hint {
+            Some(key) => key,
+            None => {
+                let shard = place(name.as_str(), self.options.shards);
+                if shard != self.options.shard {
+                    return self.publish_elsewhere(id, verb, shard, name, publication, out);
+                }
+                self.topic_key(name, out)
+            }
+        };
+        let (Some(topic), Some(client)) = (self.topics.get_mut(key), self.clients.get_mut(id))
+        else {
+            return Flow::Next;
+        };
+        client.topic_hint = Some(key);
+        client.remote_streak.1 = 0;
+        let published = topic.publish(now, publication);
+        let flow = match published {
+            Ok(done) => {
+                client.count_published(name.as_str(), u64::from(publication.count));
+                match done {
+                    Published::Done => client.reply(wire::encode::OK),
+                    Published::AfterSync(upto) => {
+                        let token = client.reply_later(verb);
+                        topic.wait_for_sync(upto, Waiter::Client(id, token));
+                    }
+                }
+                Flow::Next
+            }
+            Err(AppendError::WouldBlock) => {
+                client.blocked = Some(Blocked::Room(key));
+                topic.blocked_clients.push(id);
+                Flow::Retry
+            }
+            Err(refused) => {
+                let cause = refused.to_string();
+                self.health = Err(cause.clone());
+                self.fail(id, verb.failed(&cause), out);
+                Flow::Next
+            }
+        };
+        self.note_topic(key);
+        self.note_output(id);
+        flow
+    }
+
+    fn publish_elsewhere<'b, B>(
+        &mut self,
+        id: ClientId,
+        verb: Verb,
+        shard: ShardId,
+        name: TopicName<'_>,
+        publication: &Publication<B>,
+        out: &mut Vec<Output>,
+    ) -> Flow
+    where
+        B: Iterator<Item = &'b [u8]> + Clone,
+    {
+        let Some(client) = self.clients.get_mut(id) else { return Flow::Next };
+        if client.remote_streak.0 != shard {
+            client.remote_streak = (shard, 0);
+        }
+        client.remote_streak.1 += 1;
+        if client.remote_streak.1 > REMOTE_STREAK_MAX && client.subscription.is_none() {
+            self.start_move(id, shard, out);
+            return Flow::Retry;
+        }
+        if client.forwarded_bytes > FORWARDED_BYTES_MAX {
+            client.blocked = Some(Blocked::Forwards);
+            return Flow::Retry;
+        }
+        client.count_published(name.as_str(), u64::from(publication.count));
+        let token = client.reply_later(verb);
+        let batch = &mut self.forwards[shard.0 as usize];
+        client.forwarded_bytes += batch.push(id, token, verb, name, publication);
+        Flow::Next
+    }
+
+    /// Publishes for a task of the shell, to a topic of this shard.
+    ///
+    /// # Errors
+    /// Why the publish was refused. `Ok(false)`: nothing was published yet or it is not synced yet;
+    /// the task is woken to try again or with the result.
+    pub fn publish_for_task<'b, B>(
+        &mut self,
+        now: Now,
+        task: TaskId,
+        name: TopicName<'_>,
+        publication: &Publication<B>,
+        out: &mut Vec<Output>,
+    ) -> Result<bool, String>
+    where
+        B: Iterator<Item = &'b [u8]> + Clone,
+    {
+        let key = self.topic_key(name, out);
+        let Some(topic) = self.topics.get_mut(key) else { return Err("exiting".to_owned()) };
+        let result = match topic.publish(now, publication) {
+            Ok(Published::Done) => Ok(true),
+            Ok(Published::AfterSync(upto)) => {
+                topic.wait_for_sync(upto, Waiter::Task(task));
+                Ok(false)
+            }
+            Err(AppendError::WouldBlock) => {
+                topic.blocked_tasks.push(task);
+                Ok(false)
+            }
+            Err(refused) => {
+                self.health = Err(refused.to_string());
+                Err(refused.to_string())
+            }
+        };
+        self.note_topic(key);
+        result
+    }
+}

@@ -1,0 +1,148 @@
+//! What the broker says of itself: /stats, /ping, nsqd.dat.
+
+use super::Broker;
+use crate::Now;
+use crate::channel::Channel;
+use crate::client::{Client, ClientId};
+use crate::stats::{
+    ChannelStats, ClientStats, LatencyStats, StatsFilter, StatsSnapshot, TopicStats,
+};
+
+/// A durable topic, for the metadata file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicFacts {
+    /// Its name.
+    pub name: String,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// Its durable channels, by name.
+    pub channels: Vec<ChannelFacts>,
+}
+
+/// A durable channel, for the metadata file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChannelFacts {
+    /// Its name.
+    pub name: String,
+    /// Whether it is paused.
+    pub paused: bool,
+}
+
+impl Broker {
+    /// The state of this shard's topics, channels and connections.
+    pub fn stats(&mut self, now: Now, filter: &StatsFilter) -> StatsSnapshot {
+        let mut snapshot = StatsSnapshot::default();
+        let keys = self.by_name.values().copied().collect::<Vec<_>>();
+        for key in keys {
+            let Some(topic) = self.topics.get_mut(key) else { continue };
+            if !filter.wants_topic(&topic.name) {
+                continue;
+            }
+            topic.distribute(now, &self.clients);
+            let Some(topic) = self.topics.get(key) else { continue };
+            let channels = topic.channels().map(|(_, channel)| channel);
+            let channels = channels.filter(|channel| filter.wants_channel(&channel.name));
+            let resident = self.options.topic.mem_queue_size;
+            let backend = |depth: u64, ephemeral: bool| {
+                if ephemeral { 0 } else { depth.saturating_sub(resident) }
+            };
+            snapshot.topics.push(TopicStats {
+                topic_name: topic.name.to_string(),
+                channels: channels.map(|c| self.channel_stats(c, filter, &backend)).collect(),
+                depth: topic.depth(),
+                backend_depth: backend(topic.depth(), topic.ephemeral),
+                message_count: topic.message_count,
+                message_bytes: topic.message_bytes,
+                paused: topic.paused,
+                e2e_processing_latency: LatencyStats::default(),
+            });
+            self.note_topic(key);
+        }
+        if filter.include_clients {
+            let producers = self.clients.iter().filter(|(_, client)| !client.pub_counts.is_empty());
+            snapshot.producers = producers.map(|(_, client)| client_stats(client)).collect();
+        }
+        snapshot
+    }
+
+    fn channel_stats(
+        &self,
+        channel: &Channel,
+        filter: &StatsFilter,
+        backend: &impl Fn(u64, bool) -> u64,
+    ) -> ChannelStats {
+        let clients = |ids: &[ClientId]| -> Vec<ClientStats> {
+            ids.iter().filter_map(|id| self.clients.get(*id)).map(client_stats).collect()
+        };
+        ChannelStats {
+            channel_name: channel.name.to_string(),
+            depth: channel.depth(),
+            backend_depth: backend(channel.depth(), channel.ephemeral),
+            in_flight_count: channel.in_flight_count(),
+            deferred_count: channel.deferred_count(),
+            message_count: channel.counters.message_count,
+            zone_local_msg_count: 0,
+            region_local_msg_count: 0,
+            global_msg_count: channel.counters.delivery_count,
+            requeue_count: channel.counters.requeue_count,
+            timeout_count: channel.counters.timeout_count,
+            client_count: channel.consumers.len() as u64,
+            clients: if filter.include_clients { clients(&channel.consumers) } else { Vec::new() },
+            paused: channel.paused,
+            e2e_processing_latency: LatencyStats::default(),
+        }
+    }
+
+    /// The durable topics and channels, by name.
+    pub fn durable_topics(&self) -> Vec<TopicFacts> {
+        let topics = self.by_name.values().filter_map(|key| self.topics.get(*key));
+        topics
+            .filter(|topic| !topic.ephemeral)
+            .map(|topic| TopicFacts {
+                name: topic.name.to_string(),
+                paused: topic.paused,
+                channels: topic
+                    .channels()
+                    .filter(|(_, channel)| !channel.ephemeral)
+                    .map(|(_, channel)| ChannelFacts {
+                        name: channel.name.to_string(),
+                        paused: channel.paused,
+                    })
+                    .collect(),
+            })
+            .collect()
+    }
+
+    /// Whether the last attempt to store messages worked; the reason if it did not.
+    pub fn health(&self) -> Result<(), String> {
+        self.health.clone()
+    }
+}
+
+fn client_stats(client: &Client) -> ClientStats {
+    ClientStats {
+        client_id: client.client_id.clone(),
+        hostname: client.hostname.clone(),
+        remote_address: client.address.clone(),
+        state: client.state as u8,
+        ready_count: u64::from(client.ready_count),
+        in_flight_count: u64::from(client.in_flight),
+        message_count: client.message_count,
+        finish_count: client.finish_count,
+        requeue_count: client.requeue_count,
+        connect_ts: client.connected_at,
+        sample_rate: client.delivery.sample_rate,
+        user_agent: client.user_agent.clone(),
+        topology_zone: client.topology_zone.clone(),
+        topology_region: client.topology_region.clone(),
+        pub_counts: client.pub_counts.clone(),
+        ..ClientStats::default()
+    }
+}
+
+impl Broker {
+    /// The logs of this shard with their topics' names, for the simulation of the disk.
+    pub fn logs(&self) -> impl Iterator<Item = (&str, &diskq::Log)> {
+        self.topics.iter().map(|(_, topic)| (&*topic.name, &topic.log))
+    }
+}

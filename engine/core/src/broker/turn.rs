@@ -1,0 +1,125 @@
+//! The end of a turn: deliveries, jobs for the keeper, timers, and what is to be written.
+
+use super::{Broker, Output};
+use crate::Now;
+use crate::client::{ClientId, Ending};
+use crate::outbound::Piece;
+use crate::topic::PumpContext;
+use std::io::IoSlice;
+use std::time::Duration;
+
+/// What is left after a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// Nothing.
+    All,
+    /// Something: write again when the socket can take it.
+    More,
+    /// Nothing, and the connection is over: close it.
+    Over,
+}
+
+impl Broker {
+    /// Delivers what this turn made deliverable, and collects the jobs for the keeper. Call once
+    /// after a batch of input; call again while [`Broker::is_turn_open`].
+    pub fn end_turn(&mut self, now: Now, out: &mut Vec<Output>) {
+        for _ in 0..self.topics_to_pump.len() {
+            let Some(key) = self.topics_to_pump.pop() else { break };
+            let Some(topic) = self.topics.get_mut(key) else { continue };
+            topic.to_pump = false;
+            topic.pump(
+                now,
+                PumpContext {
+                    clients: &mut self.clients,
+                    random: &mut self.random,
+                    to_flush: &mut self.clients_to_flush,
+                },
+            );
+            while let Some(request) = topic.log.next_request() {
+                out.push(Output::Keeper(key, topic.name.clone(), request));
+            }
+            if let Some(at) = topic.next_timeout()
+                && topic.timer_at.is_none_or(|armed| at < armed)
+            {
+                topic.timer_at = Some(at);
+                self.arm_topic(key, at);
+            }
+        }
+    }
+
+    /// True while something is left for [`Broker::end_turn`].
+    pub fn is_turn_open(&self) -> bool {
+        !self.topics_to_pump.is_empty()
+    }
+
+    /// Takes the list of connections with output to write, in `into`.
+    pub fn take_clients_to_flush(&mut self, into: &mut Vec<ClientId>) {
+        into.clear();
+        std::mem::swap(into, &mut self.clients_to_flush);
+        for id in into.iter() {
+            if let Some(client) = self.clients.get_mut(*id) {
+                client.in_to_flush = false;
+            }
+        }
+    }
+
+    /// The output of a connection, to be written at once: fills `slices` and returns how many.
+    pub fn output<'a>(&'a self, id: ClientId, slices: &mut [IoSlice<'a>]) -> usize {
+        let Some(client) = self.clients.get(id) else { return 0 };
+        let topic = client.subscription.and_then(|(key, _)| self.topics.get(key));
+        let mut count = 0;
+        for (slice, (piece, bytes)) in slices.iter_mut().zip(client.outbound.pieces()) {
+            *slice = IoSlice::new(match piece {
+                Piece::Buffer(_) => bytes,
+                Piece::Run(run) => {
+                    topic.expect("runs belong to the subscribed topic").log.bytes(&run)
+                }
+            });
+            count += 1;
+        }
+        count
+    }
+
+    /// Notes that the first `bytes` bytes of a connection's output were written. With 0, that the
+    /// socket took nothing.
+    pub fn sent(&mut self, now: Now, id: ClientId, bytes: usize) -> Sent {
+        let Some(client) = self.clients.get_mut(id) else { return Sent::All };
+        let topic = client.subscription.and_then(|(key, _)| self.topics.get_mut(key));
+        match topic {
+            Some(topic) => {
+                client.outbound.sent(bytes as u64, |run| topic.log.unpin(run.first));
+            }
+            None => client.outbound.sent(bytes as u64, |_| unreachable!("runs need a topic")),
+        }
+        if client.is_over() {
+            return Sent::Over;
+        }
+        if client.outbound.is_empty() {
+            client.stuck_since = None;
+        } else if bytes > 0 || client.stuck_since.is_none() {
+            client.stuck_since = Some(now.mono);
+        }
+        let left = if client.outbound.is_empty() { Sent::All } else { Sent::More };
+        if bytes > 0 && client.subscription.is_some() && !client.in_ready {
+            self.note_ready(id);
+        }
+        left
+    }
+
+    /// Ends a connection without ceremony: its socket failed.
+    pub fn abandon(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id) {
+            client.ending = Ending::Now;
+        }
+    }
+
+    /// True while commands of a connection are carried out as they come.
+    pub fn is_reading(&self, id: ClientId) -> bool {
+        self.clients.get(id).is_some_and(|client| !client.is_stopped())
+    }
+
+    /// When [`Broker::handle_timeout`] has something to do; may be early.
+    pub fn next_timeout(&self) -> Option<Duration> {
+        self.timers.peek().map(|timer| timer.0.0)
+    }
+}

@@ -1,0 +1,296 @@
+//! One connection's state: what it negotiated, what it subscribed to, what it may still receive,
+//! and the answers it is owed.
+
+use crate::outbound::Outbound;
+use crate::slab::{Key, Slab};
+use crate::stats::PubCount;
+use crate::topic::TopicKey;
+use crate::{ChannelId, ShardId};
+use std::collections::VecDeque;
+use std::time::Duration;
+use wire::decode::{ClientState, Decoder};
+use wire::error::WireError;
+use wire::identify::ClientSettings;
+
+/// A connection of this shard.
+pub type ClientId = Key;
+
+/// All connections of a shard.
+pub type Clients = Slab<Client>;
+
+/// A client whose unsent output exceeds this takes no more messages until some of it left: what it
+/// cannot read stays in the log for others.
+pub const OUTBOUND_BYTES_MAX: u64 = 256 * 1024;
+
+/// A publish command, for the names of its errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// PUB
+    Pub,
+    /// MPUB
+    Mpub,
+    /// DPUB
+    Dpub,
+    /// SUB: its answer waits for the new channel to be recorded.
+    Sub,
+}
+
+impl Verb {
+    /// The error frame for a command that could not be carried out.
+    pub fn failed(self, cause: &str) -> WireError {
+        match self {
+            Verb::Pub => WireError::pub_failed("PUB", cause),
+            Verb::Mpub => WireError::pub_failed("MPUB", cause),
+            Verb::Dpub => WireError::pub_failed("DPUB", cause),
+            Verb::Sub => WireError::sub_failed(cause),
+        }
+    }
+}
+
+/// Names one answer of a connection that is not known yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Token(u64);
+
+impl Token {
+    /// Names no answer.
+    pub(crate) const NONE: Token = Token(u64::MAX);
+}
+
+/// An answer in the order of its commands.
+#[derive(Debug)]
+enum Reply {
+    Waiting(Verb),
+    Ready(Vec<u8>),
+    Failed(WireError),
+}
+
+/// Why a connection reads no further commands for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blocked {
+    /// Its publish found no room in the log; it is retried when the keeper has made some.
+    Room(TopicKey),
+    /// The answer to its SUB is not out yet; nothing may overtake it.
+    Subscribing,
+    /// Too much of what it published is on its way to other shards.
+    Forwards,
+    /// It moves to another shard as soon as all answers are out.
+    Moving(ShardId),
+}
+
+/// How a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It does not.
+    No,
+    /// Closed when its output, an error frame at the end of it, has left.
+    AfterOutput,
+    /// Closed now; no farewell.
+    Now,
+}
+
+/// One connection. It can leave its shard (SUB to a topic elsewhere) with all of this.
+///
+/// Invariants: `in_flight` is what the channel's window holds for it; `in_ready` is true exactly
+/// when the channel's ready list names it; replies leave in the order of their commands.
+#[derive(Debug)]
+pub struct Client {
+    /// `ip:port`, for stats and the log.
+    pub address: String,
+    /// Unix time of the connect, in seconds.
+    pub connected_at: i64,
+    /// False until the magic was read.
+    pub(crate) magic_seen: bool,
+    pub(crate) decoder: Decoder,
+    /// Bytes of input before which nothing can be decoded.
+    pub(crate) needs: usize,
+    pub(crate) state: ClientState,
+    /// What IDENTIFY says, the latest one.
+    pub(crate) settings: ClientSettings,
+    /// What the first IDENTIFY said: only that one reaches delivery (protocol-v2 §9.6).
+    pub(crate) delivery: ClientSettings,
+    pub(crate) identified: bool,
+    pub(crate) client_id: String,
+    pub(crate) hostname: String,
+    pub(crate) user_agent: String,
+    pub(crate) topology_region: String,
+    pub(crate) topology_zone: String,
+    pub(crate) subscription: Option<(TopicKey, ChannelId)>,
+    pub(crate) ready_count: u32,
+    pub(crate) in_flight: u32,
+    pub(crate) in_ready: bool,
+    pub(crate) message_count: u64,
+    pub(crate) finish_count: u64,
+    pub(crate) requeue_count: u64,
+    pub(crate) pub_counts: Vec<PubCount>,
+    /// Where it published last; checked by name before use.
+    pub(crate) topic_hint: Option<TopicKey>,
+    /// Publishes in a row that went to the same other shard.
+    pub(crate) remote_streak: (ShardId, u32),
+    /// Bytes on their way to other shards.
+    pub(crate) forwarded_bytes: usize,
+    pub(crate) outbound: Outbound,
+    pub(crate) in_to_flush: bool,
+    replies: VecDeque<Reply>,
+    replies_gone: u64,
+    pub(crate) blocked: Option<Blocked>,
+    pub(crate) ending: Ending,
+    /// When the current wait for a command began.
+    pub(crate) waiting_since: Duration,
+    /// When it last could be written to, while output is stuck.
+    pub(crate) stuck_since: Option<Duration>,
+    /// Tells the timers that count from those that were replaced.
+    pub(crate) heartbeat_epoch: u32,
+    pub(crate) deadline_epoch: u32,
+}
+
+impl Client {
+    /// A connection that has said nothing yet. `address` is `ip:port`; until IDENTIFY, stats show
+    /// the ip as its id and host name.
+    pub fn new(address: String, ip: String, connected_at: i64, settings: ClientSettings) -> Client {
+        Client {
+            address,
+            connected_at,
+            magic_seen: false,
+            decoder: Decoder::default(),
+            needs: 0,
+            state: ClientState::Init,
+            delivery: settings.clone(),
+            settings,
+            identified: false,
+            client_id: ip.clone(),
+            hostname: ip,
+            user_agent: String::new(),
+            topology_region: String::new(),
+            topology_zone: String::new(),
+            subscription: None,
+            ready_count: 0,
+            in_flight: 0,
+            in_ready: false,
+            message_count: 0,
+            finish_count: 0,
+            requeue_count: 0,
+            pub_counts: Vec::new(),
+            topic_hint: None,
+            remote_streak: (ShardId(0), 0),
+            forwarded_bytes: 0,
+            outbound: Outbound::default(),
+            in_to_flush: false,
+            replies: VecDeque::new(),
+            replies_gone: 0,
+            blocked: None,
+            ending: Ending::No,
+            waiting_since: Duration::ZERO,
+            stuck_since: None,
+            heartbeat_epoch: 0,
+            deadline_epoch: 0,
+        }
+    }
+
+    /// How many messages it may be sent now.
+    pub(crate) fn credit(&self) -> u32 {
+        let takes = self.state == ClientState::Subscribed
+            && self.ending == Ending::No
+            && self.outbound.bytes() < OUTBOUND_BYTES_MAX;
+        if takes { self.ready_count.saturating_sub(self.in_flight) } else { 0 }
+    }
+
+    /// True while no command of it is read.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.blocked.is_some() || self.ending != Ending::No
+    }
+
+    /// True when no answer is outstanding.
+    pub(crate) fn all_answered(&self) -> bool {
+        self.replies.is_empty()
+    }
+
+    /// Answers the current command with a complete frame.
+    pub(crate) fn reply(&mut self, frame: &[u8]) {
+        if self.replies.is_empty() {
+            self.outbound.push_bytes(frame);
+        } else {
+            self.replies.push_back(Reply::Ready(frame.to_vec()));
+        }
+    }
+
+    /// Answers the current command with an error; a fatal one ends the connection once it is out.
+    pub(crate) fn reply_error(&mut self, error: WireError) {
+        if error.fatal && self.ending == Ending::No {
+            self.ending = Ending::AfterOutput;
+        }
+        if self.replies.is_empty() {
+            self.outbound.push_with(|out| wire::encode::error(out, &error));
+        } else {
+            self.replies.push_back(Reply::Failed(error));
+        }
+    }
+
+    /// Promises an answer to the current command.
+    pub(crate) fn reply_later(&mut self, verb: Verb) -> Token {
+        self.replies.push_back(Reply::Waiting(verb));
+        Token(self.replies_gone + self.replies.len() as u64 - 1)
+    }
+
+    /// Keeps the promise; what follows in order leaves with it. Returns the text of an error frame
+    /// that this produced.
+    pub(crate) fn resolve(&mut self, token: Token, result: Result<(), &str>) -> Option<String> {
+        let at = token.0.checked_sub(self.replies_gone)? as usize;
+        let Some(Reply::Waiting(verb)) = self.replies.get(at) else {
+            panic!("a token is resolved once, while its reply waits");
+        };
+        let mut error_text = None;
+        self.replies[at] = match result {
+            Ok(()) => Reply::Ready(wire::encode::OK.to_vec()),
+            Err(cause) => {
+                let error = verb.failed(cause);
+                error_text = Some(error.text.clone());
+                Reply::Failed(error)
+            }
+        };
+        while let Some(Reply::Ready(_) | Reply::Failed(_)) = self.replies.front() {
+            self.replies_gone += 1;
+            match self.replies.pop_front() {
+                Some(Reply::Ready(frame)) => self.outbound.push_bytes(&frame),
+                Some(Reply::Failed(error)) => {
+                    self.outbound.push_with(|out| wire::encode::error(out, &error));
+                    if error.fatal {
+                        // Later commands were carried out, but nothing follows a fatal error.
+                        self.replies_gone += self.replies.len() as u64;
+                        self.replies.clear();
+                        if self.ending == Ending::No {
+                            self.ending = Ending::AfterOutput;
+                        }
+                    }
+                }
+                Some(Reply::Waiting(_)) | None => unreachable!("looked at before"),
+            }
+        }
+        error_text
+    }
+
+    /// Counts `messages` published to `topic`.
+    pub(crate) fn count_published(&mut self, topic: &str, messages: u64) {
+        match self.pub_counts.iter_mut().rev().find(|entry| entry.topic == topic) {
+            Some(entry) => entry.count += messages,
+            None => self.pub_counts.push(PubCount { topic: topic.into(), count: messages }),
+        }
+    }
+
+    /// True when every byte of a dying connection has left, or it dies without ceremony.
+    pub(crate) fn is_over(&self) -> bool {
+        match self.ending {
+            Ending::No => false,
+            Ending::AfterOutput => self.outbound.is_empty() && self.replies.is_empty(),
+            Ending::Now => true,
+        }
+    }
+
+    /// Asserts what can be seen from here.
+    pub(crate) fn check(&self) {
+        self.outbound.check();
+        assert!(!matches!(self.replies.front(), Some(Reply::Ready(_) | Reply::Failed(_))));
+        let subscribed = self.state != ClientState::Init && self.ending != Ending::Now;
+        assert!(self.subscription.is_some() == subscribed || self.ending == Ending::Now);
+        assert!(self.subscription.is_some() || self.in_flight == 0);
+    }
+}

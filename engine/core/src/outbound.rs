@@ -1,0 +1,225 @@
+//! What is to be written to one connection: bytes of our own and pieces of a topic's log, in order.
+//!
+//! ```text
+//!   pieces:  [buffer 10][run 12,800 B of segment 7][buffer 34][run 166 B][buffer 15]
+//!   buffer:  OK frame ...                          header of a redelivery    heartbeat
+//! ```
+//!
+//! A first delivery is a run: a reference into the mapped segment, whatever the number of messages.
+//! Nothing of it is copied until the kernel does. The owner of the log pins the segment for as long
+//! as a run is queued here.
+
+use diskq::Run;
+use std::collections::VecDeque;
+
+/// One contiguous piece of output.
+#[derive(Debug, Clone, Copy)]
+pub enum Piece {
+    /// The next `n` bytes of the buffer.
+    Buffer(u32),
+    /// Bytes of the subscribed topic's log.
+    Run(Run),
+}
+
+/// A connection's queue of output.
+///
+/// Invariants: the buffer pieces add up to what the buffer holds unsent; no piece is empty; `bytes`
+/// is the sum of all pieces.
+#[derive(Debug, Default)]
+pub struct Outbound {
+    buffer: Vec<u8>,
+    buffer_sent: usize,
+    pieces: VecDeque<Piece>,
+    bytes: u64,
+}
+
+/// A buffer that grew beyond this for a big response is given back once it is empty.
+const BUFFER_KEPT_BYTES: usize = 16 * 1024;
+
+impl Outbound {
+    /// Bytes not yet sent.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// True when everything was sent.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Queues bytes of our own: responses, errors, heartbeats, headers of redeliveries.
+    pub fn push_bytes(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+        self.note_buffer(bytes.len());
+    }
+
+    /// Lets `write` append to the buffer.
+    pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let before = self.buffer.len();
+        write(&mut self.buffer);
+        self.note_buffer(self.buffer.len() - before);
+    }
+
+    /// Queues a run. Returns true when it became a piece of its own, which the caller must pin;
+    /// false when it continues the piece before it, which is pinned already.
+    #[must_use]
+    pub fn push_run(&mut self, run: Run) -> bool {
+        self.bytes += u64::from(run.end - run.start);
+        if let Some(Piece::Run(last)) = self.pieces.back_mut() {
+            let follows = last.first.offset(u64::from(last.count)) == run.first;
+            if follows && last.end == run.start {
+                last.end = run.end;
+                last.count += run.count;
+                return false;
+            }
+        }
+        self.pieces.push_back(Piece::Run(run));
+        true
+    }
+
+    /// The pieces in order, each with its bytes if they are the buffer's own.
+    pub fn pieces(&self) -> impl Iterator<Item = (Piece, &[u8])> {
+        let mut at = self.buffer_sent;
+        self.pieces.iter().map(move |piece| match *piece {
+            Piece::Buffer(bytes) => {
+                let slice = &self.buffer[at..at + bytes as usize];
+                at += bytes as usize;
+                (*piece, slice)
+            }
+            Piece::Run(_) => (*piece, &[][..]),
+        })
+    }
+
+    /// Notes that the first `bytes` bytes were sent. `unpin` gets each run that is done with.
+    ///
+    /// # Panics
+    /// If more was sent than was queued.
+    pub fn sent(&mut self, mut bytes: u64, mut unpin: impl FnMut(Run)) {
+        assert!(bytes <= self.bytes, "sent what was queued");
+        self.bytes -= bytes;
+        while bytes > 0 {
+            let piece = self.pieces.front_mut().expect("bytes counts the pieces");
+            let piece_bytes = match piece {
+                Piece::Buffer(left) => u64::from(*left),
+                Piece::Run(run) => u64::from(run.end - run.start),
+            };
+            let sent = bytes.min(piece_bytes);
+            bytes -= sent;
+            match piece {
+                Piece::Buffer(left) => {
+                    *left -= sent as u32;
+                    self.buffer_sent += sent as usize;
+                }
+                // `first` and `count` keep naming the whole run: they find the segment.
+                Piece::Run(run) => run.start += sent as u32,
+            }
+            if sent == piece_bytes
+                && let Some(Piece::Run(run)) = self.pieces.pop_front()
+            {
+                unpin(run);
+            }
+        }
+        if self.buffer_sent == self.buffer.len() {
+            self.buffer.clear();
+            self.buffer_sent = 0;
+            self.buffer.shrink_to(BUFFER_KEPT_BYTES);
+        } else if self.buffer_sent > BUFFER_KEPT_BYTES && self.buffer_sent * 2 > self.buffer.len() {
+            self.buffer.drain(..self.buffer_sent);
+            self.buffer_sent = 0;
+        }
+    }
+
+    /// Drops what is queued, for a connection that is gone. `unpin` gets each run.
+    pub fn clear(&mut self, mut unpin: impl FnMut(Run)) {
+        for piece in std::mem::take(self).pieces {
+            if let Piece::Run(run) = piece {
+                unpin(run);
+            }
+        }
+    }
+
+    /// True when a run is queued: such output cannot leave its shard.
+    pub fn holds_runs(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece, Piece::Run(_)))
+    }
+
+    /// Asserts the invariants written on the type.
+    pub fn check(&self) {
+        let (mut buffer, mut all) = (0, 0);
+        for piece in &self.pieces {
+            let bytes = match piece {
+                Piece::Buffer(bytes) => {
+                    buffer += u64::from(*bytes);
+                    u64::from(*bytes)
+                }
+                Piece::Run(run) => u64::from(run.end - run.start),
+            };
+            assert!(bytes > 0, "no piece is empty");
+            all += bytes;
+        }
+        assert_eq!(buffer as usize, self.buffer.len() - self.buffer_sent);
+        assert_eq!(all, self.bytes);
+    }
+
+    fn note_buffer(&mut self, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        self.bytes += bytes as u64;
+        match self.pieces.back_mut() {
+            Some(Piece::Buffer(last)) => *last += bytes as u32,
+            _ => self.pieces.push_back(Piece::Buffer(bytes as u32)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::id::Seq;
+
+    fn run(first: u64, count: u32, start: u32, end: u32) -> Run {
+        Run { first: Seq(first), count, start, end }
+    }
+
+    #[test]
+    fn output_leaves_in_order_and_runs_are_unpinned_once() {
+        let log: Vec<u8> = (0..200).collect();
+        let mut outbound = Outbound::default();
+        outbound.push_bytes(b"OK");
+        assert!(outbound.push_run(run(1, 2, 0, 20)));
+        assert!(!outbound.push_run(run(3, 1, 20, 30)), "contiguous: one piece, one pin");
+        outbound.push_bytes(b"he");
+        outbound.push_bytes(b"ad");
+        assert!(outbound.push_run(run(9, 1, 100, 110)));
+        outbound.check();
+        let whole: Vec<u8> =
+            [b"OK", &log[..30], b"head", &log[100..110]].concat();
+        for step in 1..=whole.len() as u64 {
+            let mut copy = Outbound {
+                buffer: outbound.buffer.clone(),
+                buffer_sent: 0,
+                pieces: outbound.pieces.clone(),
+                bytes: outbound.bytes,
+            };
+            let (mut got, mut unpinned) = (Vec::new(), 0);
+            while !copy.is_empty() {
+                let mut flat = Vec::new();
+                for (piece, bytes) in copy.pieces() {
+                    match piece {
+                        Piece::Buffer(_) => flat.extend_from_slice(bytes),
+                        Piece::Run(r) => flat.extend_from_slice(&log[r.start as usize..r.end as usize]),
+                    }
+                }
+                let n = step.min(flat.len() as u64);
+                got.extend_from_slice(&flat[..n as usize]);
+                copy.sent(n, |_| unpinned += 1);
+                copy.check();
+            }
+            assert_eq!((got, unpinned), (whole.clone(), 2), "step {step}");
+        }
+        let mut unpinned = 0;
+        outbound.clear(|_| unpinned += 1);
+        assert!(outbound.is_empty() && unpinned == 2);
+    }
+}

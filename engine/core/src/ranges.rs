@@ -1,0 +1,146 @@
+//! A sorted list of seq ranges: the backlog of a channel, whatever its length, in a few words.
+//!
+//! A channel that keeps up holds one range; each restart, `empty` or damaged frame may add one more.
+//! Nothing here depends on how many messages the ranges span.
+
+use diskq::SeqRange;
+use std::collections::VecDeque;
+use wire::id::Seq;
+
+/// Ranges of seqs that wait for their first delivery.
+///
+/// Invariants: no range is empty; they are sorted and do not touch; `count` is the sum of lengths.
+#[derive(Debug, Default, Clone)]
+pub struct Ranges {
+    ranges: VecDeque<SeqRange>,
+    count: u64,
+}
+
+impl Ranges {
+    /// Number of seqs in all ranges.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// True when no seq is left.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The first range, if any: what is delivered next.
+    pub fn front(&self) -> Option<SeqRange> {
+        self.ranges.front().copied()
+    }
+
+    /// Adds `range` behind all others. Ranges arrive in the order of their seqs.
+    ///
+    /// # Panics
+    /// If `range` starts before the end of the last one: a seq would be owned twice.
+    pub fn push(&mut self, range: SeqRange) {
+        if range.is_empty() {
+            return;
+        }
+        self.count += range.len();
+        match self.ranges.back_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            Some(last) => {
+                assert!(last.end < range.start, "ranges arrive in order");
+                self.ranges.push_back(range);
+            }
+            None => self.ranges.push_back(range),
+        }
+    }
+
+    /// Removes the first `count` seqs of the first range, which must hold at least that many.
+    ///
+    /// # Panics
+    /// If the first range is shorter than `count`.
+    pub fn take_front(&mut self, count: u64) -> SeqRange {
+        let front = self.ranges.front_mut().expect("take_front on ranges that hold something");
+        assert!(count <= front.len(), "a run lies within one range");
+        let taken = SeqRange { start: front.start, end: front.start.offset(count) };
+        front.start = taken.end;
+        if front.is_empty() {
+            self.ranges.pop_front();
+        }
+        self.count -= count;
+        taken
+    }
+
+    /// Removes one seq from behind, the newest.
+    pub fn pop_newest(&mut self) -> Option<Seq> {
+        let last = self.ranges.back_mut()?;
+        last.end = Seq(last.end.0 - 1);
+        let newest = last.end;
+        if last.is_empty() {
+            self.ranges.pop_back();
+        }
+        self.count -= 1;
+        Some(newest)
+    }
+
+    /// Takes all ranges out, in order.
+    pub fn drain(&mut self) -> impl Iterator<Item = SeqRange> + '_ {
+        self.count = 0;
+        self.ranges.drain(..)
+    }
+
+    /// The ranges in order.
+    pub fn iter(&self) -> impl Iterator<Item = SeqRange> + '_ {
+        self.ranges.iter().copied()
+    }
+
+    /// Asserts the invariants written on the type.
+    pub fn check(&self) {
+        let mut previous_end: Option<Seq> = None;
+        let mut count = 0;
+        for range in &self.ranges {
+            assert!(!range.is_empty(), "no empty range");
+            assert!(previous_end.is_none_or(|end| end < range.start), "sorted, not touching");
+            previous_end = Some(range.end);
+            count += range.len();
+        }
+        assert_eq!(count, self.count, "count is the sum of lengths");
+    }
+}
+
+impl FromIterator<SeqRange> for Ranges {
+    fn from_iter<I: IntoIterator<Item = SeqRange>>(ranges: I) -> Self {
+        let mut result = Ranges::default();
+        for range in ranges {
+            result.push(range);
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(start: u64, end: u64) -> SeqRange {
+        SeqRange { start: Seq(start), end: Seq(end) }
+    }
+
+    #[test]
+    fn touching_ranges_become_one_and_gaps_stay() {
+        let mut ranges: Ranges = [range(1, 3), range(3, 3), range(3, 5), range(9, 12)].into_iter().collect();
+        ranges.check();
+        assert_eq!(ranges.iter().collect::<Vec<_>>(), [range(1, 5), range(9, 12)]);
+        assert_eq!(ranges.take_front(4), range(1, 5));
+        assert_eq!(ranges.front(), Some(range(9, 12)));
+        assert_eq!(ranges.pop_newest(), Some(Seq(11)));
+        assert_eq!(ranges.take_front(1), range(9, 10));
+        assert_eq!(ranges.count(), 1);
+        ranges.check();
+        assert_eq!(ranges.pop_newest(), Some(Seq(10)));
+        assert!(ranges.is_empty() && ranges.pop_newest().is_none());
+        ranges.check();
+    }
+
+    #[test]
+    #[should_panic(expected = "ranges arrive in order")]
+    fn a_seq_cannot_be_owned_twice() {
+        let _: Ranges = [range(1, 5), range(4, 6)].into_iter().collect();
+    }
+}

@@ -1,0 +1,290 @@
+//! What `/stats` shows, as plain values: snapshots that a shard takes of its topics, channels and
+//! clients, and the filter that says which of them are asked for.
+//!
+//! Every shard answers a [`StatsFilter`] with one [`StatsSnapshot`]; the shell merges them
+//! ([`StatsSnapshot::merge`]) and writes the text. Nothing here counts: the counters live in the
+//! topic, the channel and the client, and are copied out. Field names are those of nsqd's JSON.
+
+/// Which topics and channels a snapshot is to hold.
+///
+/// A shard returns every topic that [`StatsFilter::wants_topic`] accepts, *also one that has no
+/// channel of the wanted name*; then with an empty channel list. Only so can the answer tell an
+/// unknown topic (`null`) from a known one without the channel (`[]`), as nsqd does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatsFilter {
+    /// Only the topic of this name.
+    pub topic: Option<String>,
+    /// Only channels of this name, in whatever topic.
+    pub channel: Option<String>,
+    /// Whether [`ChannelStats::clients`] and [`StatsSnapshot::producers`] are filled at all.
+    pub include_clients: bool,
+}
+
+impl StatsFilter {
+    /// Whether a topic belongs in the snapshot.
+    pub fn wants_topic(&self, name: &str) -> bool {
+        self.topic.as_deref().is_none_or(|wanted| wanted == name)
+    }
+
+    /// Whether a channel belongs in the snapshot.
+    pub fn wants_channel(&self, name: &str) -> bool {
+        self.channel.as_deref().is_none_or(|wanted| wanted == name)
+    }
+}
+
+/// A shard's answer, or the answer of all shards together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StatsSnapshot {
+    /// The wanted topics.
+    pub topics: Vec<TopicStats>,
+    /// Every connection that has published at least once, whatever the filter's topic is; empty
+    /// when clients are not asked for.
+    pub producers: Vec<ClientStats>,
+    /// The process, not the shard. Left at its default by shards.
+    pub memory: MemoryStats,
+}
+
+impl StatsSnapshot {
+    /// One snapshot out of one per shard. A topic lives on exactly one shard, so this is a plain
+    /// concatenation, put in order: nsqd sorts topics and channels by the bytes of their names.
+    pub fn merge(parts: impl IntoIterator<Item = StatsSnapshot>) -> StatsSnapshot {
+        let mut merged = StatsSnapshot::default();
+        for part in parts {
+            merged.topics.extend(part.topics);
+            merged.producers.extend(part.producers);
+        }
+        merged.sort();
+        merged
+    }
+
+    /// Puts topics and channels in the order in which they are shown.
+    pub fn sort(&mut self) {
+        self.topics.sort_by(|a, b| a.topic_name.cmp(&b.topic_name));
+        for topic in &mut self.topics {
+            topic
+                .channels
+                .sort_by(|a, b| a.channel_name.cmp(&b.channel_name));
+        }
+    }
+}
+
+/// One topic. Counters start with the process, depths do not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TopicStats {
+    /// The topic's name, with `#ephemeral` if it has it.
+    pub topic_name: String,
+    /// The wanted channels.
+    pub channels: Vec<ChannelStats>,
+    /// Messages that wait in the topic itself, for a channel or for the end of a pause.
+    pub depth: u64,
+    /// The part of `depth` that is not resident in memory.
+    pub backend_depth: u64,
+    /// Messages accepted.
+    pub message_count: u64,
+    /// Body bytes of the accepted messages.
+    pub message_bytes: u64,
+    /// Whether the flow from topic to channels is stopped.
+    pub paused: bool,
+    /// From publish to FIN, over all channels.
+    pub e2e_processing_latency: LatencyStats,
+}
+
+/// One channel.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChannelStats {
+    /// The channel's name, with `#ephemeral` if it has it.
+    pub channel_name: String,
+    /// Messages ready to be delivered: neither in flight nor deferred.
+    pub depth: u64,
+    /// The part of `depth` that is not resident in memory.
+    pub backend_depth: u64,
+    /// Delivered and not yet answered, also by clients that are gone by now.
+    pub in_flight_count: u64,
+    /// Not yet due.
+    pub deferred_count: u64,
+    /// Messages that reached the channel from its topic; a requeue is not one more.
+    pub message_count: u64,
+    /// Deliveries to a client in the node's own zone. Left out of the JSON when 0.
+    pub zone_local_msg_count: u64,
+    /// Deliveries to a client in the node's own region. Left out of the JSON when 0.
+    pub region_local_msg_count: u64,
+    /// All other deliveries. Left out of the JSON when 0.
+    pub global_msg_count: u64,
+    /// REQ commands that found their message.
+    pub requeue_count: u64,
+    /// Messages put back because their time in flight ran out.
+    pub timeout_count: u64,
+    /// Subscribed clients; right also when `clients` is not asked for.
+    pub client_count: u64,
+    /// The subscribed clients; empty when not asked for.
+    pub clients: Vec<ClientStats>,
+    /// Whether delivery is stopped.
+    pub paused: bool,
+    /// From publish to FIN.
+    pub e2e_processing_latency: LatencyStats,
+}
+
+/// One connection, as a consumer of a channel or as a producer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientStats {
+    /// From IDENTIFY; before it the peer's IP address.
+    pub client_id: String,
+    /// From IDENTIFY; before it the peer's IP address.
+    pub hostname: String,
+    /// `ip:port`.
+    pub remote_address: String,
+    /// 0 new, 3 subscribed, 4 closing: nsqd's numbers.
+    pub state: u8,
+    /// The RDY count in force.
+    pub ready_count: u64,
+    /// Delivered to this client and not yet answered.
+    pub in_flight_count: u64,
+    /// Messages sent to it, redeliveries included.
+    pub message_count: u64,
+    /// Always 0 in nsqd, which counts these for channels only. Left out of the JSON when 0.
+    pub zone_local_msg_count: u64,
+    /// Always 0 in nsqd. Left out of the JSON when 0.
+    pub region_local_msg_count: u64,
+    /// Always 0 in nsqd. Left out of the JSON when 0.
+    pub global_msg_count: u64,
+    /// FIN commands that found their message.
+    pub finish_count: u64,
+    /// REQ commands that found their message.
+    pub requeue_count: u64,
+    /// When the connection was accepted, in seconds since the Unix epoch.
+    pub connect_ts: i64,
+    /// Per cent of messages wanted; 0 means all.
+    pub sample_rate: u8,
+    /// Whether the connection is compressed with deflate.
+    pub deflate: bool,
+    /// Whether the connection is compressed with snappy.
+    pub snappy: bool,
+    /// From IDENTIFY.
+    pub user_agent: String,
+    /// Left out of the JSON when false.
+    pub authed: bool,
+    /// Left out of the JSON when empty.
+    pub auth_identity: String,
+    /// Left out of the JSON when empty.
+    pub auth_identity_url: String,
+    /// From IDENTIFY.
+    pub topology_zone: String,
+    /// From IDENTIFY.
+    pub topology_region: String,
+    /// What this connection published, one entry per topic. All of them: nsqd shows at most one,
+    /// and which one depends on the filter, which is for the writer of the JSON to know.
+    pub pub_counts: Vec<PubCount>,
+    /// Whether the connection is encrypted.
+    pub tls: bool,
+    /// Name of the cipher suite, empty without TLS.
+    pub tls_cipher_suite: String,
+    /// `TLS1.2` and the like, empty without TLS.
+    pub tls_version: String,
+    /// Empty without TLS.
+    pub tls_negotiated_protocol: String,
+    /// nsqd reports true on every TLS connection.
+    pub tls_negotiated_protocol_is_mutual: bool,
+}
+
+/// Messages that one connection published to one topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PubCount {
+    /// The topic.
+    pub topic: String,
+    /// Accepted messages.
+    pub count: u64,
+}
+
+/// End-to-end latency over the last window.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LatencyStats {
+    /// Samples in the window.
+    pub count: u64,
+    /// In the order of the flags; empty (`null` in JSON) when latency is not measured.
+    pub percentiles: Vec<Percentile>,
+}
+
+/// One percentile of a latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Percentile {
+    /// In (0, 1].
+    pub quantile: f64,
+    /// Nanoseconds; an estimate, hence not an integer. 0 without samples.
+    pub value: f64,
+}
+
+/// nsqd's memory figures. Most speak of Go's collector and stay 0 here; the keys are kept because
+/// dashboards read them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Live objects on the heap.
+    pub heap_objects: u64,
+    /// Bytes held by the process without use.
+    pub heap_idle_bytes: u64,
+    /// Bytes in use.
+    pub heap_in_use_bytes: u64,
+    /// Bytes given back to the system.
+    pub heap_released_bytes: u64,
+    /// Longest pause for collection.
+    pub gc_pause_usec_100: u64,
+    /// 99th percentile of those pauses.
+    pub gc_pause_usec_99: u64,
+    /// 95th percentile of those pauses.
+    pub gc_pause_usec_95: u64,
+    /// Heap size at which the next collection starts.
+    pub next_gc_bytes: u64,
+    /// Collections so far.
+    pub gc_total_runs: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topic(name: &str, channels: &[&str]) -> TopicStats {
+        let channels = channels
+            .iter()
+            .map(|name| ChannelStats {
+                channel_name: name.to_string(),
+                ..Default::default()
+            })
+            .collect();
+        TopicStats {
+            topic_name: name.to_string(),
+            channels,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn merge_puts_topics_and_channels_in_byte_order() {
+        let one = StatsSnapshot {
+            topics: vec![topic("b", &["z", "a"])],
+            ..Default::default()
+        };
+        let two = StatsSnapshot {
+            topics: vec![topic("a", &[]), topic("B", &[])],
+            producers: vec![ClientStats::default()],
+            ..Default::default()
+        };
+        let merged = StatsSnapshot::merge([one, two]);
+        assert_eq!(
+            merged.topics,
+            [topic("B", &[]), topic("a", &[]), topic("b", &["a", "z"])]
+        );
+        assert_eq!(merged.producers.len(), 1);
+    }
+
+    #[test]
+    fn an_absent_filter_wants_everything() {
+        let all = StatsFilter::default();
+        assert!(all.wants_topic("t") && all.wants_channel("c"));
+        let some = StatsFilter {
+            topic: Some("t".into()),
+            channel: Some("c".into()),
+            ..all
+        };
+        assert!(some.wants_topic("t") && !some.wants_topic("T"));
+        assert!(some.wants_channel("c") && !some.wants_channel(""));
+    }
+}

@@ -1,0 +1,594 @@
+//! A topic: one log, and the mark up to which its channels have been given it.
+//!
+//! ```text
+//!   publish ──append──► log  ... |---------- undistributed ----------|  tail
+//!                                ^ mark                              ^ next seq
+//!   distribute (once a turn): the same range goes to every channel; nothing is copied
+//! ```
+//!
+//! Each undistributed message is held in the log once, by the topic; on distribution that hold
+//! passes to the first channel and the others add one each.
+
+use crate::broker::{ForwardId, HeldPublish};
+use crate::channel::{Channel, Delivery};
+use crate::client::{ClientId, Clients, Token};
+use crate::ranges::Ranges;
+use crate::slab::Key;
+use crate::{ChannelId, Now, TaskId};
+use diskq::{
+    AppendError, Checkpoint, CheckpointNumber, CheckpointRun, Log, LogOptions, Recovered, SeqRange,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use wire::id::Seq;
+use wire::name::{ChannelName, TopicName};
+
+/// Who waits for something that the keeper has to do first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiter {
+    /// An answer promised to a connection.
+    Client(ClientId, Token),
+    /// A task of the shell, for example an HTTP request.
+    Task(TaskId),
+    /// A publish that came from another shard.
+    Forward(ForwardId),
+}
+
+/// What became of a publish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Published {
+    /// It is in the log; answer at once.
+    Done,
+    /// It is in the log; answer when the log is synced up to here (`--sync-every=1`).
+    AfterSync(Seq),
+}
+
+/// Messages of one publish command, ready to be appended.
+#[derive(Debug, Clone, Copy)]
+pub struct Publication<B> {
+    /// The bodies, in order.
+    pub bodies: B,
+    /// How many there are.
+    pub count: u32,
+    /// Their bytes in all.
+    pub body_bytes: u64,
+    /// Milliseconds between the hand-over to a channel and the first delivery; 0 for none. Only a
+    /// publish of one message can be deferred.
+    pub defer_ms: u32,
+}
+
+/// Settings that all topics share.
+#[derive(Debug, Clone)]
+pub struct TopicOptions {
+    /// For every log.
+    pub log: LogOptions,
+    /// --mem-queue-size: what an ephemeral topic or channel keeps.
+    pub mem_queue_size: u64,
+    /// OK only after a sync (`--sync-every=1`).
+    pub group_commit: bool,
+}
+
+/// How far a graceful stop has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stopping {
+    No,
+    Checkpoint(CheckpointNumber),
+    Done,
+}
+
+/// One topic.
+///
+/// Invariants: `undistributed` is empty after `distribute` unless the topic is paused or has no
+/// channel; every seq the topic or a channel owes is held in the log as often as it is owed.
+#[derive(Debug)]
+pub struct Topic {
+    pub(crate) name: Arc<str>,
+    pub(crate) ephemeral: bool,
+    pub(crate) paused: bool,
+    pub(crate) message_count: u64,
+    pub(crate) message_bytes: u64,
+    /// True while the broker's list of topics to pump names it.
+    pub(crate) to_pump: bool,
+    /// The broker's timer for this topic, if one is set.
+    pub(crate) timer_at: Option<Duration>,
+    /// Connections whose publish found no room.
+    pub(crate) blocked_clients: Vec<ClientId>,
+    /// Tasks whose publish found no room.
+    pub(crate) blocked_tasks: Vec<TaskId>,
+    /// Publishes of other shards that found no room, in order.
+    pub(crate) held: VecDeque<HeldPublish>,
+    pub(crate) log: Log,
+    /// What is not synced will not be: the log is poisoned.
+    pub(crate) sync_failed: bool,
+    stopping: Stopping,
+    waiting_for_sync: VecDeque<(Seq, Waiter)>,
+    waiting_for_checkpoint: Vec<(CheckpointNumber, Waiter)>,
+    options: TopicOptions,
+    undistributed: Ranges,
+    /// Those of the undistributed that are deferred, with the milliseconds.
+    undistributed_deferred: VecDeque<(Seq, u32)>,
+    channels: Vec<Option<Channel>>,
+    by_name: BTreeMap<Box<str>, ChannelId>,
+    to_pump_channels: Vec<ChannelId>,
+}
+
+impl Topic {
+    /// An empty topic; its log takes neither memory nor disk before the first message.
+    pub(crate) fn new(name: TopicName<'_>, options: TopicOptions) -> Topic {
+        let log = Log::new(options.log.clone());
+        Topic::with_log(name, options, log)
+    }
+
+    fn with_log(name: TopicName<'_>, options: TopicOptions, log: Log) -> Topic {
+        Topic {
+            name: name.as_str().into(),
+            ephemeral: name.is_ephemeral(),
+            paused: false,
+            message_count: 0,
+            message_bytes: 0,
+            to_pump: false,
+            timer_at: None,
+            blocked_clients: Vec::new(),
+            blocked_tasks: Vec::new(),
+            held: VecDeque::new(),
+            log,
+            sync_failed: false,
+            stopping: Stopping::No,
+            waiting_for_sync: VecDeque::new(),
+            waiting_for_checkpoint: Vec::new(),
+            options,
+            undistributed: Ranges::default(),
+            undistributed_deferred: VecDeque::new(),
+            channels: Vec::new(),
+            by_name: BTreeMap::new(),
+            to_pump_channels: Vec::new(),
+        }
+    }
+
+    /// A topic as an earlier run left it. What the checkpoint does not know any more (it is older
+    /// than the log's end) is owed to every channel.
+    pub(crate) fn restore(
+        name: TopicName<'_>,
+        options: TopicOptions,
+        now: Now,
+        recovered: Recovered,
+        channels: &[ChannelName<'_>],
+        paused: Option<bool>,
+    ) -> Topic {
+        let checkpoint = recovered.checkpoint.unwrap_or_default();
+        let mut topic = Topic::with_log(name, options, recovered.log);
+        topic.paused = paused.unwrap_or(checkpoint.paused);
+        for saved in &checkpoint.channels {
+            if let Some(name) = ChannelName::new(saved.name.as_bytes()) {
+                let id = topic.create_channel(name);
+                let (channel, log) = topic.channel_and_log(id).expect("just created");
+                channel.paused = saved.paused;
+                for run in &saved.runs {
+                    let due = due_time(now, run.due_ns);
+                    for range in intersect(&recovered.found, run) {
+                        channel.restore(range, run.attempts, due);
+                        log.retain(range, 1);
+                    }
+                }
+            }
+        }
+        for channel in channels {
+            topic.create_channel(*channel);
+        }
+        for run in &checkpoint.undistributed {
+            for range in intersect(&recovered.found, run) {
+                topic.undistributed.push(range);
+                topic.log.retain(range, 1);
+                if let Some(due) = due_time(now, run.due_ns) {
+                    topic.defer_undistributed(range, due.saturating_sub(now.mono));
+                }
+            }
+        }
+        // Above the checkpoint: owed to all. The deferred among them keep their deadlines.
+        let above = CheckpointRun {
+            start: checkpoint.next,
+            count: u64::MAX - checkpoint.next.0,
+            attempts: 0,
+            due_ns: 0,
+        };
+        for range in intersect(&recovered.found, &above) {
+            topic.undistributed.push(range);
+            topic.log.retain(range, 1);
+        }
+        for (seq, due_ns) in recovered.deferred {
+            if let Some(due) = due_time(now, due_ns)
+                && due > now.mono
+            {
+                let range = SeqRange { start: seq, end: seq.offset(1) };
+                topic.defer_undistributed(range, due - now.mono);
+            }
+        }
+        topic.distribute(now, &Clients::default());
+        topic.log.release_unheld();
+        topic
+    }
+
+    fn defer_undistributed(&mut self, range: SeqRange, after: Duration) {
+        let ms = u32::try_from(after.as_millis()).unwrap_or(u32::MAX).max(1);
+        for seq in range.start.0..range.end.0 {
+            self.undistributed_deferred.push_back((Seq(seq), ms));
+        }
+    }
+
+    /// Appends messages to the log.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the keeper has yet to make room (nothing was appended: try again when
+    /// woken); any other error refuses the publish.
+    pub(crate) fn publish<'b, B>(
+        &mut self,
+        now: Now,
+        publication: &Publication<B>,
+    ) -> Result<Published, AppendError>
+    where
+        B: Iterator<Item = &'b [u8]> + Clone,
+    {
+        let range = if publication.count == 1 {
+            let body = publication.bodies.clone().next().expect("count says there is one");
+            let seq = self.log.append(now.mono, now.wall_ns, body, publication.defer_ms)?;
+            if publication.defer_ms > 0 {
+                self.undistributed_deferred.push_back((seq, publication.defer_ms));
+            }
+            SeqRange { start: seq, end: seq.offset(1) }
+        } else {
+            let (count, bytes) = (publication.count, publication.body_bytes);
+            self.log.append_batch(now.mono, now.wall_ns, publication.bodies.clone(), count, bytes)?
+        };
+        self.log.retain(range, 1);
+        self.undistributed.push(range);
+        self.message_count += range.len();
+        self.message_bytes += publication.body_bytes;
+        if self.ephemeral && !self.can_distribute() {
+            self.drop_beyond_memory();
+        }
+        if self.options.group_commit && !self.ephemeral {
+            self.log.sync_now();
+            return Ok(Published::AfterSync(range.end));
+        }
+        Ok(Published::Done)
+    }
+
+    /// Gives what was published to the channels. Costs range ends, whatever the number of messages.
+    pub(crate) fn distribute(&mut self, now: Now, clients: &Clients) {
+        if self.undistributed.is_empty() || !self.can_distribute() {
+            return;
+        }
+        let channels = self.by_name.len() as u64;
+        let mut ranges = std::mem::take(&mut self.undistributed);
+        let mut deferred = std::mem::take(&mut self.undistributed_deferred);
+        for range in ranges.drain() {
+            if channels > 1 {
+                self.log.retain(range, channels - 1);
+            }
+            let mut rest = range;
+            while let Some((seq, ms)) = deferred.front().copied().filter(|d| range.contains(d.0)) {
+                deferred.pop_front();
+                self.give(SeqRange { start: rest.start, end: seq }, clients);
+                let due = now.mono + Duration::from_millis(u64::from(ms));
+                for channel in self.channels.iter_mut().flatten() {
+                    channel.defer(seq, due);
+                }
+                rest.start = seq.offset(1);
+            }
+            self.give(rest, clients);
+        }
+        self.log.note_progress();
+    }
+
+    fn give(&mut self, range: SeqRange, clients: &Clients) {
+        if range.is_empty() {
+            return;
+        }
+        let depth_max = self.options.mem_queue_size;
+        for (index, channel) in self.channels.iter_mut().enumerate() {
+            let Some(channel) = channel else { continue };
+            channel.accept(range, depth_max, clients, &mut self.log);
+            if !channel.to_pump && channel.wants_pump() {
+                channel.to_pump = true;
+                self.to_pump_channels.push(ChannelId(index as u32));
+            }
+        }
+    }
+
+    /// True when messages pass on to channels.
+    fn can_distribute(&self) -> bool {
+        !self.paused && !self.by_name.is_empty()
+    }
+
+    /// An ephemeral topic that cannot pass messages on keeps --mem-queue-size of them.
+    fn drop_beyond_memory(&mut self) {
+        while self.undistributed.count() > self.options.mem_queue_size {
+            let Some(seq) = self.undistributed.pop_newest() else { return };
+            self.undistributed_deferred.pop_back_if(|(deferred, _)| *deferred == seq);
+            self.log.release(seq);
+        }
+    }
+
+    /// Delivers from the channels that have something for someone.
+    pub(crate) fn pump(&mut self, now: Now, mut delivery: PumpContext<'_>) {
+        self.distribute(now, delivery.clients);
+        while let Some(id) = self.to_pump_channels.pop() {
+            if let Some(channel) = self.channels[id.0 as usize].as_mut() {
+                channel.to_pump = false;
+                channel.deliver(&mut Delivery {
+                    log: &mut self.log,
+                    clients: delivery.clients,
+                    random: delivery.random,
+                    now: now.mono,
+                    to_flush: &mut delivery.to_flush,
+                });
+            }
+        }
+    }
+
+    /// Marks a channel for the next pump, if it has something for someone.
+    pub(crate) fn note_channel(&mut self, id: ChannelId) {
+        if let Some(channel) = self.channels[id.0 as usize].as_mut()
+            && !channel.to_pump
+            && channel.wants_pump()
+        {
+            channel.to_pump = true;
+            self.to_pump_channels.push(id);
+        }
+    }
+
+    /// Marks every channel for the next pump that has something for someone.
+    pub(crate) fn note_channels(&mut self) {
+        for index in 0..self.channels.len() {
+            self.note_channel(ChannelId(index as u32));
+        }
+    }
+
+    /// True when a pump would do something.
+    pub(crate) fn wants_pump(&self) -> bool {
+        !self.to_pump_channels.is_empty()
+            || (!self.undistributed.is_empty() && self.can_distribute())
+    }
+
+    // --- channels
+
+    pub(crate) fn find_channel(&self, name: &str) -> Option<ChannelId> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(crate) fn channel(&self, id: ChannelId) -> Option<&Channel> {
+        self.channels.get(id.0 as usize)?.as_ref()
+    }
+
+    pub(crate) fn channel_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
+        self.channels.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    /// The channel and the log it reads, together.
+    pub(crate) fn channel_and_log(&mut self, id: ChannelId) -> Option<(&mut Channel, &mut Log)> {
+        Some((self.channels.get_mut(id.0 as usize)?.as_mut()?, &mut self.log))
+    }
+
+    /// Channels in the order of their names.
+    pub(crate) fn channels(&self) -> impl Iterator<Item = (ChannelId, &Channel)> {
+        self.by_name.values().filter_map(|id| self.channel(*id).map(|channel| (*id, channel)))
+    }
+
+    /// Finds or creates a channel. Messages published before reach it only if the topic kept them:
+    /// the caller distributes first.
+    pub(crate) fn create_channel(&mut self, name: ChannelName<'_>) -> ChannelId {
+        if let Some(id) = self.find_channel(name.as_str()) {
+            return id;
+        }
+        let channel = Channel::new(name.as_str(), name.is_ephemeral());
+        let free = self.channels.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.channels.push(None);
+            self.channels.len() - 1
+        });
+        self.channels[index] = Some(channel);
+        let id = ChannelId(index as u32);
+        self.by_name.insert(name.as_str().into(), id);
+        self.log.note_progress();
+        id
+    }
+
+    /// Removes a channel and lets go of its messages. Returns its consumers.
+    pub(crate) fn delete_channel(&mut self, id: ChannelId, clients: &mut Clients) -> Vec<ClientId> {
+        let Some(mut channel) = self.channels[id.0 as usize].take() else { return Vec::new() };
+        self.by_name.remove(&channel.name);
+        self.to_pump_channels.retain(|other| *other != id);
+        channel.empty(&mut self.log, clients);
+        self.log.note_progress();
+        channel.consumers
+    }
+
+    /// Drops what no channel has been given yet.
+    pub(crate) fn empty(&mut self) {
+        for range in self.undistributed.drain() {
+            self.log.release_range(range);
+        }
+        self.undistributed_deferred.clear();
+        self.log.note_progress();
+    }
+
+    /// Messages that no channel has been given yet.
+    pub(crate) fn depth(&self) -> u64 {
+        self.undistributed.count()
+    }
+
+    // --- the keeper's answers
+
+    pub(crate) fn wait_for_sync(&mut self, upto: Seq, waiter: Waiter) {
+        self.waiting_for_sync.push_back((upto, waiter));
+    }
+
+    /// Those whose messages are synced now that everything below `synced` is.
+    pub(crate) fn take_synced(&mut self, synced: Seq) -> Vec<Waiter> {
+        let ready = self.waiting_for_sync.iter().take_while(|(upto, _)| *upto <= synced).count();
+        self.waiting_for_sync.drain(..ready).map(|(_, waiter)| waiter).collect()
+    }
+
+    /// Everyone who waits for a sync: it failed.
+    pub(crate) fn take_unsynced(&mut self) -> Vec<Waiter> {
+        self.waiting_for_sync.drain(..).map(|(_, waiter)| waiter).collect()
+    }
+
+    pub(crate) fn wait_for_checkpoint(&mut self, number: CheckpointNumber, waiter: Waiter) {
+        self.waiting_for_checkpoint.push((number, waiter));
+    }
+
+    /// Those who wait for a checkpoint up to `number`.
+    pub(crate) fn take_checkpointed(&mut self, number: CheckpointNumber) -> Vec<Waiter> {
+        let waiting = std::mem::take(&mut self.waiting_for_checkpoint);
+        let (done, rest): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(wanted, _)| *wanted <= number);
+        self.waiting_for_checkpoint = rest;
+        done.into_iter().map(|(_, waiter)| waiter).collect()
+    }
+
+    /// Everyone who waits for a checkpoint: it could not be written, or the topic goes away.
+    pub(crate) fn take_uncheckpointed(&mut self) -> Vec<Waiter> {
+        self.waiting_for_checkpoint.drain(..).map(|(_, waiter)| waiter).collect()
+    }
+
+    /// Channels recorded by checkpoint `number` would survive a crash from now on.
+    pub(crate) fn note_recorded(&mut self, number: CheckpointNumber) {
+        for channel in self.channels.iter_mut().flatten() {
+            if channel.unrecorded.is_some_and(|wanted| wanted <= number) {
+                channel.unrecorded = None;
+            }
+        }
+    }
+
+    // --- time and checkpoints
+
+    /// Timeouts, deferrals, syncs and checkpoints that are due.
+    pub(crate) fn handle_timeout(&mut self, now: Now, clients: &mut Clients) {
+        for index in 0..self.channels.len() {
+            if let Some(channel) = self.channels[index].as_mut()
+                && channel.next_timeout().is_some_and(|at| at <= now.mono)
+                && channel.handle_timeout(now.mono, clients)
+            {
+                self.log.note_progress();
+                self.note_channel(ChannelId(index as u32));
+            }
+        }
+        self.log.handle_timeout(now.mono);
+        if !self.ephemeral && self.log.checkpoint_due(now.mono) {
+            self.write_checkpoint(now, true);
+        }
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
+        let channels = self.channels.iter().flatten().filter_map(Channel::next_timeout).min();
+        match (channels, self.log.next_timeout()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Records where every channel stands. Without `sync` it survives a crash of the process only.
+    pub(crate) fn write_checkpoint(&mut self, now: Now, sync: bool) -> CheckpointNumber {
+        let unix_time_of = |at: Duration| {
+            now.wall_ns.saturating_add(at.saturating_sub(now.mono).as_nanos() as u64)
+        };
+        let mut undistributed = Vec::new();
+        let mut deferred = self.undistributed_deferred.iter().peekable();
+        for range in self.undistributed.iter() {
+            let mut rest = range;
+            while let Some((seq, ms)) = deferred.next_if(|d| range.contains(d.0)) {
+                let before = SeqRange { start: rest.start, end: *seq };
+                push_run(&mut undistributed, before, 0);
+                let due = unix_time_of(now.mono + Duration::from_millis(u64::from(*ms)));
+                push_run(&mut undistributed, SeqRange { start: *seq, end: seq.offset(1) }, due);
+                rest.start = seq.offset(1);
+            }
+            push_run(&mut undistributed, rest, 0);
+        }
+        let durable = self.channels().filter(|(_, channel)| !channel.ephemeral);
+        let checkpoint = Checkpoint {
+            paused: self.paused,
+            undistributed,
+            channels: durable.map(|(_, channel)| channel.checkpoint(unix_time_of)).collect(),
+            ..Checkpoint::default()
+        };
+        self.log.write_checkpoint(now.mono, &checkpoint, sync)
+    }
+
+    /// Drives a topic to where a stop loses nothing: everything synced, then one last checkpoint.
+    /// Returns true while that is not reached; call again after the keeper's next answer.
+    pub(crate) fn settle(&mut self, now: Now) -> bool {
+        match self.stopping {
+            _ if self.ephemeral => false,
+            Stopping::Done => false,
+            Stopping::Checkpoint(_) => true,
+            Stopping::No if !self.log.is_synced() && !self.sync_failed => {
+                self.log.sync_now();
+                true
+            }
+            Stopping::No => {
+                let number = self.write_checkpoint(now, !self.sync_failed);
+                self.stopping = Stopping::Checkpoint(number);
+                true
+            }
+        }
+    }
+
+    /// A checkpoint up to `written` was written, or (`None`) could not be: a stop has done what it
+    /// can.
+    pub(crate) fn note_checkpoint(&mut self, written: Option<CheckpointNumber>) {
+        if let Stopping::Checkpoint(wanted) = self.stopping
+            && written.is_none_or(|number| number >= wanted)
+        {
+            self.stopping = Stopping::Done;
+        }
+    }
+
+    /// Asserts the invariants written on the type.
+    pub(crate) fn check(&self, clients: &Clients) {
+        self.undistributed.check();
+        self.log.check();
+        assert!(self.undistributed_deferred.iter().is_sorted());
+        for (_, channel) in self.channels() {
+            channel.check(clients);
+        }
+        for (index, channel) in self.channels.iter().enumerate() {
+            let listed = self.to_pump_channels.contains(&ChannelId(index as u32));
+            assert_eq!(listed, channel.as_ref().is_some_and(|channel| channel.to_pump));
+        }
+    }
+}
+
+/// What a topic borrows of its broker for a pump.
+pub(crate) struct PumpContext<'a> {
+    pub(crate) clients: &'a mut Clients,
+    pub(crate) random: &'a mut crate::Random,
+    pub(crate) to_flush: &'a mut Vec<ClientId>,
+}
+
+/// A topic of this shard.
+pub type TopicKey = Key;
+
+fn push_run(runs: &mut Vec<CheckpointRun>, range: SeqRange, due_ns: u64) {
+    if !range.is_empty() {
+        runs.push(CheckpointRun { start: range.start, count: range.len(), attempts: 0, due_ns });
+    }
+}
+
+/// The monotonic time of a recorded due time; what is overdue is due now.
+fn due_time(now: Now, due_ns: u64) -> Option<Duration> {
+    let wait = Duration::from_nanos(due_ns.saturating_sub(now.wall_ns));
+    (due_ns > 0).then(|| now.mono + wait)
+}
+
+/// The parts of `run` that exist.
+fn intersect(found: &[SeqRange], run: &CheckpointRun) -> Vec<SeqRange> {
+    let end = Seq(run.start.0.saturating_add(run.count));
+    let first = found.partition_point(|range| range.end <= run.start);
+    let parts = found[first..].iter().take_while(|range| range.start < end);
+    parts
+        .map(|range| SeqRange { start: range.start.max(run.start), end: range.end.min(end) })
+        .collect()
+}

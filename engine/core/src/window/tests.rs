@@ -1,0 +1,150 @@
+use super::*;
+use std::collections::BTreeMap;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const OWNER: ClientId = ClientId { index: 1, generation: 1 };
+const OTHER: ClientId = ClientId { index: 2, generation: 1 };
+
+fn seqs(start: u64, end: u64) -> SeqRange {
+    SeqRange { start: Seq(start), end: Seq(end) }
+}
+
+fn expire(window: &mut Window, now: Duration) -> Vec<u64> {
+    let mut expired = Vec::new();
+    window.expire(now, |seq, _| expired.push(seq.0));
+    window.check();
+    expired
+}
+
+#[test]
+fn only_the_owner_takes_and_only_once() {
+    let mut window = Window::default();
+    window.insert(seqs(10, 13), OWNER, 1, Duration::ZERO, MINUTE);
+    assert_eq!(window.take(Seq(11), OTHER), Err(NotYours::OtherOwner));
+    assert_eq!(window.take(Seq(11), OWNER).map(|e| e.attempts), Ok(1));
+    assert_eq!(window.take(Seq(11), OWNER), Err(NotYours::NotInFlight));
+    assert_eq!(window.take(Seq(9), OWNER), Err(NotYours::NotInFlight));
+    assert_eq!(window.take(Seq(13), OWNER), Err(NotYours::NotInFlight));
+    assert_eq!(window.count(), 2);
+    window.check();
+}
+
+#[test]
+fn touch_moves_the_deadline_up_to_the_cap() {
+    let mut window = Window::default();
+    let second = Duration::from_secs(1);
+    window.insert(seqs(1, 3), OWNER, 1, Duration::ZERO, 2 * second);
+    window.touch(Seq(1), OWNER, second, 2 * second, 5 * second).unwrap();
+    assert_eq!(expire(&mut window, second * 2 + TICK), [2]);
+    window.touch(Seq(1), OWNER, second * 2, 2 * second, 5 * second).unwrap();
+    window.touch(Seq(1), OWNER, second * 4, 2 * second, 5 * second).unwrap();
+    assert!(expire(&mut window, second * 5 - TICK).is_empty());
+    assert_eq!(expire(&mut window, second * 5 + TICK), [1]);
+    assert_eq!(window.touch(Seq(1), OWNER, second, second, second), Err(NotYours::NotInFlight));
+}
+
+#[test]
+fn one_straggler_does_not_pin_the_ring() {
+    let mut window = Window::default();
+    window.insert(seqs(0, 1), OTHER, 1, Duration::ZERO, MINUTE);
+    for start in (1..1_000_000).step_by(64) {
+        window.insert(seqs(start, start + 64), OWNER, 1, Duration::ZERO, MINUTE);
+        for seq in start..start + 64 {
+            window.take(Seq(seq), OWNER).unwrap();
+        }
+    }
+    window.check();
+    assert!(window.ring.len() as u64 <= RING_ENTRIES_MIN, "the ring stays small");
+    assert_eq!((window.count(), window.stragglers.len()), (1, 1));
+    assert!(window.batches_count < 2000, "{}", window.batches_count);
+    assert_eq!(expire(&mut window, 2 * MINUTE), [0]);
+    assert_eq!(window.next_timeout(), None);
+}
+
+#[test]
+fn a_gap_of_any_width_costs_nothing() {
+    let mut window = Window::default();
+    window.insert(seqs(5, 6), OWNER, 1, Duration::ZERO, MINUTE);
+    window.insert(seqs(1 << 53, (1 << 53) + 2), OWNER, 1, Duration::ZERO, MINUTE);
+    window.insert(seqs(7, 8), OWNER, 2, Duration::ZERO, MINUTE);
+    window.check();
+    assert_eq!(window.count(), 4);
+    for seq in [5, 1 << 53, (1 << 53) + 1, 7] {
+        window.take(Seq(seq), OWNER).unwrap();
+        window.check();
+    }
+}
+
+/// Random histories against a map that does it the slow way.
+#[test]
+fn agrees_with_a_simple_model() {
+    for seed in 0..300u64 {
+        let mut random = crate::Random::new(seed);
+        let mut window = Window::default();
+        let mut model: BTreeMap<u64, (ClientId, Duration, Duration)> = BTreeMap::new();
+        let mut returned: Vec<u64> = Vec::new();
+        let (mut next, mut now) = (random.below(1000), Duration::ZERO);
+        for _ in 0..400 {
+            let owner = if random.below(2) == 0 { OWNER } else { OTHER };
+            let timeout = Duration::from_millis([1000, 1500, 60_000][random.below(3) as usize]);
+            match random.below(10) {
+                0..=2 => {
+                    let run = seqs(next, next + 1 + random.below(80));
+                    next = run.end.0 + if random.below(20) == 0 { random.below(200_000) } else { 0 };
+                    window.insert(run, owner, 1, now, timeout);
+                    for seq in run.start.0..run.end.0 {
+                        model.insert(seq, (owner, round_up(now + timeout), now));
+                    }
+                }
+                3 => {
+                    if let Some(seq) = returned.pop() {
+                        window.insert(seqs(seq, seq + 1), owner, 2, now, timeout);
+                        model.insert(seq, (owner, round_up(now + timeout), now));
+                    }
+                }
+                4..=6 => {
+                    for _ in 0..random.below(60) {
+                        let seq = match model.iter().nth(random.below(1 + model.len() as u64) as usize) {
+                            Some((seq, _)) => *seq,
+                            None => random.below(next + 2),
+                        };
+                        let expected = match model.get(&seq) {
+                            None => Err(NotYours::NotInFlight),
+                            Some(entry) if entry.0 != owner => Err(NotYours::OtherOwner),
+                            Some(_) => Ok(()),
+                        };
+                        assert_eq!(window.take(Seq(seq), owner).map(|_| ()), expected, "seed {seed}");
+                        if expected.is_ok() {
+                            model.remove(&seq);
+                            returned.push(seq);
+                        }
+                    }
+                }
+                7 => {
+                    let max = Duration::from_millis(2500);
+                    if let Some((seq, entry)) = model.iter_mut().next() {
+                        let owner = entry.0;
+                        window.touch(Seq(*seq), owner, now, timeout, max).unwrap();
+                        entry.1 = round_up(now + timeout).min(round_up(entry.2 + max));
+                    }
+                }
+                _ => {
+                    now += Duration::from_millis(random.below(700));
+                    let mut expired = expire(&mut window, now);
+                    expired.sort_unstable();
+                    let due: Vec<u64> =
+                        model.iter().filter(|(_, e)| e.1 <= now).map(|(seq, _)| *seq).collect();
+                    assert_eq!(expired, due, "seed {seed}");
+                    for seq in due {
+                        model.remove(&seq);
+                        returned.push(seq);
+                    }
+                }
+            }
+            window.check();
+            assert_eq!(window.count(), model.len() as u64, "seed {seed}");
+            let first_due = model.values().map(|e| e.1).min();
+            assert!(window.next_timeout() <= first_due || first_due.is_none(), "never late");
+        }
+    }
+}

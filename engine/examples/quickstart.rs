@@ -1,0 +1,196 @@
+//! The main job, for a first look: starts a broker on nsqd's defaults, moves a million messages
+//! through it over real sockets, checks each of them, and leaves it running.
+//!
+//! ```text
+//! cargo run --release --example quickstart            # until Ctrl-C
+//! cargo run --release --example quickstart -- --once  # ends after the messages
+//! ```
+
+use engine::config::Config;
+use engine::daemon::Daemon;
+use engine::log;
+use std::collections::VecDeque;
+use std::error::Error;
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+use wire::encode::{self, FrameDecoded, decode_frame};
+use wire::frame::{FRAME_TYPE_ERROR, FRAME_TYPE_MESSAGE, Message};
+
+const MESSAGES: u64 = 1_000_000;
+const BODY_BYTES: usize = 200;
+const BATCH: u64 = 200;
+/// Batches sent ahead of their OK.
+const WINDOW: usize = 16;
+const TOPIC: &str = "quickstart";
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+fn main() -> Result<(), Failure> {
+    let once = std::env::args().any(|arg| arg == "--once");
+    let data_path = tempfile::tempdir()?;
+    let daemon = start(data_path.path())?;
+    println!("broker: TCP {}, HTTP {}", daemon.tcp_address, http(&daemon));
+    println!("moving {MESSAGES} messages of {BODY_BYTES} bytes through topic {TOPIC} ...");
+
+    let address = daemon.tcp_address;
+    let began = Instant::now();
+    let consumer = thread::spawn(move || consume(address));
+    let producer = thread::spawn(move || produce(address));
+    let published = producer.join().map_err(|_| "the producer panicked")??;
+    let delivered = consumer.join().map_err(|_| "the consumer panicked")??;
+    let rate = |took: Duration| MESSAGES as f64 / took.as_secs_f64();
+    println!("published  {:>12.0} messages/s, each acknowledged", rate(published));
+    println!("delivered  {:>12.0} messages/s, each checked and finished", rate(delivered));
+    println!("all {MESSAGES} arrived exactly once in {:.2?}", began.elapsed());
+
+    if !once {
+        println!("\nThe broker goes on running. Try:");
+        println!("  curl -d 'hello' 'http://{}/pub?topic=greetings'", http(&daemon));
+        println!("  curl 'http://{}/stats'", http(&daemon));
+        println!("Ctrl-C stops it.");
+        signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT])?.forever().next();
+    }
+    daemon.stop();
+    Ok(())
+}
+
+/// On nsqd's ports if they are free, else on any.
+fn start(data_path: &std::path::Path) -> Result<Daemon, Failure> {
+    let data_path = format!("--data-path={}", data_path.display());
+    let free = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"];
+    let config = |extra: &[&str]| {
+        let args = extra.iter().map(OsString::from).chain([OsString::from(&data_path)]);
+        Config::from_args(args).map_err(|exit| Failure::from(exit.stderr))
+    };
+    let quiet = config(&[])?;
+    log::init(log::Level::Warn, &quiet.log_prefix)?;
+    match Daemon::start(quiet) {
+        Ok(daemon) => Ok(daemon),
+        Err(error) => {
+            println!("{error}\n... so on free ports instead");
+            Ok(Daemon::start(config(&free)?)?)
+        }
+    }
+}
+
+fn http(daemon: &Daemon) -> String {
+    daemon.http_address.map_or("off".to_owned(), |address| address.to_string())
+}
+
+fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
+    let address = SocketAddr::new([127, 0, 0, 1].into(), address.port());
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.write_all(&wire::decode::MAGIC_V2)?;
+    Ok(stream)
+}
+
+fn produce(address: SocketAddr) -> Result<Duration, Failure> {
+    let mut stream = connect(address)?;
+    let mut input = Input::default();
+    let mut in_flight = VecDeque::new();
+    let mut body = vec![b'.'; BODY_BYTES];
+    let began = Instant::now();
+    let mut command = Vec::new();
+    for first in (0..MESSAGES).step_by(BATCH as usize) {
+        let bodies: Vec<Vec<u8>> = (first..(first + BATCH).min(MESSAGES))
+            .map(|number| {
+                body[..8].copy_from_slice(&number.to_be_bytes());
+                body.clone()
+            })
+            .collect();
+        command.clear();
+        encode::mpub(&mut command, TOPIC, bodies.iter().map(Vec::as_slice));
+        stream.write_all(&command)?;
+        in_flight.push_back(first);
+        if in_flight.len() >= WINDOW {
+            in_flight.pop_front();
+            input.expect_ok(&mut stream)?;
+        }
+    }
+    for _ in in_flight {
+        input.expect_ok(&mut stream)?;
+    }
+    Ok(began.elapsed())
+}
+
+fn consume(address: SocketAddr) -> Result<Duration, Failure> {
+    let mut stream = connect(address)?;
+    let mut input = Input::default();
+    let mut commands = Vec::new();
+    encode::sub(&mut commands, TOPIC, "first");
+    encode::rdy(&mut commands, 2500);
+    stream.write_all(&commands)?;
+    input.expect_ok(&mut stream)?;
+    let mut seen = vec![false; MESSAGES as usize];
+    let mut left = MESSAGES;
+    let began = Instant::now();
+    while left > 0 {
+        commands.clear();
+        input.fill(&mut stream)?;
+        while let Some((kind, data)) = input.next_frame()? {
+            if kind != FRAME_TYPE_MESSAGE {
+                if data == b"_heartbeat_" {
+                    encode::nop(&mut commands);
+                    continue;
+                }
+                return Err(String::from_utf8_lossy(data).into_owned().into());
+            }
+            let message = Message::parse(data).ok_or("a message frame that is too short")?;
+            let number = u64::from_be_bytes(message.body[..8].try_into()?);
+            if std::mem::replace(&mut seen[number as usize], true) {
+                return Err(format!("message {number} came twice").into());
+            }
+            encode::fin(&mut commands, &message.id);
+            left -= 1;
+        }
+        stream.write_all(&commands)?;
+    }
+    Ok(began.elapsed())
+}
+
+/// What was received and not looked at yet.
+#[derive(Default)]
+struct Input {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Input {
+    fn fill(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
+        self.bytes.drain(..self.at);
+        self.at = 0;
+        let before = self.bytes.len();
+        self.bytes.resize(before + 256 * 1024, 0);
+        let received = stream.read(&mut self.bytes[before..])?;
+        self.bytes.truncate(before + received);
+        if received == 0 { Err("the broker closed the connection".into()) } else { Ok(()) }
+    }
+
+    fn next_frame(&mut self) -> Result<Option<(i32, &[u8])>, Failure> {
+        match decode_frame(&self.bytes[self.at..]) {
+            FrameDecoded::NeedMore(_) => Ok(None),
+            FrameDecoded::Frame { kind, data, consumed } => {
+                self.at += consumed;
+                Ok(Some((kind, data)))
+            }
+            FrameDecoded::Bad => Err("not a frame".into()),
+        }
+    }
+
+    fn expect_ok(&mut self, stream: &mut TcpStream) -> Result<(), Failure> {
+        loop {
+            if let Some((kind, data)) = self.next_frame()? {
+                return match data {
+                    b"OK" if kind != FRAME_TYPE_ERROR => Ok(()),
+                    b"_heartbeat_" => continue,
+                    other => Err(String::from_utf8_lossy(other).into_owned().into()),
+                };
+            }
+            self.fill(stream)?;
+        }
+    }
+}

@@ -1,0 +1,505 @@
+//! What the operator chose: one table of flags (`FLAGS`) and its typed form ([`Config`]).
+//!
+//! ```text
+//!   arguments --Go's syntax--> --name=value ... --clap--> typed values --ranges--> Config
+//!   (flag_syntax)              (go_value)               (this file)
+//! ```
+//!
+//! clap keeps the table, the defaults and the values. It does not read the command line itself:
+//! nsqd's flags are those of Go's `flag` package, and scripts depend on the differences (`-x` is
+//! `--x`, parsing stops at the first argument that is no flag, exit code and texts of errors).
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::ValueParser;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use crate::log::{self, Level};
+
+mod flag_syntax;
+mod go_value;
+
+/// The version of nsqd that this program stands in for. Clients and tools decide by it what the
+/// daemon can do, so it is not ringq's own.
+pub const NSQD_VERSION: &str = "1.3.0";
+
+/// The compiler. Its version is not known to a plain build, hence an optional variable that a
+/// release build sets.
+const TOOLCHAIN: &str = match option_env!("RINGQ_RUSTC_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_RUST_VERSION"),
+};
+
+/// `nsqd v1.3.0 (built w/rust1.95)`: the first line of the log, of the text stats, and all that
+/// `--version` says.
+pub fn version_line() -> String {
+    format!("nsqd v{NSQD_VERSION} (built w/rust{TOOLCHAIN})")
+}
+
+/// Upper bound of `--shards`: what the kernel's default affinity mask can name.
+pub const SHARDS_MAX: i64 = 1024;
+
+/// One row of the table.
+struct Flag {
+    name: &'static str,
+    kind: Kind,
+    /// In Go's syntax, as shown by `--help`. Empty where it depends on the machine.
+    default: &'static str,
+    help: &'static str,
+}
+
+/// A flag's type and the values that are accepted, both bounds inclusive.
+enum Kind {
+    Switch,
+    Text,
+    Level,
+    Integer(i64, i64),
+    /// Nanoseconds.
+    Span(i64, i64),
+}
+
+/// No bound: the reference accepts what it likes, and so do we where nothing breaks.
+const MIN: i64 = i64::MIN;
+const MAX: i64 = i64::MAX;
+
+const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'static str) -> Flag {
+    Flag {
+        name,
+        kind,
+        default,
+        help,
+    }
+}
+
+/// Every flag. The bounds refuse two sorts of values: those that nsqd refuses, in its words, and
+/// those with which it crashes later. A negative value that nsqd accepts means 0.
+#[rustfmt::skip]
+const FLAGS: &[Flag] = {
+    use Kind::{Integer, Span, Switch, Text};
+    &[
+    flag("version", Switch, "false", "print version string"),
+    flag("log-level", Kind::Level, "info", "set log verbosity: debug, info, warn, error, or fatal"),
+    flag("log-prefix", Text, log::PREFIX_DEFAULT, "log message prefix"),
+    flag("verbose", Switch, "false", "[deprecated] has no effect, use --log-level"),
+    flag("worker-id", Switch, "false", "[deprecated] has no effect, use --node-id"),
+
+    flag("node-id", Integer(0, 1023), "", "unique part for message IDs, in [0,1024); by default from the host name"),
+    flag("tcp-address", Text, "0.0.0.0:4150", "<addr>:<port> to listen on for TCP clients"),
+    flag("http-address", Text, "0.0.0.0:4151", "<addr>:<port> to listen on for HTTP clients; empty for none"),
+    flag("broadcast-address", Text, "", "address that is announced to nsqlookupd; by default the host name"),
+    flag("broadcast-tcp-port", Integer(0, 65535), "0", "TCP port that is announced to nsqlookupd; 0 for the one listened on"),
+    flag("broadcast-http-port", Integer(0, 65535), "0", "HTTP port that is announced to nsqlookupd; 0 for the one listened on"),
+    flag("topology-region", Text, "", "region of this node, for clients that prefer near nodes"),
+    flag("topology-zone", Text, "", "zone of this node, for clients that prefer near nodes"),
+
+    flag("data-path", Text, "", "directory of messages and metadata; by default the current one"),
+    flag("mem-queue-size", Integer(0, MAX), "10000", "number of messages to keep in memory (per topic/channel)"),
+    flag("max-bytes-per-file", Integer(MIN, MAX), "104857600", "number of bytes per file before rolling"),
+    flag("sync-every", Integer(MIN, MAX), "2500", "number of messages per sync; 1 answers a publish only after its sync"),
+    flag("sync-timeout", Span(1, MAX), "2s", "duration of time per sync"),
+    flag("queue-scan-worker-pool-max", Integer(MIN, MAX), "4", "accepted, but has no effect: timers are exact"),
+    flag("queue-scan-selection-count", Integer(MIN, MAX), "20", "accepted, but has no effect: timers are exact"),
+
+    flag("msg-timeout", Span(MIN, MAX), "1m0s", "default duration to wait before requeueing a message"),
+    flag("max-msg-timeout", Span(MIN, MAX), "15m0s", "maximum duration before a message will timeout"),
+    flag("max-msg-size", Integer(MIN, MAX), "1048576", "maximum size of a single message in bytes"),
+    flag("max-body-size", Integer(MIN, MAX), "5242880", "maximum size of a single command body in bytes"),
+    flag("max-req-timeout", Span(MIN, MAX), "1h0m0s", "maximum requeuing and deferring timeout for a message"),
+    flag("max-heartbeat-interval", Span(MIN, MAX), "1m0s", "maximum client configurable duration between heartbeats"),
+    flag("max-rdy-count", Integer(MIN, MAX), "2500", "maximum RDY count for a client"),
+    flag("max-output-buffer-size", Integer(MIN, MAX), "65536", "maximum client configurable size in bytes of its output buffer"),
+    flag("max-output-buffer-timeout", Span(MIN, MAX), "30s", "maximum client configurable duration between output flushes"),
+    flag("min-output-buffer-timeout", Span(MIN, MAX), "25ms", "minimum client configurable duration between output flushes"),
+    flag("output-buffer-timeout", Span(1, MAX), "250ms", "default duration between output flushes"),
+    flag("max-channel-consumers", Integer(0, MAX), "0", "maximum number of consumers of a channel; 0 for no limit"),
+    flag("max-deflate-level", Integer(1, 9), "6", "maximum deflate compression level that a client can negotiate"),
+
+    flag("shards", Integer(0, SHARDS_MAX), "0", "number of executors; 0 for one per core that this process may use"),
+    flag("pin-shards", Switch, "false", "bind each executor to a core"),
+    ]
+};
+
+/// Flags of nsqd that are not there yet. They must fail: a daemon that runs without the TLS that it
+/// was told to require is worse than one that does not start.
+const FLAGS_NOT_YET: &[&str] = &[
+    "config",
+    "https-address",
+    "lookupd-tcp-address",
+    "auth-http-address",
+    "auth-http-request-method",
+    "http-client-connect-timeout",
+    "http-client-request-timeout",
+    "statsd-address",
+    "statsd-interval",
+    "statsd-mem-stats",
+    "statsd-prefix",
+    "statsd-udp-packet-size",
+    "statsd-exclude-ephemeral",
+    "e2e-processing-latency-percentile",
+    "e2e-processing-latency-window-time",
+    "tls-cert",
+    "tls-key",
+    "tls-client-auth-policy",
+    "tls-root-ca-file",
+    "tls-required",
+    "tls-min-version",
+    "deflate",
+    "snappy",
+    "enable-experiment",
+];
+
+/// The program's configuration. Durations and sizes that were given as negative are 0 here, which
+/// is what they amount to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// `--log-level`
+    pub log_level: Level,
+    /// `--log-prefix`
+    pub log_prefix: String,
+    /// `--node-id`, below 1024.
+    pub node_id: u16,
+    /// `--tcp-address`
+    pub tcp_address: String,
+    /// `--http-address`; empty: no listener.
+    pub http_address: String,
+    /// `--broadcast-address`
+    pub broadcast_address: String,
+    /// The system's name for this machine, as shown by `/info`.
+    pub hostname: String,
+    /// `--broadcast-tcp-port`; 0: the port listened on.
+    pub broadcast_tcp_port: u16,
+    /// `--broadcast-http-port`; 0: the port listened on.
+    pub broadcast_http_port: u16,
+    /// `--topology-region`
+    pub topology_region: String,
+    /// `--topology-zone`
+    pub topology_zone: String,
+    /// `--data-path`, or the current directory.
+    pub data_path: PathBuf,
+    /// `--mem-queue-size`
+    pub mem_queue_count: u64,
+    /// `--max-bytes-per-file`
+    pub file_bytes_max: u64,
+    /// `--sync-every`; 0: only `sync_timeout` counts.
+    pub sync_every: u64,
+    /// `--sync-timeout`, above 0.
+    pub sync_timeout: Duration,
+    /// `--msg-timeout`; 0: a delivered message times out at once.
+    pub msg_timeout: Duration,
+    /// `--max-msg-timeout`
+    pub msg_timeout_max: Duration,
+    /// `--max-msg-size`; inclusive. 0: every message is too big.
+    pub msg_bytes_max: u64,
+    /// `--max-body-size`; inclusive.
+    pub body_bytes_max: u64,
+    /// `--max-req-timeout`
+    pub req_timeout_max: Duration,
+    /// `--max-heartbeat-interval`
+    pub heartbeat_interval_max: Duration,
+    /// `--max-rdy-count`
+    pub rdy_count_max: u64,
+    /// `--max-output-buffer-size`
+    pub output_buffer_bytes_max: u64,
+    /// `--max-output-buffer-timeout`
+    pub output_buffer_timeout_max: Duration,
+    /// `--min-output-buffer-timeout`
+    pub output_buffer_timeout_min: Duration,
+    /// `--output-buffer-timeout`, above 0.
+    pub output_buffer_timeout: Duration,
+    /// `--max-channel-consumers`; 0: no limit.
+    pub channel_consumers_max: u64,
+    /// `--max-deflate-level`, 1 to 9.
+    pub deflate_level_max: u8,
+    /// `--shards`, with 0 already replaced by the number of usable cores.
+    pub shard_count: NonZeroUsize,
+    /// `--pin-shards`
+    pub pin_shards: bool,
+}
+
+/// The command line ends the program: what to print where, and the exit code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigExit {
+    /// 0 for `--help` and `--version`, 2 for flag errors, 1 for values that are refused.
+    pub code: u8,
+    /// To be printed as it is.
+    pub stdout: String,
+    /// To be printed as it is.
+    pub stderr: String,
+}
+
+impl Config {
+    /// Reads the command line, without the program's name.
+    pub fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, ConfigExit> {
+        Config::from_args_on_host(args, &hostname())
+    }
+
+    fn from_args_on_host(
+        args: impl IntoIterator<Item = OsString>,
+        hostname: &str,
+    ) -> Result<Config, ConfigExit> {
+        let command = command(hostname);
+        let matches = flag_syntax::parse(&command, args)?;
+        if switch(&matches, "version") {
+            let stdout = version_line() + "\n";
+            return Err(ConfigExit {
+                code: 0,
+                stdout,
+                stderr: String::new(),
+            });
+        }
+        check_ranges(&matches).map_err(ConfigExit::refused)?;
+        Config::from_matches(&matches, hostname).map_err(ConfigExit::refused)
+    }
+
+    fn from_matches(matches: &ArgMatches, hostname: &str) -> Result<Config, String> {
+        let narrow = "check_ranges has bounded it";
+        Ok(Config {
+            log_level: *value(matches, "log-level"),
+            log_prefix: text(matches, "log-prefix"),
+            node_id: count(matches, "node-id").try_into().expect(narrow),
+            tcp_address: text(matches, "tcp-address"),
+            http_address: text(matches, "http-address"),
+            broadcast_address: text(matches, "broadcast-address"),
+            hostname: hostname.to_string(),
+            broadcast_tcp_port: count(matches, "broadcast-tcp-port")
+                .try_into()
+                .expect(narrow),
+            broadcast_http_port: count(matches, "broadcast-http-port")
+                .try_into()
+                .expect(narrow),
+            topology_region: text(matches, "topology-region"),
+            topology_zone: text(matches, "topology-zone"),
+            data_path: data_path(&text(matches, "data-path"))?,
+            mem_queue_count: count(matches, "mem-queue-size"),
+            file_bytes_max: count(matches, "max-bytes-per-file"),
+            sync_every: count(matches, "sync-every"),
+            sync_timeout: span(matches, "sync-timeout"),
+            msg_timeout: span(matches, "msg-timeout"),
+            msg_timeout_max: span(matches, "max-msg-timeout"),
+            msg_bytes_max: count(matches, "max-msg-size"),
+            body_bytes_max: count(matches, "max-body-size"),
+            req_timeout_max: span(matches, "max-req-timeout"),
+            heartbeat_interval_max: span(matches, "max-heartbeat-interval"),
+            rdy_count_max: count(matches, "max-rdy-count"),
+            output_buffer_bytes_max: count(matches, "max-output-buffer-size"),
+            output_buffer_timeout_max: span(matches, "max-output-buffer-timeout"),
+            output_buffer_timeout_min: span(matches, "min-output-buffer-timeout"),
+            output_buffer_timeout: span(matches, "output-buffer-timeout"),
+            channel_consumers_max: count(matches, "max-channel-consumers"),
+            deflate_level_max: count(matches, "max-deflate-level")
+                .try_into()
+                .expect(narrow),
+            shard_count: shard_count(count(matches, "shards")),
+            pin_shards: switch(matches, "pin-shards"),
+        })
+    }
+}
+
+impl ConfigExit {
+    /// A value that was understood and refused: a FATAL line, as every failure to start.
+    fn refused(why: String) -> ConfigExit {
+        let stderr = log::fatal_line(&format!("failed to instantiate nsqd - {why}"));
+        ConfigExit {
+            code: 1,
+            stdout: String::new(),
+            stderr,
+        }
+    }
+}
+
+/// The table as clap's command.
+fn command(hostname: &str) -> Command {
+    let mut command = Command::new("nsqd")
+        .no_binary_name(true)
+        .disable_help_flag(true)
+        .disable_version_flag(true);
+    for flag in FLAGS {
+        let default = match flag.name {
+            "node-id" => default_node_id(hostname).to_string(),
+            "broadcast-address" => hostname.to_string(),
+            _ => flag.default.to_string(),
+        };
+        command = command.arg(
+            Arg::new(flag.name)
+                .long(flag.name)
+                .help(flag.help)
+                .value_name(flag.kind.word())
+                .value_parser(flag.value_parser())
+                .default_value(default)
+                .action(ArgAction::Set)
+                .overrides_with(flag.name)
+                .allow_hyphen_values(true),
+        );
+    }
+    command
+}
+
+impl Kind {
+    /// The type as Go's usage text names it; nothing for booleans.
+    fn word(&self) -> &'static str {
+        match self {
+            Kind::Switch => "",
+            Kind::Text => "string",
+            Kind::Level => "value",
+            Kind::Integer(..) => "int",
+            Kind::Span(..) => "duration",
+        }
+    }
+}
+
+impl Flag {
+    /// Parsers give the complete message, since only they know flag, value and reason together.
+    fn value_parser(&self) -> ValueParser {
+        let name = self.name;
+        let refuse = move |text: &str, reason: &dyn std::fmt::Display| {
+            format!("invalid value {text:?} for flag -{name}: {reason}")
+        };
+        match self.kind {
+            Kind::Text => ValueParser::string(),
+            Kind::Switch => ValueParser::from(move |text: &str| {
+                go_value::parse_bool(text)
+                    .map_err(|why| format!("invalid boolean value {text:?} for -{name}: {why}"))
+            }),
+            Kind::Level => ValueParser::from(move |text: &str| {
+                text.parse::<Level>().map_err(|why| refuse(text, &why))
+            }),
+            Kind::Integer(..) => ValueParser::from(move |text: &str| {
+                go_value::parse_int(text).map_err(|why| refuse(text, &why))
+            }),
+            Kind::Span(..) => ValueParser::from(move |text: &str| {
+                go_value::parse_duration(text).map_err(|why| refuse(text, &why))
+            }),
+        }
+    }
+
+    /// Why a value outside the bounds is refused.
+    fn range_text(&self, min: i64, max: i64, unit: &str) -> String {
+        let name = self.name;
+        match (name, min, max) {
+            ("max-deflate-level", ..) => "--max-deflate-level must be [1,9]".to_string(),
+            ("node-id", ..) => "--node-id must be [0,1024)".to_string(),
+            (_, 0, MAX) => format!("--{name} must not be negative"),
+            (_, 1, MAX) => format!("--{name} must be greater than 0{unit}"),
+            _ => format!("--{name} must be [{min},{max}]"),
+        }
+    }
+}
+
+/// Checks the bounds in nsqd's order: first the two that it checks itself, then ours.
+fn check_ranges(matches: &ArgMatches) -> Result<(), String> {
+    let is_first = |flag: &&Flag| flag.name == "max-deflate-level";
+    let is_second = |flag: &&Flag| flag.name == "node-id";
+    let ordered = FLAGS
+        .iter()
+        .filter(is_first)
+        .chain(FLAGS.iter().filter(is_second))
+        .chain(
+            FLAGS
+                .iter()
+                .filter(|flag| !is_first(flag) && !is_second(flag)),
+        );
+    for flag in ordered {
+        let (min, max, unit) = match flag.kind {
+            Kind::Integer(min, max) => (min, max, ""),
+            Kind::Span(min, max) => (min, max, "s"),
+            Kind::Switch | Kind::Text | Kind::Level => continue,
+        };
+        let value: i64 = *value(matches, flag.name);
+        if value < min || value > max {
+            return Err(flag.range_text(min, max, unit));
+        }
+    }
+    Ok(())
+}
+
+/// The usage text in the format of Go's `flag` package, flags sorted by name.
+fn usage(command: &Command) -> String {
+    let mut arguments: Vec<&Arg> = command.get_arguments().collect();
+    arguments.sort_by_key(|argument| argument.get_id());
+    let mut usage = String::from("Usage of nsqd:\n");
+    for argument in arguments {
+        let name = argument.get_id();
+        let kind = argument.get_value_names().and_then(|names| names.first());
+        let kind = kind.map_or("", |kind| kind.as_str());
+        let space = if kind.is_empty() { "" } else { " " };
+        let help = argument
+            .get_help()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let default = argument
+            .get_default_values()
+            .first()
+            .and_then(|value| value.to_str());
+        let default = match default.unwrap_or_default() {
+            "" | "0" | "false" | "0s" => String::new(),
+            value if kind == "string" => format!(" (default {value:?})"),
+            value => format!(" (default {value})"),
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(usage, "  -{name}{space}{kind}\n    \t{help}{default}");
+    }
+    usage
+}
+
+fn value<'a, T: Clone + Send + Sync + 'static>(matches: &'a ArgMatches, name: &str) -> &'a T {
+    matches
+        .get_one(name)
+        .expect("every flag in the table has a default of its type")
+}
+
+fn text(matches: &ArgMatches, name: &str) -> String {
+    value::<String>(matches, name).clone()
+}
+
+fn switch(matches: &ArgMatches, name: &str) -> bool {
+    *value(matches, name)
+}
+
+/// An integer, with negative ones as 0.
+fn count(matches: &ArgMatches, name: &str) -> u64 {
+    u64::try_from(*value::<i64>(matches, name)).unwrap_or(0)
+}
+
+/// A duration, with negative ones as 0.
+fn span(matches: &ArgMatches, name: &str) -> Duration {
+    Duration::from_nanos(count(matches, name))
+}
+
+/// nsqd resolves the current directory at start, too: log lines and errors show the full path.
+fn data_path(text: &str) -> Result<PathBuf, String> {
+    if !text.is_empty() {
+        return Ok(PathBuf::from(text));
+    }
+    std::env::current_dir()
+        .map_err(|error| format!("failed to find the current directory for --data-path - {error}"))
+}
+
+/// One shard per core. The standard library asks `sched_getaffinity` and then the control group's
+/// CPU quota: in a container that is allowed two of 64 cores, 64 shards would only throttle each
+/// other.
+fn shard_count(wanted: u64) -> NonZeroUsize {
+    let wanted = usize::try_from(wanted).expect("at most SHARDS_MAX");
+    NonZeroUsize::new(wanted)
+        .or_else(|| std::thread::available_parallelism().ok())
+        .unwrap_or(NonZeroUsize::MIN)
+}
+
+fn hostname() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// nsqd's choice, kept so that a node keeps its id through the change to ringq.
+fn default_node_id(hostname: &str) -> u32 {
+    use md5::{Digest, Md5};
+    crc32fast::hash(&Md5::digest(hostname.as_bytes())) % 1024
+}
+
+#[cfg(test)]
+mod tests;

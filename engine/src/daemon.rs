@@ -1,0 +1,411 @@
+//! The life of the process: checks, recovery, shards, and the end.
+
+use crate::config::Config;
+use crate::metadata::Metadata;
+use crate::metadata_writer::MetadataWriter;
+use crate::net::{listener, socket};
+use crate::shard::mail::{Inbox, Post};
+use crate::shard::storage::Storage;
+use crate::shard::{Clock, Shard};
+use crate::{config, log, log_error, log_info, log_warn, preflight};
+use diskq::{DataPathLock, LogOptions, OsFiles};
+use engine_core::{Broker, BrokerOptions, ShardId, TopicOptions, place};
+use futures_channel::oneshot;
+use glommio::{ExecutorJoinHandle, LocalExecutorBuilder, Placement};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+use wire::identify::ServerSettings;
+use wire::limits::Limits;
+use wire::name::{ChannelName, TopicName};
+
+/// Memory that glommio registers per executor. It is for direct disk I/O, which is not used here,
+/// and a multiple of it is locked: the least it accepts.
+const IO_MEMORY_BYTES: usize = 64 * 1024;
+
+/// Bytes of cold segments that stay mapped per topic, whatever --mem-queue-size says.
+const RESIDENT_BYTES_MIN: u64 = 8 * 1024 * 1024;
+
+/// Segments do not grow beyond this even where --max-bytes-per-file allows more: preparing a larger
+/// one takes the keeper longer than the one before lasts.
+const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// A start that failed; the text is for the FATAL line.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A running broker.
+pub struct Daemon {
+    /// Where clients connect.
+    pub tcp_address: SocketAddr,
+    /// Where HTTP is served, if it is.
+    pub http_address: Option<SocketAddr>,
+    stops: Vec<oneshot::Sender<()>>,
+    shards: Vec<ExecutorJoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
+    lock: DataPathLock,
+}
+
+/// What all shards share, by copies.
+#[derive(Clone)]
+struct Plan {
+    config: Config,
+    clock: Clock,
+    shards: u32,
+    tcp_address: SocketAddr,
+    http_address: Option<SocketAddr>,
+    start_time: i64,
+    seed: u64,
+    metadata: MetadataWriter,
+}
+
+/// What one shard takes over from an earlier run.
+#[derive(Default)]
+struct Heritage {
+    /// Topics, with their channels, in the metadata file.
+    topics: BTreeMap<String, TopicHeritage>,
+}
+
+#[derive(Default)]
+struct TopicHeritage {
+    paused: Option<bool>,
+    channels: Vec<(String, bool)>,
+}
+
+impl Daemon {
+    /// Starts a broker.
+    ///
+    /// # Errors
+    /// Why it cannot start, and what to do. Nothing was changed on disk by a broker that did not
+    /// get the lock of its data path.
+    pub fn start(config: Config) -> Result<Daemon, StartError> {
+        let lock = DataPathLock::acquire(&config.data_path)
+            .and_then(|lock| diskq::check_writable(&config.data_path).map(|()| lock))
+            .map_err(|error| lock_failed(&config, &error))?;
+        log_info!("{}", config::version_line());
+        log_info!("ID: {}", config.node_id);
+        let ready = preflight::check(&config)
+            .map_err(|error| StartError(format!("failed to instantiate nsqd - {error}")))?;
+        let metadata = Metadata::load(&config.data_path)
+            .map_err(|error| StartError(format!("failed to load metadata - {error}")))?;
+        let shards = u32::try_from(config.shard_count.get()).unwrap_or(u32::MAX);
+        let heritage = divide(&config, metadata, shards)?;
+        let (post, inboxes) = Post::new(shards);
+        let (writer, writer_thread) = MetadataWriter::start(shards, config.data_path.clone())
+            .map_err(|error| no_thread(&error))?;
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let plan = Plan {
+            clock: Clock::start(),
+            shards,
+            tcp_address: ready.tcp_address,
+            http_address: ready.http_address,
+            start_time: unix.as_secs() as i64,
+            seed: unix.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32),
+            metadata: writer,
+            config,
+        };
+        let mut daemon = Daemon {
+            tcp_address: plan.tcp_address,
+            http_address: plan.http_address,
+            stops: Vec::new(),
+            shards: Vec::new(),
+            threads: vec![writer_thread],
+            lock,
+        };
+        let (started, starts) = mpsc::channel();
+        for ((index, inbox), heritage) in (0..).zip(inboxes).zip(heritage) {
+            daemon.start_shard(&plan, ShardId(index), &post, inbox, heritage, started.clone())?;
+        }
+        drop(started);
+        for _ in 0..shards {
+            let result = starts.recv().map_err(|_| StartError("a shard ended at once".to_owned()))?;
+            result.map_err(StartError)?;
+        }
+        log_info!("TCP: listening on {}", daemon.tcp_address);
+        if let Some(address) = daemon.http_address {
+            log_info!("HTTP: listening on {address}");
+        }
+        Ok(daemon)
+    }
+
+    fn start_shard(
+        &mut self,
+        plan: &Plan,
+        id: ShardId,
+        post: &Post,
+        inbox: Inbox,
+        heritage: Heritage,
+        started: mpsc::Sender<Result<(), String>>,
+    ) -> Result<(), StartError> {
+        let data_path = plan.config.data_path.clone();
+        let (storage, keeper) =
+            Storage::start(id, data_path, post.clone()).map_err(|error| no_thread(&error))?;
+        self.threads.push(keeper);
+        let (stop, stopped) = oneshot::channel();
+        self.stops.push(stop);
+        let (plan, post) = (plan.clone(), post.clone());
+        let placement = placement(&plan.config, id);
+        let shard = LocalExecutorBuilder::new(placement)
+            .name(&format!("shard-{}", id.0))
+            .io_memory(IO_MEMORY_BYTES)
+            .spawn(move || async move {
+                let broker = match restore(&plan, id, heritage) {
+                    Ok(broker) => broker,
+                    Err(error) => return report(&started, Err(error)),
+                };
+                let shard =
+                    Shard::new(id, broker, plan.clock, post, storage, plan.metadata.clone());
+                let tcp = socket::listen(plan.tcp_address);
+                let http = plan.http_address.map(socket::listen).transpose();
+                let (tcp, http) = match (tcp, http) {
+                    (Ok(tcp), Ok(http)) => (tcp, http),
+                    (Err(error), _) => {
+                        return report(&started, Err(listen_failed(plan.tcp_address, &error)));
+                    }
+                    (_, Err(error)) => {
+                        let address = plan.http_address.unwrap_or(plan.tcp_address);
+                        return report(&started, Err(listen_failed(address, &error)));
+                    }
+                };
+                shard.start(inbox, plan.info());
+                shard.persist_metadata().await;
+                let clients = glommio::spawn_local(listener::serve_clients(shard.clone(), tcp));
+                let http = http
+                    .map(|http| glommio::spawn_local(listener::serve_http(shard.clone(), http)));
+                report(&started, Ok(()));
+                // The sender is dropped only together with the daemon: both mean the end.
+                let _ = stopped.await;
+                clients.cancel().await;
+                if let Some(http) = http {
+                    http.cancel().await;
+                }
+                shard.clone().stop().await;
+            })
+            .map_err(|error| StartError(format!("cannot start a shard: {error}")))?;
+        self.shards.push(shard);
+        Ok(())
+    }
+
+    /// Stops the broker: closes connections, makes everything durable, releases the data path.
+    pub fn stop(self) {
+        log_info!("TCP: closing {}", self.tcp_address);
+        if let Some(address) = self.http_address {
+            log_info!("HTTP: closing {address}");
+        }
+        log_info!("NSQ: closing topics");
+        for stop in self.stops {
+            // A shard that ended by itself needs no telling.
+            let _ = stop.send(());
+        }
+        for shard in self.shards {
+            if let Err(error) = shard.join() {
+                log_error!("a shard did not end well: {error}");
+            }
+        }
+        log_info!("NSQ: stopping subsystems");
+        for thread in self.threads {
+            if thread.join().is_err() {
+                log_error!("a keeper did not end well");
+            }
+        }
+        drop(self.lock);
+        log_info!("NSQ: bye");
+        log::flush();
+    }
+}
+
+impl Plan {
+    fn info(&self) -> crate::http::Info {
+        let config = &self.config;
+        crate::http::Info {
+            broadcast_address: config.broadcast_address.clone(),
+            hostname: config.hostname.clone(),
+            http_port: self.http_address.map_or(0, |address| address.port()),
+            tcp_port: self.tcp_address.port(),
+            start_time: self.start_time,
+            heartbeat_interval_max: config.heartbeat_interval_max,
+            output_buffer_bytes_max: config.output_buffer_bytes_max,
+            output_buffer_timeout_max: config.output_buffer_timeout_max,
+            deflate_level_max: config.deflate_level_max,
+            topology_zone: config.topology_zone.clone(),
+            topology_region: config.topology_region.clone(),
+            msg_bytes_max: config.msg_bytes_max,
+            body_bytes_max: config.body_bytes_max,
+            req_timeout_max: config.req_timeout_max,
+        }
+    }
+
+    fn broker_options(&self, shard: ShardId) -> BrokerOptions {
+        let config = &self.config;
+        let narrow = |value: u64| i32::try_from(value).unwrap_or(i32::MAX);
+        let wide = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        BrokerOptions {
+            shard,
+            shards: self.shards,
+            limits: Limits {
+                message_bytes_max: narrow(config.msg_bytes_max),
+                body_bytes_max: narrow(config.body_bytes_max),
+                rdy_count_max: wide(config.rdy_count_max),
+                req_timeout_max: config.req_timeout_max,
+            },
+            server: ServerSettings {
+                version: config::NSQD_VERSION.to_owned(),
+                max_rdy_count: wide(config.rdy_count_max),
+                msg_timeout: config.msg_timeout,
+                msg_timeout_max: config.msg_timeout_max,
+                heartbeat_interval_max: config.heartbeat_interval_max,
+                output_buffer_timeout: config.output_buffer_timeout,
+                output_buffer_timeout_min: config.output_buffer_timeout_min,
+                output_buffer_timeout_max: config.output_buffer_timeout_max,
+                output_buffer_size_max: wide(config.output_buffer_bytes_max),
+                deflate_level_max: i64::from(config.deflate_level_max),
+                // Not offered yet, and IDENTIFY says so.
+                tls: false,
+                snappy: false,
+                deflate: false,
+                auth_required: false,
+                topology_region: config.topology_region.clone(),
+                topology_zone: config.topology_zone.clone(),
+            },
+            topic: TopicOptions {
+                log: self.log_options(),
+                mem_queue_size: config.mem_queue_count,
+                group_commit: config.sync_every == 1,
+            },
+            channel_consumers_max: config.channel_consumers_max,
+            seed: self.seed.wrapping_add(u64::from(shard.0)),
+        }
+    }
+
+    fn log_options(&self) -> LogOptions {
+        let config = &self.config;
+        let segment_bytes_max = config.file_bytes_max.clamp(64 * 1024, SEGMENT_BYTES_MAX) as u32;
+        let defaults = LogOptions::default();
+        LogOptions {
+            node: config.node_id,
+            segment_bytes_steady: defaults.segment_bytes_steady.min(segment_bytes_max),
+            segment_bytes_max,
+            resident_messages: config.mem_queue_count,
+            resident_bytes_min: RESIDENT_BYTES_MIN,
+            sync_every: if config.sync_every == 0 { u64::MAX } else { config.sync_every },
+            sync_timeout: config.sync_timeout,
+            generation_seed: self.seed,
+            ..defaults
+        }
+    }
+}
+
+/// Gives each topic that the metadata file or a log names to its shard.
+fn divide(config: &Config, metadata: Metadata, shards: u32) -> Result<Vec<Heritage>, StartError> {
+    let mut heritage: Vec<Heritage> = (0..shards).map(|_| Heritage::default()).collect();
+    for topic in metadata.topics {
+        let shard = place(&topic.name, shards).0 as usize;
+        let entry = heritage[shard].topics.entry(topic.name).or_default();
+        entry.paused = Some(entry.paused.unwrap_or(false) || topic.paused);
+        for channel in topic.channels {
+            match entry.channels.iter_mut().find(|(name, _)| *name == channel.name) {
+                Some((_, paused)) => *paused |= channel.paused,
+                None => entry.channels.push((channel.name, channel.paused)),
+            }
+        }
+    }
+    let files = OsFiles::default();
+    let logs = diskq::list_logs(&files, &config.data_path).map_err(|error| {
+        StartError(format!("failed to read data-path {} - {error}", config.data_path.display()))
+    })?;
+    for name in logs {
+        let shard = place(&name, shards).0 as usize;
+        heritage[shard].topics.entry(name).or_default();
+    }
+    Ok(heritage)
+}
+
+/// Opens the logs of a shard's topics.
+fn restore(plan: &Plan, id: ShardId, heritage: Heritage) -> Result<Broker, String> {
+    let mut broker = Broker::new(plan.broker_options(id));
+    let files = OsFiles::default();
+    for (name, heritage) in heritage.topics {
+        let Some(topic) = TopicName::new(name.as_bytes()) else {
+            log_warn!("skipping creation of invalid topic {name}");
+            continue;
+        };
+        if topic.is_ephemeral() {
+            // Its messages were never to outlive the process.
+            let keeper = diskq::Keeper::new(OsFiles::default(), plan.config.data_path.clone());
+            keeper.delete_log(&name).map_err(|error| error.to_string())?;
+            if heritage.paused.is_none() {
+                continue;
+            }
+        }
+        let now = plan.clock.now();
+        let options = plan.log_options();
+        let path = &plan.config.data_path;
+        let recovered = diskq::open_log(&files, path, &name, options, now.wall_ns)
+            .map_err(|error| format!("failed to open the log of topic {name} - {error}"))?;
+        for damage in &recovered.damage {
+            log_error!("TOPIC({name}): damaged on disk, skipped - {damage}");
+        }
+        let mut channels = Vec::new();
+        for (channel, paused) in &heritage.channels {
+            match ChannelName::new(channel.as_bytes()) {
+                Some(channel) => channels.push((channel, *paused)),
+                None => log_warn!("skipping creation of invalid channel {channel}"),
+            }
+        }
+        broker.restore(now, topic, recovered, &channels, heritage.paused);
+    }
+    Ok(broker)
+}
+
+fn placement(config: &Config, id: ShardId) -> Placement {
+    if !config.pin_shards {
+        return Placement::Unbound;
+    }
+    // The cores this process may use, shard by shard; more shards than cores share them.
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    match cores.len() {
+        0 => Placement::Unbound,
+        count => Placement::Fixed(cores[id.0 as usize % count].id),
+    }
+}
+
+fn report(started: &mpsc::Sender<Result<(), String>>, result: Result<(), String>) {
+    // The receiver is gone only when another shard has failed already.
+    let _ = started.send(result);
+}
+
+fn lock_failed(config: &Config, error: &diskq::DiskError) -> StartError {
+    use diskq::DiskError;
+    let path = config.data_path.display();
+    let cause = match error {
+        DiskError::Locked(_) => format!(
+            "cannot flock directory {path} - resource temporarily unavailable \
+             (possibly in use by another instance of nsqd)"
+        ),
+        DiskError::Missing(_) => format!(
+            "open {path}: no such file or directory - create it or choose another --data-path"
+        ),
+        other => other.to_string(),
+    };
+    StartError(format!("failed to instantiate nsqd - failed to lock data-path: {cause}"))
+}
+
+fn no_thread(error: &std::io::Error) -> StartError {
+    StartError(format!("cannot start a thread: {error} - raise the limit on processes (ulimit -u)"))
+}
+
+fn listen_failed(address: SocketAddr, error: &std::io::Error) -> String {
+    let why = log::system_error_text(error);
+    format!("failed to instantiate nsqd - listen ({address}) failed - listen tcp {address}: {why}")
+}

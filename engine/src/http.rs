@@ -1,0 +1,399 @@
+//! nsqd's HTTP interface: publishing, administration, statistics.
+//!
+//! ```text
+//!   HttpIo -> hyper -> route -> publish | admin | stats -> Broker
+//!                        |          (checks, in nsqd's order)
+//!                        +-> redirect, OPTIONS, 404, 405
+//! ```
+//!
+//! This module knows bytes, names and limits. What a topic is, it knows only as [`Broker`], which
+//! the shell implements over its shards. One connection is one call of [`serve_connection`], on one
+//! shard: nothing here is `Send`, nothing is shared.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use engine_core::stats::{StatsFilter, StatsSnapshot};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{CONNECTION, EXPECT, HOST};
+use hyper::rt::ReadBuf;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, Version};
+
+use crate::config::Config;
+use crate::{log_error, log_info, log_warn};
+
+use body::RequestBody;
+use query::Query;
+use reply::{Failure, Reply};
+use route::{Endpoint, Route};
+
+mod admin;
+mod body;
+mod go_text;
+mod io;
+mod publish;
+mod query;
+mod reply;
+mod route;
+mod stats;
+
+pub use io::HttpIo;
+
+/// Bytes that are taken off a connection which is closed before its request was read. Closing a
+/// socket with unread bytes makes the kernel reset it, and the reset can overtake the answer.
+const LINGER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// What is published by one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bodies {
+    /// `/pub`
+    One(Bytes),
+    /// `/mpub`; at least one. All are stored, or the request fails.
+    Many(Vec<Bytes>),
+}
+
+impl Bodies {
+    /// The messages, in order.
+    pub fn as_slice(&self) -> &[Bytes] {
+        match self {
+            Bodies::One(body) => std::slice::from_ref(body),
+            Bodies::Many(bodies) => bodies,
+        }
+    }
+}
+
+/// Why a publish was not accepted. Clients cannot tell: both are 503 `EXITING`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PublishError {
+    /// The topic is being deleted, or the process ends.
+    Exiting,
+    /// The log could not be written. The text goes to the log, and is logged only here.
+    Backend(String),
+}
+
+/// Why an administrative request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdminError {
+    /// 404 `TOPIC_NOT_FOUND`
+    TopicNotFound,
+    /// 404 `CHANNEL_NOT_FOUND`
+    ChannelNotFound,
+    /// 503 `EXITING`
+    Exiting,
+    /// 500 `INTERNAL_ERROR`. The text goes to the log, and is logged only here.
+    Backend(String),
+}
+
+/// What does not change while the process runs.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// `--broadcast-address`
+    pub broadcast_address: String,
+    /// The system's name for this machine.
+    pub hostname: String,
+    /// Where HTTP is listened for; 0: nowhere.
+    pub http_port: u16,
+    /// Where clients are listened for.
+    pub tcp_port: u16,
+    /// When the process started.
+    pub start_time: SystemTime,
+    /// A message's limit, inclusive.
+    pub msg_bytes_max: u64,
+    /// A body's limit, inclusive.
+    pub body_bytes_max: u64,
+    /// The limit of `defer`.
+    pub req_timeout_max: Duration,
+    /// Shown only.
+    pub heartbeat_interval_max: Duration,
+    /// Shown only.
+    pub output_buffer_bytes_max: u64,
+    /// Shown only.
+    pub output_buffer_timeout_max: Duration,
+    /// Shown only.
+    pub deflate_level_max: u8,
+    /// Shown only.
+    pub topology_zone: String,
+    /// Shown only.
+    pub topology_region: String,
+}
+
+/// The ports that are really listened on.
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
+    /// Of the client protocol.
+    pub tcp: u16,
+    /// Of HTTP; 0: none.
+    pub http: u16,
+}
+
+impl Info {
+    /// From the configuration and what start-up has found out.
+    pub fn new(config: &Config, ports: Ports, start_time: SystemTime) -> Info {
+        Info {
+            broadcast_address: config.broadcast_address.clone(),
+            hostname: config.hostname.clone(),
+            http_port: ports.http,
+            tcp_port: ports.tcp,
+            start_time,
+            msg_bytes_max: config.msg_bytes_max,
+            body_bytes_max: config.body_bytes_max,
+            req_timeout_max: config.req_timeout_max,
+            heartbeat_interval_max: config.heartbeat_interval_max,
+            output_buffer_bytes_max: config.output_buffer_bytes_max,
+            output_buffer_timeout_max: config.output_buffer_timeout_max,
+            deflate_level_max: config.deflate_level_max,
+            topology_zone: config.topology_zone.clone(),
+            topology_region: config.topology_region.clone(),
+        }
+    }
+}
+
+/// The broker, as HTTP sees it. Names are valid when they get here. Dropping one of the futures
+/// (the peer has gone) may leave the operation done or not done, but never half done.
+#[allow(async_fn_in_trait)] // Everything stays on one thread: no bound on the futures is wanted.
+pub trait Broker {
+    /// Stores the messages, and creates the topic if it is missing. With `defer` they are due
+    /// that much later.
+    async fn publish(
+        &self,
+        topic: &str,
+        bodies: Bodies,
+        defer: Option<Duration>,
+    ) -> Result<(), PublishError>;
+
+    /// Creates a topic; no error if it exists.
+    async fn topic_create(&self, topic: &str) -> Result<(), AdminError>;
+    /// Deletes a topic, its channels and their data; disconnects the consumers.
+    async fn topic_delete(&self, topic: &str) -> Result<(), AdminError>;
+    /// Drops what waits in the topic itself.
+    async fn topic_empty(&self, topic: &str) -> Result<(), AdminError>;
+    /// Stops or starts the flow to the channels; returns when `nsqd.dat` has been written, or has
+    /// failed to be, which is no error here.
+    async fn topic_pause(&self, topic: &str, paused: bool) -> Result<(), AdminError>;
+
+    /// Creates a channel; no error if it exists. Does not create the topic.
+    async fn channel_create(&self, topic: &str, channel: &str) -> Result<(), AdminError>;
+    /// Deletes a channel and its data; disconnects the consumers.
+    async fn channel_delete(&self, topic: &str, channel: &str) -> Result<(), AdminError>;
+    /// Drops everything in the channel, in flight and deferred included.
+    async fn channel_empty(&self, topic: &str, channel: &str) -> Result<(), AdminError>;
+    /// Stops or starts delivery; as for topics.
+    async fn channel_pause(
+        &self,
+        topic: &str,
+        channel: &str,
+        paused: bool,
+    ) -> Result<(), AdminError>;
+
+    /// All shards' snapshots, merged; see [`StatsFilter`] for what is to be in it.
+    async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot;
+    /// The result of the most recent write to a log.
+    fn health(&self) -> Result<(), String>;
+    /// See [`Info`].
+    fn info(&self) -> &Info;
+}
+
+/// Serves one connection until it ends. An error of the peer ends it, and is nobody else's
+/// business: nothing is returned.
+pub async fn serve_connection<B: Broker + 'static>(
+    io: impl hyper::rt::Read + hyper::rt::Write + Unpin + 'static,
+    peer: SocketAddr,
+    broker: Rc<B>,
+) {
+    let has_left_unread = Rc::new(Cell::new(false));
+    let left_unread = has_left_unread.clone();
+    let service = service_fn(move |request| {
+        let broker = broker.clone();
+        let left_unread = left_unread.clone();
+        async move { Ok::<_, Infallible>(respond(request, peer, &*broker, &left_unread).await) }
+    });
+    let connection = http1::Builder::new()
+        .half_close(true)
+        .title_case_headers(true)
+        .serve_connection(io, service);
+    // An error is that of a peer that went away or does not speak HTTP; hyper has answered what
+    // there was to answer.
+    if let Ok(parts) = connection.without_shutdown().await {
+        close(parts.io, has_left_unread.get()).await;
+    }
+}
+
+/// Ends the output, and takes what the peer still sends if it may not have seen the answer yet.
+async fn close(mut io: impl hyper::rt::Read + hyper::rt::Write + Unpin, has_left_unread: bool) {
+    let mut io = Pin::new(&mut io);
+    // A failure means that the peer is gone, which is what is wanted.
+    if std::future::poll_fn(|context| io.as_mut().poll_shutdown(context))
+        .await
+        .is_err()
+    {
+        return;
+    }
+    let mut left_bytes = if has_left_unread { LINGER_BYTES_MAX } else { 0 };
+    let mut buffer = [0; 4096];
+    while left_bytes > 0 {
+        let mut target = ReadBuf::new(&mut buffer);
+        let read =
+            std::future::poll_fn(|context| io.as_mut().poll_read(context, target.unfilled())).await;
+        let count = target.filled().len() as u64;
+        if read.is_err() || count == 0 {
+            return;
+        }
+        left_bytes = left_bytes.saturating_sub(count);
+    }
+}
+
+/// From request to response, the log line included.
+async fn respond<B: Broker>(
+    request: Request<Incoming>,
+    peer: SocketAddr,
+    broker: &B,
+    left_unread: &Cell<bool>,
+) -> Response<Full<Bytes>> {
+    let started = Instant::now();
+    let (head, body) = request.into_parts();
+    let mut body = RequestBody::new(body);
+    let asked_to_close = has_word(&head.headers, CONNECTION, "close");
+    let is_closing = asked_to_close || head.version < Version::HTTP_11;
+    let awaits_continue = head.headers.contains_key(EXPECT);
+
+    let reply = if head.version == Version::HTTP_11 && !head.headers.contains_key(HOST) {
+        let text = "400 Bad Request: missing required Host header";
+        Reply::protocol_error(StatusCode::BAD_REQUEST, text)
+    } else if awaits_continue && !has_word(&head.headers, EXPECT, "100-continue") {
+        Reply::protocol_error(StatusCode::EXPECTATION_FAILED, "")
+    } else {
+        let query = head.uri.query().unwrap_or_default();
+        if query.contains(';') {
+            log_warn!(
+                "http: URL query contains semicolon, which is no longer a supported separator; \
+                 parts of the query may be stripped when parsed; see golang.org/issue/25192"
+            );
+        }
+        let route = route::route(head.method.as_str(), head.uri.path());
+        let is_logged = is_logged(&route);
+        let reply = answer(route, &head.method, query, &mut body, broker).await;
+        if is_logged {
+            let target = head
+                .uri
+                .path_and_query()
+                .map_or("", |target| target.as_str());
+            log_info!(
+                "{} {} {target} ({peer}) {}",
+                reply.status().as_u16(),
+                head.method,
+                go_text::duration_text(started.elapsed())
+            );
+        }
+        reply
+    };
+    let has_left_unread = body.finish(is_closing, awaits_continue).await;
+    left_unread.set(has_left_unread);
+    reply
+        .and_close(has_left_unread || asked_to_close)
+        .into_response()
+}
+
+/// Publishes are too many to be logged. Redirects and OPTIONS never reach nsqd's own code.
+fn is_logged(route: &Route) -> bool {
+    match route {
+        Route::Found(Endpoint::Pub | Endpoint::Mpub) => false,
+        Route::Found(_) | Route::WrongMethod(_) | Route::NotFound => true,
+        Route::Redirect(_) | Route::Options(_) | Route::BadPath => false,
+    }
+}
+
+async fn answer<B: Broker>(
+    route: Route,
+    method: &Method,
+    query: &str,
+    body: &mut RequestBody,
+    broker: &B,
+) -> Reply {
+    match route {
+        Route::Found(endpoint) => serve(endpoint, query, body, broker)
+            .await
+            .unwrap_or_else(Reply::failure),
+        Route::Redirect(path) => {
+            let separator = if query.is_empty() { "" } else { "?" };
+            Reply::redirect(method == Method::GET, format!("{path}{separator}{query}"))
+        }
+        Route::Options(allow) => Reply::options(allow),
+        Route::WrongMethod(allow) => Reply::wrong_method(allow),
+        Route::NotFound => Reply::failure(Failure(StatusCode::NOT_FOUND, "NOT_FOUND")),
+        Route::BadPath => Reply::protocol_error(StatusCode::BAD_REQUEST, "400 Bad Request"),
+    }
+}
+
+async fn serve<B: Broker>(
+    endpoint: Endpoint,
+    query: &str,
+    body: &mut RequestBody,
+    broker: &B,
+) -> Result<Reply, Failure> {
+    match endpoint {
+        Endpoint::Ping => {
+            let health = broker.health();
+            let status = match health {
+                Ok(()) => StatusCode::OK,
+                Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            Ok(Reply::plain(status, health_text(&health)))
+        }
+        Endpoint::Info => Ok(stats::info(broker.info())),
+        Endpoint::Stats => {
+            let query = parse_query(query)?;
+            if !body.read_and_forget().await {
+                return Err(Failure::bad("INVALID_REQUEST"));
+            }
+            Ok(stats::stats(broker, stats::Wanted::from_query(&query)).await)
+        }
+        Endpoint::Pub => publish::publish(broker, query, body).await,
+        Endpoint::Mpub => publish::publish_many(broker, query, body).await,
+        Endpoint::TopicCreate
+        | Endpoint::TopicDelete
+        | Endpoint::TopicEmpty
+        | Endpoint::TopicPause(_)
+        | Endpoint::ChannelCreate
+        | Endpoint::ChannelDelete
+        | Endpoint::ChannelEmpty
+        | Endpoint::ChannelPause(_) => admin::administer(broker, endpoint, query, body).await,
+    }
+}
+
+fn health_text(health: &Result<(), String>) -> String {
+    match health {
+        Ok(()) => "OK".to_string(),
+        Err(why) => format!("NOK - {why}"),
+    }
+}
+
+fn parse_query(text: &str) -> Result<Query, Failure> {
+    Query::parse(text).map_err(|why| {
+        log_error!("failed to parse request params - {why}");
+        Failure::bad("INVALID_REQUEST")
+    })
+}
+
+/// Whether a header, a list of words without regard to case, has this one.
+fn has_word(headers: &hyper::HeaderMap, name: hyper::header::HeaderName, word: &str) -> bool {
+    let values = headers.get_all(name);
+    values
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| {
+            value
+                .split(',')
+                .any(|given| given.trim().eq_ignore_ascii_case(word))
+        })
+}
+
+#[cfg(test)]
+mod tests;

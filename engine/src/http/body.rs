@@ -1,0 +1,323 @@
+//! Request bodies: read up to a limit, or got rid of; and the two forms of `/mpub`.
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+
+use super::reply::Failure;
+
+/// What is left of a body is read and thrown away before the answer if it is less than this; else
+/// the connection is closed. The number is that of Go's server.
+const DISCARD_BYTES_MAX: u64 = 256 * 1024;
+
+/// A request's body and what has become of it.
+pub(super) struct RequestBody {
+    incoming: Incoming,
+    is_polled: bool,
+    is_broken: bool,
+}
+
+/// A body, or its beginning.
+#[derive(Debug)]
+pub(super) struct Received {
+    pub(super) bytes: Bytes,
+    pub(super) end: End,
+}
+
+/// Where a received body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Complete,
+    /// The peer stopped in the middle, or the chunks are malformed.
+    Broken,
+    /// There is more than the limit. `bytes` holds more than the limit, by at most one frame.
+    OverLimit,
+}
+
+impl RequestBody {
+    pub(super) fn new(incoming: Incoming) -> RequestBody {
+        RequestBody {
+            incoming,
+            is_polled: false,
+            is_broken: false,
+        }
+    }
+
+    /// The announced length; `None` when it is sent in chunks.
+    pub(super) fn announced_bytes(&self) -> Option<u64> {
+        self.incoming.size_hint().exact()
+    }
+
+    /// Reads until the end or until there is more than the limit. Bodies that come in one piece,
+    /// the usual case, are not copied.
+    pub(super) async fn receive(&mut self, bytes_max: u64) -> Received {
+        let mut first = Bytes::new();
+        let mut collected = BytesMut::new();
+        let mut count: u64 = 0;
+        let end = loop {
+            let Some(data) = self.next_piece().await else {
+                break if self.is_broken {
+                    End::Broken
+                } else {
+                    End::Complete
+                };
+            };
+            if count == 0 {
+                first = data.clone();
+            } else {
+                if collected.is_empty() {
+                    let announced = self.announced_bytes().unwrap_or(0).saturating_add(count);
+                    let wanted = announced.saturating_add(data.len() as u64).min(bytes_max);
+                    collected.reserve(usize::try_from(wanted).unwrap_or(0));
+                    collected.extend_from_slice(&first);
+                }
+                collected.extend_from_slice(&data);
+            }
+            count += data.len() as u64;
+            if count > bytes_max {
+                break End::OverLimit;
+            }
+        };
+        let bytes = if collected.is_empty() {
+            first
+        } else {
+            collected.freeze()
+        };
+        Received { bytes, end }
+    }
+
+    /// Reads to the end without keeping anything, whatever the length; false if that fails.
+    pub(super) async fn read_and_forget(&mut self) -> bool {
+        while self.next_piece().await.is_some() {}
+        !self.is_broken
+    }
+
+    /// Gets rid of what the handler left unread. Returns whether the connection has to be closed
+    /// because that is too much. `is_closing`: the connection ends anyway. `awaits_continue`: the
+    /// peer sends its body only when asked, and there is no reason to ask any more.
+    pub(super) async fn finish(&mut self, is_closing: bool, awaits_continue: bool) -> bool {
+        if self.is_broken {
+            return true;
+        }
+        if self.incoming.is_end_stream() {
+            return false;
+        }
+        let announced = self.announced_bytes().unwrap_or(0);
+        if is_closing || (awaits_continue && !self.is_polled) || announced >= DISCARD_BYTES_MAX {
+            return true;
+        }
+        let mut count: u64 = 0;
+        while let Some(data) = self.next_piece().await {
+            count += data.len() as u64;
+            if count >= DISCARD_BYTES_MAX {
+                return true;
+            }
+        }
+        self.is_broken
+    }
+
+    /// The next bytes, never empty; `None` at the end and after a failure.
+    async fn next_piece(&mut self) -> Option<Bytes> {
+        self.is_polled = true;
+        loop {
+            match self.incoming.frame().await? {
+                Ok(frame) => match frame.into_data() {
+                    Ok(data) if !data.is_empty() => return Some(data),
+                    // Trailers, or nothing.
+                    _ => {}
+                },
+                Err(_) => {
+                    self.is_broken = true;
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+/// The limits of `/mpub`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MpubLimits {
+    pub(super) msg_bytes_max: u64,
+    pub(super) body_bytes_max: u64,
+}
+
+/// One message per line. nsqd judges while it reads, so the first offence in the stream counts.
+pub(super) fn split_lines(received: &Received, limits: MpubLimits) -> Result<Vec<Bytes>, Failure> {
+    let mut messages = Vec::new();
+    let mut start = 0;
+    while start < received.bytes.len() {
+        let rest = &received.bytes[start..];
+        let line_feed = rest.iter().position(|&byte| byte == b'\n');
+        let end = match (line_feed, received.end) {
+            (Some(bytes), _) => start + bytes,
+            (None, End::Broken) => break,
+            (None, _) => received.bytes.len(),
+        };
+        let total = end as u64 + u64::from(line_feed.is_some());
+        if total > limits.body_bytes_max {
+            return Err(Failure::too_large("BODY_TOO_BIG"));
+        }
+        if (end - start) as u64 > limits.msg_bytes_max {
+            return Err(Failure::too_large("MSG_TOO_BIG"));
+        }
+        if end > start {
+            messages.push(received.bytes.slice(start..end));
+        }
+        start = end + 1;
+    }
+    match received.end {
+        End::Complete => Ok(messages),
+        End::Broken => Err(Failure::INTERNAL),
+        End::OverLimit => Err(Failure::too_large("BODY_TOO_BIG")),
+    }
+}
+
+/// Big-endian: a count, then size and body of each message. What follows is ignored.
+///
+/// ```text
+///   [count: 4][size: 4][body: size] ... [size: 4][body: size]
+/// ```
+pub(super) fn split_binary(received: &Received, limits: MpubLimits) -> Result<Vec<Bytes>, Failure> {
+    const BAD_BODY: Failure = Failure::too_large("BAD_BODY");
+    const BAD_MESSAGE: Failure = Failure::too_large("BAD_MESSAGE");
+    let bytes = &received.bytes;
+    let count = read_size(bytes, 0).ok_or(BAD_BODY)?;
+    // The smallest message has one byte, and four for its size.
+    let count_max = (limits.body_bytes_max as i128 - 4) / 5;
+    if count <= 0 || i128::from(count) > count_max {
+        return Err(BAD_BODY);
+    }
+    if received.end == End::OverLimit {
+        return Err(Failure::too_large("BODY_TOO_BIG"));
+    }
+    // The count is the peer's word; what it can be true of is bounded by what has arrived.
+    let mut messages = Vec::with_capacity((count as usize).min(bytes.len() / 5 + 1));
+    let mut offset = 4;
+    for _ in 0..count {
+        let size = read_size(bytes, offset).ok_or(BAD_MESSAGE)?;
+        if size <= 0 || size as u64 > limits.msg_bytes_max {
+            return Err(BAD_MESSAGE);
+        }
+        let start = offset + 4;
+        let end = start + size as usize;
+        if end > bytes.len() {
+            return Err(BAD_MESSAGE);
+        }
+        messages.push(bytes.slice(start..end));
+        offset = end;
+    }
+    Ok(messages)
+}
+
+fn read_size(bytes: &[u8], offset: usize) -> Option<i32> {
+    let bytes = bytes.get(offset..)?.first_chunk::<4>()?;
+    Some(i32::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: MpubLimits = MpubLimits {
+        msg_bytes_max: 5,
+        body_bytes_max: 20,
+    };
+
+    fn received(bytes: &[u8], end: End) -> Received {
+        Received {
+            bytes: Bytes::copy_from_slice(bytes),
+            end,
+        }
+    }
+
+    #[test]
+    fn lines() {
+        let check = |body: &str, end: End, expected: Result<&[&str], &str>| {
+            let lines = split_lines(&received(body.as_bytes(), end), LIMITS);
+            let expected = expected.map(|lines| lines.iter().map(|s| s.to_string()).collect());
+            let lines = lines.map_err(|failure| failure.1).map(|lines| {
+                lines
+                    .iter()
+                    .map(|line| String::from_utf8_lossy(line).into_owned())
+                    .collect()
+            });
+            assert_eq!(
+                lines,
+                expected.map_err(|code: &str| code) as Result<Vec<String>, _>
+            );
+        };
+        check("", End::Complete, Ok(&[]));
+        check("\n\n", End::Complete, Ok(&[]));
+        check("a\nb\r\n\nc", End::Complete, Ok(&["a", "b\r", "c"]));
+        check("12345\n12345", End::Complete, Ok(&["12345", "12345"]));
+        check("123456\n", End::Complete, Err("MSG_TOO_BIG"));
+        check("123456", End::Complete, Err("MSG_TOO_BIG"));
+        check(
+            "12345\n12345\n12345\n1\n",
+            End::Complete,
+            Ok(&["12345", "12345", "12345", "1"]),
+        );
+        check(
+            "12345\n12345\n12345\n12\n",
+            End::OverLimit,
+            Err("BODY_TOO_BIG"),
+        );
+        // Complete lines are judged before the failure is noticed.
+        check("a\nb", End::Broken, Err("INTERNAL_ERROR"));
+        check("123456\nb", End::Broken, Err("MSG_TOO_BIG"));
+        check("1\n123456", End::Broken, Err("INTERNAL_ERROR"));
+        check(
+            "123456\n45678901234567890",
+            End::OverLimit,
+            Err("MSG_TOO_BIG"),
+        );
+        check(
+            "12345678901234567890123",
+            End::OverLimit,
+            Err("BODY_TOO_BIG"),
+        );
+    }
+
+    fn binary(count: i32, messages: &[(i32, &str)]) -> Vec<u8> {
+        let mut bytes = count.to_be_bytes().to_vec();
+        for (size, body) in messages {
+            bytes.extend_from_slice(&size.to_be_bytes());
+            bytes.extend_from_slice(body.as_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn binary_bodies() {
+        let check = |body: &[u8], expected: Result<&[&str], &str>| {
+            let messages = split_binary(&received(body, End::Complete), LIMITS);
+            let messages = messages.map_err(|failure| failure.1);
+            match expected {
+                Ok(expected) => assert_eq!(messages.unwrap(), expected, "{body:?}"),
+                Err(code) => assert_eq!(messages.unwrap_err(), code, "{body:?}"),
+            }
+        };
+        check(&binary(2, &[(1, "a"), (2, "bc")]), Ok(&["a", "bc"]));
+        check(&binary(1, &[(1, "a"), (2, "bc")]), Ok(&["a"]));
+        check(b"", Err("BAD_BODY"));
+        check(b"\0\0\0", Err("BAD_BODY"));
+        check(&binary(0, &[]), Err("BAD_BODY"));
+        check(&binary(-1, &[]), Err("BAD_BODY"));
+        check(&binary(4, &[]), Err("BAD_BODY"));
+        check(&binary(3, &[]), Err("BAD_MESSAGE"));
+        check(&binary(1, &[(0, "")]), Err("BAD_MESSAGE"));
+        check(&binary(1, &[(-1, "")]), Err("BAD_MESSAGE"));
+        check(&binary(1, &[(6, "123456")]), Err("BAD_MESSAGE"));
+        check(&binary(1, &[(3, "12")]), Err("BAD_MESSAGE"));
+        check(&binary(2, &[(1, "a")]), Err("BAD_MESSAGE"));
+        let over = received(&binary(1, &[(1, "a")]), End::OverLimit);
+        assert_eq!(split_binary(&over, LIMITS).unwrap_err().1, "BODY_TOO_BIG");
+        let none = MpubLimits {
+            msg_bytes_max: 5,
+            body_bytes_max: 0,
+        };
+        let one = received(&binary(1, &[(1, "a")]), End::Complete);
+        assert_eq!(split_binary(&one, none).unwrap_err().1, "BAD_BODY");
+    }
+}

@@ -1,0 +1,172 @@
+//! `/pub` and `/mpub`. The checks stand in nsqd's order: clients see which one fails first.
+
+use std::time::Duration;
+
+use wire::name::is_valid_name;
+
+use super::body::{End, MpubLimits, RequestBody, split_binary, split_lines};
+use super::query::Query;
+use super::reply::{Failure, Reply};
+use super::{Bodies, Broker, PublishError, admin, parse_query};
+use crate::{log_error, log_warn};
+
+/// The body is judged before the query, the query before the delay.
+pub(super) async fn publish<B: Broker>(
+    broker: &B,
+    raw_query: &str,
+    body: &mut RequestBody,
+) -> Result<Reply, Failure> {
+    const TOO_BIG: Failure = Failure::too_large("MSG_TOO_BIG");
+    let bytes_max = broker.info().msg_bytes_max;
+    if body
+        .announced_bytes()
+        .is_some_and(|bytes| bytes > bytes_max)
+    {
+        return Err(TOO_BIG);
+    }
+    let received = body.receive(bytes_max).await;
+    match received.end {
+        End::Complete => {}
+        End::Broken => return Err(Failure::INTERNAL),
+        End::OverLimit => return Err(TOO_BIG),
+    }
+    if received.bytes.is_empty() {
+        return Err(Failure::bad("MSG_EMPTY"));
+    }
+    let query = parse_query(raw_query)?;
+    let topic = topic_of(&query)?;
+    let Some(defer) = parse_defer(query.get("defer"), broker.info().req_timeout_max) else {
+        // nsqd has created the topic by the time it looks at the delay.
+        broker
+            .topic_create(topic)
+            .await
+            .map_err(admin::failure_of)?;
+        return Err(Failure::bad("INVALID_DEFER"));
+    };
+    hand_over(broker, topic, Bodies::One(received.bytes), defer).await
+}
+
+/// The query is judged before the body, and the topic exists whatever the body is.
+pub(super) async fn publish_many<B: Broker>(
+    broker: &B,
+    raw_query: &str,
+    body: &mut RequestBody,
+) -> Result<Reply, Failure> {
+    let info = broker.info();
+    let limits = MpubLimits {
+        msg_bytes_max: info.msg_bytes_max,
+        body_bytes_max: info.body_bytes_max,
+    };
+    if body
+        .announced_bytes()
+        .is_some_and(|bytes| bytes > limits.body_bytes_max)
+    {
+        return Err(Failure::too_large("BODY_TOO_BIG"));
+    }
+    let query = parse_query(raw_query)?;
+    let topic = topic_of(&query)?;
+    let is_binary = match query.get("binary") {
+        None | Some("false" | "0") => false,
+        Some("true" | "1") => true,
+        Some(other) => {
+            log_warn!("deprecated value '{other}' used for /mpub binary param");
+            true
+        }
+    };
+    let received = body.receive(limits.body_bytes_max).await;
+    let split = if is_binary { split_binary } else { split_lines };
+    match split(&received, limits) {
+        Ok(messages) if !messages.is_empty() => {
+            hand_over(broker, topic, Bodies::Many(messages), None).await
+        }
+        nothing_to_publish => {
+            broker
+                .topic_create(topic)
+                .await
+                .map_err(admin::failure_of)?;
+            nothing_to_publish.map(|_| Reply::text("OK"))
+        }
+    }
+}
+
+async fn hand_over<B: Broker>(
+    broker: &B,
+    topic: &str,
+    bodies: Bodies,
+    defer: Option<Duration>,
+) -> Result<Reply, Failure> {
+    match broker.publish(topic, bodies, defer).await {
+        Ok(()) => Ok(Reply::text("OK")),
+        Err(PublishError::Exiting) => Err(Failure::EXITING),
+        Err(PublishError::Backend(why)) => {
+            log_error!("TOPIC({topic}) ERROR: failed to write message to backend - {why}");
+            // To clients nsqd does not tell these two apart.
+            Err(Failure::EXITING)
+        }
+    }
+}
+
+fn topic_of(query: &Query) -> Result<&str, Failure> {
+    let topic = query
+        .get("topic")
+        .ok_or(Failure::bad("MISSING_ARG_TOPIC"))?;
+    if is_valid_name(topic.as_bytes()) {
+        Ok(topic)
+    } else {
+        Err(Failure::bad("INVALID_TOPIC"))
+    }
+}
+
+/// Milliseconds, within bounds. The outer `None` is a delay that is none.
+fn parse_defer(text: Option<&str>, max: Duration) -> Option<Option<Duration>> {
+    let Some(text) = text else {
+        return Some(None);
+    };
+    // Rust's grammar for integers is the one that is wanted: a sign, then decimal digits.
+    let millis = u64::try_from(text.parse::<i64>().ok()?).ok()?;
+    let defer = Duration::from_millis(millis);
+    if defer > max {
+        return None;
+    }
+    // Nothing to wait for is not a deferred message.
+    Some((!defer.is_zero()).then_some(defer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays() {
+        let check = |text: &str, expected: Option<Option<u64>>| {
+            let defer = parse_defer(Some(text), Duration::from_secs(3600));
+            assert_eq!(
+                defer,
+                expected.map(|ms| ms.map(Duration::from_millis)),
+                "{text:?}"
+            );
+        };
+        assert_eq!(parse_defer(None, Duration::ZERO), Some(None));
+        check("1500", Some(Some(1500)));
+        check("+5", Some(Some(5)));
+        check("0", Some(None));
+        check("-0", Some(None));
+        check("007", Some(Some(7)));
+        check("3600000", Some(Some(3_600_000)));
+        let bad = [
+            "3600001",
+            "-1",
+            "",
+            "abc",
+            "1.5",
+            "0x10",
+            "1_0",
+            " 1",
+            "+",
+            "18446744073710",
+        ];
+        for text in bad {
+            check(text, None);
+        }
+    }
+}

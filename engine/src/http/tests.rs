@@ -1,0 +1,992 @@
+use std::cell::RefCell;
+use std::io;
+use std::task::{Context, Poll};
+
+use engine_core::stats::{
+    ChannelStats, ClientStats, LatencyStats, Percentile, PubCount, TopicStats,
+};
+use futures_lite::{AsyncRead, AsyncWrite};
+
+use super::*;
+use crate::log::capture;
+
+/// A connection whose peer has sent everything and then says no more.
+struct Peer {
+    input: Vec<u8>,
+    read_bytes: usize,
+    output: Rc<RefCell<Vec<u8>>>,
+}
+
+impl AsyncRead for Peer {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        target: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let count = target.len().min(self.input.len() - self.read_bytes);
+        target[..count].copy_from_slice(&self.input[self.read_bytes..self.read_bytes + count]);
+        self.read_bytes += count;
+        Poll::Ready(Ok(count))
+    }
+}
+
+impl AsyncWrite for Peer {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.output.borrow_mut().extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A broker that writes down what it is asked, and knows the topic `t` with the channel `c`.
+struct Fake {
+    info: Info,
+    calls: RefCell<Vec<String>>,
+    publish_error: Option<PublishError>,
+    health: Result<(), String>,
+    snapshot: StatsSnapshot,
+}
+
+fn fake() -> Fake {
+    Fake {
+        info: Info {
+            broadcast_address: "node1.example.com".to_string(),
+            hostname: "node1".to_string(),
+            http_port: 4151,
+            tcp_port: 4150,
+            start_time: SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_252_135),
+            msg_bytes_max: 10,
+            body_bytes_max: 24,
+            req_timeout_max: Duration::from_secs(3600),
+            heartbeat_interval_max: Duration::from_secs(60),
+            output_buffer_bytes_max: 65_536,
+            output_buffer_timeout_max: Duration::from_secs(30),
+            deflate_level_max: 6,
+            topology_zone: String::new(),
+            topology_region: String::new(),
+        },
+        calls: RefCell::default(),
+        publish_error: None,
+        health: Ok(()),
+        snapshot: StatsSnapshot::default(),
+    }
+}
+
+impl Fake {
+    fn note(&self, call: String) {
+        self.calls.borrow_mut().push(call);
+    }
+
+    fn topic_call(&self, verb: &str, topic: &str) -> Result<(), AdminError> {
+        self.note(format!("{verb} {topic}"));
+        if topic == "t" {
+            Ok(())
+        } else {
+            Err(AdminError::TopicNotFound)
+        }
+    }
+
+    fn channel_call(&self, verb: &str, topic: &str, channel: &str) -> Result<(), AdminError> {
+        self.note(format!("{verb} {topic} {channel}"));
+        match (topic, channel) {
+            ("t", "c") => Ok(()),
+            ("t", "bad") => Err(AdminError::Backend("disk".to_string())),
+            ("t", _) => Err(AdminError::ChannelNotFound),
+            _ => Err(AdminError::TopicNotFound),
+        }
+    }
+}
+
+impl Broker for Fake {
+    async fn publish(
+        &self,
+        topic: &str,
+        bodies: Bodies,
+        defer: Option<Duration>,
+    ) -> Result<(), PublishError> {
+        let bodies: Vec<String> = bodies
+            .as_slice()
+            .iter()
+            .map(|body| String::from_utf8_lossy(body).into_owned())
+            .collect();
+        self.note(format!("publish {topic} {bodies:?} {defer:?}"));
+        self.publish_error.clone().map_or(Ok(()), Err)
+    }
+
+    async fn topic_create(&self, topic: &str) -> Result<(), AdminError> {
+        self.note(format!("create {topic}"));
+        Ok(())
+    }
+
+    async fn topic_delete(&self, topic: &str) -> Result<(), AdminError> {
+        self.topic_call("delete", topic)
+    }
+
+    async fn topic_empty(&self, topic: &str) -> Result<(), AdminError> {
+        self.topic_call("empty", topic)
+    }
+
+    async fn topic_pause(&self, topic: &str, paused: bool) -> Result<(), AdminError> {
+        self.topic_call(if paused { "pause" } else { "unpause" }, topic)
+    }
+
+    async fn channel_create(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
+        self.channel_call("create", topic, channel)
+    }
+
+    async fn channel_delete(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
+        self.channel_call("delete", topic, channel)
+    }
+
+    async fn channel_empty(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
+        self.channel_call("empty", topic, channel)
+    }
+
+    async fn channel_pause(
+        &self,
+        topic: &str,
+        channel: &str,
+        paused: bool,
+    ) -> Result<(), AdminError> {
+        self.channel_call(if paused { "pause" } else { "unpause" }, topic, channel)
+    }
+
+    async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot {
+        let mut snapshot = self.snapshot.clone();
+        snapshot
+            .topics
+            .retain(|topic| filter.wants_topic(&topic.topic_name));
+        for topic in &mut snapshot.topics {
+            topic
+                .channels
+                .retain(|channel| filter.wants_channel(&channel.channel_name));
+        }
+        snapshot
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.health.clone()
+    }
+
+    fn info(&self) -> &Info {
+        &self.info
+    }
+}
+
+/// Sends bytes to the broker; returns what comes back, with dates cut out, and the log.
+fn talk_bytes(broker: &Rc<Fake>, input: &[u8]) -> (String, Vec<String>) {
+    let output = Rc::new(RefCell::new(Vec::new()));
+    let peer = Peer {
+        input: input.to_vec(),
+        read_bytes: 0,
+        output: output.clone(),
+    };
+    capture::start();
+    let address = SocketAddr::from(([127, 0, 0, 1], 59002));
+    futures_lite::future::block_on(serve_connection(HttpIo::new(peer), address, broker.clone()));
+    let log = capture::stop();
+    let text = String::from_utf8(output.borrow().clone()).unwrap();
+    let without_dates: String = text
+        .split_inclusive("\r\n")
+        .filter(|line| !line.starts_with("Date: "))
+        .collect();
+    (without_dates, log)
+}
+
+fn talk(broker: &Rc<Fake>, input: &str) -> String {
+    talk_bytes(broker, input.as_bytes()).0
+}
+
+/// Sends one request; returns the status and the body.
+fn ask(broker: &Rc<Fake>, method: &str, target: &str, body: &str) -> (u16, String) {
+    let length = body.len();
+    let request =
+        format!("{method} {target} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}");
+    status_and_body(&talk(broker, &request))
+}
+
+fn ask_chunked(broker: &Rc<Fake>, target: &str, chunks: &str) -> (u16, String) {
+    let request =
+        format!("POST {target} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
+    status_and_body(&talk(broker, &request))
+}
+
+fn status_and_body(answer: &str) -> (u16, String) {
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .unwrap_or_else(|| panic!("{answer:?}"));
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_string())
+}
+
+/// The word in an error's JSON.
+fn failure(answer: (u16, String)) -> (u16, String) {
+    let word = answer
+        .1
+        .strip_prefix("{\"message\":\"")
+        .and_then(|rest| rest.strip_suffix("\"}"));
+    (
+        answer.0,
+        word.unwrap_or_else(|| panic!("{answer:?}")).to_string(),
+    )
+}
+
+fn is_failure(answer: (u16, String), status: u16, word: &str) {
+    assert_eq!(failure(answer), (status, word.to_string()));
+}
+
+fn calls(broker: &Rc<Fake>) -> Vec<String> {
+    broker.calls.take()
+}
+
+fn sorted_head(answer: &str) -> Vec<&str> {
+    let (head, _) = answer.split_once("\r\n\r\n").unwrap();
+    let mut lines: Vec<&str> = head.split("\r\n").collect();
+    lines[1..].sort_unstable();
+    lines
+}
+
+#[test]
+fn complete_responses_are_those_of_the_specification() {
+    let broker = Rc::new(fake());
+    let answer = talk(
+        &broker,
+        "POST /pub?topic=p1 HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi",
+    );
+    assert_eq!(
+        sorted_head(&answer),
+        [
+            "HTTP/1.1 200 OK",
+            "Content-Length: 2",
+            "Content-Type: text/plain; charset=utf-8",
+            "X-Nsq-Content-Type: nsq; version=1.0",
+        ]
+    );
+    assert!(answer.ends_with("\r\n\r\nOK"));
+    let answer = talk(
+        &broker,
+        "POST /topic/create?topic=t1 HTTP/1.1\r\nHost: x\r\n\r\n",
+    );
+    assert_eq!(
+        sorted_head(&answer),
+        [
+            "HTTP/1.1 200 OK",
+            "Content-Length: 0",
+            "X-Nsq-Content-Type: nsq; version=1.0"
+        ]
+    );
+    let answer = talk(&broker, "GET /nope HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(
+        sorted_head(&answer),
+        [
+            "HTTP/1.1 404 Not Found",
+            "Content-Length: 23",
+            "Content-Type: application/json; charset=utf-8",
+            "X-Nsq-Content-Type: nsq; version=1.0",
+        ]
+    );
+    assert!(answer.ends_with("\r\n\r\n{\"message\":\"NOT_FOUND\"}"));
+    let answer = talk(&broker, "HEAD /ping HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(
+        sorted_head(&answer),
+        [
+            "HTTP/1.1 405 Method Not Allowed",
+            "Allow: GET, OPTIONS",
+            "Content-Length: 32",
+            "Content-Type: application/json; charset=utf-8",
+            "X-Nsq-Content-Type: nsq; version=1.0",
+        ]
+    );
+    assert!(answer.ends_with("\r\n\r\n"), "no body after HEAD: {answer}");
+    let answer = talk(&broker, "GET /ping HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(
+        sorted_head(&answer),
+        [
+            "HTTP/1.1 200 OK",
+            "Content-Length: 2",
+            "Content-Type: text/plain; charset=utf-8"
+        ]
+    );
+    let answer = talk(&broker, "OPTIONS /pub HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(
+        sorted_head(&answer),
+        [
+            "HTTP/1.1 200 OK",
+            "Allow: OPTIONS, POST",
+            "Content-Length: 0"
+        ]
+    );
+    let answer = talk(&broker, "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(
+        sorted_head(&answer),
+        ["HTTP/1.1 200 OK", "Content-Length: 0"]
+    );
+}
+
+#[test]
+fn redirects() {
+    let broker = Rc::new(fake());
+    let answer = talk(
+        &broker,
+        "GET /Stats/?format=json&a=b HTTP/1.1\r\nHost: x\r\n\r\n",
+    );
+    assert_eq!(
+        sorted_head(&answer),
+        [
+            "HTTP/1.1 301 Moved Permanently",
+            "Content-Length: 61",
+            "Content-Type: text/html; charset=utf-8",
+            "Location: /stats?format=json&a=b",
+        ]
+    );
+    assert!(
+        answer.ends_with("<a href=\"/stats?format=json&amp;a=b\">Moved Permanently</a>.\n\n"),
+        "{answer}"
+    );
+    let answer = talk(
+        &broker,
+        "POST /PUB?topic=x HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi",
+    );
+    assert_eq!(
+        sorted_head(&answer),
+        [
+            "HTTP/1.1 307 Temporary Redirect",
+            "Content-Length: 0",
+            "Location: /pub?topic=x"
+        ]
+    );
+}
+
+#[test]
+fn connections_are_kept_or_closed_as_asked() {
+    let broker = Rc::new(fake());
+    let ping = "GET /ping HTTP/1.1\r\nHost: x\r\n\r\n";
+    let answer = talk(
+        &broker,
+        &format!("{ping}{ping}GET http://any/ping HTTP/1.1\r\nHost: x\r\n\r\n"),
+    );
+    assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 3, "pipelined");
+    assert!(!answer.contains("Connection"));
+    let close = "GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let answer = talk(&broker, &format!("{close}{ping}"));
+    assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 1);
+    assert_eq!(answer.matches("Connection: close").count(), 1, "{answer}");
+    let answer = talk(&broker, "GET /ping HTTP/1.0\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
+    let old = "GET /ping HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    let answer = talk(&broker, &format!("{old}{old}"));
+    assert_eq!(answer.matches("HTTP/1.0 200 OK").count(), 2);
+    assert_eq!(
+        answer
+            .to_lowercase()
+            .matches("connection: keep-alive")
+            .count(),
+        2,
+        "{answer}"
+    );
+}
+
+#[test]
+fn errors_of_the_protocol() {
+    let broker = Rc::new(fake());
+    let answer = talk(&broker, "GET /ping HTTP/1.1\r\n\r\n");
+    assert!(
+        answer.starts_with("HTTP/1.1 400 Bad Request\r\n"),
+        "{answer}"
+    );
+    assert!(answer.contains("Connection: close\r\n"));
+    assert!(answer.ends_with("\r\n\r\n400 Bad Request: missing required Host header"));
+    let answer = talk(
+        &broker,
+        "GET /ping HTTP/1.1\r\nHost: x\r\nExpect: tea\r\n\r\n",
+    );
+    assert!(
+        answer.starts_with("HTTP/1.1 417 Expectation Failed\r\n"),
+        "{answer}"
+    );
+    let answer = talk(&broker, "GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(answer.ends_with("\r\n\r\n400 Bad Request"), "{answer}");
+    let answer = talk(&broker, "nonsense\r\n\r\n");
+    assert!(
+        answer.starts_with("HTTP/1.1 400 Bad Request\r\n"),
+        "{answer}"
+    );
+}
+
+#[test]
+fn continue_is_sent_when_the_body_is_wanted() {
+    let broker = Rc::new(fake());
+    let head = "POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n";
+    let answer = talk(&broker, &format!("{head}Content-Length: 2\r\n\r\nhi"));
+    assert!(
+        answer.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"),
+        "{answer}"
+    );
+    let answer = talk(&broker, &format!("{head}Content-Length: 11\r\n\r\n"));
+    assert!(
+        answer.starts_with("HTTP/1.1 413 Payload Too Large\r\n"),
+        "{answer}"
+    );
+    assert!(answer.contains("Connection: close\r\n"), "{answer}");
+}
+
+#[test]
+fn pub_checks_in_order() {
+    let broker = Rc::new(fake());
+    is_failure(
+        ask(&broker, "POST", "/pub?topic=;", "12345678901"),
+        413,
+        "MSG_TOO_BIG",
+    );
+    is_failure(
+        ask_chunked(&broker, "/pub", "6\r\n123456\r\n5\r\n12345\r\n0\r\n\r\n"),
+        413,
+        "MSG_TOO_BIG",
+    );
+    is_failure(
+        ask_chunked(&broker, "/pub?topic=t", "zz\r\n"),
+        500,
+        "INTERNAL_ERROR",
+    );
+    is_failure(ask(&broker, "POST", "/pub?;", ""), 400, "MSG_EMPTY");
+    is_failure(ask_chunked(&broker, "/pub", "0\r\n\r\n"), 400, "MSG_EMPTY");
+    is_failure(
+        ask(&broker, "POST", "/pub?topic=t&x=%zz", "hi"),
+        400,
+        "INVALID_REQUEST",
+    );
+    is_failure(
+        ask(&broker, "POST", "/pub?topic=a;b", "hi"),
+        400,
+        "INVALID_REQUEST",
+    );
+    is_failure(
+        ask(&broker, "POST", "/pub?Topic=t", "hi"),
+        400,
+        "MISSING_ARG_TOPIC",
+    );
+    is_failure(
+        ask(&broker, "POST", "/pub?topic=", "hi"),
+        400,
+        "INVALID_TOPIC",
+    );
+    is_failure(
+        ask(&broker, "POST", "/pub?topic=a+b&defer=x", "hi"),
+        400,
+        "INVALID_TOPIC",
+    );
+    assert_eq!(calls(&broker), [""; 0]);
+    for defer in ["", "abc", "-1", "3600001"] {
+        let target = format!("/pub?topic=new&defer={defer}");
+        is_failure(ask(&broker, "POST", &target, "hi"), 400, "INVALID_DEFER");
+        assert_eq!(calls(&broker), ["create new"]);
+    }
+    let ok = (200, "OK".to_string());
+    assert_eq!(
+        ask(
+            &broker,
+            "POST",
+            "/pub?topic=a%23ephemeral&topic=;",
+            "1234567890"
+        )
+        .0,
+        400
+    );
+    assert_eq!(
+        ask(
+            &broker,
+            "POST",
+            "/pub?topic=a%23ephemeral&topic=b",
+            "1234567890"
+        ),
+        ok
+    );
+    assert_eq!(
+        ask(&broker, "POST", "/pub?topic=t&defer=%2B1500", "a\nb"),
+        ok
+    );
+    assert_eq!(
+        ask_chunked(&broker, "/pub?topic=t", "1\r\na\r\n2\r\nbc\r\n0\r\n\r\n"),
+        ok
+    );
+    assert_eq!(
+        calls(&broker),
+        [
+            "publish a#ephemeral [\"1234567890\"] None",
+            "publish t [\"a\\nb\"] Some(1.5s)",
+            "publish t [\"abc\"] None",
+        ]
+    );
+}
+
+#[test]
+fn publish_failures_are_exiting() {
+    let broker = Rc::new(Fake {
+        publish_error: Some(PublishError::Exiting),
+        ..fake()
+    });
+    is_failure(ask(&broker, "POST", "/pub?topic=t", "hi"), 503, "EXITING");
+    let error = PublishError::Backend("no space left on device".to_string());
+    let broker = Rc::new(Fake {
+        publish_error: Some(error),
+        ..fake()
+    });
+    let request = "POST /mpub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi";
+    let (answer, log) = talk_bytes(&broker, request.as_bytes());
+    is_failure(status_and_body(&answer), 503, "EXITING");
+    assert_eq!(
+        log,
+        ["ERROR: TOPIC(t) ERROR: failed to write message to backend - no space left on device"]
+    );
+}
+
+#[test]
+fn mpub_checks_in_order() {
+    let broker = Rc::new(fake());
+    let long = "1234567890123456789012345";
+    is_failure(ask(&broker, "POST", "/mpub?;", long), 413, "BODY_TOO_BIG");
+    is_failure(
+        ask(&broker, "POST", "/mpub?a;b", "hi"),
+        400,
+        "INVALID_REQUEST",
+    );
+    is_failure(
+        ask(&broker, "POST", "/mpub", "hi"),
+        400,
+        "MISSING_ARG_TOPIC",
+    );
+    is_failure(
+        ask(&broker, "POST", "/mpub?topic=%0A", "hi"),
+        400,
+        "INVALID_TOPIC",
+    );
+    assert_eq!(calls(&broker), [""; 0]);
+    is_failure(
+        ask(&broker, "POST", "/mpub?topic=t", "a\n12345678901"),
+        413,
+        "MSG_TOO_BIG",
+    );
+    is_failure(
+        ask_chunked(
+            &broker,
+            "/mpub?topic=t",
+            &format!("19\r\n{long}\r\n0\r\n\r\n"),
+        ),
+        413,
+        "BODY_TOO_BIG",
+    );
+    is_failure(
+        ask_chunked(&broker, "/mpub?topic=t", "1\r\na\r\nzz\r\n"),
+        500,
+        "INTERNAL_ERROR",
+    );
+    is_failure(
+        ask(&broker, "POST", "/mpub?topic=t&binary=1", "hi"),
+        413,
+        "BAD_BODY",
+    );
+    let short = "\0\0\0\x01\0\0\0\x03ab";
+    is_failure(
+        ask(&broker, "POST", "/mpub?topic=t&binary=true", short),
+        413,
+        "BAD_MESSAGE",
+    );
+    let ok = (200, "OK".to_string());
+    assert_eq!(ask(&broker, "POST", "/mpub?topic=t", "\n\n"), ok);
+    assert_eq!(
+        calls(&broker),
+        ["create t"; 6],
+        "the topic exists whatever the body is"
+    );
+    assert_eq!(
+        ask(
+            &broker,
+            "POST",
+            "/mpub?topic=t&defer=x&binary=0",
+            "a\r\n\nb"
+        ),
+        ok
+    );
+    let binary = "\0\0\0\x02\0\0\0\x01a\0\0\0\x02bcignored";
+    assert_eq!(ask(&broker, "POST", "/mpub?topic=t&binary=1", binary), ok);
+    assert_eq!(
+        calls(&broker),
+        [
+            "publish t [\"a\\r\", \"b\"] None",
+            "publish t [\"a\", \"bc\"] None"
+        ]
+    );
+    let request =
+        "POST /mpub?topic=t&binary=False HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi";
+    let (answer, log) = talk_bytes(&broker, request.as_bytes());
+    is_failure(status_and_body(&answer), 413, "BAD_BODY");
+    assert_eq!(
+        log,
+        ["WARNING: deprecated value 'False' used for /mpub binary param"]
+    );
+}
+
+#[test]
+fn topic_endpoints() {
+    let broker = Rc::new(fake());
+    let done = (200, String::new());
+    for verb in ["create", "delete", "empty", "pause", "unpause"] {
+        let target = |query: &str| format!("/topic/{verb}?{query}");
+        is_failure(
+            ask(&broker, "POST", &target("a;b"), ""),
+            400,
+            "INVALID_REQUEST",
+        );
+        is_failure(
+            ask(&broker, "POST", &target("x=1"), ""),
+            400,
+            "MISSING_ARG_TOPIC",
+        );
+        let invalid = if matches!(verb, "create" | "empty") {
+            (400, "INVALID_TOPIC")
+        } else {
+            (404, "TOPIC_NOT_FOUND")
+        };
+        for name in ["", "a+b"] {
+            let answer = ask(&broker, "POST", &target(&format!("topic={name}")), "body");
+            is_failure(answer, invalid.0, invalid.1);
+        }
+        assert_eq!(calls(&broker), [""; 0]);
+        assert_eq!(
+            ask(&broker, "POST", &target("topic=t"), "ignored body"),
+            done
+        );
+        assert_eq!(calls(&broker), [format!("{verb} t")]);
+        if verb != "create" {
+            is_failure(
+                ask(&broker, "POST", &target("topic=u"), ""),
+                404,
+                "TOPIC_NOT_FOUND",
+            );
+            calls(&broker);
+        }
+    }
+}
+
+#[test]
+fn channel_endpoints() {
+    let broker = Rc::new(fake());
+    for verb in ["create", "delete", "empty", "pause", "unpause"] {
+        let fails = |query: &str, status: u16, word: &str| {
+            let answer = ask(&broker, "POST", &format!("/channel/{verb}?{query}"), "");
+            is_failure(answer, status, word);
+        };
+        fails("topic=t;channel=c", 400, "INVALID_REQUEST");
+        fails("channel=", 400, "MISSING_ARG_TOPIC");
+        fails("topic=&channel=", 400, "INVALID_ARG_TOPIC");
+        fails("topic=t", 400, "MISSING_ARG_CHANNEL");
+        fails("topic=t&channel=", 400, "INVALID_ARG_CHANNEL");
+        assert_eq!(calls(&broker), [""; 0]);
+        fails("topic=u&channel=c", 404, "TOPIC_NOT_FOUND");
+        fails("topic=t&channel=d", 404, "CHANNEL_NOT_FOUND");
+        fails("topic=t&channel=bad", 500, "INTERNAL_ERROR");
+        calls(&broker);
+        let target = format!("/channel/{verb}?topic=t&channel=c");
+        assert_eq!(ask(&broker, "POST", &target, ""), (200, String::new()));
+        assert_eq!(calls(&broker), [format!("{verb} t c")]);
+        let target = format!("/channel/{verb}?topic=t&channel=c");
+        is_failure(
+            ask_chunked(&broker, &target, "zz\r\n"),
+            400,
+            "INVALID_REQUEST",
+        );
+    }
+}
+
+#[test]
+fn ping_shows_health() {
+    let broker = Rc::new(fake());
+    assert_eq!(
+        ask(&broker, "GET", "/ping?a;b=%zz", ""),
+        (200, "OK".to_string())
+    );
+    let broker = Rc::new(Fake {
+        health: Err("open x: no such file".to_string()),
+        ..fake()
+    });
+    assert_eq!(
+        ask(&broker, "GET", "/ping", ""),
+        (500, "NOK - open x: no such file".to_string())
+    );
+    let (_, body) = ask(&broker, "GET", "/stats?format=json&include_mem=0", "");
+    assert!(body.starts_with(r#"{"version":"1.3.0","health":"NOK - open x: no such file","#));
+}
+
+#[test]
+fn info_is_that_of_the_specification() {
+    let (status, body) = ask(&Rc::new(fake()), "GET", "/info", "");
+    assert_eq!(status, 200);
+    assert_eq!(
+        body,
+        r#"{"version":"1.3.0","broadcast_address":"node1.example.com","hostname":"node1","http_port":4151,"tcp_port":4150,"start_time":1795252135,"max_heartbeat_interval":60000000000,"max_output_buffer_size":65536,"max_output_buffer_timeout":30000000000,"max_deflate_level":6,"topology_zone":"","topology_region":""}"#
+    );
+}
+
+#[test]
+fn requests_are_logged_but_not_publishes() {
+    let broker = Rc::new(fake());
+    let log_of = |request: &str| {
+        let request = format!("{request} HTTP/1.1\r\nHost: x\r\n\r\n");
+        talk_bytes(&broker, request.as_bytes()).1
+    };
+    let log = log_of("POST /topic/create?topic=");
+    assert_eq!(log.len(), 1);
+    let duration = log[0]
+        .strip_prefix("INFO: 400 POST /topic/create?topic= (127.0.0.1:59002) ")
+        .unwrap_or_else(|| panic!("{log:?}"));
+    assert!(duration.ends_with('s') && duration.starts_with(|c: char| c.is_ascii_digit()));
+    assert!(log_of("GET /nope")[0].starts_with("INFO: 404 GET /nope (127.0.0.1:59002) "));
+    assert!(log_of("HEAD /ping")[0].starts_with("INFO: 405 HEAD /ping ("));
+    assert!(log_of("GET http://any/ping?x")[0].starts_with("INFO: 200 GET /ping?x ("));
+    for request in [
+        "POST /pub?topic=t",
+        "POST /mpub?topic=t",
+        "GET /PING",
+        "OPTIONS /ping",
+    ] {
+        assert_eq!(log_of(request), [""; 0], "{request}");
+    }
+    let log = log_of("POST /pub?topic=t;x");
+    assert!(
+        log[0].starts_with("WARNING: http: URL query contains semicolon, "),
+        "{log:?}"
+    );
+    let log = log_of("GET /stats?a=%zz");
+    assert_eq!(
+        log[0],
+        "ERROR: failed to parse request params - invalid URL escape \"%zz\""
+    );
+    assert!(log[1].starts_with("INFO: 400 GET /stats?a=%zz ("));
+}
+
+#[test]
+fn unread_bodies_are_read_or_end_the_connection() {
+    let broker = Rc::new(fake());
+    let ping = "GET /ping HTTP/1.1\r\nHost: x\r\n\r\n";
+    let request = |length: usize| {
+        let body = "x".repeat(length);
+        format!(
+            "POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}{ping}"
+        )
+    };
+    let answer = talk(&broker, &request(262_143));
+    assert_eq!(answer.matches("HTTP/1.1 ").count(), 2, "{answer}");
+    assert!(!answer.contains("Connection: close"));
+    let answer = talk(&broker, &request(262_144));
+    assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("Connection: close"));
+}
+
+/// The state of nsqd-http §8.2.
+fn captured() -> StatsSnapshot {
+    let latency = |count: u64, value: f64| LatencyStats {
+        count,
+        percentiles: [0.99, 0.5]
+            .map(|quantile| Percentile { quantile, value })
+            .to_vec(),
+    };
+    let client = |id: &str, host: &str, port: u16| ClientStats {
+        client_id: id.to_string(),
+        hostname: host.to_string(),
+        remote_address: format!("127.0.0.1:{port}"),
+        connect_ts: 1_795_254_098,
+        user_agent: "client/1.0".to_string(),
+        ..Default::default()
+    };
+    let audit = ChannelStats {
+        channel_name: "audit#ephemeral".to_string(),
+        depth: 8,
+        deferred_count: 1,
+        message_count: 9,
+        paused: true,
+        e2e_processing_latency: latency(0, 0.0),
+        ..Default::default()
+    };
+    let consumer = ClientStats {
+        state: 3,
+        ready_count: 5,
+        in_flight_count: 4,
+        message_count: 8,
+        finish_count: 3,
+        requeue_count: 1,
+        ..client("cons-1", "host-a", 42730)
+    };
+    let billing = ChannelStats {
+        channel_name: "billing".to_string(),
+        in_flight_count: 4,
+        deferred_count: 2,
+        message_count: 9,
+        global_msg_count: 8,
+        requeue_count: 1,
+        client_count: 1,
+        clients: vec![consumer],
+        e2e_processing_latency: latency(3, 102_215_749.0),
+        ..Default::default()
+    };
+    let orders = TopicStats {
+        topic_name: "orders".to_string(),
+        channels: vec![billing, audit],
+        message_count: 9,
+        message_bytes: 61,
+        e2e_processing_latency: latency(3, 102_215_749.0),
+        ..Default::default()
+    };
+    let live = TopicStats {
+        topic_name: "live#ephemeral".to_string(),
+        ..Default::default()
+    };
+    let pub_counts = vec![PubCount {
+        topic: "orders".to_string(),
+        count: 8,
+    }];
+    let producer = ClientStats {
+        pub_counts,
+        ..client("prod-1", "host-p", 42742)
+    };
+    StatsSnapshot {
+        topics: vec![orders, live],
+        producers: vec![producer],
+        memory: engine_core::stats::MemoryStats {
+            heap_objects: 4046,
+            heap_idle_bytes: 1_835_008,
+            heap_in_use_bytes: 1_769_472,
+            heap_released_bytes: 1_835_008,
+            next_gc_bytes: 4_194_304,
+            ..Default::default()
+        },
+    }
+}
+
+fn broker_with_captured() -> Rc<Fake> {
+    let mut broker = Fake {
+        snapshot: captured(),
+        ..fake()
+    };
+    broker.info.start_time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_254_098);
+    Rc::new(broker)
+}
+
+#[test]
+fn stats_as_json_are_those_of_the_specification() {
+    let expected = r#"{"version":"1.3.0","health":"OK","start_time":1795254098,"topics":[{"topic_name":"live#ephemeral","channels":[],"depth":0,"backend_depth":0,"message_count":0,"message_bytes":0,"paused":false,"e2e_processing_latency":{"count":0,"percentiles":null}},{"topic_name":"orders","channels":[{"channel_name":"audit#ephemeral","depth":8,"backend_depth":0,"in_flight_count":0,"deferred_count":1,"message_count":9,"requeue_count":0,"timeout_count":0,"client_count":0,"clients":[],"paused":true,"e2e_processing_latency":{"count":0,"percentiles":[{"quantile":0.99,"value":0},{"quantile":0.5,"value":0}]}},{"channel_name":"billing","depth":0,"backend_depth":0,"in_flight_count":4,"deferred_count":2,"message_count":9,"global_msg_count":8,"requeue_count":1,"timeout_count":0,"client_count":1,"clients":[{"client_id":"cons-1","hostname":"host-a","version":"V2","remote_address":"127.0.0.1:42730","state":3,"ready_count":5,"in_flight_count":4,"message_count":8,"finish_count":3,"requeue_count":1,"connect_ts":1795254098,"sample_rate":0,"deflate":false,"snappy":false,"user_agent":"client/1.0","topology_zone":"","topology_region":"","tls":false,"tls_cipher_suite":"","tls_version":"","tls_negotiated_protocol":"","tls_negotiated_protocol_is_mutual":false}],"paused":false,"e2e_processing_latency":{"count":3,"percentiles":[{"quantile":0.99,"value":102215749},{"quantile":0.5,"value":102215749}]}}],"depth":0,"backend_depth":0,"message_count":9,"message_bytes":61,"paused":false,"e2e_processing_latency":{"count":3,"percentiles":[{"quantile":0.99,"value":102215749},{"quantile":0.5,"value":102215749}]}}],"memory":{"heap_objects":4046,"heap_idle_bytes":1835008,"heap_in_use_bytes":1769472,"heap_released_bytes":1835008,"gc_pause_usec_100":0,"gc_pause_usec_99":0,"gc_pause_usec_95":0,"next_gc_bytes":4194304,"gc_total_runs":0},"producers":[{"client_id":"prod-1","hostname":"host-p","version":"V2","remote_address":"127.0.0.1:42742","state":0,"ready_count":0,"in_flight_count":0,"message_count":0,"finish_count":0,"requeue_count":0,"connect_ts":1795254098,"sample_rate":0,"deflate":false,"snappy":false,"user_agent":"client/1.0","topology_zone":"","topology_region":"","pub_counts":[{"topic":"orders","count":8}],"tls":false,"tls_cipher_suite":"","tls_version":"","tls_negotiated_protocol":"","tls_negotiated_protocol_is_mutual":false}]}"#;
+    let (status, body) = ask(
+        &broker_with_captured(),
+        "GET",
+        "/stats?format=json",
+        "ignored",
+    );
+    assert_eq!((status, body.as_str()), (200, expected));
+}
+
+#[test]
+fn stats_are_filtered() {
+    let tail = |broker: &Rc<Fake>, query: &str| {
+        let target = format!("/stats?format=json&include_mem=0&{query}");
+        let (_, body) = ask(broker, "GET", &target, "");
+        body.split_once("\"topics\":").unwrap().1.to_string()
+    };
+    let empty = Rc::new(fake());
+    assert_eq!(tail(&empty, ""), "[],\"producers\":null}");
+    let broker = broker_with_captured();
+    assert_eq!(tail(&broker, "topic=nosuch"), "null,\"producers\":null}");
+    assert_eq!(
+        tail(&broker, "include_clients=0&channel=nosuch"),
+        "[],\"producers\":null}"
+    );
+    assert!(
+        tail(&broker, "topic=").contains("live#ephemeral"),
+        "an empty filter is none"
+    );
+    let billing = tail(&broker, "channel=billing");
+    assert!(!billing.contains("live#ephemeral") && !billing.contains("audit#ephemeral"));
+    assert!(
+        billing.contains("\"message_bytes\":61"),
+        "the topic's own numbers stay"
+    );
+    let without = tail(&broker, "topic=orders&include_clients=false");
+    assert!(
+        without.contains("\"client_count\":1,\"clients\":null,"),
+        "{without}"
+    );
+    assert!(without.ends_with(",\"producers\":null}"));
+    let other = tail(&broker, "topic=live%23ephemeral");
+    assert!(
+        other.contains("prod-1") && !other.contains("pub_counts"),
+        "{other}"
+    );
+}
+
+#[test]
+fn stats_as_text_are_those_of_the_specification() {
+    let (status, body) = ask(&broker_with_captured(), "GET", "/stats?format=JSON", "");
+    assert_eq!(status, 200);
+    let mut lines = body.split('\n');
+    assert!(
+        lines
+            .next()
+            .unwrap()
+            .starts_with("nsqd v1.3.0 (built w/rust")
+    );
+    assert!(lines.next().unwrap().starts_with("start_time 2026-11-21T"));
+    assert!(lines.next().unwrap().starts_with("uptime "));
+    let rest: Vec<&str> = lines.collect();
+    // Time has passed since the capture.
+    let rest: Vec<&str> = rest
+        .iter()
+        .map(|line| line.split_once(" connected: ").map_or(*line, |(a, _)| a))
+        .collect();
+    let expected = "
+Health: OK
+
+Memory:
+   heap_objects             \t4046
+   heap_idle_bytes          \t1835008
+   heap_in_use_bytes        \t1769472
+   heap_released_bytes      \t1835008
+   gc_pause_usec_100        \t0
+   gc_pause_usec_99         \t0
+   gc_pause_usec_95         \t0
+   next_gc_bytes            \t4194304
+   gc_total_runs            \t0
+
+Topics:
+   [live#ephemeral ] depth: 0     be-depth: 0     msgs: 0        e2e%:\x20
+
+   [orders         ] depth: 0     be-depth: 0     msgs: 9        e2e%: 102.2ms, 102.2ms
+   *P [audit#ephemeral          ] depth: 8     be-depth: 0     inflt: 0    def: 1    re-q: 0     timeout: 0     msgs: 9        e2e%: 0.0ns, 0.0ns
+      [billing                  ] depth: 0     be-depth: 0     inflt: 4    def: 2    re-q: 1     timeout: 0     msgs: 9        e2e%: 102.2ms, 102.2ms
+        [V2 host-a:42730 client/1.0] state: 3 inflt: 4    rdy: 5    fin: 3        re-q: 1        msgs: 8       \x20
+
+Producers:
+   [V2 host-p:42742 client/1.0] msgs: 8        topics: orders=8
+";
+    // Cut as above: the padding before `connected` ends in its own space.
+    let expected: Vec<&str> = expected.split('\n').map(|line| line.trim_end()).collect();
+    let rest: Vec<&str> = rest.iter().map(|line| line.trim_end()).collect();
+    assert_eq!(rest, expected);
+    assert!(
+        body.contains("e2e%: \n"),
+        "a line without percentiles ends in a space"
+    );
+    let (_, body) = ask(&Rc::new(fake()), "GET", "/stats?include_mem=false", "");
+    assert!(
+        body.ends_with("\nHealth: OK\n\nTopics: None\n\nProducers: None\n"),
+        "{body}"
+    );
+}

@@ -1,0 +1,25 @@
+//! nsqd: the shell around the rules in `engine-core`.
+//!
+//! This crate owns everything that touches the outside: flags, log lines, sockets, the executor, the
+//! keeper's threads, HTTP, nsqd.dat. It decides nothing about messages.
+//!
+//! ```text
+//!   main ──► config ──► daemon ──► preflight, lock, recovery ──► one shard per core
+//!                                                                 │
+//!   net/ (TCP) ─┐                                                 ▼
+//!   http/ ──────┴──────────────────────────────────► shard: engine_core::Broker
+//!                                                       │  └──► shard/mail ──► other shards
+//!                                                       └─────► shard/storage ──► diskq::Keeper
+//! ```
+
+#![deny(unsafe_code)]
+
+pub mod config;
+pub mod daemon;
+pub mod http;
+pub mod log;
+pub mod metadata;
+mod metadata_writer;
+mod net;
+pub mod preflight;
+mod shard;

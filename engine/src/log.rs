@@ -1,0 +1,424 @@
+//! nsqd's log: one line per message on stderr, in nsqd's format.
+//!
+//! ```text
+//!   [nsqd] 2026/11/21 09:12:50.018344 INFO: TCP: new client(127.0.0.1:50142)
+//!   prefix date       time, local     level text, as it is
+//! ```
+//!
+//! A shard must never wait for a terminal or a full pipe. It takes the time, formats the text and
+//! puts both into a bounded queue; one thread turns the time into words and writes. When the queue
+//! is full the line is dropped and counted, and the writer says how many are missing as soon as it
+//! can write again. Only [`fatal`](crate::log_fatal) lines wait for the write: the process is about
+//! to end, and they are the reason.
+//!
+//! Local time comes from `jiff`: it reads the system's zone files itself. The C library's
+//! `localtime` needs `unsafe`, and races with changes of the environment.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::str::FromStr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::time::{Duration, Instant, SystemTime};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// The prefix of nsqd's lines by default, and of its FATAL lines always.
+pub const PREFIX_DEFAULT: &str = "[nsqd] ";
+
+/// Lines that may wait for the writer. A burst of connections is absorbed; more than this means
+/// that nobody reads stderr.
+const QUEUE_LINES_MAX: usize = 4096;
+
+/// A line's text is cut here, so that the queue holds at most 64 MiB. Long enough for every line
+/// but DEBUG lines that quote a body.
+const LINE_BYTES_MAX: usize = 16 * 1024;
+
+/// The writer collects this much before it writes; also its buffer's size.
+const WRITE_BYTES_MAX: usize = 64 * 1024;
+
+/// How long the end of the process waits for a reader of stderr that does not read.
+const FLUSH_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// How important a line is. The numbers are those of nsqd's configuration API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Level {
+    /// What a developer wants to know: every command, every message.
+    Debug = 1,
+    /// What an operator wants to know.
+    Info = 2,
+    /// Something is odd and was dealt with.
+    Warn = 3,
+    /// Something failed; the process goes on.
+    Error = 4,
+    /// The process ends because of this.
+    Fatal = 5,
+}
+
+impl Level {
+    /// The word in the log line. WARNING is not what the flag accepts (`warn`): so it is in nsqd.
+    pub fn word(self) -> &'static str {
+        match self {
+            Level::Debug => "DEBUG",
+            Level::Info => "INFO",
+            Level::Warn => "WARNING",
+            Level::Error => "ERROR",
+            Level::Fatal => "FATAL",
+        }
+    }
+}
+
+/// The text is not the name of a level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownLevel(String);
+
+impl fmt::Display for UnknownLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "invalid log level '{}' (debug, info, warn, error, fatal)",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for UnknownLevel {}
+
+impl FromStr for Level {
+    type Err = UnknownLevel;
+
+    fn from_str(text: &str) -> Result<Level, UnknownLevel> {
+        match text.to_ascii_lowercase().as_str() {
+            "debug" => Ok(Level::Debug),
+            "info" => Ok(Level::Info),
+            "warn" => Ok(Level::Warn),
+            "error" => Ok(Level::Error),
+            "fatal" => Ok(Level::Fatal),
+            _ => Err(UnknownLevel(text.to_string())),
+        }
+    }
+}
+
+/// The lowest level that is written. It stands alone, outside the logger, so that a line that is
+/// not wanted costs one relaxed load.
+static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
+static LOGGER: OnceLock<Logger> = OnceLock::new();
+
+struct Logger {
+    queue: SyncSender<Entry>,
+    dropped_count: &'static AtomicU64,
+}
+
+/// Lines that found the queue full since the writer last said so.
+static DROPPED_COUNT: AtomicU64 = AtomicU64::new(0);
+
+enum Entry {
+    Line(Line),
+    /// Answered when everything before it has been written.
+    Flush(SyncSender<()>),
+}
+
+struct Line {
+    at: SystemTime,
+    level: Level,
+    text: String,
+}
+
+/// Starts the writer thread. Called once, before the shards start; lines before it (and after a
+/// failure) are written directly.
+pub fn init(level: Level, prefix: &str) -> io::Result<()> {
+    set_level(level);
+    let (queue, entries) = mpsc::sync_channel(QUEUE_LINES_MAX);
+    let writer = Writer::new(prefix.to_string(), io::stderr(), &DROPPED_COUNT);
+    std::thread::Builder::new()
+        .name("log".to_string())
+        .spawn(move || writer.run(&entries))?;
+    let logger = Logger {
+        queue,
+        dropped_count: &DROPPED_COUNT,
+    };
+    assert!(LOGGER.set(logger).is_ok(), "the log is started once");
+    Ok(())
+}
+
+/// Changes the lowest level that is written.
+pub fn set_level(level: Level) {
+    LEVEL.store(level as u8, Ordering::Relaxed);
+}
+
+/// Whether lines of this level are written. The macros ask before they format.
+pub fn enabled(level: Level) -> bool {
+    level as u8 >= LEVEL.load(Ordering::Relaxed)
+}
+
+/// Writes a line; the target of the macros, which have checked the level.
+pub fn write(level: Level, text: fmt::Arguments<'_>) {
+    let at = SystemTime::now();
+    let mut text = fmt::format(text);
+    cut(&mut text);
+    #[cfg(test)]
+    if capture::take_in(level, &text) {
+        return;
+    }
+    let line = Line { at, level, text };
+    if level == Level::Fatal {
+        flush();
+        write_directly(&line);
+        return;
+    }
+    match LOGGER.get() {
+        Some(logger) => logger.put(line),
+        None => write_directly(&line),
+    }
+}
+
+/// Waits until everything logged so far is written, for at most two seconds.
+pub fn flush() {
+    if let Some(logger) = LOGGER.get() {
+        logger.flush(Instant::now() + FLUSH_WAIT_MAX);
+    }
+}
+
+/// The FATAL line for `text`, with its line feed, for a caller that prints it by itself.
+pub fn fatal_line(text: &str) -> String {
+    let line = Line {
+        at: SystemTime::now(),
+        level: Level::Fatal,
+        text: text.to_string(),
+    };
+    let mut bytes = Vec::new();
+    line.append_to(&mut bytes, PREFIX_DEFAULT, &TimeZone::system());
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The wall clock in RFC 3339 with the local zone's offset, to the second: `2026-11-21T09:41:38Z`.
+pub fn rfc3339_local(at: SystemTime) -> String {
+    let Ok(timestamp) = Timestamp::try_from(at) else {
+        return String::new();
+    };
+    let zoned = timestamp.to_zoned(TimeZone::system());
+    // Go writes Z for every zone that is level with UTC.
+    let form = if zoned.offset().is_zero() {
+        "%Y-%m-%dT%H:%M:%SZ"
+    } else {
+        "%Y-%m-%dT%H:%M:%S%:z"
+    };
+    zoned.strftime(form).to_string()
+}
+
+/// A system error in Go's words, which are nsqd's: `permission denied`, not
+/// `Permission denied (os error 13)`. Operators search logs for these texts.
+pub fn system_error_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_lowercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}
+
+/// Without a writer thread, or with one that the process will not outlive.
+fn write_directly(line: &Line) {
+    let mut bytes = Vec::new();
+    line.append_to(&mut bytes, PREFIX_DEFAULT, &TimeZone::system());
+    // A failure to write to stderr has no place to be reported to.
+    let _ = io::stderr().write_all(&bytes);
+}
+
+fn cut(text: &mut String) {
+    if text.len() > LINE_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(LINE_BYTES_MAX));
+        text.push_str("...");
+    }
+}
+
+impl Logger {
+    fn put(&self, line: Line) {
+        if self.queue.try_send(Entry::Line(line)).is_err() {
+            self.dropped_count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn flush(&self, deadline: Instant) {
+        let (done, wait_done) = mpsc::sync_channel(1);
+        let mut entry = Entry::Flush(done);
+        while let Err(TrySendError::Full(back)) = self.queue.try_send(entry) {
+            if Instant::now() >= deadline {
+                return;
+            }
+            entry = back;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Both outcomes mean the same here: there is nothing more to wait for.
+        let _ = wait_done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl Line {
+    fn append_to(&self, buffer: &mut Vec<u8>, prefix: &str, zone: &TimeZone) {
+        let level = self.level.word();
+        let text = &self.text;
+        // A clock outside jiff's range (years -9999 to 9999) is not worth losing the line for.
+        let at = Timestamp::try_from(self.at).unwrap_or(Timestamp::UNIX_EPOCH);
+        let time = zone.to_datetime(at);
+        // Writing to a Vec cannot fail.
+        let _ = writeln!(
+            buffer,
+            "{prefix}{:04}/{:02}/{:02} {:02}:{:02}:{:02}.{:06} {level}: {text}",
+            time.year(),
+            time.month(),
+            time.day(),
+            time.hour(),
+            time.minute(),
+            time.second(),
+            time.subsec_nanosecond() / 1000,
+        );
+    }
+}
+
+struct Writer<W> {
+    prefix: String,
+    zone: TimeZone,
+    target: W,
+    dropped_count: &'static AtomicU64,
+    buffer: Vec<u8>,
+}
+
+impl<W: Write> Writer<W> {
+    fn new(prefix: String, target: W, dropped_count: &'static AtomicU64) -> Writer<W> {
+        Writer {
+            prefix,
+            zone: TimeZone::system(),
+            target,
+            dropped_count,
+            buffer: Vec::with_capacity(WRITE_BYTES_MAX),
+        }
+    }
+
+    /// Until the last sender is gone. What is ready is written in one piece.
+    fn run(mut self, entries: &Receiver<Entry>) {
+        while let Ok(entry) = entries.recv() {
+            self.handle(entry);
+            while self.buffer.len() < WRITE_BYTES_MAX
+                && let Ok(entry) = entries.try_recv()
+            {
+                self.handle(entry);
+            }
+            self.write_out();
+        }
+    }
+
+    fn handle(&mut self, entry: Entry) {
+        match entry {
+            Entry::Line(line) => {
+                line.append_to(&mut self.buffer, &self.prefix, &self.zone);
+                self.report_dropped();
+            }
+            Entry::Flush(done) => {
+                self.report_dropped();
+                self.write_out();
+                // The one who asked may have stopped waiting.
+                let _ = done.try_send(());
+            }
+        }
+    }
+
+    fn report_dropped(&mut self) {
+        let dropped_count = self.dropped_count.swap(0, Ordering::Relaxed);
+        if dropped_count > 0 {
+            let text = format!("LOG: {dropped_count} lines dropped, stderr is read too slowly");
+            let line = Line {
+                at: SystemTime::now(),
+                level: Level::Warn,
+                text,
+            };
+            line.append_to(&mut self.buffer, &self.prefix, &self.zone);
+        }
+    }
+
+    fn write_out(&mut self) {
+        // A failure to write to stderr has no place to be reported to.
+        let _ = self.target.write_all(&self.buffer);
+        self.buffer.clear();
+    }
+}
+
+/// Logs at level DEBUG. Arguments as for `format!`, evaluated only if the level is enabled.
+#[macro_export]
+macro_rules! log_debug {
+    ($($text:tt)+) => { $crate::log_at!($crate::log::Level::Debug, $($text)+) };
+}
+
+/// Logs at level INFO. Arguments as for `format!`, evaluated only if the level is enabled.
+#[macro_export]
+macro_rules! log_info {
+    ($($text:tt)+) => { $crate::log_at!($crate::log::Level::Info, $($text)+) };
+}
+
+/// Logs at level WARNING. Arguments as for `format!`, evaluated only if the level is enabled.
+#[macro_export]
+macro_rules! log_warn {
+    ($($text:tt)+) => { $crate::log_at!($crate::log::Level::Warn, $($text)+) };
+}
+
+/// Logs at level ERROR. Arguments as for `format!`, evaluated only if the level is enabled.
+#[macro_export]
+macro_rules! log_error {
+    ($($text:tt)+) => { $crate::log_at!($crate::log::Level::Error, $($text)+) };
+}
+
+/// Logs at level FATAL, always, and waits until the line is written. Ending the process is the
+/// caller's.
+#[macro_export]
+macro_rules! log_fatal {
+    ($($text:tt)+) => { $crate::log::write($crate::log::Level::Fatal, format_args!($($text)+)) };
+}
+
+/// Logs at a level given as a value.
+#[macro_export]
+macro_rules! log_at {
+    ($level:expr, $($text:tt)+) => {
+        if $crate::log::enabled($level) {
+            $crate::log::write($level, format_args!($($text)+));
+        }
+    };
+}
+
+/// Lines of the current thread, for tests that look at what is logged.
+#[cfg(test)]
+pub(crate) mod capture {
+    use std::cell::RefCell;
+
+    use super::Level;
+
+    thread_local! {
+        static LINES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+    }
+
+    /// Starts to keep this thread's lines instead of writing them.
+    pub(crate) fn start() {
+        LINES.with_borrow_mut(|lines| *lines = Some(Vec::new()));
+    }
+
+    /// The lines since `start`, as `LEVEL: text`, and an end to keeping them.
+    pub(crate) fn stop() -> Vec<String> {
+        LINES.with_borrow_mut(|lines| lines.take().unwrap_or_default())
+    }
+
+    pub(super) fn take_in(level: Level, text: &str) -> bool {
+        LINES.with_borrow_mut(|lines| match lines {
+            Some(lines) => {
+                lines.push(format!("{}: {text}", level.word()));
+                true
+            }
+            None => false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+use std::sync::{Arc, Mutex};
+
+use super::*;
+
+/// A stderr that can be looked at, and that can be made to block.
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sink {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+fn line(level: Level, text: &str) -> Line {
+    // 2026-11-21 09:12:50.018344 UTC, from the specification.
+    let at = SystemTime::UNIX_EPOCH + Duration::from_micros(1_795_252_370_018_344);
+    Line {
+        at,
+        level,
+        text: text.to_string(),
+    }
+}
+
+fn writer(sink: &Sink, dropped_count: &'static AtomicU64) -> Writer<Sink> {
+    let mut writer = Writer::new("[nsqd] ".to_string(), sink.clone(), dropped_count);
+    writer.zone = TimeZone::UTC;
+    writer
+}
+
+#[test]
+fn a_line_is_nsqds() {
+    let mut bytes = Vec::new();
+    line(Level::Info, "nsqd v1.3.0").append_to(&mut bytes, "[nsqd] ", &TimeZone::UTC);
+    let east = TimeZone::fixed(jiff::tz::offset(5));
+    line(Level::Warn, "odd\u{1}").append_to(&mut bytes, "XX ", &east);
+    assert_eq!(
+        String::from_utf8(bytes).unwrap(),
+        "[nsqd] 2026/11/21 09:12:50.018344 INFO: nsqd v1.3.0\n\
+         XX 2026/11/21 14:12:50.018344 WARNING: odd\u{1}\n"
+    );
+}
+
+#[test]
+fn a_full_queue_drops_and_says_so() {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let (queue, entries) = mpsc::sync_channel(2);
+    let logger = Logger {
+        queue,
+        dropped_count: &COUNT,
+    };
+    for _ in 0..5 {
+        logger.put(line(Level::Info, "x"));
+    }
+    assert_eq!(COUNT.load(Ordering::Relaxed), 3);
+    drop(logger);
+    let sink = Sink::default();
+    writer(&sink, &COUNT).run(&entries);
+    let text = sink.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3);
+    assert!(lines[1].ends_with(" WARNING: LOG: 3 lines dropped, stderr is read too slowly"));
+    assert_eq!(COUNT.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn flush_waits_for_what_was_put_before_and_not_for_ever() {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let (queue, entries) = mpsc::sync_channel(8);
+    let logger = Logger {
+        queue,
+        dropped_count: &COUNT,
+    };
+    logger.put(line(Level::Error, "first"));
+    // Nobody writes yet: flush gives up at its deadline.
+    logger.flush(Instant::now());
+    let sink = Sink::default();
+    let writer = writer(&sink, &COUNT);
+    let thread = std::thread::spawn(move || writer.run(&entries));
+    logger.flush(Instant::now() + Duration::from_secs(60));
+    assert_eq!(
+        sink.text(),
+        "[nsqd] 2026/11/21 09:12:50.018344 ERROR: first\n"
+    );
+    drop(logger);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_long_text_is_cut_at_a_character() {
+    let mut text = "é".repeat(LINE_BYTES_MAX);
+    cut(&mut text);
+    assert_eq!(text.len(), LINE_BYTES_MAX + 3);
+    assert!(text.ends_with("é..."));
+}
+
+#[test]
+fn levels_are_read_in_any_case_but_warning_is_not_one() {
+    assert_eq!("WARN".parse(), Ok(Level::Warn));
+    assert_eq!("Debug".parse(), Ok(Level::Debug));
+    let error = "warning".parse::<Level>().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "invalid log level 'warning' (debug, info, warn, error, fatal)"
+    );
+}
+
+#[test]
+fn a_fatal_line_has_the_fixed_prefix_and_ends_in_a_line_feed() {
+    let text = fatal_line("failed to instantiate nsqd - x");
+    assert!(text.starts_with("[nsqd] 20"), "{text:?}");
+    assert!(
+        text.ends_with(" FATAL: failed to instantiate nsqd - x\n"),
+        "{text:?}"
+    );
+}
+
+#[test]
+fn lines_below_the_level_are_not_formatted() {
+    struct Loud;
+    impl fmt::Display for Loud {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            panic!("formatted a line that is not wanted");
+        }
+    }
+    capture::start();
+    crate::log_debug!("{}", Loud);
+    crate::log_info!("a {}", 1);
+    crate::log_fatal!("b");
+    assert_eq!(capture::stop(), ["INFO: a 1", "FATAL: b"]);
+}
+
+#[test]
+fn system_errors_are_in_gos_words() {
+    let text = |number| system_error_text(&io::Error::from_raw_os_error(number));
+    assert_eq!(text(2), "no such file or directory");
+    assert_eq!(text(98), "address already in use");
+    assert_eq!(system_error_text(&io::Error::other("odd")), "odd");
+}

@@ -1,0 +1,45 @@
+//! The program `nsqd`.
+
+use engine::config::Config;
+use engine::daemon::Daemon;
+use engine::{log, log_fatal};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let config = match Config::from_args(std::env::args_os().skip(1)) {
+        Ok(config) => config,
+        Err(exit) => {
+            print!("{}", exit.stdout);
+            eprint!("{}", exit.stderr);
+            return ExitCode::from(exit.code);
+        }
+    };
+    if let Err(error) = log::init(config.log_level, &config.log_prefix) {
+        eprintln!("{}", log::fatal_line(&format!("cannot start the log's thread: {error}")));
+        return ExitCode::from(1);
+    }
+    diskq::install_sigbus_reporter();
+    // Before any other thread, so that none of them takes the signals.
+    let mut signals = match Signals::new([SIGINT, SIGTERM]) {
+        Ok(signals) => signals,
+        Err(error) => {
+            log_fatal!("cannot receive signals: {error}");
+            log::flush();
+            return ExitCode::from(1);
+        }
+    };
+    match Daemon::start(config) {
+        Ok(daemon) => {
+            signals.forever().next();
+            daemon.stop();
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            log_fatal!("{error}");
+            log::flush();
+            ExitCode::from(1)
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! `nsqd.dat`: which topics and channels exist, and which are paused, across restarts.
+//!
+//! ```text
+//!   {"topics":[{"name":"orders","paused":false,"channels":[{"name":"billing","paused":false}]}],
+//!    "version":"1.3.0"}
+//! ```
+//!
+//! One line, no line feed; byte for byte what nsqd writes, so that going back is possible. The file
+//! is replaced as a whole: written beside itself, synced, renamed, and the directory synced, which
+//! nsqd leaves out. Everything here blocks and belongs on a helper thread.
+//!
+//! Reading is as lenient as Go's JSON decoder (keys in any case, `null` for anything), since the
+//! file is edited by hand. Names are taken as they are: whoever creates the topics skips invalid
+//! ones with a warning, as nsqd does.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use crate::config::NSQD_VERSION;
+use crate::log::system_error_text;
+
+/// The file's name in the data directory.
+pub const FILE_NAME: &str = "nsqd.dat";
+
+/// Names with this ending live in memory only and are never written.
+const EPHEMERAL: &str = "#ephemeral";
+
+/// The content of `nsqd.dat`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// In the order of the file, each name once.
+    pub topics: Vec<TopicMeta>,
+}
+
+/// A topic in `nsqd.dat`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicMeta {
+    /// Its name; not checked.
+    pub name: String,
+    /// Whether it was paused.
+    pub paused: bool,
+    /// In the order of the file, each name once.
+    pub channels: Vec<ChannelMeta>,
+}
+
+/// A channel in `nsqd.dat`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChannelMeta {
+    /// Its name; not checked.
+    pub name: String,
+    /// Whether it was paused.
+    pub paused: bool,
+}
+
+/// Why `nsqd.dat` could not be read or written. The texts of the first two are nsqd's.
+#[derive(Debug)]
+pub enum MetadataError {
+    /// The file is there and cannot be read.
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is not what it should be.
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, in Go's words where there are some.
+        why: String,
+    },
+    /// The file could not be replaced; the old one is intact.
+    Write {
+        /// What was attempted: open, write, sync, rename.
+        attempt: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for MetadataError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MetadataError::Read { path, source } => {
+                let path = path.display();
+                let why = system_error_text(source);
+                write!(
+                    f,
+                    "failed to read metadata from {path} - open {path}: {why}"
+                )
+            }
+            MetadataError::Parse { path, why } => {
+                write!(f, "failed to parse metadata in {} - {why}", path.display())
+            }
+            MetadataError::Write {
+                attempt,
+                path,
+                source,
+            } => {
+                write!(
+                    f,
+                    "{attempt} {}: {}",
+                    path.display(),
+                    system_error_text(source)
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for MetadataError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            MetadataError::Read { source, .. } | MetadataError::Write { source, .. } => {
+                Some(source)
+            }
+            MetadataError::Parse { .. } => None,
+        }
+    }
+}
+
+impl Metadata {
+    /// Where the file is.
+    pub fn path(data_path: &Path) -> PathBuf {
+        data_path.join(FILE_NAME)
+    }
+
+    /// Reads the file. Blocks. No file: nothing exists yet.
+    pub fn load(data_path: &Path) -> Result<Metadata, MetadataError> {
+        let path = Metadata::path(data_path);
+        match fs::read(&path) {
+            Ok(bytes) => parse(&bytes).map_err(|why| MetadataError::Parse { path, why }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Metadata::default()),
+            Err(source) => Err(MetadataError::Read { path, source }),
+        }
+    }
+
+    /// Replaces the file. Blocks, and syncs. When it returns, the new content survives a power
+    /// failure; when it fails, the old file is as it was.
+    pub fn store(&self, data_path: &Path) -> Result<(), MetadataError> {
+        let path = Metadata::path(data_path);
+        let temporary = data_path.join(format!("{FILE_NAME}.{}.tmp", random_number()));
+        let result = self
+            .write_to(&temporary)
+            .and_then(|()| fs::rename(&temporary, &path).map_err(failed("rename", &temporary)));
+        if result.is_err() {
+            // The first failure is the one to report; a file that is left behind is harmless.
+            let _ = fs::remove_file(&temporary);
+            return result;
+        }
+        let directory = File::open(data_path).map_err(failed("open", data_path))?;
+        directory.sync_all().map_err(failed("sync", data_path))
+    }
+
+    fn write_to(&self, path: &Path) -> Result<(), MetadataError> {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(failed("open", path))?;
+        file.write_all(self.encode().as_bytes())
+            .map_err(failed("write", path))?;
+        file.sync_all().map_err(failed("sync", path))
+    }
+
+    /// The file's content. Ephemeral topics and channels are left out; a list without elements is
+    /// `null`, as an empty slice is in Go.
+    pub fn encode(&self) -> String {
+        let topics = self
+            .topics
+            .iter()
+            .filter(|topic| !topic.name.ends_with(EPHEMERAL));
+        let topics = list(topics.map(|topic| {
+            let channels = topic
+                .channels
+                .iter()
+                .filter(|channel| !channel.name.ends_with(EPHEMERAL));
+            let channels = list(channels.map(|channel| {
+                let name = quoted(&channel.name);
+                format!("{{\"name\":{name},\"paused\":{}}}", channel.paused)
+            }));
+            let name = quoted(&topic.name);
+            format!(
+                "{{\"name\":{name},\"paused\":{},\"channels\":{channels}}}",
+                topic.paused
+            )
+        }));
+        format!("{{\"topics\":{topics},\"version\":\"{NSQD_VERSION}\"}}")
+    }
+}
+
+fn failed(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> MetadataError {
+    let path = path.to_path_buf();
+    move |source| MetadataError::Write {
+        attempt,
+        path,
+        source,
+    }
+}
+
+/// Tells apart the temporary files of two writers; nothing depends on its being hard to guess.
+fn random_number() -> u64 {
+    // Every RandomState has its own keys. nsqd's number is a non-negative int64.
+    RandomState::new().build_hasher().finish() >> 1
+}
+
+fn quoted(name: &str) -> String {
+    Value::from(name).to_string()
+}
+
+fn list(elements: impl Iterator<Item = String>) -> String {
+    let elements: Vec<String> = elements.collect();
+    if elements.is_empty() {
+        "null".to_string()
+    } else {
+        format!("[{}]", elements.join(","))
+    }
+}
+
+/// Reads the file's content. The error is the text behind the dash.
+fn parse(bytes: &[u8]) -> Result<Metadata, String> {
+    // Go replaces what is not Unicode instead of refusing it.
+    let text = String::from_utf8_lossy(bytes);
+    let value: Value = serde_json::from_str(&text).map_err(|error| match error.classify() {
+        serde_json::error::Category::Eof => "unexpected end of JSON input".to_string(),
+        _ => error.to_string(),
+    })?;
+    let mut metadata = Metadata::default();
+    let mut seen = HashMap::new();
+    let Some(top) = object(&value, "the file")? else {
+        return Ok(metadata);
+    };
+    for topic in array(top, "topics")? {
+        let topic = topic_meta(topic)?;
+        merge_topic(&mut metadata.topics, &mut seen, topic);
+    }
+    Ok(metadata)
+}
+
+fn topic_meta(value: &Value) -> Result<TopicMeta, String> {
+    let mut topic = TopicMeta::default();
+    if let Some(fields) = object(value, "topics")? {
+        topic.name = string(fields, "name")?;
+        topic.paused = boolean(fields, "paused")?;
+        for channel in array(fields, "channels")? {
+            let channel = channel_meta(channel)?;
+            merge_channel(&mut topic.channels, channel);
+        }
+    }
+    Ok(topic)
+}
+
+fn channel_meta(value: &Value) -> Result<ChannelMeta, String> {
+    let mut channel = ChannelMeta::default();
+    if let Some(fields) = object(value, "channels")? {
+        channel.name = string(fields, "name")?;
+        channel.paused = boolean(fields, "paused")?;
+    }
+    Ok(channel)
+}
+
+/// A name that comes twice is one topic, paused if it is paused in one of the places.
+fn merge_topic(topics: &mut Vec<TopicMeta>, seen: &mut HashMap<String, usize>, topic: TopicMeta) {
+    match seen.get(&topic.name) {
+        Some(&known) => {
+            topics[known].paused |= topic.paused;
+            for channel in topic.channels {
+                merge_channel(&mut topics[known].channels, channel);
+            }
+        }
+        None => {
+            seen.insert(topic.name.clone(), topics.len());
+            topics.push(topic);
+        }
+    }
+}
+
+/// As for topics. A search through the list will do: a topic has few channels.
+fn merge_channel(channels: &mut Vec<ChannelMeta>, channel: ChannelMeta) {
+    match channels.iter_mut().find(|known| known.name == channel.name) {
+        Some(known) => known.paused |= channel.paused,
+        None => channels.push(channel),
+    }
+}
+
+/// Go matches keys without regard to case, also across Unicode's odd folds of `s` and `k`.
+fn is_key(given: &str, key: &str) -> bool {
+    let folded = given.chars().map(|c| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    });
+    folded.eq(key.chars())
+}
+
+/// The field's value; an exact key is preferred, `null` is like no field at all.
+fn field<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    let any_case = || {
+        fields
+            .iter()
+            .find(|(given, _)| is_key(given, key))
+            .map(|(_, value)| value)
+    };
+    fields
+        .get(key)
+        .or_else(any_case)
+        .filter(|value| !value.is_null())
+}
+
+fn object<'a>(value: &'a Value, place: &str) -> Result<Option<&'a Map<String, Value>>, String> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Object(fields) => Ok(Some(fields)),
+        other => Err(wrong_type(other, place, "object")),
+    }
+}
+
+fn array<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], String> {
+    match field(fields, key) {
+        None => Ok(&[]),
+        Some(Value::Array(values)) => Ok(values),
+        Some(other) => Err(wrong_type(other, key, "array")),
+    }
+}
+
+fn string(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
+    match field(fields, key) {
+        None => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Err(wrong_type(other, key, "string")),
+    }
+}
+
+fn boolean(fields: &Map<String, Value>, key: &str) -> Result<bool, String> {
+    match field(fields, key) {
+        None => Ok(false),
+        Some(Value::Bool(value)) => Ok(*value),
+        Some(other) => Err(wrong_type(other, key, "bool")),
+    }
+}
+
+fn wrong_type(value: &Value, place: &str, wanted: &str) -> String {
+    let given = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    format!("json: cannot unmarshal {given} into {place} of type {wanted}")
+}
+
+#[cfg(test)]
+mod tests;

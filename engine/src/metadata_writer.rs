@@ -1,0 +1,87 @@
+//! The one writer of nsqd.dat: shards tell it what they hold, it writes the whole.
+//!
+//! Writes coalesce: whoever asks while a write is under way is served by the next one, together.
+
+use crate::metadata::{ChannelMeta, Metadata, TopicMeta};
+use crate::{log_error, log_info};
+use engine_core::{ShardId, TopicFacts};
+use futures_channel::oneshot;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+
+struct Report {
+    shard: ShardId,
+    topics: Vec<TopicFacts>,
+    written: oneshot::Sender<()>,
+}
+
+/// Sends reports to the writer. The thread ends when the last of its senders is gone.
+#[derive(Clone)]
+pub(crate) struct MetadataWriter {
+    reports: Sender<Report>,
+}
+
+impl MetadataWriter {
+    /// Starts the writer. Nothing is written before each of `shards` shards has reported once.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub(crate) fn start(
+        shards: u32,
+        data_path: PathBuf,
+    ) -> io::Result<(MetadataWriter, JoinHandle<()>)> {
+        let (reports, queue) = channel();
+        let thread = Builder::new()
+            .name("metadata".to_owned())
+            .spawn(move || run(shards as usize, &data_path, &queue))?;
+        Ok((MetadataWriter { reports }, thread))
+    }
+
+    /// Hands in what a shard holds now and waits until a file that says so is on disk. A failed
+    /// write is logged; as in nsqd, nothing else depends on it.
+    pub(crate) async fn store(&self, shard: ShardId, topics: Vec<TopicFacts>) {
+        let (written, done) = oneshot::channel();
+        if self.reports.send(Report { shard, topics, written }).is_ok() {
+            // An error means that the writer has ended, after its last write.
+            let _ = done.await;
+        }
+    }
+}
+
+fn run(shards: usize, data_path: &Path, reports: &Receiver<Report>) {
+    let mut held: Vec<Option<Vec<TopicFacts>>> = vec![None; shards];
+    let mut waiting = Vec::new();
+    while let Ok(first) = reports.recv() {
+        for report in std::iter::once(first).chain(reports.try_iter()) {
+            held[report.shard.0 as usize] = Some(report.topics);
+            waiting.push(report.written);
+        }
+        if held.iter().any(Option::is_none) {
+            continue;
+        }
+        let metadata = Metadata { topics: held.iter().flatten().flatten().map(topic_meta).collect() };
+        let path = Metadata::path(data_path);
+        log_info!("NSQ: persisting topic/channel metadata to {}", path.display());
+        if let Err(error) = metadata.store(data_path) {
+            log_error!("failed to persist metadata - {error}");
+        }
+        for written in waiting.drain(..) {
+            // Whoever asked may be gone.
+            let _ = written.send(());
+        }
+    }
+}
+
+fn topic_meta(topic: &TopicFacts) -> TopicMeta {
+    TopicMeta {
+        name: topic.name.clone(),
+        paused: topic.paused,
+        channels: topic
+            .channels
+            .iter()
+            .map(|channel| ChannelMeta { name: channel.name.clone(), paused: channel.paused })
+            .collect(),
+    }
+}

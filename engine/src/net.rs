@@ -1,0 +1,5 @@
+//! TCP: accepting connections, reading their commands, writing their output. No rules of NSQ here.
+
+pub(crate) mod connection;
+pub(crate) mod listener;
+pub(crate) mod socket;

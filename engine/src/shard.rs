@@ -1,0 +1,405 @@
+//! One core's worth of work: the broker's rules driven by one executor.
+//!
+//! ```text
+//!   readers ──► with_broker: receive ──► (turn is due) ─┐
+//!   inbox   ──► keeper replies, forwards, moves ────────┤
+//!   timer   ──► handle_timeout ─────────────────────────┤
+//!                                                       ▼
+//!   turn: end_turn (deliveries) ─► perform outputs ─► one write per connection ─► batches to peers
+//! ```
+//!
+//! The turn's task queues behind all readers that are ready, so that one turn serves what all of
+//! them brought: under load writes batch by themselves, when quiet a message leaves at once.
+//! Nothing on this path takes a lock or waits: what may block goes to the keeper.
+
+pub(crate) mod http_broker;
+pub(crate) mod mail;
+pub(crate) mod storage;
+
+use crate::metadata_writer::MetadataWriter;
+use crate::net::connection::{self, Connection};
+use crate::{log_error, log_info, log_warn};
+use engine_core::{Broker, ClientId, Level, Now, Output, ShardId, TaskId, Wakeup};
+use futures_channel::oneshot;
+use futures_lite::{StreamExt, future};
+use mail::{Inbox, Mail, Post};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::Future;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant, SystemTime};
+use storage::{Job, Storage};
+
+/// The one receive buffer of a shard.
+const SCRATCH_BYTES: usize = 512 * 1024;
+
+/// A shard, as its tasks see it.
+pub(crate) struct Shard {
+    pub(crate) id: ShardId,
+    pub(crate) post: Post,
+    pub(crate) metadata: MetadataWriter,
+    /// What sockets are read into; lent to one reader at a time, never across an await.
+    pub(crate) scratch: RefCell<Box<[u8]>>,
+    broker: RefCell<Broker>,
+    outputs: RefCell<Vec<Output>>,
+    connections: RefCell<Vec<Option<Rc<Connection>>>>,
+    storage: Storage,
+    clock: Clock,
+    turn: Wake,
+    timer: Wake,
+    /// When the timer's task will look next.
+    timer_at: Cell<Duration>,
+    tasks: RefCell<HashMap<TaskId, oneshot::Sender<Wakeup>>>,
+    next_task: Cell<u64>,
+    metadata_changed: Wake,
+    is_stopping: Cell<bool>,
+    http_tasks: RefCell<Vec<glommio::Task<()>>>,
+}
+
+/// Both clocks, from one start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Clock {
+        Clock { start: Instant::now() }
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        // A wall clock before 1970 is no clock; seqs and timestamps stay valid with zero.
+        let wall_ns = unix.map_or(0, |since| since.as_nanos() as u64);
+        Now { mono: self.start.elapsed(), wall_ns }
+    }
+}
+
+/// Tells one task of the same executor that there is something to do.
+#[derive(Default)]
+struct Wake {
+    is_set: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Wake {
+    fn set(&self) {
+        if !self.is_set.replace(true)
+            && let Some(waker) = self.waker.borrow_mut().take()
+        {
+            waker.wake();
+        }
+    }
+
+    async fn wait(&self) {
+        future::poll_fn(|cx| self.poll(cx.waker())).await;
+    }
+
+    fn poll(&self, waker: &Waker) -> Poll<()> {
+        if self.is_set.replace(false) {
+            return Poll::Ready(());
+        }
+        *self.waker.borrow_mut() = Some(waker.clone());
+        Poll::Pending
+    }
+}
+
+impl Shard {
+    pub(crate) fn new(
+        id: ShardId,
+        broker: Broker,
+        clock: Clock,
+        post: Post,
+        storage: Storage,
+        metadata: MetadataWriter,
+    ) -> Rc<Shard> {
+        Rc::new(Shard {
+            id,
+            post,
+            metadata,
+            scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
+            broker: RefCell::new(broker),
+            outputs: RefCell::default(),
+            connections: RefCell::default(),
+            storage,
+            clock,
+            turn: Wake::default(),
+            timer: Wake::default(),
+            timer_at: Cell::new(Duration::MAX),
+            tasks: RefCell::default(),
+            next_task: Cell::new(0),
+            metadata_changed: Wake::default(),
+            is_stopping: Cell::new(false),
+            http_tasks: RefCell::default(),
+        })
+    }
+
+    /// Starts the tasks that serve everything but the listeners.
+    pub(crate) fn start(self: &Rc<Self>, inbox: Inbox) {
+        glommio::spawn_local(self.clone().run_turns()).detach();
+        glommio::spawn_local(self.clone().run_timer()).detach();
+        glommio::spawn_local(self.clone().run_inbox(inbox)).detach();
+        glommio::spawn_local(self.clone().run_metadata()).detach();
+        self.turn.set();
+    }
+
+    /// Lets `act` change the broker, and has a turn follow.
+    pub(crate) fn with_broker<R>(
+        &self,
+        act: impl FnOnce(&mut Broker, Now, &mut Vec<Output>) -> R,
+    ) -> R {
+        self.turn.set();
+        self.in_turn(act)
+    }
+
+    /// Lets `act` change the broker from within a turn.
+    pub(crate) fn in_turn<R>(
+        &self,
+        act: impl FnOnce(&mut Broker, Now, &mut Vec<Output>) -> R,
+    ) -> R {
+        act(&mut self.broker.borrow_mut(), self.clock.now(), &mut self.outputs.borrow_mut())
+    }
+
+    /// True while commands of a connection are carried out as they come.
+    pub(crate) fn is_reading(&self, id: ClientId) -> bool {
+        self.broker.borrow().is_reading(id)
+    }
+
+    // --- connections
+
+    pub(crate) fn add_connection(&self, connection: Rc<Connection>) {
+        let mut connections = self.connections.borrow_mut();
+        let index = connection.id.index as usize;
+        if connections.len() <= index {
+            connections.resize_with(index + 1, || None);
+        }
+        connections[index] = Some(connection);
+    }
+
+    pub(crate) fn remove_connection(&self, id: ClientId) {
+        let mut connections = self.connections.borrow_mut();
+        if let Some(slot) = connections.get_mut(id.index as usize)
+            && slot.as_ref().is_some_and(|connection| connection.id == id)
+        {
+            *slot = None;
+        }
+    }
+
+    fn connection(&self, id: ClientId) -> Option<Rc<Connection>> {
+        let connections = self.connections.borrow();
+        let connection = connections.get(id.index as usize)?.as_ref()?;
+        (connection.id == id).then(|| connection.clone())
+    }
+
+    /// Runs a task for an HTTP connection, ended with the shard.
+    pub(crate) fn spawn_http(&self, task: impl Future<Output = ()> + 'static) {
+        let mut tasks = self.http_tasks.borrow_mut();
+        // Finished ones are forgotten before the list doubles.
+        if tasks.len() == tasks.capacity() {
+            tasks.retain(|task| !task.is_finished());
+        }
+        tasks.push(glommio::spawn_local(task));
+    }
+
+    // --- waiting for the broker
+
+    /// A number under which the broker can wake a task, and what wakes it.
+    pub(crate) fn new_task(&self) -> (TaskId, oneshot::Receiver<Wakeup>) {
+        let id = TaskId(self.next_task.get());
+        self.next_task.set(id.0 + 1);
+        let (sender, receiver) = oneshot::channel();
+        self.tasks.borrow_mut().insert(id, sender);
+        (id, receiver)
+    }
+
+    /// Forgets a task that needs no waking.
+    pub(crate) fn end_task(&self, id: TaskId) {
+        self.tasks.borrow_mut().remove(&id);
+    }
+
+    /// Records the durable topics and channels of this shard, and waits until that is on disk.
+    pub(crate) async fn persist_metadata(&self) {
+        let facts = self.broker.borrow().durable_topics();
+        self.metadata.store(self.id, facts).await;
+    }
+
+    // --- the turn
+
+    async fn run_turns(self: Rc<Self>) {
+        let mut to_flush = Vec::new();
+        loop {
+            self.turn.wait().await;
+            self.take_turn(&mut to_flush);
+        }
+    }
+
+    fn take_turn(self: &Rc<Self>, to_flush: &mut Vec<ClientId>) {
+        self.in_turn(|broker, now, out| broker.end_turn(now, out));
+        self.perform_outputs();
+        self.broker.borrow_mut().take_clients_to_flush(to_flush);
+        for id in to_flush.iter() {
+            if let Some(connection) = self.connection(*id) {
+                connection.flush(self);
+            }
+        }
+        self.send_batches();
+        let broker = self.broker.borrow();
+        if broker.is_turn_open() || !self.outputs.borrow().is_empty() {
+            // Writes made room for more deliveries: another turn, behind the readers.
+            self.turn.set();
+        }
+        if broker.next_timeout().is_some_and(|at| at < self.timer_at.get()) {
+            self.timer.set();
+        }
+    }
+
+    fn perform_outputs(self: &Rc<Self>) {
+        let mut outputs = std::mem::take(&mut *self.outputs.borrow_mut());
+        for output in outputs.drain(..) {
+            self.perform(output);
+        }
+        // Keep the buffer, unless performing brought new outputs.
+        let mut current = self.outputs.borrow_mut();
+        if current.is_empty() {
+            *current = outputs;
+        }
+    }
+
+    fn perform(self: &Rc<Self>, output: Output) {
+        match output {
+            Output::Close(id) => {
+                if let Some(connection) = self.connection(id) {
+                    connection.close();
+                }
+            }
+            Output::Move(id, to) => self.move_connection(id, to),
+            Output::Resume(id) => {
+                if let Some(connection) = self.connection(id) {
+                    connection.offer_tail(self);
+                }
+            }
+            Output::Expired(id) => {
+                if let Some(connection) = self.connection(id) {
+                    connection.expire(self);
+                }
+            }
+            Output::Wake(task, wakeup) => {
+                if let Some(sender) = self.tasks.borrow_mut().remove(&task) {
+                    // A receiver that is gone has no interest in the answer.
+                    let _ = sender.send(wakeup);
+                }
+            }
+            Output::Keeper(key, topic, request) => self.storage.give(Job::Log(key, topic, request)),
+            Output::DeleteLog(topic, requests) => {
+                self.storage.give(Job::Delete(topic, requests));
+            }
+            Output::MetadataChanged => self.metadata_changed.set(),
+            Output::Log(Level::Info, line) => log_info!("{line}"),
+            Output::Log(Level::Warning, line) => log_warn!("{line}"),
+            Output::Log(Level::Error, line) => log_error!("{line}"),
+        }
+    }
+
+    fn move_connection(self: &Rc<Self>, id: ClientId, to: ShardId) {
+        let Some(connection) = self.connection(id) else { return };
+        match connection.pack(self) {
+            Ok(Some(moving)) => self.post.send(to, Mail::Connection(Box::new(moving))),
+            Ok(None) => {}
+            Err(error) => {
+                log_error!("cannot move a connection to shard {}: {error}", to.0);
+                connection.close();
+            }
+        }
+    }
+
+    fn send_batches(&self) {
+        for peer in self.post.shards() {
+            let mut broker = self.broker.borrow_mut();
+            if let Some(batch) = broker.take_forwards(peer) {
+                self.post.send(peer, Mail::Forwards(batch, self.id));
+            }
+            if let Some(replies) = broker.take_forward_replies(peer) {
+                self.post.send(peer, Mail::ForwardReplies(replies));
+            }
+        }
+    }
+
+    // --- time
+
+    async fn run_timer(self: Rc<Self>) {
+        loop {
+            let now = self.clock.now().mono;
+            let next = self.broker.borrow().next_timeout();
+            self.timer_at.set(next.unwrap_or(Duration::MAX));
+            match next {
+                Some(at) if at <= now => {
+                    self.with_broker(|broker, now, out| broker.handle_timeout(now, out));
+                    future::yield_now().await;
+                }
+                Some(at) => {
+                    let sleep = glommio::timer::sleep(at - now);
+                    future::or(sleep, self.timer.wait()).await;
+                }
+                None => self.timer.wait().await,
+            }
+        }
+    }
+
+    // --- mail
+
+    async fn run_inbox(self: Rc<Self>, mut inbox: Inbox) {
+        while let Some(mail) = inbox.next().await {
+            self.handle_mail(mail);
+        }
+    }
+
+    fn handle_mail(self: &Rc<Self>, mail: Mail) {
+        match mail {
+            Mail::Keeper(key, reply) => {
+                self.with_broker(|broker, now, out| broker.handle_reply(now, key, reply, out));
+            }
+            Mail::Forwards(batch, from) => {
+                debug_assert!(from != self.id, "a shard keeps its own publishes");
+                self.with_broker(|broker, now, out| broker.handle_forwards(now, &batch, out));
+            }
+            Mail::ForwardReplies(replies) => {
+                self.with_broker(|broker, _, out| broker.handle_forward_replies(replies, out));
+            }
+            Mail::Connection(moving) => {
+                if !self.is_stopping.get() {
+                    connection::resume(self, *moving);
+                }
+            }
+            Mail::Call(call) => call(self),
+        }
+    }
+
+    async fn run_metadata(self: Rc<Self>) {
+        loop {
+            self.metadata_changed.wait().await;
+            self.persist_metadata().await;
+        }
+    }
+
+    // --- the end
+
+    /// Closes every connection, makes everything durable, and returns.
+    pub(crate) async fn stop(self: Rc<Self>) {
+        self.is_stopping.set(true);
+        let connections: Vec<_> = self.connections.borrow().iter().flatten().cloned().collect();
+        for connection in connections {
+            connection.close();
+        }
+        let http_tasks = std::mem::take(&mut *self.http_tasks.borrow_mut());
+        for task in http_tasks {
+            task.cancel().await;
+        }
+        while self.broker.borrow().clients_count() > 0 {
+            glommio::timer::sleep(Duration::from_millis(1)).await;
+        }
+        while self.with_broker(|broker, now, _| broker.shut_down(now)) > 0 {
+            glommio::timer::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}

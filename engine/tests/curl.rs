@@ -1,0 +1,525 @@
+//! The HTTP interface, walked over with `curl`: status, body and headers.
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::json;
+use support::{Broker, Client, Response, is_installed, parse_http, run, wait_until, whole_machine};
+
+const V1: &str = "nsq; version=1.0";
+const JSON: &str = "application/json; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// A broker and the files that hold request bodies.
+struct Session {
+    broker: Broker,
+    bodies: tempfile::TempDir,
+}
+
+impl Session {
+    fn start(shards: usize) -> Session {
+        let bodies = tempfile::tempdir().expect("a temporary directory can be made");
+        Session {
+            broker: Broker::start(shards, &[]),
+            bodies,
+        }
+    }
+
+    fn curl(&self, options: &[&str], target: &str) -> Response {
+        let url = format!("http://{}{target}", self.broker.http_addr());
+        let is_head = options.contains(&"--head");
+        let mut command = Command::new("curl");
+        // --raw, because the headers that come with --include describe the raw body.
+        command.args([
+            "--silent",
+            "--show-error",
+            "--include",
+            "--raw",
+            "--max-time",
+            "20",
+        ]);
+        command.args(options).arg(url);
+        let output = command.output().expect("curl can be run");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.success(),
+            "curl {options:?} {target}: {error}"
+        );
+        parse_http(&output.stdout, is_head).expect("curl prints an HTTP response")
+    }
+
+    fn get(&self, target: &str) -> Response {
+        self.curl(&[], target)
+    }
+
+    fn post(&self, target: &str, body: &[u8]) -> Response {
+        let path: PathBuf = self.bodies.path().join("body");
+        std::fs::write(&path, body).expect("a temporary file can be written");
+        self.curl(
+            &[
+                "--request",
+                "POST",
+                "--data-binary",
+                &format!("@{}", path.display()),
+            ],
+            target,
+        )
+    }
+
+    /// POST without a body that succeeds with an empty one.
+    fn admin(&self, target: &str) {
+        let response = self.post(target, b"");
+        assert_eq!(
+            (response.status, response.text().as_str()),
+            (200, ""),
+            "{target}"
+        );
+        assert_eq!(response.header("x-nsq-content-type"), Some(V1), "{target}");
+        assert_eq!(response.header("content-length"), Some("0"), "{target}");
+    }
+
+    /// POST that stores something.
+    fn publish(&self, target: &str, body: &[u8]) {
+        let response = self.post(target, body);
+        assert_eq!(
+            (response.status, response.text().as_str()),
+            (200, "OK"),
+            "{target}"
+        );
+        assert_eq!(response.header("x-nsq-content-type"), Some(V1), "{target}");
+        assert_eq!(response.header("content-type"), Some(TEXT), "{target}");
+    }
+
+    fn check_error(&self, response: Response, target: &str, status: u16, code: &str) -> Response {
+        let expected = json!({ "message": code }).to_string();
+        assert_eq!(
+            (response.status, response.text()),
+            (status, expected),
+            "{target}"
+        );
+        assert_eq!(response.header("x-nsq-content-type"), Some(V1), "{target}");
+        assert_eq!(response.header("content-type"), Some(JSON), "{target}");
+        response
+    }
+
+    fn refused(&self, target: &str, body: &[u8], status: u16, code: &str) {
+        self.check_error(self.post(target, body), target, status, code);
+    }
+
+    fn stats(&self, query: &str) -> serde_json::Value {
+        let response = self.get(&format!("/stats?format=json&{query}"));
+        assert_eq!(response.status, 200);
+        assert_eq!(response.header("x-nsq-content-type"), Some(V1));
+        assert_eq!(response.header("content-type"), Some(JSON));
+        response.json()
+    }
+
+    /// Waits until a number of a channel in /stats is right; it may lag behind a publication.
+    fn expect_channel(&self, topic: &str, channel: &str, key: &str, value: serde_json::Value) {
+        let mut last = json!(null);
+        let good = wait_until(Duration::from_secs(10), || {
+            last = self.stats(&format!("topic={topic}&channel={channel}"));
+            last["topics"][0]["channels"][0][key] == value
+        });
+        assert!(good, "{topic}/{channel}: {key} is not {value}: {last}");
+    }
+}
+
+#[test]
+fn every_endpoint_answers_curl() {
+    if !is_installed("curl", "the package curl") {
+        return;
+    }
+    let _machine = whole_machine();
+    for shards in [1, 2, 5] {
+        let session = Session::start(shards);
+        ping_and_info(&session);
+        publishing(&session);
+        stats(&session);
+        topics(&session);
+        channels(&session);
+        publishing_errors(&session);
+        admin_errors(&session);
+        routing(&session);
+    }
+}
+
+fn ping_and_info(session: &Session) {
+    let ping = session.get("/ping");
+    assert_eq!((ping.status, ping.text().as_str()), (200, "OK"));
+    assert_eq!(ping.header("x-nsq-content-type"), None);
+    assert_eq!(ping.header("content-type"), Some(TEXT));
+    assert_eq!(ping.header("content-length"), Some("2"));
+
+    let info = session.get("/info");
+    assert_eq!(info.status, 200);
+    assert_eq!(info.header("x-nsq-content-type"), Some(V1));
+    assert_eq!(info.header("content-type"), Some(JSON));
+    let value = info.json();
+    assert_eq!(value["version"], "1.3.0");
+    assert_eq!(value["tcp_port"], session.broker.tcp_addr().port());
+    assert_eq!(value["http_port"], session.broker.http_addr().port());
+    assert_eq!(value["max_heartbeat_interval"], 60_000_000_000_u64);
+    assert_eq!(value["max_output_buffer_size"], 65536);
+    assert_eq!(value["max_output_buffer_timeout"], 30_000_000_000_u64);
+    assert_eq!(value["max_deflate_level"], 6);
+    assert_eq!(value.as_object().map(|object| object.len()), Some(12));
+}
+
+/// Everything published comes out again, byte for byte.
+fn publishing(session: &Session) {
+    session.admin("/topic/create?topic=pub");
+    session.admin("/channel/create?topic=pub&channel=all");
+    session.publish("/pub?topic=pub", b"one");
+    session.publish("/pub?topic=pub", &[b'm'; 1_048_576]);
+    session.publish("/pub?topic=pub&defer=0", b"not deferred");
+    session.publish("/pub?topic=pub&defer=1500", b"deferred");
+    session.publish("/mpub?topic=pub", b"line 1\nline 2\r\n\n\nline 3");
+    session.publish("/mpub?topic=pub", b"");
+    session.publish("/mpub?topic=pub&binary=false", b"line 4\n");
+    let binary = binary_body(&[b"with\nnewline", b"\0\xff"]);
+    session.publish("/mpub?topic=pub&binary=true", &binary);
+    session.expect_channel("pub", "all", "deferred_count", json!(1));
+    let mut expected: Vec<Vec<u8>> = [
+        b"one".as_slice(),
+        &[b'm'; 1_048_576],
+        b"not deferred",
+        b"line 1",
+        b"line 2\r",
+        b"line 3",
+        b"line 4",
+        b"with\nnewline",
+        b"\0\xff",
+        b"deferred",
+    ]
+    .map(Vec::from)
+    .to_vec();
+    session.expect_channel("pub", "all", "message_count", json!(expected.len()));
+
+    let mut client = Client::connect(session.broker.tcp_addr());
+    client.subscribe("pub", "all");
+    client.ready(1);
+    let mut received = Vec::new();
+    for _ in &expected {
+        let message = client.message();
+        client.finish(&message.id);
+        received.push(message.body);
+    }
+    assert_eq!(
+        received.last(),
+        expected.last(),
+        "the deferred message comes last"
+    );
+    expected.sort();
+    received.sort();
+    assert!(
+        expected == received,
+        "{} bodies came back changed",
+        expected.len()
+    );
+}
+
+fn binary_body(bodies: &[&[u8]]) -> Vec<u8> {
+    let size = |length: usize| {
+        u32::try_from(length)
+            .expect("bodies are small")
+            .to_be_bytes()
+    };
+    let mut bytes = size(bodies.len()).to_vec();
+    for body in bodies {
+        bytes.extend_from_slice(&size(body.len()));
+        bytes.extend_from_slice(body);
+    }
+    bytes
+}
+
+fn stats(session: &Session) {
+    session.admin("/topic/create?topic=stats-b");
+    session.admin("/topic/create?topic=stats-a");
+    session.admin("/channel/create?topic=stats-a&channel=two");
+    session.admin("/channel/create?topic=stats-a&channel=one");
+    session.publish("/pub?topic=stats-a", b"12345");
+    session.expect_channel("stats-a", "one", "depth", json!(1));
+
+    let all = session.stats("");
+    assert_eq!(all["version"], "1.3.0");
+    assert_eq!(all["health"], "OK");
+    assert!(all["start_time"].is_u64() && all["memory"]["gc_total_runs"].is_u64());
+    let topics = all["topics"].as_array().expect("topics is an array");
+    let mut names: Vec<_> = topics
+        .iter()
+        .map(|topic| topic["topic_name"].to_string())
+        .collect();
+    assert!(names.iter().any(|name| name == "\"stats-b\""), "{names:?}");
+    assert!(names.is_sorted(), "{names:?}");
+    names.dedup();
+    assert_eq!(names.len(), topics.len());
+
+    let one = session.stats("topic=stats-a&include_mem=false");
+    assert!(one.get("memory").is_none());
+    let topic = &one["topics"][0];
+    assert_eq!(one["topics"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        (&topic["message_count"], &topic["message_bytes"]),
+        (&json!(1), &json!(5))
+    );
+    assert_eq!(
+        (&topic["depth"], &topic["paused"]),
+        (&json!(0), &json!(false))
+    );
+    assert_eq!(topic["channels"][0]["channel_name"], "one");
+    assert_eq!(topic["channels"][1]["channel_name"], "two");
+    assert_eq!(topic["channels"][0]["clients"], json!([]));
+
+    let one = session.stats("topic=stats-a&channel=two&include_clients=false");
+    assert_eq!(
+        one["topics"][0]["channels"].as_array().map(Vec::len),
+        Some(1)
+    );
+    assert_eq!(one["topics"][0]["channels"][0]["clients"], json!(null));
+    assert_eq!(one["producers"], json!(null));
+
+    let none = session.stats("topic=nosuch");
+    assert_eq!(
+        (&none["topics"], &none["producers"]),
+        (&json!(null), &json!(null))
+    );
+    let none = session.stats("channel=nosuch&include_clients=0");
+    assert_eq!(none["topics"], json!([]));
+
+    let text = session.get("/stats?topic=stats-a");
+    assert_eq!(text.status, 200);
+    assert_eq!(text.header("x-nsq-content-type"), Some(V1));
+    assert_eq!(text.header("content-type"), Some(TEXT));
+    let text = text.text();
+    assert!(text.starts_with("nsqd v1.3.0 (built w/"), "{text}");
+    for part in [
+        "\nstart_time ",
+        "\nuptime ",
+        "\nHealth: OK\n",
+        "\nMemory:\n",
+        "\nTopics:\n",
+    ] {
+        assert!(text.contains(part), "{part:?} is missing: {text}");
+    }
+    assert!(
+        text.contains("   [stats-a        ] depth: 0     be-depth: 0     msgs: 1 "),
+        "{text}"
+    );
+    assert!(
+        text.contains("[one                      ] depth: 1     be-depth: "),
+        "{text}"
+    );
+    assert!(!text.contains("stats-b"), "{text}");
+}
+
+fn topics(session: &Session) {
+    session.admin("/topic/create?topic=t");
+    session.admin("/topic/create?topic=t");
+    let topic = || session.stats("topic=t")["topics"][0].clone();
+    session.admin("/topic/pause?topic=t");
+    assert_eq!(topic()["paused"], true);
+    session.admin("/channel/create?topic=t&channel=c");
+    session.publish("/pub?topic=t", b"held by the pause");
+    assert_eq!(
+        (&topic()["depth"], &topic()["channels"][0]["depth"]),
+        (&json!(1), &json!(0))
+    );
+    session.admin("/topic/empty?topic=t");
+    assert_eq!(topic()["depth"], 0);
+    session.publish("/pub?topic=t", b"let go");
+    session.admin("/topic/unpause?topic=t");
+    assert_eq!(topic()["paused"], false);
+    session.expect_channel("t", "c", "depth", json!(1));
+    session.expect_channel("t", "c", "message_count", json!(1));
+    session.admin("/topic/delete?topic=t");
+    assert_eq!(session.stats("topic=t")["topics"], json!(null));
+    session.refused("/topic/delete?topic=t", b"", 404, "TOPIC_NOT_FOUND");
+    // "#" must be escaped in a URL.
+    session.admin("/topic/create?topic=short%23ephemeral");
+    assert_eq!(
+        session.stats("topic=short%23ephemeral")["topics"][0]["depth"],
+        0
+    );
+    session.admin("/topic/delete?topic=short%23ephemeral");
+}
+
+fn channels(session: &Session) {
+    session.admin("/topic/create?topic=u");
+    session.admin("/channel/create?topic=u&channel=c");
+    session.admin("/channel/create?topic=u&channel=c");
+    session.admin("/channel/pause?topic=u&channel=c");
+    session.expect_channel("u", "c", "paused", json!(true));
+    let mut client = Client::connect(session.broker.tcp_addr());
+    client.subscribe("u", "c");
+    client.ready(1);
+    session.publish("/pub?topic=u", b"held by the pause");
+    session.expect_channel("u", "c", "depth", json!(1));
+    client.expect_silence(Duration::from_millis(300));
+    session.admin("/channel/empty?topic=u&channel=c");
+    session.expect_channel("u", "c", "depth", json!(0));
+    session.publish("/pub?topic=u", b"let go");
+    session.admin("/channel/unpause?topic=u&channel=c");
+    session.expect_channel("u", "c", "paused", json!(false));
+    assert_eq!(client.message().body, b"let go");
+    session.admin("/channel/delete?topic=u&channel=c");
+    client.expect_close();
+    assert_eq!(session.stats("topic=u")["topics"][0]["channels"], json!([]));
+    session.refused(
+        "/channel/delete?topic=u&channel=c",
+        b"",
+        404,
+        "CHANNEL_NOT_FOUND",
+    );
+}
+
+fn publishing_errors(session: &Session) {
+    session.refused("/pub", b"x", 400, "MISSING_ARG_TOPIC");
+    session.refused("/pub?topic=", b"x", 400, "INVALID_TOPIC");
+    session.refused("/pub?topic=a%20b", b"x", 400, "INVALID_TOPIC");
+    session.refused(
+        &format!("/pub?topic={}", "a".repeat(65)),
+        b"x",
+        400,
+        "INVALID_TOPIC",
+    );
+    session.refused("/pub?topic=%zz", b"x", 400, "INVALID_REQUEST");
+    session.refused("/pub?topic=a;b=c", b"x", 400, "INVALID_REQUEST");
+    session.refused("/pub?topic=e", b"", 400, "MSG_EMPTY");
+    session.refused("/pub", b"", 400, "MSG_EMPTY");
+    session.refused("/pub?topic=e", &[b'x'; 1_048_577], 413, "MSG_TOO_BIG");
+    assert_eq!(
+        session.stats("topic=e")["topics"],
+        json!(null),
+        "bad bodies create no topic"
+    );
+    for defer in ["abc", "", "-1", "1.5", "3600001"] {
+        session.refused(
+            &format!("/pub?topic=e&defer={defer}"),
+            b"x",
+            400,
+            "INVALID_DEFER",
+        );
+    }
+
+    session.refused("/mpub", b"x", 400, "MISSING_ARG_TOPIC");
+    session.refused("/mpub?topic=a%20b", b"x", 400, "INVALID_TOPIC");
+    session.refused("/mpub?topic=e&%zz", b"x", 400, "INVALID_REQUEST");
+    session.refused("/mpub?topic=e", &[b'x'; 1_048_577], 413, "MSG_TOO_BIG");
+    session.refused("/mpub?topic=e", &[b'\n'; 5_242_881], 413, "BODY_TOO_BIG");
+    let binary = "/mpub?topic=e&binary=true";
+    session.refused(binary, b"", 413, "BAD_BODY");
+    session.refused(binary, &0_u32.to_be_bytes(), 413, "BAD_BODY");
+    session.refused(binary, &1_048_576_u32.to_be_bytes(), 413, "BAD_BODY");
+    session.refused(binary, &1_u32.to_be_bytes(), 413, "BAD_MESSAGE");
+    session.refused(binary, &binary_body(&[b""]), 413, "BAD_MESSAGE");
+    session.refused(
+        binary,
+        &binary_body(&[&[b'x'; 1_048_577]]),
+        413,
+        "BAD_MESSAGE",
+    );
+    let cut = binary_body(&[b"whole", b"cut"]);
+    session.refused(binary, &cut[..cut.len() - 1], 413, "BAD_MESSAGE");
+    let stats = session.stats("topic=e");
+    assert_eq!(
+        stats["topics"][0]["message_count"], 0,
+        "refused bodies store nothing"
+    );
+}
+
+fn admin_errors(session: &Session) {
+    for action in ["create", "delete", "empty", "pause", "unpause"] {
+        let path = format!("/topic/{action}");
+        session.refused(&path, b"", 400, "MISSING_ARG_TOPIC");
+        session.refused(&format!("{path}?topic=%zz"), b"", 400, "INVALID_REQUEST");
+        // Only two of the five look at the name itself.
+        let (status, code) = match action {
+            "create" | "empty" => (400, "INVALID_TOPIC"),
+            _ => (404, "TOPIC_NOT_FOUND"),
+        };
+        session.refused(&format!("{path}?topic=a%20b"), b"", status, code);
+        if action != "create" {
+            session.refused(&format!("{path}?topic=nosuch"), b"", 404, "TOPIC_NOT_FOUND");
+        }
+    }
+    session.admin("/topic/create?topic=v");
+    for action in ["create", "delete", "empty", "pause", "unpause"] {
+        let path = format!("/channel/{action}");
+        session.refused(&path, b"", 400, "MISSING_ARG_TOPIC");
+        session.refused(&format!("{path}?topic=%zz"), b"", 400, "INVALID_REQUEST");
+        session.refused(
+            &format!("{path}?topic=a%20b&channel=c"),
+            b"",
+            400,
+            "INVALID_ARG_TOPIC",
+        );
+        session.refused(&format!("{path}?topic=v"), b"", 400, "MISSING_ARG_CHANNEL");
+        session.refused(
+            &format!("{path}?topic=v&channel=a:b"),
+            b"",
+            400,
+            "INVALID_ARG_CHANNEL",
+        );
+        session.refused(
+            &format!("{path}?topic=nosuch&channel=c"),
+            b"",
+            404,
+            "TOPIC_NOT_FOUND",
+        );
+        if action != "create" {
+            session.refused(
+                &format!("{path}?topic=v&channel=no"),
+                b"",
+                404,
+                "CHANNEL_NOT_FOUND",
+            );
+        }
+    }
+    assert_eq!(session.stats("topic=nosuch")["topics"], json!(null));
+}
+
+fn routing(session: &Session) {
+    session.refused("/nosuch", b"", 404, "NOT_FOUND");
+    session.check_error(session.get("/"), "/", 404, "NOT_FOUND");
+    let wrong = session.check_error(session.get("/pub"), "GET /pub", 405, "METHOD_NOT_ALLOWED");
+    assert_eq!(wrong.header("allow"), Some("OPTIONS, POST"));
+    let wrong = session.post("/ping", b"");
+    let wrong = session.check_error(wrong, "POST /ping", 405, "METHOD_NOT_ALLOWED");
+    assert_eq!(wrong.header("allow"), Some("GET, OPTIONS"));
+
+    let head = session.curl(&["--head"], "/ping");
+    assert_eq!(
+        (head.status, head.header("allow")),
+        (405, Some("GET, OPTIONS"))
+    );
+
+    let options = session.curl(&["--request", "OPTIONS"], "/pub");
+    assert_eq!((options.status, options.text().as_str()), (200, ""));
+    assert_eq!(options.header("allow"), Some("OPTIONS, POST"));
+    assert_eq!(options.header("x-nsq-content-type"), None);
+
+    let moved = session.get("/ping/");
+    assert_eq!(
+        (moved.status, moved.header("location")),
+        (301, Some("/ping"))
+    );
+    let moved = session.post("/PUB?topic=x", b"x");
+    assert_eq!(
+        (moved.status, moved.header("location")),
+        (307, Some("/pub?topic=x"))
+    );
+    // curl itself follows it.
+    let url = format!("http://{}/stats/?format=json", session.broker.http_addr());
+    let followed = run(
+        Command::new("curl").args(["--silent", "--fail", "--location", &url]),
+        Duration::from_secs(20),
+    );
+    assert!(
+        followed.stdout.starts_with("{\"version\":\"1.3.0\""),
+        "{followed}"
+    );
+}

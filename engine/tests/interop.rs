@@ -1,0 +1,215 @@
+//! The client libraries people use, unchanged, against the broker: each plays one scenario (see
+//! `interop/python/scenario.py`) with a broker of 1, 2 and 5 shards.
+//!
+//! The libraries come from their package registries, at pinned versions, into `target/interop`; that
+//! happens once per version of a manifest. Needed on the machine: python3 with venv, node with npm,
+//! go. What is missing is named and skipped, or fails if `CI` is set.
+//!
+//! One library: `cargo test --release -p engine --test interop -- pynsq --nocapture`
+
+mod support;
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs;
+use std::hash::Hasher;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use support::{Broker, interop_dir, is_installed, run, whole_machine};
+
+/// Messages with two shards, the usual set-up.
+const MESSAGES: usize = 100_000;
+/// Messages with one shard and with five, which differ only in where things are.
+const MESSAGES_FEW: usize = 20_000;
+
+/// The default of clients that cannot ask for a message timeout. The scenarios know it.
+const MSG_TIMEOUT_FLAG: &str = "--msg-timeout=2s";
+
+/// A scenario gives up by itself after 100 s.
+const SCENARIO_PATIENCE: Duration = Duration::from_secs(150);
+const INSTALL_PATIENCE: Duration = Duration::from_secs(600);
+
+/// Installs what a client needs; the command that runs it, or None if a runtime is missing.
+type Client = fn() -> Option<Command>;
+
+fn check(client: Client, shards: usize, messages: usize) {
+    let _machine = whole_machine();
+    let Some(mut command) = client() else {
+        return;
+    };
+    let broker = Broker::start(shards, &[MSG_TIMEOUT_FLAG]);
+    command
+        .args(["--tcp", &broker.tcp_addr().to_string()])
+        .args(["--http", &broker.http_addr().to_string()])
+        .args(["--messages", &messages.to_string()])
+        .args(["--topic", "interop"]);
+    let exit = run(&mut command, SCENARIO_PATIENCE);
+    assert!(exit.status.success(), "{shards} shards: {exit}");
+    eprintln!("{shards} shards: {}", exit.stdout.trim_end());
+}
+
+#[test]
+fn pynsq_1_shard() {
+    check(pynsq, 1, MESSAGES_FEW);
+}
+
+#[test]
+fn pynsq_2_shards() {
+    check(pynsq, 2, MESSAGES);
+}
+
+#[test]
+fn pynsq_5_shards() {
+    check(pynsq, 5, MESSAGES_FEW);
+}
+
+#[test]
+fn gnsq_1_shard() {
+    check(gnsq, 1, MESSAGES_FEW);
+}
+
+#[test]
+fn gnsq_2_shards() {
+    check(gnsq, 2, MESSAGES);
+}
+
+#[test]
+fn gnsq_5_shards() {
+    check(gnsq, 5, MESSAGES_FEW);
+}
+
+#[test]
+fn nsqjs_1_shard() {
+    check(nsqjs, 1, MESSAGES_FEW);
+}
+
+#[test]
+fn nsqjs_2_shards() {
+    check(nsqjs, 2, MESSAGES);
+}
+
+#[test]
+fn nsqjs_5_shards() {
+    check(nsqjs, 5, MESSAGES_FEW);
+}
+
+#[test]
+fn go_nsq_1_shard() {
+    check(go_nsq, 1, MESSAGES_FEW);
+}
+
+#[test]
+fn go_nsq_2_shards() {
+    check(go_nsq, 2, MESSAGES);
+}
+
+#[test]
+fn go_nsq_5_shards() {
+    check(go_nsq, 5, MESSAGES_FEW);
+}
+
+fn pynsq() -> Option<Command> {
+    python("pynsq_client.py")
+}
+
+fn gnsq() -> Option<Command> {
+    python("gnsq_client.py")
+}
+
+fn python(script: &str) -> Option<Command> {
+    if !is_installed(
+        "python3",
+        "Python 3.9 or later with venv, such as python3-venv",
+    ) {
+        return None;
+    }
+    let installed = install("python", &["requirements.txt"], |source, target| {
+        run_installer(Command::new("python3").args(["-m", "venv"]).arg(target));
+        run_installer(
+            Command::new(target.join("bin/python"))
+                .args(["-m", "pip", "install", "--disable-pip-version-check", "-r"])
+                .arg(source.join("requirements.txt")),
+        );
+    });
+    let mut command = Command::new(installed.join("bin/python"));
+    // No __pycache__ in the source tree.
+    command.arg("-B").arg(source_dir("python").join(script));
+    Some(command)
+}
+
+fn nsqjs() -> Option<Command> {
+    const HOW: &str = "Node.js 18 or later with npm, such as nodejs and npm";
+    if !is_installed("node", HOW) || !is_installed("npm", HOW) {
+        return None;
+    }
+    let manifests = ["package.json", "package-lock.json"];
+    let installed = install("node", &manifests, |source, target| {
+        for manifest in manifests {
+            fs::copy(source.join(manifest), target.join(manifest)).expect("a file can be copied");
+        }
+        // The optional part is a native snappy, which the scenario does not use.
+        run_installer(Command::new("npm").current_dir(target).args([
+            "ci",
+            "--omit=optional",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+        ]));
+    });
+    let mut command = Command::new("node");
+    command.env("NODE_PATH", installed.join("node_modules"));
+    command.arg(source_dir("node").join("nsqjs_client.js"));
+    Some(command)
+}
+
+fn go_nsq() -> Option<Command> {
+    if !is_installed("go", "Go 1.21 or later, such as golang-go") {
+        return None;
+    }
+    let files = ["go.mod", "go.sum", "main.go"];
+    let installed = install("go", &files, |source, target| {
+        run_installer(
+            Command::new("go")
+                .current_dir(source)
+                .args(["build", "-o"])
+                .arg(target.join("interop"))
+                .arg("."),
+        );
+    });
+    Some(Command::new(installed.join("interop")))
+}
+
+fn source_dir(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/interop")
+        .join(name)
+}
+
+/// The directory where `build` has put what `files` ask for. It is named after their content, so a
+/// changed manifest is a new directory; a stamp in it says that `build` came to its end.
+fn install(name: &str, files: &[&str], build: impl FnOnce(&Path, &Path)) -> PathBuf {
+    let source = source_dir(name);
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        let path = source.join(file);
+        let content = fs::read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        hasher.write(&content);
+    }
+    let target = interop_dir().join(format!("{name}-{:016x}", hasher.finish()));
+    fs::create_dir_all(&target).expect("a directory in target can be made");
+    // Two Cargo processes may share a target directory. The lock ends with the file.
+    let lock = fs::File::create(interop_dir().join("lock")).expect("a file in target can be made");
+    lock.lock().expect("a file in target can be locked");
+    let stamp = target.join("installed");
+    if !stamp.exists() {
+        build(&source, &target);
+        fs::write(&stamp, b"").expect("a file in target can be written");
+    }
+    target
+}
+
+fn run_installer(command: &mut Command) {
+    let exit = run(command, INSTALL_PATIENCE);
+    assert!(exit.status.success(), "{command:?}: {exit}");
+}

@@ -1,0 +1,523 @@
+//! The broker as a child process: start, ports from its log, stop, kill, start again.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::http::{Response, http};
+use super::{PATIENCE, wait_until};
+
+/// Log lines kept for the report of a failure.
+const LOG_LINES_MAX: usize = 20_000;
+/// Log lines printed when a test fails.
+const LOG_LINES_PRINTED: usize = 150;
+
+/// Path of the broker under test.
+pub fn nsqd_path() -> PathBuf {
+    match (
+        std::env::var_os("NSQD_BIN"),
+        option_env!("CARGO_BIN_EXE_nsqd"),
+    ) {
+        (Some(path), _) => PathBuf::from(path),
+        (None, Some(path)) => PathBuf::from(path),
+        (None, None) => panic!("no broker to test: set NSQD_BIN"),
+    }
+}
+
+/// True when the broker under test knows no `--shards`.
+fn is_standin() -> bool {
+    std::env::var("NSQD_BIN_IS_STANDIN").is_ok_and(|value| value == "1")
+}
+
+/// How to start a broker; `Broker::start` covers the usual case.
+///
+///     let launch = Launch { data_path: Some(fixture), ..Launch::new(2, &[]) };
+///     let broker = launch.start();
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// Value of `--shards`.
+    pub shards: usize,
+    /// Further flags, after the ones this struct makes.
+    pub extra_args: Vec<String>,
+    /// Kept after the test. None: a fresh directory that goes away with the `Broker`.
+    pub data_path: Option<PathBuf>,
+    /// `--tcp-address`; port 0 lets the system choose.
+    pub tcp_address: String,
+    /// `--http-address`; port 0 lets the system choose.
+    pub http_address: String,
+}
+
+impl Launch {
+    pub fn new(shards: usize, extra_args: &[&str]) -> Launch {
+        Launch {
+            shards,
+            extra_args: extra_args.iter().map(|arg| (*arg).to_owned()).collect(),
+            data_path: None,
+            tcp_address: "127.0.0.1:0".to_owned(),
+            http_address: "127.0.0.1:0".to_owned(),
+        }
+    }
+
+    /// Starts the broker and waits until it listens; panics with its log if it does not.
+    pub fn start(self) -> Broker {
+        match self.try_start() {
+            Ok(broker) => broker,
+            Err(exit) => panic!("the broker did not start: {exit}"),
+        }
+    }
+
+    /// Starts the broker and waits until it listens; `Err` if it exits before.
+    pub fn try_start(self) -> Result<Broker, Exit> {
+        let scratch = match self.data_path {
+            Some(_) => None,
+            None => Some(
+                tempfile::Builder::new()
+                    .prefix("nsqd-test-")
+                    .tempdir()
+                    .expect("a temporary directory can be made"),
+            ),
+        };
+        let data_path = match (&self.data_path, &scratch) {
+            (Some(path), _) => path.clone(),
+            (None, Some(scratch)) => scratch.path().to_path_buf(),
+            (None, None) => unreachable!("one of the two exists by construction"),
+        };
+        let running = Running::start(&self, &data_path)?;
+        Ok(Broker {
+            launch: self,
+            data_path,
+            _scratch: scratch,
+            running,
+        })
+    }
+
+    fn command(&self, data_path: &Path) -> Command {
+        let mut command = Command::new(nsqd_path());
+        command
+            .arg(format!("--tcp-address={}", self.tcp_address))
+            .arg(format!("--http-address={}", self.http_address))
+            .arg(format!("--data-path={}", data_path.display()));
+        if !is_standin() {
+            command.arg(format!("--shards={}", self.shards));
+        }
+        command.args(&self.extra_args);
+        command
+    }
+}
+
+/// A running broker (or one just killed). Dropping it kills the process and removes its data; if
+/// the test is failing, the end of the broker's log is printed first.
+pub struct Broker {
+    launch: Launch,
+    data_path: PathBuf,
+    // Declared after `data_path` and dropped after `drop` has killed the process.
+    _scratch: Option<tempfile::TempDir>,
+    running: Running,
+}
+
+impl Broker {
+    /// A broker on free ports of 127.0.0.1 with a fresh data path, listening.
+    pub fn start(shards: usize, extra_args: &[&str]) -> Broker {
+        Launch::new(shards, extra_args).start()
+    }
+
+    /// Where the protocol is spoken.
+    pub fn tcp_addr(&self) -> SocketAddr {
+        self.running.tcp_addr
+    }
+
+    /// Where HTTP is spoken.
+    pub fn http_addr(&self) -> SocketAddr {
+        self.running.http_addr
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.running.child.id()
+    }
+
+    pub fn data_path(&self) -> &Path {
+        &self.data_path
+    }
+
+    /// GET on the broker; panics only if there is no HTTP answer.
+    pub fn get(&self, target: &str) -> Response {
+        http(self.http_addr(), "GET", target, b"")
+    }
+
+    /// POST to the broker; panics only if there is no HTTP answer.
+    pub fn post(&self, target: &str, body: &[u8]) -> Response {
+        http(self.http_addr(), "POST", target, body)
+    }
+
+    /// `/stats` as JSON, with clients, without memory figures.
+    pub fn stats(&self) -> serde_json::Value {
+        self.get("/stats?format=json&include_mem=false")
+            .expect_status(200)
+            .json()
+    }
+
+    /// The object of one topic in `/stats`, if the topic exists.
+    pub fn topic_stats(&self, topic: &str) -> Option<serde_json::Value> {
+        let all = self.stats();
+        let topics = all["topics"].as_array()?;
+        topics
+            .iter()
+            .find(|value| value["topic_name"] == topic)
+            .cloned()
+    }
+
+    /// The object of one channel in `/stats`, if the channel exists.
+    pub fn channel_stats(&self, topic: &str, channel: &str) -> Option<serde_json::Value> {
+        let topic = self.topic_stats(topic)?;
+        let channels = topic["channels"].as_array()?;
+        channels
+            .iter()
+            .find(|value| value["channel_name"] == channel)
+            .cloned()
+    }
+
+    /// SIGKILL, and waits until the process is gone. The data path stays for `restart`.
+    pub fn kill9(&mut self) {
+        self.running
+            .child
+            .kill()
+            .expect("a child that was not waited for can be signalled");
+        self.running.wait(PATIENCE);
+    }
+
+    /// SIGTERM, without waiting.
+    pub fn sigterm(&self) {
+        self.signal("TERM");
+    }
+
+    /// Sends a signal by name, such as `HUP`, `INT` or `STOP`.
+    pub fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
+        // The shell's builtin: the standard library only sends SIGKILL, and signals of our own
+        // would need `unsafe`.
+        let status = Command::new("sh")
+            .args(["-c", "kill -s \"$0\" \"$1\"", name, &pid])
+            .status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "SIG{name} could not be sent to {pid}: has the broker exited already?"
+        );
+    }
+
+    /// SIGTERM, and waits for the end. A broker that takes longer than `PATIENCE` is a failure.
+    pub fn sigterm_and_wait(&mut self) -> ExitStatus {
+        self.sigterm();
+        self.running.wait(PATIENCE)
+    }
+
+    /// Waits for an end that somebody else caused.
+    pub fn wait(&mut self, patience: Duration) -> ExitStatus {
+        self.running.wait(patience)
+    }
+
+    /// The exit status if the process has ended.
+    pub fn try_wait(&mut self) -> Option<ExitStatus> {
+        self.running
+            .child
+            .try_wait()
+            .expect("a child can be waited for")
+    }
+
+    /// Starts again on the same data path with new ports. The process must have ended.
+    pub fn restart(&mut self) {
+        let launch = self.launch.clone();
+        self.restart_as(launch);
+    }
+
+    /// Starts again on the same data path and the same ports. The process must have ended.
+    pub fn restart_on_same_ports(&mut self) {
+        let launch = Launch {
+            tcp_address: self.tcp_addr().to_string(),
+            http_address: self.http_addr().to_string(),
+            ..self.launch.clone()
+        };
+        self.restart_as(launch);
+    }
+
+    /// Starts again on the same data path, with other shards or flags.
+    pub fn restart_with(&mut self, shards: usize, extra_args: &[&str]) {
+        self.restart_as(Launch::new(shards, extra_args));
+    }
+
+    fn restart_as(&mut self, launch: Launch) {
+        assert!(
+            self.try_wait().is_some(),
+            "restart: the broker is still running"
+        );
+        match Running::start(&launch, &self.data_path) {
+            Ok(running) => self.running = running,
+            Err(exit) => panic!("the broker did not start again: {exit}"),
+        }
+        self.launch = launch;
+    }
+
+    /// The log of the current run so far.
+    pub fn log(&self) -> String {
+        self.running.log.text(LOG_LINES_MAX)
+    }
+
+    /// Waits for a log line that contains `text` and returns it.
+    pub fn wait_for_log(&self, text: &str) -> String {
+        match self.running.log.wait_for(text, PATIENCE) {
+            Some(line) => line,
+            None => panic!(
+                "no log line with {text:?} within {PATIENCE:?}:\n{}",
+                self.log()
+            ),
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "--- end of the broker's log (pid {}) ---\n{}---",
+                self.pid(),
+                self.running.log.text(LOG_LINES_PRINTED)
+            );
+        }
+        // Both fail only if the process has been waited for already, which is as good.
+        let _ = self.running.child.kill();
+        let _ = self.running.child.wait();
+    }
+}
+
+/// One process from start to end.
+struct Running {
+    child: Child,
+    tcp_addr: SocketAddr,
+    http_addr: SocketAddr,
+    log: Arc<Log>,
+    drain: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(launch: &Launch, data_path: &Path) -> Result<Running, Exit> {
+        let mut child = launch
+            .command(data_path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{} cannot be run: {error}", nsqd_path().display()));
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let log = Arc::new(Log::default());
+        let drain = std::thread::spawn({
+            let log = Arc::clone(&log);
+            move || log.drain(stderr)
+        });
+
+        let tcp = log.wait_for("TCP: listening on ", PATIENCE);
+        let http = log.wait_for(" HTTP: listening on ", PATIENCE);
+        if let (Some(tcp), Some(http)) = (tcp, http) {
+            let tcp_addr = address_in(&tcp);
+            let http_addr = address_in(&http);
+            return Ok(Running {
+                child,
+                tcp_addr,
+                http_addr,
+                log,
+                drain: Some(drain),
+            });
+        }
+        // Closed stderr means that the process is ending; anything else is a broker that hangs.
+        let ended = wait_until(Duration::from_secs(5), || {
+            matches!(child.try_wait(), Ok(Some(_)))
+        });
+        let _ = child.kill(); // Fails if it has ended, which is as good.
+        let status = child.wait().expect("a child can be waited for");
+        let stderr = log.text(LOG_LINES_MAX);
+        assert!(ended, "the broker neither listens nor exits:\n{stderr}");
+        Err(Exit {
+            status,
+            stdout: String::new(),
+            stderr,
+        })
+    }
+
+    fn wait(&mut self, patience: Duration) -> ExitStatus {
+        let mut status = None;
+        wait_until(patience, || {
+            status = self.child.try_wait().expect("a child can be waited for");
+            status.is_some()
+        });
+        let Some(status) = status else {
+            panic!(
+                "the broker (pid {}) has not ended after {patience:?}",
+                self.child.id()
+            );
+        };
+        // The log is complete once its pipe is closed.
+        if let Some(drain) = self.drain.take() {
+            drain.join().expect("the log reader does not panic");
+        }
+        status
+    }
+}
+
+fn address_in(line: &str) -> SocketAddr {
+    let address = line
+        .rsplit(' ')
+        .next()
+        .expect("rsplit yields at least one part");
+    match address.trim().parse() {
+        Ok(address) => address,
+        Err(error) => panic!("no address at the end of {line:?}: {error}"),
+    }
+}
+
+/// The lines of one process's stderr, newest last.
+#[derive(Default)]
+struct Log {
+    state: Mutex<LogState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct LogState {
+    lines: VecDeque<String>,
+    /// Lines dropped at the front to stay below the limit.
+    dropped: usize,
+    closed: bool,
+}
+
+impl Log {
+    fn drain(&self, stderr: impl Read) {
+        let mut reader = BufReader::new(stderr);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let got = reader.read_until(b'\n', &mut line);
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            match got {
+                Ok(0) | Err(_) => {
+                    state.closed = true;
+                    self.changed.notify_all();
+                    return;
+                }
+                Ok(_) => state
+                    .lines
+                    .push_back(String::from_utf8_lossy(&line).into_owned()),
+            }
+            if state.lines.len() > LOG_LINES_MAX {
+                state.lines.pop_front();
+                state.dropped += 1;
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    /// The first line with `text`; None if the log ends or `patience` is over before.
+    fn wait_for(&self, text: &str, patience: Duration) -> Option<String> {
+        let deadline = Instant::now() + patience;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(line) = state.lines.iter().find(|line| line.contains(text)) {
+                return Some(line.trim_end().to_owned());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if state.closed || left.is_zero() {
+                return None;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn text(&self, lines_max: usize) -> String {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let skip = state.lines.len().saturating_sub(lines_max);
+        let mut text = String::new();
+        if state.dropped + skip > 0 {
+            text.push_str(&format!("... {} earlier lines ...\n", state.dropped + skip));
+        }
+        state
+            .lines
+            .iter()
+            .skip(skip)
+            .for_each(|line| text.push_str(line));
+        text
+    }
+}
+
+/// How a process ended, and what it wrote.
+#[derive(Debug)]
+pub struct Exit {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Exit {
+    /// The exit code; panics if a signal ended the process.
+    pub fn code(&self) -> i32 {
+        match self.status.code() {
+            Some(code) => code,
+            None => panic!("ended by signal {:?}: {self}", self.status.signal()),
+        }
+    }
+}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Exit {
+            status,
+            stdout,
+            stderr,
+        } = self;
+        write!(
+            f,
+            "{status}\n--- stdout ---\n{stdout}--- stderr ---\n{stderr}---"
+        )
+    }
+}
+
+/// Runs the broker with exactly these arguments and waits for its end: for `--version`, bad flags
+/// and refused starts. A broker that still runs after `patience` is killed, and the test fails.
+pub fn run_nsqd<S: AsRef<std::ffi::OsStr>>(args: &[S], patience: Duration) -> Exit {
+    run(Command::new(nsqd_path()).args(args), patience)
+}
+
+/// Runs any program and waits for its end. If it still runs after `patience`, it is killed and the
+/// test fails with what it wrote.
+pub fn run(command: &mut Command, patience: Duration) -> Exit {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?} cannot be run: {error}"));
+    let stdout = read_in_background(child.stdout.take().expect("stdout is piped"));
+    let stderr = read_in_background(child.stderr.take().expect("stderr is piped"));
+    let ended = wait_until(patience, || matches!(child.try_wait(), Ok(Some(_))));
+    let _ = child.kill(); // Fails if it has ended, which is as good.
+    let status = child.wait().expect("a child can be waited for");
+    let exit = Exit {
+        status,
+        stdout: stdout.join().expect("the reader does not panic"),
+        stderr: stderr.join().expect("the reader does not panic"),
+    };
+    assert!(ended, "{command:?} still ran after {patience:?}: {exit}");
+    exit
+}
+
+fn read_in_background(mut source: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read before an error still helps whoever reads the report.
+        let _ = source.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}

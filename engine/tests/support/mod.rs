@@ -1,0 +1,99 @@
+//! What every integration test of the broker needs: the real binary as a child process, a blocking
+//! client that speaks raw frames, an HTTP client of a few lines, and a look into `/proc`.
+//!
+//!     let broker = Broker::start(2, &["--mem-queue-size=100"]);
+//!     let mut client = Client::connect(broker.tcp_addr());
+//!     client.subscribe("topic", "channel");
+//!     client.ready(1);
+//!     broker.post("/pub?topic=topic", b"hello").expect_status(200);
+//!     let message = client.message();
+//!     client.finish(&message.id);
+//!
+//! Helpers panic with a full sentence when the broker does something unexpected: a test reads as a
+//! list of expectations. Variants that start with `try_` return the error instead.
+//!
+//! The binary is the one Cargo built, unless the environment variable `NSQD_BIN` names another. With
+//! `NSQD_BIN_IS_STANDIN=1` that other one is a broker without `--shards`, and the flag is left out.
+
+// Every test binary compiles this module for itself and uses only a part of it.
+#![allow(dead_code, unreachable_pub, unused_imports)]
+
+mod broker;
+mod client;
+mod http;
+mod process;
+mod random;
+
+pub use broker::{Broker, Exit, Launch, nsqd_path, run, run_nsqd};
+pub use client::{Client, Frame, FrameType, Message, MessageId};
+pub use http::{Response, http, http_with_headers, parse as parse_http};
+pub use process::{Rss, cpu_time, open_files, rss};
+pub use random::Random;
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longest wait for anything that normally takes milliseconds. Reaching it is a failure.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Tests that load the whole machine take this lock, so that the threads of one test binary run
+/// them one after the other. Cargo itself runs test binaries one after the other.
+pub fn whole_machine() -> MutexGuard<'static, ()> {
+    static MACHINE: Mutex<()> = Mutex::new(());
+    // A test that failed while holding the lock does not make the next one fail.
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Calls `done` every 20 ms until it is true; false if `patience` ends first.
+pub fn wait_until(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + patience;
+    loop {
+        if done() {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A number from the environment, in decimal with optional `_`, or `default`.
+pub fn number_from_env(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Err(_) => default,
+        Ok(text) => match text.replace('_', "").parse() {
+            Ok(number) => number,
+            Err(_) => panic!("{name}={text} is not a decimal number"),
+        },
+    }
+}
+
+/// True if `program` can be run. If it is not installed, says so loudly and returns false, so that
+/// the test can end without failing; with `CI` set, it fails instead.
+pub fn is_installed(program: &str, how_to_install: &str) -> bool {
+    let found = std::process::Command::new(program).arg("--help").output();
+    match found {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        _ => return true,
+    }
+    // The test harness captures what the print macros write unless the test fails; a skipped test
+    // passes, so this goes past it.
+    let text =
+        format!("\n*** NOT TESTED: {program} is missing. Install it: {how_to_install} ***\n");
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+    assert!(
+        std::env::var_os("CI").is_none(),
+        "CI counts what is not tested as failed: {text}"
+    );
+    false
+}
+
+/// `target/interop`: where tests keep what they install or build, from run to run.
+pub fn interop_dir() -> PathBuf {
+    // CARGO_TARGET_TMPDIR is `target/tmp`, and Cargo sets it for integration tests only.
+    let tmp = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let target = tmp.parent().expect("target/tmp has a parent").to_path_buf();
+    target.join("interop")
+}

@@ -1,0 +1,5 @@
+//! One benchmark per command, and the message id both ways.
+
+fn main() {
+    divan::main();
+}

@@ -1,0 +1,571 @@
+//! [`Decoder`]: an input buffer in, one command or the reason why there is none out.
+//!
+//! ```text
+//!             +-- NeedMore(n) <---- input ends too early; call again when it holds n bytes
+//!   input ----+-- Command ---------> execute, consume
+//!             +-- Reject ----------> make the topic if asked to, send the error, close
+//!             +-- Close -----------> close without a word
+//! ```
+//!
+//! The input always begins with the command that is to be decoded. Nothing is taken from it here: the
+//! caller drops `consumed` bytes, or does not and decodes the same command again later. The order of
+//! checks is nsqd's, and every check is made as soon as its bytes are there, so that a bad size is
+//! refused before anything waits for the body.
+
+mod line;
+
+use std::time::Duration;
+
+use crate::batch::{Batch, Halt, Walk, checked_count};
+use crate::command::Command;
+use crate::error::{ErrorCode, WireError, quote};
+use crate::id::MessageId;
+use crate::limits::{LINE_BYTES_MAX, Limits, SIZE_BYTES};
+use crate::name::{ChannelName, TopicName};
+use line::{find_line_end, number, words};
+
+/// The first bytes of a connection. They come before the first command and are not decoded here.
+pub const MAGIC_V2: [u8; 4] = *b"  V2";
+
+/// Where a connection is in its life, as far as the protocol cares. The numbers are those in stats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientState {
+    /// Not subscribed: a producer, or a consumer before its SUB.
+    #[default]
+    Init = 0,
+    /// After SUB.
+    Subscribed = 3,
+    /// After CLS.
+    Closing = 4,
+}
+
+/// What a command is judged by, besides its own bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The client's state.
+    pub state: ClientState,
+    /// Whether the client has heartbeats; one without may not subscribe.
+    pub heartbeats: bool,
+    /// TLS is required and this connection has none: only IDENTIFY is allowed.
+    pub tls_missing: bool,
+    /// The operator's limits.
+    pub limits: &'a Limits,
+}
+
+/// What [`Decoder::decode`] found at the front of the input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decoded<'a> {
+    /// The command is not complete, and nothing about it can be decided before the input holds at
+    /// least this many bytes. At most [`Limits::message_bytes_max`] or [`Limits::body_bytes_max`]
+    /// (and a line) beyond the present input, but in an MPUB that once for each message: nsqd
+    /// ignores its declared size, so only the caller's memory bounds the whole.
+    NeedMore(usize),
+    /// A command.
+    Command {
+        /// What is asked for.
+        command: Command<'a>,
+        /// The bytes of input it takes.
+        consumed: usize,
+    },
+    /// An error that ends the connection.
+    Reject {
+        /// What to tell the peer.
+        error: WireError,
+        /// A topic to be made first: nsqd makes an MPUB's topic before it looks at the messages, and
+        /// keeps it when they are bad.
+        creates_topic: Option<TopicName<'a>>,
+    },
+    /// The line is too long. nsqd closes the connection without a word.
+    Close,
+}
+
+/// Remembers, for one connection, how far its unfinished command has been looked at, so that input
+/// which trickles in is not looked at from the start each time.
+///
+/// Invariant: everything here describes a prefix of the input as it was when [`Decoder::decode`]
+/// last asked for more, and is zero otherwise. The input may have grown since and nothing else.
+#[derive(Clone, Debug, Default)]
+pub struct Decoder {
+    /// What was asked for last: with less there is nothing to do.
+    needs: usize,
+    /// Bytes of the input known to hold no LF.
+    searched: usize,
+    /// The messages of an MPUB seen so far.
+    walk: Walk,
+}
+
+impl Decoder {
+    /// Decodes the command at the front of `input`.
+    ///
+    /// Only after [`Decoded::NeedMore`] does the decoder remember anything, and then the next input
+    /// must be the same one, grown, or [`Decoder::reset`] come first. After anything else both the
+    /// input behind the command and the same input again are fine.
+    #[inline]
+    #[must_use]
+    pub fn decode<'a>(&mut self, input: &'a [u8], context: &Context<'_>) -> Decoded<'a> {
+        if input.len() < self.needs {
+            return Decoded::NeedMore(self.needs);
+        }
+        let stop = match self.examine(input, context) {
+            Ok((command, consumed)) => {
+                self.reset();
+                return Decoded::Command { command, consumed };
+            }
+            Err(stop) => stop,
+        };
+        match stop {
+            Stop::Short { needs, .. } => {
+                debug_assert!(needs > input.len(), "{needs} of {} bytes", input.len());
+                self.needs = needs;
+                Decoded::NeedMore(needs)
+            }
+            Stop::Reject { error, creates_topic } => {
+                self.reset();
+                Decoded::Reject { error: *error, creates_topic }
+            }
+            Stop::TooLong => {
+                self.reset();
+                Decoded::Close
+            }
+        }
+    }
+
+    /// What to tell a peer that sends nothing more (end of stream or read deadline), with the topic to
+    /// make as in [`Decoded::Reject`]. `None` when it stopped within a line or between commands. The
+    /// decoder starts anew.
+    #[must_use]
+    pub fn finish<'a>(
+        &mut self,
+        input: &'a [u8],
+        context: &Context<'_>,
+    ) -> Option<(WireError, Option<TopicName<'a>>)> {
+        let examined = self.examine(input, context);
+        self.reset();
+        match examined.err()? {
+            Stop::Short { missing, creates_topic, .. } => Some((missing.error()?, creates_topic)),
+            Stop::Reject { error, creates_topic } => Some((*error, creates_topic)),
+            Stop::TooLong => None,
+        }
+    }
+
+    /// Forgets the unfinished command: the next input may be anything.
+    #[inline]
+    pub fn reset(&mut self) {
+        *self = Decoder::default();
+    }
+
+    /// The one place that knows the order of things: line, verb, state, parameters, body.
+    #[inline]
+    fn examine<'a>(&mut self, input: &'a [u8], context: &Context<'_>) -> Examined<'a> {
+        let line_end = self.line_end(input)?;
+        let line = &input[..line_end];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let mut words = words(line);
+        let verb = words.next().unwrap_or_default();
+        let body = Body { input, at: line_end + 1, limits: context.limits };
+
+        // IDENTIFY is where TLS is asked for, so it is exempt.
+        if context.tls_missing && verb != b"IDENTIFY" {
+            let after = " in current state (TLS required)";
+            return Err(reject(WireError::with_raw(ErrorCode::Invalid, "cannot ", verb, after)));
+        }
+        let command = match verb {
+            b"FIN" => Command::Fin { id: message_id("FIN", words.next(), context)? },
+            b"TOUCH" => Command::Touch { id: message_id("TOUCH", words.next(), context)? },
+            b"REQ" => requeue(words.next(), words.next(), context)?,
+            b"RDY" => ready(words.next(), context)?,
+            b"PUB" => {
+                let topic = topic("PUB", words.next())?;
+                let (body, end) = body.message("PUB")?;
+                return Ok((Command::Pub { topic, body }, end));
+            }
+            b"MPUB" => {
+                let topic = topic_of_mpub(words.next())?;
+                let (batch, end) =
+                    body.batch(&mut self.walk).map_err(|stop| stop.creating(topic))?;
+                return Ok((Command::Mpub { topic, batch }, end));
+            }
+            b"DPUB" => {
+                let (topic, defer) = deferral(words.next(), words.next(), context.limits)?;
+                let (body, end) = body.message("DPUB")?;
+                return Ok((Command::Dpub { topic, defer, body }, end));
+            }
+            b"NOP" => Command::Nop,
+            b"SUB" => subscribe(words.next(), words.next(), context)?,
+            b"CLS" => {
+                require(context.state == ClientState::Subscribed, "CLS")?;
+                Command::Cls
+            }
+            b"IDENTIFY" => {
+                require(context.state == ClientState::Init, "IDENTIFY")?;
+                let (body, end) = body.document("IDENTIFY")?;
+                return Ok((Command::Identify { body }, end));
+            }
+            b"AUTH" => {
+                require(context.state == ClientState::Init, "AUTH")?;
+                // The only command that minds extra parameters, an empty one included.
+                if words.next().is_some() {
+                    return Err(invalid("AUTH invalid number of parameters"));
+                }
+                let (secret, end) = body.document("AUTH")?;
+                return Ok((Command::Auth { secret }, end));
+            }
+            _ => {
+                let error = WireError::with_raw(ErrorCode::Invalid, "invalid command ", verb, "");
+                return Err(reject(error));
+            }
+        };
+        Ok((command, line_end + 1))
+    }
+
+    /// Where the LF of the first line is.
+    #[inline]
+    fn line_end<'a>(&mut self, input: &[u8]) -> Result<usize, Stop<'a>> {
+        let window = &input[..input.len().min(LINE_BYTES_MAX)];
+        match find_line_end(window, self.searched) {
+            Some(at) => {
+                // While the body is awaited each look finds the LF at once.
+                self.searched = at;
+                Ok(at)
+            }
+            None if window.len() == LINE_BYTES_MAX => Err(Stop::TooLong),
+            None => {
+                self.searched = window.len();
+                Err(Stop::Short {
+                    needs: window.len() + 1,
+                    missing: Missing::Line,
+                    creates_topic: None,
+                })
+            }
+        }
+    }
+}
+
+/// A command and the bytes of input it takes, or why there is none.
+type Examined<'a> = Result<(Command<'a>, usize), Stop<'a>>;
+
+/// Why there is no command.
+enum Stop<'a> {
+    /// The input must hold `needs` bytes; if it never does, `missing` is what could not be read.
+    Short { needs: usize, missing: Missing, creates_topic: Option<TopicName<'a>> },
+    /// Boxed, because a `Stop` is moved on the way of every command and an error ends a connection.
+    Reject { error: Box<WireError>, creates_topic: Option<TopicName<'a>> },
+    TooLong,
+}
+
+impl<'a> Stop<'a> {
+    /// The same, where nsqd has made the topic by now.
+    #[cold]
+    fn creating(mut self, topic: TopicName<'a>) -> Stop<'a> {
+        match &mut self {
+            Stop::Short { creates_topic, .. } | Stop::Reject { creates_topic, .. } => {
+                *creates_topic = Some(topic);
+            }
+            Stop::TooLong => {}
+        }
+        self
+    }
+}
+
+#[cold]
+fn reject<'a>(error: WireError) -> Stop<'a> {
+    Stop::Reject { error: Box::new(error), creates_topic: None }
+}
+
+#[cold]
+fn invalid<'a>(description: &str) -> Stop<'a> {
+    reject(WireError::invalid(description))
+}
+
+/// The part of a command at which the input ended.
+enum Missing {
+    /// The rest of the line. nsqd says nothing about it.
+    Line,
+    /// A size, a count or a body.
+    Part { code: ErrorCode, verb: &'static str, what: &'static str },
+    /// The size of an MPUB's message, which alone is named with its index.
+    MessageSize { index: u32 },
+}
+
+impl Missing {
+    fn error(self) -> Option<WireError> {
+        match self {
+            Missing::Line => None,
+            Missing::Part { code, verb, what } => {
+                Some(WireError::new(code, format_args!("{verb} failed to read {what}")))
+            }
+            Missing::MessageSize { index } => Some(WireError::new(
+                ErrorCode::BadMessage,
+                format_args!("MPUB failed to read message({index}) body size"),
+            )),
+        }
+    }
+}
+
+/// Fails unless the command is allowed in the client's state: always the first check.
+#[inline]
+fn require<'a>(allowed: bool, verb: &'static str) -> Result<(), Stop<'a>> {
+    if allowed { Ok(()) } else { Err(wrong_state(verb)) }
+}
+
+#[cold]
+fn wrong_state<'a>(verb: &'static str) -> Stop<'a> {
+    reject(WireError::invalid(format_args!("cannot {verb} in current state")))
+}
+
+/// Publishing and subscribing say "parameters" where FIN, REQ and TOUCH say "params".
+#[cold]
+fn too_few_parameters<'a>(verb: &'static str) -> Stop<'a> {
+    reject(WireError::invalid(format_args!("{verb} insufficient number of parameters")))
+}
+
+#[cold]
+fn too_few_params<'a>(verb: &'static str) -> Stop<'a> {
+    reject(WireError::invalid(format_args!("{verb} insufficient number of params")))
+}
+
+#[cold]
+fn bad_name<'a>(code: ErrorCode, what: &str, name: &[u8]) -> Stop<'a> {
+    let name = quote(name);
+    reject(WireError::new(code, format_args!("{what} name {name} is not valid")))
+}
+
+#[cold]
+fn not_a_number<'a>(what: &str, word: &[u8]) -> Stop<'a> {
+    reject(WireError::with_raw(ErrorCode::Invalid, what, word, ""))
+}
+
+#[inline]
+fn message_id<'a>(
+    verb: &'static str,
+    id: Option<&[u8]>,
+    context: &Context<'_>,
+) -> Result<MessageId, Stop<'a>> {
+    require(context.state != ClientState::Init, verb)?;
+    let id = id.ok_or_else(|| too_few_params(verb))?;
+    id.try_into().map(MessageId).map_err(|_| invalid("invalid message ID"))
+}
+
+/// REQ clamps its timeout, unlike DPUB.
+#[inline]
+fn requeue<'a>(
+    id: Option<&[u8]>,
+    timeout: Option<&[u8]>,
+    context: &Context<'_>,
+) -> Result<Command<'a>, Stop<'a>> {
+    require(context.state != ClientState::Init, "REQ")?;
+    let timeout = timeout.ok_or_else(|| too_few_params("REQ"))?;
+    let id = message_id("REQ", id, context)?;
+    let ms = number(timeout).ok_or_else(|| not_a_number("REQ could not parse timeout ", timeout))?;
+    let asked_ns = milliseconds(ms);
+    let clamped_ns = asked_ns.clamp(0, context.limits.req_timeout_max_ns());
+    Ok(Command::Req {
+        id,
+        timeout: Duration::from_nanos(clamped_ns.unsigned_abs()),
+        clamped_from_ns: (clamped_ns != asked_ns).then_some(asked_ns),
+    })
+}
+
+#[inline]
+fn ready<'a>(count: Option<&[u8]>, context: &Context<'_>) -> Result<Command<'a>, Stop<'a>> {
+    if context.state == ClientState::Closing {
+        return Ok(Command::RdyIgnored);
+    }
+    require(context.state == ClientState::Subscribed, "RDY")?;
+    let word = count.unwrap_or(b"1");
+    let count = number(word).ok_or_else(|| not_a_number("RDY could not parse count ", word))?;
+    // As nsqd has it: the bits of an unsigned number, compared as a signed one.
+    let count = count.cast_signed();
+    let max = context.limits.rdy_count_max;
+    if count < 0 || count > max {
+        let description = format_args!("RDY count {count} out of range 0-{max}");
+        return Err(reject(WireError::invalid(description)));
+    }
+    Ok(Command::Rdy { count: u32::try_from(count).unwrap_or(u32::MAX) })
+}
+
+#[inline]
+fn topic<'a>(verb: &'static str, name: Option<&'a [u8]>) -> Result<TopicName<'a>, Stop<'a>> {
+    let name = name.ok_or_else(|| too_few_parameters(verb))?;
+    TopicName::new(name)
+        .ok_or_else(|| bad_name(ErrorCode::BadTopic, &format!("{verb} topic"), name))
+}
+
+/// nsqd's MPUB repeats the error's code in its description.
+#[inline]
+fn topic_of_mpub<'a>(name: Option<&'a [u8]>) -> Result<TopicName<'a>, Stop<'a>> {
+    let name = name.ok_or_else(|| too_few_parameters("MPUB"))?;
+    TopicName::new(name)
+        .ok_or_else(|| bad_name(ErrorCode::BadTopic, "E_BAD_TOPIC MPUB topic", name))
+}
+
+/// DPUB refuses a deferral that is too long, unlike REQ.
+#[inline]
+fn deferral<'a>(
+    name: Option<&'a [u8]>,
+    defer: Option<&[u8]>,
+    limits: &Limits,
+) -> Result<(TopicName<'a>, Duration), Stop<'a>> {
+    let defer = defer.ok_or_else(|| too_few_parameters("DPUB"))?;
+    let topic = topic("DPUB", name)?;
+    let ms = number(defer).ok_or_else(|| not_a_number("DPUB could not parse timeout ", defer))?;
+    let defer_ns = milliseconds(ms);
+    if defer_ns < 0 || defer_ns > limits.req_timeout_max_ns() {
+        let max_ms = limits.req_timeout_max.as_millis();
+        let description = format_args!("DPUB timeout {ms} out of range 0-{max_ms}");
+        return Err(reject(WireError::invalid(description)));
+    }
+    Ok((topic, Duration::from_nanos(defer_ns.unsigned_abs())))
+}
+
+/// Milliseconds as signed nanoseconds, wrapping around as in nsqd: `2^64 / 10^6 + 1` ms are 0.4 ms.
+#[inline]
+fn milliseconds(ms: u64) -> i64 {
+    ms.cast_signed().wrapping_mul(1_000_000)
+}
+
+#[inline]
+fn subscribe<'a>(
+    topic_name: Option<&'a [u8]>,
+    channel_name: Option<&'a [u8]>,
+    context: &Context<'_>,
+) -> Result<Command<'a>, Stop<'a>> {
+    require(context.state == ClientState::Init, "SUB")?;
+    if !context.heartbeats {
+        return Err(invalid("cannot SUB with heartbeats disabled"));
+    }
+    let name = channel_name.ok_or_else(|| too_few_parameters("SUB"))?;
+    let topic = topic("SUB", topic_name)?;
+    let channel = ChannelName::new(name)
+        .ok_or_else(|| bad_name(ErrorCode::BadChannel, "SUB channel", name))?;
+    Ok(Command::Sub { topic, channel })
+}
+
+/// What comes behind a line.
+#[derive(Clone, Copy)]
+struct Body<'a, 'l> {
+    input: &'a [u8],
+    /// Where it begins.
+    at: usize,
+    limits: &'l Limits,
+}
+
+impl<'a> Body<'a, '_> {
+    /// The signed number at `at`, and where it ends.
+    #[inline]
+    fn int(&self, at: usize, missing: Missing) -> Result<(i32, usize), Stop<'a>> {
+        let end = at + SIZE_BYTES;
+        match self.input.get(at..).and_then(<[u8]>::first_chunk) {
+            Some(bytes) => Ok((i32::from_be_bytes(*bytes), end)),
+            None => Err(Stop::Short { needs: end, missing, creates_topic: None }),
+        }
+    }
+
+    /// The bytes `at..at + size`, and where they end.
+    #[inline]
+    fn bytes(
+        &self,
+        at: usize,
+        size: i32,
+        missing: Missing,
+    ) -> Result<(&'a [u8], usize), Stop<'a>> {
+        let end = at + size as usize;
+        match self.input.get(at..end) {
+            Some(bytes) => Ok((bytes, end)),
+            None => Err(Stop::Short { needs: end, missing, creates_topic: None }),
+        }
+    }
+
+    /// The body of PUB and DPUB, and where it ends.
+    #[inline]
+    fn message(&self, verb: &'static str) -> Result<(&'a [u8], usize), Stop<'a>> {
+        let code = ErrorCode::BadMessage;
+        let missing = Missing::Part { code, verb, what: "message body size" };
+        let (size, at) = self.int(self.at, missing)?;
+        if size <= 0 {
+            return Err(self.bad_size(code, verb, "invalid message body size", size));
+        }
+        if size > self.limits.message_bytes_max {
+            return Err(self.too_big(code, verb, "message", size, self.limits.message_bytes_max));
+        }
+        self.bytes(at, size, Missing::Part { code, verb, what: "message body" })
+    }
+
+    /// The body of IDENTIFY and AUTH, and where it ends. Here nsqd asks first whether it is too big.
+    #[inline]
+    fn document(&self, verb: &'static str) -> Result<(&'a [u8], usize), Stop<'a>> {
+        let code = ErrorCode::BadBody;
+        let (size, at) = self.int(self.at, Missing::Part { code, verb, what: "body size" })?;
+        if size > self.limits.body_bytes_max {
+            return Err(self.too_big(code, verb, "body", size, self.limits.body_bytes_max));
+        }
+        if size <= 0 {
+            return Err(self.bad_size(code, verb, "invalid body size", size));
+        }
+        self.bytes(at, size, Missing::Part { code, verb, what: "body" })
+    }
+
+    /// The messages of an MPUB, and where they end. nsqd checks the range of the declared size and
+    /// then ignores it; clients have come to rely on that.
+    #[inline]
+    fn batch(&self, walk: &mut Walk) -> Result<(Batch<'a>, usize), Stop<'a>> {
+        let (code, verb) = (ErrorCode::BadBody, "MPUB");
+        let (size, at) = self.int(self.at, Missing::Part { code, verb, what: "body size" })?;
+        if size <= 0 {
+            return Err(self.bad_size(code, verb, "invalid body size", size));
+        }
+        if size > self.limits.body_bytes_max {
+            return Err(self.too_big(code, verb, "body", size, self.limits.body_bytes_max));
+        }
+        let (count, at) = self.int(at, Missing::Part { code, verb, what: "message count" })?;
+        let Some(count_checked) = checked_count(count, self.limits) else {
+            return Err(self.bad_size(code, verb, "invalid message count", count));
+        };
+        if walk.offset == 0 {
+            walk.offset = at;
+        }
+        match walk.run(self.input, count_checked, self.limits.message_bytes_max) {
+            Ok(()) => Ok((Batch::walked(count_checked, &self.input[at..walk.offset]), walk.offset)),
+            Err(halt) => Err(self.halted(walk, count_checked, halt)),
+        }
+    }
+
+    /// What a halt within an MPUB's messages means to the peer.
+    #[cold]
+    fn halted(&self, walk: &Walk, count: u32, halt: Halt) -> Stop<'a> {
+        let (code, verb, index) = (ErrorCode::BadMessage, "MPUB", walk.index);
+        match halt {
+            Halt::SizeMissing => Stop::Short {
+                needs: walk.offset + SIZE_BYTES,
+                missing: Missing::MessageSize { index },
+                creates_topic: None,
+            },
+            Halt::BodyMissing(end) => Stop::Short {
+                // The body alone decides nothing unless it is the last: there is a size behind it.
+                needs: if index + 1 < count { end + SIZE_BYTES } else { end },
+                missing: Missing::Part { code, verb, what: "message body" },
+                creates_topic: None,
+            },
+            Halt::SizeInvalid(size) => {
+                self.bad_size(code, verb, &format!("invalid message({index}) body size"), size)
+            }
+            // nsqd names no index here.
+            Halt::TooBig(size) => {
+                self.too_big(code, verb, "message", size, self.limits.message_bytes_max)
+            }
+        }
+    }
+
+    #[cold]
+    fn bad_size(&self, code: ErrorCode, verb: &str, complaint: &str, number: i32) -> Stop<'a> {
+        reject(WireError::new(code, format_args!("{verb} {complaint} {number}")))
+    }
+
+    #[cold]
+    fn too_big(&self, code: ErrorCode, verb: &str, what: &str, size: i32, max: i32) -> Stop<'a> {
+        reject(WireError::new(code, format_args!("{verb} {what} too big {size} > {max}")))
+    }
+}
+
+#[cfg(test)]
+mod tests;

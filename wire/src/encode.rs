@@ -1,0 +1,192 @@
+//! Bytes to send: a broker's responses and errors, a client's commands, and for clients the frames
+//! they get back.
+//!
+//! Everything is appended to a buffer of the caller's. Message frames are not made here: a topic's
+//! log holds them ready to be sent (see [`crate::frame`]).
+
+use std::time::Duration;
+
+use crate::error::WireError;
+use crate::frame::{DATA_AT, FrameType, TYPE_AT};
+use crate::id::MessageId;
+use crate::limits::SIZE_BYTES;
+use crate::name::{ChannelName, TopicName};
+
+/// The response to SUB, PUB, MPUB, DPUB and a plain IDENTIFY.
+pub const OK: &[u8] = b"\0\0\0\x06\0\0\0\0OK";
+
+/// The response to CLS.
+pub const CLOSE_WAIT: &[u8] = b"\0\0\0\x0e\0\0\0\0CLOSE_WAIT";
+
+/// Sent at intervals; any command answers it.
+pub const HEARTBEAT: &[u8] = b"\0\0\0\x0f\0\0\0\0_heartbeat_";
+
+/// Appends a response frame.
+///
+/// # Panics
+/// When `data` is too long for a frame: 2 GiB.
+pub fn response(out: &mut Vec<u8>, data: &[u8]) {
+    frame(out, FrameType::Response, data);
+}
+
+/// Appends an error frame.
+pub fn error(out: &mut Vec<u8>, error: &WireError) {
+    frame(out, FrameType::Error, error.data());
+}
+
+fn frame(out: &mut Vec<u8>, kind: FrameType, data: &[u8]) {
+    size(out, data.len() + (DATA_AT - TYPE_AT));
+    out.extend_from_slice(&(kind as i32).to_be_bytes());
+    out.extend_from_slice(data);
+}
+
+/// Appends a size or a count.
+fn size(out: &mut Vec<u8>, value: usize) {
+    let value = i32::try_from(value).expect("no size on the wire exceeds 31 bits");
+    out.extend_from_slice(&value.to_be_bytes());
+}
+
+fn line(out: &mut Vec<u8>, words: &[&[u8]]) {
+    for (index, word) in words.iter().enumerate() {
+        if index > 0 {
+            out.push(b' ');
+        }
+        out.extend_from_slice(word);
+    }
+    out.push(b'\n');
+}
+
+fn body(out: &mut Vec<u8>, bytes: &[u8]) {
+    size(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+/// Appends `IDENTIFY` with this JSON document.
+///
+/// # Panics
+/// As all that take a body: when it is 2 GiB or more.
+pub fn identify(out: &mut Vec<u8>, json: &[u8]) {
+    line(out, &[b"IDENTIFY"]);
+    body(out, json);
+}
+
+/// Appends `AUTH`.
+pub fn auth(out: &mut Vec<u8>, secret: &[u8]) {
+    line(out, &[b"AUTH"]);
+    body(out, secret);
+}
+
+/// Appends `SUB`.
+pub fn sub(out: &mut Vec<u8>, topic: TopicName<'_>, channel: ChannelName<'_>) {
+    line(out, &[b"SUB", topic.as_str().as_bytes(), channel.as_str().as_bytes()]);
+}
+
+/// Appends `PUB`. A broker refuses an empty message.
+pub fn publish(out: &mut Vec<u8>, topic: TopicName<'_>, message: &[u8]) {
+    line(out, &[b"PUB", topic.as_str().as_bytes()]);
+    body(out, message);
+}
+
+/// Appends `MPUB`. A broker refuses a batch without messages, or with an empty one.
+pub fn mpub<B: AsRef<[u8]>>(
+    out: &mut Vec<u8>,
+    topic: TopicName<'_>,
+    messages: impl IntoIterator<Item = B>,
+) {
+    line(out, &[b"MPUB", topic.as_str().as_bytes()]);
+    let size_at = out.len();
+    // Size and count are known at the end only.
+    out.extend_from_slice(&[0; 2 * SIZE_BYTES]);
+    let count_at = size_at + SIZE_BYTES;
+    let mut count = 0;
+    for message in messages {
+        body(out, message.as_ref());
+        count += 1;
+    }
+    let mut head = Vec::with_capacity(2 * SIZE_BYTES);
+    size(&mut head, out.len() - count_at);
+    size(&mut head, count);
+    out[size_at..size_at + head.len()].copy_from_slice(&head);
+}
+
+/// Appends `DPUB`. `defer` is cut to whole milliseconds.
+pub fn dpub(out: &mut Vec<u8>, topic: TopicName<'_>, defer: Duration, message: &[u8]) {
+    let ms = defer.as_millis().to_string();
+    line(out, &[b"DPUB", topic.as_str().as_bytes(), ms.as_bytes()]);
+    body(out, message);
+}
+
+/// Appends `RDY`.
+pub fn rdy(out: &mut Vec<u8>, count: u32) {
+    line(out, &[b"RDY", count.to_string().as_bytes()]);
+}
+
+/// Appends `FIN`.
+pub fn fin(out: &mut Vec<u8>, id: &MessageId) {
+    line(out, &[b"FIN", id.as_bytes()]);
+}
+
+/// Appends `REQ`. `timeout` is cut to whole milliseconds.
+pub fn req(out: &mut Vec<u8>, id: &MessageId, timeout: Duration) {
+    line(out, &[b"REQ", id.as_bytes(), timeout.as_millis().to_string().as_bytes()]);
+}
+
+/// Appends `TOUCH`.
+pub fn touch(out: &mut Vec<u8>, id: &MessageId) {
+    line(out, &[b"TOUCH", id.as_bytes()]);
+}
+
+/// Appends `CLS`.
+pub fn cls(out: &mut Vec<u8>) {
+    line(out, &[b"CLS"]);
+}
+
+/// Appends `NOP`.
+pub fn nop(out: &mut Vec<u8>) {
+    line(out, &[b"NOP"]);
+}
+
+/// What [`decode_frame`] found at the front of what a broker sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameDecoded<'a> {
+    /// The frame is not complete before the input holds this many bytes: up to 2 GiB if the other
+    /// side says so, which a client may want to bound.
+    NeedMore(usize),
+    /// A frame.
+    Frame {
+        /// What it holds.
+        kind: FrameType,
+        /// All behind the type. See [`crate::frame::Message::parse`] for messages.
+        data: &'a [u8],
+        /// The bytes of input it takes.
+        consumed: usize,
+    },
+    /// Not a frame: a size that leaves no room for the type, or an unknown type.
+    Bad,
+}
+
+/// Decodes the frame at the front of `input`.
+#[must_use]
+pub fn decode_frame(input: &[u8]) -> FrameDecoded<'_> {
+    let Some((size, rest)) = input.split_first_chunk() else {
+        return FrameDecoded::NeedMore(SIZE_BYTES);
+    };
+    let size = usize::try_from(i32::from_be_bytes(*size)).unwrap_or(0);
+    if size < DATA_AT - TYPE_AT {
+        return FrameDecoded::Bad;
+    }
+    let consumed = SIZE_BYTES + size;
+    let Some((kind, _)) = rest.split_first_chunk() else {
+        return FrameDecoded::NeedMore(DATA_AT);
+    };
+    let Some(kind) = FrameType::from_wire(i32::from_be_bytes(*kind)) else {
+        return FrameDecoded::Bad;
+    };
+    match input.get(DATA_AT..consumed) {
+        Some(data) => FrameDecoded::Frame { kind, data, consumed },
+        None => FrameDecoded::NeedMore(consumed),
+    }
+}
+
+#[cfg(test)]
+mod tests;

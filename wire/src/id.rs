@@ -1,0 +1,158 @@
+//! [`Seq`], a frame's place in its topic's log, and [`MessageId`], the same number as the sixteen
+//! hexadecimal characters that travel on the wire.
+//!
+//! The id is a function of the seq, so a FIN finds its in-flight entry by subtraction:
+//!
+//! ```text
+//!   bit 63                               22 21       12 11          0
+//!      | seq bits 53..12 (42 bits)         | node id   | seq 11..0  |
+//! ```
+//!
+//! This is the shape of nsqd's own ids (time, node, sequence; protocol-v2 §17). A topic's first seq
+//! is taken from the clock ([`Seq::from_clock`]), in nsqd's unit and epoch, so that ids look the
+//! same, sort by time, and a topic that is deleted and made again never repeats one.
+
+use std::fmt;
+
+use crate::limits::ID_BYTES;
+
+/// The largest seq: 54 bits, what an id holds beside the node.
+pub const SEQ_MAX: u64 = (1 << SEQ_BITS) - 1;
+
+const SEQ_BITS: u32 = HIGH_BITS + LOW_BITS;
+/// Seq bits above and below the node id.
+const HIGH_BITS: u32 = 42;
+const LOW_BITS: u32 = 12;
+const NODE_BITS: u32 = 10;
+const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
+const NODE_MASK: u64 = (1 << NODE_BITS) - 1;
+const _: () = assert!(HIGH_BITS + NODE_BITS + LOW_BITS == u64::BITS);
+
+/// nsqd's clock unit: 2^20 ns, a little more than a millisecond.
+const CLOCK_UNIT_SHIFT: u32 = 20;
+/// nsqd's epoch in that unit.
+const EPOCH: u64 = 1_288_834_974_288;
+
+/// A frame's place in its topic's log, `1..=`[`SEQ_MAX`]. Zero stands for "none yet".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// Where a topic that is made at `unix_ns` starts to count, at least 1 and at most [`SEQ_MAX`].
+    ///
+    /// 4096 seqs fit into each 1.05 ms, so a topic made later starts beyond all that an earlier one
+    /// of its name used, unless that took in more than 3.9 million messages a second all its life.
+    #[inline]
+    #[must_use]
+    pub fn from_clock(unix_ns: u64) -> Seq {
+        let units = (unix_ns >> CLOCK_UNIT_SHIFT).saturating_sub(EPOCH);
+        Seq((units << LOW_BITS).clamp(1, SEQ_MAX))
+    }
+
+    /// The seq `n` places later. The result may be one past [`SEQ_MAX`], as the end of a range.
+    #[inline]
+    #[must_use]
+    pub fn offset(self, n: u64) -> Seq {
+        debug_assert!(n <= SEQ_MAX + 1 && self.0 + n <= SEQ_MAX + 1, "seq {} + {n}", self.0);
+        Seq(self.0 + n)
+    }
+
+    /// How many places `self` is behind `earlier`, which must not be the later of the two.
+    #[inline]
+    #[must_use]
+    pub fn since(self, earlier: Seq) -> u64 {
+        debug_assert!(earlier <= self, "seq {} is before {}", self.0, earlier.0);
+        self.0 - earlier.0
+    }
+}
+
+/// A message id as it travels: sixteen bytes, from us lower-case hexadecimal, from a client anything.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(pub [u8; ID_BYTES]);
+
+impl MessageId {
+    /// The id of the message at `seq` (at most [`SEQ_MAX`]) on `node` (`0..1024`, nsqd's `--node-id`).
+    #[inline]
+    #[must_use]
+    pub fn new(seq: Seq, node: u16) -> MessageId {
+        debug_assert!(seq.0 <= SEQ_MAX && u64::from(node) <= NODE_MASK, "{seq:?} on {node}");
+        let node = u64::from(node) & NODE_MASK;
+        let high = (seq.0 >> LOW_BITS) << (NODE_BITS + LOW_BITS);
+        let bits = high | (node << LOW_BITS) | (seq.0 & LOW_MASK);
+        let mut text = [0; ID_BYTES];
+        for (pair, byte) in text.chunks_exact_mut(2).zip(bits.to_be_bytes()) {
+            pair.copy_from_slice(&HEX_PAIRS[usize::from(byte)]);
+        }
+        MessageId(text)
+    }
+
+    /// The seq and node behind the id. `None` when it is not sixteen lower-case hexadecimal digits,
+    /// so that every message has one spelling only.
+    #[inline]
+    #[must_use]
+    pub fn decode(&self) -> Option<(Seq, u16)> {
+        let mut bits = 0;
+        let mut seen = 0;
+        for byte in self.0 {
+            let digit = DIGITS[usize::from(byte)];
+            seen |= digit;
+            bits = bits << 4 | u64::from(digit & 0xf);
+        }
+        // One test at the end instead of sixteen on the way.
+        if seen & NOT_A_DIGIT != 0 {
+            return None;
+        }
+        let high = bits >> (NODE_BITS + LOW_BITS);
+        let node = (bits >> LOW_BITS) & NODE_MASK;
+        Some((Seq(high << LOW_BITS | bits & LOW_MASK), node as u16))
+    }
+
+    /// The sixteen bytes.
+    #[inline]
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; ID_BYTES] {
+        &self.0
+    }
+}
+
+/// The text; bytes that are not printable ASCII, which only a client can have sent, are escaped.
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
+}
+
+impl fmt::Debug for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MessageId({self})")
+    }
+}
+
+/// The two digits of each byte value.
+const HEX_PAIRS: [[u8; 2]; 256] = {
+    let digits = b"0123456789abcdef";
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [digits[byte >> 4], digits[byte & 0xf]];
+        byte += 1;
+    }
+    pairs
+};
+
+/// Marks what [`DIGITS`] has no value for; above the four bits of a digit.
+const NOT_A_DIGIT: u8 = 0x10;
+
+/// The value of each lower-case hexadecimal digit.
+const DIGITS: [u8; 256] = {
+    let mut values = [NOT_A_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        values[HEX_PAIRS[value][1] as usize] = value as u8;
+        value += 1;
+    }
+    values
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,336 @@
+//! IDENTIFY: what a client asks for, what the broker can give, and what they settle on.
+//!
+//! ```text
+//!   body -> IdentifyRequest --+
+//!           ServerSettings ---+--> negotiate --> ClientSettings, Response
+//!           ClientSettings ---+
+//! ```
+
+mod request;
+
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+use crate::error::{ErrorCode, WireError};
+use crate::go_json::escape_into;
+
+/// Heartbeats of a client that asks for nothing else. nsqd: half of its 60 s client timeout.
+const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(30);
+/// Output buffer of a client that asks for nothing else, in bytes.
+const OUTPUT_BUFFER_BYTES_DEFAULT: usize = 16 * 1024;
+/// Shortest heartbeat interval and message timeout a client may ask for, in milliseconds.
+const INTERVAL_MS_MIN: i64 = 1000;
+/// Smallest output buffer a client may ask for, in bytes; `-1` asks for none.
+const OUTPUT_BUFFER_BYTES_MIN: i64 = 64;
+/// Largest sample rate, in percent: all is 0.
+const SAMPLE_RATE_MAX: i32 = 99;
+/// Deflate level of a client that asks for nothing else.
+const DEFLATE_LEVEL_DEFAULT: i64 = 6;
+/// In a request: switched off.
+const OFF: i64 = -1;
+/// In a request: as it is.
+const KEEP: i64 = 0;
+
+/// The body of an IDENTIFY. Numbers are as the client wrote them, not yet judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdentifyRequest {
+    /// The client's name for itself.
+    pub client_id: String,
+    /// The host it runs on.
+    pub hostname: String,
+    /// Its library and version.
+    pub user_agent: String,
+    /// Whether it wants a JSON answer, and upgrades. Without it the next three are ignored.
+    pub feature_negotiation: bool,
+    /// Whether it wants TLS.
+    pub tls_v1: bool,
+    /// Whether it wants snappy compression.
+    pub snappy: bool,
+    /// Whether it wants deflate compression.
+    pub deflate: bool,
+    /// Milliseconds between heartbeats; 0 keeps, -1 is none.
+    pub heartbeat_interval: i64,
+    /// Milliseconds a message may wait for others; 0 keeps, -1 is for ever.
+    pub output_buffer_timeout: i64,
+    /// Bytes to gather before a write; 0 keeps, -1 is none.
+    pub output_buffer_size: i64,
+    /// Milliseconds until a message counts as lost; 0 keeps.
+    pub msg_timeout: i64,
+    /// 1 to 9; 0 or less means 6.
+    pub deflate_level: i64,
+    /// Percentage of messages to deliver; 0 is all.
+    pub sample_rate: i32,
+    /// The region it runs in.
+    pub topology_region: String,
+    /// The zone it runs in.
+    pub topology_zone: String,
+}
+
+impl IdentifyRequest {
+    /// Reads the body of an IDENTIFY, a JSON object or `null`, as forgiving as Go: see [`mod@request`].
+    ///
+    /// # Errors
+    /// `E_BAD_BODY` for what Go does not decode either.
+    pub fn decode(body: &[u8]) -> Result<IdentifyRequest, WireError> {
+        request::decode(body).map_err(|_| bad_body("failed to decode JSON body"))
+    }
+}
+
+/// As Go prints the struct with `%+v`; nsqd logs it.
+impl fmt::Display for IdentifyRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{ClientID:{} Hostname:{}", self.client_id, self.hostname)?;
+        write!(f, " HeartbeatInterval:{}", self.heartbeat_interval)?;
+        write!(f, " OutputBufferSize:{}", self.output_buffer_size)?;
+        write!(f, " OutputBufferTimeout:{}", self.output_buffer_timeout)?;
+        write!(f, " FeatureNegotiation:{}", self.feature_negotiation)?;
+        write!(f, " TLSv1:{} Deflate:{}", self.tls_v1, self.deflate)?;
+        write!(f, " DeflateLevel:{} Snappy:{}", self.deflate_level, self.snappy)?;
+        write!(f, " SampleRate:{} UserAgent:{}", self.sample_rate, self.user_agent)?;
+        write!(f, " MsgTimeout:{}", self.msg_timeout)?;
+        write!(f, " TopologyRegion:{}", self.topology_region)?;
+        write!(f, " TopologyZone:{}}}", self.topology_zone)
+    }
+}
+
+/// What the broker offers and allows. [`Default`] gives nsqd's defaults, without upgrades.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// The version to report.
+    pub version: String,
+    /// `--max-rdy-count`, in messages.
+    pub max_rdy_count: i64,
+    /// `--msg-timeout`: of a client that does not ask.
+    pub msg_timeout: Duration,
+    /// `--max-msg-timeout`: longest a client may ask for.
+    pub msg_timeout_max: Duration,
+    /// `--max-heartbeat-interval`: longest a client may ask for.
+    pub heartbeat_interval_max: Duration,
+    /// `--output-buffer-timeout`: of a client that does not ask. Zero is for ever.
+    pub output_buffer_timeout: Duration,
+    /// `--min-output-buffer-timeout`: shortest a client may ask for.
+    pub output_buffer_timeout_min: Duration,
+    /// `--max-output-buffer-timeout`: longest a client may ask for.
+    pub output_buffer_timeout_max: Duration,
+    /// `--max-output-buffer-size`: largest a client may ask for, in bytes.
+    pub output_buffer_size_max: i64,
+    /// `--max-deflate-level`.
+    pub deflate_level_max: i64,
+    /// Whether the connection can go on with TLS.
+    pub tls_available: bool,
+    /// Whether the connection can go on with snappy.
+    pub snappy_available: bool,
+    /// Whether the connection can go on with deflate.
+    pub deflate_available: bool,
+    /// Whether an auth server is configured.
+    pub auth_required: bool,
+    /// `--topology-region`.
+    pub topology_region: String,
+    /// `--topology-zone`.
+    pub topology_zone: String,
+}
+
+impl Default for ServerSettings {
+    fn default() -> ServerSettings {
+        ServerSettings {
+            version: "1.3.0".to_owned(),
+            max_rdy_count: 2500,
+            msg_timeout: Duration::from_secs(60),
+            msg_timeout_max: Duration::from_secs(15 * 60),
+            heartbeat_interval_max: Duration::from_secs(60),
+            output_buffer_timeout: Duration::from_millis(250),
+            output_buffer_timeout_min: Duration::from_millis(25),
+            output_buffer_timeout_max: Duration::from_secs(30),
+            output_buffer_size_max: 64 * 1024,
+            deflate_level_max: 6,
+            // `--snappy` and `--deflate` default to true, but an upgrade is promised only by a
+            // caller that can carry it out: to announce one and go on in plain text breaks the
+            // client's stream.
+            tls_available: false,
+            snappy_available: false,
+            deflate_available: false,
+            auth_required: false,
+            topology_region: String::new(),
+            topology_zone: String::new(),
+        }
+    }
+}
+
+/// What holds for one client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientSettings {
+    /// Time between heartbeats. `None` means none, and no deadlines either.
+    pub heartbeat: Option<Duration>,
+    /// How long a message may wait in the output buffer. `None` means for ever, or that there is no
+    /// buffer.
+    pub output_buffer_timeout: Option<Duration>,
+    /// Bytes of output to gather before a write; 1 means that every write goes out at once.
+    pub output_buffer_size: usize,
+    /// Percentage of messages to deliver, 0 to 99; 0 is all.
+    pub sample_rate: u8,
+    /// Time from delivery until a message counts as lost.
+    pub msg_timeout: Duration,
+}
+
+impl ClientSettings {
+    /// What holds for a client that asks for nothing.
+    #[must_use]
+    pub fn from_server(server: &ServerSettings) -> ClientSettings {
+        ClientSettings {
+            heartbeat: Some(HEARTBEAT_DEFAULT),
+            output_buffer_timeout: non_zero(server.output_buffer_timeout),
+            output_buffer_size: OUTPUT_BUFFER_BYTES_DEFAULT,
+            sample_rate: 0,
+            msg_timeout: server.msg_timeout,
+        }
+    }
+
+    /// Takes over what is asked for, in nsqd's order: the first that is out of range is the error.
+    /// What came before it stays changed, which no one sees, for the error is fatal.
+    fn apply(&mut self, ask: &IdentifyRequest, server: &ServerSettings) -> Result<(), WireError> {
+        match ask.heartbeat_interval {
+            KEEP => {}
+            OFF => self.heartbeat = None,
+            ms if (INTERVAL_MS_MIN..=whole_ms(server.heartbeat_interval_max)).contains(&ms) => {
+                self.heartbeat = Some(from_ms(ms));
+            }
+            ms => return Err(bad_body(format_args!("heartbeat interval ({ms}) is invalid"))),
+        }
+        let shortest = whole_ms(server.output_buffer_timeout_min);
+        let longest = whole_ms(server.output_buffer_timeout_max);
+        match ask.output_buffer_timeout {
+            KEEP => {}
+            OFF => self.output_buffer_timeout = None,
+            ms if (shortest..=longest).contains(&ms) => {
+                self.output_buffer_timeout = non_zero(from_ms(ms));
+            }
+            ms => return Err(bad_body(format_args!("output buffer timeout ({ms}) is invalid"))),
+        }
+        match ask.output_buffer_size {
+            KEEP => {}
+            // Without a buffer there is nothing to wait for either.
+            OFF => (self.output_buffer_size, self.output_buffer_timeout) = (1, None),
+            bytes if (OUTPUT_BUFFER_BYTES_MIN..=server.output_buffer_size_max).contains(&bytes) => {
+                self.output_buffer_size = bytes as usize;
+            }
+            bytes => return Err(bad_body(format_args!("output buffer size ({bytes}) is invalid"))),
+        }
+        match ask.sample_rate {
+            percent @ 0..=SAMPLE_RATE_MAX => self.sample_rate = percent as u8,
+            percent => return Err(bad_body(format_args!("sample rate ({percent}) is invalid"))),
+        }
+        match ask.msg_timeout {
+            KEEP => {}
+            ms if (INTERVAL_MS_MIN..=whole_ms(server.msg_timeout_max)).contains(&ms) => {
+                self.msg_timeout = from_ms(ms);
+            }
+            ms => return Err(bad_body(format_args!("msg timeout ({ms}) is invalid"))),
+        }
+        Ok(())
+    }
+}
+
+/// The answer to an IDENTIFY: the data of a response frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Response {
+    /// `OK`, to a client that negotiates nothing.
+    Ok,
+    /// What was settled on.
+    Json(String),
+}
+
+/// Settles what holds for a client from now on. The settings may come from an earlier IDENTIFY, which
+/// is then what "keep" keeps.
+///
+/// # Errors
+/// `E_BAD_BODY` for a value out of range, `E_IDENTIFY_FAILED` when both compressions would be on.
+pub fn negotiate(
+    ask: &IdentifyRequest,
+    server: &ServerSettings,
+    client: &mut ClientSettings,
+) -> Result<Response, WireError> {
+    client.apply(ask, server)?;
+    if !ask.feature_negotiation {
+        return Ok(Response::Ok);
+    }
+    let tls = server.tls_available && ask.tls_v1;
+    let deflate = server.deflate_available && ask.deflate;
+    let snappy = server.snappy_available && ask.snappy;
+    if deflate && snappy {
+        let description = "cannot enable both deflate and snappy compression";
+        return Err(WireError::new(ErrorCode::IdentifyFailed, description));
+    }
+    let asked = Some(ask.deflate_level).filter(|level| deflate && *level > 0);
+    let deflate_level = asked.unwrap_or(DEFLATE_LEVEL_DEFAULT).min(server.deflate_level_max);
+
+    let mut json = JsonObject::default();
+    json.plain("max_rdy_count", server.max_rdy_count);
+    json.text("version", &server.version);
+    json.plain("max_msg_timeout", server.msg_timeout_max.as_millis());
+    json.plain("msg_timeout", client.msg_timeout.as_millis());
+    json.plain("tls_v1", tls);
+    json.plain("deflate", deflate);
+    json.plain("deflate_level", deflate_level);
+    json.plain("max_deflate_level", server.deflate_level_max);
+    json.plain("snappy", snappy);
+    json.plain("sample_rate", client.sample_rate);
+    json.plain("auth_required", server.auth_required);
+    json.plain("output_buffer_size", client.output_buffer_size);
+    json.plain("output_buffer_timeout", client.output_buffer_timeout.unwrap_or_default().as_millis());
+    json.text("topology_region", &server.topology_region);
+    json.text("topology_zone", &server.topology_zone);
+    Ok(Response::Json(json.finish()))
+}
+
+/// A JSON object in the order of its keys, in Go's spelling.
+#[derive(Default)]
+struct JsonObject {
+    out: String,
+}
+
+impl JsonObject {
+    /// Keys are ours and need no escapes.
+    fn key(&mut self, key: &str) {
+        let before = if self.out.is_empty() { "{" } else { "," };
+        self.out.extend([before, "\"", key, "\":"]);
+    }
+
+    /// A number or bool.
+    fn plain(&mut self, key: &str, value: impl fmt::Display) {
+        self.key(key);
+        write!(self.out, "{value}").expect("a String takes all");
+    }
+
+    fn text(&mut self, key: &str, value: &str) {
+        self.key(key);
+        self.out.push('"');
+        escape_into(&mut self.out, value);
+        self.out.push('"');
+    }
+
+    fn finish(mut self) -> String {
+        self.out.push('}');
+        self.out
+    }
+}
+
+fn bad_body(what: impl fmt::Display) -> WireError {
+    WireError::new(ErrorCode::BadBody, format_args!("IDENTIFY {what}"))
+}
+
+/// A limit as nsqd compares it: truncated to milliseconds.
+fn whole_ms(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A number of milliseconds that was found to be within limits that are not negative.
+fn from_ms(ms: i64) -> Duration {
+    Duration::from_millis(ms.unsigned_abs())
+}
+
+fn non_zero(duration: Duration) -> Option<Duration> {
+    (!duration.is_zero()).then_some(duration)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! The JSON of an IDENTIFY, as Go's `encoding/json` reads it into a struct (protocol-v2 §9.3).
+//!
+//! serde_json knows the grammar. Where Go is of another mind it is helped along:
+//!
+//! | Go | serde_json | here |
+//! | --- | --- | --- |
+//! | bytes that are not UTF-8 become U+FFFD, each | error | replaced beforehand: [`mend`] |
+//! | half a surrogate pair in an escape becomes U+FFFD | error | the same |
+//! | keys match whatever their case | exactly | [`fold`] |
+//! | the last of equal keys wins | error, in a struct | keys are visited one by one |
+//! | `null` changes nothing | error, unless `Option` | [`Target::set`] |
+//! | `-0` is an integer, `1e3` and `-0.0` are not | `-0` is not | integers are read from their text |
+//!
+//! Go gives up on values nested deeper than 10000; here unknown values may be of any depth, since
+//! they are skipped without recursion.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::IdentifyRequest;
+
+/// Reads `body`. The error is for debugging only: a peer is told one thing in all cases.
+pub(super) fn decode(body: &[u8]) -> Result<IdentifyRequest, serde_json::Error> {
+    serde_json::from_str::<Request>(&mend(body)).map(|request| request.0)
+}
+
+/// Carries the implementation of [`Deserialize`], which has no business in the public type.
+struct Request(IdentifyRequest);
+
+impl<'de> Deserialize<'de> for Request {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Request, D::Error> {
+        deserializer.deserialize_any(RequestVisitor)
+    }
+}
+
+struct RequestVisitor;
+
+impl<'de> Visitor<'de> for RequestVisitor {
+    type Value = Request;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object or null")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Request, E> {
+        Ok(Request(IdentifyRequest::default()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Request, A::Error> {
+        let mut request = IdentifyRequest::default();
+        while let Some(key) = map.next_key::<String>()? {
+            let value = map.next_value::<&RawValue>()?.get();
+            if let Some(mut target) = Target::of(&mut request, &fold(&key)) {
+                target.set(value).map_err(A::Error::custom)?;
+            }
+        }
+        Ok(Request(request))
+    }
+}
+
+/// The field that a key names.
+enum Target<'r> {
+    Text(&'r mut String),
+    Bool(&'r mut bool),
+    I64(&'r mut i64),
+    I32(&'r mut i32),
+}
+
+impl<'r> Target<'r> {
+    /// `None` for keys no one knows, among them `short_id` and `long_id`, which old clients send.
+    fn of(request: &'r mut IdentifyRequest, folded_key: &str) -> Option<Target<'r>> {
+        Some(match folded_key {
+            "client_id" => Target::Text(&mut request.client_id),
+            "hostname" => Target::Text(&mut request.hostname),
+            "user_agent" => Target::Text(&mut request.user_agent),
+            "feature_negotiation" => Target::Bool(&mut request.feature_negotiation),
+            "tls_v1" => Target::Bool(&mut request.tls_v1),
+            "snappy" => Target::Bool(&mut request.snappy),
+            "deflate" => Target::Bool(&mut request.deflate),
+            "heartbeat_interval" => Target::I64(&mut request.heartbeat_interval),
+            "output_buffer_timeout" => Target::I64(&mut request.output_buffer_timeout),
+            "output_buffer_size" => Target::I64(&mut request.output_buffer_size),
+            "msg_timeout" => Target::I64(&mut request.msg_timeout),
+            "deflate_level" => Target::I64(&mut request.deflate_level),
+            "sample_rate" => Target::I32(&mut request.sample_rate),
+            "topology_region" => Target::Text(&mut request.topology_region),
+            "topology_zone" => Target::Text(&mut request.topology_zone),
+            _ => return None,
+        })
+    }
+
+    /// Stores a value given as JSON text, whose grammar has been checked.
+    fn set(&mut self, json: &str) -> Result<(), serde_json::Error> {
+        if json == "null" {
+            return Ok(());
+        }
+        match self {
+            Target::Text(text) => **text = serde_json::from_str(json)?,
+            Target::Bool(bool) => **bool = serde_json::from_str(json)?,
+            Target::I64(number) => **number = json.parse().map_err(serde_json::Error::custom)?,
+            Target::I32(number) => **number = json.parse().map_err(serde_json::Error::custom)?,
+        }
+        Ok(())
+    }
+}
+
+/// A key without its case, by Unicode's simple folding as far as it leads to ASCII: two letters beyond
+/// ASCII do, and Go knows them.
+pub(super) fn fold(key: &str) -> String {
+    key.chars()
+        .map(|c| match c {
+            '\u{17f}' => 's',
+            '\u{212a}' => 'k',
+            c => c.to_ascii_lowercase(),
+        })
+        .collect()
+}
+
+/// The same JSON with U+FFFD wherever Go would read it for something that is no character.
+fn mend(body: &[u8]) -> Cow<'_, str> {
+    let text = match str::from_utf8(body) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(mend_utf8(body)),
+    };
+    // A backslash is found in strings only, or it is an error anyway.
+    if text.contains("\\u") { Cow::Owned(mend_surrogates(&text)) } else { text }
+}
+
+/// One U+FFFD for each byte that is not part of a character. `String::from_utf8_lossy` has one for
+/// several bytes where they begin a character that is cut short.
+fn mend_utf8(body: &[u8]) -> String {
+    let mut out = String::with_capacity(body.len());
+    for chunk in body.utf8_chunks() {
+        out.push_str(chunk.valid());
+        out.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    out
+}
+
+/// Replaces escapes of one half of a surrogate pair without the other.
+fn mend_surrogates(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        out.push_str(before);
+        let (mended, bytes) = match (unicode_escape(escape), escape.get(6..).and_then(unicode_escape)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (&escape[..12], 12),
+            (Some(0xd800..=0xdfff), _) => ("\\ufffd", 6),
+            // Past the second byte too, for it may be another backslash.
+            _ => {
+                let bytes = 1 + escape[1..].chars().next().map_or(0, char::len_utf8);
+                (&escape[..bytes], bytes)
+            }
+        };
+        out.push_str(mended);
+        rest = &escape[bytes..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The number in the `\uXXXX` at the front of `text`.
+fn unicode_escape(text: &str) -> Option<u16> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    // `from_str_radix` would take a sign.
+    let all_digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    all_digits.then(|| u16::from_str_radix(digits, 16).ok()).flatten()
+}

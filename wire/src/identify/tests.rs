@@ -1,0 +1,383 @@
+use super::*;
+
+/// Decodes, and lets `change` say how the result differs from one without any keys.
+fn check(json: impl AsRef<[u8]>, change: impl FnOnce(&mut IdentifyRequest)) {
+    let json = json.as_ref();
+    let mut expected = IdentifyRequest::default();
+    change(&mut expected);
+    assert_eq!(IdentifyRequest::decode(json), Ok(expected), "{}", json.escape_ascii());
+}
+
+fn check_bad(json: impl AsRef<[u8]>) {
+    let json = json.as_ref();
+    let error = IdentifyRequest::decode(json).expect_err(&json.escape_ascii().to_string());
+    assert_eq!(error.text, "E_BAD_BODY IDENTIFY failed to decode JSON body");
+    assert!(error.fatal);
+}
+
+#[test]
+fn all_keys() {
+    let json = r#"{"client_id":"c","hostname":"h","user_agent":"u","feature_negotiation":true,
+        "heartbeat_interval":1,"output_buffer_timeout":2,"output_buffer_size":3,"sample_rate":4,
+        "msg_timeout":5,"tls_v1":true,"snappy":true,"deflate":true,"deflate_level":6,
+        "topology_region":"r","topology_zone":"z","short_id":"s","long_id":"l"}"#;
+    check(json, |r| {
+        *r = IdentifyRequest {
+            client_id: "c".into(),
+            hostname: "h".into(),
+            user_agent: "u".into(),
+            feature_negotiation: true,
+            tls_v1: true,
+            snappy: true,
+            deflate: true,
+            heartbeat_interval: 1,
+            output_buffer_timeout: 2,
+            output_buffer_size: 3,
+            msg_timeout: 5,
+            deflate_level: 6,
+            sample_rate: 4,
+            topology_region: "r".into(),
+            topology_zone: "z".into(),
+        }
+    });
+}
+
+#[test]
+fn the_top_level_is_an_object_or_null() {
+    for json in ["{}", "null", " \t\r\n{} \t\r\n", " null "] {
+        check(json, |_| {});
+    }
+    for json in ["", " ", "[]", "\"a\"", "1", "true", "nul", "{", "}", "{}x", "{}{}", "null,", "{},"] {
+        check_bad(json);
+    }
+    check_bad("\u{feff}{}");
+    check_bad(b"{}\0");
+    check_bad(b"{}\xff");
+}
+
+#[test]
+fn the_grammar_is_strict() {
+    for json in [
+        r#"{"a":NaN}"#, r#"{"a":1,}"#, r#"{,}"#, r#"{"a":[1,]}"#, r#"{"a":01}"#, r#"{"a":+1}"#,
+        r#"{"a":.5}"#, r#"{"a":1.}"#, r#"{"a":-}"#, r#"{"a" 1}"#, r#"{a:1}"#, r#"{'a':1}"#,
+        r#"{"a":"\x"}"#, r#"{"a":"\u12g4"}"#, r#"{"a":"\u+123"}"#, r#"{"a":"\u123"}"#, r#"{"a":tru}"#,
+        "{\"a\":\"\n\"}", "{\"a\":\"\x01\"}", "{\"client_id\":\"\t\"}", "{\"a\n\":1}", r#"{"a":"#,
+        r#"{"a":/**/1}"#,
+    ] {
+        check_bad(json);
+    }
+    // DEL and C1 controls are no control characters to JSON.
+    check("{\"client_id\":\"\x7f\u{80}\"}", |r| r.client_id = "\x7f\u{80}".into());
+}
+
+#[test]
+fn keys_match_whatever_their_case() {
+    check(r#"{"HEARTBEAT_INTERVAL":1}"#, |r| r.heartbeat_interval = 1);
+    check(r#"{"Tls_V1":true}"#, |r| r.tls_v1 = true);
+    // U+017F is a lower-case s. No key has a k for U+212A, the Kelvin sign.
+    check("{\"ho\u{17f}tname\":\"h\"}", |r| r.hostname = "h".into());
+    check(r#"{"ho\u017Ftname":"h"}"#, |r| r.hostname = "h".into());
+    assert_eq!(request_fold("\u{212a}EY_\u{17f}S"), "key_ss");
+    // What lower-cases to ASCII in other ways than by simple folding does not match.
+    check("{\"cl\u{130}ent_id\":\"c\"}", |_| {});
+    check(r#"{"client-id":"c"," client_id":"c"}"#, |_| {});
+    // Escapes are undone first.
+    check(r#"{"\u0063lient_id":"c"}"#, |r| r.client_id = "c".into());
+}
+
+fn request_fold(key: &str) -> String {
+    super::request::fold(key)
+}
+
+#[test]
+fn the_last_of_equal_keys_wins() {
+    check(r#"{"client_id":"a","client_id":"b"}"#, |r| r.client_id = "b".into());
+    check(r#"{"client_id":"a","CLIENT_ID":"b"}"#, |r| r.client_id = "b".into());
+    check(r#"{"CLIENT_ID":"b","client_id":"a"}"#, |r| r.client_id = "a".into());
+    // null changes nothing, not even what an earlier key set.
+    check(r#"{"client_id":"a","client_id":null}"#, |r| r.client_id = "a".into());
+    // A wrong type is an error even if a right one follows.
+    check_bad(r#"{"client_id":1,"client_id":"b"}"#);
+}
+
+#[test]
+fn unknown_keys_of_any_shape_are_ignored() {
+    check(r#"{"x":{"client_id":[1,{"a":null}]},"y":1e999,"z":"\ud800","client_id":"c"}"#, |r| {
+        r.client_id = "c".into();
+    });
+    let deep = format!(r#"{{"x":{}{},"client_id":"c"}}"#, "[".repeat(5000), "]".repeat(5000));
+    check(deep, |r| r.client_id = "c".into());
+    check_bad(r#"{"x":{"y":}}"#);
+    check_bad(format!(r#"{{"x":{}{}}}"#, "[".repeat(10), "]".repeat(9)));
+}
+
+#[test]
+fn null_leaves_the_default() {
+    check(
+        r#"{"client_id":null,"tls_v1":null,"msg_timeout":null,"sample_rate":null}"#,
+        |_| {},
+    );
+}
+
+#[test]
+fn wrong_types_are_errors() {
+    for value in ["1", "true", "[]", "{}", "1.5"] {
+        check_bad(format!(r#"{{"hostname":{value}}}"#));
+    }
+    for value in ["1", "0", "\"true\"", "[]", "{}"] {
+        check_bad(format!(r#"{{"deflate":{value}}}"#));
+    }
+    for value in ["\"1\"", "true", "[]", "{}"] {
+        check_bad(format!(r#"{{"msg_timeout":{value}}}"#));
+        check_bad(format!(r#"{{"sample_rate":{value}}}"#));
+    }
+}
+
+#[test]
+fn integers_are_plain_and_fit() {
+    for value in ["1000.0", "1e3", "1E3", "-0.0", "0e0", "9223372036854775808", "-9223372036854775809"] {
+        check_bad(format!(r#"{{"msg_timeout":{value}}}"#));
+        check_bad(format!(r#"{{"sample_rate":{value}}}"#));
+    }
+    check(r#"{"msg_timeout": -0 ,"sample_rate":-0}"#, |_| {});
+    check(r#"{"msg_timeout":9223372036854775807}"#, |r| r.msg_timeout = i64::MAX);
+    check(r#"{"msg_timeout":-9223372036854775808}"#, |r| r.msg_timeout = i64::MIN);
+    check(r#"{"sample_rate":2147483647}"#, |r| r.sample_rate = i32::MAX);
+    check(r#"{"sample_rate":-2147483648}"#, |r| r.sample_rate = i32::MIN);
+    check_bad(r#"{"sample_rate":2147483648}"#);
+    check_bad(r#"{"sample_rate":-2147483649}"#);
+}
+
+#[test]
+fn what_is_no_character_becomes_the_replacement_character() {
+    let check_text = |inside: &[u8], expected: &str| {
+        let json = [b"{\"client_id\":\"", inside, b"\"}"].concat();
+        check(json, |r| r.client_id = expected.into());
+    };
+    // Each byte for itself.
+    check_text(b"a\xffb", "a\u{fffd}b");
+    check_text(b"\xe2\x82", "\u{fffd}\u{fffd}");
+    check_text(b"\xed\xa0\x80", "\u{fffd}\u{fffd}\u{fffd}");
+    // Halves of surrogate pairs.
+    check_text(br"\ud83d\ude00", "😀");
+    check_text(br"\uD83D\uDE00", "😀");
+    check_text(br"\ud800", "\u{fffd}");
+    check_text(br"x\udc00y", "x\u{fffd}y");
+    check_text(br"\udc00\ud800", "\u{fffd}\u{fffd}");
+    check_text(br"\ud800\ud83d\ude00", "\u{fffd}😀");
+    check_text(br"\ud800\u0041", "\u{fffd}A");
+    check_text(br"\ud800\n", "\u{fffd}\n");
+    // These backslashes are text.
+    check_text(br"\\ud800", r"\ud800");
+    check_text(br"\\\ud800", "\\\u{fffd}");
+    check_text("\\ud800é\\u00e9".as_bytes(), "\u{fffd}éé");
+    check_text(b"\\ud800\xff", "\u{fffd}\u{fffd}");
+    // In keys too.
+    check(b"{\"client_id\xff\":\"c\",\"\\ud800\":1}", |_| {});
+    // Mending does not make sense of what is none.
+    for json in [&b"{\"a\":\"\\ud8\"}"[..], b"{\"a\":\"\\ud800", b"{\\ud800:1}", b"\\", b"\\u", b"{\"\\\xff\":1}"] {
+        check_bad(json);
+    }
+}
+
+#[test]
+fn displays_as_go_does() {
+    // nsqd-flags §8.
+    let request = IdentifyRequest {
+        client_id: "cid".into(),
+        hostname: "hn".into(),
+        user_agent: "ua/1".into(),
+        feature_negotiation: true,
+        ..IdentifyRequest::default()
+    };
+    assert_eq!(
+        request.to_string(),
+        "{ClientID:cid Hostname:hn HeartbeatInterval:0 OutputBufferSize:0 OutputBufferTimeout:0 \
+         FeatureNegotiation:true TLSv1:false Deflate:false DeflateLevel:0 Snappy:false SampleRate:0 \
+         UserAgent:ua/1 MsgTimeout:0 TopologyRegion: TopologyZone:}"
+    );
+}
+
+/// Negotiates from the defaults; the settings afterwards and the answer or error.
+fn settle(json: &str, server: &ServerSettings) -> (ClientSettings, Result<Response, String>) {
+    let mut client = ClientSettings::from_server(server);
+    let request = IdentifyRequest::decode(json.as_bytes()).unwrap();
+    let response = negotiate(&request, server, &mut client).map_err(|error| error.text);
+    (client, response)
+}
+
+#[test]
+fn the_captured_response() {
+    let json = r#"{"client_id":"c","hostname":"h","feature_negotiation":true}"#;
+    let (_, response) = settle(json, &ServerSettings::default());
+    let expected = r#"{"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000,"tls_v1":false,"deflate":false,"deflate_level":6,"max_deflate_level":6,"snappy":false,"sample_rate":0,"auth_required":false,"output_buffer_size":16384,"output_buffer_timeout":250,"topology_region":"","topology_zone":""}"#;
+    assert_eq!(response, Ok(Response::Json(expected.to_owned())));
+    let mut frame = Vec::new();
+    crate::encode::response(&mut frame, expected.as_bytes());
+    assert!(frame.starts_with(&[0, 0, 1, 0x34, 0, 0, 0, 0]));
+}
+
+#[test]
+fn defaults() {
+    let (client, response) = settle("{}", &ServerSettings::default());
+    assert_eq!(response, Ok(Response::Ok));
+    assert_eq!(
+        client,
+        ClientSettings {
+            heartbeat: Some(Duration::from_secs(30)),
+            output_buffer_timeout: Some(Duration::from_millis(250)),
+            output_buffer_size: 16384,
+            sample_rate: 0,
+            msg_timeout: Duration::from_secs(60),
+        }
+    );
+}
+
+#[test]
+fn ranges_are_inclusive() {
+    let server = ServerSettings::default();
+    let table = [
+        ("heartbeat_interval", "heartbeat interval", 1000, 60000, true),
+        ("output_buffer_timeout", "output buffer timeout", 25, 30000, true),
+        ("output_buffer_size", "output buffer size", 64, 65536, true),
+        ("sample_rate", "sample rate", 0, 99, false),
+        ("msg_timeout", "msg timeout", 1000, 900_000, false),
+    ];
+    for (key, name, min, max, can_be_off) in table {
+        let check = |value: i64, allowed: bool| {
+            let (_, response) = settle(&format!("{{\"{key}\":{value}}}"), &server);
+            let error = format!("E_BAD_BODY IDENTIFY {name} ({value}) is invalid");
+            assert_eq!(response, if allowed { Ok(Response::Ok) } else { Err(error) });
+        };
+        for (value, allowed) in [(min, true), (max, true), (max + 1, false), (-2, false)] {
+            check(value, allowed);
+        }
+        check(0, true);
+        check(-1, can_be_off);
+        if min > 1 {
+            check(min - 1, false);
+        }
+    }
+    // Limits count in whole milliseconds.
+    let max = Duration::from_micros(5_000_999);
+    let server = ServerSettings { heartbeat_interval_max: max, msg_timeout_max: max, ..server };
+    assert!(settle(r#"{"heartbeat_interval":5000,"msg_timeout":5000}"#, &server).1.is_ok());
+    assert!(settle(r#"{"heartbeat_interval":5001}"#, &server).1.is_err());
+    assert!(settle(r#"{"msg_timeout":5001}"#, &server).1.is_err());
+}
+
+#[test]
+fn the_first_value_out_of_range_is_the_error() {
+    let mut keys = vec![
+        ("heartbeat_interval", "heartbeat interval"),
+        ("output_buffer_timeout", "output buffer timeout"),
+        ("output_buffer_size", "output buffer size"),
+        ("sample_rate", "sample rate"),
+        ("msg_timeout", "msg timeout"),
+    ];
+    while !keys.is_empty() {
+        // Last key first: the order in the JSON does not matter.
+        let pairs: Vec<_> = keys.iter().rev().map(|(key, _)| format!("\"{key}\":-7")).collect();
+        let (_, response) = settle(&format!("{{{}}}", pairs.join(",")), &ServerSettings::default());
+        let (_, name) = keys.remove(0);
+        assert_eq!(response, Err(format!("E_BAD_BODY IDENTIFY {name} (-7) is invalid")));
+    }
+}
+
+#[test]
+fn minus_one_switches_off() {
+    let server = ServerSettings::default();
+    let defaults = ClientSettings::from_server(&server);
+    let check = |json: &str, change: &dyn Fn(&mut ClientSettings)| {
+        let mut expected = defaults.clone();
+        change(&mut expected);
+        assert_eq!(settle(json, &server).0, expected, "{json}");
+    };
+    check(r#"{"heartbeat_interval":-1}"#, &|c| c.heartbeat = None);
+    check(r#"{"output_buffer_timeout":-1}"#, &|c| c.output_buffer_timeout = None);
+    // No buffer means no timeout, even where one is asked for.
+    check(r#"{"output_buffer_size":-1,"output_buffer_timeout":100}"#, &|c| {
+        (c.output_buffer_size, c.output_buffer_timeout) = (1, None);
+    });
+}
+
+#[test]
+fn settings_are_taken_over_and_zero_keeps_them() {
+    let server = ServerSettings::default();
+    let mut client = ClientSettings::from_server(&server);
+    let json = r#"{"heartbeat_interval":2000,"output_buffer_timeout":30,"output_buffer_size":100,
+        "sample_rate":20,"msg_timeout":3000,"feature_negotiation":true}"#;
+    let first = IdentifyRequest::decode(json.as_bytes()).unwrap();
+    let Ok(Response::Json(json)) = negotiate(&first, &server, &mut client) else { panic!() };
+    for pair in
+        ["\"msg_timeout\":3000", "_size\":100", "_buffer_timeout\":30", "\"sample_rate\":20"]
+    {
+        assert!(json.contains(pair), "{pair} in {json}");
+    }
+    let settled = ClientSettings {
+        heartbeat: Some(Duration::from_secs(2)),
+        output_buffer_timeout: Some(Duration::from_millis(30)),
+        output_buffer_size: 100,
+        sample_rate: 20,
+        msg_timeout: Duration::from_secs(3),
+    };
+    assert_eq!(client, settled);
+    // Again, asking for nothing: all stays, but for the sample rate, where 0 is a value.
+    let second = IdentifyRequest::default();
+    assert_eq!(negotiate(&second, &server, &mut client), Ok(Response::Ok));
+    assert_eq!(client, ClientSettings { sample_rate: 0, ..settled });
+}
+
+#[test]
+fn upgrades_need_both_sides() {
+    let server = ServerSettings {
+        tls_available: true,
+        snappy_available: true,
+        deflate_available: true,
+        ..ServerSettings::default()
+    };
+    let none = ServerSettings::default();
+    let check = |ask: &str, server: &ServerSettings, expected: &[&str]| {
+        let (_, response) = settle(&format!("{{\"feature_negotiation\":true{ask}}}"), server);
+        let Ok(Response::Json(json)) = response else { panic!("{ask}: {response:?}") };
+        for pair in expected {
+            assert!(json.contains(pair), "{ask}: {pair} in {json}");
+        }
+    };
+    let off = ["\"tls_v1\":false", "\"deflate\":false", "\"snappy\":false", "\"deflate_level\":6"];
+    check("", &server, &off);
+    check(r#","tls_v1":true,"snappy":true,"deflate":true,"deflate_level":3"#, &none, &off);
+    check(r#","tls_v1":true,"snappy":true"#, &server, &["\"tls_v1\":true", "\"snappy\":true"]);
+    let level = |asked: i64, expected: &str| {
+        let ask = format!(",\"deflate\":true,\"deflate_level\":{asked}");
+        check(&ask, &server, &["\"deflate\":true", expected]);
+    };
+    for (asked, expected) in [(1, 1), (6, 6), (7, 6), (0, 6), (-5, 6)] {
+        level(asked, &format!("\"deflate_level\":{expected},"));
+    }
+    let capped = ServerSettings { deflate_level_max: 2, ..server.clone() };
+    check("", &capped, &["\"deflate_level\":2,\"max_deflate_level\":2"]);
+
+    let both = r#"{"feature_negotiation":true,"snappy":true,"deflate":true}"#;
+    let text = "E_IDENTIFY_FAILED cannot enable both deflate and snappy compression";
+    assert_eq!(settle(both, &server).1, Err(text.to_owned()));
+    // Without negotiation nobody looks.
+    assert_eq!(settle(r#"{"snappy":true,"deflate":true}"#, &server).1, Ok(Response::Ok));
+}
+
+#[test]
+fn the_servers_own_texts_are_escaped() {
+    let server = ServerSettings {
+        topology_region: "<a>\"".into(),
+        topology_zone: "\u{2028}é".into(),
+        version: "1&2".into(),
+        auth_required: true,
+        ..ServerSettings::default()
+    };
+    let (_, response) = settle(r#"{"feature_negotiation":true,"topology_zone":"mine"}"#, &server);
+    let Ok(Response::Json(json)) = response else { panic!() };
+    assert!(json.contains(r#""version":"1\u00262","#), "{json}");
+    assert!(json.contains(r#""auth_required":true"#), "{json}");
+    let end = r#""topology_region":"\u003ca\u003e\"","topology_zone":"\u2028é"}"#;
+    assert!(json.ends_with(end), "{json}");
+}

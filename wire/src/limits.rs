@@ -1,0 +1,102 @@
+//! Every maximum of the protocol: the fixed ones as constants, those with a flag in [`Limits`].
+
+use std::time::Duration;
+
+use crate::frame::HEADER_BYTES;
+
+/// Longest command line in bytes, LF included. It is the size of nsqd's read buffer: a peer that
+/// sends this many bytes without an LF is cut off without a word.
+pub const LINE_BYTES_MAX: usize = 16384;
+
+/// A message id in bytes: 64 bits in hexadecimal.
+pub const ID_BYTES: usize = 16;
+
+/// Longest topic or channel name in bytes, [`EPHEMERAL_SUFFIX`] included.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// What a name ends in when the topic or channel is to vanish with its last user.
+pub const EPHEMERAL_SUFFIX: &[u8] = b"#ephemeral";
+
+/// Every size and count on the wire, in bytes: a signed 32-bit integer, big endian.
+pub const SIZE_BYTES: usize = 4;
+
+/// Least bytes a message occupies in a batch: its size and one byte, for bodies are never empty.
+pub const BATCH_ENTRY_BYTES_MIN: usize = SIZE_BYTES + 1;
+
+// A size is the smallest thing that can describe an empty body, and a batch entry is not empty.
+const _: () = assert!(SIZE_BYTES == size_of::<i32>() && BATCH_ENTRY_BYTES_MIN > SIZE_BYTES);
+// Sixteen hexadecimal digits are exactly the 64 bits behind an id.
+const _: () = assert!(ID_BYTES * 4 == u64::BITS as usize);
+// The longest suffix leaves room for a name in front of it.
+const _: () = assert!(EPHEMERAL_SUFFIX.len() < NAME_BYTES_MAX);
+// The longest line that can be right, `SUB <topic> <channel>`, is far from being cut off.
+const _: () = assert!("SUB  \r\n".len() + 2 * NAME_BYTES_MAX < LINE_BYTES_MAX);
+// `REQ <id> <timeout>` with the twenty digits of the largest 64-bit number as well.
+const _: () = assert!("REQ  \r\n".len() + ID_BYTES + 20 < LINE_BYTES_MAX);
+
+/// The maxima an operator can set. [`Default`] gives nsqd's defaults.
+///
+/// Message and body sizes travel as signed 32-bit integers, so a larger flag has no more effect than
+/// [`i32::MAX`]. Values of zero or less refuse everything they bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `--max-msg-size`: largest message body in bytes.
+    pub message_bytes_max: i32,
+    /// `--max-body-size`: largest IDENTIFY or AUTH body, and largest *declared* MPUB body, in bytes.
+    pub body_bytes_max: i32,
+    /// `--max-rdy-count`: largest RDY count, in messages.
+    pub rdy_count_max: i64,
+    /// `--max-req-timeout`: longest deferral. DPUB beyond it is refused, REQ is clamped to it.
+    pub req_timeout_max: Duration,
+}
+
+impl Limits {
+    /// Most messages in one MPUB. nsqd's estimate: a body that is all messages of one byte.
+    #[inline]
+    #[must_use]
+    pub fn mpub_count_max(&self) -> u32 {
+        let count = (i64::from(self.body_bytes_max) - SIZE_BYTES as i64)
+            / BATCH_ENTRY_BYTES_MIN as i64;
+        u32::try_from(count).unwrap_or(0)
+    }
+
+    /// [`Limits::req_timeout_max`] in nanoseconds, the unit in which nsqd compares. At most the 292
+    /// years a signed 64-bit integer holds.
+    #[inline]
+    pub(crate) fn req_timeout_max_ns(&self) -> i64 {
+        i64::try_from(self.req_timeout_max.as_nanos()).unwrap_or(i64::MAX)
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            message_bytes_max: 1024 * 1024,
+            body_bytes_max: 5 * 1024 * 1024,
+            rdy_count_max: 2500,
+            req_timeout_max: Duration::from_secs(60 * 60),
+        }
+    }
+}
+
+// A frame's size field counts everything behind itself, and must not overflow for the largest body
+// that a client can announce minus its own header. Bodies above this do not fit into any frame.
+pub(crate) const MESSAGE_BODY_BYTES_MAX: u32 = (i32::MAX as usize - (HEADER_BYTES - SIZE_BYTES)) as u32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mpub_count_max_follows_the_body_limit() {
+        let check = |body_bytes_max, expected| {
+            let limits = Limits { body_bytes_max, ..Limits::default() };
+            assert_eq!(limits.mpub_count_max(), expected, "{body_bytes_max}");
+        };
+        check(5 * 1024 * 1024, 1_048_575);
+        check(i32::MAX, 429_496_728);
+        for (bytes, count) in [(9, 1), (8, 0), (4, 0), (0, 0), (-1, 0), (i32::MIN, 0)] {
+            check(bytes, count);
+        }
+    }
+}

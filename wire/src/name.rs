@@ -1,0 +1,100 @@
+//! [`TopicName`] and [`ChannelName`]: names that have been looked at.
+//!
+//! ```text
+//!   [.a-zA-Z0-9_-]+(#ephemeral)?      1 to 64 bytes in all
+//! ```
+//!
+//! The two are distinct types so that a topic is never passed for a channel.
+
+use std::fmt;
+
+use crate::limits::{EPHEMERAL_SUFFIX, NAME_BYTES_MAX};
+
+/// Whether `name` may name a topic or channel.
+#[inline]
+#[must_use]
+pub fn is_valid_name(name: &[u8]) -> bool {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        return false;
+    }
+    let stem = name.strip_suffix(EPHEMERAL_SUFFIX).unwrap_or(name);
+    // `#` is no stem byte, so a second suffix fails here.
+    !stem.is_empty() && stem.iter().all(|byte| IN_STEM[usize::from(*byte)])
+}
+
+/// The bytes of `[.a-zA-Z0-9_-]`.
+const IN_STEM: [bool; 256] = {
+    let mut set = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        set[byte] = (byte as u8).is_ascii_alphanumeric() || matches!(byte as u8, b'.' | b'_' | b'-');
+        byte += 1;
+    }
+    set
+};
+
+/// The text of a valid name. `None` when `name` is not valid.
+#[inline]
+fn validated(name: &[u8]) -> Option<&str> {
+    if !is_valid_name(name) {
+        return None;
+    }
+    // Always `Ok`: a valid name is ASCII. The check repeats a little work to stay out of `unsafe`.
+    str::from_utf8(name).ok()
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name<'a>(&'a str);
+
+        impl<'a> $name<'a> {
+            /// The name, if it is valid (see [`is_valid_name`]).
+            #[inline]
+            #[must_use]
+            pub fn new(name: &'a [u8]) -> Option<Self> {
+                validated(name).map(Self)
+            }
+
+            /// The name as text: ASCII, 1 to 64 bytes.
+            #[inline]
+            #[must_use]
+            pub fn as_str(&self) -> &'a str {
+                self.0
+            }
+
+            /// Whether the name ends in `#ephemeral`.
+            #[inline]
+            #[must_use]
+            pub fn is_ephemeral(&self) -> bool {
+                self.0.as_bytes().ends_with(EPHEMERAL_SUFFIX)
+            }
+        }
+
+        impl fmt::Display for $name<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.0)
+            }
+        }
+
+        impl fmt::Debug for $name<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({})", stringify!($name), self.0)
+            }
+        }
+    };
+}
+
+name! {
+    /// A valid topic name, borrowed.
+    TopicName
+}
+
+name! {
+    /// A valid channel name, borrowed.
+    ChannelName
+}
+
+#[cfg(test)]
+mod tests;
