@@ -77,7 +77,10 @@ impl Checkpoint {
     /// All ranges of seqs the checkpoint names: a segment that holds any of them stays.
     pub(crate) fn named(&self) -> impl Iterator<Item = SeqRange> {
         let runs = self.channels.iter().flat_map(|channel| &channel.runs);
-        self.undistributed.iter().chain(runs).map(CheckpointRun::range)
+        self.undistributed
+            .iter()
+            .chain(runs)
+            .map(CheckpointRun::range)
     }
 }
 
@@ -133,7 +136,8 @@ pub(crate) fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
         out.push(u8::from(channel.paused));
         put_runs(&mut out, &channel.runs);
     }
-    let body_bytes = u32::try_from(out.len() - HEAD_BYTES).expect("checkpoints are far below 4 GiB");
+    let body_bytes =
+        u32::try_from(out.len() - HEAD_BYTES).expect("checkpoints are far below 4 GiB");
     out[16..20].copy_from_slice(&body_bytes.to_le_bytes());
     let crc = crc(&out[..20], &out[HEAD_BYTES..]);
     out[20..24].copy_from_slice(&crc.to_le_bytes());
@@ -143,17 +147,31 @@ pub(crate) fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
 /// Reads a slot file; whatever lies behind the checkpoint is of earlier, longer ones.
 pub(crate) fn decode(bytes: &[u8]) -> SlotContent {
     let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
-        return if bytes.is_empty() { SlotContent::Empty } else { SlotContent::Bad };
+        return if bytes.is_empty() {
+            SlotContent::Empty
+        } else {
+            SlotContent::Bad
+        };
     };
     if head.iter().all(|&byte| byte == 0) {
         return SlotContent::Empty;
     }
     let mut fields = Reader(&head[4..]);
-    let parsed = (|| Some((fields.u16()?, fields.u16()?, fields.u64()?, fields.u32()?, fields.u32()?)))();
+    let parsed = (|| {
+        Some((
+            fields.u16()?,
+            fields.u16()?,
+            fields.u64()?,
+            fields.u32()?,
+            fields.u32()?,
+        ))
+    })();
     let Some((version, flags, number, body_bytes, stored_crc)) = parsed else {
         return SlotContent::Bad;
     };
-    let Some(body) = rest.get(..body_bytes as usize) else { return SlotContent::Bad };
+    let Some(body) = rest.get(..body_bytes as usize) else {
+        return SlotContent::Bad;
+    };
     if head[..4] != MAGIC || crc(&head[..20], body) != stored_crc {
         return SlotContent::Bad;
     }
@@ -181,7 +199,9 @@ fn decode_body(number: u64, body: &[u8]) -> Option<Checkpoint> {
         let name = String::from_utf8(reader.take(name_bytes)?.to_vec()).ok()?;
         let paused = reader.u8()? != 0;
         let runs = reader.runs()?;
-        checkpoint.channels.push(ChannelCheckpoint { name, paused, runs });
+        checkpoint
+            .channels
+            .push(ChannelCheckpoint { name, paused, runs });
     }
     reader.0.is_empty().then_some(checkpoint)
 }

@@ -30,7 +30,9 @@ impl fmt::Display for AppendError {
         match self {
             AppendError::WouldBlock => f.write_str("no segment is ready yet"),
             AppendError::Full(text) => write!(f, "disk full: {text}"),
-            AppendError::Poisoned(text) => write!(f, "log is read-only since a failed sync: {text}"),
+            AppendError::Poisoned(text) => {
+                write!(f, "log is read-only since a failed sync: {text}")
+            }
             AppendError::Io(text) => write!(f, "cannot make room: {text}"),
         }
     }
@@ -62,7 +64,11 @@ pub enum DiskError {
 
 impl DiskError {
     pub(crate) fn io(attempt: &'static str, path: &Path, source: io::Error) -> DiskError {
-        DiskError::Io { attempt, path: path.to_path_buf(), source }
+        DiskError::Io {
+            attempt,
+            path: path.to_path_buf(),
+            source,
+        }
     }
 }
 
@@ -75,7 +81,11 @@ impl fmt::Display for DiskError {
             DiskError::Locked(path) => {
                 write!(f, "{}: in use by another process", path.display())
             }
-            DiskError::Io { attempt, path, source } => {
+            DiskError::Io {
+                attempt,
+                path,
+                source,
+            } => {
                 write!(f, "cannot {attempt} {}: {source}", path.display())
             }
         }
@@ -126,7 +136,13 @@ pub struct Damage {
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Damage { file, offset, seqs, detail, .. } = self;
+        let Damage {
+            file,
+            offset,
+            seqs,
+            detail,
+            ..
+        } = self;
         write!(f, "{file} at byte {offset}: {detail}")?;
         if !seqs.is_empty() {
             write!(f, " ({} messages from seq {})", seqs.len(), seqs.start.0)?;

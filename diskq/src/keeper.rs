@@ -104,7 +104,10 @@ pub struct Failure {
 impl Failure {
     fn of(attempt: &str, path: &Path, error: &io::Error) -> Failure {
         let text = format!("cannot {attempt} {}: {error}", path.display());
-        Failure { kind: error.kind(), text }
+        Failure {
+            kind: error.kind(),
+            text,
+        }
     }
 }
 
@@ -160,7 +163,10 @@ pub struct Keeper<F: Files> {
 impl<F: Files> Keeper<F> {
     /// A keeper for the logs below `data_path`.
     pub fn new(files: F, data_path: impl Into<PathBuf>) -> Keeper<F> {
-        Keeper { files, data_path: data_path.into() }
+        Keeper {
+            files,
+            data_path: data_path.into(),
+        }
     }
 
     /// The file system it works on.
@@ -172,17 +178,43 @@ impl<F: Files> Keeper<F> {
     pub fn handle(&self, topic: &str, request: Request) -> Option<Reply> {
         let log = LogDirectory::new(&self.files, &self.data_path, topic);
         match request {
-            Request::Prepare { segment, bytes } => {
-                Some(Reply::Prepared { segment, result: log.prepare(segment, bytes) })
+            Request::Prepare { segment, bytes } => Some(Reply::Prepared {
+                segment,
+                result: log.prepare(segment, bytes),
+            }),
+            Request::Load {
+                segment,
+                bytes,
+                generation,
+                base,
+                count,
+            } => {
+                let wanted = Head {
+                    generation,
+                    base,
+                    bytes,
+                    node: 0,
+                };
+                Some(Reply::Loaded {
+                    segment,
+                    result: log.load(segment, &wanted, count),
+                })
             }
-            Request::Load { segment, bytes, generation, base, count } => {
-                let wanted = Head { generation, base, bytes, node: 0 };
-                Some(Reply::Loaded { segment, result: log.load(segment, &wanted, count) })
-            }
-            Request::Sync { segments, names, upto } => {
-                Some(Reply::Synced { upto, result: log.sync(&segments, names) })
-            }
-            Request::WriteCheckpoint { number, slot, bytes, sync, names } => {
+            Request::Sync {
+                segments,
+                names,
+                upto,
+            } => Some(Reply::Synced {
+                upto,
+                result: log.sync(&segments, names),
+            }),
+            Request::WriteCheckpoint {
+                number,
+                slot,
+                bytes,
+                sync,
+                names,
+            } => {
                 let result = log.write_checkpoint(slot, &bytes, sync, names);
                 Some(Reply::CheckpointWritten { number, result })
             }
@@ -219,7 +251,9 @@ impl<F: Files> Keeper<F> {
         let entries = entries.map_err(|error| DiskError::io("list", &self.data_path, error))?;
         let is_taken = |name: &str| entries.iter().any(|entry| entry.name == name);
         let mut names = (0u64..).map(|n| format!("{topic}{LOG_SUFFIX}{DELETED_INFIX}{n}"));
-        let name = names.find(|name| !is_taken(name)).expect("a directory is finite");
+        let name = names
+            .find(|name| !is_taken(name))
+            .expect("a directory is finite");
         Ok(self.data_path.join(name))
     }
 }
@@ -252,7 +286,11 @@ pub(crate) struct LogDirectory<'a, F> {
 
 impl<'a, F: Files> LogDirectory<'a, F> {
     pub(crate) fn new(files: &'a F, data_path: &'a Path, topic: &str) -> LogDirectory<'a, F> {
-        LogDirectory { files, data_path, path: log_path(data_path, topic) }
+        LogDirectory {
+            files,
+            data_path,
+            path: log_path(data_path, topic),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -267,11 +305,13 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         let path = self.segment_path(segment);
         self.with_directory(|| self.files.allocate(&path, u64::from(bytes)))
             .map_err(|error| Failure::of("allocate", &path, &error))?;
-        self.files.map(&path, bytes, Populate::Write).map_err(|error| {
-            // The mapping's error is the one to report; an unused file goes at the next start.
-            let _ = self.files.remove(&path);
-            Failure::of("map", &path, &error)
-        })
+        self.files
+            .map(&path, bytes, Populate::Write)
+            .map_err(|error| {
+                // The mapping's error is the one to report; an unused file goes at the next start.
+                let _ = self.files.remove(&path);
+                Failure::of("map", &path, &error)
+            })
     }
 
     /// Runs `job`; if the directory is missing, makes it, with the checkpoint's room, and runs it
@@ -283,7 +323,8 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         }
         self.files.create_dir(&self.path)?;
         for name in SLOT_FILES {
-            self.files.allocate(&self.path.join(name), CHECKPOINT_BYTES_MIN)?;
+            self.files
+                .allocate(&self.path.join(name), CHECKPOINT_BYTES_MIN)?;
         }
         job()
     }
@@ -379,7 +420,10 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         for indices in bad {
             let slots_at = segment::slot_offset(bytes.len(), indices.end - 1).unwrap_or(0);
             let slots_end = slots_at + (indices.end - indices.start) as usize * SLOT_BYTES;
-            let before = indices.start.checked_sub(1).and_then(|i| segment::slot_at(bytes, i));
+            let before = indices
+                .start
+                .checked_sub(1)
+                .and_then(|i| segment::slot_at(bytes, i));
             let after = segment::slot_at(bytes, indices.end);
             let start = before.map_or(FRAMES_AT, |slot| slot.end) as usize;
             let end = after.map_or(0, |slot| slot.start) as usize;
@@ -421,7 +465,9 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     /// Makes the names durable: of the log's files, and of the log.
     fn sync_names(&self) -> Result<(), Failure> {
         for path in [self.path.as_path(), self.data_path] {
-            self.files.sync_dir(path).map_err(|error| Failure::of("sync", path, &error))?;
+            self.files
+                .sync_dir(path)
+                .map_err(|error| Failure::of("sync", path, &error))?;
         }
         Ok(())
     }
@@ -434,7 +480,9 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         names: bool,
     ) -> Result<(), CheckpointFailure> {
         let path = self.path.join(SLOT_FILES[usize::from(slot)]);
-        let room = (bytes.len() as u64).next_power_of_two().max(CHECKPOINT_BYTES_MIN);
+        let room = (bytes.len() as u64)
+            .next_power_of_two()
+            .max(CHECKPOINT_BYTES_MIN);
         self.with_directory(|| self.reserve(&path, room))
             .and_then(|()| self.files.write_at(&path, 0, bytes))
             .map_err(|error| CheckpointFailure::Write(Failure::of("write", &path, &error)))?;
@@ -455,7 +503,11 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     }
 
     fn reserve(&self, path: &Path, room: u64) -> io::Result<()> {
-        if self.files.length(path)? >= room { Ok(()) } else { self.files.allocate(path, room) }
+        if self.files.length(path)? >= room {
+            Ok(())
+        } else {
+            self.files.allocate(path, room)
+        }
     }
 
     fn discard(&self, segment: SegmentNumber, memory: Option<Memory>) {
@@ -477,7 +529,11 @@ pub(crate) fn segment_file(segment: SegmentNumber) -> String {
 pub(crate) fn segment_number(name: &str) -> Option<SegmentNumber> {
     let digits = name.strip_suffix(SEGMENT_SUFFIX)?;
     let is_number = digits.len() >= 12 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { digits.parse().ok().map(SegmentNumber) } else { None }
+    if is_number {
+        digits.parse().ok().map(SegmentNumber)
+    } else {
+        None
+    }
 }
 
 /// The seqs of messages given by their indices in a segment.
@@ -489,9 +545,17 @@ pub(crate) fn seqs_at(base: Seq, indices: &Range<u32>) -> SeqRange {
 /// Whether the file, and not a limit of this process, is what failed: its device, or its length.
 /// Populating says EFAULT where a touch would be a SIGBUS.
 fn is_media_error(error: &io::Error) -> bool {
-    let codes = [libc::EFAULT, libc::EIO, libc::EHWPOISON, libc::EBADMSG, libc::EUCLEAN];
+    let codes = [
+        libc::EFAULT,
+        libc::EIO,
+        libc::EHWPOISON,
+        libc::EBADMSG,
+        libc::EUCLEAN,
+    ];
     error.kind() == io::ErrorKind::UnexpectedEof
-        || error.raw_os_error().is_some_and(|code| codes.contains(&code))
+        || error
+            .raw_os_error()
+            .is_some_and(|code| codes.contains(&code))
 }
 
 const SEGMENT_SUFFIX: &str = ".segment";

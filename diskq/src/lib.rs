@@ -1,4 +1,40 @@
-//! The topic log.
+//! `diskq`: the log of a topic, in segments on disk.
+//!
+//! It owns frames in files: where they are, whether they are whole, whether they are synced, and
+//! when the room they take is free again. It knows nothing of clients, channels' rules or sockets.
+//!
+//! ```text
+//!   topic ── append ─► Log ─── Request ──► Keeper ──► Files ──► OsFiles │ SimFiles
+//!   topic ◄─ runs ──── Log ◄── Reply ───── Keeper
+//!                       ▲
+//!                       └── open_log: checkpoint, heads, slots a crash may have torn
+//!
+//!   <data-path>/<topic>.log/000000000001.segment    frames forward, slots backward
+//!                           checkpoint.a .b .c      what is still owed to whom
+//! ```
+//!
+//! # Promises
+//!
+//! - **What was appended survives the process.** A message is in the page cache when
+//!   [`Log::append`] returns; after a kill, [`open_log`] finds every one of them.
+//! - **What is synced survives a power loss** ([`Log::synced`]), until it is released by all its
+//!   holders, and a durable checkpoint no longer names it.
+//! - **Never a wrong message.** A slot's CRC covers the frame, its place, its seq and the
+//!   generation of the segment. Whatever comes from the disk is checked before it is handed out;
+//!   nothing of a recycled file's earlier life is valid.
+//! - **Damage stays small and loud.** A flipped bit costs one message at most. What the checkpoint
+//!   owes and the disk lost is counted and reported as [`Damage`], its bytes are set aside; it
+//!   never stops a start or another log.
+//! - **A seq is used once**, over crashes too.
+//! - **A full disk refuses appends at once** ([`AppendError::Full`]); reading, releasing and
+//!   checkpoints need no room. **A failed sync is final** ([`AppendError::Poisoned`]).
+//! - **A reactor never waits.** [`Log`] makes no system call; all that may block is a [`Request`].
+//!
+//! Not promised: what the kernel evicts under memory pressure and reads back is checked only if
+//! the log itself had let go of it; two devices that fail at once; a data path another program
+//! writes to ([`DataPathLock`] keeps nsqd out).
+//!
+//! The bytes are drawn in `docs/format.md`.
 #![deny(unsafe_code)]
 
 mod checkpoint;
@@ -7,8 +43,8 @@ mod files;
 mod keeper;
 mod lock;
 mod log;
-mod os_files;
 mod mapping;
+mod os_files;
 mod range;
 mod recovery;
 mod segment;

@@ -21,7 +21,9 @@ impl DataPathLock {
     pub fn acquire(data_path: &Path) -> Result<DataPathLock, DiskError> {
         let directory = open_directory(data_path)?;
         match directory.try_lock() {
-            Ok(()) => Ok(DataPathLock { _directory: directory }),
+            Ok(()) => Ok(DataPathLock {
+                _directory: directory,
+            }),
             Err(TryLockError::WouldBlock) => Err(DiskError::Locked(data_path.to_path_buf())),
             Err(TryLockError::Error(source)) => Err(DiskError::io("lock", data_path, source)),
         }
@@ -31,7 +33,11 @@ impl DataPathLock {
 /// Whether files can be made in the data path: permission, and no read-only file system.
 pub fn check_writable(data_path: &Path) -> Result<(), DiskError> {
     drop(open_directory(data_path)?);
-    access(data_path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).map_err(|errno| {
+    access(
+        data_path,
+        Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK,
+    )
+    .map_err(|errno| {
         let source = io::Error::from(errno);
         match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -46,9 +52,7 @@ fn open_directory(data_path: &Path) -> Result<File, DiskError> {
     let to_error = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound => DiskError::Missing(data_path.to_path_buf()),
         io::ErrorKind::NotADirectory => DiskError::NotADirectory(data_path.to_path_buf()),
-        io::ErrorKind::PermissionDenied => {
-            DiskError::NotPermitted(data_path.to_path_buf(), source)
-        }
+        io::ErrorKind::PermissionDenied => DiskError::NotPermitted(data_path.to_path_buf(), source),
         _ => DiskError::io("open", data_path, source),
     };
     let directory = File::open(data_path).map_err(to_error)?;

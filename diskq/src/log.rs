@@ -34,8 +34,8 @@ use crate::keeper::{CheckpointNumber, Reply, Request, SegmentNumber};
 use crate::range::SeqRange;
 
 pub(crate) use progress::Checkpoints;
-pub(crate) use segments::{FoundLog, Residency, Segment};
 use segments::Segments;
+pub(crate) use segments::{FoundLog, Residency, Segment};
 use supply::Supply;
 use sync::Sync;
 
@@ -211,7 +211,10 @@ impl Log {
         log.checkpoints = found.checkpoints;
         log.segments = Segments::from_found(found.segments);
         // Messages that are in the files but perhaps only in the page cache are unsynced.
-        let is_synced = log.segments.iter().all(|segment| segment.end_seq() <= found.synced);
+        let is_synced = log
+            .segments
+            .iter()
+            .all(|segment| segment.end_seq() <= found.synced);
         log.sync = Sync::new(if is_synced { found.next } else { found.synced });
         if !is_synced {
             log.sync.due_now();
@@ -266,7 +269,10 @@ impl Log {
     /// Facts for /stats and /ping. Walks the list of segments.
     #[must_use]
     pub fn stats(&self) -> LogStats {
-        let mut stats = LogStats { damaged_count: self.damaged_count, ..LogStats::default() };
+        let mut stats = LogStats {
+            damaged_count: self.damaged_count,
+            ..LogStats::default()
+        };
         for segment in self.segments.iter() {
             stats.segments += 1;
             stats.bytes_on_disk += u64::from(segment.head.bytes);
@@ -283,17 +289,27 @@ impl Log {
             stats.resident_bytes += stocked.memory.as_ref().len() as u64;
             stats.mappings += 1;
         }
-        stats.health = self.sync.poisoned().or(self.supply.refusal_text()).map(ToString::to_string);
+        stats.health = self
+            .sync
+            .poisoned()
+            .or(self.supply.refusal_text())
+            .map(ToString::to_string);
         stats
     }
 
     /// The bytes of everything resident, by file, for a simulated file system.
     pub fn segment_images(&self) -> impl Iterator<Item = (SegmentNumber, &[u8])> {
-        let segments = self.segments.iter().filter_map(|segment| match &segment.residency {
-            Residency::Resident(memory) => Some((segment.number, memory.as_ref())),
-            Residency::Cold | Residency::Loading | Residency::Lost => None,
-        });
-        let stock = self.supply.stock().map(|stocked| (stocked.number, stocked.memory.as_ref()));
+        let segments = self
+            .segments
+            .iter()
+            .filter_map(|segment| match &segment.residency {
+                Residency::Resident(memory) => Some((segment.number, memory.as_ref())),
+                Residency::Cold | Residency::Loading | Residency::Lost => None,
+            });
+        let stock = self
+            .supply
+            .stock()
+            .map(|stocked| (stocked.number, stocked.memory.as_ref()));
         segments.chain(stock)
     }
 
@@ -303,10 +319,15 @@ impl Log {
     #[must_use = "dropping mapped memory may block: it is the keeper's job"]
     pub fn close(mut self) -> Vec<Request> {
         let mut jobs: Vec<Request> = self.requests.drain(..).collect();
-        let stock = self.supply.into_stock().map(|stocked| (stocked.number, stocked.memory));
+        let stock = self
+            .supply
+            .into_stock()
+            .map(|stocked| (stocked.number, stocked.memory));
         let segments = self.segments.into_memories();
         jobs.extend(
-            stock.chain(segments).map(|(segment, memory)| Request::Unmap { segment, memory }),
+            stock
+                .chain(segments)
+                .map(|(segment, memory)| Request::Unmap { segment, memory }),
         );
         jobs
     }
@@ -315,14 +336,27 @@ impl Log {
     pub fn check(&self) {
         self.segments.check();
         self.supply.check(&self.options);
-        assert!(self.sync.synced() <= self.next, "more is synced than exists");
-        assert!(self.sync.upto().is_none_or(|upto| upto <= self.next), "a sync of the future");
+        assert!(
+            self.sync.synced() <= self.next,
+            "more is synced than exists"
+        );
+        assert!(
+            self.sync.upto().is_none_or(|upto| upto <= self.next),
+            "a sync of the future"
+        );
         if let Some(tail) = &self.segments.tail {
-            assert_eq!(tail.end_seq(), self.next, "the tail ends where the next append starts");
+            assert_eq!(
+                tail.end_seq(),
+                self.next,
+                "the tail ends where the next append starts"
+            );
         }
         for segment in &self.segments.sealed {
             let is_kept = segment.is_held() || self.checkpoints.may_name(segment.named_by);
-            assert!(is_kept || segment.is_fresh_find, "a segment stays that nobody needs");
+            assert!(
+                is_kept || segment.is_fresh_find,
+                "a segment stays that nobody needs"
+            );
         }
     }
 }

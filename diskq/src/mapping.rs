@@ -57,7 +57,11 @@ pub fn install_sigbus_reporter() -> io::Result<()> {
     action.sa_flags = libc::SA_SIGINFO | libc::SA_RESETHAND;
     // SAFETY: the action is fully initialised and its handler only does what is async-signal-safe.
     let result = unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Runs in signal context: no allocation, no lock, no formatting machinery.

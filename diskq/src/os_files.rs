@@ -29,7 +29,11 @@ impl Files for OsFiles {
 
     fn allocate(&self, path: &Path, bytes: u64) -> io::Result<()> {
         let is_new = !path.try_exists()?;
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
         let result = reserve(&file, bytes);
         if result.is_err() && is_new {
             // The reservation's error is the one to report; a leftover is found at the next start.
@@ -72,10 +76,16 @@ impl Files for OsFiles {
         let mut entries = Vec::new();
         for entry in fs::read_dir(path)? {
             let entry = entry?;
-            let Ok(name) = entry.file_name().into_string() else { continue };
+            let Ok(name) = entry.file_name().into_string() else {
+                continue;
+            };
             // Not following links: a link is never one of ours.
             let metadata = entry.metadata()?;
-            entries.push(Entry { name, is_dir: metadata.is_dir(), bytes: metadata.len() });
+            entries.push(Entry {
+                name,
+                is_dir: metadata.is_dir(),
+                bytes: metadata.len(),
+            });
         }
         entries.sort();
         Ok(entries)
@@ -90,7 +100,11 @@ impl Files for OsFiles {
     }
 
     fn write_at(&self, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
         file.write_all_at(bytes, offset)
     }
 }

@@ -21,7 +21,10 @@ impl SeqRange {
     /// The range of the single seq `seq`.
     #[must_use]
     pub fn one(seq: Seq) -> SeqRange {
-        SeqRange { start: seq, end: Seq(seq.0 + 1) }
+        SeqRange {
+            start: seq,
+            end: Seq(seq.0 + 1),
+        }
     }
 
     /// How many seqs the range holds.
@@ -65,7 +68,10 @@ pub(crate) fn push_joined(ranges: &mut Vec<SeqRange>, range: SeqRange) {
 
 /// Adds `range` to the sorted `ranges`, joining what touches. Returns how many seqs were new.
 pub(crate) fn add_joined(ranges: &mut Vec<SeqRange>, range: SeqRange) -> u64 {
-    let known: u64 = ranges.iter().map(|known| known.intersection(&range).len()).sum();
+    let known: u64 = ranges
+        .iter()
+        .map(|known| known.intersection(&range).len())
+        .sum();
     ranges.push(range);
     normalise(ranges);
     range.len() - known
@@ -92,7 +98,10 @@ pub(crate) fn without(range: SeqRange, others: &[SeqRange]) -> Vec<SeqRange> {
     }
     let mut start = range.start;
     let first = others.partition_point(|other| other.end <= range.start);
-    for other in others[first..].iter().take_while(|other| other.start < range.end) {
+    for other in others[first..]
+        .iter()
+        .take_while(|other| other.start < range.end)
+    {
         push_joined(&mut left, SeqRange::new(start, other.start));
         start = other.end;
     }
@@ -106,6 +115,8 @@ pub(crate) fn within(range: SeqRange, others: &[SeqRange]) -> Vec<SeqRange> {
         return Vec::new();
     }
     let first = others.partition_point(|other| other.end <= range.start);
-    let meeting = others[first..].iter().take_while(|other| other.start < range.end);
+    let meeting = others[first..]
+        .iter()
+        .take_while(|other| other.start < range.end);
     meeting.map(|other| other.intersection(&range)).collect()
 }

@@ -55,7 +55,9 @@ pub fn list_logs(files: &impl Files, data_path: &Path) -> io::Result<Vec<String>
         if is_deleted(&name) {
             // It is no log any more whether or not this works; the next start tries again.
             let _ = remove_deleted(files, &data_path.join(&name));
-        } else if let Some(topic) = name.strip_suffix(LOG_SUFFIX).filter(|topic| !topic.is_empty())
+        } else if let Some(topic) = name
+            .strip_suffix(LOG_SUFFIX)
+            .filter(|topic| !topic.is_empty())
         {
             topics.push(topic.to_owned());
         }
@@ -65,7 +67,9 @@ pub fn list_logs(files: &impl Files, data_path: &Path) -> io::Result<Vec<String>
 
 /// Whether a directory is what `Keeper::delete_log` renamed.
 fn is_deleted(name: &str) -> bool {
-    let Some((log, number)) = name.rsplit_once(DELETED_INFIX) else { return false };
+    let Some((log, number)) = name.rsplit_once(DELETED_INFIX) else {
+        return false;
+    };
     log.ends_with(LOG_SUFFIX)
         && !number.is_empty()
         && number.bytes().all(|byte| byte.is_ascii_digit())
@@ -88,11 +92,6 @@ pub fn open_log(
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(DiskError::io("list", directory.path(), error)),
     };
-    if entries.is_empty() {
-        let log = Log::new(options);
-        let (found, deferred, damage) = (Vec::new(), Vec::new(), Vec::new());
-        return Ok(Recovered { log, checkpoint: None, found, deferred, damage });
-    }
     let mut opening = Opening::new(files, directory);
     opening.read_checkpoints(&entries);
     opening.read_segments(&entries);
@@ -144,20 +143,32 @@ impl<'a, F: Files> Opening<'a, F> {
 
     /// Everything below is synced.
     fn synced(&self) -> Seq {
-        self.checkpoint.as_ref().map_or(Seq(0), |checkpoint| checkpoint.synced)
+        self.checkpoint
+            .as_ref()
+            .map_or(Seq(0), |checkpoint| checkpoint.synced)
     }
 
     fn report(&mut self, kind: DamageKind, file: &str, seqs: SeqRange, detail: String) {
         let file = self.directory.shown(file);
-        self.damage.push(Damage { kind, file, offset: 0, seqs, detail });
+        self.damage.push(Damage {
+            kind,
+            file,
+            offset: 0,
+            seqs,
+            detail,
+        });
     }
 
     fn read_checkpoints(&mut self, entries: &[Entry]) {
         let mut whole: [Option<(Checkpoint, bool)>; SLOT_FILES.len()] = [const { None }; 3];
         for (slot, name) in SLOT_FILES.into_iter().enumerate() {
-            let Some(entry) = entries.iter().find(|entry| entry.name == name) else { continue };
+            let Some(entry) = entries.iter().find(|entry| entry.name == name) else {
+                continue;
+            };
             let mut bytes = vec![0; entry.bytes as usize];
-            let read = self.files.read_at(&self.directory.path().join(name), 0, &mut bytes);
+            let read = self
+                .files
+                .read_at(&self.directory.path().join(name), 0, &mut bytes);
             let trouble = match read.map(|()| checkpoint::decode(&bytes)) {
                 Ok(SlotContent::Empty) => continue,
                 Ok(SlotContent::Whole(checkpoint, sync)) => {
@@ -169,16 +180,27 @@ impl<'a, F: Files> Opening<'a, F> {
                 Err(error) => format!("cannot be read: {error}"),
             };
             self.any_slot_is_bad = true;
-            self.report(DamageKind::Checkpoint, name, NO_SEQS, format!("checkpoint {trouble}"));
+            self.report(
+                DamageKind::Checkpoint,
+                name,
+                NO_SEQS,
+                format!("checkpoint {trouble}"),
+            );
         }
         for (checkpoint, _) in whole.iter().flatten() {
             self.named.extend(checkpoint.named());
             self.next = self.next.max(checkpoint.next).max(checkpoint.synced);
         }
         normalise(&mut self.named);
-        self.next = self.named.last().map_or(self.next, |last| self.next.max(last.end));
+        self.next = self
+            .named
+            .last()
+            .map_or(self.next, |last| self.next.max(last.end));
         self.checkpoints = checkpoints_of(&whole);
-        let newest = whole.into_iter().flatten().max_by_key(|(checkpoint, _)| checkpoint.number);
+        let newest = whole
+            .into_iter()
+            .flatten()
+            .max_by_key(|(checkpoint, _)| checkpoint.number);
         if newest.is_none() && self.any_slot_is_bad {
             let detail = "no checkpoint is readable: everything found is delivered".to_owned();
             self.report(DamageKind::CheckpointLost, SLOT_FILES[0], NO_SEQS, detail);
@@ -193,7 +215,9 @@ impl<'a, F: Files> Opening<'a, F> {
     fn read_segments(&mut self, entries: &[Entry]) {
         let mut heads = Vec::new();
         for entry in entries {
-            let Some(number) = segment_number(&entry.name) else { continue };
+            let Some(number) = segment_number(&entry.name) else {
+                continue;
+            };
             self.next_number = self.next_number.max(number.0 + 1);
             match self.read_head(entry) {
                 Ok(Some((head, seal))) => heads.push((number, head, seal)),
@@ -212,12 +236,17 @@ impl<'a, F: Files> Opening<'a, F> {
     }
 
     /// The head of a segment file; `None` for one that was prepared and never used.
-    fn read_head(&mut self, entry: &Entry) -> Result<Option<(Head, Option<Seal>)>, (DamageKind, String)> {
+    fn read_head(
+        &mut self,
+        entry: &Entry,
+    ) -> Result<Option<(Head, Option<Seal>)>, (DamageKind, String)> {
         let path = self.directory.path().join(&entry.name);
         let cannot_read = |error: io::Error| (DamageKind::Foreign, format!("cannot read: {error}"));
         let mut start = [0; segment::FRAMES_AT as usize];
         let readable = start.len().min(entry.bytes as usize);
-        self.files.read_at(&path, 0, &mut start[..readable]).map_err(cannot_read)?;
+        self.files
+            .read_at(&path, 0, &mut start[..readable])
+            .map_err(cannot_read)?;
         match read_head(&start) {
             HeadState::Segment(head, seal) => {
                 let sizes = PAGE_BYTES..=SEGMENT_BYTES_LIMIT;
@@ -230,7 +259,10 @@ impl<'a, F: Files> Opening<'a, F> {
                 return Err((DamageKind::Foreign, format!("unknown version {version}")));
             }
             HeadState::Unused => {
-                if self.has_first_slot(&path, entry.bytes).map_err(cannot_read)? {
+                if self
+                    .has_first_slot(&path, entry.bytes)
+                    .map_err(cannot_read)?
+                {
                     self.headless.push(entry.name.clone());
                 } else {
                     // If it stays it costs room until the next start.
@@ -256,23 +288,22 @@ impl<'a, F: Files> Opening<'a, F> {
     /// Whether anything was written where the first slot belongs.
     fn has_first_slot(&self, path: &Path, file_bytes: u64) -> io::Result<bool> {
         let mut slot = [0; SLOT_BYTES];
-        let Some(at) = file_bytes.checked_sub(SLOT_BYTES as u64) else { return Ok(false) };
+        let Some(at) = file_bytes.checked_sub(SLOT_BYTES as u64) else {
+            return Ok(false);
+        };
         self.files.read_at(path, at, &mut slot)?;
         Ok(slot != [0; SLOT_BYTES])
     }
 
-    fn read_segment(
-        &mut self,
-        number: SegmentNumber,
-        head: Head,
-        seal: Option<Seal>,
-        limit: Seq,
-    ) {
+    fn read_segment(&mut self, number: SegmentNumber, head: Head, seal: Option<Seal>, limit: Seq) {
         // A torn tail may have named any seq that fits: none of them is given again.
         let named = seal.map_or(count_limit(head.bytes), |seal| seal.count);
         let end = Seq(head.base.0.saturating_add(u64::from(named)));
         self.next = self.next.max(end);
-        let next = self.checkpoint.as_ref().map_or(Seq(0), |checkpoint| checkpoint.next);
+        let next = self
+            .checkpoint
+            .as_ref()
+            .map_or(Seq(0), |checkpoint| checkpoint.next);
         let mut segment = Segment::new(number, head, Residency::Cold);
         segment.is_fresh_find = true;
         match seal {
@@ -307,7 +338,9 @@ impl<'a, F: Files> Opening<'a, F> {
         let scan = segment::scan(bytes, &head, seal.map(|seal| seal.count));
         let must_hold = self.owed_and_synced(&head, limit);
         let whole_end = scan.whole.last().map_or(0, |whole| whole.end);
-        let must_end = must_hold.last().map_or(0, |last| (last.end.0 - head.base.0) as u32);
+        let must_end = must_hold
+            .last()
+            .map_or(0, |last| (last.end.0 - head.base.0) as u32);
         segment.count = seal.map_or(whole_end.max(must_end), |seal| seal.count);
         segment.end = seal.map_or(scan.end, |seal| seal.end);
         let holes = scan.holes(segment.count);
@@ -318,10 +351,13 @@ impl<'a, F: Files> Opening<'a, F> {
             .flat_map(|hole| within(*hole, &must_hold))
             .map(|lost| (lost.start.0 - head.base.0) as u32..(lost.end.0 - head.base.0) as u32)
             .collect();
-        let damage = self.directory.message_damage(number, bytes, head.base, &bad);
+        let damage = self
+            .directory
+            .message_damage(number, bytes, head.base, &bad);
         self.damage.extend(damage);
         self.note_deferred(&head, &scan);
-        self.files.unmap(&self.directory.segment_path(number), memory);
+        self.files
+            .unmap(&self.directory.segment_path(number), memory);
         if seal.is_some() && !holes.is_empty() {
             self.unseal(number, &head);
         }
@@ -329,8 +365,14 @@ impl<'a, F: Files> Opening<'a, F> {
 
     /// What a segment must hold: owed by the checkpoint, and synced.
     fn owed_and_synced(&self, head: &Head, limit: Seq) -> Vec<SeqRange> {
-        let most = Seq(head.base.0.saturating_add(u64::from(count_limit(head.bytes))));
-        within(SeqRange::new(head.base, most.min(limit).min(self.synced())), &self.owed)
+        let most = Seq(head
+            .base
+            .0
+            .saturating_add(u64::from(count_limit(head.bytes))));
+        within(
+            SeqRange::new(head.base, most.min(limit).min(self.synced())),
+            &self.owed,
+        )
     }
 
     /// A sealed segment with torn messages, once below a synced mark, would look damaged: without
@@ -339,11 +381,16 @@ impl<'a, F: Files> Opening<'a, F> {
         let mut blocks = [0; segment::FRAMES_AT as usize];
         segment::write_head(&mut blocks, head);
         // If this fails, finished messages may later be counted as damaged: no more than that.
-        let _ = self.files.write_at(&self.directory.segment_path(number), 0, &blocks);
+        let _ = self
+            .files
+            .write_at(&self.directory.segment_path(number), 0, &blocks);
     }
 
     fn note_deferred(&mut self, head: &Head, scan: &Scan) {
-        let next = self.checkpoint.as_ref().map_or(Seq(0), |checkpoint| checkpoint.next);
+        let next = self
+            .checkpoint
+            .as_ref()
+            .map_or(Seq(0), |checkpoint| checkpoint.next);
         for &(index, timestamp_ns, defer_ms) in &scan.deferred {
             let seq = Seq(head.base.0 + u64::from(index));
             if seq >= next {
@@ -358,7 +405,10 @@ impl<'a, F: Files> Opening<'a, F> {
     fn drop_overlapping(&mut self) {
         let mut kept: Vec<Segment> = Vec::with_capacity(self.segments.len());
         for segment in std::mem::take(&mut self.segments) {
-            if kept.last().is_some_and(|last| segment.head.base < last.end_seq()) {
+            if kept
+                .last()
+                .is_some_and(|last| segment.head.base < last.end_seq())
+            {
                 let name = segment_file(segment.number);
                 let detail = "holds seqs another segment holds: left alone".to_owned();
                 self.report(DamageKind::Foreign, &name, NO_SEQS, detail);
@@ -380,7 +430,10 @@ impl<'a, F: Files> Opening<'a, F> {
     fn report_missing(&mut self) {
         let held: Vec<SeqRange> = self.segments.iter().map(Segment::range).collect();
         let synced = within(SeqRange::new(Seq(0), self.synced()), &self.owed);
-        let missing: Vec<_> = synced.iter().flat_map(|owed| without(*owed, &held)).collect();
+        let missing: Vec<_> = synced
+            .iter()
+            .flat_map(|owed| without(*owed, &held))
+            .collect();
         for name in std::mem::take(&mut self.headless) {
             if missing.is_empty() {
                 let _ = self.files.remove(&self.directory.path().join(&name));
@@ -423,15 +476,22 @@ impl<'a, F: Files> Opening<'a, F> {
 /// They are written one after the other. So one that was to be durable is, if a newer one was
 /// written after it; only the very newest may have been cut off before its sync ended.
 fn checkpoints_of(whole: &[Option<(Checkpoint, bool)>; SLOT_FILES.len()]) -> Checkpoints {
-    let slots = whole.each_ref().map(|slot| slot.as_ref().map_or(0, |(found, _)| found.number));
+    let slots = whole
+        .each_ref()
+        .map(|slot| slot.as_ref().map_or(0, |(found, _)| found.number));
     let newest = slots.iter().copied().max().unwrap_or(0);
     let was_to_be_durable = whole.iter().flatten().filter(|(_, sync)| *sync);
-    let older = was_to_be_durable.map(|(found, _)| found.number).filter(|&n| n != newest);
+    let older = was_to_be_durable
+        .map(|(found, _)| found.number)
+        .filter(|&n| n != newest);
     Checkpoints::from_found(slots, older.max().unwrap_or(0))
 }
 
 /// No messages are concerned, or it is not known which.
-const NO_SEQS: SeqRange = SeqRange { start: Seq(0), end: Seq(0) };
+const NO_SEQS: SeqRange = SeqRange {
+    start: Seq(0),
+    end: Seq(0),
+};
 
 #[cfg(test)]
 mod tests;

@@ -82,12 +82,17 @@ pub(crate) fn write_seal(bytes: &mut [u8], head: &Head, seal: &Seal) {
 
 /// Reads what [`write_head`] and [`write_seal`] wrote.
 pub(crate) fn read_head(bytes: &[u8]) -> HeadState {
-    let Some(blocks) = bytes.get(..2 * BLOCK_BYTES) else { return HeadState::Unreadable };
+    let Some(blocks) = bytes.get(..2 * BLOCK_BYTES) else {
+        return HeadState::Unreadable;
+    };
     if blocks.iter().all(|&byte| byte == 0) {
         return HeadState::Unused;
     }
     let (head, twin) = blocks.split_at(BLOCK_BYTES);
-    match (decode_block(HEAD_MAGIC, head), decode_block(TWIN_MAGIC, twin)) {
+    match (
+        decode_block(HEAD_MAGIC, head),
+        decode_block(TWIN_MAGIC, twin),
+    ) {
         // The twin of an earlier life is no seal of this one.
         (Block::Whole(head, _), Block::Whole(twin, seal)) if twin == head => {
             HeadState::Segment(head, seal)
@@ -133,9 +138,16 @@ fn decode_block(magic: [u8; 4], block: &[u8]) -> Block {
     if u16_at(4) != VERSION {
         return Block::Newer(u16_at(4));
     }
-    let head =
-        Head { generation: u64_at(8), base: Seq(u64_at(16)), bytes: u32_at(24), node: u16_at(6) };
-    let seal = (u32_at(28) == 1).then(|| Seal { count: u32_at(32), end: u32_at(36) });
+    let head = Head {
+        generation: u64_at(8),
+        base: Seq(u64_at(16)),
+        bytes: u32_at(24),
+        node: u16_at(6),
+    };
+    let seal = (u32_at(28) == 1).then(|| Seal {
+        count: u32_at(32),
+        end: u32_at(36),
+    });
     Block::Whole(head, seal)
 }
 
@@ -189,8 +201,9 @@ pub(crate) fn write_frame(
     // Split where the slots begin: a frame can never run into them.
     let (frames, slots) = bytes.split_at_mut(at);
     let frame = &mut frames[start as usize..end];
-    let (header, body) =
-        frame.split_first_chunk_mut::<HEADER_BYTES>().expect("a frame is longer than its header");
+    let (header, body) = frame
+        .split_first_chunk_mut::<HEADER_BYTES>()
+        .expect("a frame is longer than its header");
     // First deliveries send these bytes as they are, so attempts is 1 already.
     write_header(header, new.body.len() as u32, new.timestamp_ns, 1, &new.id);
     body.copy_from_slice(new.body);
@@ -228,16 +241,23 @@ impl Scan {
 /// Reads every slot. Does not stop at bad ones: what is good behind them is kept. `count` is the
 /// number of messages if that is known (sealed segments).
 pub(crate) fn scan(bytes: &[u8], head: &Head, count: Option<u32>) -> Scan {
-    let mut scan = Scan { end: FRAMES_AT, ..Scan::default() };
+    let mut scan = Scan {
+        end: FRAMES_AT,
+        ..Scan::default()
+    };
     let limit = count_limit(bytes.len() as u32);
     let limit = count.map_or(limit, |count| count.min(limit));
     for index in 0..limit {
-        let Some(at) = slot_offset(bytes.len(), index) else { break };
+        let Some(at) = slot_offset(bytes.len(), index) else {
+            break;
+        };
         // Frames and slots grow towards each other: where they meet there is no further slot.
         if at < scan.end as usize {
             break;
         }
-        let Some(slot) = whole_at(bytes, head, index, at) else { continue };
+        let Some(slot) = whole_at(bytes, head, index, at) else {
+            continue;
+        };
         match scan.whole.last_mut() {
             Some(last) if last.end == index => last.end += 1,
             _ => scan.whole.push(index..index + 1),
@@ -265,12 +285,15 @@ fn whole_at(bytes: &[u8], head: &Head, index: u32, at: usize) -> Option<Slot> {
         return None;
     }
     let seq = Seq(head.base.0.wrapping_add(u64::from(index)));
-    slot.is_proof_of(head.generation, seq, frame).then_some(slot)
+    slot.is_proof_of(head.generation, seq, frame)
+        .then_some(slot)
 }
 
 /// The timestamp inside a whole frame (`size[4] type[4] timestamp[8] ...`, big endian).
 fn timestamp_ns(frame: &[u8]) -> i64 {
-    let bytes = frame[8..].first_chunk().expect("a whole frame has a whole header");
+    let bytes = frame[8..]
+        .first_chunk()
+        .expect("a whole frame has a whole header");
     i64::from_be_bytes(*bytes)
 }
 

@@ -177,8 +177,14 @@ impl SimFiles {
         let mut disk = self.disk();
         disk.calls += 1;
         let calls = disk.calls;
-        let nth = disk.fail_at.take_if(|(at, _)| *at == calls).map(|(_, kind)| kind);
-        let next = disk.fail_next.take_if(|(kind, _)| *kind == call).map(|(_, kind)| kind);
+        let nth = disk
+            .fail_at
+            .take_if(|(at, _)| *at == calls)
+            .map(|(_, kind)| kind);
+        let next = disk
+            .fail_next
+            .take_if(|(kind, _)| *kind == call)
+            .map(|(_, kind)| kind);
         match nth.or(next) {
             Some(kind) => {
                 disk.fail_count += 1;
@@ -236,7 +242,10 @@ impl Disk {
         let more = bytes.saturating_sub(self.contents[file].cached.len() as u64);
         if more > 0 {
             if self.bytes_max.is_some_and(|max| self.bytes() + more > max) {
-                return Err(io::Error::new(io::ErrorKind::StorageFull, "simulated: disk full"));
+                return Err(io::Error::new(
+                    io::ErrorKind::StorageFull,
+                    "simulated: disk full",
+                ));
             }
             self.contents[file].cached.resize(bytes as usize, 0);
         }
@@ -269,9 +278,16 @@ impl Disk {
         // Once in a while all is lost, or nothing.
         let style = random.below(8);
         for contents in &mut self.contents {
-            let Contents { cached, durable, lies } = contents;
+            let Contents {
+                cached,
+                durable,
+                lies,
+            } = contents;
             durable.resize(cached.len(), 0);
-            for (old, new) in durable.chunks_mut(SECTOR_BYTES).zip(cached.chunks(SECTOR_BYTES)) {
+            for (old, new) in durable
+                .chunks_mut(SECTOR_BYTES)
+                .zip(cached.chunks(SECTOR_BYTES))
+            {
                 if old == new {
                     continue;
                 }
@@ -300,11 +316,17 @@ impl Rename {
                 names.remove(path);
             }
             Rename::Move(from, to) => {
-                let moved: Vec<_> = names.extract_if(.., |name, _| name.starts_with(from)).collect();
+                let moved: Vec<_> = names
+                    .extract_if(.., |name, _| name.starts_with(from))
+                    .collect();
                 for (name, node) in moved {
                     let below = name.strip_prefix(from).expect("just looked at");
                     // Joining an empty path would add a slash.
-                    let name = if below == Path::new("") { to.clone() } else { to.join(below) };
+                    let name = if below == Path::new("") {
+                        to.clone()
+                    } else {
+                        to.join(below)
+                    };
                     names.insert(name, node);
                 }
             }
@@ -402,14 +424,29 @@ impl Files for SimFiles {
         if !disk.is_dir(path) {
             return Err(not_found());
         }
-        let children = disk.names.iter().filter(|(name, _)| name.parent() == Some(path));
+        let children = disk
+            .names
+            .iter()
+            .filter(|(name, _)| name.parent() == Some(path));
         let entries = children.map(|(name, node)| {
-            let name = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = name
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             match node {
-                Node::Dir => Entry { name, is_dir: true, bytes: 0 },
+                Node::Dir => Entry {
+                    name,
+                    is_dir: true,
+                    bytes: 0,
+                },
                 Node::File(file) => {
                     let bytes = disk.contents[*file].cached.len() as u64;
-                    Entry { name, is_dir: false, bytes }
+                    Entry {
+                        name,
+                        is_dir: false,
+                        bytes,
+                    }
                 }
             }
         });

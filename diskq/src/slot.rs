@@ -35,12 +35,21 @@ impl Slot {
     pub(crate) fn of(generation: u64, seq: Seq, start: u32, defer_ms: u32, frame: &[u8]) -> Slot {
         let end = start + frame.len() as u32;
         let crc = crc(mix(generation, seq, start, end, defer_ms), frame);
-        Slot { start, end, crc, defer_ms }
+        Slot {
+            start,
+            end,
+            crc,
+            defer_ms,
+        }
     }
 
     /// Whether `frame` is what this slot was made for, under this generation and seq.
     pub(crate) fn is_proof_of(&self, generation: u64, seq: Seq, frame: &[u8]) -> bool {
-        self.crc == crc(mix(generation, seq, self.start, self.end, self.defer_ms), frame)
+        self.crc
+            == crc(
+                mix(generation, seq, self.start, self.end, self.defer_ms),
+                frame,
+            )
     }
 
     #[inline]

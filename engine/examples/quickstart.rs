@@ -17,7 +17,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 use wire::encode::{self, FrameDecoded, decode_frame};
-use wire::frame::{FRAME_TYPE_ERROR, FRAME_TYPE_MESSAGE, Message};
+use wire::frame::{FrameType, Message};
+use wire::name::{ChannelName, TopicName};
 
 const MESSAGES: u64 = 1_000_000;
 const BODY_BYTES: usize = 200;
@@ -88,6 +89,10 @@ fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
     Ok(stream)
 }
 
+fn topic() -> Result<TopicName<'static>, Failure> {
+    Ok(TopicName::new(TOPIC.as_bytes()).ok_or("not a topic name")?)
+}
+
 fn produce(address: SocketAddr) -> Result<Duration, Failure> {
     let mut stream = connect(address)?;
     let mut input = Input::default();
@@ -103,7 +108,7 @@ fn produce(address: SocketAddr) -> Result<Duration, Failure> {
             })
             .collect();
         command.clear();
-        encode::mpub(&mut command, TOPIC, bodies.iter().map(Vec::as_slice));
+        encode::mpub(&mut command, topic()?, &bodies);
         stream.write_all(&command)?;
         in_flight.push_back(first);
         if in_flight.len() >= WINDOW {
@@ -121,7 +126,8 @@ fn consume(address: SocketAddr) -> Result<Duration, Failure> {
     let mut stream = connect(address)?;
     let mut input = Input::default();
     let mut commands = Vec::new();
-    encode::sub(&mut commands, TOPIC, "first");
+    let channel = ChannelName::new(b"first").ok_or("not a channel name")?;
+    encode::sub(&mut commands, topic()?, channel);
     encode::rdy(&mut commands, 2500);
     stream.write_all(&commands)?;
     input.expect_ok(&mut stream)?;
@@ -132,7 +138,7 @@ fn consume(address: SocketAddr) -> Result<Duration, Failure> {
         commands.clear();
         input.fill(&mut stream)?;
         while let Some((kind, data)) = input.next_frame()? {
-            if kind != FRAME_TYPE_MESSAGE {
+            if kind != FrameType::Message {
                 if data == b"_heartbeat_" {
                     encode::nop(&mut commands);
                     continue;
@@ -170,7 +176,7 @@ impl Input {
         if received == 0 { Err("the broker closed the connection".into()) } else { Ok(()) }
     }
 
-    fn next_frame(&mut self) -> Result<Option<(i32, &[u8])>, Failure> {
+    fn next_frame(&mut self) -> Result<Option<(FrameType, &[u8])>, Failure> {
         match decode_frame(&self.bytes[self.at..]) {
             FrameDecoded::NeedMore(_) => Ok(None),
             FrameDecoded::Frame { kind, data, consumed } => {
@@ -185,7 +191,7 @@ impl Input {
         loop {
             if let Some((kind, data)) = self.next_frame()? {
                 return match data {
-                    b"OK" if kind != FRAME_TYPE_ERROR => Ok(()),
+                    b"OK" if kind != FrameType::Error => Ok(()),
                     b"_heartbeat_" => continue,
                     other => Err(String::from_utf8_lossy(other).into_owned().into()),
                 };

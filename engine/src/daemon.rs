@@ -4,9 +4,11 @@ use crate::config::Config;
 use crate::metadata::Metadata;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::{listener, socket};
+use crate::http::{Info, Ports};
+use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Post};
 use crate::shard::storage::Storage;
-use crate::shard::{Clock, Shard};
+use crate::shard::{Clock, Parts, Shard};
 use crate::{config, log, log_error, log_info, log_warn, preflight};
 use diskq::{DataPathLock, LogOptions, OsFiles};
 use engine_core::{Broker, BrokerOptions, ShardId, TopicOptions, place};
@@ -54,6 +56,7 @@ pub struct Daemon {
     stops: Vec<oneshot::Sender<()>>,
     shards: Vec<ExecutorJoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
+    metadata: MetadataWriter,
     lock: DataPathLock,
 }
 
@@ -65,7 +68,8 @@ struct Plan {
     shards: u32,
     tcp_address: SocketAddr,
     http_address: Option<SocketAddr>,
-    start_time: i64,
+    start_time: SystemTime,
+    health: Health,
     seed: u64,
     metadata: MetadataWriter,
 }
@@ -104,13 +108,15 @@ impl Daemon {
         let (post, inboxes) = Post::new(shards);
         let (writer, writer_thread) = MetadataWriter::start(shards, config.data_path.clone())
             .map_err(|error| no_thread(&error))?;
-        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let start_time = SystemTime::now();
+        let unix = start_time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let plan = Plan {
             clock: Clock::start(),
             shards,
             tcp_address: ready.tcp_address,
             http_address: ready.http_address,
-            start_time: unix.as_secs() as i64,
+            start_time,
+            health: Health::new(shards),
             seed: unix.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32),
             metadata: writer,
             config,
@@ -121,6 +127,7 @@ impl Daemon {
             stops: Vec::new(),
             shards: Vec::new(),
             threads: vec![writer_thread],
+            metadata: plan.metadata.clone(),
             lock,
         };
         let (started, starts) = mpsc::channel();
@@ -164,8 +171,7 @@ impl Daemon {
                     Ok(broker) => broker,
                     Err(error) => return report(&started, Err(error)),
                 };
-                let shard =
-                    Shard::new(id, broker, plan.clock, post, storage, plan.metadata.clone());
+                let shard = Shard::new(broker, storage, plan.parts(id, post));
                 let tcp = socket::listen(plan.tcp_address);
                 let http = plan.http_address.map(socket::listen).transpose();
                 let (tcp, http) = match (tcp, http) {
@@ -178,7 +184,7 @@ impl Daemon {
                         return report(&started, Err(listen_failed(address, &error)));
                     }
                 };
-                shard.start(inbox, plan.info());
+                shard.start(inbox);
                 shard.persist_metadata().await;
                 let clients = glommio::spawn_local(listener::serve_clients(shard.clone(), tcp));
                 let http = http
@@ -214,6 +220,7 @@ impl Daemon {
             }
         }
         log_info!("NSQ: stopping subsystems");
+        self.metadata.stop();
         for thread in self.threads {
             if thread.join().is_err() {
                 log_error!("a keeper did not end well");
@@ -226,23 +233,20 @@ impl Daemon {
 }
 
 impl Plan {
-    fn info(&self) -> crate::http::Info {
-        let config = &self.config;
-        crate::http::Info {
-            broadcast_address: config.broadcast_address.clone(),
-            hostname: config.hostname.clone(),
-            http_port: self.http_address.map_or(0, |address| address.port()),
-            tcp_port: self.tcp_address.port(),
-            start_time: self.start_time,
-            heartbeat_interval_max: config.heartbeat_interval_max,
-            output_buffer_bytes_max: config.output_buffer_bytes_max,
-            output_buffer_timeout_max: config.output_buffer_timeout_max,
-            deflate_level_max: config.deflate_level_max,
-            topology_zone: config.topology_zone.clone(),
-            topology_region: config.topology_region.clone(),
-            msg_bytes_max: config.msg_bytes_max,
-            body_bytes_max: config.body_bytes_max,
-            req_timeout_max: config.req_timeout_max,
+    fn info(&self) -> Info {
+        let http = self.http_address.map_or(0, |address| address.port());
+        let ports = Ports { tcp: self.tcp_address.port(), http };
+        Info::new(&self.config, ports, self.start_time)
+    }
+
+    fn parts(&self, id: ShardId, post: Post) -> Parts {
+        Parts {
+            id,
+            clock: self.clock,
+            post,
+            metadata: self.metadata.clone(),
+            health: self.health.clone(),
+            info: self.info(),
         }
     }
 
@@ -271,9 +275,9 @@ impl Plan {
                 output_buffer_size_max: wide(config.output_buffer_bytes_max),
                 deflate_level_max: i64::from(config.deflate_level_max),
                 // Not offered yet, and IDENTIFY says so.
-                tls: false,
-                snappy: false,
-                deflate: false,
+                tls_available: false,
+                snappy_available: false,
+                deflate_available: false,
                 auth_required: false,
                 topology_region: config.topology_region.clone(),
                 topology_zone: config.topology_zone.clone(),

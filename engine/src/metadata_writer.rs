@@ -17,10 +17,15 @@ struct Report {
     written: oneshot::Sender<()>,
 }
 
-/// Sends reports to the writer. The thread ends when the last of its senders is gone.
+enum Message {
+    Report(Report),
+    Stop,
+}
+
+/// Sends reports to the writer.
 #[derive(Clone)]
 pub(crate) struct MetadataWriter {
-    reports: Sender<Report>,
+    messages: Sender<Message>,
 }
 
 impl MetadataWriter {
@@ -32,33 +37,46 @@ impl MetadataWriter {
         shards: u32,
         data_path: PathBuf,
     ) -> io::Result<(MetadataWriter, JoinHandle<()>)> {
-        let (reports, queue) = channel();
+        let (messages, queue) = channel();
         let thread = Builder::new()
             .name("metadata".to_owned())
             .spawn(move || run(shards as usize, &data_path, &queue))?;
-        Ok((MetadataWriter { reports }, thread))
+        Ok((MetadataWriter { messages }, thread))
     }
 
     /// Hands in what a shard holds now and waits until a file that says so is on disk. A failed
     /// write is logged; as in nsqd, nothing else depends on it.
     pub(crate) async fn store(&self, shard: ShardId, topics: Vec<TopicFacts>) {
         let (written, done) = oneshot::channel();
-        if self.reports.send(Report { shard, topics, written }).is_ok() {
+        let report = Message::Report(Report { shard, topics, written });
+        if self.messages.send(report).is_ok() {
             // An error means that the writer has ended, after its last write.
             let _ = done.await;
         }
     }
+
+    /// Ends the writer's thread, after what was asked for before.
+    pub(crate) fn stop(&self) {
+        // It may have ended already: then there is nothing to end.
+        let _ = self.messages.send(Message::Stop);
+    }
 }
 
-fn run(shards: usize, data_path: &Path, reports: &Receiver<Report>) {
+fn run(shards: usize, data_path: &Path, messages: &Receiver<Message>) {
     let mut held: Vec<Option<Vec<TopicFacts>>> = vec![None; shards];
     let mut waiting = Vec::new();
-    while let Ok(first) = reports.recv() {
-        for report in std::iter::once(first).chain(reports.try_iter()) {
-            held[report.shard.0 as usize] = Some(report.topics);
-            waiting.push(report.written);
+    let mut is_stopping = false;
+    while !is_stopping && let Ok(first) = messages.recv() {
+        for message in std::iter::once(first).chain(messages.try_iter()) {
+            match message {
+                Message::Report(report) => {
+                    held[report.shard.0 as usize] = Some(report.topics);
+                    waiting.push(report.written);
+                }
+                Message::Stop => is_stopping = true,
+            }
         }
-        if held.iter().any(Option::is_none) {
+        if waiting.is_empty() || held.iter().any(Option::is_none) {
             continue;
         }
         let metadata = Metadata { topics: held.iter().flatten().flatten().map(topic_meta).collect() };

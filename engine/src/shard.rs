@@ -12,20 +12,22 @@
 //! them brought: under load writes batch by themselves, when quiet a message leaves at once.
 //! Nothing on this path takes a lock or waits: what may block goes to the keeper.
 
+pub(crate) mod health;
 pub(crate) mod http_broker;
 pub(crate) mod mail;
 pub(crate) mod storage;
 
+use crate::http::Info;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::connection::{self, Connection};
 use crate::{log_error, log_info, log_warn};
 use engine_core::{Broker, ClientId, Level, Now, Output, ShardId, TaskId, Wakeup};
 use futures_channel::oneshot;
 use futures_lite::{StreamExt, future};
+use health::Health;
 use mail::{Inbox, Mail, Post};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::future::Future;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
@@ -39,6 +41,9 @@ pub(crate) struct Shard {
     pub(crate) id: ShardId,
     pub(crate) post: Post,
     pub(crate) metadata: MetadataWriter,
+    pub(crate) health: Health,
+    pub(crate) info: Info,
+    was_healthy: Cell<bool>,
     /// What sockets are read into; lent to one reader at a time, never across an await.
     pub(crate) scratch: RefCell<Box<[u8]>>,
     broker: RefCell<Broker>,
@@ -54,7 +59,16 @@ pub(crate) struct Shard {
     next_task: Cell<u64>,
     metadata_changed: Wake,
     is_stopping: Cell<bool>,
-    http_tasks: RefCell<Vec<glommio::Task<()>>>,
+}
+
+/// What a shard is given besides its broker and its keeper.
+pub(crate) struct Parts {
+    pub(crate) id: ShardId,
+    pub(crate) clock: Clock,
+    pub(crate) post: Post,
+    pub(crate) metadata: MetadataWriter,
+    pub(crate) health: Health,
+    pub(crate) info: Info,
 }
 
 /// Both clocks, from one start.
@@ -106,18 +120,15 @@ impl Wake {
 }
 
 impl Shard {
-    pub(crate) fn new(
-        id: ShardId,
-        broker: Broker,
-        clock: Clock,
-        post: Post,
-        storage: Storage,
-        metadata: MetadataWriter,
-    ) -> Rc<Shard> {
+    pub(crate) fn new(broker: Broker, storage: Storage, parts: Parts) -> Rc<Shard> {
+        let Parts { id, clock, post, metadata, health, info } = parts;
         Rc::new(Shard {
             id,
             post,
             metadata,
+            health,
+            info,
+            was_healthy: Cell::new(true),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             broker: RefCell::new(broker),
             outputs: RefCell::default(),
@@ -131,7 +142,6 @@ impl Shard {
             next_task: Cell::new(0),
             metadata_changed: Wake::default(),
             is_stopping: Cell::new(false),
-            http_tasks: RefCell::default(),
         })
     }
 
@@ -192,16 +202,6 @@ impl Shard {
         (connection.id == id).then(|| connection.clone())
     }
 
-    /// Runs a task for an HTTP connection, ended with the shard.
-    pub(crate) fn spawn_http(&self, task: impl Future<Output = ()> + 'static) {
-        let mut tasks = self.http_tasks.borrow_mut();
-        // Finished ones are forgotten before the list doubles.
-        if tasks.len() == tasks.capacity() {
-            tasks.retain(|task| !task.is_finished());
-        }
-        tasks.push(glommio::spawn_local(task));
-    }
-
     // --- waiting for the broker
 
     /// A number under which the broker can wake a task, and what wakes it.
@@ -251,6 +251,10 @@ impl Shard {
         }
         if broker.next_timeout().is_some_and(|at| at < self.timer_at.get()) {
             self.timer.set();
+        }
+        if broker.is_healthy() != self.was_healthy.get() {
+            self.was_healthy.set(broker.is_healthy());
+            self.health.set(self.id, broker.health());
         }
     }
 
@@ -391,15 +395,13 @@ impl Shard {
         for connection in connections {
             connection.close();
         }
-        let http_tasks = std::mem::take(&mut *self.http_tasks.borrow_mut());
-        for task in http_tasks {
-            task.cancel().await;
-        }
         while self.broker.borrow().clients_count() > 0 {
             glommio::timer::sleep(Duration::from_millis(1)).await;
         }
         while self.with_broker(|broker, now, _| broker.shut_down(now)) > 0 {
             glommio::timer::sleep(Duration::from_millis(1)).await;
         }
+        self.persist_metadata().await;
+        self.storage.give(Job::Stop);
     }
 }

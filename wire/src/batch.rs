@@ -33,7 +33,8 @@ impl<'a> Batch<'a> {
         let (count, rest) = body.split_first_chunk().ok_or(BatchError::BadBody)?;
         let count = checked_count(i32::from_be_bytes(*count), limits).ok_or(BatchError::BadBody)?;
         let mut walk = Walk::default();
-        walk.run(rest, count, limits.message_bytes_max).map_err(|_| BatchError::BadMessage)?;
+        walk.run(rest, count, limits.message_bytes_max)
+            .map_err(|_| BatchError::BadMessage)?;
         Ok(Batch::walked(count, &rest[..walk.offset]))
     }
 
@@ -62,7 +63,10 @@ impl<'a> Batch<'a> {
     #[inline]
     #[must_use]
     pub fn iter(&self) -> Bodies<'a> {
-        Bodies { count: self.count, rest: self.packed }
+        Bodies {
+            count: self.count,
+            rest: self.packed,
+        }
     }
 
     /// All messages as they came, sizes included: what [`Batch::from_packed`] takes.
@@ -141,7 +145,9 @@ impl BatchError {
 #[inline]
 pub(crate) fn checked_count(count: i32, limits: &Limits) -> Option<u32> {
     let count = u32::try_from(count).ok()?;
-    (1..=limits.mpub_count_max()).contains(&count).then_some(count)
+    (1..=limits.mpub_count_max())
+        .contains(&count)
+        .then_some(count)
 }
 
 /// How far the messages of a batch have been looked at. A walk that halted for lack of input goes on
@@ -174,8 +180,9 @@ impl Walk {
         message_bytes_max: i32,
     ) -> Result<(), Halt> {
         while self.index < count {
-            let Some((size, rest)) =
-                input.get(self.offset..).and_then(<[u8]>::split_first_chunk::<SIZE_BYTES>)
+            let Some((size, rest)) = input
+                .get(self.offset..)
+                .and_then(<[u8]>::split_first_chunk::<SIZE_BYTES>)
             else {
                 return Err(Halt::SizeMissing);
             };

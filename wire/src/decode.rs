@@ -119,9 +119,15 @@ impl Decoder {
                 self.needs = needs;
                 Decoded::NeedMore(needs)
             }
-            Stop::Reject { error, creates_topic } => {
+            Stop::Reject {
+                error,
+                creates_topic,
+            } => {
                 self.reset();
-                Decoded::Reject { error: *error, creates_topic }
+                Decoded::Reject {
+                    error: *error,
+                    creates_topic,
+                }
             }
             Stop::TooLong => {
                 self.reset();
@@ -142,8 +148,15 @@ impl Decoder {
         let examined = self.examine(input, context);
         self.reset();
         match examined.err()? {
-            Stop::Short { missing, creates_topic, .. } => Some((missing.error()?, creates_topic)),
-            Stop::Reject { error, creates_topic } => Some((*error, creates_topic)),
+            Stop::Short {
+                missing,
+                creates_topic,
+                ..
+            } => Some((missing.error()?, creates_topic)),
+            Stop::Reject {
+                error,
+                creates_topic,
+            } => Some((*error, creates_topic)),
             Stop::TooLong => None,
         }
     }
@@ -162,16 +175,29 @@ impl Decoder {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let mut words = words(line);
         let verb = words.next().unwrap_or_default();
-        let body = Body { input, at: line_end + 1, limits: context.limits };
+        let body = Body {
+            input,
+            at: line_end + 1,
+            limits: context.limits,
+        };
 
         // IDENTIFY is where TLS is asked for, so it is exempt.
         if context.tls_missing && verb != b"IDENTIFY" {
             let after = " in current state (TLS required)";
-            return Err(reject(WireError::with_raw(ErrorCode::Invalid, "cannot ", verb, after)));
+            return Err(reject(WireError::with_raw(
+                ErrorCode::Invalid,
+                "cannot ",
+                verb,
+                after,
+            )));
         }
         let command = match verb {
-            b"FIN" => Command::Fin { id: message_id("FIN", words.next(), context)? },
-            b"TOUCH" => Command::Touch { id: message_id("TOUCH", words.next(), context)? },
+            b"FIN" => Command::Fin {
+                id: message_id("FIN", words.next(), context)?,
+            },
+            b"TOUCH" => Command::Touch {
+                id: message_id("TOUCH", words.next(), context)?,
+            },
             b"REQ" => requeue(words.next(), words.next(), context)?,
             b"RDY" => ready(words.next(), context)?,
             b"PUB" => {
@@ -181,8 +207,9 @@ impl Decoder {
             }
             b"MPUB" => {
                 let topic = topic_of_mpub(words.next())?;
-                let (batch, end) =
-                    body.batch(&mut self.walk).map_err(|stop| stop.creating(topic))?;
+                let (batch, end) = body
+                    .batch(&mut self.walk)
+                    .map_err(|stop| stop.creating(topic))?;
                 return Ok((Command::Mpub { topic, batch }, end));
             }
             b"DPUB" => {
@@ -247,9 +274,16 @@ type Examined<'a> = Result<(Command<'a>, usize), Stop<'a>>;
 /// Why there is no command.
 enum Stop<'a> {
     /// The input must hold `needs` bytes; if it never does, `missing` is what could not be read.
-    Short { needs: usize, missing: Missing, creates_topic: Option<TopicName<'a>> },
+    Short {
+        needs: usize,
+        missing: Missing,
+        creates_topic: Option<TopicName<'a>>,
+    },
     /// Boxed, because a `Stop` is moved on the way of every command and an error ends a connection.
-    Reject { error: Box<WireError>, creates_topic: Option<TopicName<'a>> },
+    Reject {
+        error: Box<WireError>,
+        creates_topic: Option<TopicName<'a>>,
+    },
     TooLong,
 }
 
@@ -269,7 +303,10 @@ impl<'a> Stop<'a> {
 
 #[cold]
 fn reject<'a>(error: WireError) -> Stop<'a> {
-    Stop::Reject { error: Box::new(error), creates_topic: None }
+    Stop::Reject {
+        error: Box::new(error),
+        creates_topic: None,
+    }
 }
 
 #[cold]
@@ -282,7 +319,11 @@ enum Missing {
     /// The rest of the line. nsqd says nothing about it.
     Line,
     /// A size, a count or a body.
-    Part { code: ErrorCode, verb: &'static str, what: &'static str },
+    Part {
+        code: ErrorCode,
+        verb: &'static str,
+        what: &'static str,
+    },
     /// The size of an MPUB's message, which alone is named with its index.
     MessageSize { index: u32 },
 }
@@ -291,9 +332,10 @@ impl Missing {
     fn error(self) -> Option<WireError> {
         match self {
             Missing::Line => None,
-            Missing::Part { code, verb, what } => {
-                Some(WireError::new(code, format_args!("{verb} failed to read {what}")))
-            }
+            Missing::Part { code, verb, what } => Some(WireError::new(
+                code,
+                format_args!("{verb} failed to read {what}"),
+            )),
             Missing::MessageSize { index } => Some(WireError::new(
                 ErrorCode::BadMessage,
                 format_args!("MPUB failed to read message({index}) body size"),
@@ -305,29 +347,42 @@ impl Missing {
 /// Fails unless the command is allowed in the client's state: always the first check.
 #[inline]
 fn require<'a>(allowed: bool, verb: &'static str) -> Result<(), Stop<'a>> {
-    if allowed { Ok(()) } else { Err(wrong_state(verb)) }
+    if allowed {
+        Ok(())
+    } else {
+        Err(wrong_state(verb))
+    }
 }
 
 #[cold]
 fn wrong_state<'a>(verb: &'static str) -> Stop<'a> {
-    reject(WireError::invalid(format_args!("cannot {verb} in current state")))
+    reject(WireError::invalid(format_args!(
+        "cannot {verb} in current state"
+    )))
 }
 
 /// Publishing and subscribing say "parameters" where FIN, REQ and TOUCH say "params".
 #[cold]
 fn too_few_parameters<'a>(verb: &'static str) -> Stop<'a> {
-    reject(WireError::invalid(format_args!("{verb} insufficient number of parameters")))
+    reject(WireError::invalid(format_args!(
+        "{verb} insufficient number of parameters"
+    )))
 }
 
 #[cold]
 fn too_few_params<'a>(verb: &'static str) -> Stop<'a> {
-    reject(WireError::invalid(format_args!("{verb} insufficient number of params")))
+    reject(WireError::invalid(format_args!(
+        "{verb} insufficient number of params"
+    )))
 }
 
 #[cold]
 fn bad_name<'a>(code: ErrorCode, what: &str, name: &[u8]) -> Stop<'a> {
     let name = quote(name);
-    reject(WireError::new(code, format_args!("{what} name {name} is not valid")))
+    reject(WireError::new(
+        code,
+        format_args!("{what} name {name} is not valid"),
+    ))
 }
 
 #[cold]
@@ -343,7 +398,9 @@ fn message_id<'a>(
 ) -> Result<MessageId, Stop<'a>> {
     require(context.state != ClientState::Init, verb)?;
     let id = id.ok_or_else(|| too_few_params(verb))?;
-    id.try_into().map(MessageId).map_err(|_| invalid("invalid message ID"))
+    id.try_into()
+        .map(MessageId)
+        .map_err(|_| invalid("invalid message ID"))
 }
 
 /// REQ clamps its timeout, unlike DPUB.
@@ -356,7 +413,8 @@ fn requeue<'a>(
     require(context.state != ClientState::Init, "REQ")?;
     let timeout = timeout.ok_or_else(|| too_few_params("REQ"))?;
     let id = message_id("REQ", id, context)?;
-    let ms = number(timeout).ok_or_else(|| not_a_number("REQ could not parse timeout ", timeout))?;
+    let ms =
+        number(timeout).ok_or_else(|| not_a_number("REQ could not parse timeout ", timeout))?;
     let asked_ns = milliseconds(ms);
     let clamped_ns = asked_ns.clamp(0, context.limits.req_timeout_max_ns());
     Ok(Command::Req {
@@ -381,7 +439,9 @@ fn ready<'a>(count: Option<&[u8]>, context: &Context<'_>) -> Result<Command<'a>,
         let description = format_args!("RDY count {count} out of range 0-{max}");
         return Err(reject(WireError::invalid(description)));
     }
-    Ok(Command::Rdy { count: u32::try_from(count).unwrap_or(u32::MAX) })
+    Ok(Command::Rdy {
+        count: u32::try_from(count).unwrap_or(u32::MAX),
+    })
 }
 
 #[inline]
@@ -457,22 +517,25 @@ impl<'a> Body<'a, '_> {
         let end = at + SIZE_BYTES;
         match self.input.get(at..).and_then(<[u8]>::first_chunk) {
             Some(bytes) => Ok((i32::from_be_bytes(*bytes), end)),
-            None => Err(Stop::Short { needs: end, missing, creates_topic: None }),
+            None => Err(Stop::Short {
+                needs: end,
+                missing,
+                creates_topic: None,
+            }),
         }
     }
 
     /// The bytes `at..at + size`, and where they end.
     #[inline]
-    fn bytes(
-        &self,
-        at: usize,
-        size: i32,
-        missing: Missing,
-    ) -> Result<(&'a [u8], usize), Stop<'a>> {
+    fn bytes(&self, at: usize, size: i32, missing: Missing) -> Result<(&'a [u8], usize), Stop<'a>> {
         let end = at + size as usize;
         match self.input.get(at..end) {
             Some(bytes) => Ok((bytes, end)),
-            None => Err(Stop::Short { needs: end, missing, creates_topic: None }),
+            None => Err(Stop::Short {
+                needs: end,
+                missing,
+                creates_topic: None,
+            }),
         }
     }
 
@@ -480,7 +543,11 @@ impl<'a> Body<'a, '_> {
     #[inline]
     fn message(&self, verb: &'static str) -> Result<(&'a [u8], usize), Stop<'a>> {
         let code = ErrorCode::BadMessage;
-        let missing = Missing::Part { code, verb, what: "message body size" };
+        let missing = Missing::Part {
+            code,
+            verb,
+            what: "message body size",
+        };
         let (size, at) = self.int(self.at, missing)?;
         if size <= 0 {
             return Err(self.bad_size(code, verb, "invalid message body size", size));
@@ -488,21 +555,44 @@ impl<'a> Body<'a, '_> {
         if size > self.limits.message_bytes_max {
             return Err(self.too_big(code, verb, "message", size, self.limits.message_bytes_max));
         }
-        self.bytes(at, size, Missing::Part { code, verb, what: "message body" })
+        self.bytes(
+            at,
+            size,
+            Missing::Part {
+                code,
+                verb,
+                what: "message body",
+            },
+        )
     }
 
     /// The body of IDENTIFY and AUTH, and where it ends. Here nsqd asks first whether it is too big.
     #[inline]
     fn document(&self, verb: &'static str) -> Result<(&'a [u8], usize), Stop<'a>> {
         let code = ErrorCode::BadBody;
-        let (size, at) = self.int(self.at, Missing::Part { code, verb, what: "body size" })?;
+        let (size, at) = self.int(
+            self.at,
+            Missing::Part {
+                code,
+                verb,
+                what: "body size",
+            },
+        )?;
         if size > self.limits.body_bytes_max {
             return Err(self.too_big(code, verb, "body", size, self.limits.body_bytes_max));
         }
         if size <= 0 {
             return Err(self.bad_size(code, verb, "invalid body size", size));
         }
-        self.bytes(at, size, Missing::Part { code, verb, what: "body" })
+        self.bytes(
+            at,
+            size,
+            Missing::Part {
+                code,
+                verb,
+                what: "body",
+            },
+        )
     }
 
     /// The messages of an MPUB, and where they end. nsqd checks the range of the declared size and
@@ -510,14 +600,28 @@ impl<'a> Body<'a, '_> {
     #[inline]
     fn batch(&self, walk: &mut Walk) -> Result<(Batch<'a>, usize), Stop<'a>> {
         let (code, verb) = (ErrorCode::BadBody, "MPUB");
-        let (size, at) = self.int(self.at, Missing::Part { code, verb, what: "body size" })?;
+        let (size, at) = self.int(
+            self.at,
+            Missing::Part {
+                code,
+                verb,
+                what: "body size",
+            },
+        )?;
         if size <= 0 {
             return Err(self.bad_size(code, verb, "invalid body size", size));
         }
         if size > self.limits.body_bytes_max {
             return Err(self.too_big(code, verb, "body", size, self.limits.body_bytes_max));
         }
-        let (count, at) = self.int(at, Missing::Part { code, verb, what: "message count" })?;
+        let (count, at) = self.int(
+            at,
+            Missing::Part {
+                code,
+                verb,
+                what: "message count",
+            },
+        )?;
         let Some(count_checked) = checked_count(count, self.limits) else {
             return Err(self.bad_size(code, verb, "invalid message count", count));
         };
@@ -525,7 +629,10 @@ impl<'a> Body<'a, '_> {
             walk.offset = at;
         }
         match walk.run(self.input, count_checked, self.limits.message_bytes_max) {
-            Ok(()) => Ok((Batch::walked(count_checked, &self.input[at..walk.offset]), walk.offset)),
+            Ok(()) => Ok((
+                Batch::walked(count_checked, &self.input[at..walk.offset]),
+                walk.offset,
+            )),
             Err(halt) => Err(self.halted(walk, count_checked, halt)),
         }
     }
@@ -542,13 +649,24 @@ impl<'a> Body<'a, '_> {
             },
             Halt::BodyMissing(end) => Stop::Short {
                 // The body alone decides nothing unless it is the last: there is a size behind it.
-                needs: if index + 1 < count { end + SIZE_BYTES } else { end },
-                missing: Missing::Part { code, verb, what: "message body" },
+                needs: if index + 1 < count {
+                    end + SIZE_BYTES
+                } else {
+                    end
+                },
+                missing: Missing::Part {
+                    code,
+                    verb,
+                    what: "message body",
+                },
                 creates_topic: None,
             },
-            Halt::SizeInvalid(size) => {
-                self.bad_size(code, verb, &format!("invalid message({index}) body size"), size)
-            }
+            Halt::SizeInvalid(size) => self.bad_size(
+                code,
+                verb,
+                &format!("invalid message({index}) body size"),
+                size,
+            ),
             // nsqd names no index here.
             Halt::TooBig(size) => {
                 self.too_big(code, verb, "message", size, self.limits.message_bytes_max)
@@ -558,12 +676,18 @@ impl<'a> Body<'a, '_> {
 
     #[cold]
     fn bad_size(&self, code: ErrorCode, verb: &str, complaint: &str, number: i32) -> Stop<'a> {
-        reject(WireError::new(code, format_args!("{verb} {complaint} {number}")))
+        reject(WireError::new(
+            code,
+            format_args!("{verb} {complaint} {number}"),
+        ))
     }
 
     #[cold]
     fn too_big(&self, code: ErrorCode, verb: &str, what: &str, size: i32, max: i32) -> Stop<'a> {
-        reject(WireError::new(code, format_args!("{verb} {what} too big {size} > {max}")))
+        reject(WireError::new(
+            code,
+            format_args!("{verb} {what} too big {size} > {max}"),
+        ))
     }
 }
 

@@ -78,7 +78,14 @@ pub fn auth(out: &mut Vec<u8>, secret: &[u8]) {
 
 /// Appends `SUB`.
 pub fn sub(out: &mut Vec<u8>, topic: TopicName<'_>, channel: ChannelName<'_>) {
-    line(out, &[b"SUB", topic.as_str().as_bytes(), channel.as_str().as_bytes()]);
+    line(
+        out,
+        &[
+            b"SUB",
+            topic.as_str().as_bytes(),
+            channel.as_str().as_bytes(),
+        ],
+    );
 }
 
 /// Appends `PUB`. A broker refuses an empty message.
@@ -128,7 +135,14 @@ pub fn fin(out: &mut Vec<u8>, id: &MessageId) {
 
 /// Appends `REQ`. `timeout` is cut to whole milliseconds.
 pub fn req(out: &mut Vec<u8>, id: &MessageId, timeout: Duration) {
-    line(out, &[b"REQ", id.as_bytes(), timeout.as_millis().to_string().as_bytes()]);
+    line(
+        out,
+        &[
+            b"REQ",
+            id.as_bytes(),
+            timeout.as_millis().to_string().as_bytes(),
+        ],
+    );
 }
 
 /// Appends `TOUCH`.
@@ -183,7 +197,11 @@ pub fn decode_frame(input: &[u8]) -> FrameDecoded<'_> {
         return FrameDecoded::Bad;
     };
     match input.get(DATA_AT..consumed) {
-        Some(data) => FrameDecoded::Frame { kind, data, consumed },
+        Some(data) => FrameDecoded::Frame {
+            kind,
+            data,
+            consumed,
+        },
         None => FrameDecoded::NeedMore(consumed),
     }
 }

@@ -108,7 +108,12 @@ impl WireError {
     #[must_use]
     pub fn new(code: ErrorCode, description: impl fmt::Display) -> WireError {
         let text = format!("{code} {description}");
-        WireError { code, text, fatal: code.is_fatal(), exact: None }
+        WireError {
+            code,
+            text,
+            fatal: code.is_fatal(),
+            exact: None,
+        }
     }
 
     /// `code`, a space, `before`, `raw` as it is, `after`: nsqd's `%s` of what a peer sent.
@@ -136,7 +141,12 @@ impl WireError {
     #[must_use]
     pub fn bad_protocol() -> WireError {
         let code = ErrorCode::BadProtocol;
-        WireError { code, text: code.as_str().to_owned(), fatal: true, exact: None }
+        WireError {
+            code,
+            text: code.as_str().to_owned(),
+            fatal: true,
+            exact: None,
+        }
     }
 
     /// `E_INVALID` and `text`.
@@ -195,7 +205,10 @@ impl WireError {
     /// The answer to IDENTIFY or an upgrade failed.
     #[must_use]
     pub fn identify_failed(cause: &str) -> WireError {
-        WireError::new(ErrorCode::IdentifyFailed, format_args!("IDENTIFY failed {cause}"))
+        WireError::new(
+            ErrorCode::IdentifyFailed,
+            format_args!("IDENTIFY failed {cause}"),
+        )
     }
 
     /// AUTH, but no auth server is configured.
@@ -213,7 +226,10 @@ impl WireError {
     /// `verb` (PUB, MPUB, DPUB, SUB) by a client that is not authorised for anything yet.
     #[must_use]
     pub fn auth_first(verb: &str) -> WireError {
-        WireError::new(ErrorCode::AuthFirst, format_args!("AUTH required before {verb}"))
+        WireError::new(
+            ErrorCode::AuthFirst,
+            format_args!("AUTH required before {verb}"),
+        )
     }
 
     /// The auth server gave no usable answer. Details are for the log only.

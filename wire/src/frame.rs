@@ -65,7 +65,10 @@ pub fn write_header(
     attempts: u16,
     id: &MessageId,
 ) {
-    assert!(body_bytes <= MESSAGE_BODY_BYTES_MAX, "a body of {body_bytes} bytes fits no frame");
+    assert!(
+        body_bytes <= MESSAGE_BODY_BYTES_MAX,
+        "a body of {body_bytes} bytes fits no frame"
+    );
     let size = body_bytes + (HEADER_BYTES - SIZE_BYTES) as u32;
     out[..TYPE_AT].copy_from_slice(&size.to_be_bytes());
     out[TYPE_AT..DATA_AT].copy_from_slice(&(FrameType::Message as i32).to_be_bytes());

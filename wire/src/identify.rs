@@ -79,14 +79,26 @@ impl IdentifyRequest {
 /// As Go prints the struct with `%+v`; nsqd logs it.
 impl fmt::Display for IdentifyRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{{ClientID:{} Hostname:{}", self.client_id, self.hostname)?;
+        write!(
+            f,
+            "{{ClientID:{} Hostname:{}",
+            self.client_id, self.hostname
+        )?;
         write!(f, " HeartbeatInterval:{}", self.heartbeat_interval)?;
         write!(f, " OutputBufferSize:{}", self.output_buffer_size)?;
         write!(f, " OutputBufferTimeout:{}", self.output_buffer_timeout)?;
         write!(f, " FeatureNegotiation:{}", self.feature_negotiation)?;
         write!(f, " TLSv1:{} Deflate:{}", self.tls_v1, self.deflate)?;
-        write!(f, " DeflateLevel:{} Snappy:{}", self.deflate_level, self.snappy)?;
-        write!(f, " SampleRate:{} UserAgent:{}", self.sample_rate, self.user_agent)?;
+        write!(
+            f,
+            " DeflateLevel:{} Snappy:{}",
+            self.deflate_level, self.snappy
+        )?;
+        write!(
+            f,
+            " SampleRate:{} UserAgent:{}",
+            self.sample_rate, self.user_agent
+        )?;
         write!(f, " MsgTimeout:{}", self.msg_timeout)?;
         write!(f, " TopologyRegion:{}", self.topology_region)?;
         write!(f, " TopologyZone:{}}}", self.topology_zone)
@@ -194,7 +206,11 @@ impl ClientSettings {
             ms if (INTERVAL_MS_MIN..=whole_ms(server.heartbeat_interval_max)).contains(&ms) => {
                 self.heartbeat = Some(from_ms(ms));
             }
-            ms => return Err(bad_body(format_args!("heartbeat interval ({ms}) is invalid"))),
+            ms => {
+                return Err(bad_body(format_args!(
+                    "heartbeat interval ({ms}) is invalid"
+                )));
+            }
         }
         let shortest = whole_ms(server.output_buffer_timeout_min);
         let longest = whole_ms(server.output_buffer_timeout_max);
@@ -204,7 +220,11 @@ impl ClientSettings {
             ms if (shortest..=longest).contains(&ms) => {
                 self.output_buffer_timeout = non_zero(from_ms(ms));
             }
-            ms => return Err(bad_body(format_args!("output buffer timeout ({ms}) is invalid"))),
+            ms => {
+                return Err(bad_body(format_args!(
+                    "output buffer timeout ({ms}) is invalid"
+                )));
+            }
         }
         match ask.output_buffer_size {
             KEEP => {}
@@ -213,7 +233,11 @@ impl ClientSettings {
             bytes if (OUTPUT_BUFFER_BYTES_MIN..=server.output_buffer_size_max).contains(&bytes) => {
                 self.output_buffer_size = bytes as usize;
             }
-            bytes => return Err(bad_body(format_args!("output buffer size ({bytes}) is invalid"))),
+            bytes => {
+                return Err(bad_body(format_args!(
+                    "output buffer size ({bytes}) is invalid"
+                )));
+            }
         }
         match ask.sample_rate {
             percent @ 0..=SAMPLE_RATE_MAX => self.sample_rate = percent as u8,
@@ -261,7 +285,9 @@ pub fn negotiate(
         return Err(WireError::new(ErrorCode::IdentifyFailed, description));
     }
     let asked = Some(ask.deflate_level).filter(|level| deflate && *level > 0);
-    let deflate_level = asked.unwrap_or(DEFLATE_LEVEL_DEFAULT).min(server.deflate_level_max);
+    let deflate_level = asked
+        .unwrap_or(DEFLATE_LEVEL_DEFAULT)
+        .min(server.deflate_level_max);
 
     let mut json = JsonObject::default();
     json.plain("max_rdy_count", server.max_rdy_count);
@@ -276,7 +302,10 @@ pub fn negotiate(
     json.plain("sample_rate", client.sample_rate);
     json.plain("auth_required", server.auth_required);
     json.plain("output_buffer_size", client.output_buffer_size);
-    json.plain("output_buffer_timeout", client.output_buffer_timeout.unwrap_or_default().as_millis());
+    json.plain(
+        "output_buffer_timeout",
+        client.output_buffer_timeout.unwrap_or_default().as_millis(),
+    );
     json.text("topology_region", &server.topology_region);
     json.text("topology_zone", &server.topology_zone);
     Ok(Response::Json(json.finish()))

@@ -55,8 +55,8 @@ impl Limits {
     #[inline]
     #[must_use]
     pub fn mpub_count_max(&self) -> u32 {
-        let count = (i64::from(self.body_bytes_max) - SIZE_BYTES as i64)
-            / BATCH_ENTRY_BYTES_MIN as i64;
+        let count =
+            (i64::from(self.body_bytes_max) - SIZE_BYTES as i64) / BATCH_ENTRY_BYTES_MIN as i64;
         u32::try_from(count).unwrap_or(0)
     }
 
@@ -81,7 +81,8 @@ impl Default for Limits {
 
 // A frame's size field counts everything behind itself, and must not overflow for the largest body
 // that a client can announce minus its own header. Bodies above this do not fit into any frame.
-pub(crate) const MESSAGE_BODY_BYTES_MAX: u32 = (i32::MAX as usize - (HEADER_BYTES - SIZE_BYTES)) as u32;
+pub(crate) const MESSAGE_BODY_BYTES_MAX: u32 =
+    (i32::MAX as usize - (HEADER_BYTES - SIZE_BYTES)) as u32;
 
 #[cfg(test)]
 mod tests {
@@ -90,7 +91,10 @@ mod tests {
     #[test]
     fn mpub_count_max_follows_the_body_limit() {
         let check = |body_bytes_max, expected| {
-            let limits = Limits { body_bytes_max, ..Limits::default() };
+            let limits = Limits {
+                body_bytes_max,
+                ..Limits::default()
+            };
             assert_eq!(limits.mpub_count_max(), expected, "{body_bytes_max}");
         };
         check(5 * 1024 * 1024, 1_048_575);

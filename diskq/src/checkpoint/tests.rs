@@ -3,7 +3,12 @@ use proptest::prelude::*;
 use super::*;
 
 pub(crate) fn sample() -> Checkpoint {
-    let run = |start, count, attempts, due_ns| CheckpointRun { start: Seq(start), count, attempts, due_ns };
+    let run = |start, count, attempts, due_ns| CheckpointRun {
+        start: Seq(start),
+        count,
+        attempts,
+        due_ns,
+    };
     Checkpoint {
         synced: Seq(900),
         next: Seq(1000),
@@ -11,19 +16,37 @@ pub(crate) fn sample() -> Checkpoint {
         paused: true,
         undistributed: vec![run(990, 10, 0, 0)],
         channels: vec![
-            ChannelCheckpoint { name: "a#ephemeral".into(), paused: false, runs: vec![] },
+            ChannelCheckpoint {
+                name: "a#ephemeral".into(),
+                paused: false,
+                runs: vec![],
+            },
             ChannelCheckpoint {
                 name: "archive".into(),
                 paused: true,
-                runs: vec![run(5, 10, 0, 0), run(70, 1, 3, 0), run(80, 2, 65_535, u64::MAX)],
+                runs: vec![
+                    run(5, 10, 0, 0),
+                    run(70, 1, 3, 0),
+                    run(80, 2, 65_535, u64::MAX),
+                ],
             },
         ],
     }
 }
 
 fn stamp(checkpoint: &Checkpoint, sync: bool) -> Stamp {
-    let Checkpoint { synced, next, number, .. } = *checkpoint;
-    Stamp { synced, next, number, sync }
+    let Checkpoint {
+        synced,
+        next,
+        number,
+        ..
+    } = *checkpoint;
+    Stamp {
+        synced,
+        next,
+        number,
+        sync,
+    }
 }
 
 #[test]

@@ -12,9 +12,9 @@ use crate::segment::{
     write_seal,
 };
 
+use super::Log;
 use super::segments::{Residency, Segment};
 use super::supply::Stocked;
-use super::Log;
 
 impl Log {
     /// Appends one message, deferred by `defer_ms` milliseconds (0: not).
@@ -60,7 +60,11 @@ impl Log {
             self.write(wall_ns, body, 0);
         }
         let range = SeqRange::new(start, self.next);
-        assert_eq!(range.len(), u64::from(count), "a batch of another count than announced");
+        assert_eq!(
+            range.len(),
+            u64::from(count),
+            "a batch of another count than announced"
+        );
         self.appended(mono);
         Ok(range)
     }
@@ -78,12 +82,21 @@ impl Log {
 
     #[inline]
     fn write(&mut self, wall_ns: u64, body: &[u8], defer_ms: u32) {
-        let tail = self.segments.tail.as_mut().expect("room was made in the tail");
+        let tail = self
+            .segments
+            .tail
+            .as_mut()
+            .expect("room was made in the tail");
         let Residency::Resident(memory) = &mut tail.residency else {
             unreachable!("the tail is resident")
         };
         let id = MessageId::new(self.next, self.options.node);
-        let new = NewFrame { timestamp_ns: wall_ns as i64, id, defer_ms, body };
+        let new = NewFrame {
+            timestamp_ns: wall_ns as i64,
+            id,
+            defer_ms,
+            body,
+        };
         tail.end = write_frame(memory.as_mut(), &tail.head, tail.count, tail.end, &new);
         tail.count += 1;
         self.next = Seq(self.next.0 + 1);
@@ -108,11 +121,17 @@ impl Log {
         self.mono = self.mono.max(mono);
         self.last_append = self.mono;
         let bytes = u64::from(FRAMES_AT) + needed;
-        let Some(bytes) = u32::try_from(bytes).ok().filter(|&bytes| bytes <= SEGMENT_BYTES_LIMIT)
+        let Some(bytes) = u32::try_from(bytes)
+            .ok()
+            .filter(|&bytes| bytes <= SEGMENT_BYTES_LIMIT)
         else {
-            return Err(AppendError::Io(format!("{bytes} bytes never fit a segment").into()));
+            return Err(AppendError::Io(
+                format!("{bytes} bytes never fit a segment").into(),
+            ));
         };
-        let Some(stocked) = self.supply.take(bytes) else { return Err(self.ask_for(bytes)) };
+        let Some(stocked) = self.supply.take(bytes) else {
+            return Err(self.ask_for(bytes));
+        };
         self.seal_tail();
         self.start_tail(stocked, wall_ns);
         self.evict();
@@ -121,9 +140,14 @@ impl Log {
 
     /// Writes the seal; the tail becomes the last of the sealed ones, or goes at once.
     pub(super) fn seal_tail(&mut self) {
-        let Some(mut tail) = self.segments.tail.take() else { return };
+        let Some(mut tail) = self.segments.tail.take() else {
+            return;
+        };
         if let Residency::Resident(memory) = &mut tail.residency {
-            let seal = Seal { count: tail.count, end: tail.end };
+            let seal = Seal {
+                count: tail.count,
+                end: tail.end,
+            };
             write_seal(memory.as_mut(), &tail.head, &seal);
         }
         self.reads += 1;

@@ -5,8 +5,8 @@ use wire::id::Seq;
 use crate::keeper::Request;
 use crate::range::SeqRange;
 
-use super::segments::{Place, Residency};
 use super::Log;
+use super::segments::{Place, Residency};
 
 impl Log {
     /// Adds `holders` holders to each seq of the range. A segment lives while it has any.
@@ -80,7 +80,10 @@ impl Log {
     /// # Panics
     /// If the segment is not resident: there is nothing to point into.
     pub fn pin(&mut self, seq: Seq) {
-        let place = self.segments.place(seq).expect("pinned what no segment holds");
+        let place = self
+            .segments
+            .place(seq)
+            .expect("pinned what no segment holds");
         let segment = self.segments.at_mut(place);
         assert!(segment.memory().is_some(), "pinned what is not resident");
         segment.pins += 1;
@@ -93,7 +96,10 @@ impl Log {
     pub fn unpin(&mut self, seq: Seq) {
         let place = self.segments.place(seq).expect("what is pinned stays");
         let segment = self.segments.at_mut(place);
-        segment.pins = segment.pins.checked_sub(1).expect("unpinned more often than pinned");
+        segment.pins = segment
+            .pins
+            .checked_sub(1)
+            .expect("unpinned more often than pinned");
         if let Place::Sealed(index) = place {
             self.settle(index);
         }
@@ -114,16 +120,24 @@ impl Log {
             // A file with damage in it is not trusted with new messages.
             Residency::Resident(memory) if segment.damaged.is_empty() => {
                 if let Some(memory) = self.supply.recycle(number, memory) {
-                    self.requests
-                        .push_back(Request::Discard { segment: number, memory: Some(memory) });
+                    self.requests.push_back(Request::Discard {
+                        segment: number,
+                        memory: Some(memory),
+                    });
                 }
             }
             Residency::Resident(memory) => {
-                self.requests.push_back(Request::Discard { segment: number, memory: Some(memory) });
+                self.requests.push_back(Request::Discard {
+                    segment: number,
+                    memory: Some(memory),
+                });
             }
             // One that is loading comes back as a memory nobody knows: see `loaded`.
             Residency::Cold | Residency::Loading | Residency::Lost => {
-                self.requests.push_back(Request::Discard { segment: number, memory: None });
+                self.requests.push_back(Request::Discard {
+                    segment: number,
+                    memory: None,
+                });
             }
         }
         true

@@ -46,7 +46,12 @@ impl Checkpoints {
     /// The state after start-up: which checkpoint each slot holds, and which is surely durable.
     pub(crate) fn from_found(slots: [u64; SLOT_FILES.len()], synced_number: u64) -> Checkpoints {
         let last_number = slots.iter().copied().max().unwrap_or(0);
-        Checkpoints { last_number, synced_number, slots, ..Checkpoints::default() }
+        Checkpoints {
+            last_number,
+            synced_number,
+            slots,
+            ..Checkpoints::default()
+        }
     }
 
     /// The highest number given so far.
@@ -64,14 +69,18 @@ impl Checkpoints {
     /// The slot to be overwritten: neither the last durable one nor the last written one.
     fn free_slot(&self) -> usize {
         let newest = self.slots.iter().copied().max().unwrap_or(0);
-        let is_kept = |number: u64| number != 0 && (number == newest || number == self.synced_number);
+        let is_kept =
+            |number: u64| number != 0 && (number == newest || number == self.synced_number);
         let free = (0..self.slots.len()).filter(|&slot| !is_kept(self.slots[slot]));
-        free.min_by_key(|&slot| self.slots[slot]).expect("two of three slots are kept at most")
+        free.min_by_key(|&slot| self.slots[slot])
+            .expect("two of three slots are kept at most")
     }
 
     pub(super) fn due_at(&self, sync_timeout: Duration) -> Option<Duration> {
         let is_idle = self.writing.is_none() && self.pending.is_none();
-        let at = self.began.map_or(Duration::ZERO, |began| began + sync_timeout);
+        let at = self
+            .began
+            .map_or(Duration::ZERO, |began| began + sync_timeout);
         (self.has_progress && is_idle).then_some(at)
     }
 }
@@ -88,7 +97,9 @@ impl Log {
     /// Whether it is time for [`Log::write_checkpoint`].
     #[must_use]
     pub fn checkpoint_due(&self, mono: Duration) -> bool {
-        self.checkpoints.due_at(self.options.sync_timeout).is_some_and(|at| at <= mono)
+        self.checkpoints
+            .due_at(self.options.sync_timeout)
+            .is_some_and(|at| at <= mono)
     }
 
     /// Writes a checkpoint; `synced`, `next` and `number` are filled in here.
@@ -106,12 +117,21 @@ impl Log {
         let number = self.checkpoints.last_number + 1;
         let replaced = self.checkpoints.pending.take();
         let sync = sync || replaced.is_some_and(|replaced| replaced.sync);
-        let stamp = Stamp { synced: self.sync.synced(), next: self.next, number, sync };
+        let stamp = Stamp {
+            synced: self.sync.synced(),
+            next: self.next,
+            number,
+            sync,
+        };
         self.mark_named(checkpoint, number);
         self.checkpoints.last_number = number;
         self.checkpoints.began = Some(self.mono);
         self.checkpoints.has_progress = false;
-        self.checkpoints.pending = Some(Encoded { number, bytes: encode(checkpoint, &stamp), sync });
+        self.checkpoints.pending = Some(Encoded {
+            number,
+            bytes: encode(checkpoint, &stamp),
+            sync,
+        });
         self.start_checkpoint();
         CheckpointNumber(number)
     }
@@ -139,13 +159,25 @@ impl Log {
         if self.checkpoints.writing.is_some() {
             return;
         }
-        let Some(Encoded { number, bytes, sync }) = self.checkpoints.pending.take() else { return };
+        let Some(Encoded {
+            number,
+            bytes,
+            sync,
+        }) = self.checkpoints.pending.take()
+        else {
+            return;
+        };
         let slot = self.checkpoints.free_slot();
         // Until it is written it holds nothing that counts.
         self.checkpoints.slots[slot] = 0;
         let names = sync && !self.sync.names_are_synced();
         let names_upto = names.then(|| self.supply.prepared_upto());
-        self.checkpoints.writing = Some(Writing { number, slot, sync, names_upto });
+        self.checkpoints.writing = Some(Writing {
+            number,
+            slot,
+            sync,
+            names_upto,
+        });
         let number = CheckpointNumber(number);
         self.requests.push_back(Request::WriteCheckpoint {
             number,
@@ -168,7 +200,10 @@ impl Log {
         match result {
             Ok(()) => {
                 self.checkpoints.slots[writing.slot] = writing.number;
-                events.push(Event::Checkpointed { number, synced: writing.sync });
+                events.push(Event::Checkpointed {
+                    number,
+                    synced: writing.sync,
+                });
                 if writing.sync {
                     self.checkpoints.synced_number = writing.number;
                     self.sync.note_names_synced(writing.names_upto);

@@ -55,7 +55,9 @@ impl Log {
     #[must_use]
     pub fn bytes(&self, run: &Run) -> &[u8] {
         let segment = self.segments.find(run.first).expect("a run nobody holds");
-        let memory = segment.memory().expect("a run in a segment that is not resident");
+        let memory = segment
+            .memory()
+            .expect("a run in a segment that is not resident");
         &memory[run.start as usize..run.end as usize]
     }
 
@@ -88,7 +90,11 @@ impl Log {
 #[inline]
 fn run_in(segment: &Segment, range: SeqRange, count_max: u32, bytes_max: u32) -> Option<Taken> {
     let mut end = range.end.min(segment.end_seq());
-    if let Some(damaged) = segment.damaged.iter().find(|damaged| damaged.end > range.start) {
+    if let Some(damaged) = segment
+        .damaged
+        .iter()
+        .find(|damaged| damaged.end > range.start)
+    {
         if damaged.contains(range.start) {
             return Some(Taken::Damaged(damaged.intersection(&range)));
         }
@@ -107,7 +113,12 @@ fn run_in(segment: &Segment, range: SeqRange, count_max: u32, bytes_max: u32) ->
     }
     let end = end_of(count)?;
     let is_sane = start < end && end <= segment.end;
-    is_sane.then_some(Taken::Run(Run { first: range.start, count, start, end }))
+    is_sane.then_some(Taken::Run(Run {
+        first: range.start,
+        count,
+        start,
+        end,
+    }))
 }
 
 /// The largest count below `count_max` that fits, but 1 at least.
@@ -116,7 +127,11 @@ fn fitting(count_max: u32, fits: impl Fn(u32) -> bool) -> u32 {
     let (mut fitting, mut too_many) = (1, count_max);
     while fitting + 1 < too_many {
         let middle = fitting + (too_many - fitting) / 2;
-        if fits(middle) { fitting = middle } else { too_many = middle }
+        if fits(middle) {
+            fitting = middle
+        } else {
+            too_many = middle
+        }
     }
     fitting
 }

@@ -38,7 +38,10 @@ impl Log {
         let Some(index) = self.loading_index(number) else {
             // Its last holder went while it was loading: the file is gone, or about to be.
             if let Ok((memory, _)) = result {
-                self.requests.push_back(Request::Unmap { segment: number, memory });
+                self.requests.push_back(Request::Unmap {
+                    segment: number,
+                    memory,
+                });
             }
             return;
         };
@@ -74,10 +77,14 @@ impl Log {
 
     fn load_failed(&mut self, index: usize, failure: &Failure, events: &mut Vec<Event>) {
         let segment = &mut self.segments.sealed[index];
-        events.push(Event::LoadFailed(segment.range(), failure.text.as_str().into()));
+        events.push(Event::LoadFailed(
+            segment.range(),
+            failure.text.as_str().into(),
+        ));
         if failure.kind != std::io::ErrorKind::NotFound {
             // Out of mappings, memory or descriptors: these come back.
-            self.load_retries.push((segment.number, self.mono + LOAD_RETRY));
+            self.load_retries
+                .push((segment.number, self.mono + LOAD_RETRY));
             return;
         }
         segment.residency = Residency::Lost;
@@ -95,7 +102,10 @@ impl Log {
 
     pub(super) fn retry_loads_if_due(&mut self) {
         let is_due = |&(_, at): &(SegmentNumber, Duration)| at <= self.mono;
-        let due: Vec<_> = self.load_retries.extract_if(.., |retry| is_due(retry)).collect();
+        let due: Vec<_> = self
+            .load_retries
+            .extract_if(.., |retry| is_due(retry))
+            .collect();
         for (number, _) in due {
             if let Some(index) = self.loading_index(number) {
                 self.load(index);
@@ -146,7 +156,10 @@ impl Log {
             if let Residency::Resident(memory) =
                 std::mem::replace(&mut segment.residency, Residency::Cold)
             {
-                self.requests.push_back(Request::Unmap { segment: segment.number, memory });
+                self.requests.push_back(Request::Unmap {
+                    segment: segment.number,
+                    memory,
+                });
             }
         }
     }

@@ -142,7 +142,11 @@ pub(super) struct Segments {
 
 impl Segments {
     pub(super) fn from_found(found: Vec<Segment>) -> Segments {
-        Segments { sealed: found.into(), tail: None, last_hit: 0 }
+        Segments {
+            sealed: found.into(),
+            tail: None,
+            last_hit: 0,
+        }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Segment> {
@@ -183,32 +187,43 @@ impl Segments {
 
     pub(super) fn at_mut(&mut self, place: Place) -> &mut Segment {
         match place {
-            Place::Tail => self.tail.as_mut().expect("the place was looked up just now"),
+            Place::Tail => self
+                .tail
+                .as_mut()
+                .expect("the place was looked up just now"),
             Place::Sealed(index) => &mut self.sealed[index],
         }
     }
 
     /// The first sealed segment that ends behind `seq`.
     pub(super) fn index_at_or_after(&self, seq: Seq) -> usize {
-        self.sealed.partition_point(|segment| segment.end_seq() <= seq)
+        self.sealed
+            .partition_point(|segment| segment.end_seq() <= seq)
     }
 
     /// The first seq at or after `seq` that a segment holds.
     pub(super) fn next_held(&self, seq: Seq) -> Option<Seq> {
         let sealed = self.sealed.get(self.index_at_or_after(seq));
-        sealed.or(self.tail.as_ref()).map(|segment| segment.head.base.max(seq))
+        sealed
+            .or(self.tail.as_ref())
+            .map(|segment| segment.head.base.max(seq))
     }
 
     pub(super) fn remove(&mut self, index: usize) -> Segment {
         self.last_hit = 0;
-        self.sealed.remove(index).expect("the index was looked up just now")
+        self.sealed
+            .remove(index)
+            .expect("the index was looked up just now")
     }
 
     pub(super) fn into_memories(self) -> impl Iterator<Item = (SegmentNumber, Memory)> {
-        self.sealed.into_iter().chain(self.tail).filter_map(|segment| match segment.residency {
-            Residency::Resident(memory) => Some((segment.number, memory)),
-            Residency::Cold | Residency::Loading | Residency::Lost => None,
-        })
+        self.sealed
+            .into_iter()
+            .chain(self.tail)
+            .filter_map(|segment| match segment.residency {
+                Residency::Resident(memory) => Some((segment.number, memory)),
+                Residency::Cold | Residency::Loading | Residency::Lost => None,
+            })
     }
 
     pub(super) fn check(&self) {
@@ -216,15 +231,28 @@ impl Segments {
         for segment in self.iter() {
             assert!(segment.head.base >= end, "segments overlap");
             assert!(segment.count > 0, "an empty segment is kept");
-            assert!(segment.count <= count_limit(segment.head.bytes), "impossibly many messages");
-            assert!(segment.used() <= u64::from(segment.head.bytes), "frames run into slots");
+            assert!(
+                segment.count <= count_limit(segment.head.bytes),
+                "impossibly many messages"
+            );
+            assert!(
+                segment.used() <= u64::from(segment.head.bytes),
+                "frames run into slots"
+            );
             let is_resident = segment.memory().is_some();
             assert!(is_resident || segment.pins == 0, "pinned and not resident");
             if let Some(memory) = segment.memory() {
-                assert_eq!(memory.len(), segment.head.bytes as usize, "memory of another size");
+                assert_eq!(
+                    memory.len(),
+                    segment.head.bytes as usize,
+                    "memory of another size"
+                );
             }
             let is_inside = |d: &SeqRange| d.intersection(&segment.range()) == *d && !d.is_empty();
-            assert!(segment.damaged.iter().all(is_inside), "damage outside of its segment");
+            assert!(
+                segment.damaged.iter().all(is_inside),
+                "damage outside of its segment"
+            );
             end = segment.end_seq();
         }
         if let Some(tail) = &self.tail {

@@ -130,8 +130,14 @@ impl Supply {
     }
 
     pub(super) fn check(&self, options: &LogOptions) {
-        assert!(self.pool.len() <= options.pool_segments_max, "the pool is over its bound");
-        assert!(self.steady >= options.segment_bytes_steady, "the steady size went below its own");
+        assert!(
+            self.pool.len() <= options.pool_segments_max,
+            "the pool is over its bound"
+        );
+        assert!(
+            self.steady >= options.segment_bytes_steady,
+            "the steady size went below its own"
+        );
     }
 }
 
@@ -151,8 +157,11 @@ impl Log {
         self.supply.waiting = Some(waiting);
         if let Some(refusal) = &self.supply.refusal {
             let text = Arc::clone(&refusal.text);
-            let error =
-                if refusal.is_full { AppendError::Full(text) } else { AppendError::Io(text) };
+            let error = if refusal.is_full {
+                AppendError::Full(text)
+            } else {
+                AppendError::Io(text)
+            };
             self.retry_prepare_if_due();
             return error;
         }
@@ -179,7 +188,10 @@ impl Log {
             return whole_pages.max(options.segment_bytes_min);
         }
         // Large batches: room for two per segment, so that recycled ones serve them too.
-        let ample = needed.saturating_mul(2).min(SEGMENT_BYTES_LIMIT).next_power_of_two();
+        let ample = needed
+            .saturating_mul(2)
+            .min(SEGMENT_BYTES_LIMIT)
+            .next_power_of_two();
         let largest = options.segment_bytes_max.max(options.segment_bytes_steady);
         supply.steady = supply.steady.max(ample.min(largest));
         let size = if supply.growing < supply.steady {
@@ -190,7 +202,9 @@ impl Log {
             let held = self.segments.iter().filter(|segment| segment.is_held());
             let live: u64 = held.map(|segment| u64::from(segment.head.bytes)).sum();
             let share = (live / BACKLOG_SHARE).min(u64::from(SEGMENT_BYTES_LIMIT)) as u32;
-            share.next_power_of_two().clamp(supply.steady, largest.max(supply.steady))
+            share
+                .next_power_of_two()
+                .clamp(supply.steady, largest.max(supply.steady))
         };
         size.max(whole_pages)
     }
@@ -210,8 +224,10 @@ impl Log {
         let was_refused = self.supply.refusal.take().is_some();
         let bytes = memory.as_ref().len();
         if let Some(small) = self.supply.spare.replace(Stocked { number, memory }) {
-            self.requests
-                .push_back(Request::Discard { segment: small.number, memory: Some(small.memory) });
+            self.requests.push_back(Request::Discard {
+                segment: small.number,
+                memory: Some(small.memory),
+            });
         }
         match self.supply.waiting {
             // Asked for when smaller messages were the largest.
@@ -230,7 +246,11 @@ impl Log {
         let text: Arc<str> = failure.text.as_str().into();
         let retry_at = self.mono + PREPARE_RETRY;
         let is_full = full.contains(&failure.kind);
-        self.supply.refusal = Some(Refusal { is_full, text: Arc::clone(&text), retry_at });
+        self.supply.refusal = Some(Refusal {
+            is_full,
+            text: Arc::clone(&text),
+            retry_at,
+        });
         events.push(Event::RoomRefused(text));
     }
 
@@ -256,12 +276,20 @@ impl Log {
         if self.trim_at().is_none_or(|at| at > self.mono) {
             return;
         }
-        if self.segments.tail.as_ref().is_some_and(|tail| !tail.is_held()) {
+        if self
+            .segments
+            .tail
+            .as_ref()
+            .is_some_and(|tail| !tail.is_held())
+        {
             self.seal_tail();
         }
         let spare = self.supply.spare.take_if(|_| self.segments.tail.is_none());
         for Stocked { number, memory } in self.supply.pool.drain(..).chain(spare) {
-            self.requests.push_back(Request::Discard { segment: number, memory: Some(memory) });
+            self.requests.push_back(Request::Discard {
+                segment: number,
+                memory: Some(memory),
+            });
         }
         self.supply.steady = self.options.segment_bytes_steady;
         if self.segments.tail.is_none() {

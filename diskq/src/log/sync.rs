@@ -83,7 +83,8 @@ impl Sync {
     }
 
     pub(super) fn due_at(&self) -> Option<Duration> {
-        self.due.filter(|_| self.syncing.is_none() && self.poisoned.is_none())
+        self.due
+            .filter(|_| self.syncing.is_none() && self.poisoned.is_none())
     }
 
     pub(super) fn names_are_synced(&self) -> bool {
@@ -143,7 +144,10 @@ impl Log {
         }
         if self.next >= self.sync.count_trigger {
             self.sync.count_trigger = Seq(u64::MAX);
-            let earliest = self.sync.began.map_or(self.mono, |began| began + SYNC_INTERVAL_MIN);
+            let earliest = self
+                .sync
+                .began
+                .map_or(self.mono, |began| began + SYNC_INTERVAL_MIN);
             let early = earliest.max(self.mono);
             self.sync.due = self.sync.due.map(|due| due.min(early));
             self.sync_if_due();
@@ -164,11 +168,18 @@ impl Log {
         let segments: Vec<_> = unsynced.map(|segment| segment.number).collect();
         let names = segments.iter().max().copied() > self.sync.names_synced;
         let names_upto = names.then(|| self.supply.prepared_upto());
-        self.sync.syncing = Some(Syncing { upto: self.next, names_upto });
+        self.sync.syncing = Some(Syncing {
+            upto: self.next,
+            names_upto,
+        });
         self.sync.began = Some(self.mono);
         self.sync.due = None;
         self.sync.again = false;
-        self.requests.push_back(Request::Sync { segments, names, upto: self.next });
+        self.requests.push_back(Request::Sync {
+            segments,
+            names,
+            upto: self.next,
+        });
     }
 
     pub(super) fn sync_ended(

@@ -27,7 +27,11 @@ fn what_is_stored_is_in_the_file_whoever_drops_it() {
     let mut bytes = [0; 2];
     reader.read_exact_at(&mut bytes, 5000).unwrap();
     assert_eq!(bytes, [42, 43]);
-    assert_eq!(reader.metadata().unwrap().len(), 8192, "mapping changes no length");
+    assert_eq!(
+        reader.metadata().unwrap().len(),
+        8192,
+        "mapping changes no length"
+    );
 }
 
 #[test]
@@ -42,7 +46,10 @@ fn a_short_file_is_refused_not_stretched() {
 fn the_line_is_readable() {
     let line = sigbus_line(0x7f00_dead_b000);
     let text = std::str::from_utf8(&line).unwrap();
-    assert!(text.starts_with("SIGBUS at address 0x00007f00deadb000: "), "{text}");
+    assert!(
+        text.starts_with("SIGBUS at address 0x00007f00deadb000: "),
+        "{text}"
+    );
     assert!(text.ends_with(".\n"));
 }
 
@@ -69,5 +76,9 @@ fn sigbus_says_one_line_and_ends_the_process() {
         .unwrap();
     assert_eq!(output.status.signal(), Some(libc::SIGBUS));
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(errors.matches("SIGBUS at address 0x").count(), 1, "{errors}");
+    assert_eq!(
+        errors.matches("SIGBUS at address 0x").count(),
+        1,
+        "{errors}"
+    );
 }

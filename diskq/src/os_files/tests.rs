@@ -1,0 +1,181 @@
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use wire::id::Seq;
+
+use super::*;
+use crate::error::AppendError;
+use crate::keeper::{Keeper, log_path};
+use crate::log::{Event, Log, LogOptions, Taken};
+use crate::range::SeqRange;
+use crate::recovery::{list_logs, open_log};
+
+const TOPIC: &str = "orders";
+const MONO: Duration = Duration::from_secs(1);
+const WALL_NS: u64 = 1_760_000_000_000_000_000;
+
+fn serve(log: &mut Log, keeper: &Keeper<OsFiles>, events: &mut Vec<Event>) {
+    while let Some(request) = log.next_request() {
+        if let Some(reply) = keeper.handle(TOPIC, request) {
+            log.handle_reply(MONO, reply, events);
+        }
+    }
+}
+
+/// Appends `count` messages, each held once; stops at the first refusal.
+fn fill(log: &mut Log, keeper: &Keeper<OsFiles>, count: u64) -> Result<u64, AppendError> {
+    let mut events = Vec::new();
+    let mut done = 0;
+    while done < count {
+        let body = format!("message {done} {}", "x".repeat(900));
+        match log.append(MONO, WALL_NS, body.as_bytes(), 0) {
+            Ok(seq) => {
+                log.retain(SeqRange::one(seq), 1);
+                done += 1;
+            }
+            Err(AppendError::WouldBlock) => serve(log, keeper, &mut events),
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => return Ok(done),
+        }
+        serve(log, keeper, &mut events);
+    }
+    Ok(done)
+}
+
+/// Reads everything that was found back, and counts it.
+fn read_back(data_path: &Path, keeper: &Keeper<OsFiles>) -> u64 {
+    let recovered = open_log(
+        &OsFiles,
+        data_path,
+        TOPIC,
+        LogOptions::default(),
+        WALL_NS + 1,
+    )
+    .unwrap();
+    assert_eq!(recovered.damage, []);
+    let mut log = recovered.log;
+    for range in &recovered.found {
+        log.retain(*range, 1);
+    }
+    log.release_unheld();
+    let mut count = 0;
+    for range in recovered.found {
+        let mut start = range.start;
+        while start < range.end {
+            match log.take_run(SeqRange::new(start, range.end), 100, 1 << 20) {
+                Taken::Run(run) => {
+                    let bytes = log.bytes(&run);
+                    let head = format!("message {count} xx");
+                    assert_eq!(&bytes[34..34 + head.len()], head.as_bytes());
+                    start = Seq(start.0 + u64::from(run.count));
+                    count += u64::from(run.count);
+                }
+                Taken::Loading => serve(&mut log, keeper, &mut Vec::new()),
+                Taken::Damaged(range) => panic!("damage in {range:?}"),
+            }
+        }
+    }
+    count
+}
+
+#[test]
+fn what_was_taken_is_there_after_the_process_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let keeper = Keeper::new(OsFiles, directory.path());
+    let mut log = Log::new(LogOptions::default());
+    assert_eq!(fill(&mut log, &keeper, 5000).unwrap(), 5000);
+    log.check();
+    // As after kill -9: no close, no sync, no unmapping.
+    std::mem::forget(log);
+    assert_eq!(list_logs(&OsFiles, directory.path()).unwrap(), [TOPIC]);
+    assert_eq!(read_back(directory.path(), &keeper), 5000);
+    keeper.delete_log(TOPIC).unwrap();
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_sync_and_a_close_leave_everything_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let keeper = Keeper::new(OsFiles, directory.path());
+    let mut log = Log::new(LogOptions::default());
+    fill(&mut log, &keeper, 100).unwrap();
+    let mut events = Vec::new();
+    log.sync_now();
+    serve(&mut log, &keeper, &mut events);
+    assert!(log.is_synced(), "{events:?}");
+    for job in log.close() {
+        assert!(keeper.handle(TOPIC, job).is_none());
+    }
+    assert_eq!(read_back(directory.path(), &keeper), 100);
+}
+
+#[test]
+fn allocating_takes_room_and_never_gives_it_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    OsFiles.allocate(&path, 8192).unwrap();
+    OsFiles.allocate(&path, 4096).unwrap();
+    assert_eq!(OsFiles.length(&path).unwrap(), 8192);
+    use std::os::unix::fs::MetadataExt;
+    assert!(
+        fs::metadata(&path).unwrap().blocks() * 512 >= 8192,
+        "a hole is no room"
+    );
+    let below_nothing = directory.path().join("missing/file");
+    let error = OsFiles.allocate(&below_nothing, 1).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+}
+
+/// A tmpfs of 8 MiB, unmounted when dropped.
+struct Tmpfs(PathBuf);
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_file_system_is_an_error_not_a_signal() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut mount = Command::new("mount");
+    mount
+        .args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"])
+        .arg(directory.path());
+    if !mount.status().is_ok_and(|status| status.success()) {
+        println!("NOT TESTED: mounting a tmpfs needs root; see the same test over SimFiles");
+        return;
+    }
+    let tmpfs = Tmpfs(directory.path().to_path_buf());
+    let keeper = Keeper::new(OsFiles, directory.path());
+    let mut log = Log::new(LogOptions::default());
+    let taken = fill(&mut log, &keeper, 100_000).unwrap();
+    assert!(taken > 6000, "only {taken} messages in 8 MiB");
+    let refused = log.append(MONO, WALL_NS, &[1; 1000], 0);
+    assert!(matches!(refused, Err(AppendError::Full(_))), "{refused:?}");
+    // Room for one more segment, and a quarter of a second: service is back.
+    let first = log.next_seq().0 - taken;
+    log.release_range(SeqRange::new(Seq(first), Seq(first + 3000)));
+    log.check();
+    let mut events = Vec::new();
+    serve(&mut log, &keeper, &mut events);
+    log.handle_timeout(MONO + Duration::from_millis(300));
+    serve(&mut log, &keeper, &mut events);
+    assert!(events.contains(&Event::Room), "{events:?}");
+    log.append(MONO, WALL_NS, &[1; 1000], 0).unwrap();
+    drop(log);
+    drop(tmpfs);
+}
+
+#[test]
+fn a_deletion_that_was_cut_off_is_finished() {
+    let directory = tempfile::tempdir().unwrap();
+    let left = directory.path().join("orders.log.deleted-0");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join("000000000001.segment"), "x").unwrap();
+    fs::create_dir(log_path(directory.path(), ".")).unwrap();
+    fs::write(directory.path().join("nsqd.dat"), "{}").unwrap();
+    assert_eq!(list_logs(&OsFiles, directory.path()).unwrap(), ["."]);
+    assert!(!left.exists());
+}

@@ -1,0 +1,261 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::*;
+use crate::checkpoint::{ChannelCheckpoint, CheckpointRun};
+use crate::keeper::{Keeper, log_path};
+use crate::log::Taken;
+use crate::sim_files::SimFiles;
+
+const TOPIC: &str = "orders";
+const MONO: Duration = Duration::from_secs(1);
+const WALL_NS: u64 = 1_760_000_000_000_000_000;
+
+fn options() -> LogOptions {
+    LogOptions {
+        segment_bytes_min: 8192,
+        segment_bytes_steady: 8192,
+        ..LogOptions::default()
+    }
+}
+
+fn data_path() -> PathBuf {
+    PathBuf::from("/data")
+}
+
+fn directory() -> PathBuf {
+    log_path(&data_path(), TOPIC)
+}
+
+fn serve(log: &mut Log, keeper: &Keeper<SimFiles>) {
+    while let Some(request) = log.next_request() {
+        keeper.files().observe(&data_path(), TOPIC, log);
+        if let Some(reply) = keeper.handle(TOPIC, request) {
+            log.handle_reply(MONO, reply, &mut Vec::new());
+        }
+    }
+}
+
+/// A disk with `count` synced messages, named by a synced checkpoint, and the seq of the first.
+fn disk_with(count: u32) -> (SimFiles, Seq) {
+    let files = SimFiles::new();
+    let keeper = Keeper::new(files.clone(), data_path());
+    let mut log = Log::new(options());
+    for index in 0..count {
+        let body = index.to_le_bytes().repeat(50);
+        while log.append(MONO, WALL_NS, &body, 0).is_err() {
+            serve(&mut log, &keeper);
+        }
+        log.retain(SeqRange::new(Seq(log.next_seq().0 - 1), log.next_seq()), 1);
+    }
+    let first = Seq(log.next_seq().0 - u64::from(count));
+    log.sync_now();
+    serve(&mut log, &keeper);
+    for number in 0..2 {
+        let run = CheckpointRun {
+            start: first,
+            count: count.into(),
+            attempts: number,
+            due_ns: 0,
+        };
+        let channel = ChannelCheckpoint {
+            name: "c".into(),
+            paused: false,
+            runs: vec![run],
+        };
+        let checkpoint = Checkpoint {
+            channels: vec![channel],
+            ..Checkpoint::default()
+        };
+        log.write_checkpoint(MONO, &checkpoint, true);
+        serve(&mut log, &keeper);
+    }
+    files.observe(&data_path(), TOPIC, &log);
+    (files, first)
+}
+
+fn open(files: &SimFiles) -> Recovered {
+    open_log(
+        files,
+        &data_path(),
+        TOPIC,
+        options(),
+        WALL_NS + 1_000_000_000,
+    )
+    .unwrap()
+}
+
+/// How many of the `count` messages can be read; every one that can is right.
+fn read_all(recovered: Recovered, files: &SimFiles, first: Seq) -> (u64, u64) {
+    let keeper = Keeper::new(files.clone(), data_path());
+    let mut log = recovered.log;
+    recovered
+        .found
+        .iter()
+        .for_each(|range| log.retain(*range, 1));
+    log.release_unheld();
+    let mut read = 0;
+    for range in recovered.found {
+        let mut start = range.start;
+        while start < range.end {
+            match log.take_run(SeqRange::new(start, range.end), 100, 1 << 20) {
+                Taken::Run(run) => {
+                    for (bytes, seq) in log.bytes(&run).chunks(234).zip(start.0..) {
+                        let index = (seq - first.0) as u32;
+                        assert_eq!(
+                            bytes[34..],
+                            index.to_le_bytes().repeat(50),
+                            "a wrong message"
+                        );
+                    }
+                    start = Seq(start.0 + u64::from(run.count));
+                    read += u64::from(run.count);
+                }
+                Taken::Loading => serve(&mut log, &keeper),
+                Taken::Damaged(damaged) => start = damaged.end,
+            }
+        }
+        log.check();
+    }
+    (read, log.stats().damaged_count)
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_an_empty_log() {
+    let recovered = open(&SimFiles::new());
+    assert_eq!(recovered.found, []);
+    assert!(recovered.checkpoint.is_none() && recovered.damage.is_empty());
+    assert_eq!(recovered.log.next_timeout(), None);
+}
+
+/// T7 over whole files: in the sealed segment that start-up does not read, and in the tail.
+#[test]
+fn a_flipped_bit_in_a_segment_costs_one_counted_message_at_most() {
+    for segment in ["000000000001.segment", "000000000003.segment"] {
+        for at in (0..8192).step_by(3) {
+            let (files, first) = disk_with(80);
+            files.damage(&directory().join(segment), at, 1 << (at % 8));
+            let (read, damaged) = read_all(open(&files), &files, first);
+            assert_eq!(read + damaged, 80, "{segment} byte {at}");
+            assert!(damaged <= 1, "{segment} byte {at}");
+        }
+    }
+}
+
+/// T7 for each bit of the newest checkpoint: an older one stands in, nothing is lost.
+#[test]
+fn a_flipped_bit_in_a_checkpoint_is_reported_and_costs_nothing() {
+    let (pristine, _) = disk_with(80);
+    let name = SLOT_FILES.into_iter().find(|name| {
+        let mut number = [0; 1];
+        pristine
+            .read_at(&directory().join(name), 8, &mut number)
+            .unwrap();
+        number == [2]
+    });
+    let path = directory().join(name.unwrap());
+    for bit in 0..100 * 8 {
+        let (files, first) = disk_with(80);
+        files.damage(&path, bit / 8, 1 << (bit % 8));
+        let recovered = open(&files);
+        let kinds: Vec<_> = recovered.damage.iter().map(|damage| damage.kind).collect();
+        let older = recovered.checkpoint.as_ref().unwrap();
+        if kinds.is_empty() {
+            assert_eq!(older.number, 2, "bit {bit} lies behind the checkpoint");
+        } else {
+            assert_eq!((kinds, older.number), (vec![DamageKind::Checkpoint], 1));
+        }
+        assert_eq!(read_all(recovered, &files, first), (80, 0));
+    }
+}
+
+#[test]
+fn unreadable_checkpoints_are_not_absent() {
+    let (files, first) = disk_with(80);
+    for name in SLOT_FILES {
+        files.damage(&directory().join(name), 30, 1);
+        files.damage(&directory().join(name), 0, 1);
+    }
+    let recovered = open(&files);
+    assert!(recovered.checkpoint.is_none());
+    let lost = |damage: &Damage| damage.kind == DamageKind::CheckpointLost;
+    assert!(recovered.damage.iter().any(lost));
+    assert_eq!(read_all(recovered, &files, first), (80, 0));
+}
+
+#[test]
+fn a_missing_segment_is_counted_and_the_rest_is_delivered() {
+    let (files, first) = disk_with(80);
+    files
+        .remove(&directory().join("000000000002.segment"))
+        .unwrap();
+    let recovered = open(&files);
+    let missing: u64 = recovered
+        .damage
+        .iter()
+        .map(|damage| damage.seqs.len())
+        .sum();
+    assert!(missing > 20, "{:?}", recovered.damage);
+    assert_eq!(read_all(recovered, &files, first), (80 - missing, missing));
+}
+
+#[test]
+fn foreign_files_are_left_alone_and_reported_if_they_look_like_ours() {
+    let (files, first) = disk_with(80);
+    let foreign = directory().join("000000000009.segment");
+    files.write_at(&foreign, 0, &[7; 5000]).unwrap();
+    files
+        .write_at(&directory().join("notes.txt"), 0, b"hello")
+        .unwrap();
+    let mut copy = vec![0; 8192];
+    files
+        .read_at(&directory().join("000000000001.segment"), 0, &mut copy)
+        .unwrap();
+    files
+        .write_at(&directory().join("000000000010.segment"), 0, &copy)
+        .unwrap();
+    let recovered = open(&files);
+    let kinds: Vec<_> = recovered.damage.iter().map(|damage| damage.kind).collect();
+    assert_eq!(kinds, [DamageKind::Header, DamageKind::Foreign]);
+    assert_eq!(read_all(recovered, &files, first), (80, 0));
+    assert!(
+        files
+            .length(&directory().join("000000000009.segment.damaged"))
+            .is_ok()
+    );
+}
+
+#[test]
+fn damaged_bytes_are_set_aside() {
+    let (files, _) = disk_with(80);
+    files.damage(&directory().join("000000000003.segment"), 200, 1);
+    let damage = open(&files).damage;
+    assert_eq!((damage.len(), damage[0].kind), (1, DamageKind::Messages));
+    assert!(
+        files
+            .length(&directory().join("000000000003.damaged"))
+            .unwrap()
+            > 250
+    );
+}
+
+#[test]
+fn the_next_seq_is_above_everything_ever_named_even_if_the_clock_went_back() {
+    let (files, first) = disk_with(80);
+    let recovered = open_log(&files, &data_path(), TOPIC, options(), 0).unwrap();
+    assert!(recovered.log.next_seq().0 >= first.0 + 80);
+}
+
+#[test]
+fn deleted_directories_are_told_from_live_ones() {
+    assert!(is_deleted("orders.log.deleted-0"));
+    assert!(is_deleted("a.log.deleted-1.log.deleted-22"));
+    for live in [
+        "orders.log",
+        "orders.log.deleted-1.log",
+        "orders.log.deleted-",
+        ".deleted-1",
+    ] {
+        assert!(!is_deleted(live), "{live}");
+    }
+}

@@ -1,7 +1,12 @@
 use super::*;
 
 const BYTES: usize = 64 << 10;
-const HEAD: Head = Head { generation: 0x1234_5678_9ABC_DEF0, base: Seq(1000), bytes: 65_536, node: 7 };
+const HEAD: Head = Head {
+    generation: 0x1234_5678_9ABC_DEF0,
+    base: Seq(1000),
+    bytes: 65_536,
+    node: 7,
+};
 
 /// A pseudo-random byte per index, different for each salt.
 fn noise(salt: u64, at: usize) -> u8 {
@@ -17,10 +22,17 @@ fn fill(image: &mut [u8], head: &Head, count: u32, salt: u64) -> Vec<Range<usize
     let mut frames = Vec::new();
     for index in 0..count {
         let bytes = 140 + usize::from(noise(salt, index as usize)) % 200;
-        let body: Vec<u8> = (0..bytes).map(|at| noise(salt + u64::from(index), at)).collect();
+        let body: Vec<u8> = (0..bytes)
+            .map(|at| noise(salt + u64::from(index), at))
+            .collect();
         let id = MessageId::new(Seq(head.base.0 + u64::from(index)), head.node);
         let defer_ms = if index % 10 == 3 { index } else { 0 };
-        let new = NewFrame { timestamp_ns: 77, id, defer_ms, body: &body };
+        let new = NewFrame {
+            timestamp_ns: 77,
+            id,
+            defer_ms,
+            body: &body,
+        };
         let end = write_frame(image, head, index, start, &new);
         frames.push(start as usize..end as usize);
         start = end;
@@ -47,7 +59,10 @@ fn what_is_written_is_found() {
     assert_eq!(found.end as usize, frames[199].end);
     assert_eq!(found.deferred.len(), 20);
     assert_eq!(found.deferred[1], (13, 77, 13));
-    let seal = Seal { count: 200, end: found.end };
+    let seal = Seal {
+        count: 200,
+        end: found.end,
+    };
     write_seal(&mut image, &HEAD, &seal);
     assert_eq!(read_head(&image), HeadState::Segment(HEAD, Some(seal)));
     assert_eq!(found.holes(200), []);
@@ -78,10 +93,17 @@ fn a_newer_version_is_named() {
 #[test]
 fn a_write_that_stops_anywhere_keeps_what_was_whole() {
     let (image, frames) = full_image(&HEAD, 1);
-    let earlier = Head { generation: HEAD.generation + 1, base: Seq(700), ..HEAD };
+    let earlier = Head {
+        generation: HEAD.generation + 1,
+        base: Seq(700),
+        ..HEAD
+    };
     let (mut earlier_image, _) = full_image(&earlier, 9);
     // The same bytes under another generation: the hardest earlier life.
-    let twin = Head { generation: HEAD.generation + 2, ..HEAD };
+    let twin = Head {
+        generation: HEAD.generation + 2,
+        ..HEAD
+    };
     let (mut twin_image, _) = full_image(&twin, 1);
     write_head(&mut earlier_image, &HEAD);
     write_head(&mut twin_image, &HEAD);
@@ -109,7 +131,11 @@ fn a_write_that_stops_anywhere_keeps_what_was_whole() {
                     torn[slot.clone()] == image[slot] && torn[frame.clone()] == image[frame.clone()]
                 })
                 .collect();
-            assert_eq!(whole_indices(&scan(&torn, &HEAD, None)), expected, "stopped at {stop}");
+            assert_eq!(
+                whole_indices(&scan(&torn, &HEAD, None)),
+                expected,
+                "stopped at {stop}"
+            );
         }
         // Slots reach the disk first: bytes in falling order.
         let mut torn = before.clone();
@@ -136,7 +162,10 @@ fn a_write_that_stops_anywhere_keeps_what_was_whole() {
 #[test]
 fn a_flipped_bit_costs_one_message_at_most() {
     let (mut image, frames) = full_image(&HEAD, 1);
-    let seal = Seal { count: 200, end: frames[199].end as u32 };
+    let seal = Seal {
+        count: 200,
+        end: frames[199].end as u32,
+    };
     write_seal(&mut image, &HEAD, &seal);
     let original = image.clone();
     for at in 0..BYTES {
@@ -149,11 +178,19 @@ fn a_flipped_bit_costs_one_message_at_most() {
         let is_in_frames = (FRAMES_AT as usize..frames[199].end).contains(&at);
         if at < 128 || is_in_frames || at >= BYTES - 200 * SLOT_BYTES {
             let found = scan(&image, &head, sealed.map(|seal| seal.count));
-            let lost: u32 = found.holes(200).iter().map(|hole| hole.end - hole.start).sum();
+            let lost: u32 = found
+                .holes(200)
+                .iter()
+                .map(|hole| hole.end - hole.start)
+                .sum();
             assert_eq!(lost, u32::from(at >= 128), "byte {at}");
             for index in whole_indices(&found) {
                 let frame = frames[index as usize].clone();
-                assert_eq!(image[frame.clone()], original[frame], "a wrong message, byte {at}");
+                assert_eq!(
+                    image[frame.clone()],
+                    original[frame],
+                    "a wrong message, byte {at}"
+                );
             }
         }
         image[at] ^= bit;
@@ -163,8 +200,18 @@ fn a_flipped_bit_costs_one_message_at_most() {
 #[test]
 fn nothing_of_an_earlier_life_is_valid() {
     let (mut image, _) = full_image(&HEAD, 1);
-    write_seal(&mut image, &HEAD, &Seal { count: 200, end: 60_000 });
-    let next = Head { generation: HEAD.generation ^ 1, ..HEAD };
+    write_seal(
+        &mut image,
+        &HEAD,
+        &Seal {
+            count: 200,
+            end: 60_000,
+        },
+    );
+    let next = Head {
+        generation: HEAD.generation ^ 1,
+        ..HEAD
+    };
     write_head(&mut image, &next);
     assert_eq!(read_head(&image), HeadState::Segment(next, None));
     assert_eq!(scan(&image, &next, None).whole, []);
@@ -172,7 +219,14 @@ fn nothing_of_an_earlier_life_is_valid() {
     assert_eq!(scan(&image, &next, None).whole, [0..50]);
     // The seal of the earlier life, left by a torn page, seals nothing.
     let mut stale = image.clone();
-    write_seal(&mut stale, &HEAD, &Seal { count: 200, end: 60_000 });
+    write_seal(
+        &mut stale,
+        &HEAD,
+        &Seal {
+            count: 200,
+            end: 60_000,
+        },
+    );
     assert_eq!(read_head(&stale), HeadState::Segment(next, None));
 }
 
@@ -181,6 +235,11 @@ fn nothing_of_an_earlier_life_is_valid() {
 fn a_frame_never_runs_into_the_slots() {
     let mut image = vec![0; 4096];
     let body = vec![1; 4096 - 128 - 34 - 15];
-    let new = NewFrame { timestamp_ns: 0, id: MessageId::new(Seq(1), 0), defer_ms: 0, body: &body };
+    let new = NewFrame {
+        timestamp_ns: 0,
+        id: MessageId::new(Seq(1), 0),
+        defer_ms: 0,
+        body: &body,
+    };
     write_frame(&mut image, &HEAD, 0, FRAMES_AT, &new);
 }

@@ -27,9 +27,8 @@ pub(crate) async fn serve_http(shard: Rc<Shard>, listener: TcpListener) {
     loop {
         let (stream, peer) = accept(&listener).await;
         let broker = Rc::new(crate::shard::http_broker::HttpBroker::new(shard.clone()));
-        shard.spawn_http(async move {
-            http::serve_connection(http::HttpIo::new(stream), peer, broker).await;
-        });
+        glommio::spawn_local(http::serve_connection(http::HttpIo::new(stream), peer, broker))
+            .detach();
     }
 }
 

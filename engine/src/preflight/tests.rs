@@ -1,6 +1,8 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use socket2::{Domain, Socket, Type};
+
 use super::*;
 
 const NEW: Kernel = Kernel {
@@ -200,11 +202,12 @@ fn wildcards_are_both_families() {
 /// the server's end of a connection first, on a listener that has SO_REUSEPORT like the shards'.
 #[test]
 fn closing_connections_of_an_earlier_process_are_not_in_the_way() {
-    use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
-    let listener = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    sockopt::set_socket_reuseport(&listener, true).unwrap();
-    bind(&listener, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    listen(&listener, 8).unwrap();
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    listener.set_reuse_port(true).unwrap();
+    listener
+        .bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())
+        .unwrap();
+    listener.listen(8).unwrap();
     let listener = TcpListener::from(listener);
     let address = listener.local_addr().unwrap();
     let mut client = TcpStream::connect(address).unwrap();

@@ -16,10 +16,11 @@ pub(crate) enum Job {
     Log(TopicKey, Arc<str>, Request),
     /// Do the last jobs of a deleted topic's log, then remove it.
     Delete(Arc<str>, Vec<Request>),
+    /// End the thread.
+    Stop,
 }
 
-/// Gives jobs to the keeper of one shard. Jobs are done in order; the thread ends when this is
-/// dropped and the last job is done.
+/// Gives jobs to the keeper of one shard. Jobs are done in order; [`Job::Stop`] is the last.
 pub(crate) struct Storage {
     jobs: Sender<Job>,
 }
@@ -44,8 +45,7 @@ impl Storage {
 
     /// Queues a job.
     pub(crate) fn give(&self, job: Job) {
-        // The thread ends after this sender only; a failure to send means it panicked, and a panic
-        // ends the process.
+        // The thread ends only when told so: what comes after that is of no consequence.
         let _ = self.jobs.send(job);
     }
 }
@@ -58,6 +58,7 @@ fn run(keeper: &Keeper<OsFiles>, shard: ShardId, post: &Post, jobs: &Receiver<Jo
                     post.send(shard, Mail::Keeper(key, reply));
                 }
             }
+            Job::Stop => return,
             Job::Delete(topic, requests) => {
                 for request in requests {
                     // Nobody waits for the answers any more; memory in them is unmapped here.

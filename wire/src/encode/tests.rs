@@ -21,7 +21,11 @@ fn captured_frames() {
         appended(|out| error(out, &WireError::bad_protocol())),
         b"\x00\x00\x00\x12\x00\x00\x00\x01\x45\x5f\x42\x41\x44\x5f\x50\x52\x4f\x54\x4f\x43\x4f\x4c"
     );
-    for (constant, data) in [(OK, "OK"), (CLOSE_WAIT, "CLOSE_WAIT"), (HEARTBEAT, "_heartbeat_")] {
+    for (constant, data) in [
+        (OK, "OK"),
+        (CLOSE_WAIT, "CLOSE_WAIT"),
+        (HEARTBEAT, "_heartbeat_"),
+    ] {
         assert_eq!(appended(|out| response(out, data.as_bytes())), constant);
     }
 }
@@ -40,7 +44,12 @@ fn commands_have_their_bytes() {
             b'R' | b'F' | b'T' | b'C' => ClientState::Subscribed,
             _ => ClientState::Init,
         };
-        let context = Context { state, heartbeats: true, tls_missing: false, limits: &limits };
+        let context = Context {
+            state,
+            heartbeats: true,
+            tls_missing: false,
+            limits: &limits,
+        };
         let decoded = Decoder::default().decode(&bytes, &context);
         assert!(
             matches!(decoded, Decoded::Command { consumed, .. } if consumed == bytes.len()),
@@ -54,12 +63,17 @@ fn commands_have_their_bytes() {
     check(b"DPUB t 1500\n\0\0\0\x02hi", &|out| {
         dpub(out, topic, Duration::from_micros(1_500_999), b"hi");
     });
-    check(b"MPUB t\n\0\0\0\x0f\0\0\0\x02\0\0\0\x01a\0\0\0\x02bc", &|out| {
-        mpub(out, topic, [&b"a"[..], b"bc"]);
-    });
+    check(
+        b"MPUB t\n\0\0\0\x0f\0\0\0\x02\0\0\0\x01a\0\0\0\x02bc",
+        &|out| {
+            mpub(out, topic, [&b"a"[..], b"bc"]);
+        },
+    );
     check(b"RDY 2500\n", &|out| rdy(out, 2500));
     check(b"FIN 18a2f03533269000\n", &|out| fin(out, &id));
-    check(b"REQ 18a2f03533269000 90000\n", &|out| req(out, &id, Duration::from_secs(90)));
+    check(b"REQ 18a2f03533269000 90000\n", &|out| {
+        req(out, &id, Duration::from_secs(90))
+    });
     check(b"TOUCH 18a2f03533269000\n", &|out| touch(out, &id));
     check(b"CLS\n", &cls);
     check(b"NOP\n", &nop);
@@ -70,16 +84,26 @@ fn frames_decode() {
     let check = |input: &[u8], expected: FrameDecoded<'_>| {
         assert_eq!(decode_frame(input), expected, "{}", input.escape_ascii());
     };
-    let frame = |kind, data, consumed| FrameDecoded::Frame { kind, data, consumed };
+    let frame = |kind, data, consumed| FrameDecoded::Frame {
+        kind,
+        data,
+        consumed,
+    };
     check(OK, frame(FrameType::Response, b"OK", 10));
-    check(&[OK, b"more"].concat(), frame(FrameType::Response, b"OK", 10));
+    check(
+        &[OK, b"more"].concat(),
+        frame(FrameType::Response, b"OK", 10),
+    );
     check(b"\0\0\0\x05\0\0\0\x01E", frame(FrameType::Error, b"E", 9));
     check(b"\0\0\0\x04\0\0\0\x02", frame(FrameType::Message, b"", 8));
     for end in 0..OK.len() {
         let needs = [4, 8, 10].into_iter().find(|needs| end < *needs).unwrap();
         check(&OK[..end], FrameDecoded::NeedMore(needs));
     }
-    check(b"\x7f\xff\xff\xff\0\0\0\x02", FrameDecoded::NeedMore(0x8000_0003));
+    check(
+        b"\x7f\xff\xff\xff\0\0\0\x02",
+        FrameDecoded::NeedMore(0x8000_0003),
+    );
     check(b"\0\0\0\x03", FrameDecoded::Bad);
     check(b"\0\0\0\0", FrameDecoded::Bad);
     check(b"\xff\xff\xff\xff", FrameDecoded::Bad);
@@ -95,13 +119,21 @@ fn a_captured_session() {
         \x00\x00\x00\x20\x00\x00\x00\x02\x18\xea\x05\x64\x42\x42\x58\x1e\x00\x01\
         \x31\x38\x61\x32\x66\x32\x35\x30\x37\x35\x32\x36\x39\x30\x30\x30\x68\x69";
     let mut frames = Vec::new();
-    while let FrameDecoded::Frame { kind, data, consumed } = decode_frame(input) {
+    while let FrameDecoded::Frame {
+        kind,
+        data,
+        consumed,
+    } = decode_frame(input)
+    {
         frames.push((kind, data));
         input = &input[consumed..];
     }
     assert_eq!(input, b"");
-    let [(FrameType::Response, b"OK"), (FrameType::Response, b"OK"), (FrameType::Message, data)] =
-        frames[..]
+    let [
+        (FrameType::Response, b"OK"),
+        (FrameType::Response, b"OK"),
+        (FrameType::Message, data),
+    ] = frames[..]
     else {
         panic!("{frames:?}");
     };

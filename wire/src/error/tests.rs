@@ -5,10 +5,19 @@ fn texts_are_those_of_nsqd() {
     let id = MessageId(*b"18a2f03533269000");
     let table = [
         (WireError::bad_protocol(), "E_BAD_PROTOCOL"),
-        (WireError::invalid("AUTH already set"), "E_INVALID AUTH already set"),
+        (
+            WireError::invalid("AUTH already set"),
+            "E_INVALID AUTH already set",
+        ),
         (WireError::auth_already_set(), "E_INVALID AUTH already set"),
-        (WireError::pub_failed("PUB", "exiting"), "E_PUB_FAILED PUB failed exiting"),
-        (WireError::pub_failed("MPUB", "exiting"), "E_MPUB_FAILED MPUB failed exiting"),
+        (
+            WireError::pub_failed("PUB", "exiting"),
+            "E_PUB_FAILED PUB failed exiting",
+        ),
+        (
+            WireError::pub_failed("MPUB", "exiting"),
+            "E_MPUB_FAILED MPUB failed exiting",
+        ),
         (
             WireError::pub_failed("DPUB", "open f: no such file or directory"),
             "E_DPUB_FAILED DPUB failed open f: no such file or directory",
@@ -26,10 +35,16 @@ fn texts_are_those_of_nsqd() {
             "E_IDENTIFY_FAILED IDENTIFY failed tls: first record does not look like a TLS handshake",
         ),
         (WireError::auth_disabled(), "E_AUTH_DISABLED AUTH disabled"),
-        (WireError::auth_first("PUB"), "E_AUTH_FIRST AUTH required before PUB"),
+        (
+            WireError::auth_first("PUB"),
+            "E_AUTH_FIRST AUTH required before PUB",
+        ),
         (WireError::auth_failed(), "E_AUTH_FAILED AUTH failed"),
         (WireError::auth_error("x"), "E_AUTH_ERROR AUTH error x"),
-        (WireError::no_authorizations(), "E_UNAUTHORIZED AUTH no authorizations found"),
+        (
+            WireError::no_authorizations(),
+            "E_UNAUTHORIZED AUTH no authorizations found",
+        ),
         (
             WireError::unauthorized("PUB", "other", ""),
             r#"E_UNAUTHORIZED AUTH failed for PUB on "other" """#,
@@ -53,7 +68,11 @@ fn texts_are_those_of_nsqd() {
         assert_eq!(error.to_string(), text);
         assert!(text.starts_with(error.code.as_str()), "{text}");
         let forgiven = ["E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED"];
-        assert_eq!(error.fatal, !forgiven.contains(&error.code.as_str()), "{text}");
+        assert_eq!(
+            error.fatal,
+            !forgiven.contains(&error.code.as_str()),
+            "{text}"
+        );
     }
 }
 
@@ -61,14 +80,23 @@ fn texts_are_those_of_nsqd() {
 fn the_peers_own_bytes_go_back_as_they_came() {
     let error = WireError::with_raw(ErrorCode::Invalid, "invalid command ", b"\xff\xfe%s\0X", "");
     assert_eq!(error.data(), b"E_INVALID invalid command \xff\xfe%s\0X");
-    assert_eq!(error.text, "E_INVALID invalid command \u{fffd}\u{fffd}%s\0X");
+    assert_eq!(
+        error.text,
+        "E_INVALID invalid command \u{fffd}\u{fffd}%s\0X"
+    );
 
     let error = WireError::with_raw(ErrorCode::Invalid, "invalid command ", "é".as_bytes(), "!");
-    assert_eq!((error.data(), &*error.text), (error.text.as_bytes(), "E_INVALID invalid command é!"));
+    assert_eq!(
+        (error.data(), &*error.text),
+        (error.text.as_bytes(), "E_INVALID invalid command é!")
+    );
 
     let id = MessageId(*b"\xff123456789abcdef");
     let error = WireError::fin_failed(&id, "ID not in flight");
-    assert_eq!(error.data(), b"E_FIN_FAILED FIN \xff123456789abcdef failed ID not in flight");
+    assert_eq!(
+        error.data(),
+        b"E_FIN_FAILED FIN \xff123456789abcdef failed ID not in flight"
+    );
 }
 
 #[test]
@@ -81,12 +109,24 @@ fn quoting_is_gos() {
 
     check(b"", r#""""#);
     check(b"a:b 'c' \\", r#""a:b 'c' \\""#);
-    check(b"\x07\x08\x0c\n\r\t\x0b\0\x1f", r#""\a\b\f\n\r\t\v\x00\x1f""#);
+    check(
+        b"\x07\x08\x0c\n\r\t\x0b\0\x1f",
+        r#""\a\b\f\n\r\t\v\x00\x1f""#,
+    );
     // C1 controls, soft hyphen, spaces and separators, private use, beyond the first plane.
-    check("\u{80}\u{ad}\u{2003}\u{2028}\u{feff}".as_bytes(), r#""\u0080\u00ad\u2003\u2028\ufeff""#);
-    check("\u{e000}\u{1d173}\u{10ffff}".as_bytes(), r#""\ue000\U0001d173\U0010ffff""#);
+    check(
+        "\u{80}\u{ad}\u{2003}\u{2028}\u{feff}".as_bytes(),
+        r#""\u0080\u00ad\u2003\u2028\ufeff""#,
+    );
+    check(
+        "\u{e000}\u{1d173}\u{10ffff}".as_bytes(),
+        r#""\ue000\U0001d173\U0010ffff""#,
+    );
     // Letters, marks (even at the start), numbers, punctuation, symbols, U+FFFD itself.
-    check("\u{301}日本½—€😀\u{fffd}".as_bytes(), "\"\u{301}日本½—€😀\u{fffd}\"");
+    check(
+        "\u{301}日本½—€😀\u{fffd}".as_bytes(),
+        "\"\u{301}日本½—€😀\u{fffd}\"",
+    );
     // Every byte of what is not UTF-8 by itself: cut off, overlong, a surrogate, beyond the end.
     check(b"\xe2\x82A", r#""\xe2\x82A""#);
     check(b"\xc0\xaf\xed\xa0\x80", r#""\xc0\xaf\xed\xa0\x80""#);

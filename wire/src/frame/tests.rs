@@ -9,7 +9,15 @@ fn a_captured_message_frame_both_ways() {
     let message = Message::parse(&CAPTURED[DATA_AT..]).unwrap();
     let id = MessageId(*b"18a2f03533269000");
     let timestamp_ns = 0x18ea_04dd_71c0_7dec;
-    assert_eq!(message, Message { timestamp_ns, attempts: 1, id, body: b"x" });
+    assert_eq!(
+        message,
+        Message {
+            timestamp_ns,
+            attempts: 1,
+            id,
+            body: b"x"
+        }
+    );
 
     let mut header = [0xaa; HEADER_BYTES];
     write_header(&mut header, 1, timestamp_ns, 1, &id);
@@ -38,7 +46,13 @@ fn a_short_message_is_none() {
 #[test]
 fn the_largest_body_still_has_a_size() {
     let mut header = [0; HEADER_BYTES];
-    write_header(&mut header, MESSAGE_BODY_BYTES_MAX, 0, 1, &MessageId([b'0'; 16]));
+    write_header(
+        &mut header,
+        MESSAGE_BODY_BYTES_MAX,
+        0,
+        1,
+        &MessageId([b'0'; 16]),
+    );
     assert_eq!(header[..4], i32::MAX.to_be_bytes());
 }
 

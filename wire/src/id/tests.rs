@@ -25,8 +25,14 @@ fn seq_starts_at_nsqds_epoch() {
     // The captured id's timestamp >> 20 is t + epoch.
     let unix_ns = (423_251_515_296 + 1_288_834_974_288) << 20;
     assert_eq!(Seq::from_clock(unix_ns), Seq(423_251_515_296 << 12));
-    assert_eq!(Seq::from_clock(unix_ns + 0xf_ffff), Seq(423_251_515_296 << 12));
-    assert_eq!(Seq::from_clock(unix_ns + 0x10_0000), Seq(423_251_515_297 << 12));
+    assert_eq!(
+        Seq::from_clock(unix_ns + 0xf_ffff),
+        Seq(423_251_515_296 << 12)
+    );
+    assert_eq!(
+        Seq::from_clock(unix_ns + 0x10_0000),
+        Seq(423_251_515_297 << 12)
+    );
     for early in [0, 1, 1_288_834_974_288 << 20] {
         assert_eq!(Seq::from_clock(early), Seq(1));
     }
@@ -48,14 +54,21 @@ fn only_lower_case_hexadecimal_is_an_id() {
             let mut text = *b"0123456789abcdef";
             text[at] = byte;
             let expected = matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-            assert_eq!(MessageId(text).decode().is_some(), expected, "{byte:#x} at {at}");
+            assert_eq!(
+                MessageId(text).decode().is_some(),
+                expected,
+                "{byte:#x} at {at}"
+            );
         }
     }
 }
 
 #[test]
 fn display_escapes_what_a_client_made_up() {
-    assert_eq!(MessageId(*b"18a2f065e8001000").to_string(), "18a2f065e8001000");
+    assert_eq!(
+        MessageId(*b"18a2f065e8001000").to_string(),
+        "18a2f065e8001000"
+    );
     let odd = MessageId(*b"\xff\n23456789abcdef");
     assert_eq!(odd.to_string(), r"\xff\n23456789abcdef");
     assert_eq!(format!("{odd:?}"), r"MessageId(\xff\n23456789abcdef)");

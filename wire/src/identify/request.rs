@@ -126,7 +126,11 @@ fn mend(body: &[u8]) -> Cow<'_, str> {
         Err(_) => Cow::Owned(mend_utf8(body)),
     };
     // A backslash is found in strings only, or it is an error anyway.
-    if text.contains("\\u") { Cow::Owned(mend_surrogates(&text)) } else { text }
+    if text.contains("\\u") {
+        Cow::Owned(mend_surrogates(&text))
+    } else {
+        text
+    }
 }
 
 /// One U+FFFD for each byte that is not part of a character. `String::from_utf8_lossy` has one for
@@ -147,7 +151,10 @@ fn mend_surrogates(text: &str) -> String {
     while let Some(at) = rest.find('\\') {
         let (before, escape) = rest.split_at(at);
         out.push_str(before);
-        let (mended, bytes) = match (unicode_escape(escape), escape.get(6..).and_then(unicode_escape)) {
+        let (mended, bytes) = match (
+            unicode_escape(escape),
+            escape.get(6..).and_then(unicode_escape),
+        ) {
             (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (&escape[..12], 12),
             (Some(0xd800..=0xdfff), _) => ("\\ufffd", 6),
             // Past the second byte too, for it may be another backslash.
@@ -168,5 +175,7 @@ fn unicode_escape(text: &str) -> Option<u16> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     // `from_str_radix` would take a sign.
     let all_digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    all_digits.then(|| u16::from_str_radix(digits, 16).ok()).flatten()
+    all_digits
+        .then(|| u16::from_str_radix(digits, 16).ok())
+        .flatten()
 }

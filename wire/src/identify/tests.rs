@@ -5,7 +5,12 @@ fn check(json: impl AsRef<[u8]>, change: impl FnOnce(&mut IdentifyRequest)) {
     let json = json.as_ref();
     let mut expected = IdentifyRequest::default();
     change(&mut expected);
-    assert_eq!(IdentifyRequest::decode(json), Ok(expected), "{}", json.escape_ascii());
+    assert_eq!(
+        IdentifyRequest::decode(json),
+        Ok(expected),
+        "{}",
+        json.escape_ascii()
+    );
 }
 
 fn check_bad(json: impl AsRef<[u8]>) {
@@ -47,7 +52,9 @@ fn the_top_level_is_an_object_or_null() {
     for json in ["{}", "null", " \t\r\n{} \t\r\n", " null "] {
         check(json, |_| {});
     }
-    for json in ["", " ", "[]", "\"a\"", "1", "true", "nul", "{", "}", "{}x", "{}{}", "null,", "{},"] {
+    for json in [
+        "", " ", "[]", "\"a\"", "1", "true", "nul", "{", "}", "{}x", "{}{}", "null,", "{},",
+    ] {
         check_bad(json);
     }
     check_bad("\u{feff}{}");
@@ -58,16 +65,36 @@ fn the_top_level_is_an_object_or_null() {
 #[test]
 fn the_grammar_is_strict() {
     for json in [
-        r#"{"a":NaN}"#, r#"{"a":1,}"#, r#"{,}"#, r#"{"a":[1,]}"#, r#"{"a":01}"#, r#"{"a":+1}"#,
-        r#"{"a":.5}"#, r#"{"a":1.}"#, r#"{"a":-}"#, r#"{"a" 1}"#, r#"{a:1}"#, r#"{'a':1}"#,
-        r#"{"a":"\x"}"#, r#"{"a":"\u12g4"}"#, r#"{"a":"\u+123"}"#, r#"{"a":"\u123"}"#, r#"{"a":tru}"#,
-        "{\"a\":\"\n\"}", "{\"a\":\"\x01\"}", "{\"client_id\":\"\t\"}", "{\"a\n\":1}", r#"{"a":"#,
+        r#"{"a":NaN}"#,
+        r#"{"a":1,}"#,
+        r#"{,}"#,
+        r#"{"a":[1,]}"#,
+        r#"{"a":01}"#,
+        r#"{"a":+1}"#,
+        r#"{"a":.5}"#,
+        r#"{"a":1.}"#,
+        r#"{"a":-}"#,
+        r#"{"a" 1}"#,
+        r#"{a:1}"#,
+        r#"{'a':1}"#,
+        r#"{"a":"\x"}"#,
+        r#"{"a":"\u12g4"}"#,
+        r#"{"a":"\u+123"}"#,
+        r#"{"a":"\u123"}"#,
+        r#"{"a":tru}"#,
+        "{\"a\":\"\n\"}",
+        "{\"a\":\"\x01\"}",
+        "{\"client_id\":\"\t\"}",
+        "{\"a\n\":1}",
+        r#"{"a":"#,
         r#"{"a":/**/1}"#,
     ] {
         check_bad(json);
     }
     // DEL and C1 controls are no control characters to JSON.
-    check("{\"client_id\":\"\x7f\u{80}\"}", |r| r.client_id = "\x7f\u{80}".into());
+    check("{\"client_id\":\"\x7f\u{80}\"}", |r| {
+        r.client_id = "\x7f\u{80}".into()
+    });
 }
 
 #[test]
@@ -91,21 +118,36 @@ fn request_fold(key: &str) -> String {
 
 #[test]
 fn the_last_of_equal_keys_wins() {
-    check(r#"{"client_id":"a","client_id":"b"}"#, |r| r.client_id = "b".into());
-    check(r#"{"client_id":"a","CLIENT_ID":"b"}"#, |r| r.client_id = "b".into());
-    check(r#"{"CLIENT_ID":"b","client_id":"a"}"#, |r| r.client_id = "a".into());
+    check(r#"{"client_id":"a","client_id":"b"}"#, |r| {
+        r.client_id = "b".into()
+    });
+    check(r#"{"client_id":"a","CLIENT_ID":"b"}"#, |r| {
+        r.client_id = "b".into()
+    });
+    check(r#"{"CLIENT_ID":"b","client_id":"a"}"#, |r| {
+        r.client_id = "a".into()
+    });
     // null changes nothing, not even what an earlier key set.
-    check(r#"{"client_id":"a","client_id":null}"#, |r| r.client_id = "a".into());
+    check(r#"{"client_id":"a","client_id":null}"#, |r| {
+        r.client_id = "a".into()
+    });
     // A wrong type is an error even if a right one follows.
     check_bad(r#"{"client_id":1,"client_id":"b"}"#);
 }
 
 #[test]
 fn unknown_keys_of_any_shape_are_ignored() {
-    check(r#"{"x":{"client_id":[1,{"a":null}]},"y":1e999,"z":"\ud800","client_id":"c"}"#, |r| {
-        r.client_id = "c".into();
-    });
-    let deep = format!(r#"{{"x":{}{},"client_id":"c"}}"#, "[".repeat(5000), "]".repeat(5000));
+    check(
+        r#"{"x":{"client_id":[1,{"a":null}]},"y":1e999,"z":"\ud800","client_id":"c"}"#,
+        |r| {
+            r.client_id = "c".into();
+        },
+    );
+    let deep = format!(
+        r#"{{"x":{}{},"client_id":"c"}}"#,
+        "[".repeat(5000),
+        "]".repeat(5000)
+    );
     check(deep, |r| r.client_id = "c".into());
     check_bad(r#"{"x":{"y":}}"#);
     check_bad(format!(r#"{{"x":{}{}}}"#, "[".repeat(10), "]".repeat(9)));
@@ -135,15 +177,31 @@ fn wrong_types_are_errors() {
 
 #[test]
 fn integers_are_plain_and_fit() {
-    for value in ["1000.0", "1e3", "1E3", "-0.0", "0e0", "9223372036854775808", "-9223372036854775809"] {
+    for value in [
+        "1000.0",
+        "1e3",
+        "1E3",
+        "-0.0",
+        "0e0",
+        "9223372036854775808",
+        "-9223372036854775809",
+    ] {
         check_bad(format!(r#"{{"msg_timeout":{value}}}"#));
         check_bad(format!(r#"{{"sample_rate":{value}}}"#));
     }
     check(r#"{"msg_timeout": -0 ,"sample_rate":-0}"#, |_| {});
-    check(r#"{"msg_timeout":9223372036854775807}"#, |r| r.msg_timeout = i64::MAX);
-    check(r#"{"msg_timeout":-9223372036854775808}"#, |r| r.msg_timeout = i64::MIN);
-    check(r#"{"sample_rate":2147483647}"#, |r| r.sample_rate = i32::MAX);
-    check(r#"{"sample_rate":-2147483648}"#, |r| r.sample_rate = i32::MIN);
+    check(r#"{"msg_timeout":9223372036854775807}"#, |r| {
+        r.msg_timeout = i64::MAX
+    });
+    check(r#"{"msg_timeout":-9223372036854775808}"#, |r| {
+        r.msg_timeout = i64::MIN
+    });
+    check(r#"{"sample_rate":2147483647}"#, |r| {
+        r.sample_rate = i32::MAX
+    });
+    check(r#"{"sample_rate":-2147483648}"#, |r| {
+        r.sample_rate = i32::MIN
+    });
     check_bad(r#"{"sample_rate":2147483648}"#);
     check_bad(r#"{"sample_rate":-2147483649}"#);
 }
@@ -175,7 +233,14 @@ fn what_is_no_character_becomes_the_replacement_character() {
     // In keys too.
     check(b"{\"client_id\xff\":\"c\",\"\\ud800\":1}", |_| {});
     // Mending does not make sense of what is none.
-    for json in [&b"{\"a\":\"\\ud8\"}"[..], b"{\"a\":\"\\ud800", b"{\\ud800:1}", b"\\", b"\\u", b"{\"\\\xff\":1}"] {
+    for json in [
+        &b"{\"a\":\"\\ud8\"}"[..],
+        b"{\"a\":\"\\ud800",
+        b"{\\ud800:1}",
+        b"\\",
+        b"\\u",
+        b"{\"\\\xff\":1}",
+    ] {
         check_bad(json);
     }
 }
@@ -237,8 +302,20 @@ fn defaults() {
 fn ranges_are_inclusive() {
     let server = ServerSettings::default();
     let table = [
-        ("heartbeat_interval", "heartbeat interval", 1000, 60000, true),
-        ("output_buffer_timeout", "output buffer timeout", 25, 30000, true),
+        (
+            "heartbeat_interval",
+            "heartbeat interval",
+            1000,
+            60000,
+            true,
+        ),
+        (
+            "output_buffer_timeout",
+            "output buffer timeout",
+            25,
+            30000,
+            true,
+        ),
         ("output_buffer_size", "output buffer size", 64, 65536, true),
         ("sample_rate", "sample rate", 0, 99, false),
         ("msg_timeout", "msg timeout", 1000, 900_000, false),
@@ -247,7 +324,14 @@ fn ranges_are_inclusive() {
         let check = |value: i64, allowed: bool| {
             let (_, response) = settle(&format!("{{\"{key}\":{value}}}"), &server);
             let error = format!("E_BAD_BODY IDENTIFY {name} ({value}) is invalid");
-            assert_eq!(response, if allowed { Ok(Response::Ok) } else { Err(error) });
+            assert_eq!(
+                response,
+                if allowed {
+                    Ok(Response::Ok)
+                } else {
+                    Err(error)
+                }
+            );
         };
         for (value, allowed) in [(min, true), (max, true), (max + 1, false), (-2, false)] {
             check(value, allowed);
@@ -260,8 +344,16 @@ fn ranges_are_inclusive() {
     }
     // Limits count in whole milliseconds.
     let max = Duration::from_micros(5_000_999);
-    let server = ServerSettings { heartbeat_interval_max: max, msg_timeout_max: max, ..server };
-    assert!(settle(r#"{"heartbeat_interval":5000,"msg_timeout":5000}"#, &server).1.is_ok());
+    let server = ServerSettings {
+        heartbeat_interval_max: max,
+        msg_timeout_max: max,
+        ..server
+    };
+    assert!(
+        settle(r#"{"heartbeat_interval":5000,"msg_timeout":5000}"#, &server)
+            .1
+            .is_ok()
+    );
     assert!(settle(r#"{"heartbeat_interval":5001}"#, &server).1.is_err());
     assert!(settle(r#"{"msg_timeout":5001}"#, &server).1.is_err());
 }
@@ -277,10 +369,20 @@ fn the_first_value_out_of_range_is_the_error() {
     ];
     while !keys.is_empty() {
         // Last key first: the order in the JSON does not matter.
-        let pairs: Vec<_> = keys.iter().rev().map(|(key, _)| format!("\"{key}\":-7")).collect();
-        let (_, response) = settle(&format!("{{{}}}", pairs.join(",")), &ServerSettings::default());
+        let pairs: Vec<_> = keys
+            .iter()
+            .rev()
+            .map(|(key, _)| format!("\"{key}\":-7"))
+            .collect();
+        let (_, response) = settle(
+            &format!("{{{}}}", pairs.join(",")),
+            &ServerSettings::default(),
+        );
         let (_, name) = keys.remove(0);
-        assert_eq!(response, Err(format!("E_BAD_BODY IDENTIFY {name} (-7) is invalid")));
+        assert_eq!(
+            response,
+            Err(format!("E_BAD_BODY IDENTIFY {name} (-7) is invalid"))
+        );
     }
 }
 
@@ -294,11 +396,16 @@ fn minus_one_switches_off() {
         assert_eq!(settle(json, &server).0, expected, "{json}");
     };
     check(r#"{"heartbeat_interval":-1}"#, &|c| c.heartbeat = None);
-    check(r#"{"output_buffer_timeout":-1}"#, &|c| c.output_buffer_timeout = None);
-    // No buffer means no timeout, even where one is asked for.
-    check(r#"{"output_buffer_size":-1,"output_buffer_timeout":100}"#, &|c| {
-        (c.output_buffer_size, c.output_buffer_timeout) = (1, None);
+    check(r#"{"output_buffer_timeout":-1}"#, &|c| {
+        c.output_buffer_timeout = None
     });
+    // No buffer means no timeout, even where one is asked for.
+    check(
+        r#"{"output_buffer_size":-1,"output_buffer_timeout":100}"#,
+        &|c| {
+            (c.output_buffer_size, c.output_buffer_timeout) = (1, None);
+        },
+    );
 }
 
 #[test]
@@ -308,10 +415,15 @@ fn settings_are_taken_over_and_zero_keeps_them() {
     let json = r#"{"heartbeat_interval":2000,"output_buffer_timeout":30,"output_buffer_size":100,
         "sample_rate":20,"msg_timeout":3000,"feature_negotiation":true}"#;
     let first = IdentifyRequest::decode(json.as_bytes()).unwrap();
-    let Ok(Response::Json(json)) = negotiate(&first, &server, &mut client) else { panic!() };
-    for pair in
-        ["\"msg_timeout\":3000", "_size\":100", "_buffer_timeout\":30", "\"sample_rate\":20"]
-    {
+    let Ok(Response::Json(json)) = negotiate(&first, &server, &mut client) else {
+        panic!()
+    };
+    for pair in [
+        "\"msg_timeout\":3000",
+        "_size\":100",
+        "_buffer_timeout\":30",
+        "\"sample_rate\":20",
+    ] {
         assert!(json.contains(pair), "{pair} in {json}");
     }
     let settled = ClientSettings {
@@ -325,7 +437,13 @@ fn settings_are_taken_over_and_zero_keeps_them() {
     // Again, asking for nothing: all stays, but for the sample rate, where 0 is a value.
     let second = IdentifyRequest::default();
     assert_eq!(negotiate(&second, &server, &mut client), Ok(Response::Ok));
-    assert_eq!(client, ClientSettings { sample_rate: 0, ..settled });
+    assert_eq!(
+        client,
+        ClientSettings {
+            sample_rate: 0,
+            ..settled
+        }
+    );
 }
 
 #[test]
@@ -339,15 +457,30 @@ fn upgrades_need_both_sides() {
     let none = ServerSettings::default();
     let check = |ask: &str, server: &ServerSettings, expected: &[&str]| {
         let (_, response) = settle(&format!("{{\"feature_negotiation\":true{ask}}}"), server);
-        let Ok(Response::Json(json)) = response else { panic!("{ask}: {response:?}") };
+        let Ok(Response::Json(json)) = response else {
+            panic!("{ask}: {response:?}")
+        };
         for pair in expected {
             assert!(json.contains(pair), "{ask}: {pair} in {json}");
         }
     };
-    let off = ["\"tls_v1\":false", "\"deflate\":false", "\"snappy\":false", "\"deflate_level\":6"];
+    let off = [
+        "\"tls_v1\":false",
+        "\"deflate\":false",
+        "\"snappy\":false",
+        "\"deflate_level\":6",
+    ];
     check("", &server, &off);
-    check(r#","tls_v1":true,"snappy":true,"deflate":true,"deflate_level":3"#, &none, &off);
-    check(r#","tls_v1":true,"snappy":true"#, &server, &["\"tls_v1\":true", "\"snappy\":true"]);
+    check(
+        r#","tls_v1":true,"snappy":true,"deflate":true,"deflate_level":3"#,
+        &none,
+        &off,
+    );
+    check(
+        r#","tls_v1":true,"snappy":true"#,
+        &server,
+        &["\"tls_v1\":true", "\"snappy\":true"],
+    );
     let level = |asked: i64, expected: &str| {
         let ask = format!(",\"deflate\":true,\"deflate_level\":{asked}");
         check(&ask, &server, &["\"deflate\":true", expected]);
@@ -355,14 +488,24 @@ fn upgrades_need_both_sides() {
     for (asked, expected) in [(1, 1), (6, 6), (7, 6), (0, 6), (-5, 6)] {
         level(asked, &format!("\"deflate_level\":{expected},"));
     }
-    let capped = ServerSettings { deflate_level_max: 2, ..server.clone() };
-    check("", &capped, &["\"deflate_level\":2,\"max_deflate_level\":2"]);
+    let capped = ServerSettings {
+        deflate_level_max: 2,
+        ..server.clone()
+    };
+    check(
+        "",
+        &capped,
+        &["\"deflate_level\":2,\"max_deflate_level\":2"],
+    );
 
     let both = r#"{"feature_negotiation":true,"snappy":true,"deflate":true}"#;
     let text = "E_IDENTIFY_FAILED cannot enable both deflate and snappy compression";
     assert_eq!(settle(both, &server).1, Err(text.to_owned()));
     // Without negotiation nobody looks.
-    assert_eq!(settle(r#"{"snappy":true,"deflate":true}"#, &server).1, Ok(Response::Ok));
+    assert_eq!(
+        settle(r#"{"snappy":true,"deflate":true}"#, &server).1,
+        Ok(Response::Ok)
+    );
 }
 
 #[test]
@@ -374,8 +517,13 @@ fn the_servers_own_texts_are_escaped() {
         auth_required: true,
         ..ServerSettings::default()
     };
-    let (_, response) = settle(r#"{"feature_negotiation":true,"topology_zone":"mine"}"#, &server);
-    let Ok(Response::Json(json)) = response else { panic!() };
+    let (_, response) = settle(
+        r#"{"feature_negotiation":true,"topology_zone":"mine"}"#,
+        &server,
+    );
+    let Ok(Response::Json(json)) = response else {
+        panic!()
+    };
     assert!(json.contains(r#""version":"1\u00262","#), "{json}");
     assert!(json.contains(r#""auth_required":true"#), "{json}");
     let end = r#""topology_region":"\u003ca\u003e\"","topology_zone":"\u2028é"}"#;

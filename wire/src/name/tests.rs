@@ -4,7 +4,9 @@ use super::*;
 
 /// The rule of §6, spelled out without regard to speed.
 fn slow(name: &[u8]) -> bool {
-    let Ok(name) = std::str::from_utf8(name) else { return false };
+    let Ok(name) = std::str::from_utf8(name) else {
+        return false;
+    };
     let stem = name.strip_suffix("#ephemeral").unwrap_or(name);
     let allowed = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
     name.len() <= 64 && !stem.is_empty() && stem.chars().all(allowed)
@@ -16,12 +18,35 @@ fn validity() {
         assert_eq!(is_valid_name(name), expected, "{}", name.escape_ascii());
         assert_eq!(slow(name), expected, "reference: {}", name.escape_ascii());
     };
-    for good in ["a", ".", "..", "-", "_", "a.b-c_D9", "a#ephemeral", ".#ephemeral"] {
+    for good in [
+        "a",
+        ".",
+        "..",
+        "-",
+        "_",
+        "a.b-c_D9",
+        "a#ephemeral",
+        ".#ephemeral",
+    ] {
         check(good.as_bytes(), true);
     }
     let bad: [&[u8]; 16] = [
-        b"", b"#ephemeral", b"a#ephemeral#ephemeral", b"a#Ephemeral", b"a:b", b"a\n", b"a\r",
-        b"a\0", b"a b", b"a#", b"a#ephemera", b"#ephemerala", b"a/b", b"\xff", b"\xc3\xa9", b"a\xc5\xbf",
+        b"",
+        b"#ephemeral",
+        b"a#ephemeral#ephemeral",
+        b"a#Ephemeral",
+        b"a:b",
+        b"a\n",
+        b"a\r",
+        b"a\0",
+        b"a b",
+        b"a#",
+        b"a#ephemera",
+        b"#ephemerala",
+        b"a/b",
+        b"\xff",
+        b"\xc3\xa9",
+        b"a\xc5\xbf",
     ];
     for name in bad {
         check(name, false);
@@ -36,10 +61,19 @@ fn validity() {
 #[test]
 fn names_carry_their_text() {
     let topic = TopicName::new(b"orders#ephemeral").unwrap();
-    assert_eq!((topic.as_str(), topic.is_ephemeral()), ("orders#ephemeral", true));
+    assert_eq!(
+        (topic.as_str(), topic.is_ephemeral()),
+        ("orders#ephemeral", true)
+    );
     let channel = ChannelName::new(b"ephemeral").unwrap();
-    assert_eq!((channel.as_str(), channel.is_ephemeral()), ("ephemeral", false));
-    assert_eq!(format!("{channel} {channel:?} {channel:>11}"), "ephemeral ChannelName(ephemeral)   ephemeral");
+    assert_eq!(
+        (channel.as_str(), channel.is_ephemeral()),
+        ("ephemeral", false)
+    );
+    assert_eq!(
+        format!("{channel} {channel:?} {channel:>11}"),
+        "ephemeral ChannelName(ephemeral)   ephemeral"
+    );
     assert_eq!(TopicName::new(b"a b"), None);
     assert_eq!(ChannelName::new(b""), None);
 }

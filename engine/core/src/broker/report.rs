@@ -113,6 +113,11 @@ impl Broker {
             .collect()
     }
 
+    /// True when [`Broker::health`] is good; cheap enough for every turn.
+    pub fn is_healthy(&self) -> bool {
+        self.health.is_ok()
+    }
+
     /// Whether the last attempt to store messages worked; the reason if it did not.
     pub fn health(&self) -> Result<(), String> {
         self.health.clone()

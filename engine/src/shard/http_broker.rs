@@ -1,0 +1,213 @@
+//! The broker as HTTP sees it: any topic, whichever shard it lives on.
+
+use crate::http::{self, AdminError, Bodies, Info, PublishError};
+use crate::shard::Shard;
+use engine_core::stats::{StatsFilter, StatsSnapshot};
+use engine_core::{AdminError as CoreError, Outcome, Publication, ShardId, TaskId, Wakeup, place};
+use std::rc::Rc;
+use std::time::Duration;
+use wire::name::{ChannelName, TopicName};
+
+/// Answers HTTP requests on one shard, with the help of the others.
+pub(crate) struct HttpBroker {
+    shard: Rc<Shard>,
+}
+
+/// An operator's wish, as sent to the shard of its topic.
+enum Wish {
+    CreateTopic,
+    DeleteTopic,
+    EmptyTopic,
+    PauseTopic(bool),
+    CreateChannel(String),
+    DeleteChannel(String),
+    EmptyChannel(String),
+    PauseChannel(String, bool),
+}
+
+impl HttpBroker {
+    pub(crate) fn new(shard: Rc<Shard>) -> HttpBroker {
+        HttpBroker { shard }
+    }
+
+    fn owner(&self, topic: &str) -> ShardId {
+        place(topic, self.shard.post.shards().count() as u32)
+    }
+
+    async fn wish(&self, topic: &str, wish: Wish) -> Result<(), AdminError> {
+        let name = topic.to_owned();
+        let call = move |shard: Rc<Shard>| async move { fulfil(&shard, &name, wish).await };
+        let done = self.shard.post.call(self.owner(topic), call).await;
+        done.unwrap_or(Err(AdminError::Exiting))
+    }
+}
+
+impl http::Broker for HttpBroker {
+    async fn publish(
+        &self,
+        topic: &str,
+        bodies: Bodies,
+        defer: Option<Duration>,
+    ) -> Result<(), PublishError> {
+        let owner = self.owner(topic);
+        let result = if owner == self.shard.id {
+            publish(&self.shard, topic, &bodies, defer).await
+        } else {
+            let name = topic.to_owned();
+            let call =
+                move |shard: Rc<Shard>| async move { publish(&shard, &name, &bodies, defer).await };
+            self.shard.post.call(owner, call).await.unwrap_or(Err("exiting".to_owned()))
+        };
+        result.map_err(|cause| match cause.as_str() {
+            "exiting" => PublishError::Exiting,
+            _ => PublishError::Backend(cause),
+        })
+    }
+
+    async fn topic_create(&self, topic: &str) -> Result<(), AdminError> {
+        self.wish(topic, Wish::CreateTopic).await
+    }
+
+    async fn topic_delete(&self, topic: &str) -> Result<(), AdminError> {
+        self.wish(topic, Wish::DeleteTopic).await
+    }
+
+    async fn topic_empty(&self, topic: &str) -> Result<(), AdminError> {
+        self.wish(topic, Wish::EmptyTopic).await
+    }
+
+    async fn topic_pause(&self, topic: &str, paused: bool) -> Result<(), AdminError> {
+        self.wish(topic, Wish::PauseTopic(paused)).await
+    }
+
+    async fn channel_create(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
+        self.wish(topic, Wish::CreateChannel(channel.to_owned())).await
+    }
+
+    async fn channel_delete(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
+        self.wish(topic, Wish::DeleteChannel(channel.to_owned())).await
+    }
+
+    async fn channel_empty(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
+        self.wish(topic, Wish::EmptyChannel(channel.to_owned())).await
+    }
+
+    async fn channel_pause(
+        &self,
+        topic: &str,
+        channel: &str,
+        paused: bool,
+    ) -> Result<(), AdminError> {
+        self.wish(topic, Wish::PauseChannel(channel.to_owned(), paused)).await
+    }
+
+    async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot {
+        let mut parts = Vec::new();
+        for peer in self.shard.post.shards() {
+            let filter = filter.clone();
+            let call = move |shard: Rc<Shard>| async move {
+                shard.with_broker(|broker, now, _| broker.stats(now, &filter))
+            };
+            // A shard that has stopped has nothing to show.
+            parts.extend(self.shard.post.call(peer, call).await);
+        }
+        StatsSnapshot::merge(parts)
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.shard.health.get()
+    }
+
+    fn info(&self) -> &Info {
+        &self.shard.info
+    }
+}
+
+async fn publish(
+    shard: &Rc<Shard>,
+    topic: &str,
+    bodies: &Bodies,
+    defer: Option<Duration>,
+) -> Result<(), String> {
+    let name = TopicName::new(topic.as_bytes()).expect("checked before it gets here");
+    let bodies = bodies.as_slice();
+    let defer = defer.unwrap_or_default();
+    let defer_ms = u32::try_from(defer.as_millis()).unwrap_or(u32::MAX);
+    let publication = Publication {
+        bodies: bodies.iter().map(|body| &body[..]),
+        count: u32::try_from(bodies.len()).expect("the body limit bounds the count"),
+        body_bytes: bodies.iter().map(|body| body.len() as u64).sum(),
+        defer_ms,
+    };
+    loop {
+        let (task, woken) = shard.new_task();
+        let published = shard.with_broker(|broker, now, out| {
+            broker.publish_for_task(now, task, name, &publication, out)
+        });
+        if published != Ok(false) {
+            shard.end_task(task);
+            return published.map(|_| ());
+        }
+        match woken.await {
+            Ok(Wakeup::Retry) => {}
+            Ok(Wakeup::Done(result)) => return result,
+            Err(_) => return Err("exiting".to_owned()),
+        }
+    }
+}
+
+async fn fulfil(shard: &Rc<Shard>, topic: &str, wish: Wish) -> Result<(), AdminError> {
+    let (task, woken) = shard.new_task();
+    let is_pause = matches!(wish, Wish::PauseTopic(_) | Wish::PauseChannel(..));
+    let outcome = shard.with_broker(|broker, now, out| match &wish {
+        Wish::CreateTopic => {
+            broker.create_topic(topic_name(topic), out);
+            Ok(Outcome::Done)
+        }
+        Wish::DeleteTopic => broker.delete_topic(topic, out).map(|()| Outcome::Done),
+        Wish::EmptyTopic => broker.empty_topic(now, topic, task),
+        Wish::PauseTopic(paused) => broker.pause_topic(now, topic, *paused, task, out),
+        Wish::CreateChannel(channel) => {
+            broker.create_channel(now, topic, channel_name(channel), task, out)
+        }
+        Wish::DeleteChannel(channel) => broker.delete_channel(now, topic, channel, task, out),
+        Wish::EmptyChannel(channel) => broker.empty_channel(now, topic, channel, task),
+        Wish::PauseChannel(channel, paused) => {
+            broker.pause_channel(now, topic, channel, *paused, task, out)
+        }
+    });
+    let outcome = outcome.map_err(|error| match error {
+        CoreError::TopicNotFound => AdminError::TopicNotFound,
+        CoreError::ChannelNotFound => AdminError::ChannelNotFound,
+    });
+    let done = wait(shard, task, outcome?, woken).await;
+    if is_pause {
+        shard.persist_metadata().await;
+    }
+    done
+}
+
+async fn wait(
+    shard: &Rc<Shard>,
+    task: TaskId,
+    outcome: Outcome,
+    woken: futures_channel::oneshot::Receiver<Wakeup>,
+) -> Result<(), AdminError> {
+    if outcome == Outcome::Done {
+        shard.end_task(task);
+        return Ok(());
+    }
+    match woken.await {
+        Ok(Wakeup::Done(Err(cause))) if cause == "exiting" => Err(AdminError::Exiting),
+        Ok(Wakeup::Done(result)) => result.map_err(AdminError::Backend),
+        Ok(Wakeup::Retry) | Err(_) => Err(AdminError::Exiting),
+    }
+}
+
+fn topic_name(name: &str) -> TopicName<'_> {
+    TopicName::new(name.as_bytes()).expect("checked before it gets here")
+}
+
+fn channel_name(name: &str) -> ChannelName<'_> {
+    ChannelName::new(name.as_bytes()).expect("checked before it gets here")
+}
