@@ -236,10 +236,7 @@ impl<'a, F: Files> Opening<'a, F> {
     }
 
     /// The head of a segment file; `None` for one that was prepared and never used.
-    fn read_head(
-        &mut self,
-        entry: &Entry,
-    ) -> Result<Option<(Head, Option<Seal>)>, (DamageKind, String)> {
+    fn read_head(&mut self, entry: &Entry) -> Result<Option<FoundHead>, (DamageKind, String)> {
         let path = self.directory.path().join(&entry.name);
         let cannot_read = |error: io::Error| (DamageKind::Foreign, format!("cannot read: {error}"));
         let mut start = [0; segment::FRAMES_AT as usize];
@@ -486,6 +483,9 @@ fn checkpoints_of(whole: &[Option<(Checkpoint, bool)>; SLOT_FILES.len()]) -> Che
         .filter(|&n| n != newest);
     Checkpoints::from_found(slots, older.max().unwrap_or(0))
 }
+
+/// A readable head, and the seal if there is one.
+type FoundHead = (Head, Option<Seal>);
 
 /// No messages are concerned, or it is not known which.
 const NO_SEQS: SeqRange = SeqRange {

@@ -12,17 +12,24 @@
 //! checks is nsqd's, and every check is made as soon as its bytes are there, so that a bad size is
 //! refused before anything waits for the body.
 
+mod body;
 mod line;
+mod stop;
 
 use std::time::Duration;
 
-use crate::batch::{Batch, Halt, Walk, checked_count};
+use crate::batch::Walk;
 use crate::command::Command;
-use crate::error::{ErrorCode, WireError, quote};
+use crate::error::{ErrorCode, WireError};
 use crate::id::MessageId;
-use crate::limits::{LINE_BYTES_MAX, Limits, SIZE_BYTES};
+use crate::limits::{LINE_BYTES_MAX, Limits};
 use crate::name::{ChannelName, TopicName};
+use body::Body;
 use line::{find_line_end, number, words};
+use stop::{
+    Missing, Stop, bad_name, invalid, not_a_number, reject, too_few_parameters, too_few_params,
+    wrong_state,
+};
 
 /// The first bytes of a connection. They come before the first command and are not decoded here.
 pub const MAGIC_V2: [u8; 4] = *b"  V2";
@@ -271,79 +278,6 @@ impl Decoder {
 /// A command and the bytes of input it takes, or why there is none.
 type Examined<'a> = Result<(Command<'a>, usize), Stop<'a>>;
 
-/// Why there is no command.
-enum Stop<'a> {
-    /// The input must hold `needs` bytes; if it never does, `missing` is what could not be read.
-    Short {
-        needs: usize,
-        missing: Missing,
-        creates_topic: Option<TopicName<'a>>,
-    },
-    /// Boxed, because a `Stop` is moved on the way of every command and an error ends a connection.
-    Reject {
-        error: Box<WireError>,
-        creates_topic: Option<TopicName<'a>>,
-    },
-    TooLong,
-}
-
-impl<'a> Stop<'a> {
-    /// The same, where nsqd has made the topic by now.
-    #[cold]
-    fn creating(mut self, topic: TopicName<'a>) -> Stop<'a> {
-        match &mut self {
-            Stop::Short { creates_topic, .. } | Stop::Reject { creates_topic, .. } => {
-                *creates_topic = Some(topic);
-            }
-            Stop::TooLong => {}
-        }
-        self
-    }
-}
-
-#[cold]
-fn reject<'a>(error: WireError) -> Stop<'a> {
-    Stop::Reject {
-        error: Box::new(error),
-        creates_topic: None,
-    }
-}
-
-#[cold]
-fn invalid<'a>(description: &str) -> Stop<'a> {
-    reject(WireError::invalid(description))
-}
-
-/// The part of a command at which the input ended.
-enum Missing {
-    /// The rest of the line. nsqd says nothing about it.
-    Line,
-    /// A size, a count or a body.
-    Part {
-        code: ErrorCode,
-        verb: &'static str,
-        what: &'static str,
-    },
-    /// The size of an MPUB's message, which alone is named with its index.
-    MessageSize { index: u32 },
-}
-
-impl Missing {
-    fn error(self) -> Option<WireError> {
-        match self {
-            Missing::Line => None,
-            Missing::Part { code, verb, what } => Some(WireError::new(
-                code,
-                format_args!("{verb} failed to read {what}"),
-            )),
-            Missing::MessageSize { index } => Some(WireError::new(
-                ErrorCode::BadMessage,
-                format_args!("MPUB failed to read message({index}) body size"),
-            )),
-        }
-    }
-}
-
 /// Fails unless the command is allowed in the client's state: always the first check.
 #[inline]
 fn require<'a>(allowed: bool, verb: &'static str) -> Result<(), Stop<'a>> {
@@ -352,42 +286,6 @@ fn require<'a>(allowed: bool, verb: &'static str) -> Result<(), Stop<'a>> {
     } else {
         Err(wrong_state(verb))
     }
-}
-
-#[cold]
-fn wrong_state<'a>(verb: &'static str) -> Stop<'a> {
-    reject(WireError::invalid(format_args!(
-        "cannot {verb} in current state"
-    )))
-}
-
-/// Publishing and subscribing say "parameters" where FIN, REQ and TOUCH say "params".
-#[cold]
-fn too_few_parameters<'a>(verb: &'static str) -> Stop<'a> {
-    reject(WireError::invalid(format_args!(
-        "{verb} insufficient number of parameters"
-    )))
-}
-
-#[cold]
-fn too_few_params<'a>(verb: &'static str) -> Stop<'a> {
-    reject(WireError::invalid(format_args!(
-        "{verb} insufficient number of params"
-    )))
-}
-
-#[cold]
-fn bad_name<'a>(code: ErrorCode, what: &str, name: &[u8]) -> Stop<'a> {
-    let name = quote(name);
-    reject(WireError::new(
-        code,
-        format_args!("{what} name {name} is not valid"),
-    ))
-}
-
-#[cold]
-fn not_a_number<'a>(what: &str, word: &[u8]) -> Stop<'a> {
-    reject(WireError::with_raw(ErrorCode::Invalid, what, word, ""))
 }
 
 #[inline]
@@ -499,196 +397,6 @@ fn subscribe<'a>(
     let channel = ChannelName::new(name)
         .ok_or_else(|| bad_name(ErrorCode::BadChannel, "SUB channel", name))?;
     Ok(Command::Sub { topic, channel })
-}
-
-/// What comes behind a line.
-#[derive(Clone, Copy)]
-struct Body<'a, 'l> {
-    input: &'a [u8],
-    /// Where it begins.
-    at: usize,
-    limits: &'l Limits,
-}
-
-impl<'a> Body<'a, '_> {
-    /// The signed number at `at`, and where it ends.
-    #[inline]
-    fn int(&self, at: usize, missing: Missing) -> Result<(i32, usize), Stop<'a>> {
-        let end = at + SIZE_BYTES;
-        match self.input.get(at..).and_then(<[u8]>::first_chunk) {
-            Some(bytes) => Ok((i32::from_be_bytes(*bytes), end)),
-            None => Err(Stop::Short {
-                needs: end,
-                missing,
-                creates_topic: None,
-            }),
-        }
-    }
-
-    /// The bytes `at..at + size`, and where they end.
-    #[inline]
-    fn bytes(&self, at: usize, size: i32, missing: Missing) -> Result<(&'a [u8], usize), Stop<'a>> {
-        let end = at + size as usize;
-        match self.input.get(at..end) {
-            Some(bytes) => Ok((bytes, end)),
-            None => Err(Stop::Short {
-                needs: end,
-                missing,
-                creates_topic: None,
-            }),
-        }
-    }
-
-    /// The body of PUB and DPUB, and where it ends.
-    #[inline]
-    fn message(&self, verb: &'static str) -> Result<(&'a [u8], usize), Stop<'a>> {
-        let code = ErrorCode::BadMessage;
-        let missing = Missing::Part {
-            code,
-            verb,
-            what: "message body size",
-        };
-        let (size, at) = self.int(self.at, missing)?;
-        if size <= 0 {
-            return Err(self.bad_size(code, verb, "invalid message body size", size));
-        }
-        if size > self.limits.message_bytes_max {
-            return Err(self.too_big(code, verb, "message", size, self.limits.message_bytes_max));
-        }
-        self.bytes(
-            at,
-            size,
-            Missing::Part {
-                code,
-                verb,
-                what: "message body",
-            },
-        )
-    }
-
-    /// The body of IDENTIFY and AUTH, and where it ends. Here nsqd asks first whether it is too big.
-    #[inline]
-    fn document(&self, verb: &'static str) -> Result<(&'a [u8], usize), Stop<'a>> {
-        let code = ErrorCode::BadBody;
-        let (size, at) = self.int(
-            self.at,
-            Missing::Part {
-                code,
-                verb,
-                what: "body size",
-            },
-        )?;
-        if size > self.limits.body_bytes_max {
-            return Err(self.too_big(code, verb, "body", size, self.limits.body_bytes_max));
-        }
-        if size <= 0 {
-            return Err(self.bad_size(code, verb, "invalid body size", size));
-        }
-        self.bytes(
-            at,
-            size,
-            Missing::Part {
-                code,
-                verb,
-                what: "body",
-            },
-        )
-    }
-
-    /// The messages of an MPUB, and where they end. nsqd checks the range of the declared size and
-    /// then ignores it; clients have come to rely on that.
-    #[inline]
-    fn batch(&self, walk: &mut Walk) -> Result<(Batch<'a>, usize), Stop<'a>> {
-        let (code, verb) = (ErrorCode::BadBody, "MPUB");
-        let (size, at) = self.int(
-            self.at,
-            Missing::Part {
-                code,
-                verb,
-                what: "body size",
-            },
-        )?;
-        if size <= 0 {
-            return Err(self.bad_size(code, verb, "invalid body size", size));
-        }
-        if size > self.limits.body_bytes_max {
-            return Err(self.too_big(code, verb, "body", size, self.limits.body_bytes_max));
-        }
-        let (count, at) = self.int(
-            at,
-            Missing::Part {
-                code,
-                verb,
-                what: "message count",
-            },
-        )?;
-        let Some(count_checked) = checked_count(count, self.limits) else {
-            return Err(self.bad_size(code, verb, "invalid message count", count));
-        };
-        if walk.offset == 0 {
-            walk.offset = at;
-        }
-        match walk.run(self.input, count_checked, self.limits.message_bytes_max) {
-            Ok(()) => Ok((
-                Batch::walked(count_checked, &self.input[at..walk.offset]),
-                walk.offset,
-            )),
-            Err(halt) => Err(self.halted(walk, count_checked, halt)),
-        }
-    }
-
-    /// What a halt within an MPUB's messages means to the peer.
-    #[cold]
-    fn halted(&self, walk: &Walk, count: u32, halt: Halt) -> Stop<'a> {
-        let (code, verb, index) = (ErrorCode::BadMessage, "MPUB", walk.index);
-        match halt {
-            Halt::SizeMissing => Stop::Short {
-                needs: walk.offset + SIZE_BYTES,
-                missing: Missing::MessageSize { index },
-                creates_topic: None,
-            },
-            Halt::BodyMissing(end) => Stop::Short {
-                // The body alone decides nothing unless it is the last: there is a size behind it.
-                needs: if index + 1 < count {
-                    end + SIZE_BYTES
-                } else {
-                    end
-                },
-                missing: Missing::Part {
-                    code,
-                    verb,
-                    what: "message body",
-                },
-                creates_topic: None,
-            },
-            Halt::SizeInvalid(size) => self.bad_size(
-                code,
-                verb,
-                &format!("invalid message({index}) body size"),
-                size,
-            ),
-            // nsqd names no index here.
-            Halt::TooBig(size) => {
-                self.too_big(code, verb, "message", size, self.limits.message_bytes_max)
-            }
-        }
-    }
-
-    #[cold]
-    fn bad_size(&self, code: ErrorCode, verb: &str, complaint: &str, number: i32) -> Stop<'a> {
-        reject(WireError::new(
-            code,
-            format_args!("{verb} {complaint} {number}"),
-        ))
-    }
-
-    #[cold]
-    fn too_big(&self, code: ErrorCode, verb: &str, what: &str, size: i32, max: i32) -> Stop<'a> {
-        reject(WireError::new(
-            code,
-            format_args!("{verb} {what} too big {size} > {max}"),
-        ))
-    }
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ pub struct IdentifyRequest {
 }
 
 impl IdentifyRequest {
-    /// Reads the body of an IDENTIFY, a JSON object or `null`, as forgiving as Go: see [`mod@request`].
+    /// Reads the body of an IDENTIFY, a JSON object or `null`, as forgiving as Go.
     ///
     /// # Errors
     /// `E_BAD_BODY` for what Go does not decode either.

@@ -79,8 +79,8 @@ impl Default for Limits {
     }
 }
 
-// A frame's size field counts everything behind itself, and must not overflow for the largest body
-// that a client can announce minus its own header. Bodies above this do not fit into any frame.
+/// Largest body a message frame can carry, in bytes: the frame's size counts the header behind it
+/// as well, and is a signed 32-bit integer. Beyond anything `--max-msg-size` should be set to.
 pub(crate) const MESSAGE_BODY_BYTES_MAX: u32 =
     (i32::MAX as usize - (HEADER_BYTES - SIZE_BYTES)) as u32;
 

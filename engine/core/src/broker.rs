@@ -15,16 +15,14 @@ pub(crate) use forward::HeldPublish;
 pub use report::{ChannelFacts, TopicFacts};
 pub use turn::Sent;
 
-use crate::client::{Blocked, Client, ClientId, Clients, Ending};
+use crate::client::{Blocked, Client, ClientId, Clients, Ending, Verb};
 use crate::slab::Slab;
 use crate::topic::{Topic, TopicKey, TopicOptions};
 use crate::{Now, Random, ShardId, TaskId};
 use diskq::{Recovered, Request};
-use std::collections::{BTreeMap, BinaryHeap};
-use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
-use time::Timer;
+use time::{Timer, Timers};
 use wire::command::Command;
 use wire::decode::{Context, Decoded, MAGIC_V2};
 use wire::error::WireError;
@@ -108,7 +106,7 @@ pub struct Broker {
     random: Random,
     topics_to_pump: Vec<TopicKey>,
     clients_to_flush: Vec<ClientId>,
-    timers: BinaryHeap<Reverse<(Duration, Timer)>>,
+    timers: Timers,
     forwards: Vec<ForwardBatch>,
     forward_replies: Vec<Vec<ForwardReply>>,
     health: Result<(), String>,
@@ -148,7 +146,7 @@ impl Broker {
             clients: Slab::default(),
             topics_to_pump: Vec::new(),
             clients_to_flush: Vec::new(),
-            timers: BinaryHeap::new(),
+            timers: Timers::new(),
             forwards: (0..shards).map(|_| ForwardBatch::new(shard)).collect(),
             forward_replies: (0..shards).map(|_| Vec::new()).collect(),
             health: Ok(()),
@@ -201,7 +199,8 @@ impl Broker {
     /// If it has a subscription, an unanswered command or runs of a log in its output: the broker
     /// asks for a move only without them.
     pub fn detach(&mut self, id: ClientId) -> Option<Client> {
-        let client = self.clients.remove(id)?;
+        let mut client = self.clients.remove(id)?;
+        self.disarm(id, &mut client);
         assert!(client.subscription.is_none() && client.all_answered());
         assert!(!client.outbound.holds_runs());
         Some(client)
@@ -226,6 +225,7 @@ impl Broker {
     /// A connection is gone. What it holds stays in flight until its timeout.
     pub fn disconnect(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
         let Some(mut client) = self.clients.remove(id) else { return };
+        self.disarm(id, &mut client);
         let Some((topic_key, channel_id)) = client.subscription else { return };
         let Some(topic) = self.topics.get_mut(topic_key) else { return };
         client.outbound.clear(|run| topic.log.unpin(run.first));
@@ -294,8 +294,7 @@ impl Broker {
                         client.address
                     );
                     out.push(Output::Log(Level::Error, line));
-                    client.ending = Ending::Now;
-                    out.push(Output::Close(id));
+                    self.end_after_output(id, out);
                     break;
                 }
                 Decoded::Reject { error, creates_topic } => {
@@ -343,15 +342,18 @@ impl Broker {
                 }
                 self.fail(id, error, out);
             }
-            None => {
-                client.ending = Ending::AfterOutput;
-                // Messages still queued come back by timeout; only answers are worth waiting for.
-                if client.is_over() {
-                    out.push(Output::Close(id));
-                } else {
-                    self.note_output(id);
-                }
-            }
+            None => self.end_after_output(id, out),
+        }
+    }
+
+    /// Closes a connection, without a word of its own, once what it is owed has left.
+    fn end_after_output(&mut self, id: ClientId, out: &mut Vec<Output>) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.ending = Ending::AfterOutput;
+        if client.is_over() {
+            out.push(Output::Close(id));
+        } else {
+            self.note_output(id);
         }
     }
 
@@ -384,7 +386,9 @@ impl Broker {
     ) -> Flow {
         match command {
             Command::Fin { id: message } => self.finish(now, id, message, out),
-            Command::Pub { topic, body } => self.publish_one(now, id, topic, body, 0, out),
+            Command::Pub { topic, body } => {
+                self.publish_one(now, id, Verb::Pub, topic, body, 0, out)
+            }
             Command::Mpub { topic, batch } => self.publish_batch(now, id, topic, batch, out),
             Command::Rdy { count } => self.ready(id, count),
             Command::Req { id: message, timeout, clamped_from_ns } => {
@@ -398,7 +402,7 @@ impl Broker {
                 // Deadlines are kept in milliseconds; anything above zero is at least one.
                 let ms = u32::try_from(defer.as_millis()).unwrap_or(u32::MAX);
                 let ms = if defer.is_zero() { 0 } else { ms.max(1) };
-                self.publish_one(now, id, topic, body, ms, out)
+                self.publish_one(now, id, Verb::Dpub, topic, body, ms, out)
             }
             Command::Sub { topic, channel } => self.subscribe(now, id, topic, channel, out),
             Command::Nop => Flow::Next,
@@ -489,7 +493,10 @@ impl Broker {
                 client.blocked = None;
                 out.push(Output::Resume(id));
             }
-            Some(Blocked::Moving(to)) if client.all_answered() => out.push(Output::Move(id, to)),
+            // One that dies does so here.
+            Some(Blocked::Moving(to)) if client.all_answered() && client.ending == Ending::No => {
+                out.push(Output::Move(id, to));
+            }
             _ => {}
         }
         self.note_output(id);
@@ -558,8 +565,15 @@ impl Broker {
             assert_eq!(self.topics_to_pump.contains(&key), topic.to_pump);
             assert!(place(&topic.name, self.options.shards) == self.options.shard);
         }
+        let timers_max = self.topics.iter().count() + 2 * self.clients.iter().count();
+        assert!(self.timers.len() <= timers_max, "timers of things that are gone");
         for (id, client) in self.clients.iter() {
             client.check();
+            let timers = [
+                client.heartbeat_at.map(|at| (at, Timer::Heartbeat(id))),
+                client.deadline_at.map(|at| (at, Timer::Deadline(id))),
+            ];
+            assert!(timers.iter().flatten().all(|timer| self.timers.contains(timer)));
             assert_eq!(self.clients_to_flush.contains(&id), client.in_to_flush);
             if let Some((topic, channel)) = client.subscription
                 && client.ending == Ending::No

@@ -160,7 +160,11 @@ impl Channel {
                     self.deferred.push(DeferredEntry { due, seq: Seq(seq), attempts });
                 }
             }
-            None if attempts == 0 => self.waiting.push(range),
+            // A message whose deferral ended waits among the requeued, without an attempt so far:
+            // the record has it behind the waiting ones, whatever its seq.
+            None if attempts == 0 && self.waiting.end().is_none_or(|end| end <= range.start) => {
+                self.waiting.push(range);
+            }
             None => {
                 let seqs = (range.start.0..range.end.0).map(Seq);
                 self.requeued.extend(seqs.map(|seq| Requeued { seq, attempts }));

@@ -3,10 +3,9 @@
 
 use crate::outbound::Outbound;
 use crate::slab::{Key, Slab};
-use crate::stats::PubCount;
 use crate::topic::TopicKey;
 use crate::{ChannelId, ShardId};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use wire::decode::{ClientState, Decoder};
 use wire::error::WireError;
@@ -121,7 +120,8 @@ pub struct Client {
     pub(crate) message_count: u64,
     pub(crate) finish_count: u64,
     pub(crate) requeue_count: u64,
-    pub(crate) pub_counts: Vec<PubCount>,
+    /// Messages published, by topic.
+    pub(crate) pub_counts: BTreeMap<Box<str>, u64>,
     /// Where it published last; checked by name before use.
     pub(crate) topic_hint: Option<TopicKey>,
     /// Publishes in a row that went to the same other shard.
@@ -138,9 +138,9 @@ pub struct Client {
     pub(crate) waiting_since: Duration,
     /// When it last could be written to, while output is stuck.
     pub(crate) stuck_since: Option<Duration>,
-    /// Tells the timers that count from those that were replaced.
-    pub(crate) heartbeat_epoch: u32,
-    pub(crate) deadline_epoch: u32,
+    /// Where its timers stand among the broker's.
+    pub(crate) heartbeat_at: Option<Duration>,
+    pub(crate) deadline_at: Option<Duration>,
 }
 
 impl Client {
@@ -169,7 +169,7 @@ impl Client {
             message_count: 0,
             finish_count: 0,
             requeue_count: 0,
-            pub_counts: Vec::new(),
+            pub_counts: BTreeMap::new(),
             topic_hint: None,
             remote_streak: (ShardId(0), 0),
             forwarded_bytes: 0,
@@ -181,8 +181,8 @@ impl Client {
             ending: Ending::No,
             waiting_since: Duration::ZERO,
             stuck_since: None,
-            heartbeat_epoch: 0,
-            deadline_epoch: 0,
+            heartbeat_at: None,
+            deadline_at: None,
         }
     }
 
@@ -270,9 +270,11 @@ impl Client {
 
     /// Counts `messages` published to `topic`.
     pub(crate) fn count_published(&mut self, topic: &str, messages: u64) {
-        match self.pub_counts.iter_mut().rev().find(|entry| entry.topic == topic) {
-            Some(entry) => entry.count += messages,
-            None => self.pub_counts.push(PubCount { topic: topic.into(), count: messages }),
+        match self.pub_counts.get_mut(topic) {
+            Some(count) => *count += messages,
+            None => {
+                self.pub_counts.insert(topic.into(), messages);
+            }
         }
     }
 

@@ -32,6 +32,11 @@ impl Ranges {
         self.ranges.front().copied()
     }
 
+    /// One past the last seq.
+    pub fn end(&self) -> Option<Seq> {
+        self.ranges.back().map(|range| range.end)
+    }
+
     /// Adds `range` behind all others. Ranges arrive in the order of their seqs.
     ///
     /// # Panics

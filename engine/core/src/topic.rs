@@ -90,6 +90,9 @@ pub struct Topic {
     pub(crate) message_bytes: u64,
     /// True while the broker's list of topics to pump names it.
     pub(crate) to_pump: bool,
+    /// The earliest timeout of a channel; may be early, never late. Kept so that a turn need not
+    /// ask every channel.
+    deadline: Option<Duration>,
     /// The broker's timer for this topic, if one is set.
     pub(crate) timer_at: Option<Duration>,
     /// Connections whose publish found no room.
@@ -128,6 +131,7 @@ impl Topic {
             message_count: 0,
             message_bytes: 0,
             to_pump: false,
+            deadline: None,
             timer_at: None,
             blocked_clients: Vec::new(),
             blocked_tasks: Vec::new(),
@@ -205,12 +209,14 @@ impl Topic {
             }
         }
         topic.distribute(now, &Clients::default());
+        topic.recompute_deadline();
         topic.log.release_unheld();
         topic
     }
 
     fn defer_undistributed(&mut self, range: SeqRange, after: Duration) {
-        let ms = u32::try_from(after.as_millis()).unwrap_or(u32::MAX).max(1);
+        // Rounded up: late by less than a millisecond, never early.
+        let ms = u32::try_from(after.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX).max(1);
         for seq in range.start.0..range.end.0 {
             self.undistributed_deferred.push_back((Seq(seq), ms));
         }
@@ -267,18 +273,45 @@ impl Topic {
                 self.log.retain(range, channels - 1);
             }
             let mut rest = range;
-            while let Some((seq, ms)) = deferred.front().copied().filter(|d| range.contains(d.0)) {
-                deferred.pop_front();
+            while let Some((seq, ms)) = deferred.pop_front_if(|(seq, _)| *seq < range.end) {
+                if seq < rest.start {
+                    // Found in a file that start-up left alone: nobody has the message.
+                    continue;
+                }
                 self.give(SeqRange { start: rest.start, end: seq }, clients);
                 let due = now.mono + Duration::from_millis(u64::from(ms));
                 for channel in self.channels.iter_mut().flatten() {
                     channel.defer(seq, due);
                 }
+                self.note_deadline(Some(due));
                 rest.start = seq.offset(1);
             }
             self.give(rest, clients);
         }
-        self.log.note_progress();
+        // Their memory serves the next turn.
+        self.undistributed = ranges;
+        self.undistributed_deferred = deferred;
+        self.note_progress();
+    }
+
+    /// Something that a checkpoint records has changed. An ephemeral topic has no checkpoints, and
+    /// one that never comes would be due for ever.
+    pub(crate) fn note_progress(&mut self) {
+        if !self.ephemeral {
+            self.log.note_progress();
+        }
+    }
+
+    /// A channel has something to do at `at`.
+    fn note_deadline(&mut self, at: Option<Duration>) {
+        self.deadline = match (self.deadline, at) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+
+    fn recompute_deadline(&mut self) {
+        self.deadline = self.channels.iter().flatten().filter_map(Channel::next_timeout).min();
     }
 
     fn give(&mut self, range: SeqRange, clients: &Clients) {
@@ -311,7 +344,7 @@ impl Topic {
     }
 
     /// Delivers from the channels that have something for someone.
-    pub(crate) fn pump(&mut self, now: Now, mut delivery: PumpContext<'_>) {
+    pub(crate) fn pump(&mut self, now: Now, delivery: PumpContext<'_>) {
         self.distribute(now, delivery.clients);
         while let Some(id) = self.to_pump_channels.pop() {
             if let Some(channel) = self.channels[id.0 as usize].as_mut() {
@@ -321,8 +354,10 @@ impl Topic {
                     clients: delivery.clients,
                     random: delivery.random,
                     now: now.mono,
-                    to_flush: &mut delivery.to_flush,
+                    to_flush: delivery.to_flush,
                 });
+                let at = channel.next_timeout();
+                self.note_deadline(at);
             }
         }
     }
@@ -336,6 +371,15 @@ impl Topic {
             channel.to_pump = true;
             self.to_pump_channels.push(id);
         }
+    }
+
+    /// A message of a channel was finished, requeued or touched: progress, perhaps deliveries,
+    /// perhaps an earlier timeout.
+    pub(crate) fn note_answer(&mut self, id: ChannelId) {
+        self.note_progress();
+        let at = self.channel(id).and_then(Channel::next_timeout);
+        self.note_deadline(at);
+        self.note_channel(id);
     }
 
     /// Marks every channel for the next pump that has something for someone.
@@ -390,7 +434,7 @@ impl Topic {
         self.channels[index] = Some(channel);
         let id = ChannelId(index as u32);
         self.by_name.insert(name.as_str().into(), id);
-        self.log.note_progress();
+        self.note_progress();
         id
     }
 
@@ -400,7 +444,7 @@ impl Topic {
         self.by_name.remove(&channel.name);
         self.to_pump_channels.retain(|other| *other != id);
         channel.empty(&mut self.log, clients);
-        self.log.note_progress();
+        self.note_progress();
         channel.consumers
     }
 
@@ -410,7 +454,7 @@ impl Topic {
             self.log.release_range(range);
         }
         self.undistributed_deferred.clear();
-        self.log.note_progress();
+        self.note_progress();
     }
 
     /// Messages that no channel has been given yet.
@@ -471,10 +515,11 @@ impl Topic {
                 && channel.next_timeout().is_some_and(|at| at <= now.mono)
                 && channel.handle_timeout(now.mono, clients)
             {
-                self.log.note_progress();
+                self.note_progress();
                 self.note_channel(ChannelId(index as u32));
             }
         }
+        self.recompute_deadline();
         self.log.handle_timeout(now.mono);
         if !self.ephemeral && self.log.checkpoint_due(now.mono) {
             self.write_checkpoint(now, true);
@@ -482,8 +527,7 @@ impl Topic {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
-        let channels = self.channels.iter().flatten().filter_map(Channel::next_timeout).min();
-        match (channels, self.log.next_timeout()) {
+        match (self.deadline, self.log.next_timeout()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
@@ -498,7 +542,10 @@ impl Topic {
         let mut deferred = self.undistributed_deferred.iter().peekable();
         for range in self.undistributed.iter() {
             let mut rest = range;
-            while let Some((seq, ms)) = deferred.next_if(|d| range.contains(d.0)) {
+            while let Some((seq, ms)) = deferred.next_if(|(seq, _)| *seq < range.end) {
+                if *seq < rest.start {
+                    continue;
+                }
                 let before = SeqRange { start: rest.start, end: *seq };
                 push_run(&mut undistributed, before, 0);
                 let due = unix_time_of(now.mono + Duration::from_millis(u64::from(*ms)));
@@ -551,6 +598,11 @@ impl Topic {
         self.undistributed.check();
         self.log.check();
         assert!(self.undistributed_deferred.iter().is_sorted());
+        let channels = self.channels.iter().flatten().filter_map(Channel::next_timeout).min();
+        assert!(
+            channels.is_none() || self.deadline.is_some_and(|at| Some(at) <= channels),
+            "a channel's timeout is forgotten"
+        );
         for (_, channel) in self.channels() {
             channel.check(clients);
         }

@@ -187,6 +187,9 @@ impl Window {
         let wanted = round_up(now.saturating_add(timeout));
         let cap = round_up(entry.delivered.saturating_add(timeout_max));
         let deadline = wanted.min(cap);
+        if deadline == entry.deadline {
+            return Ok(());
+        }
         let slot = self.get_mut(seq).expect("owned() found it");
         slot.deadline = deadline;
         if deadline == wanted {
@@ -373,8 +376,9 @@ impl Window {
         }
         list.push_back(batch);
         self.batches_count += 1;
-        // Batches of single redelivered messages do not merge: forget those that have nothing left
-        // before they outnumber what is in flight. Amortised: the threshold doubles what remains.
+        // Batches of single messages, redelivered or touched, do not merge: forget those that nobody
+        // needs before they outnumber what is in flight. Amortised: each message in flight needs one
+        // at most, so that half of the threshold goes.
         if self.batches_count > 2 * (self.count() as usize + 512) {
             self.forget_finished_batches();
         }
@@ -383,7 +387,11 @@ impl Window {
     fn forget_finished_batches(&mut self) {
         let mut lists = std::mem::take(&mut self.lists);
         for (_, list) in &mut lists {
-            list.retain(|batch| !self.in_flight_of(batch.seqs).is_empty());
+            list.retain(|batch| {
+                // One that was touched has a later batch of its own.
+                let needs = |seq: &Seq| self.get(*seq).is_some_and(|e| e.deadline == batch.deadline);
+                self.in_flight_of(batch.seqs).iter().any(needs)
+            });
         }
         lists.retain(|(_, list)| !list.is_empty());
         self.batches_count = lists.iter().map(|(_, list)| list.len()).sum();

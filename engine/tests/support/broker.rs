@@ -51,6 +51,9 @@ pub struct Launch {
     pub tcp_address: String,
     /// `--http-address`; port 0 lets the system choose.
     pub http_address: String,
+    /// A program that becomes the broker, and its arguments: `["prlimit", "--nofile=100"]`. It must
+    /// exec, so that its process id is the broker's. Empty: none.
+    pub via: Vec<String>,
 }
 
 impl Launch {
@@ -61,6 +64,7 @@ impl Launch {
             data_path: None,
             tcp_address: "127.0.0.1:0".to_owned(),
             http_address: "127.0.0.1:0".to_owned(),
+            via: Vec::new(),
         }
     }
 
@@ -98,7 +102,14 @@ impl Launch {
     }
 
     fn command(&self, data_path: &Path) -> Command {
-        let mut command = Command::new(nsqd_path());
+        let mut command = match self.via.split_first() {
+            None => Command::new(nsqd_path()),
+            Some((program, arguments)) => {
+                let mut command = Command::new(program);
+                command.args(arguments).arg(nsqd_path());
+                command
+            }
+        };
         command
             .arg(format!("--tcp-address={}", self.tcp_address))
             .arg(format!("--http-address={}", self.http_address))
@@ -242,6 +253,11 @@ impl Broker {
             http_address: self.http_addr().to_string(),
             ..self.launch.clone()
         };
+        self.restart_as(launch);
+    }
+
+    /// Starts again on the same data path, in another way. The process must have ended.
+    pub fn restart_from(&mut self, launch: Launch) {
         self.restart_as(launch);
     }
 

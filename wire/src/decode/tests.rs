@@ -1,4 +1,5 @@
 use super::*;
+use crate::batch::Batch;
 
 mod cuts;
 

@@ -1,5 +1,6 @@
 //! What operators do: create, delete, empty, pause. For topics of this shard.
 
+use super::time::Timer;
 use super::{Broker, Level, Output};
 use crate::client::{ClientId, Ending};
 use crate::topic::{TopicKey, Waiter};
@@ -228,6 +229,9 @@ impl Broker {
         self.refuse_all(key, "exiting", out);
         if let Some(topic) = self.topics.remove(key) {
             self.topics_to_pump.retain(|other| *other != key);
+            if let Some(at) = topic.timer_at {
+                self.timers.remove(&(at, Timer::Topic(key)));
+            }
             self.by_name.remove(&topic.name);
             out.push(Output::DeleteLog(topic.name.clone(), topic.log.close()));
         }

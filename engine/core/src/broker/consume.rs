@@ -108,12 +108,11 @@ impl Broker {
         if let Err(reason) = channel.finish(seq, id, log) {
             return self.not_yours(id, WireError::fin_failed, &message, reason, out);
         }
-        log.note_progress();
         let Some(client) = self.clients.get_mut(id) else { return Flow::Next };
         client.in_flight -= 1;
         client.finish_count += 1;
         channel.note_ready(id, client);
-        topic.note_channel(channel_id);
+        topic.note_answer(channel_id);
         self.note_topic(topic_key);
         Flow::Next
     }
@@ -130,16 +129,15 @@ impl Broker {
             return self.not_yours(id, WireError::req_failed, &message, NotYours::NotInFlight, out);
         };
         let Some(topic) = self.topics.get_mut(topic_key) else { return Flow::Next };
-        let Some((channel, log)) = topic.channel_and_log(channel_id) else { return Flow::Next };
+        let Some(channel) = topic.channel_mut(channel_id) else { return Flow::Next };
         if let Err(reason) = channel.requeue(seq, id, now.mono, timeout) {
             return self.not_yours(id, WireError::req_failed, &message, reason, out);
         }
-        log.note_progress();
         let Some(client) = self.clients.get_mut(id) else { return Flow::Next };
         client.in_flight -= 1;
         client.requeue_count += 1;
         channel.note_ready(id, client);
-        topic.note_channel(channel_id);
+        topic.note_answer(channel_id);
         self.note_topic(topic_key);
         Flow::Next
     }
@@ -164,6 +162,7 @@ impl Broker {
             return self.not_yours(id, WireError::touch_failed, &message, reason, out);
         }
         // A shorter timeout than before may have become the earliest one.
+        topic.note_answer(channel_id);
         self.note_topic(topic_key);
         Flow::Next
     }

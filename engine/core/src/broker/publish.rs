@@ -19,6 +19,7 @@ impl Broker {
         &mut self,
         now: Now,
         id: ClientId,
+        verb: Verb,
         topic: TopicName<'_>,
         body: &[u8],
         defer_ms: u32,
@@ -30,7 +31,6 @@ impl Broker {
             body_bytes: body.len() as u64,
             defer_ms,
         };
-        let verb = if defer_ms > 0 { Verb::Dpub } else { Verb::Pub };
         self.publish(now, id, verb, topic, &publication, out)
     }
 

@@ -5,7 +5,7 @@ use crate::Now;
 use crate::channel::Channel;
 use crate::client::{Client, ClientId};
 use crate::stats::{
-    ChannelStats, ClientStats, LatencyStats, StatsFilter, StatsSnapshot, TopicStats,
+    ChannelStats, ClientStats, LatencyStats, PubCount, StatsFilter, StatsSnapshot, TopicStats,
 };
 
 /// A durable topic, for the metadata file.
@@ -140,7 +140,11 @@ fn client_stats(client: &Client) -> ClientStats {
         user_agent: client.user_agent.clone(),
         topology_zone: client.topology_zone.clone(),
         topology_region: client.topology_region.clone(),
-        pub_counts: client.pub_counts.clone(),
+        pub_counts: client
+            .pub_counts
+            .iter()
+            .map(|(topic, count)| PubCount { topic: topic.to_string(), count: *count })
+            .collect(),
         ..ClientStats::default()
     }
 }

@@ -1,40 +1,43 @@
-//! Heartbeats, read and write deadlines, and the timers of topics: one heap per shard.
+//! Heartbeats, read and write deadlines, and the timers of topics: one ordered set per shard.
 //!
-//! Entries are not removed when they become pointless; they are recognised when they fire.
+//! Each topic has one entry at most and each connection two, whatever happens to them: an entry
+//! that is replaced is removed, so neither reconnecting clients nor topics whose next timeout keeps
+//! changing leave anything behind.
 
 use super::{Broker, Level, Output};
 use crate::Now;
-use crate::client::{ClientId, Ending};
+use crate::client::{Client, ClientId, Ending};
 use crate::topic::TopicKey;
-use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// What a timer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// A heartbeat to a client; the number tells the timer that counts from replaced ones.
-    Heartbeat(ClientId, u32),
+    /// A heartbeat to a client, and the deadline of its writes.
+    Heartbeat(ClientId),
     /// The end of the patience with a silent client.
-    Deadline(ClientId, u32),
+    Deadline(ClientId),
     /// Whatever a topic has to do.
     Topic(TopicKey),
 }
 
+/// What is due when.
+pub(super) type Timers = BTreeSet<(Duration, Timer)>;
+
 impl Broker {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Now, out: &mut Vec<Output>) {
-        while let Some(Reverse((at, timer))) = self.timers.peek().copied() {
+        while let Some((at, timer)) = self.timers.first().copied() {
             if at > now.mono {
                 return;
             }
-            self.timers.pop();
+            self.timers.pop_first();
             match timer {
-                Timer::Heartbeat(id, epoch) => self.heartbeat(now, id, epoch, out),
-                Timer::Deadline(id, epoch) => self.deadline(now, id, epoch, out),
+                Timer::Heartbeat(id) => self.heartbeat(now, id, out),
+                Timer::Deadline(id) => self.deadline(now, id, out),
                 Timer::Topic(key) => {
-                    if let Some(topic) = self.topics.get_mut(key)
-                        && topic.timer_at == Some(at)
-                    {
+                    if let Some(topic) = self.topics.get_mut(key) {
                         topic.timer_at = None;
                         topic.handle_timeout(now, &mut self.clients);
                         self.note_topic(key);
@@ -44,54 +47,69 @@ impl Broker {
         }
     }
 
+    /// Has a topic's timer fire at `at`, unless it fires earlier anyway.
     pub(super) fn arm_topic(&mut self, key: TopicKey, at: Duration) {
-        self.timers.push(Reverse((at, Timer::Topic(key))));
+        let Some(topic) = self.topics.get_mut(key) else { return };
+        if topic.timer_at.is_some_and(|armed| armed <= at) {
+            return;
+        }
+        if let Some(armed) = topic.timer_at.replace(at) {
+            self.timers.remove(&(armed, Timer::Topic(key)));
+        }
+        self.timers.insert((at, Timer::Topic(key)));
     }
 
     /// Starts a client's heartbeats: at connect, and again at its first IDENTIFY.
     pub(super) fn arm_heartbeat(&mut self, id: ClientId, now: Duration) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        client.heartbeat_epoch += 1;
-        if let Some(interval) = client.delivery.heartbeat {
-            let timer = Timer::Heartbeat(id, client.heartbeat_epoch);
-            self.timers.push(Reverse((now + interval, timer)));
-        }
+        let at = client.delivery.heartbeat.map(|interval| now + interval);
+        replace(&mut self.timers, Timer::Heartbeat(id), &mut client.heartbeat_at, at);
     }
 
     /// Starts a client's read deadline: at connect, and again at each IDENTIFY.
     pub(super) fn arm_deadline(&mut self, id: ClientId, now: Duration) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        client.deadline_epoch += 1;
-        if let Some(interval) = client.settings.heartbeat {
-            let timer = Timer::Deadline(id, client.deadline_epoch);
-            self.timers.push(Reverse((now + interval * 2, timer)));
-        }
+        let at = client.settings.heartbeat.map(|interval| now + interval * 2);
+        replace(&mut self.timers, Timer::Deadline(id), &mut client.deadline_at, at);
     }
 
-    fn heartbeat(&mut self, now: Now, id: ClientId, epoch: u32, out: &mut Vec<Output>) {
+    /// Forgets the timers of a client that leaves this shard.
+    pub(super) fn disarm(&mut self, id: ClientId, client: &mut Client) {
+        replace(&mut self.timers, Timer::Heartbeat(id), &mut client.heartbeat_at, None);
+        replace(&mut self.timers, Timer::Deadline(id), &mut client.deadline_at, None);
+    }
+
+    fn heartbeat(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
         let Some(client) = self.clients.get_mut(id) else { return };
+        client.heartbeat_at = None;
         let Some(interval) = client.delivery.heartbeat else { return };
-        if client.heartbeat_epoch != epoch || client.ending != Ending::No {
+        if client.ending == Ending::Now {
             return;
         }
         if let Some(since) = client.stuck_since
             && now.mono.saturating_sub(since) >= interval
         {
-            let line = format!("PROTOCOL(V2): [{}] messagePump error - i/o timeout", client.address);
+            let line =
+                format!("PROTOCOL(V2): [{}] messagePump error - i/o timeout", client.address);
             out.push(Output::Log(Level::Error, line));
             client.ending = Ending::Now;
             out.push(Output::Close(id));
             return;
         }
-        client.outbound.push_bytes(wire::encode::HEARTBEAT);
-        self.timers.push(Reverse((now.mono + interval, Timer::Heartbeat(id, epoch))));
-        self.note_output(id);
+        // The last words of a dying connection need no company, but their deadline counts, too: a
+        // peer that asked for its end and reads nothing must not stay for ever.
+        if client.ending == Ending::No {
+            client.outbound.push_bytes(wire::encode::HEARTBEAT);
+            self.note_output(id);
+        }
+        self.arm_heartbeat(id, now.mono);
     }
 
-    fn deadline(&mut self, now: Now, id: ClientId, epoch: u32, out: &mut Vec<Output>) {
+    fn deadline(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
         let Some(client) = self.clients.get_mut(id) else { return };
+        client.deadline_at = None;
         let Some(interval) = client.settings.heartbeat else { return };
-        if client.deadline_epoch != epoch || client.ending != Ending::No {
+        if client.ending != Ending::No {
             return;
         }
         if client.blocked.is_some() {
@@ -102,7 +120,18 @@ impl Broker {
         if at <= now.mono {
             out.push(Output::Expired(id));
         } else {
-            self.timers.push(Reverse((at, Timer::Deadline(id, epoch))));
+            replace(&mut self.timers, Timer::Deadline(id), &mut client.deadline_at, Some(at));
         }
+    }
+}
+
+/// Moves a timer to `at`; `armed` is where it stood.
+fn replace(timers: &mut Timers, timer: Timer, armed: &mut Option<Duration>, at: Option<Duration>) {
+    if let Some(before) = armed.take() {
+        timers.remove(&(before, timer));
+    }
+    if let Some(at) = at {
+        timers.insert((at, timer));
+        *armed = Some(at);
     }
 }

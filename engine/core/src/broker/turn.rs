@@ -38,10 +38,7 @@ impl Broker {
             while let Some(request) = topic.log.next_request() {
                 out.push(Output::Keeper(key, topic.name.clone(), request));
             }
-            if let Some(at) = topic.next_timeout()
-                && topic.timer_at.is_none_or(|armed| at < armed)
-            {
-                topic.timer_at = Some(at);
+            if let Some(at) = topic.next_timeout() {
                 self.arm_topic(key, at);
             }
         }
@@ -120,6 +117,6 @@ impl Broker {
 
     /// When [`Broker::handle_timeout`] has something to do; may be early.
     pub fn next_timeout(&self) -> Option<Duration> {
-        self.timers.peek().map(|timer| timer.0.0)
+        self.timers.first().map(|timer| timer.0)
     }
 }

@@ -1,0 +1,460 @@
+//! What a user can meet at start: every failure ends the program with code 1 (2 for the command
+//! line), one FATAL line that says what is wrong and what to do, and no change on disk.
+
+mod support;
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use support::{
+    Broker, Client, Exit, Launch, Tmpfs, answer_io_uring_with, contents, is_root, not_tested,
+    nsqd_path, run, run_nsqd, whole_machine, without_privileges,
+};
+
+/// A refusal takes milliseconds; an address in use is tried for a second.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Runs a broker that must refuse to start on `data_path`; returns the text of its FATAL line.
+fn refused(command: &mut Command, data_path: &Path) -> String {
+    let exists = data_path.is_dir();
+    let before = if exists { contents(data_path) } else { Vec::new() };
+    let exit = run(command, PATIENCE);
+    assert_eq!(exit.code(), 1, "{exit}");
+    assert_eq!(exit.stdout, "", "nothing but the log: {exit}");
+    if exists {
+        assert!(before == contents(data_path), "a refused start changed the data path: {exit}");
+    } else {
+        assert!(!data_path.is_dir(), "a data path is never created: {exit}");
+    }
+    fatal_text(&exit)
+}
+
+/// The text after `FATAL: `; panics unless there is exactly one such line, and it is the last.
+fn fatal_text(exit: &Exit) -> String {
+    let lines: Vec<&str> = exit.stderr.lines().collect();
+    let fatal: Vec<&&str> = lines.iter().filter(|line| line.contains(" FATAL: ")).collect();
+    assert_eq!(fatal.len(), 1, "one FATAL line is expected: {exit}");
+    assert_eq!(Some(fatal[0]), lines.last(), "the FATAL line comes last: {exit}");
+    assert!(fatal[0].starts_with("[nsqd] 20"), "{exit}");
+    for other in &lines[..lines.len() - 1] {
+        assert!(other.contains(" INFO: "), "not a line of a stranger's concern: {other:?}");
+    }
+    fatal[0].split_once(" FATAL: ").expect("it was found by it").1.to_owned()
+}
+
+/// `program arguments... nsqd` with two shards, free ports and this data path.
+fn nsqd(via: &[String], data_path: &Path) -> Command {
+    nsqd_on(via, data_path, "127.0.0.1:0", "127.0.0.1:0")
+}
+
+fn nsqd_on(via: &[String], data_path: &Path, tcp: &str, http: &str) -> Command {
+    let mut command = match via.split_first() {
+        None => Command::new(nsqd_path()),
+        Some((program, arguments)) => {
+            let mut command = Command::new(program);
+            command.args(arguments).arg(nsqd_path());
+            command
+        }
+    };
+    command
+        .arg(format!("--tcp-address={tcp}"))
+        .arg(format!("--http-address={http}"))
+        .arg(format!("--data-path={}", data_path.display()))
+        .arg("--shards=2");
+    command
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::Builder::new()
+        .prefix("nsqd-start-")
+        .tempdir()
+        .expect("a temporary directory can be made")
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+#[track_caller]
+fn says(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is missing in: {text}");
+    }
+}
+
+// --- addresses
+
+#[test]
+fn an_address_in_use_is_refused_with_the_address_and_what_to_do() {
+    let holder = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let taken = holder.local_addr().expect("bound").to_string();
+    let data = scratch();
+    let free = "127.0.0.1:0";
+    for (tcp, http) in [(taken.as_str(), free), (free, taken.as_str())] {
+        let text = refused(&mut nsqd_on(&[], data.path(), tcp, http), data.path());
+        let why = format!(
+            "failed to instantiate nsqd - listen ({taken}) failed - listen tcp {taken}: bind: \
+             address already in use"
+        );
+        assert!(text.starts_with(&why), "{text}");
+        says(&text, &["another process listens there", "choose another port"]);
+    }
+}
+
+/// The shards bind with SO_REUSEPORT: without a check, a second broker of the same user would start
+/// and take half of the connections.
+#[test]
+fn another_broker_of_ours_on_the_same_port_is_refused_and_the_first_one_unharmed() {
+    let first = Broker::start(2, &[]);
+    let data = scratch();
+    let (tcp, http) = (first.tcp_addr().to_string(), first.http_addr().to_string());
+    let free = "127.0.0.1:0";
+    for (tcp, http) in [(tcp.as_str(), free), (free, http.as_str())] {
+        let text = refused(&mut nsqd_on(&[], data.path(), tcp, http), data.path());
+        says(&text, &["address already in use", "perhaps another nsqd"]);
+    }
+    for _ in 0..20 {
+        Client::connect(first.tcp_addr()).publish("unharmed", b"x");
+    }
+    let stats = first.topic_stats("unharmed").expect("all connections reached the first broker");
+    assert_eq!(stats["message_count"], 20);
+}
+
+#[test]
+fn one_port_for_both_protocols_is_refused() {
+    let data = scratch();
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = port.local_addr().expect("bound").to_string();
+    drop(port);
+    let text = refused(&mut nsqd_on(&[], data.path(), &address, &address), data.path());
+    says(&text, &[&format!("listen ({address}) failed"), "address already in use"]);
+}
+
+#[test]
+fn addresses_that_mean_nothing_are_refused_in_nsqds_words() {
+    let data = scratch();
+    for (address, parts) in [
+        (
+            "127.0.0.1:99999",
+            &["listen (127.0.0.1:99999) failed - listen tcp: address 99999: invalid port"][..],
+        ),
+        ("no-such-host.invalid:4150", &["listen (no-such-host.invalid:4150) failed", "lookup"]),
+        ("/tmp/nsqd.sock", &["listen (/tmp/nsqd.sock) failed", "TCP only", "0.0.0.0:4150"]),
+        ("192.0.2.1:4150", &["cannot assign requested address", "no interface of this machine"]),
+    ] {
+        let text = refused(&mut nsqd_on(&[], data.path(), address, "127.0.0.1:0"), data.path());
+        says(&text, parts);
+    }
+}
+
+// --- the data path
+
+#[test]
+fn a_data_path_in_use_is_refused_while_it_is() {
+    let mut first = Broker::start(1, &[]);
+    let path = first.data_path().to_path_buf();
+    let exit = run(&mut nsqd(&[], &path), PATIENCE);
+    assert_eq!(exit.code(), 1, "{exit}");
+    assert_eq!(
+        fatal_text(&exit),
+        format!(
+            "failed to instantiate nsqd - failed to lock data-path: cannot flock directory {} - \
+             resource temporarily unavailable (possibly in use by another instance of nsqd)",
+            path.display()
+        )
+    );
+    Client::connect(first.tcp_addr()).publish("unharmed", b"x");
+    first.kill9();
+    // The lock ends with its process, however that ended.
+    first.restart();
+}
+
+#[test]
+fn a_data_path_that_is_no_directory_is_refused() {
+    let data = scratch();
+    let missing = data.path().join("missing");
+    let text = refused(&mut nsqd(&[], &missing), &missing);
+    let shown = missing.display();
+    assert!(
+        text.starts_with(&format!(
+            "failed to instantiate nsqd - failed to lock data-path: open {shown}: no such file or \
+             directory"
+        )),
+        "{text}"
+    );
+    says(&text, &["create it"]);
+
+    let file = data.path().join("file");
+    std::fs::write(&file, b"not a directory").expect("written");
+    let text = refused(&mut nsqd(&[], &file), data.path());
+    says(&text, &["failed to lock data-path", &file.display().to_string(), "not a directory"]);
+}
+
+#[test]
+fn a_data_path_without_permission_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let data = scratch();
+    let closed = data.path().join("closed");
+    std::fs::create_dir(&closed).expect("created");
+    // Neither readable nor writable; readable only.
+    for mode in [0o000, 0o500] {
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(mode)).expect("ours");
+        let mut command = nsqd(&without_privileges(), &closed);
+        let exit = run(&mut command, PATIENCE);
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).expect("ours");
+        assert_eq!(exit.code(), 1, "{exit}");
+        let text = fatal_text(&exit);
+        says(&text, &["data-path", &closed.display().to_string(), "ermission denied"]);
+        assert!(contents(&closed).is_empty(), "nothing was written");
+    }
+}
+
+#[test]
+fn a_data_path_on_a_read_only_file_system_is_refused() {
+    let Some(tmpfs) = Tmpfs::mount("1m") else { return };
+    tmpfs.make_read_only();
+    let text = refused(&mut nsqd(&[], &tmpfs.path()), &tmpfs.path());
+    says(&text, &["data-path", &tmpfs.path().display().to_string(), "ead-only file system"]);
+}
+
+#[test]
+fn metadata_that_cannot_be_read_is_refused_and_left_alone() {
+    for (content, why) in [
+        (&b""[..], "unexpected end of JSON input"),
+        (b"{\"topics\":[", "unexpected end of JSON input"),
+        (b"\0\0\0\0", "invalid character"),
+        (b"{\"topics\":17}", "cannot unmarshal"),
+    ] {
+        let data = scratch();
+        let path = data.path().join("nsqd.dat");
+        std::fs::write(&path, content).expect("written");
+        let text = refused(&mut nsqd(&[], data.path()), data.path());
+        let start = format!(
+            "failed to load metadata - failed to parse metadata in {} - ",
+            path.display()
+        );
+        assert!(text.starts_with(&start), "{text}");
+        says(&text, &[why]);
+    }
+    let data = scratch();
+    let path = data.path().join("nsqd.dat");
+    std::fs::create_dir(&path).expect("created");
+    let text = refused(&mut nsqd(&[], data.path()), data.path());
+    says(&text, &["failed to load metadata - failed to read metadata from", "is a directory"]);
+}
+
+#[test]
+fn odd_but_valid_metadata_starts_with_warnings() {
+    let data = scratch();
+    let odd = br#" {"TOPICS":[null,{"name":"good","Channels":[{"name":"bad name"},{"name":"c"}]},
+        {"name":"bad:name"},{"name":"good","paused":true}],"extra":[1,2]} "#;
+    std::fs::write(data.path().join("nsqd.dat"), odd).expect("written");
+    let launch = Launch { data_path: Some(data.path().to_path_buf()), ..Launch::new(2, &[]) };
+    let broker = launch.start();
+    broker.wait_for_log("WARNING: skipping creation of invalid topic bad:name");
+    broker.wait_for_log("WARNING: skipping creation of invalid channel bad name");
+    let stats = broker.stats();
+    let topics = stats["topics"].as_array().expect("an array");
+    assert_eq!(topics.len(), 1, "{stats}");
+    assert_eq!(topics[0]["topic_name"], "good");
+    assert_eq!(topics[0]["paused"], true, "duplicates merge towards pausing");
+    assert_eq!(topics[0]["channels"][0]["channel_name"], "c");
+}
+
+// --- the command line
+
+#[test]
+fn a_bad_command_line_ends_with_code_2_and_the_usage() {
+    for (args, first_line) in [
+        (&["--nope"][..], "flag provided but not defined: -nope"),
+        (&["--shards=x"], "invalid value \"x\" for flag -shards: parse error"),
+        (&["--mem-queue-size"], "flag needs an argument: -mem-queue-size"),
+        (&["--msg-timeout=5"], "invalid value \"5\" for flag -msg-timeout: parse error"),
+        (&["---x"], "bad flag syntax: ---x"),
+        (&["--verbose=maybe"], "invalid boolean value \"maybe\" for -verbose: parse error"),
+    ] {
+        let data = scratch();
+        let exit = run(
+            Command::new(nsqd_path()).args(args).current_dir(data.path()),
+            PATIENCE,
+        );
+        assert_eq!(exit.code(), 2, "{exit}");
+        assert_eq!(exit.stderr.lines().next(), Some(first_line), "{exit}");
+        says(&exit.stderr, &["\nUsage of nsqd:\n", "  -tcp-address string\n"]);
+        assert!(contents(data.path()).is_empty(), "nothing was written");
+    }
+}
+
+/// A broker that starts without the TLS that it was told to require is worse than none.
+#[test]
+fn flags_of_nsqd_that_are_missing_say_so() {
+    for flag in ["--tls-required=true", "--snappy", "--lookupd-tcp-address=x:1", "--config=/x"] {
+        let exit = run_nsqd(&[flag], PATIENCE);
+        assert_eq!(exit.code(), 2, "{exit}");
+        let name = flag.trim_start_matches('-').split('=').next().expect("a name");
+        let mut lines = exit.stderr.lines();
+        let undefined = format!("flag provided but not defined: -{name}");
+        let missing = format!("this version of ringq does not support -{name} yet");
+        assert_eq!(lines.next(), Some(undefined.as_str()), "{exit}");
+        assert_eq!(lines.next(), Some(missing.as_str()), "{exit}");
+    }
+}
+
+#[test]
+fn values_out_of_range_end_with_code_1_in_nsqds_words() {
+    for (flag, text) in [
+        ("--max-deflate-level=10", "--max-deflate-level must be [1,9]"),
+        ("--node-id=1024", "--node-id must be [0,1024)"),
+        ("--mem-queue-size=-1", "--mem-queue-size must not be negative"),
+        ("--sync-timeout=0s", "--sync-timeout must be greater than 0s"),
+        ("--shards=1025", "--shards must be [0,1024]"),
+    ] {
+        let data = scratch();
+        let fatal = refused(nsqd(&[], data.path()).arg(flag), data.path());
+        assert_eq!(fatal, format!("failed to instantiate nsqd - {text}"));
+    }
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    for flag in ["--version", "-version"] {
+        let exit = run_nsqd(&[flag], PATIENCE);
+        assert_eq!((exit.code(), exit.stderr.as_str()), (0, ""), "{exit}");
+        assert!(exit.stdout.starts_with("nsqd v1.3.0 (built w/"), "{exit}");
+        assert_eq!(exit.stdout.lines().count(), 1, "{exit}");
+    }
+    for flag in ["--help", "-h"] {
+        let exit = run_nsqd(&[flag], PATIENCE);
+        assert_eq!((exit.code(), exit.stdout.as_str()), (0, ""), "{exit}");
+        assert!(exit.stderr.starts_with("Usage of nsqd:\n"), "{exit}");
+        for flag in ["-data-path string\n", "-mem-queue-size int\n", "(default 10000)"] {
+            says(&exit.stderr, &[flag]);
+        }
+    }
+}
+
+// --- the system
+
+#[test]
+fn io_uring_forbidden_by_seccomp_is_explained() {
+    // A kernel that has io_uring and answers ENOSYS: other filters do that. What a really old kernel
+    // gets to hear is a unit test of the judgement, since the version is part of it.
+    for errno in [libc::EPERM, libc::EACCES, libc::ENOSYS] {
+        let data = scratch();
+        let mut command = nsqd(&[], data.path());
+        answer_io_uring_with(&mut command, errno);
+        let text = refused(&mut command, data.path());
+        assert!(text.starts_with("failed to instantiate nsqd - "), "{text}");
+        if is_old_kernel() && errno == libc::ENOSYS {
+            says(&text, &["too old for io_uring", "use Linux"]);
+        } else {
+            says(&text, &["not allowed to use io_uring", "seccomp", "docker: --security-opt"]);
+        }
+    }
+    // Any other answer names itself.
+    let data = scratch();
+    let mut command = nsqd(&[], data.path());
+    answer_io_uring_with(&mut command, libc::ENOMEM);
+    says(&refused(&mut command, data.path()), &["io_uring does not work here", "allocate memory"]);
+}
+
+fn is_old_kernel() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map(|part| part.trim().parse().unwrap_or(0));
+    (numbers.next(), numbers.next()) < (Some(5), Some(8))
+}
+
+/// With the switch at 1, root goes on as before: no other broker of this machine takes notice.
+#[test]
+fn io_uring_switched_off_by_sysctl_is_explained() {
+    let _machine = whole_machine();
+    let Some(_switch) = Switch::set("1") else { return };
+    let data = scratch();
+    let text = refused(&mut nsqd(&without_privileges(), data.path()), data.path());
+    says(&text, &["kernel.io_uring_disabled = 1", "sysctl -w kernel.io_uring_disabled=0"]);
+}
+
+/// The system's switch, set back at the end of the test.
+struct Switch {
+    before: String,
+}
+
+impl Switch {
+    const PATH: &str = "/proc/sys/kernel/io_uring_disabled";
+
+    fn set(value: &str) -> Option<Switch> {
+        let before = std::fs::read_to_string(Switch::PATH).ok();
+        let set = before.filter(|_| std::fs::write(Switch::PATH, value).is_ok());
+        if set.is_none() {
+            not_tested("kernel.io_uring_disabled cannot be set here (root, Linux 6.6 or newer)");
+        }
+        set.map(|before| Switch { before })
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        // What could be set can be set back.
+        let _ = std::fs::write(Switch::PATH, &self.before);
+    }
+}
+
+#[test]
+fn too_little_locked_memory_is_explained() {
+    let data = scratch();
+    let mut via = words(&["prlimit", "--memlock=65536:65536"]);
+    via.extend(without_privileges());
+    let text = refused(&mut nsqd(&via, data.path()), data.path());
+    says(&text, &["the limit on locked memory is 64 KiB", "ulimit -l", "LimitMEMLOCK=", "--shards"]);
+}
+
+#[test]
+fn too_few_descriptors_are_explained() {
+    let data = scratch();
+    let mut via = words(&["prlimit", "--nofile=64:64"]);
+    via.extend(without_privileges());
+    let text = refused(&mut nsqd(&via, data.path()), data.path());
+    says(&text, &["the limit on open files is 64", "ulimit -n", "LimitNOFILE=", "--shards"]);
+}
+
+/// A soft limit is a default, not a decision: it is raised as far as it goes.
+#[test]
+fn soft_limits_are_raised() {
+    // Not while the switch above is set, which concerns brokers without privileges.
+    let _machine = whole_machine();
+    let mut via = words(&["prlimit", "--nofile=64:4096"]);
+    via.extend(without_privileges());
+    let broker = Launch { via, ..Launch::new(2, &[]) }.start();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", broker.pid())).expect("runs");
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).expect("listed");
+    let soft = files.split_whitespace().nth(3).expect("a number");
+    assert_eq!(soft, "4096", "{files}");
+    if !is_root() {
+        return;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", broker.pid())).expect("runs");
+    says(&status, &["CapEff:\t0000000000000000"]);
+}
+
+/// A supervisor restarts at once: the addresses of a killed broker, and of one with connections
+/// that linger, are free again within the second for which they are tried.
+#[test]
+fn a_restart_on_the_same_ports_succeeds_at_once() {
+    let mut broker = Broker::start(2, &[]);
+    let tcp = broker.tcp_addr();
+    for round in 0..3 {
+        let mut client = Client::connect(broker.tcp_addr());
+        client.publish("restart", b"x");
+        if round == 0 {
+            broker.sigterm_and_wait();
+        } else {
+            broker.kill9();
+        }
+        let before = Instant::now();
+        broker.restart_on_same_ports();
+        assert!(before.elapsed() < Duration::from_secs(3), "{:?}", before.elapsed());
+        assert_eq!(broker.tcp_addr(), tcp);
+    }
+}

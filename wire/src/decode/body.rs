@@ -1,0 +1,196 @@
+//! [`Body`]: the binary part behind a line, of each kind of command that has one.
+
+use super::stop::{Missing, Stop, reject};
+use crate::batch::{Batch, Halt, Walk, checked_count};
+use crate::error::{ErrorCode, WireError};
+use crate::limits::{Limits, SIZE_BYTES};
+
+/// What comes behind a line.
+#[derive(Clone, Copy)]
+pub(super) struct Body<'a, 'l> {
+    pub(super) input: &'a [u8],
+    /// Where it begins.
+    pub(super) at: usize,
+    pub(super) limits: &'l Limits,
+}
+
+impl<'a> Body<'a, '_> {
+    /// The signed number at `at`, and where it ends.
+    #[inline]
+    fn int(&self, at: usize, missing: Missing) -> Result<(i32, usize), Stop<'a>> {
+        let end = at + SIZE_BYTES;
+        match self.input.get(at..).and_then(<[u8]>::first_chunk) {
+            Some(bytes) => Ok((i32::from_be_bytes(*bytes), end)),
+            None => Err(Stop::Short {
+                needs: end,
+                missing,
+                creates_topic: None,
+            }),
+        }
+    }
+
+    /// The bytes `at..at + size`, and where they end.
+    #[inline]
+    fn bytes(&self, at: usize, size: i32, missing: Missing) -> Result<(&'a [u8], usize), Stop<'a>> {
+        let end = at + size as usize;
+        match self.input.get(at..end) {
+            Some(bytes) => Ok((bytes, end)),
+            None => Err(Stop::Short {
+                needs: end,
+                missing,
+                creates_topic: None,
+            }),
+        }
+    }
+
+    /// The body of PUB and DPUB, and where it ends.
+    #[inline]
+    pub(super) fn message(&self, verb: &'static str) -> Result<(&'a [u8], usize), Stop<'a>> {
+        let code = ErrorCode::BadMessage;
+        let missing = Missing::Part {
+            code,
+            verb,
+            what: "message body size",
+        };
+        let (size, at) = self.int(self.at, missing)?;
+        if size <= 0 {
+            return Err(self.bad_size(code, verb, "invalid message body size", size));
+        }
+        if size > self.limits.message_bytes_max {
+            return Err(self.too_big(code, verb, "message", size, self.limits.message_bytes_max));
+        }
+        self.bytes(
+            at,
+            size,
+            Missing::Part {
+                code,
+                verb,
+                what: "message body",
+            },
+        )
+    }
+
+    /// The body of IDENTIFY and AUTH, and where it ends. Here nsqd asks first whether it is too big.
+    #[inline]
+    pub(super) fn document(&self, verb: &'static str) -> Result<(&'a [u8], usize), Stop<'a>> {
+        let code = ErrorCode::BadBody;
+        let (size, at) = self.int(
+            self.at,
+            Missing::Part {
+                code,
+                verb,
+                what: "body size",
+            },
+        )?;
+        if size > self.limits.body_bytes_max {
+            return Err(self.too_big(code, verb, "body", size, self.limits.body_bytes_max));
+        }
+        if size <= 0 {
+            return Err(self.bad_size(code, verb, "invalid body size", size));
+        }
+        self.bytes(
+            at,
+            size,
+            Missing::Part {
+                code,
+                verb,
+                what: "body",
+            },
+        )
+    }
+
+    /// The messages of an MPUB, and where they end. nsqd checks the range of the declared size and
+    /// then ignores it; clients have come to rely on that.
+    #[inline]
+    pub(super) fn batch(&self, walk: &mut Walk) -> Result<(Batch<'a>, usize), Stop<'a>> {
+        let (code, verb) = (ErrorCode::BadBody, "MPUB");
+        let (size, at) = self.int(
+            self.at,
+            Missing::Part {
+                code,
+                verb,
+                what: "body size",
+            },
+        )?;
+        if size <= 0 {
+            return Err(self.bad_size(code, verb, "invalid body size", size));
+        }
+        if size > self.limits.body_bytes_max {
+            return Err(self.too_big(code, verb, "body", size, self.limits.body_bytes_max));
+        }
+        let (count, at) = self.int(
+            at,
+            Missing::Part {
+                code,
+                verb,
+                what: "message count",
+            },
+        )?;
+        let Some(count_checked) = checked_count(count, self.limits) else {
+            return Err(self.bad_size(code, verb, "invalid message count", count));
+        };
+        if walk.offset == 0 {
+            walk.offset = at;
+        }
+        match walk.run(self.input, count_checked, self.limits.message_bytes_max) {
+            Ok(()) => Ok((
+                Batch::walked(count_checked, &self.input[at..walk.offset]),
+                walk.offset,
+            )),
+            Err(halt) => Err(self.halted(walk, count_checked, halt)),
+        }
+    }
+
+    /// What a halt within an MPUB's messages means to the peer.
+    #[cold]
+    fn halted(&self, walk: &Walk, count: u32, halt: Halt) -> Stop<'a> {
+        let (code, verb, index) = (ErrorCode::BadMessage, "MPUB", walk.index);
+        match halt {
+            Halt::SizeMissing => Stop::Short {
+                needs: walk.offset + SIZE_BYTES,
+                missing: Missing::MessageSize { index },
+                creates_topic: None,
+            },
+            Halt::BodyMissing(end) => Stop::Short {
+                // The body alone decides nothing unless it is the last: there is a size behind it.
+                needs: if index + 1 < count {
+                    end + SIZE_BYTES
+                } else {
+                    end
+                },
+                missing: Missing::Part {
+                    code,
+                    verb,
+                    what: "message body",
+                },
+                creates_topic: None,
+            },
+            Halt::SizeInvalid(size) => self.bad_size(
+                code,
+                verb,
+                &format!("invalid message({index}) body size"),
+                size,
+            ),
+            // nsqd names no index here.
+            Halt::TooBig(size) => {
+                self.too_big(code, verb, "message", size, self.limits.message_bytes_max)
+            }
+        }
+    }
+
+    #[cold]
+    fn bad_size(&self, code: ErrorCode, verb: &str, complaint: &str, number: i32) -> Stop<'a> {
+        reject(WireError::new(
+            code,
+            format_args!("{verb} {complaint} {number}"),
+        ))
+    }
+
+    #[cold]
+    fn too_big(&self, code: ErrorCode, verb: &str, what: &str, size: i32, max: i32) -> Stop<'a> {
+        reject(WireError::new(
+            code,
+            format_args!("{verb} {what} too big {size} > {max}"),
+        ))
+    }
+}

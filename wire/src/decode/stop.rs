@@ -1,0 +1,113 @@
+//! [`Stop`]: why there is no command, and the words for it.
+
+use crate::error::{ErrorCode, WireError, quote};
+use crate::name::TopicName;
+
+/// Why there is no command.
+pub(super) enum Stop<'a> {
+    /// The input must hold `needs` bytes; if it never does, `missing` is what could not be read.
+    Short {
+        needs: usize,
+        missing: Missing,
+        creates_topic: Option<TopicName<'a>>,
+    },
+    /// Boxed, because a `Stop` is moved on the way of every command and an error ends a connection.
+    Reject {
+        error: Box<WireError>,
+        creates_topic: Option<TopicName<'a>>,
+    },
+    TooLong,
+}
+
+impl<'a> Stop<'a> {
+    /// The same, where nsqd has made the topic by now.
+    #[cold]
+    pub(super) fn creating(mut self, topic: TopicName<'a>) -> Stop<'a> {
+        match &mut self {
+            Stop::Short { creates_topic, .. } | Stop::Reject { creates_topic, .. } => {
+                *creates_topic = Some(topic);
+            }
+            Stop::TooLong => {}
+        }
+        self
+    }
+}
+
+#[cold]
+pub(super) fn reject<'a>(error: WireError) -> Stop<'a> {
+    Stop::Reject {
+        error: Box::new(error),
+        creates_topic: None,
+    }
+}
+
+#[cold]
+pub(super) fn invalid<'a>(description: &str) -> Stop<'a> {
+    reject(WireError::invalid(description))
+}
+
+/// The part of a command at which the input ended.
+pub(super) enum Missing {
+    /// The rest of the line. nsqd says nothing about it.
+    Line,
+    /// A size, a count or a body.
+    Part {
+        code: ErrorCode,
+        verb: &'static str,
+        what: &'static str,
+    },
+    /// The size of an MPUB's message, which alone is named with its index.
+    MessageSize { index: u32 },
+}
+
+impl Missing {
+    pub(super) fn error(self) -> Option<WireError> {
+        match self {
+            Missing::Line => None,
+            Missing::Part { code, verb, what } => Some(WireError::new(
+                code,
+                format_args!("{verb} failed to read {what}"),
+            )),
+            Missing::MessageSize { index } => Some(WireError::new(
+                ErrorCode::BadMessage,
+                format_args!("MPUB failed to read message({index}) body size"),
+            )),
+        }
+    }
+}
+
+#[cold]
+pub(super) fn wrong_state<'a>(verb: &'static str) -> Stop<'a> {
+    reject(WireError::invalid(format_args!(
+        "cannot {verb} in current state"
+    )))
+}
+
+/// Publishing and subscribing say "parameters" where FIN, REQ and TOUCH say "params".
+#[cold]
+pub(super) fn too_few_parameters<'a>(verb: &'static str) -> Stop<'a> {
+    reject(WireError::invalid(format_args!(
+        "{verb} insufficient number of parameters"
+    )))
+}
+
+#[cold]
+pub(super) fn too_few_params<'a>(verb: &'static str) -> Stop<'a> {
+    reject(WireError::invalid(format_args!(
+        "{verb} insufficient number of params"
+    )))
+}
+
+#[cold]
+pub(super) fn bad_name<'a>(code: ErrorCode, what: &str, name: &[u8]) -> Stop<'a> {
+    let name = quote(name);
+    reject(WireError::new(
+        code,
+        format_args!("{what} name {name} is not valid"),
+    ))
+}
+
+#[cold]
+pub(super) fn not_a_number<'a>(what: &str, word: &[u8]) -> Stop<'a> {
+    reject(WireError::with_raw(ErrorCode::Invalid, what, word, ""))
+}
