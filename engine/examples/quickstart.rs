@@ -43,16 +43,30 @@ fn main() -> Result<(), Failure> {
     let published = producer.join().map_err(|_| "the producer panicked")??;
     let delivered = consumer.join().map_err(|_| "the consumer panicked")??;
     let rate = |took: Duration| MESSAGES as f64 / took.as_secs_f64();
-    println!("published  {:>12.0} messages/s, each acknowledged", rate(published));
-    println!("delivered  {:>12.0} messages/s, each checked and finished", rate(delivered));
-    println!("all {MESSAGES} arrived exactly once in {:.2?}", began.elapsed());
+    println!(
+        "published  {:>12.0} messages/s, each acknowledged",
+        rate(published)
+    );
+    println!(
+        "delivered  {:>12.0} messages/s, each checked and finished",
+        rate(delivered)
+    );
+    println!(
+        "all {MESSAGES} arrived exactly once in {:.2?}",
+        began.elapsed()
+    );
 
     if !once {
         println!("\nThe broker goes on running. Try:");
-        println!("  curl -d 'hello' 'http://{}/pub?topic=greetings'", http(&daemon));
+        println!(
+            "  curl -d 'hello' 'http://{}/pub?topic=greetings'",
+            http(&daemon)
+        );
         println!("  curl 'http://{}/stats'", http(&daemon));
         println!("Ctrl-C stops it.");
-        signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT])?.forever().next();
+        signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT])?
+            .forever()
+            .next();
     }
     daemon.stop();
     Ok(())
@@ -63,7 +77,10 @@ fn start(data_path: &std::path::Path) -> Result<Daemon, Failure> {
     let data_path = format!("--data-path={}", data_path.display());
     let free = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"];
     let config = |extra: &[&str]| {
-        let args = extra.iter().map(OsString::from).chain([OsString::from(&data_path)]);
+        let args = extra
+            .iter()
+            .map(OsString::from)
+            .chain([OsString::from(&data_path)]);
         Config::from_args(args).map_err(|exit| Failure::from(exit.stderr))
     };
     let quiet = config(&[])?;
@@ -78,7 +95,9 @@ fn start(data_path: &std::path::Path) -> Result<Daemon, Failure> {
 }
 
 fn http(daemon: &Daemon) -> String {
-    daemon.http_address.map_or("off".to_owned(), |address| address.to_string())
+    daemon
+        .http_address
+        .map_or("off".to_owned(), |address| address.to_string())
 }
 
 fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
@@ -173,13 +192,21 @@ impl Input {
         self.bytes.resize(before + 256 * 1024, 0);
         let received = stream.read(&mut self.bytes[before..])?;
         self.bytes.truncate(before + received);
-        if received == 0 { Err("the broker closed the connection".into()) } else { Ok(()) }
+        if received == 0 {
+            Err("the broker closed the connection".into())
+        } else {
+            Ok(())
+        }
     }
 
     fn next_frame(&mut self) -> Result<Option<(FrameType, &[u8])>, Failure> {
         match decode_frame(&self.bytes[self.at..]) {
             FrameDecoded::NeedMore(_) => Ok(None),
-            FrameDecoded::Frame { kind, data, consumed } => {
+            FrameDecoded::Frame {
+                kind,
+                data,
+                consumed,
+            } => {
                 self.at += consumed;
                 Ok(Some((kind, data)))
             }

@@ -1,10 +1,10 @@
 //! The life of the process: checks, recovery, shards, and the end.
 
 use crate::config::Config;
+use crate::http::{Info, Ports};
 use crate::metadata::Metadata;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::{listener, socket};
-use crate::http::{Info, Ports};
 use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Post};
 use crate::shard::storage::Storage;
@@ -34,6 +34,11 @@ const RESIDENT_BYTES_MIN: u64 = 8 * 1024 * 1024;
 /// Segments do not grow beyond this even where --max-bytes-per-file allows more: preparing a larger
 /// one takes the keeper longer than the one before lasts.
 const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// nsqd's default counts the messages that overflowed to disk, a few. Here every message is on disk,
+/// and 2500 of them may be a millisecond's worth: unless an operator asks for another number, syncs go
+/// by --sync-timeout alone (measured: docs/performance.md).
+const SYNC_EVERY_DEFAULT: u64 = 2500;
 
 /// A start that failed; the text is for the FATAL line.
 #[derive(Debug)]
@@ -109,7 +114,9 @@ impl Daemon {
         let (writer, writer_thread) = MetadataWriter::start(shards, config.data_path.clone())
             .map_err(|error| no_thread(&error))?;
         let start_time = SystemTime::now();
-        let unix = start_time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let unix = start_time
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         let plan = Plan {
             clock: Clock::start(),
             shards,
@@ -132,11 +139,20 @@ impl Daemon {
         };
         let (started, starts) = mpsc::channel();
         for ((index, inbox), heritage) in (0..).zip(inboxes).zip(heritage) {
-            daemon.start_shard(&plan, ShardId(index), &post, inbox, heritage, started.clone())?;
+            daemon.start_shard(
+                &plan,
+                ShardId(index),
+                &post,
+                inbox,
+                heritage,
+                started.clone(),
+            )?;
         }
         drop(started);
         for _ in 0..shards {
-            let result = starts.recv().map_err(|_| StartError("a shard ended at once".to_owned()))?;
+            let result = starts
+                .recv()
+                .map_err(|_| StartError("a shard ended at once".to_owned()))?;
             result.map_err(StartError)?;
         }
         log_info!("TCP: listening on {}", daemon.tcp_address);
@@ -235,7 +251,10 @@ impl Daemon {
 impl Plan {
     fn info(&self) -> Info {
         let http = self.http_address.map_or(0, |address| address.port());
-        let ports = Ports { tcp: self.tcp_address.port(), http };
+        let ports = Ports {
+            tcp: self.tcp_address.port(),
+            http,
+        };
         Info::new(&self.config, ports, self.start_time)
     }
 
@@ -302,7 +321,10 @@ impl Plan {
             segment_bytes_max,
             resident_messages: config.mem_queue_count,
             resident_bytes_min: RESIDENT_BYTES_MIN,
-            sync_every: if config.sync_every == 0 { u64::MAX } else { config.sync_every },
+            sync_every: match config.sync_every {
+                0 | SYNC_EVERY_DEFAULT => u64::MAX,
+                messages => messages,
+            },
             sync_timeout: config.sync_timeout,
             generation_seed: self.seed,
             ..defaults
@@ -318,7 +340,11 @@ fn divide(config: &Config, metadata: Metadata, shards: u32) -> Result<Vec<Herita
         let entry = heritage[shard].topics.entry(topic.name).or_default();
         entry.paused = Some(entry.paused.unwrap_or(false) || topic.paused);
         for channel in topic.channels {
-            match entry.channels.iter_mut().find(|(name, _)| *name == channel.name) {
+            match entry
+                .channels
+                .iter_mut()
+                .find(|(name, _)| *name == channel.name)
+            {
                 Some((_, paused)) => *paused |= channel.paused,
                 None => entry.channels.push((channel.name, channel.paused)),
             }
@@ -326,7 +352,10 @@ fn divide(config: &Config, metadata: Metadata, shards: u32) -> Result<Vec<Herita
     }
     let files = OsFiles::default();
     let logs = diskq::list_logs(&files, &config.data_path).map_err(|error| {
-        StartError(format!("failed to read data-path {} - {error}", config.data_path.display()))
+        StartError(format!(
+            "failed to read data-path {} - {error}",
+            config.data_path.display()
+        ))
     })?;
     for name in logs {
         let shard = place(&name, shards).0 as usize;
@@ -347,7 +376,9 @@ fn restore(plan: &Plan, id: ShardId, heritage: Heritage) -> Result<Broker, Strin
         if topic.is_ephemeral() {
             // Its messages were never to outlive the process.
             let keeper = diskq::Keeper::new(OsFiles::default(), plan.config.data_path.clone());
-            keeper.delete_log(&name).map_err(|error| error.to_string())?;
+            keeper
+                .delete_log(&name)
+                .map_err(|error| error.to_string())?;
             if heritage.paused.is_none() {
                 continue;
             }
@@ -402,11 +433,15 @@ fn lock_failed(config: &Config, error: &diskq::DiskError) -> StartError {
         ),
         other => other.to_string(),
     };
-    StartError(format!("failed to instantiate nsqd - failed to lock data-path: {cause}"))
+    StartError(format!(
+        "failed to instantiate nsqd - failed to lock data-path: {cause}"
+    ))
 }
 
 fn no_thread(error: &std::io::Error) -> StartError {
-    StartError(format!("cannot start a thread: {error} - raise the limit on processes (ulimit -u)"))
+    StartError(format!(
+        "cannot start a thread: {error} - raise the limit on processes (ulimit -u)"
+    ))
 }
 
 fn listen_failed(address: SocketAddr, error: &std::io::Error) -> String {

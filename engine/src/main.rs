@@ -17,10 +17,17 @@ fn main() -> ExitCode {
         }
     };
     if let Err(error) = log::init(config.log_level, &config.log_prefix) {
-        eprintln!("{}", log::fatal_line(&format!("cannot start the log's thread: {error}")));
+        eprintln!(
+            "{}",
+            log::fatal_line(&format!("cannot start the log's thread: {error}"))
+        );
         return ExitCode::from(1);
     }
-    diskq::install_sigbus_reporter();
+    if let Err(error) = diskq::install_sigbus_reporter() {
+        log_fatal!("cannot install the reporter of SIGBUS: {error}");
+        log::flush();
+        return ExitCode::from(1);
+    }
     // Before any other thread, so that none of them takes the signals.
     let mut signals = match Signals::new([SIGINT, SIGTERM]) {
         Ok(signals) => signals,

@@ -48,7 +48,11 @@ impl MetadataWriter {
     /// write is logged; as in nsqd, nothing else depends on it.
     pub(crate) async fn store(&self, shard: ShardId, topics: Vec<TopicFacts>) {
         let (written, done) = oneshot::channel();
-        let report = Message::Report(Report { shard, topics, written });
+        let report = Message::Report(Report {
+            shard,
+            topics,
+            written,
+        });
         if self.messages.send(report).is_ok() {
             // An error means that the writer has ended, after its last write.
             let _ = done.await;
@@ -79,9 +83,14 @@ fn run(shards: usize, data_path: &Path, messages: &Receiver<Message>) {
         if waiting.is_empty() || held.iter().any(Option::is_none) {
             continue;
         }
-        let metadata = Metadata { topics: held.iter().flatten().flatten().map(topic_meta).collect() };
+        let metadata = Metadata {
+            topics: held.iter().flatten().flatten().map(topic_meta).collect(),
+        };
         let path = Metadata::path(data_path);
-        log_info!("NSQ: persisting topic/channel metadata to {}", path.display());
+        log_info!(
+            "NSQ: persisting topic/channel metadata to {}",
+            path.display()
+        );
         if let Err(error) = metadata.store(data_path) {
             log_error!("failed to persist metadata - {error}");
         }
@@ -99,7 +108,10 @@ fn topic_meta(topic: &TopicFacts) -> TopicMeta {
         channels: topic
             .channels
             .iter()
-            .map(|channel| ChannelMeta { name: channel.name.clone(), paused: channel.paused })
+            .map(|channel| ChannelMeta {
+                name: channel.name.clone(),
+                paused: channel.paused,
+            })
             .collect(),
     }
 }

@@ -36,6 +36,10 @@ use storage::{Job, Storage};
 /// The one receive buffer of a shard.
 const SCRATCH_BYTES: usize = 512 * 1024;
 
+/// How long a connection that is to move waits for a descriptor: half a minute, in steps.
+const MOVE_PAUSE: Duration = Duration::from_millis(100);
+const MOVE_TRIES_MAX: u32 = 300;
+
 /// A shard, as its tasks see it.
 pub(crate) struct Shard {
     pub(crate) id: ShardId,
@@ -51,6 +55,8 @@ pub(crate) struct Shard {
     connections: RefCell<Vec<Option<Rc<Connection>>>>,
     storage: Storage,
     clock: Clock,
+    /// The clocks as last read: once per batch of input, not per message.
+    now: Cell<Now>,
     turn: Wake,
     timer: Wake,
     /// When the timer's task will look next.
@@ -79,14 +85,19 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn start() -> Clock {
-        Clock { start: Instant::now() }
+        Clock {
+            start: Instant::now(),
+        }
     }
 
     pub(crate) fn now(&self) -> Now {
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         // A wall clock before 1970 is no clock; seqs and timestamps stay valid with zero.
         let wall_ns = unix.map_or(0, |since| since.as_nanos() as u64);
-        Now { mono: self.start.elapsed(), wall_ns }
+        Now {
+            mono: self.start.elapsed(),
+            wall_ns,
+        }
     }
 }
 
@@ -121,7 +132,14 @@ impl Wake {
 
 impl Shard {
     pub(crate) fn new(broker: Broker, storage: Storage, parts: Parts) -> Rc<Shard> {
-        let Parts { id, clock, post, metadata, health, info } = parts;
+        let Parts {
+            id,
+            clock,
+            post,
+            metadata,
+            health,
+            info,
+        } = parts;
         Rc::new(Shard {
             id,
             post,
@@ -134,6 +152,7 @@ impl Shard {
             outputs: RefCell::default(),
             connections: RefCell::default(),
             storage,
+            now: Cell::new(clock.now()),
             clock,
             turn: Wake::default(),
             timer: Wake::default(),
@@ -168,7 +187,16 @@ impl Shard {
         &self,
         act: impl FnOnce(&mut Broker, Now, &mut Vec<Output>) -> R,
     ) -> R {
-        act(&mut self.broker.borrow_mut(), self.clock.now(), &mut self.outputs.borrow_mut())
+        act(
+            &mut self.broker.borrow_mut(),
+            self.now.get(),
+            &mut self.outputs.borrow_mut(),
+        )
+    }
+
+    /// Reads the clocks. Whoever brings something in does: bytes, mail, a connection, the timer.
+    pub(crate) fn read_clock(&self) {
+        self.now.set(self.clock.now());
     }
 
     /// True while commands of a connection are carried out as they come.
@@ -206,6 +234,7 @@ impl Shard {
 
     /// A number under which the broker can wake a task, and what wakes it.
     pub(crate) fn new_task(&self) -> (TaskId, oneshot::Receiver<Wakeup>) {
+        self.read_clock();
         let id = TaskId(self.next_task.get());
         self.next_task.set(id.0 + 1);
         let (sender, receiver) = oneshot::channel();
@@ -249,7 +278,10 @@ impl Shard {
             // Writes made room for more deliveries: another turn, behind the readers.
             self.turn.set();
         }
-        if broker.next_timeout().is_some_and(|at| at < self.timer_at.get()) {
+        if broker
+            .next_timeout()
+            .is_some_and(|at| at < self.timer_at.get())
+        {
             self.timer.set();
         }
         if broker.is_healthy() != self.was_healthy.get() {
@@ -306,13 +338,32 @@ impl Shard {
     }
 
     fn move_connection(self: &Rc<Self>, id: ClientId, to: ShardId) {
-        let Some(connection) = self.connection(id) else { return };
+        self.try_move(id, to, MOVE_TRIES_MAX);
+    }
+
+    /// Moving takes a descriptor for a moment. When there is none the client waits, as newcomers
+    /// do, until others have left.
+    fn try_move(self: &Rc<Self>, id: ClientId, to: ShardId, tries: u32) {
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
         match connection.pack(self) {
             Ok(Some(moving)) => self.post.send(to, Mail::Connection(Box::new(moving))),
             Ok(None) => {}
-            Err(error) => {
+            Err(error) if tries == 0 => {
                 log_error!("cannot move a connection to shard {}: {error}", to.0);
                 connection.close();
+            }
+            Err(error) => {
+                if tries == MOVE_TRIES_MAX {
+                    log_warn!("a connection waits to move to shard {}: {error}", to.0);
+                }
+                let shard = self.clone();
+                glommio::spawn_local(async move {
+                    glommio::timer::sleep(MOVE_PAUSE).await;
+                    shard.try_move(id, to, tries - 1);
+                })
+                .detach();
             }
         }
     }
@@ -333,7 +384,8 @@ impl Shard {
 
     async fn run_timer(self: Rc<Self>) {
         loop {
-            let now = self.clock.now().mono;
+            self.read_clock();
+            let now = self.now.get().mono;
             let next = self.broker.borrow().next_timeout();
             self.timer_at.set(next.unwrap_or(Duration::MAX));
             match next {
@@ -359,6 +411,7 @@ impl Shard {
     }
 
     fn handle_mail(self: &Rc<Self>, mail: Mail) {
+        self.read_clock();
         match mail {
             Mail::Keeper(key, reply) => {
                 self.with_broker(|broker, now, out| broker.handle_reply(now, key, reply, out));
@@ -391,7 +444,13 @@ impl Shard {
     /// Closes every connection, makes everything durable, and returns.
     pub(crate) async fn stop(self: Rc<Self>) {
         self.is_stopping.set(true);
-        let connections: Vec<_> = self.connections.borrow().iter().flatten().cloned().collect();
+        let connections: Vec<_> = self
+            .connections
+            .borrow()
+            .iter()
+            .flatten()
+            .cloned()
+            .collect();
         for connection in connections {
             connection.close();
         }
@@ -400,6 +459,7 @@ impl Shard {
         }
         while self.with_broker(|broker, now, _| broker.shut_down(now)) > 0 {
             glommio::timer::sleep(Duration::from_millis(1)).await;
+            self.read_clock();
         }
         self.persist_metadata().await;
         self.storage.give(Job::Stop);

@@ -19,12 +19,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Runs a broker that must refuse to start on `data_path`; returns the text of its FATAL line.
 fn refused(command: &mut Command, data_path: &Path) -> String {
     let exists = data_path.is_dir();
-    let before = if exists { contents(data_path) } else { Vec::new() };
+    let before = if exists {
+        contents(data_path)
+    } else {
+        Vec::new()
+    };
     let exit = run(command, PATIENCE);
     assert_eq!(exit.code(), 1, "{exit}");
     assert_eq!(exit.stdout, "", "nothing but the log: {exit}");
     if exists {
-        assert!(before == contents(data_path), "a refused start changed the data path: {exit}");
+        assert!(
+            before == contents(data_path),
+            "a refused start changed the data path: {exit}"
+        );
     } else {
         assert!(!data_path.is_dir(), "a data path is never created: {exit}");
     }
@@ -34,14 +41,28 @@ fn refused(command: &mut Command, data_path: &Path) -> String {
 /// The text after `FATAL: `; panics unless there is exactly one such line, and it is the last.
 fn fatal_text(exit: &Exit) -> String {
     let lines: Vec<&str> = exit.stderr.lines().collect();
-    let fatal: Vec<&&str> = lines.iter().filter(|line| line.contains(" FATAL: ")).collect();
+    let fatal: Vec<&&str> = lines
+        .iter()
+        .filter(|line| line.contains(" FATAL: "))
+        .collect();
     assert_eq!(fatal.len(), 1, "one FATAL line is expected: {exit}");
-    assert_eq!(Some(fatal[0]), lines.last(), "the FATAL line comes last: {exit}");
+    assert_eq!(
+        Some(fatal[0]),
+        lines.last(),
+        "the FATAL line comes last: {exit}"
+    );
     assert!(fatal[0].starts_with("[nsqd] 20"), "{exit}");
     for other in &lines[..lines.len() - 1] {
-        assert!(other.contains(" INFO: "), "not a line of a stranger's concern: {other:?}");
+        assert!(
+            other.contains(" INFO: "),
+            "not a line of a stranger's concern: {other:?}"
+        );
     }
-    fatal[0].split_once(" FATAL: ").expect("it was found by it").1.to_owned()
+    fatal[0]
+        .split_once(" FATAL: ")
+        .expect("it was found by it")
+        .1
+        .to_owned()
 }
 
 /// `program arguments... nsqd` with two shards, free ports and this data path.
@@ -99,7 +120,10 @@ fn an_address_in_use_is_refused_with_the_address_and_what_to_do() {
              address already in use"
         );
         assert!(text.starts_with(&why), "{text}");
-        says(&text, &["another process listens there", "choose another port"]);
+        says(
+            &text,
+            &["another process listens there", "choose another port"],
+        );
     }
 }
 
@@ -118,7 +142,9 @@ fn another_broker_of_ours_on_the_same_port_is_refused_and_the_first_one_unharmed
     for _ in 0..20 {
         Client::connect(first.tcp_addr()).publish("unharmed", b"x");
     }
-    let stats = first.topic_stats("unharmed").expect("all connections reached the first broker");
+    let stats = first
+        .topic_stats("unharmed")
+        .expect("all connections reached the first broker");
     assert_eq!(stats["message_count"], 20);
 }
 
@@ -128,8 +154,17 @@ fn one_port_for_both_protocols_is_refused() {
     let port = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = port.local_addr().expect("bound").to_string();
     drop(port);
-    let text = refused(&mut nsqd_on(&[], data.path(), &address, &address), data.path());
-    says(&text, &[&format!("listen ({address}) failed"), "address already in use"]);
+    let text = refused(
+        &mut nsqd_on(&[], data.path(), &address, &address),
+        data.path(),
+    );
+    says(
+        &text,
+        &[
+            &format!("listen ({address}) failed"),
+            "address already in use",
+        ],
+    );
 }
 
 #[test]
@@ -140,11 +175,26 @@ fn addresses_that_mean_nothing_are_refused_in_nsqds_words() {
             "127.0.0.1:99999",
             &["listen (127.0.0.1:99999) failed - listen tcp: address 99999: invalid port"][..],
         ),
-        ("no-such-host.invalid:4150", &["listen (no-such-host.invalid:4150) failed", "lookup"]),
-        ("/tmp/nsqd.sock", &["listen (/tmp/nsqd.sock) failed", "TCP only", "0.0.0.0:4150"]),
-        ("192.0.2.1:4150", &["cannot assign requested address", "no interface of this machine"]),
+        (
+            "no-such-host.invalid:4150",
+            &["listen (no-such-host.invalid:4150) failed", "lookup"],
+        ),
+        (
+            "/tmp/nsqd.sock",
+            &["listen (/tmp/nsqd.sock) failed", "TCP only", "0.0.0.0:4150"],
+        ),
+        (
+            "192.0.2.1:4150",
+            &[
+                "cannot assign requested address",
+                "no interface of this machine",
+            ],
+        ),
     ] {
-        let text = refused(&mut nsqd_on(&[], data.path(), address, "127.0.0.1:0"), data.path());
+        let text = refused(
+            &mut nsqd_on(&[], data.path(), address, "127.0.0.1:0"),
+            data.path(),
+        );
         says(&text, parts);
     }
 }
@@ -189,7 +239,14 @@ fn a_data_path_that_is_no_directory_is_refused() {
     let file = data.path().join("file");
     std::fs::write(&file, b"not a directory").expect("written");
     let text = refused(&mut nsqd(&[], &file), data.path());
-    says(&text, &["failed to lock data-path", &file.display().to_string(), "not a directory"]);
+    says(
+        &text,
+        &[
+            "failed to lock data-path",
+            &file.display().to_string(),
+            "not a directory",
+        ],
+    );
 }
 
 #[test]
@@ -206,17 +263,33 @@ fn a_data_path_without_permission_is_refused() {
         std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).expect("ours");
         assert_eq!(exit.code(), 1, "{exit}");
         let text = fatal_text(&exit);
-        says(&text, &["data-path", &closed.display().to_string(), "ermission denied"]);
+        says(
+            &text,
+            &[
+                "data-path",
+                &closed.display().to_string(),
+                "ermission denied",
+            ],
+        );
         assert!(contents(&closed).is_empty(), "nothing was written");
     }
 }
 
 #[test]
 fn a_data_path_on_a_read_only_file_system_is_refused() {
-    let Some(tmpfs) = Tmpfs::mount("1m") else { return };
+    let Some(tmpfs) = Tmpfs::mount("1m") else {
+        return;
+    };
     tmpfs.make_read_only();
     let text = refused(&mut nsqd(&[], &tmpfs.path()), &tmpfs.path());
-    says(&text, &["data-path", &tmpfs.path().display().to_string(), "ead-only file system"]);
+    says(
+        &text,
+        &[
+            "data-path",
+            &tmpfs.path().display().to_string(),
+            "ead-only file system",
+        ],
+    );
 }
 
 #[test]
@@ -224,7 +297,7 @@ fn metadata_that_cannot_be_read_is_refused_and_left_alone() {
     for (content, why) in [
         (&b""[..], "unexpected end of JSON input"),
         (b"{\"topics\":[", "unexpected end of JSON input"),
-        (b"\0\0\0\0", "invalid character"),
+        (b"\0\0\0\0", "at line 1 column 1"),
         (b"{\"topics\":17}", "cannot unmarshal"),
     ] {
         let data = scratch();
@@ -242,7 +315,13 @@ fn metadata_that_cannot_be_read_is_refused_and_left_alone() {
     let path = data.path().join("nsqd.dat");
     std::fs::create_dir(&path).expect("created");
     let text = refused(&mut nsqd(&[], data.path()), data.path());
-    says(&text, &["failed to load metadata - failed to read metadata from", "is a directory"]);
+    says(
+        &text,
+        &[
+            "failed to load metadata - failed to read metadata from",
+            "is a directory",
+        ],
+    );
 }
 
 #[test]
@@ -251,7 +330,10 @@ fn odd_but_valid_metadata_starts_with_warnings() {
     let odd = br#" {"TOPICS":[null,{"name":"good","Channels":[{"name":"bad name"},{"name":"c"}]},
         {"name":"bad:name"},{"name":"good","paused":true}],"extra":[1,2]} "#;
     std::fs::write(data.path().join("nsqd.dat"), odd).expect("written");
-    let launch = Launch { data_path: Some(data.path().to_path_buf()), ..Launch::new(2, &[]) };
+    let launch = Launch {
+        data_path: Some(data.path().to_path_buf()),
+        ..Launch::new(2, &[])
+    };
     let broker = launch.start();
     broker.wait_for_log("WARNING: skipping creation of invalid topic bad:name");
     broker.wait_for_log("WARNING: skipping creation of invalid channel bad name");
@@ -259,7 +341,10 @@ fn odd_but_valid_metadata_starts_with_warnings() {
     let topics = stats["topics"].as_array().expect("an array");
     assert_eq!(topics.len(), 1, "{stats}");
     assert_eq!(topics[0]["topic_name"], "good");
-    assert_eq!(topics[0]["paused"], true, "duplicates merge towards pausing");
+    assert_eq!(
+        topics[0]["paused"], true,
+        "duplicates merge towards pausing"
+    );
     assert_eq!(topics[0]["channels"][0]["channel_name"], "c");
 }
 
@@ -269,20 +354,37 @@ fn odd_but_valid_metadata_starts_with_warnings() {
 fn a_bad_command_line_ends_with_code_2_and_the_usage() {
     for (args, first_line) in [
         (&["--nope"][..], "flag provided but not defined: -nope"),
-        (&["--shards=x"], "invalid value \"x\" for flag -shards: parse error"),
-        (&["--mem-queue-size"], "flag needs an argument: -mem-queue-size"),
-        (&["--msg-timeout=5"], "invalid value \"5\" for flag -msg-timeout: parse error"),
+        (
+            &["--shards=x"],
+            "invalid value \"x\" for flag -shards: parse error",
+        ),
+        (
+            &["--mem-queue-size"],
+            "flag needs an argument: -mem-queue-size",
+        ),
+        (
+            &["--msg-timeout=5"],
+            "invalid value \"5\" for flag -msg-timeout: parse error",
+        ),
         (&["---x"], "bad flag syntax: ---x"),
-        (&["--verbose=maybe"], "invalid boolean value \"maybe\" for -verbose: parse error"),
+        (
+            &["--verbose=maybe"],
+            "invalid boolean value \"maybe\" for -verbose: parse error",
+        ),
     ] {
         let data = scratch();
         let exit = run(
-            Command::new(nsqd_path()).args(args).current_dir(data.path()),
+            Command::new(nsqd_path())
+                .args(args)
+                .current_dir(data.path()),
             PATIENCE,
         );
         assert_eq!(exit.code(), 2, "{exit}");
         assert_eq!(exit.stderr.lines().next(), Some(first_line), "{exit}");
-        says(&exit.stderr, &["\nUsage of nsqd:\n", "  -tcp-address string\n"]);
+        says(
+            &exit.stderr,
+            &["\nUsage of nsqd:\n", "  -tcp-address string\n"],
+        );
         assert!(contents(data.path()).is_empty(), "nothing was written");
     }
 }
@@ -290,10 +392,19 @@ fn a_bad_command_line_ends_with_code_2_and_the_usage() {
 /// A broker that starts without the TLS that it was told to require is worse than none.
 #[test]
 fn flags_of_nsqd_that_are_missing_say_so() {
-    for flag in ["--tls-required=true", "--snappy", "--lookupd-tcp-address=x:1", "--config=/x"] {
+    for flag in [
+        "--tls-required=true",
+        "--snappy",
+        "--lookupd-tcp-address=x:1",
+        "--config=/x",
+    ] {
         let exit = run_nsqd(&[flag], PATIENCE);
         assert_eq!(exit.code(), 2, "{exit}");
-        let name = flag.trim_start_matches('-').split('=').next().expect("a name");
+        let name = flag
+            .trim_start_matches('-')
+            .split('=')
+            .next()
+            .expect("a name");
         let mut lines = exit.stderr.lines();
         let undefined = format!("flag provided but not defined: -{name}");
         let missing = format!("this version of ringq does not support -{name} yet");
@@ -305,10 +416,19 @@ fn flags_of_nsqd_that_are_missing_say_so() {
 #[test]
 fn values_out_of_range_end_with_code_1_in_nsqds_words() {
     for (flag, text) in [
-        ("--max-deflate-level=10", "--max-deflate-level must be [1,9]"),
+        (
+            "--max-deflate-level=10",
+            "--max-deflate-level must be [1,9]",
+        ),
         ("--node-id=1024", "--node-id must be [0,1024)"),
-        ("--mem-queue-size=-1", "--mem-queue-size must not be negative"),
-        ("--sync-timeout=0s", "--sync-timeout must be greater than 0s"),
+        (
+            "--mem-queue-size=-1",
+            "--mem-queue-size must not be negative",
+        ),
+        (
+            "--sync-timeout=0s",
+            "--sync-timeout must be greater than 0s",
+        ),
         ("--shards=1025", "--shards must be [0,1024]"),
     ] {
         let data = scratch();
@@ -329,7 +449,11 @@ fn help_and_version_are_answers() {
         let exit = run_nsqd(&[flag], PATIENCE);
         assert_eq!((exit.code(), exit.stdout.as_str()), (0, ""), "{exit}");
         assert!(exit.stderr.starts_with("Usage of nsqd:\n"), "{exit}");
-        for flag in ["-data-path string\n", "-mem-queue-size int\n", "(default 10000)"] {
+        for flag in [
+            "-data-path string\n",
+            "-mem-queue-size int\n",
+            "(default 10000)",
+        ] {
             says(&exit.stderr, &[flag]);
         }
     }
@@ -350,19 +474,31 @@ fn io_uring_forbidden_by_seccomp_is_explained() {
         if is_old_kernel() && errno == libc::ENOSYS {
             says(&text, &["too old for io_uring", "use Linux"]);
         } else {
-            says(&text, &["not allowed to use io_uring", "seccomp", "docker: --security-opt"]);
+            says(
+                &text,
+                &[
+                    "not allowed to use io_uring",
+                    "seccomp",
+                    "docker: --security-opt",
+                ],
+            );
         }
     }
     // Any other answer names itself.
     let data = scratch();
     let mut command = nsqd(&[], data.path());
     answer_io_uring_with(&mut command, libc::ENOMEM);
-    says(&refused(&mut command, data.path()), &["io_uring does not work here", "allocate memory"]);
+    says(
+        &refused(&mut command, data.path()),
+        &["io_uring does not work here", "allocate memory"],
+    );
 }
 
 fn is_old_kernel() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release.split(['.', '-']).map(|part| part.trim().parse().unwrap_or(0));
+    let mut numbers = release
+        .split(['.', '-'])
+        .map(|part| part.trim().parse().unwrap_or(0));
     (numbers.next(), numbers.next()) < (Some(5), Some(8))
 }
 
@@ -370,10 +506,18 @@ fn is_old_kernel() -> bool {
 #[test]
 fn io_uring_switched_off_by_sysctl_is_explained() {
     let _machine = whole_machine();
-    let Some(_switch) = Switch::set("1") else { return };
+    let Some(_switch) = Switch::set("1") else {
+        return;
+    };
     let data = scratch();
     let text = refused(&mut nsqd(&without_privileges(), data.path()), data.path());
-    says(&text, &["kernel.io_uring_disabled = 1", "sysctl -w kernel.io_uring_disabled=0"]);
+    says(
+        &text,
+        &[
+            "kernel.io_uring_disabled = 1",
+            "sysctl -w kernel.io_uring_disabled=0",
+        ],
+    );
 }
 
 /// The system's switch, set back at the end of the test.
@@ -407,7 +551,15 @@ fn too_little_locked_memory_is_explained() {
     let mut via = words(&["prlimit", "--memlock=65536:65536"]);
     via.extend(without_privileges());
     let text = refused(&mut nsqd(&via, data.path()), data.path());
-    says(&text, &["the limit on locked memory is 64 KiB", "ulimit -l", "LimitMEMLOCK=", "--shards"]);
+    says(
+        &text,
+        &[
+            "the limit on locked memory is 64 KiB",
+            "ulimit -l",
+            "LimitMEMLOCK=",
+            "--shards",
+        ],
+    );
 }
 
 #[test]
@@ -416,7 +568,15 @@ fn too_few_descriptors_are_explained() {
     let mut via = words(&["prlimit", "--nofile=64:64"]);
     via.extend(without_privileges());
     let text = refused(&mut nsqd(&via, data.path()), data.path());
-    says(&text, &["the limit on open files is 64", "ulimit -n", "LimitNOFILE=", "--shards"]);
+    says(
+        &text,
+        &[
+            "the limit on open files is 64",
+            "ulimit -n",
+            "LimitNOFILE=",
+            "--shards",
+        ],
+    );
 }
 
 /// A soft limit is a default, not a decision: it is raised as far as it goes.
@@ -426,9 +586,16 @@ fn soft_limits_are_raised() {
     let _machine = whole_machine();
     let mut via = words(&["prlimit", "--nofile=64:4096"]);
     via.extend(without_privileges());
-    let broker = Launch { via, ..Launch::new(2, &[]) }.start();
+    let broker = Launch {
+        via,
+        ..Launch::new(2, &[])
+    }
+    .start();
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", broker.pid())).expect("runs");
-    let files = limits.lines().find(|line| line.starts_with("Max open files")).expect("listed");
+    let files = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))
+        .expect("listed");
     let soft = files.split_whitespace().nth(3).expect("a number");
     assert_eq!(soft, "4096", "{files}");
     if !is_root() {
@@ -454,7 +621,11 @@ fn a_restart_on_the_same_ports_succeeds_at_once() {
         }
         let before = Instant::now();
         broker.restart_on_same_ports();
-        assert!(before.elapsed() < Duration::from_secs(3), "{:?}", before.elapsed());
+        assert!(
+            before.elapsed() < Duration::from_secs(3),
+            "{:?}",
+            before.elapsed()
+        );
         assert_eq!(broker.tcp_addr(), tcp);
     }
 }

@@ -10,14 +10,14 @@ mod time;
 mod turn;
 
 pub use admin::{AdminError, Outcome};
-pub use forward::{ForwardBatch, ForwardId, ForwardReply};
 pub(crate) use forward::HeldPublish;
+pub use forward::{ForwardBatch, ForwardId, ForwardReply};
 pub use report::{ChannelFacts, TopicFacts};
 pub use turn::Sent;
 
 use crate::client::{Blocked, Client, ClientId, Clients, Ending, Verb};
 use crate::slab::Slab;
-use crate::topic::{Topic, TopicKey, TopicOptions};
+use crate::topic::{Publication, Topic, TopicKey, TopicOptions};
 use crate::{Now, Random, ShardId, TaskId};
 use diskq::{Recovered, Request};
 use std::collections::BTreeMap;
@@ -224,10 +224,16 @@ impl Broker {
 
     /// A connection is gone. What it holds stays in flight until its timeout.
     pub fn disconnect(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
-        let Some(mut client) = self.clients.remove(id) else { return };
+        let Some(mut client) = self.clients.remove(id) else {
+            return;
+        };
         self.disarm(id, &mut client);
-        let Some((topic_key, channel_id)) = client.subscription else { return };
-        let Some(topic) = self.topics.get_mut(topic_key) else { return };
+        let Some((topic_key, channel_id)) = client.subscription else {
+            return;
+        };
+        let Some(topic) = self.topics.get_mut(topic_key) else {
+            return;
+        };
         client.outbound.clear(|run| topic.log.unpin(run.first));
         let mut is_unused = false;
         if let Some(channel) = topic.channel_mut(channel_id) {
@@ -261,8 +267,7 @@ impl Broker {
         out: &mut Vec<Output>,
     ) -> usize {
         let mut consumed = 0;
-        loop {
-            let Some(client) = self.clients.get_mut(id) else { break };
+        while let Some(client) = self.clients.get_mut(id) {
             let rest = &input[consumed..];
             if client.is_stopped() || rest.len() < client.needs.max(1) {
                 break;
@@ -297,14 +302,20 @@ impl Broker {
                     self.end_after_output(id, out);
                     break;
                 }
-                Decoded::Reject { error, creates_topic } => {
+                Decoded::Reject {
+                    error,
+                    creates_topic,
+                } => {
                     if let Some(topic) = creates_topic {
                         self.create_topic_if_here(topic, out);
                     }
                     self.fail(id, error, out);
                     break;
                 }
-                Decoded::Command { command, consumed: bytes } => {
+                Decoded::Command {
+                    command,
+                    consumed: bytes,
+                } => {
                     client.needs = 0;
                     client.waiting_since = now.mono;
                     match self.command(now, id, command, out) {
@@ -320,7 +331,9 @@ impl Broker {
     /// The peer sends nothing more (end of stream, or silent for too long): `rest` is what was never
     /// consumed. What it is owed is still written, then the connection ends.
     pub fn finish_input(&mut self, id: ClientId, rest: &[u8], out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         if client.ending != Ending::No {
             return;
         }
@@ -330,7 +343,11 @@ impl Broker {
             tls_missing: false,
             limits: &self.options.limits,
         };
-        let complaint = if client.magic_seen { client.decoder.finish(rest, &context) } else { None };
+        let complaint = if client.magic_seen {
+            client.decoder.finish(rest, &context)
+        } else {
+            None
+        };
         if !client.magic_seen {
             let line = "failed to read protocol version - EOF".to_owned();
             out.push(Output::Log(Level::Error, line));
@@ -348,7 +365,9 @@ impl Broker {
 
     /// Closes a connection, without a word of its own, once what it is owed has left.
     fn end_after_output(&mut self, id: ClientId, out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         client.ending = Ending::AfterOutput;
         if client.is_over() {
             out.push(Output::Close(id));
@@ -358,7 +377,9 @@ impl Broker {
     }
 
     fn read_magic(&mut self, id: ClientId, magic: [u8; 4], out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         let address = &client.address;
         let shown = String::from_utf8_lossy(&magic);
         out.push(Output::Log(
@@ -387,11 +408,23 @@ impl Broker {
         match command {
             Command::Fin { id: message } => self.finish(now, id, message, out),
             Command::Pub { topic, body } => {
-                self.publish_one(now, id, Verb::Pub, topic, body, 0, out)
+                self.publish(now, id, Verb::Pub, topic, &Publication::one(body, 0), out)
             }
-            Command::Mpub { topic, batch } => self.publish_batch(now, id, topic, batch, out),
+            Command::Mpub { topic, batch } => {
+                let publication = Publication {
+                    bodies: batch.iter(),
+                    count: batch.count(),
+                    body_bytes: batch.body_bytes(),
+                    defer_ms: 0,
+                };
+                self.publish(now, id, Verb::Mpub, topic, &publication, out)
+            }
             Command::Rdy { count } => self.ready(id, count),
-            Command::Req { id: message, timeout, clamped_from_ns } => {
+            Command::Req {
+                id: message,
+                timeout,
+                clamped_from_ns,
+            } => {
                 if let Some(asked) = clamped_from_ns {
                     self.log_clamped(id, asked, out);
                 }
@@ -402,7 +435,7 @@ impl Broker {
                 // Deadlines are kept in milliseconds; anything above zero is at least one.
                 let ms = u32::try_from(defer.as_millis()).unwrap_or(u32::MAX);
                 let ms = if defer.is_zero() { 0 } else { ms.max(1) };
-                self.publish_one(now, id, Verb::Dpub, topic, body, ms, out)
+                self.publish(now, id, Verb::Dpub, topic, &Publication::one(body, ms), out)
             }
             Command::Sub { topic, channel } => self.subscribe(now, id, topic, channel, out),
             Command::Nop => Flow::Next,
@@ -423,14 +456,10 @@ impl Broker {
         }
     }
 
-    fn identify(
-        &mut self,
-        now: Now,
-        id: ClientId,
-        body: &[u8],
-        out: &mut Vec<Output>,
-    ) -> Flow {
-        let Some(client) = self.clients.get_mut(id) else { return Flow::Next };
+    fn identify(&mut self, now: Now, id: ClientId, body: &[u8], out: &mut Vec<Output>) -> Flow {
+        let Some(client) = self.clients.get_mut(id) else {
+            return Flow::Next;
+        };
         let result = IdentifyRequest::decode(body).and_then(|request| {
             let line = format!("[{}] IDENTIFY: {request}", client.address);
             out.push(Output::Log(Level::Info, line));
@@ -469,8 +498,13 @@ impl Broker {
 
     /// Answers with an error; a fatal one ends the connection.
     fn fail(&mut self, id: ClientId, error: WireError, out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        out.push(Output::Log(Level::Error, format!("[{}] - {}", client.address, error.text)));
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        out.push(Output::Log(
+            Level::Error,
+            format!("[{}] - {}", client.address, error.text),
+        ));
         client.reply_error(error);
         self.note_output(id);
     }
@@ -484,9 +518,14 @@ impl Broker {
         result: Result<(), &str>,
         out: &mut Vec<Output>,
     ) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         if let Some(text) = client.resolve(token, result) {
-            out.push(Output::Log(Level::Error, format!("[{}] - {text}", client.address)));
+            out.push(Output::Log(
+                Level::Error,
+                format!("[{}] - {text}", client.address),
+            ));
         }
         match client.blocked {
             Some(Blocked::Subscribing) => {
@@ -504,7 +543,9 @@ impl Broker {
 
     /// Stops reading a connection and moves it to `to` once all it is owed is answered.
     fn start_move(&mut self, id: ClientId, to: ShardId, out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         client.blocked = Some(Blocked::Moving(to));
         if client.all_answered() {
             out.push(Output::Move(id, to));
@@ -542,7 +583,10 @@ impl Broker {
         let shared = topic.name.clone();
         let key = self.topics.insert(topic);
         self.by_name.insert(shared, key);
-        out.push(Output::Log(Level::Info, format!("TOPIC({}): created", name.as_str())));
+        out.push(Output::Log(
+            Level::Info,
+            format!("TOPIC({}): created", name.as_str()),
+        ));
         if !name.is_ephemeral() {
             out.push(Output::MetadataChanged);
         }
@@ -566,22 +610,36 @@ impl Broker {
             assert!(place(&topic.name, self.options.shards) == self.options.shard);
         }
         let timers_max = self.topics.iter().count() + 2 * self.clients.iter().count();
-        assert!(self.timers.len() <= timers_max, "timers of things that are gone");
+        assert!(
+            self.timers.len() <= timers_max,
+            "timers of things that are gone"
+        );
         for (id, client) in self.clients.iter() {
             client.check();
             let timers = [
                 client.heartbeat_at.map(|at| (at, Timer::Heartbeat(id))),
                 client.deadline_at.map(|at| (at, Timer::Deadline(id))),
             ];
-            assert!(timers.iter().flatten().all(|timer| self.timers.contains(timer)));
+            assert!(
+                timers
+                    .iter()
+                    .flatten()
+                    .all(|timer| self.timers.contains(timer))
+            );
             assert_eq!(self.clients_to_flush.contains(&id), client.in_to_flush);
             if let Some((topic, channel)) = client.subscription
                 && client.ending == Ending::No
             {
-                let topic = self.topics.get(topic).expect("a subscription names a topic");
+                let topic = self
+                    .topics
+                    .get(topic)
+                    .expect("a subscription names a topic");
                 let channel = topic.channel(channel).expect("and a channel");
                 assert!(channel.consumers.contains(&id));
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

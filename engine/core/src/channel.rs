@@ -49,7 +49,7 @@ pub(crate) struct Delivery<'a> {
 
 /// Counters since the start of the process, as in /stats.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct ChannelCounters {
+pub(crate) struct ChannelCounters {
     /// Messages received from the topic.
     pub message_count: u64,
     /// Successful REQs.
@@ -66,7 +66,7 @@ pub struct ChannelCounters {
 /// window, and is held in the log once for it; `ready` names exactly the consumers whose
 /// `in_ready` is set.
 #[derive(Debug)]
-pub struct Channel {
+pub(crate) struct Channel {
     pub(crate) name: Box<str>,
     pub(crate) ephemeral: bool,
     pub(crate) paused: bool,
@@ -133,15 +133,28 @@ impl Channel {
 
     /// Takes a range over from the topic. An ephemeral channel keeps `depth_max` messages and lets
     /// go of the rest.
-    pub(crate) fn accept(&mut self, range: SeqRange, depth_max: u64, clients: &Clients, log: &mut Log) {
+    pub(crate) fn accept(
+        &mut self,
+        range: SeqRange,
+        depth_max: u64,
+        clients: &Clients,
+        log: &mut Log,
+    ) {
         self.counters.message_count += range.len();
         let mut kept = range;
         if self.ephemeral {
             // With no memory queue at all, a message needs a client that waits for it.
-            let limit = if depth_max == 0 { self.ready_credit(clients) } else { depth_max };
+            let limit = if depth_max == 0 {
+                self.ready_credit(clients)
+            } else {
+                depth_max
+            };
             let room = limit.saturating_sub(self.depth()).min(range.len());
             kept.end = range.start.offset(room);
-            log.release_range(SeqRange { start: kept.end, end: range.end });
+            log.release_range(SeqRange {
+                start: kept.end,
+                end: range.end,
+            });
         }
         self.waiting.push(kept);
     }
@@ -149,7 +162,11 @@ impl Channel {
     /// Takes a deferred message over from the topic.
     pub(crate) fn defer(&mut self, seq: Seq, due: Duration) {
         self.counters.message_count += 1;
-        self.deferred.push(DeferredEntry { due, seq, attempts: 0 });
+        self.deferred.push(DeferredEntry {
+            due,
+            seq,
+            attempts: 0,
+        });
     }
 
     /// Takes a message back as the checkpoint had it.
@@ -157,7 +174,11 @@ impl Channel {
         match due {
             Some(due) => {
                 for seq in range.start.0..range.end.0 {
-                    self.deferred.push(DeferredEntry { due, seq: Seq(seq), attempts });
+                    self.deferred.push(DeferredEntry {
+                        due,
+                        seq: Seq(seq),
+                        attempts,
+                    });
                 }
             }
             // A message whose deferral ended waits among the requeued, without an attempt so far:
@@ -167,7 +188,8 @@ impl Channel {
             }
             None => {
                 let seqs = (range.start.0..range.end.0).map(Seq);
-                self.requeued.extend(seqs.map(|seq| Requeued { seq, attempts }));
+                self.requeued
+                    .extend(seqs.map(|seq| Requeued { seq, attempts }));
             }
         }
     }
@@ -196,7 +218,12 @@ impl Channel {
     }
 
     /// FIN.
-    pub(crate) fn finish(&mut self, seq: Seq, owner: ClientId, log: &mut Log) -> Result<(), NotYours> {
+    pub(crate) fn finish(
+        &mut self,
+        seq: Seq,
+        owner: ClientId,
+        log: &mut Log,
+    ) -> Result<(), NotYours> {
         self.window.take(seq, owner)?;
         log.release(seq);
         Ok(())
@@ -215,7 +242,11 @@ impl Channel {
         if timeout.is_zero() {
             self.requeued.push_back(Requeued { seq, attempts });
         } else {
-            self.deferred.push(DeferredEntry { due: now + timeout, seq, attempts });
+            self.deferred.push(DeferredEntry {
+                due: now + timeout,
+                seq,
+                attempts,
+            });
         }
         Ok(())
     }
@@ -240,7 +271,10 @@ impl Channel {
         self.window.expire(now, |seq, entry| {
             moved = true;
             counters.timeout_count += 1;
-            requeued.push_back(Requeued { seq, attempts: entry.attempts });
+            requeued.push_back(Requeued {
+                seq,
+                attempts: entry.attempts,
+            });
             if let Some(owner) = clients.get_mut(entry.owner) {
                 owner.in_flight -= 1;
                 if !owner.in_ready && owner.credit() > 0 {
@@ -251,7 +285,10 @@ impl Channel {
         });
         while let Some(entry) = self.deferred.pop_due(now) {
             moved = true;
-            requeued.push_back(Requeued { seq: entry.seq, attempts: entry.attempts });
+            requeued.push_back(Requeued {
+                seq: entry.seq,
+                attempts: entry.attempts,
+            });
         }
         moved
     }
@@ -290,14 +327,25 @@ impl Channel {
     /// Hands messages to consumers in turn until one of the two runs out.
     pub(crate) fn deliver(&mut self, delivery: &mut Delivery<'_>) {
         while !self.paused && self.depth() > 0 {
-            let Some(id) = self.ready.pop_front() else { return };
-            let Some(client) = delivery.clients.get_mut(id) else { continue };
+            let Some(id) = self.ready.pop_front() else {
+                return;
+            };
+            let Some(client) = delivery.clients.get_mut(id) else {
+                continue;
+            };
             client.in_ready = false;
             let credit = client.credit().min(TURN_MESSAGES);
             if credit == 0 {
                 continue;
             }
-            let step = self.deliver_to(id, client, credit, delivery.log, delivery.random, delivery.now);
+            let step = self.deliver_to(
+                id,
+                client,
+                credit,
+                delivery.log,
+                delivery.random,
+                delivery.now,
+            );
             if client.credit() > 0 {
                 client.in_ready = true;
                 match step {
@@ -355,7 +403,9 @@ impl Channel {
     ) -> Step {
         let sampled = client.delivery.sample_rate > 0;
         loop {
-            let Some(range) = self.waiting.front() else { return Step::Empty };
+            let Some(range) = self.waiting.front() else {
+                return Step::Empty;
+            };
             let count_max = if sampled { 1 } else { credit };
             let run = match log.take_run(range, count_max, TURN_BYTES) {
                 Taken::Run(run) => run,
@@ -374,7 +424,8 @@ impl Channel {
             if client.outbound.push_run(run) {
                 log.pin(run.first);
             }
-            self.window.insert(seqs, id, 1, now, client.delivery.msg_timeout);
+            self.window
+                .insert(seqs, id, 1, now, client.delivery.msg_timeout);
             client.in_flight += run.count;
             client.message_count += u64::from(run.count);
             self.counters.delivery_count += u64::from(run.count);
@@ -394,13 +445,22 @@ impl Channel {
     ) -> Step {
         let mut delivered = 0;
         while delivered < credit && client.credit() > 0 {
-            let Some(Requeued { seq, attempts }) = self.requeued.pop_front() else { break };
-            let one = SeqRange { start: seq, end: seq.offset(1) };
+            let Some(Requeued { seq, attempts }) = self.requeued.pop_front() else {
+                break;
+            };
+            let one = SeqRange {
+                start: seq,
+                end: seq.offset(1),
+            };
             let run = match log.take_run(one, 1, TURN_BYTES) {
                 Taken::Run(run) => run,
                 Taken::Loading => {
                     self.requeued.push_front(Requeued { seq, attempts });
-                    return if delivered > 0 { Step::Delivered } else { Step::Loading };
+                    return if delivered > 0 {
+                        Step::Delivered
+                    } else {
+                        Step::Loading
+                    };
                 }
                 Taken::Damaged(_) => {
                     log.release(seq);
@@ -416,17 +476,25 @@ impl Channel {
             header.copy_from_slice(&log.bytes(&run)[..frame::HEADER_BYTES]);
             frame::patch_attempts(&mut header, attempts);
             client.outbound.push_bytes(&header);
-            let body = diskq::Run { start: run.start + frame::HEADER_BYTES as u32, ..run };
+            let body = diskq::Run {
+                start: run.start + frame::HEADER_BYTES as u32,
+                ..run
+            };
             if client.outbound.push_run(body) {
                 log.pin(seq);
             }
-            self.window.insert(one, id, attempts, now, client.delivery.msg_timeout);
+            self.window
+                .insert(one, id, attempts, now, client.delivery.msg_timeout);
             client.in_flight += 1;
             client.message_count += 1;
             self.counters.delivery_count += 1;
             delivered += 1;
         }
-        if delivered > 0 { Step::Delivered } else { Step::Empty }
+        if delivered > 0 {
+            Step::Delivered
+        } else {
+            Step::Empty
+        }
     }
 
     /// What a restart must bring back.
@@ -434,7 +502,12 @@ impl Channel {
         let mut runs: Vec<CheckpointRun> = self
             .waiting
             .iter()
-            .map(|r| CheckpointRun { start: r.start, count: r.len(), attempts: 0, due_ns: 0 })
+            .map(|r| CheckpointRun {
+                start: r.start,
+                count: r.len(),
+                attempts: 0,
+                due_ns: 0,
+            })
             .collect();
         let mut again: Vec<(Seq, u16)> = self
             .window
@@ -445,12 +518,15 @@ impl Channel {
         again.sort_unstable();
         for (seq, attempts) in again {
             match runs.last_mut() {
-                Some(last)
-                    if last.attempts == attempts && last.start.offset(last.count) == seq =>
-                {
+                Some(last) if last.attempts == attempts && last.start.offset(last.count) == seq => {
                     last.count += 1;
                 }
-                _ => runs.push(CheckpointRun { start: seq, count: 1, attempts, due_ns: 0 }),
+                _ => runs.push(CheckpointRun {
+                    start: seq,
+                    count: 1,
+                    attempts,
+                    due_ns: 0,
+                }),
             }
         }
         runs.extend(self.deferred.iter().map(|entry| CheckpointRun {
@@ -459,12 +535,19 @@ impl Channel {
             attempts: entry.attempts,
             due_ns: unix_time_of(entry.due).max(1),
         }));
-        ChannelCheckpoint { name: self.name.to_string(), paused: self.paused, runs }
+        ChannelCheckpoint {
+            name: self.name.to_string(),
+            paused: self.paused,
+            runs,
+        }
     }
 
     /// Every seq the channel owes, for invariant checks.
     pub(crate) fn owed(&self) -> Vec<Seq> {
-        let ranges = self.waiting.iter().flat_map(|r| (r.start.0..r.end.0).map(Seq));
+        let ranges = self
+            .waiting
+            .iter()
+            .flat_map(|r| (r.start.0..r.end.0).map(Seq));
         ranges
             .chain(self.requeued.iter().map(|r| r.seq))
             .chain(self.deferred.iter().map(|entry| entry.seq))
@@ -484,10 +567,24 @@ impl Channel {
         for id in &self.consumers {
             let client = clients.get(*id).expect("a consumer is connected");
             let listed = self.ready.iter().filter(|ready| *ready == id).count();
-            assert_eq!(listed, usize::from(client.in_ready), "ready list and flag agree");
-            let held = self.window.iter().filter(|(_, entry)| entry.owner == *id).count();
-            assert_eq!(held, client.in_flight as usize, "in_flight counts the window");
-            assert!(client.credit() == 0 || client.in_ready, "credit puts it on the ready list");
+            assert_eq!(
+                listed,
+                usize::from(client.in_ready),
+                "ready list and flag agree"
+            );
+            let held = self
+                .window
+                .iter()
+                .filter(|(_, entry)| entry.owner == *id)
+                .count();
+            assert_eq!(
+                held, client.in_flight as usize,
+                "in_flight counts the window"
+            );
+            assert!(
+                client.credit() == 0 || client.in_ready,
+                "credit puts it on the ready list"
+            );
         }
     }
 

@@ -15,15 +15,15 @@ use wire::identify::ClientSettings;
 pub type ClientId = Key;
 
 /// All connections of a shard.
-pub type Clients = Slab<Client>;
+pub(crate) type Clients = Slab<Client>;
 
 /// A client whose unsent output exceeds this takes no more messages until some of it left: what it
 /// cannot read stays in the log for others.
-pub const OUTBOUND_BYTES_MAX: u64 = 256 * 1024;
+pub(crate) const OUTBOUND_BYTES_MAX: u64 = 256 * 1024;
 
 /// A publish command, for the names of its errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verb {
+pub(crate) enum Verb {
     /// PUB
     Pub,
     /// MPUB
@@ -36,7 +36,7 @@ pub enum Verb {
 
 impl Verb {
     /// The error frame for a command that could not be carried out.
-    pub fn failed(self, cause: &str) -> WireError {
+    pub(crate) fn failed(self, cause: &str) -> WireError {
         match self {
             Verb::Pub => WireError::pub_failed("PUB", cause),
             Verb::Mpub => WireError::pub_failed("MPUB", cause),
@@ -48,7 +48,7 @@ impl Verb {
 
 /// Names one answer of a connection that is not known yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Token(u64);
+pub(crate) struct Token(u64);
 
 impl Token {
     /// Names no answer.
@@ -65,7 +65,7 @@ enum Reply {
 
 /// Why a connection reads no further commands for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Blocked {
+pub(crate) enum Blocked {
     /// Its publish found no room in the log; it is retried when the keeper has made some.
     Room(TopicKey),
     /// The answer to its SUB is not out yet; nothing may overtake it.
@@ -78,7 +78,7 @@ pub enum Blocked {
 
 /// How a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// It does not.
     No,
     /// Closed when its output, an error frame at the end of it, has left.
@@ -191,7 +191,11 @@ impl Client {
         let takes = self.state == ClientState::Subscribed
             && self.ending == Ending::No
             && self.outbound.bytes() < OUTBOUND_BYTES_MAX;
-        if takes { self.ready_count.saturating_sub(self.in_flight) } else { 0 }
+        if takes {
+            self.ready_count.saturating_sub(self.in_flight)
+        } else {
+            0
+        }
     }
 
     /// True while no command of it is read.
@@ -219,7 +223,8 @@ impl Client {
             self.ending = Ending::AfterOutput;
         }
         if self.replies.is_empty() {
-            self.outbound.push_with(|out| wire::encode::error(out, &error));
+            self.outbound
+                .push_with(|out| wire::encode::error(out, &error));
         } else {
             self.replies.push_back(Reply::Failed(error));
         }
@@ -252,7 +257,8 @@ impl Client {
             match self.replies.pop_front() {
                 Some(Reply::Ready(frame)) => self.outbound.push_bytes(&frame),
                 Some(Reply::Failed(error)) => {
-                    self.outbound.push_with(|out| wire::encode::error(out, &error));
+                    self.outbound
+                        .push_with(|out| wire::encode::error(out, &error));
                     if error.fatal {
                         // Later commands were carried out, but nothing follows a fatal error.
                         self.replies_gone += self.replies.len() as u64;
@@ -290,7 +296,10 @@ impl Client {
     /// Asserts what can be seen from here.
     pub(crate) fn check(&self) {
         self.outbound.check();
-        assert!(!matches!(self.replies.front(), Some(Reply::Ready(_) | Reply::Failed(_))));
+        assert!(!matches!(
+            self.replies.front(),
+            Some(Reply::Ready(_) | Reply::Failed(_))
+        ));
         let subscribed = self.state != ClientState::Init && self.ending != Ending::Now;
         assert!(self.subscription.is_some() == subscribed || self.ending == Ending::Now);
         assert!(self.subscription.is_some() || self.in_flight == 0);

@@ -7,7 +7,7 @@ use wire::id::Seq;
 
 /// One deferred message of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DeferredEntry {
+pub(crate) struct DeferredEntry {
     /// When it becomes due, on the monotonic clock.
     pub due: Duration,
     /// Which message.
@@ -19,23 +19,23 @@ pub struct DeferredEntry {
 /// The deferred messages of a channel, the next due first. Their due times are all different, so
 /// this is a heap; what is waiting in order needs none (see `window`).
 #[derive(Debug, Default)]
-pub struct Deferred {
+pub(crate) struct Deferred {
     heap: BinaryHeap<Reverse<DeferredEntry>>,
 }
 
 impl Deferred {
     /// Number of messages not yet due.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.heap.len() as u64
     }
 
     /// Adds a message.
-    pub fn push(&mut self, entry: DeferredEntry) {
+    pub(crate) fn push(&mut self, entry: DeferredEntry) {
         self.heap.push(Reverse(entry));
     }
 
     /// Removes the next message that is due at `now`.
-    pub fn pop_due(&mut self, now: Duration) -> Option<DeferredEntry> {
+    pub(crate) fn pop_due(&mut self, now: Duration) -> Option<DeferredEntry> {
         match self.heap.peek() {
             Some(Reverse(entry)) if entry.due <= now => self.heap.pop().map(|Reverse(e)| e),
             _ => None,
@@ -43,17 +43,17 @@ impl Deferred {
     }
 
     /// When the next one becomes due.
-    pub fn next_due(&self) -> Option<Duration> {
+    pub(crate) fn next_due(&self) -> Option<Duration> {
         self.heap.peek().map(|Reverse(entry)| entry.due)
     }
 
     /// Takes all of them out, in no particular order.
-    pub fn drain(&mut self) -> impl Iterator<Item = DeferredEntry> + '_ {
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = DeferredEntry> + '_ {
         self.heap.drain().map(|Reverse(entry)| entry)
     }
 
     /// All of them, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = DeferredEntry> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = DeferredEntry> + '_ {
         self.heap.iter().map(|Reverse(entry)| *entry)
     }
 }

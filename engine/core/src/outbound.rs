@@ -26,7 +26,7 @@ pub enum Piece {
 /// Invariants: the buffer pieces add up to what the buffer holds unsent; no piece is empty; `bytes`
 /// is the sum of all pieces.
 #[derive(Debug, Default)]
-pub struct Outbound {
+pub(crate) struct Outbound {
     buffer: Vec<u8>,
     buffer_sent: usize,
     pieces: VecDeque<Piece>,
@@ -38,23 +38,23 @@ const BUFFER_KEPT_BYTES: usize = 16 * 1024;
 
 impl Outbound {
     /// Bytes not yet sent.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// True when everything was sent.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
     /// Queues bytes of our own: responses, errors, heartbeats, headers of redeliveries.
-    pub fn push_bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
         self.note_buffer(bytes.len());
     }
 
     /// Lets `write` append to the buffer.
-    pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.buffer.len();
         write(&mut self.buffer);
         self.note_buffer(self.buffer.len() - before);
@@ -63,7 +63,7 @@ impl Outbound {
     /// Queues a run. Returns true when it became a piece of its own, which the caller must pin;
     /// false when it continues the piece before it, which is pinned already.
     #[must_use]
-    pub fn push_run(&mut self, run: Run) -> bool {
+    pub(crate) fn push_run(&mut self, run: Run) -> bool {
         self.bytes += u64::from(run.end - run.start);
         if let Some(Piece::Run(last)) = self.pieces.back_mut() {
             let follows = last.first.offset(u64::from(last.count)) == run.first;
@@ -78,7 +78,7 @@ impl Outbound {
     }
 
     /// The pieces in order, each with its bytes if they are the buffer's own.
-    pub fn pieces(&self) -> impl Iterator<Item = (Piece, &[u8])> {
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = (Piece, &[u8])> {
         let mut at = self.buffer_sent;
         self.pieces.iter().map(move |piece| match *piece {
             Piece::Buffer(bytes) => {
@@ -94,7 +94,7 @@ impl Outbound {
     ///
     /// # Panics
     /// If more was sent than was queued.
-    pub fn sent(&mut self, mut bytes: u64, mut unpin: impl FnMut(Run)) {
+    pub(crate) fn sent(&mut self, mut bytes: u64, mut unpin: impl FnMut(Run)) {
         assert!(bytes <= self.bytes, "sent what was queued");
         self.bytes -= bytes;
         while bytes > 0 {
@@ -130,7 +130,7 @@ impl Outbound {
     }
 
     /// Drops what is queued, for a connection that is gone. `unpin` gets each run.
-    pub fn clear(&mut self, mut unpin: impl FnMut(Run)) {
+    pub(crate) fn clear(&mut self, mut unpin: impl FnMut(Run)) {
         for piece in std::mem::take(self).pieces {
             if let Piece::Run(run) = piece {
                 unpin(run);
@@ -139,12 +139,14 @@ impl Outbound {
     }
 
     /// True when a run is queued: such output cannot leave its shard.
-    pub fn holds_runs(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Run(_)))
+    pub(crate) fn holds_runs(&self) -> bool {
+        self.pieces
+            .iter()
+            .any(|piece| matches!(piece, Piece::Run(_)))
     }
 
     /// Asserts the invariants written on the type.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         let (mut buffer, mut all) = (0, 0);
         for piece in &self.pieces {
             let bytes = match piece {
@@ -179,7 +181,12 @@ mod tests {
     use wire::id::Seq;
 
     fn run(first: u64, count: u32, start: u32, end: u32) -> Run {
-        Run { first: Seq(first), count, start, end }
+        Run {
+            first: Seq(first),
+            count,
+            start,
+            end,
+        }
     }
 
     #[test]
@@ -188,13 +195,15 @@ mod tests {
         let mut outbound = Outbound::default();
         outbound.push_bytes(b"OK");
         assert!(outbound.push_run(run(1, 2, 0, 20)));
-        assert!(!outbound.push_run(run(3, 1, 20, 30)), "contiguous: one piece, one pin");
+        assert!(
+            !outbound.push_run(run(3, 1, 20, 30)),
+            "contiguous: one piece, one pin"
+        );
         outbound.push_bytes(b"he");
         outbound.push_bytes(b"ad");
         assert!(outbound.push_run(run(9, 1, 100, 110)));
         outbound.check();
-        let whole: Vec<u8> =
-            [b"OK", &log[..30], b"head", &log[100..110]].concat();
+        let whole: Vec<u8> = [b"OK", &log[..30], b"head", &log[100..110]].concat();
         for step in 1..=whole.len() as u64 {
             let mut copy = Outbound {
                 buffer: outbound.buffer.clone(),
@@ -208,7 +217,9 @@ mod tests {
                 for (piece, bytes) in copy.pieces() {
                     match piece {
                         Piece::Buffer(_) => flat.extend_from_slice(bytes),
-                        Piece::Run(r) => flat.extend_from_slice(&log[r.start as usize..r.end as usize]),
+                        Piece::Run(r) => {
+                            flat.extend_from_slice(&log[r.start as usize..r.end as usize])
+                        }
                     }
                 }
                 let n = step.min(flat.len() as u64);

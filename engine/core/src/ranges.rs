@@ -11,29 +11,29 @@ use wire::id::Seq;
 ///
 /// Invariants: no range is empty; they are sorted and do not touch; `count` is the sum of lengths.
 #[derive(Debug, Default, Clone)]
-pub struct Ranges {
+pub(crate) struct Ranges {
     ranges: VecDeque<SeqRange>,
     count: u64,
 }
 
 impl Ranges {
     /// Number of seqs in all ranges.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
     /// True when no seq is left.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// The first range, if any: what is delivered next.
-    pub fn front(&self) -> Option<SeqRange> {
+    pub(crate) fn front(&self) -> Option<SeqRange> {
         self.ranges.front().copied()
     }
 
     /// One past the last seq.
-    pub fn end(&self) -> Option<Seq> {
+    pub(crate) fn end(&self) -> Option<Seq> {
         self.ranges.back().map(|range| range.end)
     }
 
@@ -41,7 +41,7 @@ impl Ranges {
     ///
     /// # Panics
     /// If `range` starts before the end of the last one: a seq would be owned twice.
-    pub fn push(&mut self, range: SeqRange) {
+    pub(crate) fn push(&mut self, range: SeqRange) {
         if range.is_empty() {
             return;
         }
@@ -60,10 +60,16 @@ impl Ranges {
     ///
     /// # Panics
     /// If the first range is shorter than `count`.
-    pub fn take_front(&mut self, count: u64) -> SeqRange {
-        let front = self.ranges.front_mut().expect("take_front on ranges that hold something");
+    pub(crate) fn take_front(&mut self, count: u64) -> SeqRange {
+        let front = self
+            .ranges
+            .front_mut()
+            .expect("take_front on ranges that hold something");
         assert!(count <= front.len(), "a run lies within one range");
-        let taken = SeqRange { start: front.start, end: front.start.offset(count) };
+        let taken = SeqRange {
+            start: front.start,
+            end: front.start.offset(count),
+        };
         front.start = taken.end;
         if front.is_empty() {
             self.ranges.pop_front();
@@ -73,7 +79,7 @@ impl Ranges {
     }
 
     /// Removes one seq from behind, the newest.
-    pub fn pop_newest(&mut self) -> Option<Seq> {
+    pub(crate) fn pop_newest(&mut self) -> Option<Seq> {
         let last = self.ranges.back_mut()?;
         last.end = Seq(last.end.0 - 1);
         let newest = last.end;
@@ -85,23 +91,26 @@ impl Ranges {
     }
 
     /// Takes all ranges out, in order.
-    pub fn drain(&mut self) -> impl Iterator<Item = SeqRange> + '_ {
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = SeqRange> + '_ {
         self.count = 0;
         self.ranges.drain(..)
     }
 
     /// The ranges in order.
-    pub fn iter(&self) -> impl Iterator<Item = SeqRange> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = SeqRange> + '_ {
         self.ranges.iter().copied()
     }
 
     /// Asserts the invariants written on the type.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         let mut previous_end: Option<Seq> = None;
         let mut count = 0;
         for range in &self.ranges {
             assert!(!range.is_empty(), "no empty range");
-            assert!(previous_end.is_none_or(|end| end < range.start), "sorted, not touching");
+            assert!(
+                previous_end.is_none_or(|end| end < range.start),
+                "sorted, not touching"
+            );
             previous_end = Some(range.end);
             count += range.len();
         }
@@ -124,14 +133,22 @@ mod tests {
     use super::*;
 
     fn range(start: u64, end: u64) -> SeqRange {
-        SeqRange { start: Seq(start), end: Seq(end) }
+        SeqRange {
+            start: Seq(start),
+            end: Seq(end),
+        }
     }
 
     #[test]
     fn touching_ranges_become_one_and_gaps_stay() {
-        let mut ranges: Ranges = [range(1, 3), range(3, 3), range(3, 5), range(9, 12)].into_iter().collect();
+        let mut ranges: Ranges = [range(1, 3), range(3, 3), range(3, 5), range(9, 12)]
+            .into_iter()
+            .collect();
         ranges.check();
-        assert_eq!(ranges.iter().collect::<Vec<_>>(), [range(1, 5), range(9, 12)]);
+        assert_eq!(
+            ranges.iter().collect::<Vec<_>>(),
+            [range(1, 5), range(9, 12)]
+        );
         assert_eq!(ranges.take_front(4), range(1, 5));
         assert_eq!(ranges.front(), Some(range(9, 12)));
         assert_eq!(ranges.pop_newest(), Some(Seq(11)));

@@ -24,7 +24,10 @@ pub struct Slab<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Slab { slots: Vec::new(), free: Vec::new() }
+        Slab {
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
     }
 }
 
@@ -32,25 +35,39 @@ impl<T> Slab<T> {
     /// Puts `value` into a free slot.
     pub fn insert(&mut self, value: T) -> Key {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, value: None });
+            self.slots.push(Slot {
+                generation: 0,
+                value: None,
+            });
             u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 slots")
         });
         let slot = &mut self.slots[index as usize];
         slot.generation += 1;
         slot.value = Some(value);
-        Key { index, generation: slot.generation }
+        Key {
+            index,
+            generation: slot.generation,
+        }
     }
 
     /// The value of `key`, if it is still there.
     pub fn get(&self, key: Key) -> Option<&T> {
         let slot = self.slots.get(key.index as usize)?;
-        if slot.generation == key.generation { slot.value.as_ref() } else { None }
+        if slot.generation == key.generation {
+            slot.value.as_ref()
+        } else {
+            None
+        }
     }
 
     /// The value of `key`, if it is still there.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let slot = self.slots.get_mut(key.index as usize)?;
-        if slot.generation == key.generation { slot.value.as_mut() } else { None }
+        if slot.generation == key.generation {
+            slot.value.as_mut()
+        } else {
+            None
+        }
     }
 
     /// Takes the value of `key` out, if it is still there.
@@ -67,7 +84,10 @@ impl<T> Slab<T> {
     /// All values with their keys, by slot.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let key = Key { index: index as u32, generation: slot.generation };
+            let key = Key {
+                index: index as u32,
+                generation: slot.generation,
+            };
             slot.value.as_ref().map(|value| (key, value))
         })
     }

@@ -9,15 +9,15 @@
 //! Each undistributed message is held in the log once, by the topic; on distribution that hold
 //! passes to the first channel and the others add one each.
 
+mod record;
+
 use crate::broker::{ForwardId, HeldPublish};
 use crate::channel::{Channel, Delivery};
 use crate::client::{ClientId, Clients, Token};
 use crate::ranges::Ranges;
 use crate::slab::Key;
 use crate::{ChannelId, Now, TaskId};
-use diskq::{
-    AppendError, Checkpoint, CheckpointNumber, CheckpointRun, Log, LogOptions, Recovered, SeqRange,
-};
+use diskq::{AppendError, CheckpointNumber, Log, LogOptions, SeqRange};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use wire::name::{ChannelName, TopicName};
 
 /// Who waits for something that the keeper has to do first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waiter {
+pub(crate) enum Waiter {
     /// An answer promised to a connection.
     Client(ClientId, Token),
     /// A task of the shell, for example an HTTP request.
@@ -37,7 +37,7 @@ pub enum Waiter {
 
 /// What became of a publish.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Published {
+pub(crate) enum Published {
     /// It is in the log; answer at once.
     Done,
     /// It is in the log; answer when the log is synced up to here (`--sync-every=1`).
@@ -58,6 +58,19 @@ pub struct Publication<B> {
     pub defer_ms: u32,
 }
 
+impl<'b> Publication<std::iter::Once<&'b [u8]>> {
+    /// Of one message.
+    pub fn one(body: &'b [u8], defer_ms: u32) -> Self {
+        let body_bytes = body.len() as u64;
+        Publication {
+            bodies: std::iter::once(body),
+            count: 1,
+            body_bytes,
+            defer_ms,
+        }
+    }
+}
+
 /// Settings that all topics share.
 #[derive(Debug, Clone)]
 pub struct TopicOptions {
@@ -69,20 +82,12 @@ pub struct TopicOptions {
     pub group_commit: bool,
 }
 
-/// How far a graceful stop has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stopping {
-    No,
-    Checkpoint(CheckpointNumber),
-    Done,
-}
-
 /// One topic.
 ///
 /// Invariants: `undistributed` is empty after `distribute` unless the topic is paused or has no
 /// channel; every seq the topic or a channel owes is held in the log as often as it is owed.
 #[derive(Debug)]
-pub struct Topic {
+pub(crate) struct Topic {
     pub(crate) name: Arc<str>,
     pub(crate) ephemeral: bool,
     pub(crate) paused: bool,
@@ -104,7 +109,7 @@ pub struct Topic {
     pub(crate) log: Log,
     /// What is not synced will not be: the log is poisoned.
     pub(crate) sync_failed: bool,
-    stopping: Stopping,
+    stopping: record::Stopping,
     waiting_for_sync: VecDeque<(Seq, Waiter)>,
     waiting_for_checkpoint: Vec<(CheckpointNumber, Waiter)>,
     options: TopicOptions,
@@ -119,8 +124,13 @@ pub struct Topic {
 impl Topic {
     /// An empty topic; its log takes neither memory nor disk before the first message.
     pub(crate) fn new(name: TopicName<'_>, options: TopicOptions) -> Topic {
-        let log = Log::new(options.log.clone());
-        Topic::with_log(name, options, log)
+        let mut log_options = options.log.clone();
+        if name.is_ephemeral() {
+            // Nothing of it is read after a restart: no sync is worth its time.
+            log_options.sync_every = 0;
+            log_options.sync_timeout = Duration::from_secs(u64::from(u32::MAX));
+        }
+        Topic::with_log(name, options, Log::new(log_options))
     }
 
     fn with_log(name: TopicName<'_>, options: TopicOptions, log: Log) -> Topic {
@@ -138,7 +148,7 @@ impl Topic {
             held: VecDeque::new(),
             log,
             sync_failed: false,
-            stopping: Stopping::No,
+            stopping: record::Stopping::No,
             waiting_for_sync: VecDeque::new(),
             waiting_for_checkpoint: Vec::new(),
             options,
@@ -147,78 +157,6 @@ impl Topic {
             channels: Vec::new(),
             by_name: BTreeMap::new(),
             to_pump_channels: Vec::new(),
-        }
-    }
-
-    /// A topic as an earlier run left it. What the checkpoint does not know any more (it is older
-    /// than the log's end) is owed to every channel.
-    pub(crate) fn restore(
-        name: TopicName<'_>,
-        options: TopicOptions,
-        now: Now,
-        recovered: Recovered,
-        channels: &[ChannelName<'_>],
-        paused: Option<bool>,
-    ) -> Topic {
-        let checkpoint = recovered.checkpoint.unwrap_or_default();
-        let mut topic = Topic::with_log(name, options, recovered.log);
-        topic.paused = paused.unwrap_or(checkpoint.paused);
-        for saved in &checkpoint.channels {
-            if let Some(name) = ChannelName::new(saved.name.as_bytes()) {
-                let id = topic.create_channel(name);
-                let (channel, log) = topic.channel_and_log(id).expect("just created");
-                channel.paused = saved.paused;
-                for run in &saved.runs {
-                    let due = due_time(now, run.due_ns);
-                    for range in intersect(&recovered.found, run) {
-                        channel.restore(range, run.attempts, due);
-                        log.retain(range, 1);
-                    }
-                }
-            }
-        }
-        for channel in channels {
-            topic.create_channel(*channel);
-        }
-        for run in &checkpoint.undistributed {
-            for range in intersect(&recovered.found, run) {
-                topic.undistributed.push(range);
-                topic.log.retain(range, 1);
-                if let Some(due) = due_time(now, run.due_ns) {
-                    topic.defer_undistributed(range, due.saturating_sub(now.mono));
-                }
-            }
-        }
-        // Above the checkpoint: owed to all. The deferred among them keep their deadlines.
-        let above = CheckpointRun {
-            start: checkpoint.next,
-            count: u64::MAX - checkpoint.next.0,
-            attempts: 0,
-            due_ns: 0,
-        };
-        for range in intersect(&recovered.found, &above) {
-            topic.undistributed.push(range);
-            topic.log.retain(range, 1);
-        }
-        for (seq, due_ns) in recovered.deferred {
-            if let Some(due) = due_time(now, due_ns)
-                && due > now.mono
-            {
-                let range = SeqRange { start: seq, end: seq.offset(1) };
-                topic.defer_undistributed(range, due - now.mono);
-            }
-        }
-        topic.distribute(now, &Clients::default());
-        topic.recompute_deadline();
-        topic.log.release_unheld();
-        topic
-    }
-
-    fn defer_undistributed(&mut self, range: SeqRange, after: Duration) {
-        // Rounded up: late by less than a millisecond, never early.
-        let ms = u32::try_from(after.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX).max(1);
-        for seq in range.start.0..range.end.0 {
-            self.undistributed_deferred.push_back((Seq(seq), ms));
         }
     }
 
@@ -236,15 +174,31 @@ impl Topic {
         B: Iterator<Item = &'b [u8]> + Clone,
     {
         let range = if publication.count == 1 {
-            let body = publication.bodies.clone().next().expect("count says there is one");
-            let seq = self.log.append(now.mono, now.wall_ns, body, publication.defer_ms)?;
+            let body = publication
+                .bodies
+                .clone()
+                .next()
+                .expect("count says there is one");
+            let seq = self
+                .log
+                .append(now.mono, now.wall_ns, body, publication.defer_ms)?;
             if publication.defer_ms > 0 {
-                self.undistributed_deferred.push_back((seq, publication.defer_ms));
+                self.undistributed_deferred
+                    .push_back((seq, publication.defer_ms));
             }
-            SeqRange { start: seq, end: seq.offset(1) }
+            SeqRange {
+                start: seq,
+                end: seq.offset(1),
+            }
         } else {
             let (count, bytes) = (publication.count, publication.body_bytes);
-            self.log.append_batch(now.mono, now.wall_ns, publication.bodies.clone(), count, bytes)?
+            self.log.append_batch(
+                now.mono,
+                now.wall_ns,
+                publication.bodies.clone(),
+                count,
+                bytes,
+            )?
         };
         self.log.retain(range, 1);
         self.undistributed.push(range);
@@ -278,7 +232,13 @@ impl Topic {
                     // Found in a file that start-up left alone: nobody has the message.
                     continue;
                 }
-                self.give(SeqRange { start: rest.start, end: seq }, clients);
+                self.give(
+                    SeqRange {
+                        start: rest.start,
+                        end: seq,
+                    },
+                    clients,
+                );
                 let due = now.mono + Duration::from_millis(u64::from(ms));
                 for channel in self.channels.iter_mut().flatten() {
                     channel.defer(seq, due);
@@ -311,7 +271,12 @@ impl Topic {
     }
 
     fn recompute_deadline(&mut self) {
-        self.deadline = self.channels.iter().flatten().filter_map(Channel::next_timeout).min();
+        self.deadline = self
+            .channels
+            .iter()
+            .flatten()
+            .filter_map(Channel::next_timeout)
+            .min();
     }
 
     fn give(&mut self, range: SeqRange, clients: &Clients) {
@@ -337,8 +302,11 @@ impl Topic {
     /// An ephemeral topic that cannot pass messages on keeps --mem-queue-size of them.
     fn drop_beyond_memory(&mut self) {
         while self.undistributed.count() > self.options.mem_queue_size {
-            let Some(seq) = self.undistributed.pop_newest() else { return };
-            self.undistributed_deferred.pop_back_if(|(deferred, _)| *deferred == seq);
+            let Some(seq) = self.undistributed.pop_newest() else {
+                return;
+            };
+            self.undistributed_deferred
+                .pop_back_if(|(deferred, _)| *deferred == seq);
             self.log.release(seq);
         }
     }
@@ -411,12 +379,17 @@ impl Topic {
 
     /// The channel and the log it reads, together.
     pub(crate) fn channel_and_log(&mut self, id: ChannelId) -> Option<(&mut Channel, &mut Log)> {
-        Some((self.channels.get_mut(id.0 as usize)?.as_mut()?, &mut self.log))
+        Some((
+            self.channels.get_mut(id.0 as usize)?.as_mut()?,
+            &mut self.log,
+        ))
     }
 
     /// Channels in the order of their names.
     pub(crate) fn channels(&self) -> impl Iterator<Item = (ChannelId, &Channel)> {
-        self.by_name.values().filter_map(|id| self.channel(*id).map(|channel| (*id, channel)))
+        self.by_name
+            .values()
+            .filter_map(|id| self.channel(*id).map(|channel| (*id, channel)))
     }
 
     /// Finds or creates a channel. Messages published before reach it only if the topic kept them:
@@ -440,7 +413,9 @@ impl Topic {
 
     /// Removes a channel and lets go of its messages. Returns its consumers.
     pub(crate) fn delete_channel(&mut self, id: ChannelId, clients: &mut Clients) -> Vec<ClientId> {
-        let Some(mut channel) = self.channels[id.0 as usize].take() else { return Vec::new() };
+        let Some(mut channel) = self.channels[id.0 as usize].take() else {
+            return Vec::new();
+        };
         self.by_name.remove(&channel.name);
         self.to_pump_channels.retain(|other| *other != id);
         channel.empty(&mut self.log, clients);
@@ -470,13 +445,23 @@ impl Topic {
 
     /// Those whose messages are synced now that everything below `synced` is.
     pub(crate) fn take_synced(&mut self, synced: Seq) -> Vec<Waiter> {
-        let ready = self.waiting_for_sync.iter().take_while(|(upto, _)| *upto <= synced).count();
-        self.waiting_for_sync.drain(..ready).map(|(_, waiter)| waiter).collect()
+        let ready = self
+            .waiting_for_sync
+            .iter()
+            .take_while(|(upto, _)| *upto <= synced)
+            .count();
+        self.waiting_for_sync
+            .drain(..ready)
+            .map(|(_, waiter)| waiter)
+            .collect()
     }
 
     /// Everyone who waits for a sync: it failed.
     pub(crate) fn take_unsynced(&mut self) -> Vec<Waiter> {
-        self.waiting_for_sync.drain(..).map(|(_, waiter)| waiter).collect()
+        self.waiting_for_sync
+            .drain(..)
+            .map(|(_, waiter)| waiter)
+            .collect()
     }
 
     pub(crate) fn wait_for_checkpoint(&mut self, number: CheckpointNumber, waiter: Waiter) {
@@ -486,15 +471,19 @@ impl Topic {
     /// Those who wait for a checkpoint up to `number`.
     pub(crate) fn take_checkpointed(&mut self, number: CheckpointNumber) -> Vec<Waiter> {
         let waiting = std::mem::take(&mut self.waiting_for_checkpoint);
-        let (done, rest): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|(wanted, _)| *wanted <= number);
+        let (done, rest): (Vec<_>, Vec<_>) = waiting
+            .into_iter()
+            .partition(|(wanted, _)| *wanted <= number);
         self.waiting_for_checkpoint = rest;
         done.into_iter().map(|(_, waiter)| waiter).collect()
     }
 
     /// Everyone who waits for a checkpoint: it could not be written, or the topic goes away.
     pub(crate) fn take_uncheckpointed(&mut self) -> Vec<Waiter> {
-        self.waiting_for_checkpoint.drain(..).map(|(_, waiter)| waiter).collect()
+        self.waiting_for_checkpoint
+            .drain(..)
+            .map(|(_, waiter)| waiter)
+            .collect()
     }
 
     /// Channels recorded by checkpoint `number` would survive a crash from now on.
@@ -533,72 +522,17 @@ impl Topic {
         }
     }
 
-    /// Records where every channel stands. Without `sync` it survives a crash of the process only.
-    pub(crate) fn write_checkpoint(&mut self, now: Now, sync: bool) -> CheckpointNumber {
-        let unix_time_of = |at: Duration| {
-            now.wall_ns.saturating_add(at.saturating_sub(now.mono).as_nanos() as u64)
-        };
-        let mut undistributed = Vec::new();
-        let mut deferred = self.undistributed_deferred.iter().peekable();
-        for range in self.undistributed.iter() {
-            let mut rest = range;
-            while let Some((seq, ms)) = deferred.next_if(|(seq, _)| *seq < range.end) {
-                if *seq < rest.start {
-                    continue;
-                }
-                let before = SeqRange { start: rest.start, end: *seq };
-                push_run(&mut undistributed, before, 0);
-                let due = unix_time_of(now.mono + Duration::from_millis(u64::from(*ms)));
-                push_run(&mut undistributed, SeqRange { start: *seq, end: seq.offset(1) }, due);
-                rest.start = seq.offset(1);
-            }
-            push_run(&mut undistributed, rest, 0);
-        }
-        let durable = self.channels().filter(|(_, channel)| !channel.ephemeral);
-        let checkpoint = Checkpoint {
-            paused: self.paused,
-            undistributed,
-            channels: durable.map(|(_, channel)| channel.checkpoint(unix_time_of)).collect(),
-            ..Checkpoint::default()
-        };
-        self.log.write_checkpoint(now.mono, &checkpoint, sync)
-    }
-
-    /// Drives a topic to where a stop loses nothing: everything synced, then one last checkpoint.
-    /// Returns true while that is not reached; call again after the keeper's next answer.
-    pub(crate) fn settle(&mut self, now: Now) -> bool {
-        match self.stopping {
-            _ if self.ephemeral => false,
-            Stopping::Done => false,
-            Stopping::Checkpoint(_) => true,
-            Stopping::No if !self.log.is_synced() && !self.sync_failed => {
-                self.log.sync_now();
-                true
-            }
-            Stopping::No => {
-                let number = self.write_checkpoint(now, !self.sync_failed);
-                self.stopping = Stopping::Checkpoint(number);
-                true
-            }
-        }
-    }
-
-    /// A checkpoint up to `written` was written, or (`None`) could not be: a stop has done what it
-    /// can.
-    pub(crate) fn note_checkpoint(&mut self, written: Option<CheckpointNumber>) {
-        if let Stopping::Checkpoint(wanted) = self.stopping
-            && written.is_none_or(|number| number >= wanted)
-        {
-            self.stopping = Stopping::Done;
-        }
-    }
-
     /// Asserts the invariants written on the type.
     pub(crate) fn check(&self, clients: &Clients) {
         self.undistributed.check();
         self.log.check();
         assert!(self.undistributed_deferred.iter().is_sorted());
-        let channels = self.channels.iter().flatten().filter_map(Channel::next_timeout).min();
+        let channels = self
+            .channels
+            .iter()
+            .flatten()
+            .filter_map(Channel::next_timeout)
+            .min();
         assert!(
             channels.is_none() || self.deadline.is_some_and(|at| Some(at) <= channels),
             "a channel's timeout is forgotten"
@@ -608,7 +542,10 @@ impl Topic {
         }
         for (index, channel) in self.channels.iter().enumerate() {
             let listed = self.to_pump_channels.contains(&ChannelId(index as u32));
-            assert_eq!(listed, channel.as_ref().is_some_and(|channel| channel.to_pump));
+            assert_eq!(
+                listed,
+                channel.as_ref().is_some_and(|channel| channel.to_pump)
+            );
         }
     }
 }
@@ -622,25 +559,3 @@ pub(crate) struct PumpContext<'a> {
 
 /// A topic of this shard.
 pub type TopicKey = Key;
-
-fn push_run(runs: &mut Vec<CheckpointRun>, range: SeqRange, due_ns: u64) {
-    if !range.is_empty() {
-        runs.push(CheckpointRun { start: range.start, count: range.len(), attempts: 0, due_ns });
-    }
-}
-
-/// The monotonic time of a recorded due time; what is overdue is due now.
-fn due_time(now: Now, due_ns: u64) -> Option<Duration> {
-    let wait = Duration::from_nanos(due_ns.saturating_sub(now.wall_ns));
-    (due_ns > 0).then(|| now.mono + wait)
-}
-
-/// The parts of `run` that exist.
-fn intersect(found: &[SeqRange], run: &CheckpointRun) -> Vec<SeqRange> {
-    let end = Seq(run.start.0.saturating_add(run.count));
-    let first = found.partition_point(|range| range.end <= run.start);
-    let parts = found[first..].iter().take_while(|range| range.start < end);
-    parts
-        .map(|range| SeqRange { start: range.start.max(run.start), end: range.end.min(end) })
-        .collect()
-}

@@ -26,14 +26,14 @@ use std::time::Duration;
 use wire::id::Seq;
 
 /// The ring may always span this many seqs.
-pub const RING_ENTRIES_MIN: u64 = 65_536;
+pub(crate) const RING_ENTRIES_MIN: u64 = 65_536;
 
 /// Deadlines are rounded up to multiples of this, so that batches merge. A timeout is never early.
 pub const TICK: Duration = Duration::from_millis(16);
 
 /// One message in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The connection that must finish it.
     pub owner: ClientId,
     /// Deliveries so far, this one included; saturates at 65,535.
@@ -52,7 +52,7 @@ struct Batch {
 
 /// Why FIN, REQ or TOUCH found nothing to act on; the texts are nsqd's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotYours {
+pub(crate) enum NotYours {
     /// Never delivered, already finished, timed out or emptied.
     NotInFlight,
     /// Delivered to another connection.
@@ -61,7 +61,7 @@ pub enum NotYours {
 
 impl NotYours {
     /// The cause as it stands in the error frame.
-    pub fn cause(self) -> &'static str {
+    pub(crate) fn cause(self) -> &'static str {
         match self {
             NotYours::NotInFlight => "ID not in flight",
             NotYours::OtherOwner => "client does not own message",
@@ -75,7 +75,7 @@ impl NotYours {
 /// the ring's span: then its place in the ring is free); the ring's first entry is in use; every
 /// entry in use is covered by a batch, or an irregular deadline, not later than its own deadline.
 #[derive(Debug, Default)]
-pub struct Window {
+pub(crate) struct Window {
     base: Seq,
     ring: VecDeque<Option<Entry>>,
     ring_count: u64,
@@ -87,7 +87,7 @@ pub struct Window {
 
 impl Window {
     /// Messages in flight.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.ring_count + self.stragglers.len() as u64
     }
 
@@ -95,7 +95,7 @@ impl Window {
     ///
     /// # Panics
     /// If one of the seqs is in flight already: a message has one owner per channel.
-    pub fn insert(
+    pub(crate) fn insert(
         &mut self,
         seqs: SeqRange,
         owner: ClientId,
@@ -104,7 +104,12 @@ impl Window {
         timeout: Duration,
     ) {
         let deadline = round_up(now.saturating_add(timeout));
-        let entry = Entry { owner, attempts, deadline, delivered: now };
+        let entry = Entry {
+            owner,
+            attempts,
+            deadline,
+            delivered: now,
+        };
         if self.ring.is_empty() {
             self.base = seqs.start;
         }
@@ -118,7 +123,8 @@ impl Window {
             let at = seqs.start.since(self.base) as usize;
             let end = at + seqs.len() as usize;
             if at == self.ring.len() {
-                self.ring.extend(std::iter::repeat_n(Some(entry), seqs.len() as usize));
+                self.ring
+                    .extend(std::iter::repeat_n(Some(entry), seqs.len() as usize));
             } else {
                 if end > self.ring.len() {
                     self.ring.resize(end, None);
@@ -137,16 +143,20 @@ impl Window {
     ///
     /// # Errors
     /// [`NotYours`] when it is not in flight or belongs to another connection.
-    pub fn owned(&self, seq: Seq, owner: ClientId) -> Result<Entry, NotYours> {
+    pub(crate) fn owned(&self, seq: Seq, owner: ClientId) -> Result<Entry, NotYours> {
         let entry = self.get(seq).ok_or(NotYours::NotInFlight)?;
-        if entry.owner == owner { Ok(entry) } else { Err(NotYours::OtherOwner) }
+        if entry.owner == owner {
+            Ok(entry)
+        } else {
+            Err(NotYours::OtherOwner)
+        }
     }
 
     /// Takes a message out of flight, for FIN and REQ.
     ///
     /// # Errors
     /// As [`Window::owned`]; nothing changes then.
-    pub fn take(&mut self, seq: Seq, owner: ClientId) -> Result<Entry, NotYours> {
+    pub(crate) fn take(&mut self, seq: Seq, owner: ClientId) -> Result<Entry, NotYours> {
         if seq >= self.base {
             let at = seq.since(self.base) as usize;
             if let Some(slot) = self.ring.get_mut(at)
@@ -175,7 +185,7 @@ impl Window {
     ///
     /// # Errors
     /// As [`Window::owned`].
-    pub fn touch(
+    pub(crate) fn touch(
         &mut self,
         seq: Seq,
         owner: ClientId,
@@ -193,7 +203,10 @@ impl Window {
         let slot = self.get_mut(seq).expect("owned() found it");
         slot.deadline = deadline;
         if deadline == wanted {
-            let seqs = SeqRange { start: seq, end: seq.offset(1) };
+            let seqs = SeqRange {
+                start: seq,
+                end: seq.offset(1),
+            };
             self.push_batch(timeout, Batch { deadline, seqs });
         } else {
             // Out of its list's order: a capped deadline is earlier than what the list ends with.
@@ -203,7 +216,7 @@ impl Window {
     }
 
     /// Hands out every message whose deadline is reached, oldest deadline first per list.
-    pub fn expire(&mut self, now: Duration, mut expired: impl FnMut(Seq, Entry)) {
+    pub(crate) fn expire(&mut self, now: Duration, mut expired: impl FnMut(Seq, Entry)) {
         for list in 0..self.lists.len() {
             while let Some(batch) = self.lists[list].1.front().copied() {
                 let done = batch.seqs.end <= self.base && self.stragglers.is_empty();
@@ -231,17 +244,24 @@ impl Window {
 
     /// The earliest moment at which [`Window::expire`] may have something to do. May be early, when
     /// the messages of the first batch were finished or touched meanwhile; never late.
-    pub fn next_timeout(&self) -> Option<Duration> {
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
         if self.count() == 0 {
             return None;
         }
-        let regular = self.lists.iter().filter_map(|(_, list)| list.front()).map(|b| b.deadline);
-        let irregular = self.irregular.peek().map(|Reverse((deadline, _))| *deadline);
+        let regular = self
+            .lists
+            .iter()
+            .filter_map(|(_, list)| list.front())
+            .map(|b| b.deadline);
+        let irregular = self
+            .irregular
+            .peek()
+            .map(|Reverse((deadline, _))| *deadline);
         regular.chain(irregular).min()
     }
 
     /// Takes everything out of flight, for `empty` and for the end of the channel.
-    pub fn drain(&mut self) -> Vec<(Seq, Entry)> {
+    pub(crate) fn drain(&mut self) -> Vec<(Seq, Entry)> {
         let mut all: Vec<(Seq, Entry)> = self.iter().collect();
         all.sort_unstable_by_key(|(seq, _)| *seq);
         *self = Window::default();
@@ -249,17 +269,20 @@ impl Window {
     }
 
     /// Every message in flight, in no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = (Seq, Entry)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Seq, Entry)> + '_ {
         let ring = self.ring.iter().enumerate();
         let ring = ring.filter_map(|(i, e)| e.map(|e| (self.base.offset(i as u64), e)));
         ring.chain(self.stragglers.iter().map(|(seq, entry)| (*seq, *entry)))
     }
 
     /// Asserts the invariants written on the type.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         let used = self.ring.iter().filter(|slot| slot.is_some()).count() as u64;
         assert_eq!(used, self.ring_count, "ring_count counts the ring");
-        assert!(self.ring.front().is_none_or(|slot| slot.is_some()), "the ring's front is in use");
+        assert!(
+            self.ring.front().is_none_or(|slot| slot.is_some()),
+            "the ring's front is in use"
+        );
         for seq in self.stragglers.keys() {
             let in_ring = *seq >= self.base
                 && matches!(self.ring.get(seq.since(self.base) as usize), Some(Some(_)));
@@ -268,14 +291,21 @@ impl Window {
         let batches: usize = self.lists.iter().map(|(_, list)| list.len()).sum();
         assert_eq!(batches, self.batches_count);
         for (_, list) in &self.lists {
-            assert!(list.iter().zip(list.iter().skip(1)).all(|(a, b)| a.deadline <= b.deadline));
+            assert!(
+                list.iter()
+                    .zip(list.iter().skip(1))
+                    .all(|(a, b)| a.deadline <= b.deadline)
+            );
         }
         if self.count() < 1000 {
             for (seq, entry) in self.iter() {
                 let covers = |b: &Batch| b.seqs.contains(seq) && b.deadline <= entry.deadline;
                 let regular = self.lists.iter().any(|(_, list)| list.iter().any(covers));
                 let irregular = self.irregular.iter().any(|r| r.0 == (entry.deadline, seq));
-                assert!(regular || irregular, "every message in flight has a timeout: {seq:?}");
+                assert!(
+                    regular || irregular,
+                    "every message in flight has a timeout: {seq:?}"
+                );
             }
         }
     }
@@ -302,16 +332,25 @@ impl Window {
     /// of the range, not what the range spans.
     fn in_flight_of(&self, seqs: SeqRange) -> Vec<Seq> {
         let mut found: Vec<Seq> = if (self.stragglers.len() as u64) < seqs.len() {
-            self.stragglers.keys().copied().filter(|seq| seqs.contains(*seq)).collect()
+            self.stragglers
+                .keys()
+                .copied()
+                .filter(|seq| seqs.contains(*seq))
+                .collect()
         } else {
             let all = (seqs.start.0..seqs.end.0).map(Seq);
-            all.filter(|seq| self.stragglers.contains_key(seq)).collect()
+            all.filter(|seq| self.stragglers.contains_key(seq))
+                .collect()
         };
         let ring_end = self.base.offset(self.ring.len() as u64);
         let (start, end) = (seqs.start.max(self.base), seqs.end.min(ring_end));
         if start < end {
             let slots = start.since(self.base) as usize..end.since(self.base) as usize;
-            let used = self.ring.range(slots).enumerate().filter(|(_, slot)| slot.is_some());
+            let used = self
+                .ring
+                .range(slots)
+                .enumerate()
+                .filter(|(_, slot)| slot.is_some());
             found.extend(used.map(|(i, _)| start.offset(i as u64)));
         }
         found.sort_unstable();
@@ -368,11 +407,12 @@ impl Window {
             }
         };
         let list = &mut self.lists[at].1;
-        if let Some(last) = list.back_mut() {
-            if last.deadline == batch.deadline && last.seqs.end == batch.seqs.start {
-                last.seqs.end = batch.seqs.end;
-                return;
-            }
+        if let Some(last) = list.back_mut()
+            && last.deadline == batch.deadline
+            && last.seqs.end == batch.seqs.start
+        {
+            last.seqs.end = batch.seqs.end;
+            return;
         }
         list.push_back(batch);
         self.batches_count += 1;
@@ -389,7 +429,8 @@ impl Window {
         for (_, list) in &mut lists {
             list.retain(|batch| {
                 // One that was touched has a later batch of its own.
-                let needs = |seq: &Seq| self.get(*seq).is_some_and(|e| e.deadline == batch.deadline);
+                let needs =
+                    |seq: &Seq| self.get(*seq).is_some_and(|e| e.deadline == batch.deadline);
                 self.in_flight_of(batch.seqs).iter().any(needs)
             });
         }

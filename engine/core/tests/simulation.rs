@@ -9,7 +9,7 @@
 //! ```
 //!
 //! runs that history alone. `RINGQ_SIM_COUNT` sets how many seeds are run, `RINGQ_SIM_FIRST` where
-//! they start.
+//! they start. `RINGQ_SIM_LOG=1` shows what the broker logs.
 
 mod world;
 
@@ -18,13 +18,23 @@ use world::World;
 
 fn number(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok()?;
-    Some(value.parse().unwrap_or_else(|_| panic!("{name} must be a number, not {value}")))
+    Some(
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} must be a number, not {value}")),
+    )
 }
 
 #[test]
 fn random_histories_agree_with_the_model() {
-    let first = number("RINGQ_SIM_SEED").or(number("RINGQ_SIM_FIRST")).unwrap_or(1);
-    let count = if number("RINGQ_SIM_SEED").is_some() { 1 } else { number("RINGQ_SIM_COUNT").unwrap_or(2000) };
+    let first = number("RINGQ_SIM_SEED")
+        .or(number("RINGQ_SIM_FIRST"))
+        .unwrap_or(1);
+    let count = if number("RINGQ_SIM_SEED").is_some() {
+        1
+    } else {
+        number("RINGQ_SIM_COUNT").unwrap_or(2000)
+    };
     let mut reached = world::Reached::default();
     for seed in first..first + count {
         let result = catch_unwind(AssertUnwindSafe(|| World::new(seed).run()));
@@ -45,6 +55,10 @@ fn random_histories_agree_with_the_model() {
 #[test]
 fn the_same_seed_is_the_same_history() {
     for seed in [7, 8, 9] {
-        assert_eq!(World::new(seed).run_digest(), World::new(seed).run_digest(), "seed {seed}");
+        assert_eq!(
+            World::new(seed).run_digest(),
+            World::new(seed).run_digest(),
+            "seed {seed}"
+        );
     }
 }

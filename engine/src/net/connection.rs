@@ -58,17 +58,25 @@ pub(crate) struct Moving {
 
 /// Takes a new connection in.
 pub(crate) fn start(shard: &Rc<Shard>, stream: TcpStream, peer: SocketAddr) {
-    let id = shard.with_broker(|broker, now, _| {
-        broker.connect(now, peer.to_string(), peer.ip().to_string())
-    });
+    shard.read_clock();
+    let id = shard
+        .with_broker(|broker, now, _| broker.connect(now, peer.to_string(), peer.ip().to_string()));
     run(shard, Connection::new(id, stream, Vec::new(), false));
 }
 
 /// Takes a connection in that comes from another shard.
 pub(crate) fn resume(shard: &Rc<Shard>, moving: Moving) {
-    let Moving { client, descriptor, tail, input_ended } = moving;
+    let Moving {
+        client,
+        descriptor,
+        tail,
+        input_ended,
+    } = moving;
     let id = shard.with_broker(|broker, now, _| broker.attach(now, client));
-    run(shard, Connection::new(id, socket::adopt(descriptor), tail, input_ended));
+    run(
+        shard,
+        Connection::new(id, socket::adopt(descriptor), tail, input_ended),
+    );
 }
 
 fn run(shard: &Rc<Shard>, connection: Connection) {
@@ -95,17 +103,24 @@ fn run(shard: &Rc<Shard>, connection: Connection) {
 async fn read(shard: &Rc<Shard>, connection: &Connection) {
     // What came with the connection from another shard.
     connection.offer_tail(shard);
-    loop {
-        let step = future::poll_fn(|cx| connection.poll_step(shard, cx)).await;
-        match step {
-            Step::Again => future::yield_now().await,
-            Step::Over => return,
-        }
+    while let Step::More = future::poll_fn(|cx| connection.poll_reads(shard, cx)).await {
+        // The buffer was full: others have their turn before the rest.
+        future::yield_now().await;
     }
 }
 
 enum Step {
-    Again,
+    More,
+    Over,
+}
+
+/// What one read brought.
+enum ReadOnce {
+    /// Less than there was room for: nothing more at the moment.
+    Some,
+    /// As much as there was room for.
+    Full,
+    /// The connection ends or leaves.
     Over,
 }
 
@@ -122,10 +137,22 @@ impl Connection {
         }
     }
 
+    /// Reads until there is nothing more, or enough for one turn.
+    fn poll_reads(&self, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<Step> {
+        loop {
+            match std::task::ready!(self.poll_read_once(shard, cx)) {
+                // glommio has asked for readiness already: this comes back pending, at no cost.
+                ReadOnce::Some => {}
+                ReadOnce::Full => return Poll::Ready(Step::More),
+                ReadOnce::Over => return Poll::Ready(Step::Over),
+            }
+        }
+    }
+
     /// One read and everything it completes.
-    fn poll_step(&self, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<Step> {
+    fn poll_read_once(&self, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<ReadOnce> {
         if self.leaving.get().is_some() {
-            return Poll::Ready(Step::Over);
+            return Poll::Ready(ReadOnce::Over);
         }
         if self.input_ended.get() || !shard.is_reading(self.id) {
             // Backpressure, an answer that has to come first, or output that has yet to leave.
@@ -143,15 +170,17 @@ impl Connection {
                 *self.reader.borrow_mut() = Some(cx.waker().clone());
                 return Poll::Pending;
             }
-            Poll::Ready(Err(_)) => return Poll::Ready(Step::Over),
+            Poll::Ready(Err(_)) => return Poll::Ready(ReadOnce::Over),
             Poll::Ready(Ok(0)) => {
                 self.input_ended.set(true);
                 shard.with_broker(|broker, _, out| broker.finish_input(self.id, &tail, out));
-                return Poll::Ready(Step::Again);
+                return Poll::Ready(ReadOnce::Some);
             }
             Poll::Ready(Ok(bytes)) => bytes,
         };
         drop(stream);
+        shard.read_clock();
+        let is_full = kept + bytes == scratch.len();
         if in_scratch {
             let input = &scratch[..kept + bytes];
             let consumed = self.offer(shard, input);
@@ -166,7 +195,11 @@ impl Connection {
             tail.drain(..consumed);
             tail.shrink_to(TAIL_IN_SCRATCH_BYTES);
         }
-        Poll::Ready(Step::Again)
+        Poll::Ready(if is_full {
+            ReadOnce::Full
+        } else {
+            ReadOnce::Some
+        })
     }
 
     fn offer(&self, shard: &Rc<Shard>, input: &[u8]) -> usize {
@@ -205,7 +238,7 @@ impl Connection {
     /// Packs the connection for another shard and ends it here.
     ///
     /// # Errors
-    /// No descriptor is left for the duplicate; the connection is closed.
+    /// No descriptor is left for the duplicate; nothing has changed.
     pub(crate) fn pack(&self, shard: &Rc<Shard>) -> io::Result<Option<Moving>> {
         if self.leaving.get().is_some() {
             return Ok(None);
@@ -217,7 +250,12 @@ impl Connection {
         self.leaving.set(Some(Leaving::Moved));
         self.wake_reader();
         let tail = std::mem::take(&mut *self.tail.borrow_mut());
-        Ok(Some(Moving { client, descriptor, tail, input_ended: self.input_ended.get() }))
+        Ok(Some(Moving {
+            client,
+            descriptor,
+            tail,
+            input_ended: self.input_ended.get(),
+        }))
     }
 
     /// Writes what is queued, as far as the socket takes it.

@@ -27,8 +27,12 @@ pub(crate) async fn serve_http(shard: Rc<Shard>, listener: TcpListener) {
     loop {
         let (stream, peer) = accept(&listener).await;
         let broker = Rc::new(crate::shard::http_broker::HttpBroker::new(shard.clone()));
-        glommio::spawn_local(http::serve_connection(http::HttpIo::new(stream), peer, broker))
-            .detach();
+        glommio::spawn_local(http::serve_connection(
+            http::HttpIo::new(stream),
+            peer,
+            broker,
+        ))
+        .detach();
     }
 }
 

@@ -6,7 +6,7 @@
 
 use glommio::net::{TcpListener, TcpStream};
 use nix::sys::socket::{MsgFlags, sendmsg};
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -25,7 +25,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The system's answer to socket, bind or listen.
 #[allow(unsafe_code)]
 pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
     }
@@ -44,20 +48,26 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// The system's answer.
 pub(crate) fn set_options(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true).map_err(io::Error::from)?;
-    let descriptor = duplicate(stream)?;
-    let socket = Socket::from(descriptor);
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE))
+    // Through the stream's own descriptor: a duplicate would take one more, and when there is no
+    // other, cost the newcomer its connection.
+    let keep_alive = TcpKeepalive::new()
+        .with_time(KEEP_ALIVE)
+        .with_interval(KEEP_ALIVE);
+    SockRef::from(&descriptor(stream)).set_tcp_keepalive(&keep_alive)
 }
 
 /// A second descriptor of the stream's socket, which outlives the stream.
 ///
 /// # Errors
 /// The system's answer, for example too many open files.
-#[allow(unsafe_code)]
 pub(crate) fn duplicate(stream: &TcpStream) -> io::Result<OwnedFd> {
-    // SAFETY: `stream` is borrowed for the whole call, so its descriptor stays open.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) };
-    borrowed.try_clone_to_owned()
+    descriptor(stream).try_clone_to_owned()
+}
+
+#[allow(unsafe_code)]
+fn descriptor(stream: &TcpStream) -> BorrowedFd<'_> {
+    // SAFETY: `stream` stays borrowed for as long as the result lives, so its descriptor stays open.
+    unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) }
 }
 
 /// The stream of a descriptor that another shard gave away.
@@ -92,7 +102,11 @@ mod tests {
 
     fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce() -> F + Send + 'static) {
         let builder = LocalExecutorBuilder::default().io_memory(64 * 1024);
-        builder.spawn(test).expect("an executor").join().expect("the test");
+        builder
+            .spawn(test)
+            .expect("an executor")
+            .join()
+            .expect("the test");
     }
 
     #[test]
@@ -119,7 +133,8 @@ mod tests {
             assert_eq!(send(&adopted, &parts).expect("connected"), Some(10));
             drop(adopted);
             let mut got = String::new();
-            peer.read_to_string(&mut got).expect("closed by the last copy");
+            peer.read_to_string(&mut got)
+                .expect("closed by the last copy");
             assert_eq!(got, "still open");
         });
     }

@@ -56,7 +56,11 @@ impl http::Broker for HttpBroker {
             let name = topic.to_owned();
             let call =
                 move |shard: Rc<Shard>| async move { publish(&shard, &name, &bodies, defer).await };
-            self.shard.post.call(owner, call).await.unwrap_or(Err("exiting".to_owned()))
+            self.shard
+                .post
+                .call(owner, call)
+                .await
+                .unwrap_or(Err("exiting".to_owned()))
         };
         result.map_err(|cause| match cause.as_str() {
             "exiting" => PublishError::Exiting,
@@ -81,15 +85,18 @@ impl http::Broker for HttpBroker {
     }
 
     async fn channel_create(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
-        self.wish(topic, Wish::CreateChannel(channel.to_owned())).await
+        self.wish(topic, Wish::CreateChannel(channel.to_owned()))
+            .await
     }
 
     async fn channel_delete(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
-        self.wish(topic, Wish::DeleteChannel(channel.to_owned())).await
+        self.wish(topic, Wish::DeleteChannel(channel.to_owned()))
+            .await
     }
 
     async fn channel_empty(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
-        self.wish(topic, Wish::EmptyChannel(channel.to_owned())).await
+        self.wish(topic, Wish::EmptyChannel(channel.to_owned()))
+            .await
     }
 
     async fn channel_pause(
@@ -98,7 +105,8 @@ impl http::Broker for HttpBroker {
         channel: &str,
         paused: bool,
     ) -> Result<(), AdminError> {
-        self.wish(topic, Wish::PauseChannel(channel.to_owned(), paused)).await
+        self.wish(topic, Wish::PauseChannel(channel.to_owned(), paused))
+            .await
     }
 
     async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot {

@@ -30,9 +30,7 @@ pub use client::{Client, Frame, FrameType, Message, MessageId};
 pub use http::{Response, http, http_with_headers, parse as parse_http};
 pub use process::{Rss, cpu_time, open_files, rss};
 pub use random::Random;
-pub use sandbox::{
-    Tmpfs, answer_io_uring_with, contents, is_root, not_tested, without_privileges,
-};
+pub use sandbox::{Tmpfs, answer_io_uring_with, contents, is_root, not_tested, without_privileges};
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -82,7 +80,9 @@ pub fn is_installed(program: &str, how_to_install: &str) -> bool {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         _ => return true,
     }
-    not_tested(&format!("{program} is missing. Install it: {how_to_install}"));
+    not_tested(&format!(
+        "{program} is missing. Install it: {how_to_install}"
+    ));
     false
 }
 

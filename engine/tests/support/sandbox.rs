@@ -29,7 +29,9 @@ pub fn is_root() -> bool {
 /// cannot ignore permissions nor exceed hard limits.
 pub fn without_privileges() -> Vec<String> {
     if is_root() {
-        ["setpriv", "--bounding-set=-all", "--inh-caps=-all"].map(str::to_owned).to_vec()
+        ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+            .map(str::to_owned)
+            .to_vec()
     } else {
         Vec::new()
     }
@@ -56,7 +58,9 @@ impl Tmpfs {
         match mounted {
             Ok(output) if output.status.success() => Some(Tmpfs { mount_point }),
             other => {
-                not_tested(&format!("a tmpfs cannot be mounted (root is needed): {other:?}"));
+                not_tested(&format!(
+                    "a tmpfs cannot be mounted (root is needed): {other:?}"
+                ));
                 None
             }
         }
@@ -92,24 +96,30 @@ impl Tmpfs {
 impl Drop for Tmpfs {
     fn drop(&mut self) {
         // Lazily: a broker that is still dying may hold files, and must not leave a mount behind.
-        let _ = Command::new("umount").arg("-l").arg(self.mount_point.path()).status();
+        let _ = Command::new("umount")
+            .arg("-l")
+            .arg(self.mount_point.path())
+            .status();
     }
 }
 
-/// What a path holds: names, sizes and contents of the files below a directory.
+/// Names and contents of everything below a directory, sorted. Files may come and go meanwhile;
+/// what is gone when it is looked at is left out.
 pub fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let mut directories = vec![directory.to_path_buf()];
     while let Some(directory) = directories.pop() {
-        let entries = std::fs::read_dir(&directory);
-        for entry in entries.unwrap_or_else(|error| panic!("{}: {error}", directory.display())) {
-            let path = entry.expect("a directory can be read to its end").path();
+        for entry in std::fs::read_dir(&directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let path = entry.path();
             if path.is_dir() {
-                found.push((path.clone(), Vec::new()));
-                directories.push(path);
-            } else {
-                // A file may go away between listing and reading while a broker runs.
-                found.push((path.clone(), std::fs::read(&path).unwrap_or_default()));
+                directories.push(path.clone());
+                found.push((path, Vec::new()));
+            } else if let Ok(bytes) = std::fs::read(&path) {
+                found.push((path, bytes));
             }
         }
     }
@@ -139,7 +149,10 @@ pub fn answer_io_uring_with(command: &mut Command, errno: i32) {
         step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let install = move || {
-        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        let program = libc::sock_fprog {
+            len: filter.len() as u16,
+            filter: filter.as_mut_ptr(),
+        };
         // SAFETY: a plain system call with four numbers.
         let no_new = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
         if no_new != 0 {

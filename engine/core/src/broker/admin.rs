@@ -156,7 +156,10 @@ impl Broker {
     ) -> Result<Outcome, AdminError> {
         let (key, id) = self.find_channel(topic, channel)?;
         let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
-        topic.channel_mut(id).ok_or(AdminError::ChannelNotFound)?.paused = paused;
+        topic
+            .channel_mut(id)
+            .ok_or(AdminError::ChannelNotFound)?
+            .paused = paused;
         topic.note_channel(id);
         out.push(Output::MetadataChanged);
         Ok(self.record(now, key, task))
@@ -167,7 +170,9 @@ impl Broker {
     pub fn shut_down(&mut self, now: Now) -> usize {
         let mut left = 0;
         for key in self.topics.keys() {
-            let Some(topic) = self.topics.get_mut(key) else { continue };
+            let Some(topic) = self.topics.get_mut(key) else {
+                continue;
+            };
             topic.distribute(now, &self.clients);
             if topic.settle(now) {
                 left += 1;
@@ -180,7 +185,9 @@ impl Broker {
     /// Has a change recorded and the task woken when that is done.
     fn record(&mut self, now: Now, key: TopicKey, task: TaskId) -> Outcome {
         self.note_topic(key);
-        let Some(topic) = self.topics.get_mut(key) else { return Outcome::Done };
+        let Some(topic) = self.topics.get_mut(key) else {
+            return Outcome::Done;
+        };
         if topic.ephemeral {
             return Outcome::Done;
         }
@@ -196,9 +203,13 @@ impl Broker {
         id: ChannelId,
         out: &mut Vec<Output>,
     ) {
-        let Some(topic) = self.topics.get_mut(key) else { return };
+        let Some(topic) = self.topics.get_mut(key) else {
+            return;
+        };
         topic.distribute(now, &self.clients);
-        let Some(channel) = topic.channel(id) else { return };
+        let Some(channel) = topic.channel(id) else {
+            return;
+        };
         let line = format!("TOPIC({}): deleting channel {}", topic.name, channel.name);
         out.push(Output::Log(Level::Info, line));
         if !channel.ephemeral && !topic.ephemeral {
@@ -215,14 +226,21 @@ impl Broker {
     }
 
     fn remove_topic(&mut self, key: TopicKey, out: &mut Vec<Output>) {
-        let Some(topic) = self.topics.get_mut(key) else { return };
-        out.push(Output::Log(Level::Info, format!("TOPIC({}): deleting", topic.name)));
+        let Some(topic) = self.topics.get_mut(key) else {
+            return;
+        };
+        out.push(Output::Log(
+            Level::Info,
+            format!("TOPIC({}): deleting", topic.name),
+        ));
         if !topic.ephemeral {
             out.push(Output::MetadataChanged);
         }
         let channels: Vec<ChannelId> = topic.channels().map(|(id, _)| id).collect();
         for id in channels {
-            let Some(topic) = self.topics.get_mut(key) else { return };
+            let Some(topic) = self.topics.get_mut(key) else {
+                return;
+            };
             let consumers = topic.delete_channel(id, &mut self.clients);
             self.cut_off(key, consumers, out);
         }
@@ -239,9 +257,13 @@ impl Broker {
 
     /// Closes the connections of a channel that is gone.
     fn cut_off(&mut self, key: TopicKey, consumers: Vec<ClientId>, out: &mut Vec<Output>) {
-        let Some(topic) = self.topics.get_mut(key) else { return };
+        let Some(topic) = self.topics.get_mut(key) else {
+            return;
+        };
         for id in consumers {
-            let Some(client) = self.clients.get_mut(id) else { continue };
+            let Some(client) = self.clients.get_mut(id) else {
+                continue;
+            };
             client.outbound.clear(|run| topic.log.unpin(run.first));
             client.ending = Ending::Now;
             client.subscription = None;
@@ -252,12 +274,20 @@ impl Broker {
     }
 
     fn find_topic(&self, name: &str) -> Result<TopicKey, AdminError> {
-        self.by_name.get(name).copied().ok_or(AdminError::TopicNotFound)
+        self.by_name
+            .get(name)
+            .copied()
+            .ok_or(AdminError::TopicNotFound)
     }
 
     fn find_channel(&self, topic: &str, name: &str) -> Result<(TopicKey, ChannelId), AdminError> {
         let key = self.find_topic(topic)?;
         let topic = self.topics.get(key).ok_or(AdminError::TopicNotFound)?;
-        Ok((key, topic.find_channel(name).ok_or(AdminError::ChannelNotFound)?))
+        Ok((
+            key,
+            topic
+                .find_channel(name)
+                .ok_or(AdminError::ChannelNotFound)?,
+        ))
     }
 }

@@ -29,8 +29,12 @@ impl Broker {
         let topic_key = self.topic_key(topic_name, out);
         let channel_id = self.channel_id(now, topic_key, channel_name, out);
         let limit = self.options.channel_consumers_max;
-        let Some(topic) = self.topics.get_mut(topic_key) else { return Flow::Next };
-        let Some(channel) = topic.channel_mut(channel_id) else { return Flow::Next };
+        let Some(topic) = self.topics.get_mut(topic_key) else {
+            return Flow::Next;
+        };
+        let Some(channel) = topic.channel_mut(channel_id) else {
+            return Flow::Next;
+        };
         if limit > 0 && channel.consumers.len() as u64 >= limit {
             let (topic, channel) = (topic_name.as_str(), channel_name.as_str());
             let cause = format!("consumers for {topic}:{channel} exceeds limit of {limit}");
@@ -39,7 +43,9 @@ impl Broker {
         }
         channel.subscribe(id);
         let unrecorded = channel.unrecorded;
-        let Some(client) = self.clients.get_mut(id) else { return Flow::Next };
+        let Some(client) = self.clients.get_mut(id) else {
+            return Flow::Next;
+        };
         client.state = ClientState::Subscribed;
         client.subscription = Some((topic_key, channel_id));
         match unrecorded {
@@ -64,7 +70,10 @@ impl Broker {
         name: ChannelName<'_>,
         out: &mut Vec<Output>,
     ) -> ChannelId {
-        let topic = self.topics.get_mut(topic_key).expect("the caller has just found it");
+        let topic = self
+            .topics
+            .get_mut(topic_key)
+            .expect("the caller has just found it");
         if let Some(channel) = topic.find_channel(name.as_str()) {
             return channel;
         }
@@ -87,7 +96,9 @@ impl Broker {
     }
 
     pub(super) fn ready(&mut self, id: ClientId, count: u32) -> Flow {
-        let Some(client) = self.clients.get_mut(id) else { return Flow::Next };
+        let Some(client) = self.clients.get_mut(id) else {
+            return Flow::Next;
+        };
         client.ready_count = count;
         self.note_ready(id);
         Flow::Next
@@ -101,14 +112,26 @@ impl Broker {
         out: &mut Vec<Output>,
     ) -> Flow {
         let Some((topic_key, channel_id, seq)) = self.message_of(id, &message) else {
-            return self.not_yours(id, WireError::fin_failed, &message, NotYours::NotInFlight, out);
+            return self.not_yours(
+                id,
+                WireError::fin_failed,
+                &message,
+                NotYours::NotInFlight,
+                out,
+            );
         };
-        let Some(topic) = self.topics.get_mut(topic_key) else { return Flow::Next };
-        let Some((channel, log)) = topic.channel_and_log(channel_id) else { return Flow::Next };
+        let Some(topic) = self.topics.get_mut(topic_key) else {
+            return Flow::Next;
+        };
+        let Some((channel, log)) = topic.channel_and_log(channel_id) else {
+            return Flow::Next;
+        };
         if let Err(reason) = channel.finish(seq, id, log) {
             return self.not_yours(id, WireError::fin_failed, &message, reason, out);
         }
-        let Some(client) = self.clients.get_mut(id) else { return Flow::Next };
+        let Some(client) = self.clients.get_mut(id) else {
+            return Flow::Next;
+        };
         client.in_flight -= 1;
         client.finish_count += 1;
         channel.note_ready(id, client);
@@ -126,14 +149,26 @@ impl Broker {
         out: &mut Vec<Output>,
     ) -> Flow {
         let Some((topic_key, channel_id, seq)) = self.message_of(id, &message) else {
-            return self.not_yours(id, WireError::req_failed, &message, NotYours::NotInFlight, out);
+            return self.not_yours(
+                id,
+                WireError::req_failed,
+                &message,
+                NotYours::NotInFlight,
+                out,
+            );
         };
-        let Some(topic) = self.topics.get_mut(topic_key) else { return Flow::Next };
-        let Some(channel) = topic.channel_mut(channel_id) else { return Flow::Next };
+        let Some(topic) = self.topics.get_mut(topic_key) else {
+            return Flow::Next;
+        };
+        let Some(channel) = topic.channel_mut(channel_id) else {
+            return Flow::Next;
+        };
         if let Err(reason) = channel.requeue(seq, id, now.mono, timeout) {
             return self.not_yours(id, WireError::req_failed, &message, reason, out);
         }
-        let Some(client) = self.clients.get_mut(id) else { return Flow::Next };
+        let Some(client) = self.clients.get_mut(id) else {
+            return Flow::Next;
+        };
         client.in_flight -= 1;
         client.requeue_count += 1;
         channel.note_ready(id, client);
@@ -153,11 +188,17 @@ impl Broker {
             let reason = NotYours::NotInFlight;
             return self.not_yours(id, WireError::touch_failed, &message, reason, out);
         };
-        let Some(client) = self.clients.get(id) else { return Flow::Next };
+        let Some(client) = self.clients.get(id) else {
+            return Flow::Next;
+        };
         let timeout = client.settings.msg_timeout;
         let timeout_max = self.options.server.msg_timeout_max;
-        let Some(topic) = self.topics.get_mut(topic_key) else { return Flow::Next };
-        let Some(channel) = topic.channel_mut(channel_id) else { return Flow::Next };
+        let Some(topic) = self.topics.get_mut(topic_key) else {
+            return Flow::Next;
+        };
+        let Some(channel) = topic.channel_mut(channel_id) else {
+            return Flow::Next;
+        };
         if let Err(reason) = channel.touch(seq, id, now.mono, timeout, timeout_max) {
             return self.not_yours(id, WireError::touch_failed, &message, reason, out);
         }
@@ -191,10 +232,18 @@ impl Broker {
 
     /// Puts a client on its channel's ready list if it may take messages.
     pub(super) fn note_ready(&mut self, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        let Some((topic_key, channel_id)) = client.subscription else { return };
-        let Some(topic) = self.topics.get_mut(topic_key) else { return };
-        let Some(channel) = topic.channel_mut(channel_id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some((topic_key, channel_id)) = client.subscription else {
+            return;
+        };
+        let Some(topic) = self.topics.get_mut(topic_key) else {
+            return;
+        };
+        let Some(channel) = topic.channel_mut(channel_id) else {
+            return;
+        };
         channel.note_ready(id, client);
         topic.note_channel(channel_id);
         if topic.wants_pump() {
@@ -219,7 +268,9 @@ impl Broker {
         out: &mut Vec<Output>,
     ) -> Flow {
         let error = error(message, reason.cause());
-        let Some(client) = self.clients.get_mut(id) else { return Flow::Next };
+        let Some(client) = self.clients.get_mut(id) else {
+            return Flow::Next;
+        };
         let line = format!("[{}] - {} - {}", client.address, error.text, reason.cause());
         out.push(Output::Log(Level::Error, line));
         client.reply_error(error);

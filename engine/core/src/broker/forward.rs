@@ -62,19 +62,33 @@ pub struct ForwardId {
 
 impl ForwardId {
     fn reply(self, result: Result<(), String>) -> ForwardReply {
-        ForwardReply { client: self.client, token: self.token, bytes: self.bytes, result }
+        ForwardReply {
+            client: self.client,
+            token: self.token,
+            bytes: self.bytes,
+            result,
+        }
     }
 }
 
 impl Entry {
     fn forward_id(&self, from: ShardId) -> ForwardId {
-        ForwardId { from, client: self.client, token: self.token, bytes: self.packed_bytes }
+        ForwardId {
+            from,
+            client: self.client,
+            token: self.token,
+            bytes: self.packed_bytes,
+        }
     }
 }
 
 impl ForwardBatch {
     pub(super) fn new(from: ShardId) -> ForwardBatch {
-        ForwardBatch { from, bytes: Vec::new(), entries: Vec::new() }
+        ForwardBatch {
+            from,
+            bytes: Vec::new(),
+            entries: Vec::new(),
+        }
     }
 
     /// True when there is nothing to send.
@@ -98,7 +112,8 @@ impl ForwardBatch {
         self.bytes.extend_from_slice(name);
         let before = self.bytes.len();
         for body in publication.bodies.clone() {
-            self.bytes.extend_from_slice(&(body.len() as u32).to_be_bytes());
+            self.bytes
+                .extend_from_slice(&(body.len() as u32).to_be_bytes());
             self.bytes.extend_from_slice(body);
         }
         let packed_bytes = self.bytes.len() - before;
@@ -121,7 +136,10 @@ impl ForwardBatch {
         let name = topic.as_str().as_bytes();
         self.bytes.extend_from_slice(name);
         self.entries.push(Entry {
-            client: ClientId { index: u32::MAX, generation: 0 },
+            client: ClientId {
+                index: u32::MAX,
+                generation: 0,
+            },
             token: Token::NONE,
             verb: None,
             topic_bytes: name.len() as u8,
@@ -145,13 +163,20 @@ impl Broker {
         if batch.is_empty() {
             return None;
         }
-        Some(std::mem::replace(batch, ForwardBatch::new(self.options.shard)))
+        Some(std::mem::replace(
+            batch,
+            ForwardBatch::new(self.options.shard),
+        ))
     }
 
     /// The answers to publishes that shard `to` forwarded here.
     pub fn take_forward_replies(&mut self, to: ShardId) -> Option<Vec<ForwardReply>> {
         let replies = &mut self.forward_replies[to.0 as usize];
-        if replies.is_empty() { None } else { Some(std::mem::take(replies)) }
+        if replies.is_empty() {
+            None
+        } else {
+            Some(std::mem::take(replies))
+        }
     }
 
     /// Publishes what another shard sent.
@@ -167,10 +192,17 @@ impl Broker {
             if entry.verb.is_none() {
                 continue;
             }
-            let queue_is_free = self.topics.get(key).is_some_and(|topic| topic.held.is_empty());
+            let queue_is_free = self
+                .topics
+                .get(key)
+                .is_some_and(|topic| topic.held.is_empty());
             // Behind a publish that waits for room, others wait too: a producer's order stays.
             if !queue_is_free || !self.publish_forwarded(now, key, batch.from, entry, packed) {
-                let held = HeldPublish { from: batch.from, entry: *entry, packed: packed.to_vec() };
+                let held = HeldPublish {
+                    from: batch.from,
+                    entry: *entry,
+                    packed: packed.to_vec(),
+                };
                 if let Some(topic) = self.topics.get_mut(key) {
                     topic.held.push_back(held);
                 }
@@ -184,7 +216,9 @@ impl Broker {
         for reply in replies {
             let result = reply.result.as_ref().map(|_| ()).map_err(String::as_str);
             self.resolve(reply.client, reply.token, result, out);
-            let Some(client) = self.clients.get_mut(reply.client) else { continue };
+            let Some(client) = self.clients.get_mut(reply.client) else {
+                continue;
+            };
             client.forwarded_bytes -= reply.bytes;
             if client.blocked == Some(Blocked::Forwards) {
                 client.blocked = None;
@@ -195,7 +229,11 @@ impl Broker {
 
     /// Tries again what waits at a topic for room.
     pub(super) fn retry_held(&mut self, now: Now, key: TopicKey) {
-        while let Some(held) = self.topics.get_mut(key).and_then(|topic| topic.held.pop_front()) {
+        while let Some(held) = self
+            .topics
+            .get_mut(key)
+            .and_then(|topic| topic.held.pop_front())
+        {
             if !self.publish_forwarded(now, key, held.from, &held.entry, &held.packed) {
                 if let Some(topic) = self.topics.get_mut(key) {
                     topic.held.push_front(held);
@@ -207,7 +245,9 @@ impl Broker {
 
     /// Refuses what waits at a topic for room.
     pub(super) fn refuse_held(&mut self, key: TopicKey, cause: &str) {
-        let Some(topic) = self.topics.get_mut(key) else { return };
+        let Some(topic) = self.topics.get_mut(key) else {
+            return;
+        };
         for held in std::mem::take(&mut topic.held) {
             self.reply_forward(held.entry.forward_id(held.from), Err(cause.to_owned()));
         }
@@ -226,7 +266,9 @@ impl Broker {
         entry: &Entry,
         packed: &[u8],
     ) -> bool {
-        let Some(topic) = self.topics.get_mut(key) else { return true };
+        let Some(topic) = self.topics.get_mut(key) else {
+            return true;
+        };
         let batch = Batch::from_packed(entry.count, packed).expect("the sender packed it");
         let publication = Publication {
             bodies: batch.iter(),

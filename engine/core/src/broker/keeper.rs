@@ -11,7 +11,9 @@ impl Broker {
     /// gives the memory back by dropping it here: the caller does so on the keeper's thread if it
     /// matters.
     pub fn handle_reply(&mut self, now: Now, key: TopicKey, reply: Reply, out: &mut Vec<Output>) {
-        let Some(topic) = self.topics.get_mut(key) else { return };
+        let Some(topic) = self.topics.get_mut(key) else {
+            return;
+        };
         let mut events = Vec::new();
         topic.log.handle_reply(now.mono, reply, &mut events);
         for event in events {
@@ -21,7 +23,9 @@ impl Broker {
     }
 
     fn handle_event(&mut self, now: Now, key: TopicKey, event: Event, out: &mut Vec<Output>) {
-        let Some(topic) = self.topics.get_mut(key) else { return };
+        let Some(topic) = self.topics.get_mut(key) else {
+            return;
+        };
         let name = topic.name.clone();
         match event {
             Event::Room => {
@@ -30,7 +34,8 @@ impl Broker {
                 self.retry_held(now, key);
             }
             Event::RoomRefused(cause) => {
-                let line = format!("TOPIC({name}) ERROR: failed to write message to backend - {cause}");
+                let line =
+                    format!("TOPIC({name}) ERROR: failed to write message to backend - {cause}");
                 out.push(Output::Log(Level::Error, line));
                 self.health = Err(cause.to_string());
                 // Their publishes are tried again, and refused with the reason.
@@ -87,7 +92,9 @@ impl Broker {
 
     /// Lets those try again whose publish found no room.
     fn wake_blocked(&mut self, key: TopicKey, out: &mut Vec<Output>) {
-        let Some(topic) = self.topics.get_mut(key) else { return };
+        let Some(topic) = self.topics.get_mut(key) else {
+            return;
+        };
         let clients = std::mem::take(&mut topic.blocked_clients);
         let tasks = std::mem::take(&mut topic.blocked_tasks);
         for id in clients {
@@ -98,7 +105,11 @@ impl Broker {
                 out.push(Output::Resume(id));
             }
         }
-        out.extend(tasks.into_iter().map(|task| Output::Wake(task, Wakeup::Retry)));
+        out.extend(
+            tasks
+                .into_iter()
+                .map(|task| Output::Wake(task, Wakeup::Retry)),
+        );
     }
 
     pub(super) fn answer(
@@ -119,7 +130,9 @@ impl Broker {
 
     /// The topic goes away: everyone who waits for it is told so.
     pub(super) fn refuse_all(&mut self, key: TopicKey, cause: &str, out: &mut Vec<Output>) {
-        let Some(topic) = self.topics.get_mut(key) else { return };
+        let Some(topic) = self.topics.get_mut(key) else {
+            return;
+        };
         let mut waiters = topic.take_unsynced();
         waiters.extend(topic.take_uncheckpointed());
         for waiter in waiters {

@@ -5,7 +5,6 @@ use crate::client::{Blocked, ClientId, Verb};
 use crate::topic::{Publication, Published, Waiter};
 use crate::{Now, ShardId, TaskId};
 use diskq::AppendError;
-use wire::command::Batch;
 use wire::name::TopicName;
 
 /// A producer whose publishes went to the same other shard this often in a row moves there.
@@ -15,43 +14,7 @@ const REMOTE_STREAK_MAX: u32 = 16;
 const FORWARDED_BYTES_MAX: usize = 1024 * 1024;
 
 impl Broker {
-    pub(super) fn publish_one(
-        &mut self,
-        now: Now,
-        id: ClientId,
-        verb: Verb,
-        topic: TopicName<'_>,
-        body: &[u8],
-        defer_ms: u32,
-        out: &mut Vec<Output>,
-    ) -> Flow {
-        let publication = Publication {
-            bodies: std::iter::once(body),
-            count: 1,
-            body_bytes: body.len() as u64,
-            defer_ms,
-        };
-        self.publish(now, id, verb, topic, &publication, out)
-    }
-
-    pub(super) fn publish_batch(
-        &mut self,
-        now: Now,
-        id: ClientId,
-        topic: TopicName<'_>,
-        batch: Batch<'_>,
-        out: &mut Vec<Output>,
-    ) -> Flow {
-        let publication = Publication {
-            bodies: batch.iter(),
-            count: batch.count(),
-            body_bytes: batch.body_bytes(),
-            defer_ms: 0,
-        };
-        self.publish(now, id, Verb::Mpub, topic, &publication, out)
-    }
-
-    fn publish<'b, B>(
+    pub(super) fn publish<'b, B>(
         &mut self,
         now: Now,
         id: ClientId,
@@ -63,11 +26,15 @@ impl Broker {
     where
         B: Iterator<Item = &'b [u8]> + Clone,
     {
-        let Some(client) = self.clients.get(id) else { return Flow::Next };
+        let Some(client) = self.clients.get(id) else {
+            return Flow::Next;
+        };
         // Where it published last is where it publishes now, nearly always.
         let hint = client.topic_hint;
         let hint = hint.filter(|key| {
-            self.topics.get(*key).is_some_and(|topic| *topic.name == *name.as_str())
+            self.topics
+                .get(*key)
+                .is_some_and(|topic| *topic.name == *name.as_str())
         });
         let key = match hint {
             Some(key) => key,
@@ -127,7 +94,9 @@ impl Broker {
     where
         B: Iterator<Item = &'b [u8]> + Clone,
     {
-        let Some(client) = self.clients.get_mut(id) else { return Flow::Next };
+        let Some(client) = self.clients.get_mut(id) else {
+            return Flow::Next;
+        };
         if client.remote_streak.0 != shard {
             client.remote_streak = (shard, 0);
         }
@@ -164,7 +133,9 @@ impl Broker {
         B: Iterator<Item = &'b [u8]> + Clone,
     {
         let key = self.topic_key(name, out);
-        let Some(topic) = self.topics.get_mut(key) else { return Err("exiting".to_owned()) };
+        let Some(topic) = self.topics.get_mut(key) else {
+            return Err("exiting".to_owned());
+        };
         let result = match topic.publish(now, publication) {
             Ok(Published::Done) => Ok(true),
             Ok(Published::AfterSync(upto)) => {

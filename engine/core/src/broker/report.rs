@@ -34,21 +34,31 @@ impl Broker {
         let mut snapshot = StatsSnapshot::default();
         let keys = self.by_name.values().copied().collect::<Vec<_>>();
         for key in keys {
-            let Some(topic) = self.topics.get_mut(key) else { continue };
+            let Some(topic) = self.topics.get_mut(key) else {
+                continue;
+            };
             if !filter.wants_topic(&topic.name) {
                 continue;
             }
             topic.distribute(now, &self.clients);
-            let Some(topic) = self.topics.get(key) else { continue };
+            let Some(topic) = self.topics.get(key) else {
+                continue;
+            };
             let channels = topic.channels().map(|(_, channel)| channel);
             let channels = channels.filter(|channel| filter.wants_channel(&channel.name));
             let resident = self.options.topic.mem_queue_size;
             let backend = |depth: u64, ephemeral: bool| {
-                if ephemeral { 0 } else { depth.saturating_sub(resident) }
+                if ephemeral {
+                    0
+                } else {
+                    depth.saturating_sub(resident)
+                }
             };
             snapshot.topics.push(TopicStats {
                 topic_name: topic.name.to_string(),
-                channels: channels.map(|c| self.channel_stats(c, filter, &backend)).collect(),
+                channels: channels
+                    .map(|c| self.channel_stats(c, filter, &backend))
+                    .collect(),
                 depth: topic.depth(),
                 backend_depth: backend(topic.depth(), topic.ephemeral),
                 message_count: topic.message_count,
@@ -59,7 +69,10 @@ impl Broker {
             self.note_topic(key);
         }
         if filter.include_clients {
-            let producers = self.clients.iter().filter(|(_, client)| !client.pub_counts.is_empty());
+            let producers = self
+                .clients
+                .iter()
+                .filter(|(_, client)| !client.pub_counts.is_empty());
             snapshot.producers = producers.map(|(_, client)| client_stats(client)).collect();
         }
         snapshot
@@ -72,7 +85,10 @@ impl Broker {
         backend: &impl Fn(u64, bool) -> u64,
     ) -> ChannelStats {
         let clients = |ids: &[ClientId]| -> Vec<ClientStats> {
-            ids.iter().filter_map(|id| self.clients.get(*id)).map(client_stats).collect()
+            ids.iter()
+                .filter_map(|id| self.clients.get(*id))
+                .map(client_stats)
+                .collect()
         };
         ChannelStats {
             channel_name: channel.name.to_string(),
@@ -87,7 +103,11 @@ impl Broker {
             requeue_count: channel.counters.requeue_count,
             timeout_count: channel.counters.timeout_count,
             client_count: channel.consumers.len() as u64,
-            clients: if filter.include_clients { clients(&channel.consumers) } else { Vec::new() },
+            clients: if filter.include_clients {
+                clients(&channel.consumers)
+            } else {
+                Vec::new()
+            },
             paused: channel.paused,
             e2e_processing_latency: LatencyStats::default(),
         }
@@ -95,7 +115,10 @@ impl Broker {
 
     /// The durable topics and channels, by name.
     pub fn durable_topics(&self) -> Vec<TopicFacts> {
-        let topics = self.by_name.values().filter_map(|key| self.topics.get(*key));
+        let topics = self
+            .by_name
+            .values()
+            .filter_map(|key| self.topics.get(*key));
         topics
             .filter(|topic| !topic.ephemeral)
             .map(|topic| TopicFacts {
@@ -143,7 +166,10 @@ fn client_stats(client: &Client) -> ClientStats {
         pub_counts: client
             .pub_counts
             .iter()
-            .map(|(topic, count)| PubCount { topic: topic.to_string(), count: *count })
+            .map(|(topic, count)| PubCount {
+                topic: topic.to_string(),
+                count: *count,
+            })
             .collect(),
         ..ClientStats::default()
     }
@@ -152,6 +178,8 @@ fn client_stats(client: &Client) -> ClientStats {
 impl Broker {
     /// The logs of this shard with their topics' names, for the simulation of the disk.
     pub fn logs(&self) -> impl Iterator<Item = (&str, &diskq::Log)> {
-        self.topics.iter().map(|(_, topic)| (&*topic.name, &topic.log))
+        self.topics
+            .iter()
+            .map(|(_, topic)| (&*topic.name, &topic.log))
     }
 }

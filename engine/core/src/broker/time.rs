@@ -49,7 +49,9 @@ impl Broker {
 
     /// Has a topic's timer fire at `at`, unless it fires earlier anyway.
     pub(super) fn arm_topic(&mut self, key: TopicKey, at: Duration) {
-        let Some(topic) = self.topics.get_mut(key) else { return };
+        let Some(topic) = self.topics.get_mut(key) else {
+            return;
+        };
         if topic.timer_at.is_some_and(|armed| armed <= at) {
             return;
         }
@@ -61,36 +63,66 @@ impl Broker {
 
     /// Starts a client's heartbeats: at connect, and again at its first IDENTIFY.
     pub(super) fn arm_heartbeat(&mut self, id: ClientId, now: Duration) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         let at = client.delivery.heartbeat.map(|interval| now + interval);
-        replace(&mut self.timers, Timer::Heartbeat(id), &mut client.heartbeat_at, at);
+        replace(
+            &mut self.timers,
+            Timer::Heartbeat(id),
+            &mut client.heartbeat_at,
+            at,
+        );
     }
 
     /// Starts a client's read deadline: at connect, and again at each IDENTIFY.
     pub(super) fn arm_deadline(&mut self, id: ClientId, now: Duration) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         let at = client.settings.heartbeat.map(|interval| now + interval * 2);
-        replace(&mut self.timers, Timer::Deadline(id), &mut client.deadline_at, at);
+        replace(
+            &mut self.timers,
+            Timer::Deadline(id),
+            &mut client.deadline_at,
+            at,
+        );
     }
 
     /// Forgets the timers of a client that leaves this shard.
     pub(super) fn disarm(&mut self, id: ClientId, client: &mut Client) {
-        replace(&mut self.timers, Timer::Heartbeat(id), &mut client.heartbeat_at, None);
-        replace(&mut self.timers, Timer::Deadline(id), &mut client.deadline_at, None);
+        replace(
+            &mut self.timers,
+            Timer::Heartbeat(id),
+            &mut client.heartbeat_at,
+            None,
+        );
+        replace(
+            &mut self.timers,
+            Timer::Deadline(id),
+            &mut client.deadline_at,
+            None,
+        );
     }
 
     fn heartbeat(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         client.heartbeat_at = None;
-        let Some(interval) = client.delivery.heartbeat else { return };
+        let Some(interval) = client.delivery.heartbeat else {
+            return;
+        };
         if client.ending == Ending::Now {
             return;
         }
         if let Some(since) = client.stuck_since
             && now.mono.saturating_sub(since) >= interval
         {
-            let line =
-                format!("PROTOCOL(V2): [{}] messagePump error - i/o timeout", client.address);
+            let line = format!(
+                "PROTOCOL(V2): [{}] messagePump error - i/o timeout",
+                client.address
+            );
             out.push(Output::Log(Level::Error, line));
             client.ending = Ending::Now;
             out.push(Output::Close(id));
@@ -106,9 +138,13 @@ impl Broker {
     }
 
     fn deadline(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else { return };
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
         client.deadline_at = None;
-        let Some(interval) = client.settings.heartbeat else { return };
+        let Some(interval) = client.settings.heartbeat else {
+            return;
+        };
         if client.ending != Ending::No {
             return;
         }
@@ -120,7 +156,12 @@ impl Broker {
         if at <= now.mono {
             out.push(Output::Expired(id));
         } else {
-            replace(&mut self.timers, Timer::Deadline(id), &mut client.deadline_at, Some(at));
+            replace(
+                &mut self.timers,
+                Timer::Deadline(id),
+                &mut client.deadline_at,
+                Some(at),
+            );
         }
     }
 }

@@ -24,8 +24,12 @@ impl Broker {
     /// after a batch of input; call again while [`Broker::is_turn_open`].
     pub fn end_turn(&mut self, now: Now, out: &mut Vec<Output>) {
         for _ in 0..self.topics_to_pump.len() {
-            let Some(key) = self.topics_to_pump.pop() else { break };
-            let Some(topic) = self.topics.get_mut(key) else { continue };
+            let Some(key) = self.topics_to_pump.pop() else {
+                break;
+            };
+            let Some(topic) = self.topics.get_mut(key) else {
+                continue;
+            };
             topic.to_pump = false;
             topic.pump(
                 now,
@@ -62,15 +66,20 @@ impl Broker {
 
     /// The output of a connection, to be written at once: fills `slices` and returns how many.
     pub fn output<'a>(&'a self, id: ClientId, slices: &mut [IoSlice<'a>]) -> usize {
-        let Some(client) = self.clients.get(id) else { return 0 };
-        let topic = client.subscription.and_then(|(key, _)| self.topics.get(key));
+        let Some(client) = self.clients.get(id) else {
+            return 0;
+        };
+        let topic = client
+            .subscription
+            .and_then(|(key, _)| self.topics.get(key));
         let mut count = 0;
         for (slice, (piece, bytes)) in slices.iter_mut().zip(client.outbound.pieces()) {
             *slice = IoSlice::new(match piece {
                 Piece::Buffer(_) => bytes,
-                Piece::Run(run) => {
-                    topic.expect("runs belong to the subscribed topic").log.bytes(&run)
-                }
+                Piece::Run(run) => topic
+                    .expect("runs belong to the subscribed topic")
+                    .log
+                    .bytes(&run),
             });
             count += 1;
         }
@@ -80,13 +89,21 @@ impl Broker {
     /// Notes that the first `bytes` bytes of a connection's output were written. With 0, that the
     /// socket took nothing.
     pub fn sent(&mut self, now: Now, id: ClientId, bytes: usize) -> Sent {
-        let Some(client) = self.clients.get_mut(id) else { return Sent::All };
-        let topic = client.subscription.and_then(|(key, _)| self.topics.get_mut(key));
+        let Some(client) = self.clients.get_mut(id) else {
+            return Sent::All;
+        };
+        let topic = client
+            .subscription
+            .and_then(|(key, _)| self.topics.get_mut(key));
         match topic {
             Some(topic) => {
-                client.outbound.sent(bytes as u64, |run| topic.log.unpin(run.first));
+                client
+                    .outbound
+                    .sent(bytes as u64, |run| topic.log.unpin(run.first));
             }
-            None => client.outbound.sent(bytes as u64, |_| unreachable!("runs need a topic")),
+            None => client
+                .outbound
+                .sent(bytes as u64, |_| unreachable!("runs need a topic")),
         }
         if client.is_over() {
             return Sent::Over;
@@ -96,7 +113,11 @@ impl Broker {
         } else if bytes > 0 || client.stuck_since.is_none() {
             client.stuck_since = Some(now.mono);
         }
-        let left = if client.outbound.is_empty() { Sent::All } else { Sent::More };
+        let left = if client.outbound.is_empty() {
+            Sent::All
+        } else {
+            Sent::More
+        };
         if bytes > 0 && client.subscription.is_some() && !client.in_ready {
             self.note_ready(id);
         }
@@ -112,7 +133,9 @@ impl Broker {
 
     /// True while commands of a connection are carried out as they come.
     pub fn is_reading(&self, id: ClientId) -> bool {
-        self.clients.get(id).is_some_and(|client| !client.is_stopped())
+        self.clients
+            .get(id)
+            .is_some_and(|client| !client.is_stopped())
     }
 
     /// When [`Broker::handle_timeout`] has something to do; may be early.

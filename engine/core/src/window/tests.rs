@@ -2,11 +2,20 @@ use super::*;
 use std::collections::BTreeMap;
 
 const MINUTE: Duration = Duration::from_secs(60);
-const OWNER: ClientId = ClientId { index: 1, generation: 1 };
-const OTHER: ClientId = ClientId { index: 2, generation: 1 };
+const OWNER: ClientId = ClientId {
+    index: 1,
+    generation: 1,
+};
+const OTHER: ClientId = ClientId {
+    index: 2,
+    generation: 1,
+};
 
 fn seqs(start: u64, end: u64) -> SeqRange {
-    SeqRange { start: Seq(start), end: Seq(end) }
+    SeqRange {
+        start: Seq(start),
+        end: Seq(end),
+    }
 }
 
 fn expire(window: &mut Window, now: Duration) -> Vec<u64> {
@@ -34,13 +43,22 @@ fn touch_moves_the_deadline_up_to_the_cap() {
     let mut window = Window::default();
     let second = Duration::from_secs(1);
     window.insert(seqs(1, 3), OWNER, 1, Duration::ZERO, 2 * second);
-    window.touch(Seq(1), OWNER, second, 2 * second, 5 * second).unwrap();
+    window
+        .touch(Seq(1), OWNER, second, 2 * second, 5 * second)
+        .unwrap();
     assert_eq!(expire(&mut window, second * 2 + TICK), [2]);
-    window.touch(Seq(1), OWNER, second * 2, 2 * second, 5 * second).unwrap();
-    window.touch(Seq(1), OWNER, second * 4, 2 * second, 5 * second).unwrap();
+    window
+        .touch(Seq(1), OWNER, second * 2, 2 * second, 5 * second)
+        .unwrap();
+    window
+        .touch(Seq(1), OWNER, second * 4, 2 * second, 5 * second)
+        .unwrap();
     assert!(expire(&mut window, second * 5 - TICK).is_empty());
     assert_eq!(expire(&mut window, second * 5 + TICK), [1]);
-    assert_eq!(window.touch(Seq(1), OWNER, second, second, second), Err(NotYours::NotInFlight));
+    assert_eq!(
+        window.touch(Seq(1), OWNER, second, second, second),
+        Err(NotYours::NotInFlight)
+    );
 }
 
 #[test]
@@ -54,7 +72,10 @@ fn one_straggler_does_not_pin_the_ring() {
         }
     }
     window.check();
-    assert!(window.ring.len() as u64 <= RING_ENTRIES_MIN, "the ring stays small");
+    assert!(
+        window.ring.len() as u64 <= RING_ENTRIES_MIN,
+        "the ring stays small"
+    );
     assert_eq!((window.count(), window.stragglers.len()), (1, 1));
     assert!(window.batches_count < 2000, "{}", window.batches_count);
     assert_eq!(expire(&mut window, 2 * MINUTE), [0]);
@@ -65,7 +86,13 @@ fn one_straggler_does_not_pin_the_ring() {
 fn a_gap_of_any_width_costs_nothing() {
     let mut window = Window::default();
     window.insert(seqs(5, 6), OWNER, 1, Duration::ZERO, MINUTE);
-    window.insert(seqs(1 << 53, (1 << 53) + 2), OWNER, 1, Duration::ZERO, MINUTE);
+    window.insert(
+        seqs(1 << 53, (1 << 53) + 2),
+        OWNER,
+        1,
+        Duration::ZERO,
+        MINUTE,
+    );
     window.insert(seqs(7, 8), OWNER, 2, Duration::ZERO, MINUTE);
     window.check();
     assert_eq!(window.count(), 4);
@@ -90,7 +117,12 @@ fn agrees_with_a_simple_model() {
             match random.below(10) {
                 0..=2 => {
                     let run = seqs(next, next + 1 + random.below(80));
-                    next = run.end.0 + if random.below(20) == 0 { random.below(200_000) } else { 0 };
+                    next = run.end.0
+                        + if random.below(20) == 0 {
+                            random.below(200_000)
+                        } else {
+                            0
+                        };
                     window.insert(run, owner, 1, now, timeout);
                     for seq in run.start.0..run.end.0 {
                         model.insert(seq, (owner, round_up(now + timeout), now));
@@ -104,7 +136,10 @@ fn agrees_with_a_simple_model() {
                 }
                 4..=6 => {
                     for _ in 0..random.below(60) {
-                        let seq = match model.iter().nth(random.below(1 + model.len() as u64) as usize) {
+                        let seq = match model
+                            .iter()
+                            .nth(random.below(1 + model.len() as u64) as usize)
+                        {
                             Some((seq, _)) => *seq,
                             None => random.below(next + 2),
                         };
@@ -113,7 +148,11 @@ fn agrees_with_a_simple_model() {
                             Some(entry) if entry.0 != owner => Err(NotYours::OtherOwner),
                             Some(_) => Ok(()),
                         };
-                        assert_eq!(window.take(Seq(seq), owner).map(|_| ()), expected, "seed {seed}");
+                        assert_eq!(
+                            window.take(Seq(seq), owner).map(|_| ()),
+                            expected,
+                            "seed {seed}"
+                        );
                         if expected.is_ok() {
                             model.remove(&seq);
                             returned.push(seq);
@@ -132,8 +171,11 @@ fn agrees_with_a_simple_model() {
                     now += Duration::from_millis(random.below(700));
                     let mut expired = expire(&mut window, now);
                     expired.sort_unstable();
-                    let due: Vec<u64> =
-                        model.iter().filter(|(_, e)| e.1 <= now).map(|(seq, _)| *seq).collect();
+                    let due: Vec<u64> = model
+                        .iter()
+                        .filter(|(_, e)| e.1 <= now)
+                        .map(|(seq, _)| *seq)
+                        .collect();
                     assert_eq!(expired, due, "seed {seed}");
                     for seq in due {
                         model.remove(&seq);
@@ -144,7 +186,52 @@ fn agrees_with_a_simple_model() {
             window.check();
             assert_eq!(window.count(), model.len() as u64, "seed {seed}");
             let first_due = model.values().map(|e| e.1).min();
-            assert!(window.next_timeout() <= first_due || first_due.is_none(), "never late");
+            assert!(
+                window.next_timeout() <= first_due || first_due.is_none(),
+                "never late"
+            );
         }
     }
+}
+
+/// Each TOUCH left a batch behind until its deadline, and every insert beyond a thousand of them
+/// looked at all: a consumer that touches one message in a loop stalled its shard.
+#[test]
+fn touching_one_message_in_a_loop_leaves_nothing_behind() {
+    let mut window = Window::default();
+    let owner = ClientId {
+        index: 1,
+        generation: 1,
+    };
+    let (timeout, timeout_max) = (Duration::from_secs(60), Duration::from_secs(900));
+    let seq = Seq(1);
+    window.insert(
+        SeqRange {
+            start: seq,
+            end: seq.offset(1),
+        },
+        owner,
+        1,
+        Duration::ZERO,
+        timeout,
+    );
+    for step in 0..100_000 {
+        let now = Duration::from_millis(step / 2);
+        window
+            .touch(seq, owner, now, timeout, timeout_max)
+            .expect("it is in flight");
+    }
+    assert!(
+        window.batches_count <= 2 * 513,
+        "{} batches",
+        window.batches_count
+    );
+    let capped = Duration::from_secs(890);
+    for _ in 0..100 {
+        window
+            .touch(seq, owner, capped, timeout, timeout_max)
+            .expect("it is in flight");
+    }
+    assert_eq!(window.irregular.len(), 1);
+    window.check();
 }

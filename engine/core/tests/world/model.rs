@@ -5,7 +5,7 @@ use std::time::Duration;
 use wire::id::MessageId;
 
 /// A topic and one of its channels, by their places in the lists of names.
-pub type Place = (usize, usize);
+pub(crate) type Place = (usize, usize);
 
 /// --msg-timeout and --max-msg-timeout: defaults of both programs.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -13,14 +13,14 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// What the model knows of one message.
 #[derive(Debug, Default, Clone)]
-pub struct Tracked {
-    pub topic: usize,
-    pub body: Vec<u8>,
-    pub acknowledged: bool,
+pub(crate) struct Tracked {
+    pub(crate) topic: usize,
+    pub(crate) body: Vec<u8>,
+    pub(crate) acknowledged: bool,
     /// Durable channels that must get it, once it is acknowledged.
-    pub owed: BTreeSet<usize>,
+    pub(crate) owed: BTreeSet<usize>,
     /// DPUB: on no channel before this.
-    pub due: Duration,
+    pub(crate) due: Duration,
 }
 
 /// Who has a message in flight.
@@ -33,28 +33,28 @@ struct Held {
 }
 
 /// One delivery as a peer saw it.
-pub struct Delivered<'a> {
-    pub place: Place,
-    pub peer: usize,
-    pub number: u64,
-    pub body: &'a [u8],
-    pub attempts: u16,
+pub(crate) struct Delivered<'a> {
+    pub(crate) place: Place,
+    pub(crate) peer: usize,
+    pub(crate) number: u64,
+    pub(crate) body: &'a [u8],
+    pub(crate) attempts: u16,
     /// RDY in force.
-    pub ready: u32,
+    pub(crate) ready: u32,
     /// The peer reads late: what it reads may be old news.
-    pub is_late: bool,
+    pub(crate) is_late: bool,
 }
 
 /// The model.
 #[derive(Debug, Default)]
-pub struct Model {
-    pub messages: Vec<Tracked>,
+pub(crate) struct Model {
+    pub(crate) messages: Vec<Tracked>,
     /// Durable channels that exist for certain: their SUB was answered.
-    pub channels: BTreeSet<Place>,
+    pub(crate) channels: BTreeSet<Place>,
     /// Channels on which sampling has thrown messages away.
-    pub sampled: BTreeSet<Place>,
-    /// Topics whose log takes no more messages since a sync failed.
-    pub poisoned: BTreeSet<usize>,
+    pub(crate) sampled: BTreeSet<Place>,
+    /// Topics whose log takes no more messages since a sync failed, with a number for that failure.
+    pub(crate) poisoned: BTreeMap<usize, u64>,
     held: BTreeMap<(Place, u64), Held>,
     /// Finished for certain, since the last kill.
     finished: BTreeSet<(Place, u64)>,
@@ -73,19 +73,31 @@ pub struct Model {
 
 impl Model {
     /// A publish is about to be sent.
-    pub fn track(&mut self, topic: usize, body: Vec<u8>) {
+    pub(crate) fn track(&mut self, topic: usize, body: Vec<u8>) {
         // Channels that come later may get it, too; these must.
-        let owed = self.channels.iter().filter(|(t, _)| *t == topic).map(|(_, c)| *c).collect();
-        self.messages.push(Tracked { topic, body, owed, ..Tracked::default() });
+        let owed = self
+            .channels
+            .iter()
+            .filter(|(t, _)| *t == topic)
+            .map(|(_, c)| *c)
+            .collect();
+        self.messages.push(Tracked {
+            topic,
+            body,
+            owed,
+            ..Tracked::default()
+        });
     }
 
     /// A peer holds a message for certain.
     fn holds(&self, key: (Place, u64), peer: usize, now: Duration) -> bool {
-        self.held.get(&key).is_some_and(|held| held.peer == peer && held.until > now)
+        self.held
+            .get(&key)
+            .is_some_and(|held| held.peer == peer && held.until > now)
     }
 
     /// FIN was carried out. True when it must have succeeded.
-    pub fn finish(&mut self, place: Place, number: u64, peer: usize, now: Duration) -> bool {
+    pub(crate) fn finish(&mut self, place: Place, number: u64, peer: usize, now: Duration) -> bool {
         let key = (place, number);
         let is_sure = self.holds(key, peer, now);
         self.messages[number as usize].owed.remove(&place.1);
@@ -100,7 +112,14 @@ impl Model {
     }
 
     /// REQ was carried out. True when it must have succeeded.
-    pub fn requeue(&mut self, place: Place, number: u64, peer: usize, now: Duration, wait: Duration) -> bool {
+    pub(crate) fn requeue(
+        &mut self,
+        place: Place,
+        number: u64,
+        peer: usize,
+        now: Duration,
+        wait: Duration,
+    ) -> bool {
         let key = (place, number);
         let is_sure = self.holds(key, peer, now);
         if is_sure {
@@ -111,7 +130,7 @@ impl Model {
     }
 
     /// TOUCH was carried out. True when it must have succeeded.
-    pub fn touch(&mut self, place: Place, number: u64, peer: usize, now: Duration) -> bool {
+    pub(crate) fn touch(&mut self, place: Place, number: u64, peer: usize, now: Duration) -> bool {
         let key = (place, number);
         let is_sure = self.holds(key, peer, now);
         if is_sure && let Some(held) = self.held.get_mut(&key) {
@@ -121,23 +140,43 @@ impl Model {
     }
 
     /// A peer got a message. Returns whether it had timed out before.
-    pub fn deliver(&mut self, delivered: &Delivered<'_>, now: Duration) -> bool {
-        let Delivered { place, peer, number, attempts, .. } = *delivered;
+    pub(crate) fn deliver(&mut self, delivered: &Delivered<'_>, now: Duration) -> bool {
+        let Delivered {
+            place,
+            peer,
+            number,
+            attempts,
+            ..
+        } = *delivered;
         let key = (place, number);
-        let tracked = self.messages.get(number as usize).expect("a message that somebody published");
+        let tracked = self
+            .messages
+            .get(number as usize)
+            .expect("a message that somebody published");
         assert_eq!(tracked.topic, place.0, "a message stays in its topic");
         assert_eq!(tracked.body, delivered.body, "byte for byte");
         assert!(attempts >= 1);
-        assert!(tracked.due <= now, "{number} is early by {:?}", tracked.due - now);
+        assert!(
+            tracked.due <= now,
+            "{number} is early by {:?}",
+            tracked.due - now
+        );
         let sent = self.deliveries.entry(key).or_default();
         *sent += 1;
         if delivered.is_late {
             self.late.insert(place);
             return false;
         }
-        assert!(!self.finished.contains(&key), "finished messages stay away: {number}");
+        assert!(
+            !self.finished.contains(&key),
+            "finished messages stay away: {number}"
+        );
         if let Some(due) = self.due.remove(&key) {
-            assert!(due <= now, "{number} was deferred and is early by {:?}", due - now);
+            assert!(
+                due <= now,
+                "{number} was deferred and is early by {:?}",
+                due - now
+            );
         }
         if number >= self.exact_from {
             if self.late.contains(&place) {
@@ -146,25 +185,44 @@ impl Model {
                 assert_eq!(attempts, *sent, "attempts of {number}");
             }
         }
-        let before = self.held.insert(key, Held { peer, delivered: now, until: now + TIMEOUT });
+        let before = self.held.insert(
+            key,
+            Held {
+                peer,
+                delivered: now,
+                until: now + TIMEOUT,
+            },
+        );
         assert!(
             before.is_none_or(|held| held.until <= now),
             "a message has one holder at a time: {number} was held until {before:?}, now {now:?}"
         );
         let range = (place, 0)..(place, u64::MAX);
-        let open = self.held.range(range).filter(|(_, h)| h.peer == peer && h.until > now).count();
-        assert!(open <= delivered.ready as usize, "{open} in flight, RDY {}", delivered.ready);
+        let open = self
+            .held
+            .range(range)
+            .filter(|(_, h)| h.peer == peer && h.until > now)
+            .count();
+        assert!(
+            open <= delivered.ready as usize,
+            "{open} in flight, RDY {}",
+            delivered.ready
+        );
         before.is_some()
     }
 
     /// A peer that may not have read everything is gone.
-    pub fn note_late(&mut self, place: Place) {
+    pub(crate) fn note_late(&mut self, place: Place) {
         self.late.insert(place);
     }
 
     /// Everything a channel had is dropped; what it owes from now on counts from `owes`.
-    pub fn empty(&mut self, place: Place) {
-        for message in self.messages.iter_mut().filter(|message| message.topic == place.0) {
+    pub(crate) fn empty(&mut self, place: Place) {
+        for message in self
+            .messages
+            .iter_mut()
+            .filter(|message| message.topic == place.0)
+        {
             message.owed.remove(&place.1);
         }
         self.held.retain(|(p, _), _| *p != place);
@@ -172,7 +230,7 @@ impl Model {
     }
 
     /// A channel is gone.
-    pub fn delete(&mut self, place: Place) {
+    pub(crate) fn delete(&mut self, place: Place) {
         self.empty(place);
         self.channels.remove(&place);
         self.ledger.remove(&place);
@@ -180,14 +238,18 @@ impl Model {
     }
 
     /// What waited in a topic is dropped.
-    pub fn empty_topic(&mut self, topic: usize) {
-        for message in self.messages.iter_mut().filter(|message| message.topic == topic) {
+    pub(crate) fn empty_topic(&mut self, topic: usize) {
+        for message in self
+            .messages
+            .iter_mut()
+            .filter(|message| message.topic == topic)
+        {
             message.owed.clear();
         }
     }
 
     /// The process was killed: what it knew beyond its files is gone.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.held.clear();
         self.finished.clear();
         self.due.clear();
@@ -200,30 +262,35 @@ impl Model {
     }
 
     /// Power was lost before everything was synced: nothing is promised but the right bytes.
-    pub fn forget_promises(&mut self) {
+    pub(crate) fn forget_promises(&mut self) {
         for message in &mut self.messages {
             message.owed.clear();
         }
     }
 
     /// Starts to count what a channel owes: `owes` messages, of `received` counted ones.
-    pub fn open_ledger(&mut self, place: Place, owes: u64, received: u64) {
-        self.ledger.insert(place, (0, owes as i64 - received as i64));
+    pub(crate) fn open_ledger(&mut self, place: Place, owes: u64, received: u64) {
+        self.ledger
+            .insert(place, (0, owes as i64 - received as i64));
+        self.unsure.remove(&place);
     }
 
     /// Nothing gets lost or doubled within a channel: what came in is finished or still there.
-    pub fn check_ledger(&self, place: Place, owes: u64, received: u64) -> bool {
+    pub(crate) fn check_ledger(&self, place: Place, owes: u64, received: u64) -> bool {
         if self.unsure.contains(&place) || self.sampled.contains(&place) {
             return false;
         }
         let (finished, before) = self.ledger.get(&place).copied().unwrap_or_default();
         let expected = before + received as i64 - finished as i64;
-        assert_eq!(owes as i64, expected, "{place:?}: received {received}, finished {finished}");
+        assert_eq!(
+            owes as i64, expected,
+            "{place:?}: received {received}, finished {finished}"
+        );
         true
     }
 
     /// Every acknowledged message must have reached every channel it is owed to.
-    pub fn check_drained(&self) {
+    pub(crate) fn check_drained(&self) {
         for (number, message) in self.messages.iter().enumerate() {
             let missing: Vec<&usize> = message
                 .owed
@@ -241,7 +308,7 @@ impl Model {
 
 /// A command on its way, and what the model does when it is carried out.
 #[derive(Debug)]
-pub enum Action {
+pub(crate) enum Action {
     Publish(Vec<u64>, Duration),
     Ready(u32),
     Finish(MessageId, u64),

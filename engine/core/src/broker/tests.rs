@@ -1,0 +1,792 @@
+//! The rules of the protocol as transcripts: each test is the text of a session.
+
+mod script;
+
+use script::{check, check_with};
+
+#[test]
+fn the_captured_session_byte_for_byte() {
+    let mut session = script::Session::new(script::options());
+    let mut sent = b"  V2SUB t ch\nRDY 3\nPUB t\n\0\0\0\x02hi".to_vec();
+    let got = session.exchange("a", &mut sent);
+    let ok = b"\0\0\0\x06\0\0\0\0OK";
+    assert_eq!(got[..20], [&ok[..], &ok[..]].concat());
+    let message = &got[20..];
+    assert_eq!(message[..8], [0, 0, 0, 0x20, 0, 0, 0, 2]);
+    assert_eq!(message[8..16], session.wall_ns().to_be_bytes());
+    assert_eq!(message[16..18], [0, 1]);
+    let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    assert!(message[18..34].iter().all(is_hex));
+    assert_eq!(&message[34..], b"hi");
+}
+
+/// Section 4: every command in every state.
+#[test]
+fn states_and_commands() {
+    check(
+        "
+a: IDENTIFY | {}
+a< OK
+a: IDENTIFY | {}
+a< OK
+a: NOP
+a: PUB t | x
+a< OK
+a: MPUB t | y,z
+a< OK
+a: DPUB t 0 | w
+a< OK
+a: SUB t ch
+a< OK
+a: NOP
+a: PUB t | x
+a< OK
+a: RDY 0
+a: CLS
+a< CLOSE_WAIT
+a: RDY 1
+a: RDY nonsense
+a: PUB t | x
+a< OK
+a: FIN 0123456789abcdef
+a< E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight
+a: NOP
+",
+    );
+    let fatal = [
+        ("", "RDY 1", "RDY"),
+        ("", "FIN 0123456789abcdef", "FIN"),
+        ("", "FIN", "FIN"),
+        ("", "REQ 0123456789abcdef 0", "REQ"),
+        ("", "TOUCH 0123456789abcdef", "TOUCH"),
+        ("", "CLS", "CLS"),
+        ("a: SUB t ch\na< OK\n", "SUB t ch", "SUB"),
+        ("a: SUB t ch\na< OK\n", "IDENTIFY | {}", "IDENTIFY"),
+        ("a: SUB t ch\na< OK\n", "AUTH | secret", "AUTH"),
+        (
+            "a: SUB t ch\na< OK\na: CLS\na< CLOSE_WAIT\n",
+            "SUB t ch",
+            "SUB",
+        ),
+        (
+            "a: SUB t ch\na< OK\na: CLS\na< CLOSE_WAIT\n",
+            "IDENTIFY | {}",
+            "IDENTIFY",
+        ),
+        (
+            "a: SUB t ch\na< OK\na: CLS\na< CLOSE_WAIT\n",
+            "AUTH | secret",
+            "AUTH",
+        ),
+        ("a: SUB t ch\na< OK\na: CLS\na< CLOSE_WAIT\n", "CLS", "CLS"),
+    ];
+    for (before, line, verb) in fatal {
+        check(&format!(
+            "\n{before}a: {line}\na< E_INVALID cannot {verb} in current state\na closed\n"
+        ));
+    }
+}
+
+#[test]
+fn what_ends_a_connection_and_how() {
+    let fatal = [
+        ("FOO", "E_INVALID invalid command FOO"),
+        ("", "E_INVALID invalid command "),
+        ("PUB", "E_INVALID PUB insufficient number of parameters"),
+        (
+            "PUB a:b | x",
+            "E_BAD_TOPIC PUB topic name \"a:b\" is not valid",
+        ),
+        (
+            "DPUB t 3600001 | x",
+            "E_INVALID DPUB timeout 3600001 out of range 0-3600000",
+        ),
+        ("SUB t", "E_INVALID SUB insufficient number of parameters"),
+        (
+            "SUB t a:b",
+            "E_BAD_CHANNEL SUB channel name \"a:b\" is not valid",
+        ),
+        ("AUTH | secret", "E_AUTH_DISABLED AUTH disabled"),
+        (
+            "IDENTIFY | []",
+            "E_BAD_BODY IDENTIFY failed to decode JSON body",
+        ),
+    ];
+    for (line, error) in fatal {
+        check(&format!("\na: {line}\na< {error}\na closed\n"));
+    }
+    check("\nraw BAD!\nraw< E_BAD_PROTOCOL\nraw closed\n");
+    // Without heartbeats nobody would notice a dead consumer.
+    check(
+        "
+a: IDENTIFY | {\"heartbeat_interval\":-1}
+a< OK
+a: SUB t ch
+a< E_INVALID cannot SUB with heartbeats disabled
+a closed
+",
+    );
+    check(
+        "
+a: SUB t ch
+a< OK
+a: RDY 2501
+a< E_INVALID RDY count 2501 out of range 0-2500
+a closed
+",
+    );
+}
+
+/// What came before an over-long line is answered; the line itself is not (section 3).
+#[test]
+fn an_overlong_line_closes_without_a_word() {
+    let line = "x".repeat(16_384);
+    check(&format!("\na: PUB t | x\na< OK\na: {line}\na closed\n"));
+}
+
+/// Section 8.3: MPUB makes its topic before it looks at the messages; PUB does not.
+#[test]
+fn a_bad_mpub_still_makes_its_topic() {
+    check(
+        "
+a: MPUB made | ,
+a< E_BAD_MESSAGE MPUB invalid message(0) body size 0
+a closed
+stats made
+= depth 0, messages 0, bytes 0
+b! PUB unmade\\n\\0\\0\\0\\0
+b< E_BAD_MESSAGE PUB invalid message body size 0
+b closed
+stats unmade
+= no such topic
+",
+    );
+}
+
+/// Section 13: RDY is a level.
+#[test]
+fn rdy_is_a_level_not_a_credit() {
+    check(
+        "
+a: SUB t ch
+a< OK
+p: MPUB t | 1,2,3,4,5
+p< OK
+a: RDY 2
+a< 1 (1)
+a< 2 (1)
+a: RDY 2
+a: FIN #1
+a< 3 (1)
+a: RDY 1
+a: FIN #2
+a: FIN #3
+a< 4 (1)
+a: RDY 0
+a: FIN #4
+stats t/ch
+= depth 1, in flight 0, deferred 0, messages 5, requeued 0, timed out 0, clients 1
+a: RDY
+a< 5 (1)
+",
+    );
+}
+
+/// Section 15: REQ 0 goes to the tail, REQ n waits, attempts grow at the next delivery.
+#[test]
+fn requeue_now_and_later() {
+    check(
+        "
+a: SUB t ch
+a< OK
+a: RDY 1
+p: PUB t | x
+p< OK
+a< x (1)
+a: REQ #x 0
+a< x (2)
+a: REQ #x 500
+stats t/ch
+= depth 0, in flight 0, deferred 1, messages 1, requeued 2, timed out 0, clients 1
++499ms
++1ms
+a< x (3)
+a: REQ #x nonsense
+a< E_INVALID REQ could not parse timeout nonsense
+a closed
+",
+    );
+}
+
+#[test]
+fn a_deferred_publish_is_never_early() {
+    check(
+        "
+a: SUB t ch
+a< OK
+a: RDY 5
+p: DPUB t 1000 | late
+p< OK
+p: PUB t | soon
+p< OK
+a< soon (1)
+stats t/ch
+= depth 0, in flight 1, deferred 1, messages 2, requeued 0, timed out 0, clients 1
++999ms
++1ms
+a< late (1)
+",
+    );
+}
+
+/// Found by reading: a message whose deferral has ended waits without an attempt so far. A restart
+/// put it behind messages of higher seqs and failed (`ranges arrive in order`).
+#[test]
+fn a_message_that_became_due_before_a_restart_comes_back() {
+    check(
+        "
+a: SUB t ch
+a< OK
+p: DPUB t 100 | early
+p< OK
+p: PUB t | late
+p< OK
++5s
+stats t/ch
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 1
+restart
+b: SUB t ch
+b< OK
+b: RDY 5
+b< late (1)
+b< early (1)
+",
+    );
+}
+
+/// Sections 15 and 16: a timeout hands a message to others; the late answers of the first fail.
+#[test]
+fn who_may_answer_after_a_timeout() {
+    check(
+        "
+a: SUB t ch
+a< OK
+a: RDY 1
+p: PUB t | x
+p< OK
+a< x (1)
++30s
+a< _heartbeat_
+p< _heartbeat_
+a: TOUCH #x
+a: NOP
+p: NOP
++29s
+a: NOP
+p: NOP
++1s
+a< _heartbeat_
+p< _heartbeat_
++29s
+a: RDY 0
++1016ms
+a< _heartbeat_
+p< _heartbeat_
+stats t/ch
+= depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 1, clients 1
+a: FIN #x
+a< E_FIN_FAILED FIN #x failed ID not in flight
+b: SUB t ch
+b< OK
+b: RDY 1
+b< x (2)
+a: FIN #x
+a< E_FIN_FAILED FIN #x failed client does not own message
+a: REQ #x 0
+a< E_REQ_FAILED REQ #x failed client does not own message
+a: TOUCH #x
+a< E_TOUCH_FAILED TOUCH #x failed client does not own message
+b: FIN #x
+b: FIN #x
+b< E_FIN_FAILED FIN #x failed ID not in flight
+",
+    );
+}
+
+/// Captured: msg timeout 2 s, max 5 s, touched every 0.9 s: redelivered at 5.0 s.
+#[test]
+fn touch_reaches_no_further_than_the_cap() {
+    let mut options = script::options();
+    options.server.msg_timeout_max = std::time::Duration::from_secs(5);
+    check_with(
+        options,
+        "
+a: IDENTIFY | {\"msg_timeout\":2000}
+a< OK
+a: SUB t ch
+a< OK
+a: RDY 1
+p: PUB t | x
+p< OK
+a< x (1)
++900ms
+a: TOUCH #x
++900ms
+a: TOUCH #x
++900ms
+a: TOUCH #x
++900ms
+a: TOUCH #x
++900ms
+a: TOUCH #x
++499ms
++17ms
+a< x (2)
+",
+    );
+}
+
+#[test]
+fn a_disconnect_requeues_nothing() {
+    check(
+        "
+a: IDENTIFY | {\"msg_timeout\":2000}
+a< OK
+a: SUB t ch
+a< OK
+a: RDY 1
+p: PUB t | x
+p< OK
+a< x (1)
+b: SUB t ch
+b< OK
+b: RDY 1
+a gone
+stats t/ch
+= depth 0, in flight 1, deferred 0, messages 1, requeued 0, timed out 0, clients 1
++1999ms
++17ms
+b< x (2)
+stats t/ch
+= depth 0, in flight 1, deferred 0, messages 1, requeued 0, timed out 1, clients 1
+",
+    );
+}
+
+/// Section 14. Silence ends a connection without a word, a body that does not come with one.
+#[test]
+fn heartbeats_and_deadlines() {
+    check(
+        "
+a: NOP
++30s
+a< _heartbeat_
++30s
+a< _heartbeat_
+a closed
+",
+    );
+    check(
+        "
+a: IDENTIFY | {\"heartbeat_interval\":1000}
+a< OK
++1s
+a< _heartbeat_
++500ms
+a: NOP
++500ms
+a< _heartbeat_
++1s
+a< _heartbeat_
++500ms
+a closed
+",
+    );
+    check(
+        "
+a: IDENTIFY | {\"heartbeat_interval\":1000}
+a< OK
+a! PUB t\\n\\0\\0\\0\\x05abc
++1s
+a< _heartbeat_
+a! d
++1s
+a< _heartbeat_
+a< E_BAD_MESSAGE PUB failed to read message body
+a closed
+",
+    );
+    check("\na: IDENTIFY | {\"heartbeat_interval\":-1}\na< OK\n+1h\na: NOP\n");
+}
+
+/// Section 9.6, captured: only the first IDENTIFY reaches heartbeats, each one the deadlines.
+#[test]
+fn identify_twice() {
+    check(
+        "
+a: IDENTIFY | {\"heartbeat_interval\":60000}
+a< OK
+a: IDENTIFY | {\"heartbeat_interval\":1000}
+a< OK
++1999ms
++1ms
+a closed
+",
+    );
+    check(
+        "
+a: IDENTIFY | {\"heartbeat_interval\":1000}
+a< OK
+a: IDENTIFY | {\"heartbeat_interval\":-1}
+a< OK
++3s
+a< _heartbeat_
+a< _heartbeat_
+a< _heartbeat_
+",
+    );
+}
+
+/// Half-close (section 16): what was sent is carried out and answered, then the connection ends.
+#[test]
+fn end_of_input() {
+    check("\na: PUB t | x\na< OK\na eof\na closed\n");
+    check(
+        "\na! PUB t\\n\\0\\0\na eof\na< E_BAD_MESSAGE PUB failed to read message body size\na closed\n",
+    );
+    check("\na! PUB t\na eof\na closed\n");
+}
+
+/// A peer that ended its input and reads nothing stayed for ever: no timer was left for it.
+#[test]
+fn a_dying_connection_that_reads_nothing_is_closed() {
+    check(
+        "
+a: PUB t | x
+a< OK
+a stuck
+a: PUB t | x
+a eof
++29s
++1s
+a closed
+",
+    );
+}
+
+/// CLS: nothing new is delivered, what is held may be answered; RDY is ignored.
+#[test]
+fn close_wait() {
+    check(
+        "
+a: SUB t ch
+a< OK
+a: RDY 2
+p: MPUB t | 1,2,3
+p< OK
+a< 1 (1)
+a< 2 (1)
+a: CLS
+a< CLOSE_WAIT
+a: FIN #1
+a: RDY 5
+a: TOUCH #2
+a: REQ #2 0
+stats t/ch
+= depth 2, in flight 0, deferred 0, messages 3, requeued 1, timed out 0, clients 1
+",
+    );
+}
+
+#[test]
+fn too_many_consumers() {
+    let mut options = script::options();
+    options.channel_consumers_max = 1;
+    check_with(
+        options,
+        "
+a: SUB r ch
+a< OK
+b: SUB r ch
+b< E_SUB_FAILED SUB failed consumers for r:ch exceeds limit of 1
+b closed
+a gone
+c: SUB r ch
+c< OK
+",
+    );
+}
+
+/// Broker-semantics 3.2: the first channel gets the backlog, later ones only what comes then;
+/// behind a pause all get it.
+#[test]
+fn backlog_and_fan_out() {
+    check(
+        "
+p: MPUB t | 1,2,3
+p< OK
+stats t
+= depth 3, messages 3, bytes 3
+create t/a
+create t/b
+stats t/a
+= depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
+stats t/b
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+p: PUB t | 4
+p< OK
+stats t/a
+= depth 4, in flight 0, deferred 0, messages 4, requeued 0, timed out 0, clients 0
+stats t/b
+= depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 0
+stats t
+= depth 0, messages 4, bytes 4
+x: MPUB u | 1,2
+x< OK
+pause u
+create u/a
+create u/b
+unpause u
+stats u/a
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+stats u/b
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+",
+    );
+}
+
+#[test]
+fn pause_holds_back_and_loses_nothing() {
+    check(
+        "
+a: SUB t ch
+a< OK
+a: RDY 1
+pause t
+p: PUB t | x
+p< OK
+stats t
+= depth 1, messages 1, bytes 1
+unpause t
+a< x (1)
+pause t/ch
+p: PUB t | y
+p< OK
+a: REQ #x 0
+stats t/ch
+= depth 2, in flight 0, deferred 0, messages 2, requeued 1, timed out 0, clients 1
+unpause t/ch
+a< y (1)
+a: FIN #y
+a< x (2)
+",
+    );
+}
+
+/// Broker-semantics 8.
+#[test]
+fn empty_and_delete() {
+    check(
+        "
+a: SUB t ch
+a< OK
+a: RDY 1
+p: MPUB t | 1,2
+p< OK
+a< 1 (1)
+p: DPUB t 1000 | 3
+p< OK
+empty t/ch
+stats t/ch
+= depth 0, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 1
+a: FIN #1
+a< E_FIN_FAILED FIN #1 failed ID not in flight
+p: PUB t | 4
+p< OK
+a< 4 (1)
+delete t/ch
+a closed
+p: PUB t | 5
+p< OK
+stats t
+= depth 1, messages 5, bytes 5
+empty t
+stats t
+= depth 0, messages 5, bytes 5
+b: SUB t new
+b< OK
+delete t
+b closed
+stats t
+= no such topic
+p: PUB t | 6
+p< OK
+stats t
+= depth 1, messages 1, bytes 1
+",
+    );
+}
+
+/// Broker-semantics 6.
+#[test]
+fn ephemeral_channels_and_topics_end_with_their_last_user() {
+    check(
+        "
+a: SUB t ch#ephemeral
+a< OK
+b: SUB t ch#ephemeral
+b< OK
+a gone
+stats t/ch#ephemeral
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 1
+b gone
+stats t/ch#ephemeral
+= no such channel
+stats t
+= depth 0, messages 0, bytes 0
+c: SUB e#ephemeral ch#ephemeral
+c< OK
+c gone
+stats e#ephemeral
+= no such topic
+d: SUB e#ephemeral ch
+d< OK
+d gone
+stats e#ephemeral/ch
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+delete e#ephemeral/ch
+stats e#ephemeral
+= no such topic
+create t/lonely#ephemeral
+stats t/lonely#ephemeral
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+",
+    );
+}
+
+/// An ephemeral topic's checkpoint, which is never written, was due for ever: the shell's timer
+/// spun. The script fails on a timer that comes back without time passing.
+#[test]
+fn an_ephemeral_topic_leaves_no_timer_that_spins() {
+    check(
+        "
+a: SUB e#ephemeral ch
+a< OK
+a: RDY 1
+p: PUB e#ephemeral | x
+p< OK
+a< x (1)
+a: FIN #x
++20s
+",
+    );
+}
+
+/// --mem-queue-size bounds what ephemeral topics and channels keep; the rest counts and is gone.
+#[test]
+fn ephemeral_queues_keep_what_fits() {
+    let mut options = script::options();
+    options.topic.mem_queue_size = 3;
+    check_with(
+        options,
+        "
+p: MPUB e#ephemeral | 1,2,3,4,5
+p< OK
+stats e#ephemeral
+= depth 3, messages 5, bytes 5
+create t/c#ephemeral
+p: MPUB t | 1,2,3,4,5
+p< OK
+stats t/c#ephemeral
+= depth 3, in flight 0, deferred 0, messages 5, requeued 0, timed out 0, clients 0
+",
+    );
+    let mut options = script::options();
+    options.topic.mem_queue_size = 0;
+    check_with(
+        options,
+        "
+a: SUB t c#ephemeral
+a< OK
+p: PUB t | lost
+p< OK
+stats t/c#ephemeral
+= depth 0, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
+a: RDY 1
+p: PUB t | taken
+p< OK
+a< taken (1)
+",
+    );
+}
+
+/// DPUB without a deferral is a PUB that still complains in its own name.
+#[test]
+fn a_failing_publish_names_its_verb() {
+    check(
+        "
+p: PUB t | x
+p< OK
+disk full
+p: PUB u | x
+p< E_PUB_FAILED PUB failed disk full: cannot allocate /data/u.log/000000000001.segment: simulated: disk full
+p closed
+q: DPUB u 0 | x
+q< E_DPUB_FAILED DPUB failed disk full: cannot allocate /data/u.log/000000000001.segment: simulated: disk full
+q closed
+disk free
++1s
+r: PUB u | x
+r< OK
+",
+    );
+}
+
+/// P7: with group commit nobody gets an OK that waited for the sync that failed, or any after it;
+/// what is stored is still delivered.
+#[test]
+fn a_failed_sync_is_final() {
+    let mut options = script::options();
+    options.topic.group_commit = true;
+    options.topic.log.sync_every = 1;
+    check_with(
+        options,
+        "
+a: SUB t ch
+a< OK
+p: PUB t | x
+p< OK
+sync fails
+p: PUB t | y
+p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
+p closed
+q: PUB t | z
+q< E_PUB_FAILED PUB failed log is read-only since a failed sync: cannot sync /data/t.log/000000000001.segment: simulated failure
+q closed
+a: RDY 1
+a< x (1)
+a: FIN #x
+a< y (1)
+",
+    );
+}
+
+/// Answers leave in the order of the commands, also behind one that waits for a sync or for
+/// another shard; a connection whose publish is refused gets no answer to what it sent behind it.
+#[test]
+fn a_refused_publish_is_the_last_answer() {
+    let mut options = script::options();
+    options.topic.group_commit = true;
+    options.topic.log.sync_every = 1;
+    check_with(
+        options,
+        "
+p: PUB t | x
+p< OK
+sync fails
+p! PUB t\\n\\0\\0\\0\\x01yPUB other\\n\\0\\0\\0\\x01z
+p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
+p closed
+",
+    );
+}

@@ -1,0 +1,503 @@
+//! A session as text: commands in, frames out, with a keeper that answers at once.
+//!
+//! ```text
+//! a: SUB t ch         the client "a" sends a line; it is connected when it is first named
+//! a: PUB t | x        ... with a size and a body; MPUB takes several: | x,y
+//! a: FIN #x           ... the id of the message whose body is x
+//! a! PUB t\n\0\0      raw bytes
+//! a eof / gone / stuck    ends its input / is disconnected / reads nothing from now on
+//! a< OK               what it gets; a message is its body and its attempts: x (1)
+//! a closed            the broker closed it
+//! +500ms              time passes, timers fire one by one
+//! pause t, unpause t/ch, empty t/ch, delete t, create t/ch, stats t, restart, disk full, sync fails
+//! ```
+//!
+//! [`check`] carries out what is input and writes down what comes of it: the result must be the
+//! script itself.
+
+use crate::stats::StatsFilter;
+use crate::{Broker, BrokerOptions, ClientId, Now, Output, Sent, ShardId, TaskId, TopicOptions};
+use diskq::{Call, Crash, Keeper, LogOptions, SimFiles};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io::{ErrorKind, IoSlice};
+use std::path::Path;
+use std::time::Duration;
+use wire::encode::{FrameDecoded, decode_frame};
+use wire::frame::{FrameType, Message};
+use wire::identify::ServerSettings;
+use wire::limits::Limits;
+use wire::name::{ChannelName, TopicName};
+
+const DATA_PATH: &str = "/data";
+
+/// More timers than this for one step of time: something spins.
+const TIMERS_MAX: u32 = 10_000;
+
+/// One shard with nsqd's defaults.
+pub(super) fn options() -> BrokerOptions {
+    BrokerOptions {
+        shard: ShardId(0),
+        shards: 1,
+        limits: Limits::default(),
+        server: ServerSettings::default(),
+        topic: TopicOptions {
+            log: LogOptions::default(),
+            mem_queue_size: 10_000,
+            group_commit: false,
+        },
+        channel_consumers_max: 0,
+        seed: 1,
+    }
+}
+
+pub(super) fn check(script: &str) {
+    check_with(options(), script);
+}
+
+/// Runs a script; what happens must be what it says.
+#[track_caller]
+pub(super) fn check_with(options: BrokerOptions, script: &str) {
+    let mut session = Session::new(options);
+    let script = script.trim_start();
+    for line in script.lines() {
+        session.act(line);
+        session.broker.check();
+    }
+    assert!(
+        session.transcript == script,
+        "expected\n{script}\ngot\n{}",
+        session.transcript
+    );
+}
+
+#[derive(Default)]
+struct Peer {
+    id: Option<ClientId>,
+    input: Vec<u8>,
+    received: Vec<u8>,
+    is_stuck: bool,
+}
+
+pub(super) struct Session {
+    options: BrokerOptions,
+    broker: Broker,
+    files: SimFiles,
+    now: Now,
+    peers: BTreeMap<String, Peer>,
+    /// Ids of messages by their bodies.
+    ids: BTreeMap<String, String>,
+    transcript: String,
+}
+
+impl Session {
+    pub(super) fn new(options: BrokerOptions) -> Session {
+        Session {
+            broker: Broker::new(options.clone()),
+            options,
+            files: SimFiles::new(),
+            now: Now {
+                mono: Duration::ZERO,
+                wall_ns: 1_800_000_000_000_000_000,
+            },
+            peers: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            transcript: String::new(),
+        }
+    }
+
+    pub(super) fn wall_ns(&self) -> u64 {
+        self.now.wall_ns
+    }
+
+    /// Sends raw bytes, magic included, and returns the raw answer.
+    pub(super) fn exchange(&mut self, name: &str, bytes: &mut Vec<u8>) -> Vec<u8> {
+        let id = self
+            .broker
+            .connect(self.now, "10.0.0.1:5".to_owned(), "10.0.0.1".to_owned());
+        self.peers.insert(
+            name.to_owned(),
+            Peer {
+                id: Some(id),
+                ..Peer::default()
+            },
+        );
+        let mut out = Vec::new();
+        let consumed = self.broker.receive(self.now, id, bytes, &mut out);
+        self.peers.get_mut(name).expect("just made").input = bytes.split_off(consumed);
+        let mut received = Vec::new();
+        self.settle_into(out, Some(&mut received));
+        received
+    }
+
+    fn act(&mut self, line: &str) {
+        if line.contains("< ") || line.ends_with(" closed") || line.starts_with("= ") {
+            return;
+        }
+        self.transcript.push_str(line);
+        self.transcript.push('\n');
+        if let Some((name, command)) = line.split_once(": ") {
+            let command = self.command(command);
+            return self.send(name, b"  V2", &command);
+        }
+        if let Some((name, raw)) = line.split_once("! ") {
+            return self.send(name, b"  V2", &unescape(raw));
+        }
+        if let Some(step) = line.strip_prefix('+') {
+            return self.pass(duration(step));
+        }
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["raw", bytes] => self.send("raw", b"", bytes.as_bytes()),
+            ["stats", what] => self.show_stats(what),
+            ["restart"] => self.restart(),
+            ["disk", "full"] => self.files.limit(Some(self.files.bytes())),
+            ["sync", "fails"] => self.files.fail_next(Call::Sync, ErrorKind::Other),
+            ["disk", "free"] => self.files.limit(None),
+            [name, "eof"] => {
+                let peer = self.peers.get(name).expect("connected");
+                let (id, rest) = (peer.id.expect("open"), peer.input.clone());
+                let mut out = Vec::new();
+                self.broker.finish_input(id, &rest, &mut out);
+                self.settle(out);
+            }
+            [name, "gone"] => {
+                let id = self
+                    .peers
+                    .remove(name)
+                    .and_then(|peer| peer.id)
+                    .expect("open");
+                let mut out = Vec::new();
+                self.broker.disconnect(self.now, id, &mut out);
+                self.settle(out);
+            }
+            [name, "stuck"] => self.peers.get_mut(name).expect("connected").is_stuck = true,
+            [verb, what] => self.administer(verb, what),
+            _ => panic!("not a line of a script: {line}"),
+        }
+    }
+
+    /// A command's bytes.
+    fn command(&self, text: &str) -> Vec<u8> {
+        let (line, body) = match text.split_once(" | ") {
+            Some((line, body)) => (line, Some(body)),
+            None => (text, None),
+        };
+        let words: Vec<&str> = line
+            .split(' ')
+            .map(|word| match word.strip_prefix('#') {
+                Some(body) => self.ids[body].as_str(),
+                None => word,
+            })
+            .collect();
+        let mut bytes = words.join(" ").into_bytes();
+        bytes.push(b'\n');
+        let sized = |body: &str| [&(body.len() as u32).to_be_bytes()[..], body.as_bytes()].concat();
+        match body {
+            Some(bodies) if line.starts_with("MPUB") => {
+                let bodies: Vec<&str> = bodies.split(',').collect();
+                let all: Vec<u8> = bodies.iter().flat_map(|body| sized(body)).collect();
+                bytes.extend((all.len() as u32 + 4).to_be_bytes());
+                bytes.extend((bodies.len() as u32).to_be_bytes());
+                bytes.extend(all);
+            }
+            Some(body) => bytes.extend(sized(body)),
+            None => {}
+        }
+        bytes
+    }
+
+    fn send(&mut self, name: &str, magic: &[u8], bytes: &[u8]) {
+        if !self.peers.contains_key(name) {
+            let id = self
+                .broker
+                .connect(self.now, "10.0.0.1:5".to_owned(), "10.0.0.1".to_owned());
+            let peer = Peer {
+                id: Some(id),
+                input: magic.to_vec(),
+                ..Peer::default()
+            };
+            self.peers.insert(name.to_owned(), peer);
+        }
+        self.peers
+            .get_mut(name)
+            .expect("just made")
+            .input
+            .extend_from_slice(bytes);
+        let mut out = Vec::new();
+        self.offer(name.to_owned(), &mut out);
+        self.settle(out);
+    }
+
+    fn offer(&mut self, name: String, out: &mut Vec<Output>) {
+        let peer = self.peers.get_mut(&name).expect("connected");
+        let Some(id) = peer.id else { return };
+        let consumed = self.broker.receive(self.now, id, &peer.input, out);
+        peer.input.drain(..consumed);
+    }
+
+    fn pass(&mut self, step: Duration) {
+        let end = self.now.mono + step;
+        for _ in 0..TIMERS_MAX {
+            let next = self.broker.next_timeout().filter(|at| *at <= end);
+            let at = next.unwrap_or(end).max(self.now.mono);
+            self.now.wall_ns += (at - self.now.mono).as_nanos() as u64;
+            self.now.mono = at;
+            if next.is_none() {
+                return;
+            }
+            let mut out = Vec::new();
+            self.broker.handle_timeout(self.now, &mut out);
+            self.settle(out);
+        }
+        panic!("a timer spins at {:?}", self.now.mono);
+    }
+
+    fn name_of(&self, id: ClientId) -> Option<String> {
+        let found = self.peers.iter().find(|(_, peer)| peer.id == Some(id));
+        found.map(|(name, _)| name.clone())
+    }
+
+    fn settle(&mut self, out: Vec<Output>) {
+        self.settle_into(out, None);
+    }
+
+    /// Performs outputs and turns until nothing is left to do.
+    fn settle_into(&mut self, mut out: Vec<Output>, mut raw: Option<&mut Vec<u8>>) {
+        loop {
+            self.broker.end_turn(self.now, &mut out);
+            let mut to_flush = Vec::new();
+            self.broker.take_clients_to_flush(&mut to_flush);
+            for id in to_flush {
+                self.flush(id, &mut out, raw.as_deref_mut());
+            }
+            if out.is_empty() && !self.broker.is_turn_open() {
+                return;
+            }
+            for output in std::mem::take(&mut out) {
+                self.perform(output, &mut out);
+            }
+        }
+    }
+
+    fn perform(&mut self, output: Output, out: &mut Vec<Output>) {
+        match output {
+            Output::Close(id) => self.close(id, out),
+            Output::Resume(id) => {
+                if let Some(name) = self.name_of(id) {
+                    self.offer(name, out);
+                }
+            }
+            Output::Expired(id) => {
+                if let Some(name) = self.name_of(id) {
+                    let rest = self.peers[&name].input.clone();
+                    self.broker.finish_input(id, &rest, out);
+                }
+            }
+            Output::Keeper(key, topic, request) => {
+                for (name, log) in self.broker.logs() {
+                    self.files.observe(Path::new(DATA_PATH), name, log);
+                }
+                let reply = Keeper::new(self.files.clone(), DATA_PATH).handle(&topic, request);
+                if let Some(reply) = reply {
+                    self.broker.handle_reply(self.now, key, reply, out);
+                }
+            }
+            Output::DeleteLog(topic, _) => {
+                let keeper = Keeper::new(self.files.clone(), DATA_PATH);
+                keeper.delete_log(&topic).expect("the disk removes");
+            }
+            Output::Move(..) => unreachable!("there is one shard"),
+            Output::Wake(..) | Output::MetadataChanged | Output::Log(..) => {}
+        }
+    }
+
+    fn close(&mut self, id: ClientId, out: &mut Vec<Output>) {
+        if let Some(name) = self.name_of(id) {
+            self.peers.remove(&name);
+            writeln!(self.transcript, "{name} closed").expect("a String takes all");
+            self.broker.disconnect(self.now, id, out);
+        }
+    }
+
+    fn flush(&mut self, id: ClientId, out: &mut Vec<Output>, raw: Option<&mut Vec<u8>>) {
+        let Some(name) = self.name_of(id) else { return };
+        let mut received = std::mem::take(&mut self.peers.get_mut(&name).expect("open").received);
+        let sent = loop {
+            let mut slices = [IoSlice::new(&[]); 4];
+            let count = self.broker.output(id, &mut slices);
+            let bytes: Vec<u8> = slices[..count]
+                .iter()
+                .flat_map(|slice| slice.to_vec())
+                .collect();
+            if self.peers[&name].is_stuck && !bytes.is_empty() {
+                break self.broker.sent(self.now, id, 0);
+            }
+            received.extend_from_slice(&bytes);
+            match self.broker.sent(self.now, id, bytes.len()) {
+                Sent::More => {}
+                sent => break sent,
+            }
+        };
+        if let Some(raw) = raw {
+            raw.extend(received);
+            return;
+        }
+        let mut at = 0;
+        while let FrameDecoded::Frame {
+            kind,
+            data,
+            consumed,
+        } = decode_frame(&received[at..])
+        {
+            at += consumed;
+            self.show_frame(&name, kind, data);
+        }
+        self.peers.get_mut(&name).expect("open").received = received.split_off(at);
+        if sent == Sent::Over {
+            self.close(id, out);
+        }
+    }
+
+    fn show_frame(&mut self, name: &str, kind: FrameType, data: &[u8]) {
+        let text = match kind {
+            FrameType::Message => {
+                let message = Message::parse(data).expect("a whole message");
+                let body = String::from_utf8_lossy(message.body).into_owned();
+                let text = format!("{body} ({})", message.attempts);
+                self.ids.insert(body, message.id.to_string());
+                text
+            }
+            FrameType::Response | FrameType::Error => {
+                let mut text = String::from_utf8_lossy(data).into_owned();
+                for (body, id) in &self.ids {
+                    text = text.replace(id, &format!("#{body}"));
+                }
+                text
+            }
+        };
+        writeln!(self.transcript, "{name}< {text}").expect("a String takes all");
+    }
+
+    fn administer(&mut self, verb: &str, what: &str) {
+        let (topic, channel) = match what.split_once('/') {
+            Some((topic, channel)) => (topic, Some(channel)),
+            None => (what, None),
+        };
+        let (now, task, broker) = (self.now, TaskId(0), &mut self.broker);
+        let mut out = Vec::new();
+        let paused = verb == "pause";
+        let result = match (verb, channel) {
+            ("pause" | "unpause", None) => broker
+                .pause_topic(now, topic, paused, task, &mut out)
+                .map(drop),
+            ("pause" | "unpause", Some(channel)) => broker
+                .pause_channel(now, topic, channel, paused, task, &mut out)
+                .map(drop),
+            ("empty", None) => broker.empty_topic(now, topic, task).map(drop),
+            ("empty", Some(channel)) => broker.empty_channel(now, topic, channel, task).map(drop),
+            ("delete", None) => broker.delete_topic(topic, &mut out),
+            ("delete", Some(channel)) => broker
+                .delete_channel(now, topic, channel, task, &mut out)
+                .map(drop),
+            ("create", Some(channel)) => {
+                let name = TopicName::new(topic.as_bytes()).expect("a valid name");
+                broker.create_topic(name, &mut out);
+                let name = ChannelName::new(channel.as_bytes()).expect("a valid name");
+                broker
+                    .create_channel(now, topic, name, task, &mut out)
+                    .map(drop)
+            }
+            _ => panic!("no such thing to do: {verb} {what}"),
+        };
+        result.expect("it is there");
+        self.settle(out);
+    }
+
+    fn show_stats(&mut self, what: &str) {
+        let (topic, channel) = match what.split_once('/') {
+            Some((topic, channel)) => (topic, Some(channel)),
+            None => (what, None),
+        };
+        let stats = self.broker.stats(self.now, &StatsFilter::default());
+        let topic = stats.topics.iter().find(|t| t.topic_name == topic);
+        let text = match (topic, channel) {
+            (None, _) => "no such topic".to_owned(),
+            (Some(t), None) => {
+                format!(
+                    "depth {}, messages {}, bytes {}",
+                    t.depth, t.message_count, t.message_bytes
+                )
+            }
+            (Some(t), Some(name)) => match t.channels.iter().find(|c| c.channel_name == name) {
+                None => "no such channel".to_owned(),
+                Some(c) => format!(
+                    "depth {}, in flight {}, deferred {}, messages {}, requeued {}, timed out {}, \
+                     clients {}",
+                    c.depth,
+                    c.in_flight_count,
+                    c.deferred_count,
+                    c.message_count,
+                    c.requeue_count,
+                    c.timeout_count,
+                    c.client_count
+                ),
+            },
+        };
+        writeln!(self.transcript, "= {text}").expect("a String takes all");
+        self.settle(Vec::new());
+    }
+
+    /// The process is killed and started again.
+    fn restart(&mut self) {
+        let path = Path::new(DATA_PATH);
+        for (name, log) in self.broker.logs() {
+            self.files.observe(path, name, log);
+        }
+        self.files.crash(Crash::Process);
+        self.peers.clear();
+        self.now.wall_ns += 10_000_000;
+        self.broker = Broker::new(self.options.clone());
+        for topic in diskq::list_logs(&self.files, path).expect("the disk lists") {
+            let options = self.options.topic.log.clone();
+            let log = diskq::open_log(&self.files, path, &topic, options, self.now.wall_ns);
+            let name = TopicName::new(topic.as_bytes()).expect("a valid name");
+            self.broker
+                .restore(self.now, name, log.expect("opens"), &[], None);
+        }
+        self.settle(Vec::new());
+    }
+}
+
+fn duration(text: &str) -> Duration {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.parse().expect("a number");
+    match &text[digits.len()..] {
+        "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        "h" => Duration::from_secs(3600 * number),
+        unit => panic!("no unit of time: {unit}"),
+    }
+}
+
+/// `\n`, `\0` and `\xNN` as bytes.
+fn unescape(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'\\' => match rest.next() {
+                Some(b'n') => b'\n',
+                Some(b'0') => 0,
+                Some(b'x') => {
+                    let digits = [rest.next().unwrap_or(b'0'), rest.next().unwrap_or(b'0')];
+                    let digits = str::from_utf8(&digits).expect("two digits");
+                    u8::from_str_radix(digits, 16).expect("two hexadecimal digits")
+                }
+                other => panic!("no such escape: {other:?}"),
+            },
+            byte => byte,
+        });
+    }
+    bytes
+}

@@ -1,0 +1,200 @@
+//! What a topic writes down, and what it makes of that at the next start: checkpoints, restore, and
+//! the last checkpoint of a graceful stop.
+
+use super::{Topic, TopicOptions};
+use crate::Now;
+use crate::client::Clients;
+use diskq::{Checkpoint, CheckpointNumber, CheckpointRun, Recovered, SeqRange};
+use std::time::Duration;
+use wire::id::Seq;
+use wire::name::{ChannelName, TopicName};
+
+/// How far a graceful stop has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stopping {
+    No,
+    Checkpoint(CheckpointNumber),
+    Done,
+}
+
+impl Topic {
+    /// A topic as an earlier run left it. What the checkpoint does not know any more (it is older
+    /// than the log's end) is owed to every channel.
+    pub(crate) fn restore(
+        name: TopicName<'_>,
+        options: TopicOptions,
+        now: Now,
+        recovered: Recovered,
+        channels: &[ChannelName<'_>],
+        paused: Option<bool>,
+    ) -> Topic {
+        let checkpoint = recovered.checkpoint.unwrap_or_default();
+        let mut topic = Topic::with_log(name, options, recovered.log);
+        topic.paused = paused.unwrap_or(checkpoint.paused);
+        for saved in &checkpoint.channels {
+            if let Some(name) = ChannelName::new(saved.name.as_bytes()) {
+                let id = topic.create_channel(name);
+                let (channel, log) = topic.channel_and_log(id).expect("just created");
+                channel.paused = saved.paused;
+                for run in &saved.runs {
+                    let due = due_time(now, run.due_ns);
+                    for range in intersect(&recovered.found, run) {
+                        channel.restore(range, run.attempts, due);
+                        log.retain(range, 1);
+                    }
+                }
+            }
+        }
+        for channel in channels {
+            topic.create_channel(*channel);
+        }
+        for run in &checkpoint.undistributed {
+            for range in intersect(&recovered.found, run) {
+                topic.undistributed.push(range);
+                topic.log.retain(range, 1);
+                if let Some(due) = due_time(now, run.due_ns) {
+                    topic.defer_undistributed(range, due.saturating_sub(now.mono));
+                }
+            }
+        }
+        // Above the checkpoint: owed to all. The deferred among them keep their deadlines.
+        let above = CheckpointRun {
+            start: checkpoint.next,
+            count: u64::MAX - checkpoint.next.0,
+            attempts: 0,
+            due_ns: 0,
+        };
+        for range in intersect(&recovered.found, &above) {
+            topic.undistributed.push(range);
+            topic.log.retain(range, 1);
+        }
+        for (seq, due_ns) in recovered.deferred {
+            if let Some(due) = due_time(now, due_ns)
+                && due > now.mono
+            {
+                let range = SeqRange {
+                    start: seq,
+                    end: seq.offset(1),
+                };
+                topic.defer_undistributed(range, due - now.mono);
+            }
+        }
+        topic.distribute(now, &Clients::default());
+        topic.recompute_deadline();
+        topic.log.release_unheld();
+        topic
+    }
+
+    fn defer_undistributed(&mut self, range: SeqRange, after: Duration) {
+        // Rounded up: late by less than a millisecond, never early.
+        let ms = u32::try_from(after.as_nanos().div_ceil(1_000_000))
+            .unwrap_or(u32::MAX)
+            .max(1);
+        for seq in range.start.0..range.end.0 {
+            self.undistributed_deferred.push_back((Seq(seq), ms));
+        }
+    }
+
+    /// Records where every channel stands. Without `sync` it survives a crash of the process only.
+    pub(crate) fn write_checkpoint(&mut self, now: Now, sync: bool) -> CheckpointNumber {
+        let unix_time_of = |at: Duration| {
+            now.wall_ns
+                .saturating_add(at.saturating_sub(now.mono).as_nanos() as u64)
+        };
+        let mut undistributed = Vec::new();
+        let mut deferred = self.undistributed_deferred.iter().peekable();
+        for range in self.undistributed.iter() {
+            let mut rest = range;
+            while let Some((seq, ms)) = deferred.next_if(|(seq, _)| *seq < range.end) {
+                if *seq < rest.start {
+                    continue;
+                }
+                let before = SeqRange {
+                    start: rest.start,
+                    end: *seq,
+                };
+                push_run(&mut undistributed, before, 0);
+                let due = unix_time_of(now.mono + Duration::from_millis(u64::from(*ms)));
+                push_run(
+                    &mut undistributed,
+                    SeqRange {
+                        start: *seq,
+                        end: seq.offset(1),
+                    },
+                    due,
+                );
+                rest.start = seq.offset(1);
+            }
+            push_run(&mut undistributed, rest, 0);
+        }
+        let durable = self.channels().filter(|(_, channel)| !channel.ephemeral);
+        let checkpoint = Checkpoint {
+            paused: self.paused,
+            undistributed,
+            channels: durable
+                .map(|(_, channel)| channel.checkpoint(unix_time_of))
+                .collect(),
+            ..Checkpoint::default()
+        };
+        self.log.write_checkpoint(now.mono, &checkpoint, sync)
+    }
+
+    /// Drives a topic to where a stop loses nothing: everything synced, then one last checkpoint.
+    /// Returns true while that is not reached; call again after the keeper's next answer.
+    pub(crate) fn settle(&mut self, now: Now) -> bool {
+        match self.stopping {
+            _ if self.ephemeral => false,
+            Stopping::Done => false,
+            Stopping::Checkpoint(_) => true,
+            Stopping::No if !self.log.is_synced() && !self.sync_failed => {
+                self.log.sync_now();
+                true
+            }
+            Stopping::No => {
+                let number = self.write_checkpoint(now, !self.sync_failed);
+                self.stopping = Stopping::Checkpoint(number);
+                true
+            }
+        }
+    }
+
+    /// A checkpoint up to `written` was written, or (`None`) could not be: a stop has done what it
+    /// can.
+    pub(crate) fn note_checkpoint(&mut self, written: Option<CheckpointNumber>) {
+        if let Stopping::Checkpoint(wanted) = self.stopping
+            && written.is_none_or(|number| number >= wanted)
+        {
+            self.stopping = Stopping::Done;
+        }
+    }
+}
+
+fn push_run(runs: &mut Vec<CheckpointRun>, range: SeqRange, due_ns: u64) {
+    if !range.is_empty() {
+        runs.push(CheckpointRun {
+            start: range.start,
+            count: range.len(),
+            attempts: 0,
+            due_ns,
+        });
+    }
+}
+
+/// The monotonic time of a recorded due time; what is overdue is due now.
+fn due_time(now: Now, due_ns: u64) -> Option<Duration> {
+    let wait = Duration::from_nanos(due_ns.saturating_sub(now.wall_ns));
+    (due_ns > 0).then(|| now.mono + wait)
+}
+
+/// The parts of `run` that exist.
+fn intersect(found: &[SeqRange], run: &CheckpointRun) -> Vec<SeqRange> {
+    let end = Seq(run.start.0.saturating_add(run.count));
+    let first = found.partition_point(|range| range.end <= run.start);
+    let parts = found[first..].iter().take_while(|range| range.start < end);
+    parts
+        .map(|range| SeqRange {
+            start: range.start.max(run.start),
+            end: range.end.min(end),
+        })
+        .collect()
+}

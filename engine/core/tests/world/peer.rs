@@ -1,0 +1,542 @@
+//! The peers: what they send, what the broker answers, and what the model makes of both.
+
+use super::model::{Action, Delivered, Place};
+use super::{CHANNELS, TOPICS, World, channel_name, is_durable, topic_name};
+use engine_core::{ClientId, Sent};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::time::Duration;
+use wire::encode::{self, FrameDecoded, decode_frame};
+use wire::frame::{FrameType, Message};
+use wire::id::MessageId;
+
+/// An answer that is due.
+#[derive(Debug)]
+enum Awaited {
+    /// Message numbers, and which failed sync forbade publishes already when it was sent.
+    Publish(Vec<u64>, Option<u64>),
+    Sub,
+    CloseWait,
+    Identify,
+}
+
+/// A simulated peer.
+#[derive(Debug, Default)]
+pub(crate) struct Peer {
+    /// Where its connection is: `None` while it moves or after it was closed.
+    pub(crate) at: Option<(usize, ClientId)>,
+    pub(crate) closed: bool,
+    pub(crate) input_ended: bool,
+    has_finished: bool,
+    /// Does not answer heartbeats.
+    pub(crate) is_silent: bool,
+    /// Reads what it gets in small portions, late.
+    is_slow: bool,
+    /// Bytes sent and not yet consumed by the broker.
+    input: Vec<u8>,
+    /// How much of it the broker has looked at.
+    offered: usize,
+    is_cut_short: bool,
+    consumed: u64,
+    /// Commands by the end of their bytes.
+    sent: VecDeque<(u64, Action)>,
+    sent_bytes: u64,
+    received: Vec<u8>,
+    awaiting: VecDeque<Awaited>,
+    pub(crate) subscription: Option<Place>,
+    ready: u32,
+    is_closing: bool,
+    /// CLS was carried out.
+    has_closed: bool,
+    was_refused: bool,
+    /// What it got and has not answered.
+    pub(crate) holds: Vec<(MessageId, u64)>,
+    /// Answers that may fail, by what they answer.
+    unsure: Vec<MessageId>,
+}
+
+impl World {
+    pub(crate) fn connect(&mut self) {
+        if self.peers.iter().filter(|peer| !peer.closed).count() > 8 {
+            return;
+        }
+        let shard = self.random.below(self.shards.len() as u64) as usize;
+        let is_slow = self.random.below(8) == 0;
+        let index = self.connect_to(shard, is_slow);
+        self.peers[index].is_silent = self.random.below(10) == 0;
+        self.offer(index);
+    }
+
+    pub(crate) fn connect_to(&mut self, shard: usize, is_slow: bool) -> usize {
+        let now = self.now();
+        let broker = &mut self.shards[shard].broker;
+        let id = broker.connect(now, "10.0.0.1:5".to_owned(), "10.0.0.1".to_owned());
+        self.peers.push(Peer {
+            at: Some((shard, id)),
+            is_slow,
+            ..Peer::default()
+        });
+        let index = self.peers.len() - 1;
+        self.send(index, Action::Other, |out| out.extend_from_slice(b"  V2"));
+        index
+    }
+
+    /// Queues a command; it is on its way until the broker consumes it.
+    pub(crate) fn send(&mut self, index: usize, action: Action, write: impl FnOnce(&mut Vec<u8>)) {
+        let peer = &mut self.peers[index];
+        let before = peer.input.len();
+        write(&mut peer.input);
+        peer.sent_bytes += (peer.input.len() - before) as u64;
+        peer.sent.push_back((peer.sent_bytes, action));
+    }
+
+    pub(crate) fn publish(&mut self) {
+        let Some(index) = self.pick_peer(|peer| !peer.input_ended) else {
+            return self.connect();
+        };
+        let topic = self.random.below(TOPICS.len() as u64) as usize;
+        let kind = self.random.below(10);
+        let count = if kind < 4 {
+            1
+        } else {
+            1 + self.random.below(30)
+        };
+        let defer_ms = if kind == 0 {
+            self.random.below(3000)
+        } else {
+            0
+        };
+        let defer = Duration::from_millis(defer_ms);
+        let mut numbers = Vec::new();
+        let mut bodies = Vec::new();
+        for _ in 0..count {
+            let number = self.model.messages.len() as u64;
+            let filler = [3, 40, 300, 2500][self.random.below(4) as usize];
+            let mut body = number.to_be_bytes().to_vec();
+            body.extend((0..filler).map(|at: usize| (at as u64 ^ number) as u8));
+            self.model.track(topic, body.clone());
+            numbers.push(number);
+            bodies.push(body);
+        }
+        let action = Action::Publish(numbers.clone(), defer);
+        self.send(index, action, |out| match kind {
+            0 => encode::dpub(out, topic_name(topic), defer, &bodies[0]),
+            1..=3 => encode::publish(out, topic_name(topic), &bodies[0]),
+            _ => encode::mpub(out, topic_name(topic), &bodies),
+        });
+        if defer_ms > 0 {
+            self.reached.note("deferred");
+        }
+        let refuses = self.model.poisoned.get(&topic).copied();
+        self.peers[index]
+            .awaiting
+            .push_back(Awaited::Publish(numbers, refuses));
+        self.offer(index);
+    }
+
+    pub(crate) fn subscribe(&mut self) {
+        let Some(index) = self.pick_peer(|peer| peer.subscription.is_none() && !peer.input_ended)
+        else {
+            return self.connect();
+        };
+        let topic = self.random.below(TOPICS.len() as u64) as usize;
+        let channel = self.random.below(CHANNELS.len() as u64) as usize;
+        let ready = 1 + self.random.below(40) as u32;
+        let sample = (self.random.below(12) == 0).then_some(50);
+        self.subscribe_to(index, (topic, channel), ready, sample);
+        self.offer(index);
+    }
+
+    pub(crate) fn subscribe_to(
+        &mut self,
+        index: usize,
+        place: Place,
+        ready: u32,
+        sample: Option<u8>,
+    ) {
+        if let Some(rate) = sample {
+            let json = format!("{{\"sample_rate\":{rate}}}");
+            self.send(index, Action::Other, |out| {
+                encode::identify(out, json.as_bytes())
+            });
+            self.peers[index].awaiting.push_back(Awaited::Identify);
+            self.model.sampled.insert(place);
+            self.reached.note("sampled");
+        }
+        if self.peers[index].is_slow {
+            self.model.note_late(place);
+        }
+        let (topic, channel) = (topic_name(place.0), channel_name(place.1));
+        self.send(index, Action::Other, |out| encode::sub(out, topic, channel));
+        self.send(index, Action::Ready(ready), |out| encode::rdy(out, ready));
+        let peer = &mut self.peers[index];
+        peer.subscription = Some(place);
+        peer.awaiting.push_back(Awaited::Sub);
+    }
+
+    pub(crate) fn change_ready(&mut self) {
+        let wanted = |peer: &Peer| peer.subscription.is_some() && !peer.input_ended;
+        let Some(index) = self.pick_peer(wanted) else {
+            return;
+        };
+        let ready = self.random.below(60) as u32;
+        self.send(index, Action::Ready(ready), |out| encode::rdy(out, ready));
+        self.offer(index);
+    }
+
+    /// A consumer answers some of what it holds.
+    pub(crate) fn answer(&mut self) {
+        let wanted = |peer: &Peer| !peer.holds.is_empty() && !peer.input_ended;
+        let Some(index) = self.pick_peer(wanted) else {
+            return;
+        };
+        let count = 1 + self.random.below(self.peers[index].holds.len() as u64);
+        for _ in 0..count {
+            let at = self.random.below(self.peers[index].holds.len() as u64) as usize;
+            let (id, number) = self.peers[index].holds[at];
+            let kind = self.random.below(10);
+            if kind != 1 {
+                self.peers[index].holds.swap_remove(at);
+            }
+            match kind {
+                0 => {
+                    let ms = [0, 0, 200, 1500][self.random.below(4) as usize];
+                    let wait = Duration::from_millis(ms);
+                    let action = Action::Requeue(id, number, wait);
+                    self.send(index, action, |out| encode::req(out, &id, wait));
+                }
+                1 => self.send(index, Action::Touch(id, number), |out| {
+                    encode::touch(out, &id)
+                }),
+                _ => self.send(index, Action::Finish(id, number), |out| {
+                    encode::fin(out, &id)
+                }),
+            }
+            if self.peers[index].holds.is_empty() {
+                break;
+            }
+        }
+        self.offer(index);
+    }
+
+    pub(crate) fn close_wait(&mut self) {
+        let wanted =
+            |peer: &Peer| peer.subscription.is_some() && !peer.input_ended && !peer.is_closing;
+        let Some(index) = self.pick_peer(wanted) else {
+            return;
+        };
+        // From here on it subscribes no more and sends CLS only once; RDY is ignored.
+        self.peers[index].is_closing = true;
+        self.send(index, Action::CloseWait, encode::cls);
+        self.peers[index].awaiting.push_back(Awaited::CloseWait);
+        self.offer(index);
+    }
+
+    pub(crate) fn hang_up(&mut self) {
+        let Some(index) = self.pick_peer(|_| true) else {
+            return;
+        };
+        self.reached.note("disconnected");
+        self.close_peer(index);
+    }
+
+    /// The peer shuts down its side; everything it sent is still carried out and answered.
+    pub(crate) fn end_input(&mut self) {
+        let Some(index) = self.pick_peer(|peer| !peer.input_ended) else {
+            return;
+        };
+        self.reached.note("end of input");
+        self.peers[index].input_ended = true;
+        self.offer_all(index);
+    }
+
+    /// As the shell does: once the broker reads no more of what there is.
+    pub(crate) fn finish_input(&mut self, index: usize) {
+        let peer = &mut self.peers[index];
+        let Some((shard, id)) = peer.at else { return };
+        if peer.has_finished || !self.shards[shard].broker.is_reading(id) {
+            return;
+        }
+        peer.has_finished = true;
+        let mut out = Vec::new();
+        self.shards[shard]
+            .broker
+            .finish_input(id, &peer.input, &mut out);
+        self.perform(shard, out);
+    }
+
+    /// The broker lost its patience: what it was not offered so far it will not see.
+    pub(crate) fn expire(&mut self, index: usize) {
+        let peer = &mut self.peers[index];
+        peer.input_ended = true;
+        peer.input.truncate(peer.offered);
+        let seen = peer.consumed + peer.offered as u64;
+        peer.is_cut_short = peer.sent.iter().any(|(end, _)| *end > seen);
+        self.finish_input(index);
+    }
+
+    pub(crate) fn close_peer(&mut self, index: usize) {
+        let now = self.now();
+        let peer = &mut self.peers[index];
+        if let Some(place) = peer.subscription.filter(|_| peer.is_slow) {
+            self.model.note_late(place);
+        }
+        peer.closed = true;
+        if let Some((shard, id)) = peer.at.take() {
+            let mut out = Vec::new();
+            self.shards[shard].broker.disconnect(now, id, &mut out);
+            self.perform(shard, out);
+        }
+    }
+
+    // --- to the broker
+
+    /// Offers a peer's input to its broker, perhaps only a part of it.
+    pub(crate) fn offer(&mut self, index: usize) {
+        let length = self.peers[index].input.len();
+        let part = self.random.below(4) == 0;
+        let length = if part {
+            self.random.below(length as u64 + 1) as usize
+        } else {
+            length
+        };
+        self.offer_bytes(index, length);
+    }
+
+    pub(crate) fn offer_all(&mut self, index: usize) {
+        self.offer_bytes(index, self.peers[index].input.len());
+        if self.peers[index].input_ended {
+            self.finish_input(index);
+        }
+    }
+
+    fn offer_bytes(&mut self, index: usize, length: usize) {
+        let now = self.now();
+        let peer = &mut self.peers[index];
+        let Some((shard, id)) = peer.at else { return };
+        let mut out = Vec::new();
+        let broker = &mut self.shards[shard].broker;
+        let consumed = broker.receive(now, id, &peer.input[..length], &mut out);
+        peer.input.drain(..consumed);
+        peer.consumed += consumed as u64;
+        peer.offered = length - consumed;
+        let done = peer.consumed;
+        while let Some((_, action)) = self.peers[index].sent.pop_front_if(|(end, _)| *end <= done) {
+            self.carry_out(index, action);
+        }
+        self.perform(shard, out);
+    }
+
+    /// The broker has carried out a command: so does the model.
+    fn carry_out(&mut self, index: usize, action: Action) {
+        let now = self.mono;
+        let place = self.peers[index].subscription;
+        let subscribed = || place.expect("only consumers answer");
+        match action {
+            Action::Publish(numbers, defer) => {
+                for number in numbers {
+                    self.model.messages[number as usize].due = now + defer;
+                }
+            }
+            Action::Ready(_) if self.peers[index].has_closed => {}
+            Action::Ready(count) => self.peers[index].ready = count,
+            Action::Finish(id, number) => {
+                if self.model.finish(subscribed(), number, index, now) {
+                    self.reached.note("finished");
+                } else {
+                    self.peers[index].unsure.push(id);
+                }
+            }
+            Action::Requeue(id, number, wait) => {
+                if self.model.requeue(subscribed(), number, index, now, wait) {
+                    self.reached.note("requeued");
+                } else {
+                    self.peers[index].unsure.push(id);
+                }
+            }
+            Action::Touch(id, number) => {
+                if self.model.touch(subscribed(), number, index, now) {
+                    self.reached.note("touched");
+                } else {
+                    self.peers[index].unsure.push(id);
+                }
+            }
+            Action::CloseWait => {
+                self.peers[index].has_closed = true;
+                self.peers[index].ready = 0;
+            }
+            Action::Other => {}
+        }
+    }
+
+    pub(crate) fn peer_of(&self, shard: usize, id: ClientId) -> Option<usize> {
+        self.peers
+            .iter()
+            .position(|peer| peer.at == Some((shard, id)))
+    }
+
+    // --- from the broker
+
+    /// Slow readers take a little more.
+    pub(crate) fn read_slowly(&mut self) {
+        for index in 0..self.peers.len() {
+            if let Some((shard, id)) = self.peers[index].at
+                && self.peers[index].is_slow
+                && self.random.below(2) == 0
+            {
+                self.flush(shard, id);
+            }
+        }
+    }
+
+    /// Writes a connection's output, in pieces of any size; a slow reader's not to the end.
+    pub(crate) fn flush(&mut self, shard: usize, id: ClientId) {
+        let Some(index) = self.peer_of(shard, id) else {
+            return;
+        };
+        loop {
+            let now = self.now();
+            let broker = &mut self.shards[shard].broker;
+            let mut slices = [IoSlice::new(&[]); 8];
+            let count = broker.output(id, &mut slices);
+            let mut bytes: Vec<u8> = Vec::new();
+            slices[..count]
+                .iter()
+                .for_each(|slice| bytes.extend_from_slice(slice));
+            if !bytes.is_empty() {
+                bytes.truncate(1 + self.random.below(bytes.len() as u64) as usize);
+            }
+            if self.peers[index].is_slow && !bytes.is_empty() && self.random.below(4) == 0 {
+                self.reached.note("slow reader");
+                broker.sent(now, id, 0);
+                return;
+            }
+            let sent = broker.sent(now, id, bytes.len());
+            self.peers[index].received.extend_from_slice(&bytes);
+            self.read_frames(index);
+            match sent {
+                Sent::More => {}
+                Sent::All => return,
+                Sent::Over => {
+                    let peer = &self.peers[index];
+                    let all = peer.was_refused || peer.is_cut_short || peer.awaiting.is_empty();
+                    assert!(all, "closed before the answers: {:?}", peer.awaiting);
+                    self.reached.note("closed after answers");
+                    return self.close_peer(index);
+                }
+            }
+        }
+    }
+
+    fn read_frames(&mut self, index: usize) {
+        let received = std::mem::take(&mut self.peers[index].received);
+        let mut at = 0;
+        while let FrameDecoded::Frame {
+            kind,
+            data,
+            consumed,
+        } = decode_frame(&received[at..])
+        {
+            at += consumed;
+            self.digest = data.iter().fold(self.digest, |digest, byte| {
+                (digest ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+            });
+            assert!(
+                !self.peers[index].was_refused,
+                "nothing follows a fatal error"
+            );
+            match kind {
+                FrameType::Message => self.take_message(index, data),
+                FrameType::Error => self.take_error(index, data),
+                FrameType::Response => self.take_response(index, data),
+            }
+        }
+        self.peers[index].received = received[at..].to_vec();
+    }
+
+    fn take_response(&mut self, index: usize, data: &[u8]) {
+        if data == b"_heartbeat_" {
+            return;
+        }
+        let peer = &mut self.peers[index];
+        let wanted: &[u8] = match peer.awaiting.front().expect("an answer to something") {
+            Awaited::CloseWait => b"CLOSE_WAIT",
+            Awaited::Publish(..) | Awaited::Sub | Awaited::Identify => b"OK",
+        };
+        assert_eq!(data, wanted);
+        match peer.awaiting.pop_front().expect("looked at just now") {
+            Awaited::Publish(numbers, refuses) => {
+                let topic = self.model.messages[numbers[0] as usize].topic;
+                let still = self.model.poisoned.get(&topic).copied();
+                assert!(
+                    refuses.is_none() || refuses != still,
+                    "accepted after a failed sync"
+                );
+                self.reached.note("acknowledged");
+                if self.group_commit {
+                    self.reached.note("synced before OK");
+                }
+                for number in numbers {
+                    self.model.messages[number as usize].acknowledged = true;
+                }
+            }
+            Awaited::Sub => {
+                let place = peer.subscription.expect("SUB was sent");
+                let exists = peer.at.is_some();
+                if exists && is_durable(place) {
+                    self.model.channels.insert(place);
+                }
+            }
+            Awaited::CloseWait => self.reached.note("close wait"),
+            Awaited::Identify => {}
+        }
+    }
+
+    fn take_error(&mut self, index: usize, data: &[u8]) {
+        let text = String::from_utf8_lossy(data).into_owned();
+        let words: Vec<&str> = text.split(' ').collect();
+        let peer = &mut self.peers[index];
+        match words[0] {
+            "E_FIN_FAILED" | "E_REQ_FAILED" | "E_TOUCH_FAILED" => {
+                // What a peer holds for certain it may answer. An error may come late, behind the
+                // answer to a publish, so that only the id tells what it is about.
+                let is_about = |id: &MessageId| id.as_bytes() == words[2].as_bytes();
+                let at = peer.unsure.iter().position(is_about);
+                peer.unsure
+                    .swap_remove(at.unwrap_or_else(|| panic!("an answer failed: {text}")));
+            }
+            "E_PUB_FAILED" | "E_MPUB_FAILED" | "E_DPUB_FAILED" | "E_SUB_FAILED" => {
+                self.reached.note("refused");
+                peer.was_refused = true;
+                peer.awaiting.clear();
+            }
+            _ if peer.is_cut_short && text.contains("failed to read") => peer.was_refused = true,
+            _ => panic!("an error that nobody provoked: {text}"),
+        }
+    }
+
+    fn take_message(&mut self, index: usize, data: &[u8]) {
+        let message = Message::parse(data).expect("a whole message");
+        let number = u64::from_be_bytes(message.body[..8].try_into().expect("eight bytes"));
+        let peer = &self.peers[index];
+        let delivered = Delivered {
+            place: peer.subscription.expect("only consumers get messages"),
+            peer: index,
+            number,
+            body: message.body,
+            attempts: message.attempts,
+            ready: peer.ready,
+            is_late: peer.is_slow,
+        };
+        self.reached.note("delivered");
+        if message.attempts > 1 {
+            self.reached.note("redelivered");
+        }
+        if self.model.deliver(&delivered, self.mono) {
+            self.reached.note("timed out");
+        }
+        let peer = &mut self.peers[index];
+        peer.holds.retain(|(_, held)| *held != number);
+        peer.holds.push((message.id, number));
+    }
+}

@@ -1,0 +1,809 @@
+//! From one run to the next: what a clean stop keeps, what the next start finds, and what deleting
+//! leaves behind (nothing).
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::{
+    Broker, Client, FrameType, Launch, Message, PATIENCE, contents, wait_until, whole_machine,
+};
+
+/// P13: a graceful stop takes less.
+const STOP_MAX: Duration = Duration::from_secs(5);
+/// P8: a start takes less, whatever the backlog.
+const START_MAX: Duration = Duration::from_secs(2);
+
+fn create(broker: &Broker, topic: &str, channel: &str) {
+    let (topic, channel) = (topic.replace('#', "%23"), channel.replace('#', "%23"));
+    broker
+        .post(&format!("/topic/create?topic={topic}"), b"")
+        .expect_status(200);
+    if !channel.is_empty() {
+        let target = format!("/channel/create?topic={topic}&channel={channel}");
+        broker.post(&target, b"").expect_status(200);
+    }
+}
+
+fn stop(broker: &mut Broker) {
+    let status = broker.sigterm_and_wait();
+    assert!(status.success(), "the broker ended with {status}");
+}
+
+/// Waits for a channel's depth; stats lag behind a publish by the hand-over to the channel.
+fn expect_depth(broker: &Broker, topic: &str, channel: &str, depth: u64) {
+    let mut last = serde_json::Value::Null;
+    let is_right = wait_until(PATIENCE, || {
+        last = broker.channel_stats(topic, channel).unwrap_or_default();
+        last["depth"] == depth
+    });
+    assert!(is_right, "a depth of {depth} is expected: {last}");
+}
+
+/// Takes `count` messages and finishes them.
+fn take(broker: &Broker, topic: &str, channel: &str, count: usize) -> Vec<Message> {
+    let mut consumer = Client::connect(broker.tcp_addr());
+    consumer.subscribe(topic, channel);
+    consumer.ready(u32::try_from(count.clamp(1, 500)).expect("small"));
+    let messages: Vec<Message> = (0..count)
+        .map(|_| {
+            let message = consumer.message();
+            consumer.finish(&message.id);
+            message
+        })
+        .collect();
+    // Every FIN was carried out when the end is answered with the end.
+    consumer.close_write();
+    while let Ok(Some(frame)) = consumer.try_frame() {
+        assert_ne!(frame.kind, FrameType::Error, "{}", frame.text());
+    }
+    messages
+}
+
+// --- the stop
+
+#[test]
+fn sigterm_under_load_loses_nothing() {
+    stop_under_load("TERM", 2, 1);
+}
+
+#[test]
+fn sigint_under_load_loses_nothing() {
+    stop_under_load("INT", 1, 1);
+}
+
+/// Topics in turn: the producers never settle, and most publishes go from shard to shard.
+#[test]
+fn sigterm_under_load_across_shards_loses_nothing() {
+    for _ in 0..3 {
+        stop_under_load("TERM", 3, 5);
+    }
+}
+
+const PRODUCERS: u64 = 3;
+const BATCHES_MIN: u64 = 400;
+const BATCH: u64 = 20;
+/// Commands ahead of their answers.
+const AHEAD: u64 = 8;
+
+fn load_topic(number: u64) -> String {
+    format!("load-{number}")
+}
+
+/// Publishes until the broker is gone; how many batches were OK'd, and how many sent. Batch n goes
+/// to topic n modulo `topics`.
+fn produce(address: SocketAddr, name: u64, topics: u64, oks: &AtomicU64) -> (u64, u64) {
+    let mut client = Client::connect(address);
+    let mut answered = 0;
+    let mut sent = 0;
+    loop {
+        while sent < answered + AHEAD {
+            let bodies: Vec<String> = (0..BATCH)
+                .map(|index| format!("{name} {}", sent * BATCH + index))
+                .collect();
+            // Counted before: what fails half way may have arrived.
+            sent += 1;
+            let topic = load_topic((sent - 1) % topics);
+            if client.try_send(&Client::mpub(&topic, &bodies)).is_err() {
+                return (answered, sent);
+            }
+        }
+        match client.try_frame() {
+            Ok(Some(frame)) if frame.data == b"OK" => {
+                answered += 1;
+                oks.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(Some(frame)) if frame.is_heartbeat() => {}
+            Ok(Some(frame)) => {
+                let text = frame.text();
+                assert!(text.ends_with("failed exiting"), "{text}");
+                return (answered, sent);
+            }
+            Ok(None) | Err(_) => return (answered, sent),
+        }
+    }
+}
+
+/// Consumes one topic until the broker is gone; what it finished. When the end is near, every third
+/// message stays in flight.
+fn consume(address: SocketAddr, topic: &str, is_near: &AtomicBool) -> BTreeSet<String> {
+    let mut client = Client::connect(address);
+    client.subscribe(topic, "channel");
+    client.ready(100);
+    let mut finished = BTreeSet::new();
+    let mut count: u64 = 0;
+    while let Ok(Some(frame)) = client.try_frame() {
+        if frame.kind != FrameType::Message {
+            continue;
+        }
+        let message = Message::parse(&frame.data).expect("whole");
+        count += 1;
+        // The first few stay in flight from the start.
+        if count <= 5 || count.is_multiple_of(3) && is_near.load(Ordering::Relaxed) {
+            continue;
+        }
+        finished.insert(String::from_utf8(message.body).expect("text"));
+        let fin = [b"FIN ".as_slice(), &message.id, b"\n"].concat();
+        if client.try_send(&fin).is_err() {
+            break;
+        }
+    }
+    finished
+}
+
+fn stop_under_load(signal: &str, shards: usize, topics: u64) {
+    let _machine = whole_machine();
+    let mut broker = Broker::start(shards, &[]);
+    for number in 0..topics {
+        create(&broker, &load_topic(number), "channel");
+    }
+    let address = broker.tcp_addr();
+    let oks = Arc::new(AtomicU64::new(0));
+    let is_near = Arc::new(AtomicBool::new(false));
+    let producers: Vec<_> = (0..PRODUCERS)
+        .map(|name| {
+            let oks = oks.clone();
+            thread::spawn(move || produce(address, name, topics, &oks))
+        })
+        .collect();
+    let consumer = thread::spawn({
+        let is_near = is_near.clone();
+        move || consume(address, &load_topic(0), &is_near)
+    });
+    let is_loaded = wait_until(PATIENCE, || oks.load(Ordering::Relaxed) > BATCHES_MIN);
+    assert!(is_loaded, "only {} OKs", oks.load(Ordering::Relaxed));
+    is_near.store(true, Ordering::Relaxed);
+    let before = Instant::now();
+    broker.signal(signal);
+    let status = broker.wait(PATIENCE);
+    let elapsed = before.elapsed();
+    assert_eq!(status.code(), Some(0), "{status}");
+    assert!(elapsed < STOP_MAX, "the stop took {elapsed:?}");
+    let log = broker.log();
+    assert!(
+        log.trim_end().ends_with("INFO: NSQ: bye"),
+        "the last line of a clean stop"
+    );
+
+    // By topic: what has to come, and what may come.
+    let mut owed = vec![BTreeSet::new(); topics as usize];
+    let mut possible = owed.clone();
+    for (name, producer) in producers.into_iter().enumerate() {
+        let (answered, sent) = producer.join().expect("a producer does not panic");
+        for batch in 0..sent {
+            let topic = (batch % topics) as usize;
+            let bodies = (0..BATCH).map(|index| format!("{name} {}", batch * BATCH + index));
+            possible[topic].extend(bodies.clone());
+            if batch < answered {
+                owed[topic].extend(bodies);
+            }
+        }
+    }
+    let finished = consumer.join().expect("the consumer does not panic");
+    owed[0].retain(|body| !finished.contains(body));
+    let count: usize = owed.iter().map(BTreeSet::len).sum();
+    eprintln!(
+        "lifecycle: {count} owed, {} finished, stopped in {elapsed:?}",
+        finished.len()
+    );
+
+    broker.restart();
+    let mut attempts_max = 0;
+    for (number, mut owed) in owed.into_iter().enumerate() {
+        let mut consumer = Client::connect(broker.tcp_addr());
+        consumer.subscribe(&load_topic(number as u64), "channel");
+        consumer.ready(500);
+        while !owed.is_empty() {
+            let Some(message) = consumer.message_within(PATIENCE) else {
+                panic!(
+                    "{} OK'd messages of topic {number} are lost: {owed:?}",
+                    owed.len()
+                );
+            };
+            let body = String::from_utf8(message.body).expect("text");
+            assert!(
+                possible[number].contains(&body),
+                "{body} was never published there"
+            );
+            owed.remove(&body);
+            attempts_max = attempts_max.max(message.attempts);
+            consumer.finish(&message.id);
+        }
+    }
+    assert_eq!(
+        attempts_max, 2,
+        "what was in flight at the stop comes as a second attempt"
+    );
+}
+
+#[test]
+fn attempts_of_what_was_in_flight_are_kept() {
+    let mut broker = Broker::start(2, &[]);
+    let mut client = Client::connect(broker.tcp_addr());
+    for number in 0..5u8 {
+        client.publish("attempts", &[number]);
+    }
+    client.subscribe("attempts", "channel");
+    client.ready(10);
+    let mut messages = Vec::new();
+    for _ in 0..5 {
+        messages.push(client.message());
+    }
+    // Message n is to have n + 1 attempts at the stop; 4 is finished.
+    messages.sort_by_key(|message| message.body[0]);
+    client.finish(&messages[4].id);
+    for (number, message) in messages[..4].iter().enumerate() {
+        for attempts in 1..=number {
+            client.requeue(&message.id, 0);
+            let again = client.message();
+            assert_eq!(
+                (again.id, usize::from(again.attempts)),
+                (message.id, attempts + 1)
+            );
+        }
+    }
+    stop(&mut broker);
+    drop(client);
+    broker.restart();
+    let again = take(&broker, "attempts", "channel", 4);
+    for message in again {
+        let before = &messages[usize::from(message.body[0])];
+        assert_eq!(
+            message.attempts,
+            u16::from(message.body[0]) + 2,
+            "{:?}",
+            message.body
+        );
+        assert_eq!(
+            (message.id, message.timestamp),
+            (before.id, before.timestamp)
+        );
+    }
+    expect_depth(&broker, "attempts", "channel", 0);
+}
+
+/// nsqd delivers deferred messages at once after a restart; here they keep their time.
+#[test]
+fn deferred_messages_keep_their_time_over_a_restart() {
+    let mut broker = Broker::start(2, &[]);
+    create(&broker, "deferred", "channel");
+    let mut client = Client::connect(broker.tcp_addr());
+    client.publish("deferred", b"requeued");
+    client.subscribe("deferred", "channel");
+    client.ready(1);
+    let message = client.message();
+    let start = Instant::now();
+    client.requeue(&message.id, 3000);
+    client.publish_deferred("deferred", 4000, b"published");
+    let deferred = wait_until(PATIENCE, || {
+        let channel = broker
+            .channel_stats("deferred", "channel")
+            .unwrap_or_default();
+        channel["deferred_count"] == 2
+    });
+    assert!(
+        deferred,
+        "{:?}",
+        broker.channel_stats("deferred", "channel")
+    );
+    stop(&mut broker);
+    drop(client);
+    broker.restart();
+    let mut client = Client::connect(broker.tcp_addr());
+    client.subscribe("deferred", "channel");
+    client.ready(10);
+    for (body, attempts, due) in [(&b"requeued"[..], 2, 3000), (b"published", 1, 4000)] {
+        let message = client.message();
+        let elapsed = start.elapsed();
+        assert_eq!(
+            (message.body.as_slice(), message.attempts),
+            (body, attempts)
+        );
+        // The deadline survives to the millisecond; the clocks of two runs agree that well.
+        let due = Duration::from_millis(due);
+        assert!(
+            elapsed + Duration::from_millis(20) > due,
+            "too early: {elapsed:?}, due {due:?}"
+        );
+        assert!(
+            elapsed < due + Duration::from_secs(1),
+            "too late: {elapsed:?}, due {due:?}"
+        );
+        client.finish(&message.id);
+    }
+}
+
+#[test]
+fn the_log_tells_the_life_of_the_broker() {
+    let mut broker = Broker::start(2, &[]);
+    create(&broker, "told", "listener");
+    let mut client = Client::connect(broker.tcp_addr());
+    client.identify(r#"{"client_id":"cid","hostname":"hn","user_agent":"ua/1"}"#);
+    client.subscribe("told", "listener");
+    client.send(b"FIN 0123456789abcdef\nCLS\nRDY 1\n");
+    client.expect_error("E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight");
+    client.expect_response("CLOSE_WAIT");
+    let address = client.local_addr();
+    let mut wrong = Client::connect(broker.tcp_addr());
+    wrong.send(b"pub\n");
+    wrong.expect_error("E_INVALID invalid command pub");
+    let wrong = wrong.local_addr();
+    drop(Client::connect_without_magic(broker.tcp_addr()));
+    broker.wait_for_log("ERROR: failed to read protocol version - EOF");
+    let mut old = Client::connect_without_magic(broker.tcp_addr());
+    old.send(b"  V1");
+    old.expect_error("E_BAD_PROTOCOL");
+    broker.wait_for_log("bad protocol magic '  V1'");
+    drop(client);
+    broker.wait_for_log(&format!("INFO: PROTOCOL(V2): [{address}] exiting ioloop"));
+    broker
+        .post("/channel/delete?topic=told&channel=listener", b"")
+        .expect_status(200);
+    broker
+        .post("/topic/delete?topic=told", b"")
+        .expect_status(200);
+    let (tcp, http) = (broker.tcp_addr(), broker.http_addr());
+    stop(&mut broker);
+    let log = broker.log();
+    let expected = [
+        "INFO: nsqd v1.3.0 (built w/".to_owned(),
+        "INFO: ID: ".to_owned(),
+        format!("INFO: TCP: listening on {tcp}"),
+        format!("INFO: HTTP: listening on {http}"),
+        "INFO: TOPIC(told): created".to_owned(),
+        "INFO: TOPIC(told): new channel(listener)".to_owned(),
+        "INFO: 200 POST /topic/create?topic=told (127.0.0.1:".to_owned(),
+        format!("INFO: TCP: new client({address})"),
+        format!("INFO: CLIENT({address}): desired protocol magic '  V2'"),
+        format!(
+            "INFO: [{address}] IDENTIFY: {{ClientID:cid Hostname:hn HeartbeatInterval:0 \
+             OutputBufferSize:0 OutputBufferTimeout:0 FeatureNegotiation:false TLSv1:false \
+             Deflate:false DeflateLevel:0 Snappy:false SampleRate:0 UserAgent:ua/1 MsgTimeout:0 \
+             TopologyRegion: TopologyZone:}}"
+        ),
+        format!(
+            "ERROR: [{address}] - E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight - ID \
+             not in flight"
+        ),
+        format!(
+            "INFO: PROTOCOL(V2): [{address}] ignoring RDY after CLS in state ClientStateV2Closing"
+        ),
+        format!("ERROR: [{wrong}] - E_INVALID invalid command pub"),
+        "INFO: TOPIC(told): deleting channel listener".to_owned(),
+        "INFO: TOPIC(told): deleting".to_owned(),
+        format!("INFO: TCP: closing {tcp}"),
+        format!("INFO: HTTP: closing {http}"),
+        "INFO: NSQ: closing topics".to_owned(),
+        "INFO: NSQ: stopping subsystems".to_owned(),
+        "INFO: NSQ: bye".to_owned(),
+    ];
+    let missing: Vec<&String> = expected
+        .iter()
+        .filter(|line| !log.contains(*line))
+        .collect();
+    assert!(missing.is_empty(), "missing in the log: {missing:#?}");
+    // Every line has nsqd's form: prefix, date, time, level.
+    for line in log.lines() {
+        let words: Vec<&str> = line.splitn(5, ' ').collect();
+        assert_eq!(words[0], "[nsqd]", "{line}");
+        assert_eq!((words[1].len(), words[2].len()), (10, 15), "{line}");
+        let levels = ["DEBUG:", "INFO:", "WARNING:", "ERROR:", "FATAL:"];
+        assert!(levels.contains(&words[3]), "{line}");
+    }
+}
+
+// --- metadata
+
+fn metadata(data_path: &Path) -> String {
+    std::fs::read_to_string(data_path.join("nsqd.dat")).unwrap_or_default()
+}
+
+#[track_caller]
+fn expect_metadata(broker: &Broker, expected: &str) {
+    let is_written = wait_until(PATIENCE, || metadata(broker.data_path()) == expected);
+    assert!(
+        is_written,
+        "{}\ninstead of\n{expected}",
+        metadata(broker.data_path())
+    );
+}
+
+#[test]
+fn nsqd_dat_is_written_byte_for_byte() {
+    let mut broker = Broker::start(2, &[]);
+    assert_eq!(
+        metadata(broker.data_path()),
+        r#"{"topics":null,"version":"1.3.0"}"#
+    );
+    let mode = std::fs::metadata(broker.data_path().join("nsqd.dat"))
+        .expect("there")
+        .permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+    create(&broker, "orders", "");
+    expect_metadata(
+        &broker,
+        r#"{"topics":[{"name":"orders","paused":false,"channels":null}],"version":"1.3.0"}"#,
+    );
+    create(&broker, "orders", "billing");
+    create(&broker, "gone#ephemeral", "billing");
+    create(&broker, "orders", "gone#ephemeral");
+    let with = |topic: bool, channel: bool| {
+        format!(
+            "{{\"topics\":[{{\"name\":\"orders\",\"paused\":{topic},\"channels\":[{{\"name\":\
+             \"billing\",\"paused\":{channel}}}]}}],\"version\":\"1.3.0\"}}"
+        )
+    };
+    expect_metadata(&broker, &with(false, false));
+    // Pausing is answered after it was written.
+    broker
+        .post("/topic/pause?topic=orders", b"")
+        .expect_status(200);
+    assert_eq!(metadata(broker.data_path()), with(true, false));
+    broker
+        .post("/channel/pause?topic=orders&channel=billing", b"")
+        .expect_status(200);
+    assert_eq!(metadata(broker.data_path()), with(true, true));
+    broker
+        .post("/topic/unpause?topic=orders", b"")
+        .expect_status(200);
+    assert_eq!(metadata(broker.data_path()), with(false, true));
+    stop(&mut broker);
+    assert_eq!(metadata(broker.data_path()), with(false, true));
+    let left = contents(broker.data_path());
+    assert!(
+        left.iter()
+            .all(|(path, _)| path.extension().is_none_or(|extension| extension != "tmp")),
+        "no temporary file is left"
+    );
+}
+
+#[test]
+fn paused_stays_paused_and_ephemeral_is_gone() {
+    for restart_shards in [2, 3] {
+        let mut broker = Broker::start(2, &[]);
+        create(&broker, "paused-topic", "channel");
+        create(&broker, "paused-channel", "channel");
+        create(&broker, "paused-channel", "other");
+        create(&broker, "gone#ephemeral", "channel");
+        create(&broker, "paused-topic", "gone#ephemeral");
+        broker
+            .post("/topic/pause?topic=paused-topic", b"")
+            .expect_status(200);
+        broker
+            .post("/channel/pause?topic=paused-channel&channel=channel", b"")
+            .expect_status(200);
+        let mut producer = Client::connect(broker.tcp_addr());
+        for topic in ["paused-topic", "paused-channel", "gone#ephemeral"] {
+            producer.publish(topic, b"x");
+        }
+        expect_depth(&broker, "paused-channel", "other", 1);
+        stop(&mut broker);
+        broker.restart_with(restart_shards, &[]);
+        let stats = broker.stats();
+        let topics = stats["topics"].as_array().expect("an array");
+        let names: BTreeSet<&str> = topics
+            .iter()
+            .filter_map(|topic| topic["topic_name"].as_str())
+            .collect();
+        assert_eq!(
+            names,
+            BTreeSet::from(["paused-channel", "paused-topic"]),
+            "{stats}"
+        );
+        let topic = broker.topic_stats("paused-topic").expect("listed");
+        assert_eq!(
+            (&topic["paused"], &topic["depth"]),
+            (&true.into(), &1.into()),
+            "{topic}"
+        );
+        assert_eq!(
+            topic["channels"].as_array().map(Vec::len),
+            Some(1),
+            "{topic}"
+        );
+        assert_eq!(topic["channels"][0]["paused"], false, "{topic}");
+        let paused = |channel| {
+            let channel = broker
+                .channel_stats("paused-channel", channel)
+                .expect("restored");
+            (channel["paused"] == true, channel["depth"].as_u64())
+        };
+        assert_eq!(paused("channel"), (true, Some(1)));
+        assert_eq!(paused("other"), (false, Some(1)));
+        let mut consumer = Client::connect(broker.tcp_addr());
+        consumer.subscribe("paused-channel", "channel");
+        consumer.ready(1);
+        consumer.expect_silence(Duration::from_millis(300));
+        broker
+            .post("/channel/unpause?topic=paused-channel&channel=channel", b"")
+            .expect_status(200);
+        assert_eq!(consumer.message().body, b"x");
+        let left = contents(broker.data_path());
+        let ephemeral: Vec<_> = left
+            .iter()
+            .filter(|(path, _)| path.to_string_lossy().contains("ephemeral"))
+            .collect();
+        assert!(
+            ephemeral.is_empty(),
+            "ephemeral topics leave files: {ephemeral:?}"
+        );
+    }
+}
+
+// --- the next start
+
+#[test]
+fn another_number_of_shards_finds_everything() {
+    const TOPICS: usize = 12;
+    let mut broker = Broker::start(1, &[]);
+    let topic = |number: usize| format!("topic-{number}");
+    for number in 0..TOPICS {
+        create(&broker, &topic(number), "first");
+        create(&broker, &topic(number), "second");
+    }
+    let mut expected: Vec<BTreeSet<String>> = vec![BTreeSet::new(); TOPICS];
+    for (round, shards) in [5, 2, 1, 3].into_iter().enumerate() {
+        let mut producer = Client::connect(broker.tcp_addr());
+        for (number, expected) in expected.iter_mut().enumerate() {
+            let bodies: Vec<String> = (0..20).map(|index| format!("{round} {index}")).collect();
+            producer.publish_many(&topic(number), &bodies);
+            expected.extend(bodies);
+            expect_depth(&broker, &topic(number), "first", expected.len() as u64);
+        }
+        // Some on one channel are finished: the ranges differ from channel to channel.
+        for (number, _) in expected.iter().enumerate().take(3) {
+            expect_depth(
+                &broker,
+                &topic(number),
+                "second",
+                if round == 0 { 20 } else { 30 },
+            );
+            take(
+                &broker,
+                &topic(number),
+                "second",
+                if round == 0 { 10 } else { 20 },
+            );
+        }
+        stop(&mut broker);
+        broker.restart_with(shards, &[]);
+    }
+    for (number, expected) in expected.iter().enumerate() {
+        expect_depth(&broker, &topic(number), "first", 80);
+        expect_depth(
+            &broker,
+            &topic(number),
+            "second",
+            if number < 3 { 10 } else { 80 },
+        );
+        let got = take(&broker, &topic(number), "first", 80);
+        let got: BTreeSet<String> = got
+            .iter()
+            .map(|message| String::from_utf8_lossy(&message.body).into_owned())
+            .collect();
+        assert_eq!(got, *expected);
+    }
+}
+
+#[test]
+fn a_backlog_of_200_000_messages_is_there_at_once() {
+    const COUNT: u64 = 200_000;
+    const BATCH: u64 = 1000;
+    let _machine = whole_machine();
+    let mut broker = Broker::start(2, &[]);
+    create(&broker, "backlog", "channel");
+    let mut producer = Client::connect(broker.tcp_addr());
+    for batch in 0..COUNT / BATCH {
+        let bodies: Vec<String> = (0..BATCH)
+            .map(|index| format!("{:0100}", batch * BATCH + index))
+            .collect();
+        producer.publish_many("backlog", &bodies);
+    }
+    expect_depth(&broker, "backlog", "channel", COUNT);
+    let before = Instant::now();
+    stop(&mut broker);
+    let stopped = before.elapsed();
+    assert!(stopped < STOP_MAX, "the stop took {stopped:?}");
+    let before = Instant::now();
+    broker.restart();
+    let started = before.elapsed();
+    assert!(started < START_MAX, "the start took {started:?}");
+    let stats = broker
+        .channel_stats("backlog", "channel")
+        .expect("restored");
+    assert_eq!(stats["depth"], COUNT, "{stats}");
+    let before = Instant::now();
+    let mut consumer = Client::connect(broker.tcp_addr());
+    consumer.subscribe("backlog", "channel");
+    consumer.ready(2500);
+    let mut seen = vec![false; COUNT as usize];
+    let mut first = None;
+    let mut fins = Vec::new();
+    for count in 0..COUNT {
+        let message = consumer.message();
+        first.get_or_insert(before.elapsed());
+        let number: usize = std::str::from_utf8(&message.body)
+            .expect("digits")
+            .parse()
+            .expect("digits");
+        assert!(
+            !std::mem::replace(&mut seen[number], true),
+            "{number} came twice"
+        );
+        fins.extend_from_slice(b"FIN ");
+        fins.extend_from_slice(&message.id);
+        fins.push(b'\n');
+        if count % 500 == 499 {
+            consumer.send(&fins);
+            fins.clear();
+        }
+    }
+    let first = first.expect("there were some");
+    let served = before.elapsed();
+    eprintln!(
+        "lifecycle: stopped in {stopped:?}, started in {started:?}, first after {first:?}, all \
+         after {served:?}"
+    );
+    assert!(
+        first < Duration::from_secs(1),
+        "the first message took {first:?}"
+    );
+    expect_depth(&broker, "backlog", "channel", 0);
+}
+
+#[test]
+fn a_second_instance_is_refused_while_the_first_runs() {
+    let mut first = Broker::start(1, &[]);
+    create(&first, "locked", "channel");
+    let second = Launch {
+        data_path: Some(first.data_path().to_path_buf()),
+        ..Launch::new(1, &[])
+    };
+    let exit = match second.clone().try_start() {
+        Err(exit) => exit,
+        Ok(_) => panic!("two brokers on one data path"),
+    };
+    assert_eq!(exit.code(), 1, "{exit}");
+    assert!(
+        exit.stderr
+            .contains("possibly in use by another instance of nsqd"),
+        "{exit}"
+    );
+    Client::connect(first.tcp_addr()).publish("locked", b"x");
+    // From the signal to the end, too: the lock is the last thing that goes.
+    first.sigterm();
+    let (sender, receiver) = mpsc::channel();
+    let waiter = thread::spawn(move || {
+        let start = Instant::now();
+        let broker = loop {
+            match second.clone().try_start() {
+                Ok(broker) => break broker,
+                Err(exit) => assert_eq!(exit.code(), 1, "{exit}"),
+            }
+            assert!(start.elapsed() < PATIENCE, "the data path stays locked");
+        };
+        sender
+            .send(broker.channel_stats("locked", "channel"))
+            .expect("awaited");
+    });
+    let status = first.wait(PATIENCE);
+    assert!(status.success(), "{status}");
+    let stats = receiver
+        .recv_timeout(PATIENCE)
+        .expect("a second broker")
+        .expect("restored");
+    assert_eq!(stats["depth"], 1, "{stats}");
+    waiter.join().expect("checked");
+}
+
+// --- deletion
+
+#[test]
+fn a_topic_that_is_made_again_never_repeats_an_id() {
+    let mut broker = Broker::start(2, &[]);
+    let mut ids = BTreeSet::new();
+    let mut last = None;
+    for round in 0..30 {
+        create(&broker, "again", "channel");
+        let mut producer = Client::connect(broker.tcp_addr());
+        let bodies: Vec<String> = (0..50).map(|index| format!("{round} {index}")).collect();
+        producer.publish_many("again", &bodies);
+        let mut messages = take(&broker, "again", "channel", 50);
+        messages.sort_by_key(|message| message.id);
+        for message in &messages {
+            let body = String::from_utf8_lossy(&message.body);
+            assert!(
+                body.starts_with(&format!("{round} ")),
+                "{body} is of an earlier life"
+            );
+            assert!(ids.insert(message.id), "an id is repeated in round {round}");
+            assert!(last < Some(message.id), "ids grow, also over lives");
+        }
+        last = messages.last().map(|message| message.id);
+        broker
+            .post("/topic/delete?topic=again", b"")
+            .expect_status(200);
+        if round % 10 == 9 {
+            stop(&mut broker);
+            broker.restart();
+            assert!(broker.topic_stats("again").is_none(), "deleted is deleted");
+        }
+    }
+}
+
+#[test]
+fn deleting_leaves_nothing_on_disk() {
+    let mut broker = Broker::start(2, &[]);
+    let mut producer = Client::connect(broker.tcp_addr());
+    for round in 0..3 {
+        for number in 0..5 {
+            let topic = format!("leftover-{number}");
+            create(&broker, &topic, "one");
+            create(&broker, &topic, "two");
+            producer.publish_many(&topic, &vec![vec![b'x'; 5000]; 400]);
+            expect_depth(&broker, &topic, "two", 400);
+            take(&broker, &topic, "one", 20);
+        }
+        assert!(contents(broker.data_path()).len() > 5, "logs are files");
+        // A channel that is deleted does not come back with what it had.
+        broker
+            .post("/channel/delete?topic=leftover-0&channel=two", b"")
+            .expect_status(200);
+        if round == 1 {
+            stop(&mut broker);
+            broker.restart();
+            producer = Client::connect(broker.tcp_addr());
+            assert!(
+                broker.channel_stats("leftover-0", "two").is_none(),
+                "it came back"
+            );
+        }
+        create(&broker, "leftover-0", "two");
+        expect_depth(&broker, "leftover-0", "two", 0);
+        for number in 0..5 {
+            let target = format!("/topic/delete?topic=leftover-{number}");
+            broker.post(&target, b"").expect_status(200);
+        }
+        let names = || -> Vec<String> {
+            let all = contents(broker.data_path());
+            all.iter()
+                .map(|(path, _)| path.display().to_string())
+                .collect()
+        };
+        let only = broker.data_path().join("nsqd.dat").display().to_string();
+        let is_clean = wait_until(PATIENCE, || names() == [only.clone()]);
+        assert!(is_clean, "left behind in round {round}: {:?}", names());
+        expect_metadata(&broker, r#"{"topics":null,"version":"1.3.0"}"#);
+    }
+    stop(&mut broker);
+    broker.restart();
+    assert_eq!(broker.stats()["topics"].as_array().map(Vec::len), Some(0));
+}

@@ -1,0 +1,563 @@
+//! What runs out: descriptors and disk space. Clients that are there are served, the broker neither
+//! spins nor dies, and it is back to normal as soon as there is room again.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use support::{
+    Broker, Client, FrameType, Launch, Message, PATIENCE, Tmpfs, cpu_time, open_files, wait_until,
+    whole_machine, without_privileges,
+};
+
+const SHARDS: usize = 2;
+
+// --- descriptors
+
+/// The least with which two shards start: see DESCRIPTORS_PROCESS in src/preflight.rs.
+const DESCRIPTORS: usize = 64 + 16 * SHARDS;
+/// Enough to use up every descriptor.
+const CONNECTIONS: usize = 150;
+const MEASURE: Duration = Duration::from_secs(2);
+/// Part of one core, in percent.
+const CPU_PERCENT_MAX: f64 = 20.0;
+/// From descriptors being free to a new client being served: the longest back-off and a bit.
+const RECOVERY: Duration = Duration::from_secs(2);
+
+#[test]
+fn descriptors_run_out_and_come_back() {
+    let _machine = whole_machine();
+    let mut via = vec![
+        "prlimit".to_owned(),
+        format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}"),
+    ];
+    via.extend(without_privileges());
+    let broker = Launch {
+        via,
+        ..Launch::new(SHARDS, &[])
+    }
+    .start();
+    let mut producer = Client::connect(broker.tcp_addr());
+    let mut consumer = Client::connect(broker.tcp_addr());
+    consumer.subscribe("descriptors", "channel");
+    consumer.ready(1);
+    let mut exchange = |body: &[u8]| {
+        producer.publish("descriptors", body);
+        let message = consumer.message();
+        assert_eq!(message.body, body);
+        consumer.finish(&message.id);
+    };
+    // More than a streak: a producer that moves does so now.
+    for _ in 0..40 {
+        exchange(b"before");
+    }
+
+    for round in 0..2 {
+        // They connect: the kernel accepts for the listener. Whether the broker does is another
+        // matter.
+        let crowd: Vec<TcpStream> = (0..CONNECTIONS)
+            .map(|_| TcpStream::connect_timeout(&broker.tcp_addr(), PATIENCE).expect("a backlog"))
+            .collect();
+        let failures = wait_until(PATIENCE, || {
+            open_files(broker.pid()) + 1 >= DESCRIPTORS
+                && broker.log().contains("temporary Accept() failure")
+        });
+        assert!(
+            failures,
+            "the descriptors ran out: {} of {DESCRIPTORS}",
+            open_files(broker.pid())
+        );
+
+        let before = cpu_time(broker.pid());
+        let start = Instant::now();
+        let mut exchanges: u32 = 0;
+        while start.elapsed() < MEASURE {
+            exchange(b"meanwhile");
+            exchanges += 1;
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let used = cpu_time(broker.pid()) - before;
+        let percent = used.as_secs_f64() / start.elapsed().as_secs_f64() * 100.0;
+        eprintln!("limits: round {round}: {percent:.1} % of a core, {exchanges} exchanges");
+        assert!(
+            percent < CPU_PERCENT_MAX,
+            "{percent:.1} % of a core is spinning"
+        );
+        assert!(exchanges > 10, "clients that were there are served");
+
+        // A segment of a new topic needs descriptors, too: refused or late, but not fatal.
+        drop(crowd);
+        let free = Instant::now();
+        let mut newcomer = Client::connect(broker.tcp_addr());
+        newcomer.publish("descriptors-new", b"x");
+        assert!(
+            free.elapsed() < RECOVERY,
+            "a new client waited for {:?}",
+            free.elapsed()
+        );
+        let free = Instant::now();
+        broker.get("/ping").expect_status(200);
+        assert!(
+            free.elapsed() < RECOVERY,
+            "HTTP waited for {:?}",
+            free.elapsed()
+        );
+        exchange(b"after");
+        let is_back = wait_until(PATIENCE, || open_files(broker.pid()) < DESCRIPTORS / 2 + 10);
+        assert!(
+            is_back,
+            "{} descriptors are open still",
+            open_files(broker.pid())
+        );
+    }
+}
+
+/// Lowers the broker's limit to what it has open, so that not one descriptor is left. The limit is
+/// raised again by the next call, or never.
+fn leave_descriptors(broker: &Broker, spare: usize) {
+    let limit = open_files(broker.pid()) + spare;
+    let status = Command::new("prlimit")
+        .args([
+            format!("--pid={}", broker.pid()),
+            format!("--nofile={limit}:"),
+        ])
+        .status();
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "one's own process can be limited"
+    );
+}
+
+/// Not one descriptor: accepting itself fails. Newcomers wait in the kernel's queue, at no cost, and
+/// are served when others leave.
+#[test]
+fn newcomers_wait_while_there_is_no_descriptor() {
+    let _machine = whole_machine();
+    let broker = Broker::start(SHARDS, &[]);
+    let mut producer = Client::connect(broker.tcp_addr());
+    for _ in 0..40 {
+        producer.publish("waiting", b"before");
+    }
+    let held: Vec<Client> = (0..30)
+        .map(|_| {
+            let mut client = Client::connect(broker.tcp_addr());
+            client.publish("waiting", b"held");
+            client
+        })
+        .collect();
+    // HTTP connections of this test itself may be closing still.
+    broker.get("/ping").expect_status(200);
+    let mut last = 0;
+    wait_until(PATIENCE, || {
+        std::mem::replace(&mut last, open_files(broker.pid())) == last
+    });
+    leave_descriptors(&broker, 0);
+    let mut crowd: Vec<Client> = (0..20)
+        .map(|_| {
+            let mut client = Client::connect(broker.tcp_addr());
+            client.send(&Client::command_with_body("PUB waiting", b"newcomer"));
+            client
+        })
+        .collect();
+    broker.wait_for_log("temporary Accept() failure");
+    let before = cpu_time(broker.pid());
+    let start = Instant::now();
+    while start.elapsed() < MEASURE {
+        producer.publish("waiting", b"meanwhile");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let used = cpu_time(broker.pid()) - before;
+    let percent = used.as_secs_f64() / start.elapsed().as_secs_f64() * 100.0;
+    eprintln!("limits: {percent:.1} % of a core while newcomers wait");
+    assert!(
+        percent < CPU_PERCENT_MAX,
+        "{percent:.1} % of a core is spinning"
+    );
+    let free = Instant::now();
+    drop(held);
+    for client in &mut crowd {
+        client.expect_ok();
+    }
+    assert!(
+        free.elapsed() < RECOVERY,
+        "the crowd waited for {:?}",
+        free.elapsed()
+    );
+}
+
+/// A move to another shard needs a descriptor for a moment. Without one, clients that are there must
+/// not be thrown out: they are served where they are, or as soon as there is a descriptor.
+#[test]
+fn clients_that_cannot_move_are_not_closed() {
+    let _machine = whole_machine();
+    let broker = Broker::start(SHARDS, &[]);
+    let mut clients: Vec<Client> = (0..16)
+        .map(|_| Client::connect(broker.tcp_addr()))
+        .collect();
+    for client in &mut clients {
+        client.publish("staying", b"before");
+    }
+    broker.get("/ping").expect_status(200);
+    let mut last = 0;
+    wait_until(PATIENCE, || {
+        std::mem::replace(&mut last, open_files(broker.pid())) == last
+    });
+    leave_descriptors(&broker, 0);
+    for client in &mut clients {
+        // More than a streak to a shard that is the wrong one for about half of them.
+        client.send(&Client::command_with_body("PUB staying", b"x").repeat(40));
+    }
+    // The room comes back while they are at it.
+    std::thread::sleep(Duration::from_millis(500));
+    leave_descriptors(&broker, 50);
+    for (number, client) in clients.iter_mut().enumerate() {
+        for answer in 0..40 {
+            let frame = client.try_frame();
+            assert!(
+                matches!(&frame, Ok(Some(frame)) if frame.data == b"OK"),
+                "client {number}, answer {answer}: {frame:?}"
+            );
+        }
+    }
+}
+
+/// A log needs descriptors. Without any, a publish is refused with the reason or waits; it is never
+/// OK'd and lost, and the topic works once there are descriptors.
+#[test]
+fn a_new_topic_without_descriptors_is_refused_and_works_later() {
+    let _machine = whole_machine();
+    let mut via = vec![
+        "prlimit".to_owned(),
+        format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}"),
+    ];
+    via.extend(without_privileges());
+    let mut broker = Launch {
+        via,
+        ..Launch::new(SHARDS, &[])
+    }
+    .start();
+    let mut producers: Vec<Client> = (0..4).map(|_| Client::connect(broker.tcp_addr())).collect();
+    for producer in &mut producers {
+        producer.publish("there", b"x");
+    }
+    let crowd: Vec<TcpStream> = (0..CONNECTIONS)
+        .map(|_| TcpStream::connect_timeout(&broker.tcp_addr(), PATIENCE).expect("a backlog"))
+        .collect();
+    broker.wait_for_log("temporary Accept() failure");
+    let mut stored: Vec<String> = Vec::new();
+    for (number, producer) in producers.iter_mut().enumerate() {
+        let topic = format!("new-{number}");
+        producer.send(&Client::command_with_body(
+            &format!("PUB {topic}"),
+            topic.as_bytes(),
+        ));
+        match producer.frame_within(Duration::from_secs(2)) {
+            Some(frame) if frame.kind == FrameType::Response => stored.push(topic),
+            Some(frame) => {
+                let text = frame.text();
+                assert!(text.starts_with("E_PUB_FAILED PUB failed "), "{text}");
+                assert!(text.contains("open files"), "the reason is told: {text}");
+            }
+            None => panic!("a publish without descriptors is answered at once"),
+        }
+    }
+    drop(crowd);
+    let mut producer = Client::connect(broker.tcp_addr());
+    for number in 0..4 {
+        let topic = format!("new-{number}");
+        // The first one may be refused while descriptors are on their way back.
+        let works = wait_until(RECOVERY, || {
+            producer.send(&Client::command_with_body(
+                &format!("PUB {topic}"),
+                b"later",
+            ));
+            let frame = producer.frame_after_heartbeats();
+            if frame.kind == FrameType::Error {
+                producer = Client::connect(broker.tcp_addr());
+            }
+            frame.kind == FrameType::Response
+        });
+        assert!(works, "{topic} is refused with descriptors free");
+    }
+    let status = broker.sigterm_and_wait();
+    assert!(status.success(), "{status}");
+    broker.restart_with(SHARDS, &[]);
+    for number in 0..4 {
+        let topic = format!("new-{number}");
+        let mut bodies: BTreeSet<Vec<u8>> = BTreeSet::from([b"later".to_vec()]);
+        if stored.contains(&topic) {
+            bodies.insert(topic.clone().into_bytes());
+        }
+        let mut consumer = Client::connect(broker.tcp_addr());
+        consumer.subscribe(&topic, "channel");
+        consumer.ready(10);
+        while !bodies.is_empty() {
+            let message = consumer.message();
+            bodies.remove(&message.body);
+            consumer.finish(&message.id);
+        }
+    }
+}
+
+// --- disk space
+
+const ROUNDS: usize = 3;
+const BODY_BYTES: usize = 10_000;
+/// From space being free to a publish being OK'd.
+const SPACE_RECOVERY: Duration = Duration::from_secs(2);
+
+/// A broker on a full disk, and what it owes.
+struct Full {
+    broker: Broker,
+    tmpfs: Tmpfs,
+    next: u64,
+    owed: BTreeSet<u64>,
+    /// Finished for certain; none of them may come again, not even after a restart.
+    finished: BTreeSet<u64>,
+}
+
+impl Full {
+    fn start(size: &str) -> Option<Full> {
+        let tmpfs = Tmpfs::mount(size)?;
+        let data_path: PathBuf = tmpfs.path().join("data");
+        std::fs::create_dir(&data_path).expect("created");
+        let launch = Launch {
+            data_path: Some(data_path),
+            ..Launch::new(SHARDS, &[])
+        };
+        let broker = launch.start();
+        broker
+            .post("/topic/create?topic=full", b"")
+            .expect_status(200);
+        broker
+            .post("/channel/create?topic=full&channel=channel", b"")
+            .expect_status(200);
+        Some(Full {
+            broker,
+            tmpfs,
+            next: 0,
+            owed: BTreeSet::new(),
+            finished: BTreeSet::new(),
+        })
+    }
+
+    fn body(&mut self) -> Vec<u8> {
+        self.next += 1;
+        let mut body = self.next.to_be_bytes().to_vec();
+        body.resize(BODY_BYTES, b'x');
+        body
+    }
+
+    /// Publishes once; the error text if it was refused.
+    fn try_publish(&mut self, client: &mut Client) -> Result<(), String> {
+        let body = self.body();
+        client.send(&Client::command_with_body("PUB full", &body));
+        let frame = client.frame_after_heartbeats();
+        match frame.kind {
+            FrameType::Response => {
+                assert_eq!(frame.text(), "OK");
+                self.owed.insert(self.next);
+                Ok(())
+            }
+            _ => Err(frame.text()),
+        }
+    }
+
+    /// Publishes until the disk is full.
+    fn fill(&mut self) {
+        let mut client = Client::connect(self.broker.tcp_addr());
+        for _ in 0..20_000 {
+            if let Err(text) = self.try_publish(&mut client) {
+                assert!(text.starts_with("E_PUB_FAILED PUB failed "), "{text}");
+                assert!(
+                    text.contains("o space left on device"),
+                    "the system's answer: {text}"
+                );
+                client.expect_close();
+                return;
+            }
+        }
+        panic!("200 MB were OK'd on a file system of a few");
+    }
+
+    /// Everything says that the disk is full, at once.
+    fn expect_refusals(&mut self) {
+        let start = Instant::now();
+        let ping = self.broker.get("/ping").expect_status(500);
+        assert!(ping.text().starts_with("NOK - "), "{}", ping.text());
+        assert_eq!(self.broker.stats()["health"], ping.text());
+        let body = self.body();
+        self.broker
+            .post("/pub?topic=full", &body)
+            .expect_status(503);
+        for (line, code) in [
+            ("DPUB full 100", "E_DPUB_FAILED DPUB"),
+            ("PUB full", "E_PUB_FAILED PUB"),
+        ] {
+            let body = self.body();
+            let mut client = Client::connect(self.broker.tcp_addr());
+            client.send(&Client::command_with_body(line, &body));
+            let text = client.frame_after_heartbeats().text();
+            assert!(text.starts_with(&format!("{code} failed ")), "{text}");
+            client.expect_close();
+        }
+        let many = [self.body(), self.body(), self.body()];
+        let mut client = Client::connect(self.broker.tcp_addr());
+        client.send(&Client::mpub("full", &many));
+        let text = client.frame_after_heartbeats().text();
+        assert!(text.starts_with("E_MPUB_FAILED MPUB failed "), "{text}");
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "at once, not {:?}",
+            start.elapsed()
+        );
+    }
+
+    /// Takes messages until so many are left of those that are owed.
+    fn consume_until(&mut self, left: usize) {
+        let mut consumer = Client::connect(self.broker.tcp_addr());
+        consumer.subscribe("full", "channel");
+        consumer.ready(20);
+        while self.owed.len() > left {
+            let message = consumer.message();
+            self.take(&mut consumer, &message);
+        }
+        // Messages that were on their way come before the answer; they are taken, too.
+        consumer.close_wait();
+        loop {
+            let frame = consumer.frame_after_heartbeats();
+            match frame.kind {
+                FrameType::Message => {
+                    let message = Message::parse(&frame.data).expect("whole");
+                    self.take(&mut consumer, &message);
+                }
+                FrameType::Response if frame.text() == "CLOSE_WAIT" => break,
+                _ => panic!("a FIN failed: {}", frame.text()),
+            }
+        }
+        // Everything sent before is carried out before the end is answered with the end; a FIN
+        // that fails would show.
+        consumer.close_write();
+        consumer.expect_close();
+    }
+
+    fn take(&mut self, consumer: &mut Client, message: &Message) {
+        let number = message.body[..8].try_into().expect("eight bytes");
+        let number = u64::from_be_bytes(number);
+        assert_eq!(message.body.len(), BODY_BYTES);
+        assert!(
+            message.body[8..].iter().all(|byte| *byte == b'x'),
+            "{number} is damaged"
+        );
+        // Not all were OK'd: an MPUB that failed may have stored a part.
+        self.owed.remove(&number);
+        assert!(
+            self.finished.insert(number),
+            "{number} comes again after its FIN"
+        );
+        consumer.finish(&message.id);
+    }
+
+    fn expect_service(&mut self) {
+        let start = Instant::now();
+        let mut text = String::new();
+        let works = wait_until(SPACE_RECOVERY, || {
+            let mut client = Client::connect(self.broker.tcp_addr());
+            match self.try_publish(&mut client) {
+                Ok(()) => true,
+                Err(why) => {
+                    text = why;
+                    false
+                }
+            }
+        });
+        assert!(
+            works,
+            "still refused {:?} after space was freed: {text}",
+            start.elapsed()
+        );
+        eprintln!("limits: service is back after {:?}", start.elapsed());
+        let healthy = wait_until(SPACE_RECOVERY, || self.broker.get("/ping").status == 200);
+        assert!(healthy, "{}", self.broker.get("/ping").text());
+        let body = self.body();
+        self.broker
+            .post("/pub?topic=full", &body)
+            .expect_status(200);
+        self.owed.insert(self.next);
+    }
+
+    /// Everything that is owed is there, also after a restart.
+    fn finish(mut self) {
+        let status = self.broker.sigterm_and_wait();
+        assert!(status.success(), "{status}");
+        self.broker.restart();
+        self.consume_until(0);
+    }
+}
+
+#[test]
+fn a_full_disk_recovers_by_consuming() {
+    let _machine = whole_machine();
+    let Some(mut full) = Full::start("12m") else {
+        return;
+    };
+    for round in 0..ROUNDS {
+        full.fill();
+        full.expect_refusals();
+        eprintln!(
+            "limits: round {round}: full with {} messages",
+            full.owed.len()
+        );
+        full.consume_until(0);
+        full.expect_service();
+    }
+    full.finish();
+}
+
+#[test]
+fn a_full_disk_recovers_when_others_make_room() {
+    let _machine = whole_machine();
+    let Some(mut full) = Full::start("24m") else {
+        return;
+    };
+    for round in 0..ROUNDS {
+        let mut client = Client::connect(full.broker.tcp_addr());
+        for _ in 0..100 {
+            full.try_publish(&mut client)
+                .expect("there is room for 1 MB");
+        }
+        let filler = full.tmpfs.fill("filler");
+        full.fill();
+        full.expect_refusals();
+        eprintln!(
+            "limits: round {round}: full with {} messages",
+            full.owed.len()
+        );
+        // Consuming and finishing need no space.
+        let left = full.owed.len() / 2;
+        full.consume_until(left);
+        std::fs::remove_file(filler).expect("it is ours");
+        full.expect_service();
+        full.consume_until(5);
+    }
+    full.finish();
+}
+
+/// The process dies on a full disk, and starts on it again with everything that it owed.
+#[test]
+fn a_crash_on_a_full_disk_loses_nothing() {
+    let _machine = whole_machine();
+    let Some(mut full) = Full::start("12m") else {
+        return;
+    };
+    full.fill();
+    full.broker.kill9();
+    full.broker.restart();
+    full.consume_until(0);
+    full.expect_service();
+    full.finish();
+}

@@ -1,0 +1,475 @@
+//! Connections that land on the wrong shard. Consumers move to the shard of their topic, producers
+//! after a streak of publishes to another shard, and what they had sent ahead moves with them. With
+//! five shards four out of five connections start on the wrong one.
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::thread;
+
+use support::{Broker, Client, FrameType, Message, PATIENCE, Random, wait_until, whole_machine};
+
+const SHARDS: [usize; 3] = [1, 2, 5];
+const TOPICS: usize = 20;
+
+fn topic(number: usize) -> String {
+    format!("moves-{number}")
+}
+
+fn with_channels(shards: usize) -> Broker {
+    let broker = Broker::start(shards, &[]);
+    for number in 0..TOPICS {
+        let target = format!("/topic/create?topic={}", topic(number));
+        broker.post(&target, b"").expect_status(200);
+        let target = format!("/channel/create?topic={}&channel=channel", topic(number));
+        broker.post(&target, b"").expect_status(200);
+    }
+    broker
+}
+
+/// What was published, by topic. Every body is unique.
+#[derive(Default)]
+struct Published {
+    bodies: BTreeMap<usize, BTreeSet<String>>,
+}
+
+impl Published {
+    fn add(&mut self, topic: usize, body: &str) {
+        let is_new = self
+            .bodies
+            .entry(topic)
+            .or_default()
+            .insert(body.to_owned());
+        assert!(is_new, "a test's bodies are unique");
+    }
+
+    fn merge(&mut self, other: Published) {
+        for (topic, bodies) in other.bodies {
+            self.bodies.entry(topic).or_default().extend(bodies);
+        }
+    }
+
+    /// Consumes everything: each message is there exactly once.
+    fn expect_delivered(&self, broker: &Broker) {
+        for (&number, bodies) in &self.bodies {
+            let mut missing = bodies.clone();
+            let mut consumer = Client::connect(broker.tcp_addr());
+            consumer.send(format!("SUB {} channel\nRDY 500\n", topic(number)).as_bytes());
+            consumer.expect_ok();
+            while !missing.is_empty() {
+                let Some(message) = consumer.message_within(PATIENCE) else {
+                    panic!(
+                        "{} lost {} messages: {missing:?}",
+                        topic(number),
+                        missing.len()
+                    );
+                };
+                let body = String::from_utf8(message.body).expect("bodies are text");
+                assert!(
+                    missing.remove(&body),
+                    "{body} was not expected, or came twice"
+                );
+                assert_eq!(message.attempts, 1, "{body}");
+                consumer.finish(&message.id);
+            }
+        }
+        for (&number, bodies) in &self.bodies {
+            let name = topic(number);
+            let mut last = String::new();
+            let is_drained = wait_until(PATIENCE, || {
+                let stats = broker.topic_stats(&name).expect("it was created");
+                last = stats.to_string();
+                let channel = &stats["channels"][0];
+                stats["message_count"] == bodies.len()
+                    && channel["message_count"] == bodies.len()
+                    && channel["depth"] == 0
+                    && channel["in_flight_count"] == 0
+            });
+            assert!(is_drained, "{name} had {} messages: {last}", bodies.len());
+        }
+    }
+}
+
+/// An answer that is expected, in the order of the commands.
+#[derive(Debug)]
+enum Answer {
+    Ok,
+    /// The answer to an IDENTIFY with this message timeout, which it repeats: a marker of order.
+    Identified(u64),
+    Error(String),
+}
+
+/// Reads the answers; messages in between are finished and returned.
+fn expect_answers(client: &mut Client, answers: &[Answer]) -> Vec<Message> {
+    let mut messages = Vec::new();
+    for (index, expected) in answers.iter().enumerate() {
+        let frame = loop {
+            let frame = client.frame_after_heartbeats();
+            if frame.kind != FrameType::Message {
+                break frame;
+            }
+            let message = Message::parse(&frame.data).expect("whole");
+            client.finish(&message.id);
+            messages.push(message);
+        };
+        let text = frame.text();
+        let is_right = match expected {
+            Answer::Ok => frame.kind == FrameType::Response && text == "OK",
+            Answer::Identified(timeout) => {
+                frame.kind == FrameType::Response
+                    && text.contains(&format!("\"msg_timeout\":{timeout},"))
+            }
+            Answer::Error(expected) => frame.kind == FrameType::Error && text == *expected,
+        };
+        assert!(
+            is_right,
+            "answer {index} of {}: {text:?}, not {expected:?}",
+            answers.len()
+        );
+    }
+    messages
+}
+
+/// Commands of a producer, and the answers to them.
+struct Script {
+    bytes: Vec<u8>,
+    answers: Vec<Answer>,
+    published: Published,
+    /// Makes bodies unique.
+    name: String,
+    count: usize,
+}
+
+impl Script {
+    fn new(name: &str) -> Script {
+        Script {
+            bytes: b"  V2".to_vec(),
+            answers: Vec::new(),
+            published: Published::default(),
+            name: name.to_owned(),
+            count: 0,
+        }
+    }
+
+    fn body(&mut self, topic: usize) -> String {
+        self.count += 1;
+        let body = format!("{} {} to {topic}", self.name, self.count);
+        self.published.add(topic, &body);
+        body
+    }
+
+    fn publish(&mut self, number: usize) {
+        let body = self.body(number);
+        let line = format!("PUB {}", topic(number));
+        self.bytes
+            .extend_from_slice(&Client::command_with_body(&line, body.as_bytes()));
+        self.answers.push(Answer::Ok);
+    }
+
+    fn publish_deferred(&mut self, number: usize, ms: u64) {
+        let body = self.body(number);
+        let line = format!("DPUB {} {ms}", topic(number));
+        self.bytes
+            .extend_from_slice(&Client::command_with_body(&line, body.as_bytes()));
+        self.answers.push(Answer::Ok);
+    }
+
+    fn publish_many(&mut self, number: usize, count: u64) {
+        let bodies: Vec<String> = (0..count).map(|_| self.body(number)).collect();
+        self.bytes
+            .extend_from_slice(&Client::mpub(&topic(number), &bodies));
+        self.answers.push(Answer::Ok);
+    }
+
+    /// A command whose answer differs each time; before SUB only.
+    fn mark(&mut self) {
+        let timeout = 1000 + self.answers.len() as u64;
+        let json = format!("{{\"feature_negotiation\":true,\"msg_timeout\":{timeout}}}");
+        self.bytes
+            .extend_from_slice(&Client::command_with_body("IDENTIFY", json.as_bytes()));
+        self.answers.push(Answer::Identified(timeout));
+    }
+
+    /// An answer that differs each time; after SUB only.
+    fn mark_with_error(&mut self) {
+        let id = format!("{:016x}", self.answers.len());
+        self.bytes
+            .extend_from_slice(format!("FIN {id}\n").as_bytes());
+        let error = format!("E_FIN_FAILED FIN {id} failed ID not in flight");
+        self.answers.push(Answer::Error(error));
+    }
+}
+
+/// The move is decided in the middle of what one read brought: the rest goes along.
+#[test]
+fn a_producer_moves_with_what_it_sent_ahead() {
+    let _machine = whole_machine();
+    for shards in SHARDS {
+        let broker = with_channels(shards);
+        let mut published = Published::default();
+        let mut clients = Vec::new();
+        for number in 0..24 {
+            let mut script = Script::new(&format!("producer {number}"));
+            script.mark();
+            for index in 0..300 {
+                script.publish(number % TOPICS);
+                if index % 37 == 0 {
+                    script.mark();
+                }
+            }
+            for index in 0..100 {
+                script.publish((number + index) % TOPICS);
+                script.mark();
+            }
+            script.bytes.extend_from_slice(b"FOO\n");
+            script
+                .answers
+                .push(Answer::Error("E_INVALID invalid command FOO".to_owned()));
+            let mut client = Client::connect_without_magic(broker.tcp_addr());
+            client.send(&script.bytes);
+            clients.push((client, script));
+        }
+        for (mut client, script) in clients {
+            expect_answers(&mut client, &script.answers);
+            client.expect_close();
+            published.merge(script.published);
+        }
+        published.expect_delivered(&broker);
+    }
+}
+
+/// The end of the input moves along, too.
+#[test]
+fn a_producer_that_hangs_up_its_side_gets_every_answer() {
+    for shards in SHARDS {
+        let broker = with_channels(shards);
+        let mut published = Published::default();
+        for number in 0..10 {
+            let mut script = Script::new(&format!("producer {number}"));
+            for index in 0..200 {
+                // Streaks of 25: several moves on the way.
+                script.publish(index / 25 * 3 % TOPICS);
+            }
+            script.mark();
+            script.publish_many(number, 50);
+            let mut client = Client::connect_without_magic(broker.tcp_addr());
+            client.send(&script.bytes);
+            client.close_write();
+            expect_answers(&mut client, &script.answers);
+            client.expect_close();
+            published.merge(script.published);
+        }
+        published.expect_delivered(&broker);
+    }
+}
+
+/// Streaks of changing length to changing topics, written in pieces while answers are read: moves
+/// happen again and again, at any byte of the stream.
+#[test]
+fn producers_that_move_all_the_time_lose_nothing() {
+    let _machine = whole_machine();
+    for shards in SHARDS {
+        let broker = with_channels(shards);
+        let address = broker.tcp_addr();
+        let producers: Vec<_> = (0..6)
+            .map(|number| {
+                thread::spawn(move || {
+                    let mut random = Random::new(number * 100 + shards as u64);
+                    let mut script = Script::new(&format!("producer {number}"));
+                    while script.count < 2500 {
+                        let topic = random.below(TOPICS as u64) as usize;
+                        for _ in 0..random.between(1, 60) {
+                            match random.below(12) {
+                                0 => script.publish_many(topic, random.between(1, 5)),
+                                1 => script.publish_deferred(topic, random.below(50)),
+                                2 => script.mark(),
+                                _ => script.publish(topic),
+                            }
+                        }
+                    }
+                    let mut client = Client::connect_without_magic(address);
+                    let mut writer = client.writer();
+                    let bytes = std::mem::take(&mut script.bytes);
+                    let sender = thread::spawn(move || {
+                        let mut rest = bytes.as_slice();
+                        while !rest.is_empty() {
+                            let size = random.between(1, 3000).min(rest.len() as u64) as usize;
+                            writer.write_all(&rest[..size]).expect("the broker reads");
+                            rest = &rest[size..];
+                        }
+                    });
+                    expect_answers(&mut client, &script.answers);
+                    sender.join().expect("the sender does not panic");
+                    script.published
+                })
+            })
+            .collect();
+        let mut published = Published::default();
+        for producer in producers {
+            match producer.join() {
+                Ok(part) => published.merge(part),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        published.expect_delivered(&broker);
+    }
+}
+
+/// One write: IDENTIFY, publishes to everywhere, SUB, RDY, FINs of unknown ids, publishes again.
+/// SUB moves the connection in the middle of it.
+#[test]
+fn a_consumer_moves_with_what_it_sent_ahead() {
+    for shards in SHARDS {
+        let broker = with_channels(shards);
+        let mut published = Published::default();
+        for number in 0..30 {
+            let own = number % TOPICS;
+            let name = format!("consumer {number}");
+            let mut script = Script::new(&name);
+            script.mark();
+            for index in 0..40 {
+                // Not to its own topic: who gets those is tried elsewhere.
+                script.publish((own + 1 + index % (TOPICS - 1)) % TOPICS);
+            }
+            script.mark();
+            script
+                .bytes
+                .extend_from_slice(format!("SUB {} own-{number}\n", topic(own)).as_bytes());
+            script.answers.push(Answer::Ok);
+            script.bytes.extend_from_slice(b"RDY 10\nNOP\nNOP\n");
+            for index in 0..40 {
+                script.mark_with_error();
+                script.publish((own + 1 + index % (TOPICS - 1)) % TOPICS);
+                script.bytes.extend_from_slice(b"NOP\n");
+            }
+            // Its channel is new and the topic quiet now: exactly these come.
+            script.publish_many(own, 25);
+            let mut client = Client::connect_without_magic(broker.tcp_addr());
+            client.send(&script.bytes);
+            let mut messages = expect_answers(&mut client, &script.answers);
+            while messages.len() < 25 {
+                let message = client.message();
+                client.finish(&message.id);
+                messages.push(message);
+            }
+            let bodies: BTreeSet<String> = messages
+                .iter()
+                .map(|message| String::from_utf8_lossy(&message.body).into_owned())
+                .collect();
+            let to_own = format!("to {own}");
+            assert_eq!(bodies.len(), 25, "each once: {bodies:?}");
+            assert!(
+                bodies
+                    .iter()
+                    .all(|body| body.starts_with(&name) && body.ends_with(&to_own)),
+                "{bodies:?}"
+            );
+            drop(client);
+            let target = format!("/channel/delete?topic={}&channel=own-{number}", topic(own));
+            broker.post(&target, b"").expect_status(200);
+            published.merge(script.published);
+        }
+        // The channels of all topics have everything still. Channel counts name `channel` only.
+        published.expect_delivered(&broker);
+    }
+}
+
+/// A subscribed client stays with its topic and publishes to all shards: batches across shards,
+/// answered in order, with errors and messages in between.
+#[test]
+fn one_connection_publishes_to_all_shards_in_order() {
+    let _machine = whole_machine();
+    for shards in SHARDS {
+        let broker = with_channels(shards);
+        let mut random = Random::new(5);
+        let mut script = Script::new("all");
+        script
+            .bytes
+            .extend_from_slice(b"SUB moves-other channel\nRDY 100\n");
+        script.answers.push(Answer::Ok);
+        for _ in 0..1500 {
+            let topic = random.below(TOPICS as u64) as usize;
+            match random.below(10) {
+                0 | 1 => script.publish_many(topic, random.between(1, 20)),
+                2 => script.publish_deferred(topic, random.below(100)),
+                3 | 4 => script.mark_with_error(),
+                _ => script.publish(topic),
+            }
+        }
+        let mut client = Client::connect_without_magic(broker.tcp_addr());
+        let mut writer = client.writer();
+        let bytes = std::mem::take(&mut script.bytes);
+        let sender = thread::spawn(move || writer.write_all(&bytes).expect("the broker reads"));
+        // Messages for this client, meanwhile.
+        let mut other = Client::connect(broker.tcp_addr());
+        let mut expected = BTreeSet::new();
+        for number in 0..50 {
+            let body = format!("other {number}");
+            other.publish("moves-other", body.as_bytes());
+            expected.insert(body);
+        }
+        let mut got = expect_answers(&mut client, &script.answers);
+        while got.len() < expected.len() {
+            let message = client.message();
+            client.finish(&message.id);
+            got.push(message);
+        }
+        let got: BTreeSet<String> = got
+            .iter()
+            .map(|message| String::from_utf8_lossy(&message.body).into_owned())
+            .collect();
+        assert_eq!(got, expected);
+        sender.join().expect("the sender does not panic");
+        script.published.expect_delivered(&broker);
+    }
+}
+
+/// Many consumers of one channel, most of them on the wrong shard first, against a backlog.
+#[test]
+fn consumers_from_all_shards_share_a_channel() {
+    for shards in SHARDS {
+        let broker = with_channels(shards);
+        let mut producer = Client::connect(broker.tcp_addr());
+        let bodies: Vec<String> = (0..3000).map(|number| format!("shared {number}")).collect();
+        for chunk in bodies.chunks(500) {
+            producer.publish_many(&topic(0), chunk);
+        }
+        let address = broker.tcp_addr();
+        let consumers: Vec<_> = (0..20)
+            .map(|_| {
+                thread::spawn(move || {
+                    let mut client = Client::connect_without_magic(address);
+                    let identify = Client::command_with_body("IDENTIFY", b"{\"client_id\":\"x\"}");
+                    let sub = format!("SUB {} channel\nRDY 10\nNOP\n", topic(0));
+                    client.send(&[b"  V2", identify.as_slice(), sub.as_bytes()].concat());
+                    client.expect_ok();
+                    client.expect_ok();
+                    let mut got = Vec::new();
+                    let quiet = std::time::Duration::from_millis(700);
+                    while let Some(message) = client.message_within(quiet) {
+                        assert_eq!(message.attempts, 1);
+                        client.finish(&message.id);
+                        got.push(String::from_utf8(message.body).expect("text"));
+                    }
+                    (client, got)
+                })
+            })
+            .collect();
+        let mut all = BTreeSet::new();
+        for consumer in consumers {
+            let (_client, got) = match consumer.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            for body in got {
+                assert!(all.insert(body.clone()), "{body} was delivered twice");
+            }
+        }
+        assert_eq!(
+            all.len(),
+            bodies.len(),
+            "each message went to exactly one consumer"
+        );
+    }
+}
