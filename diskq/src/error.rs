@@ -10,6 +10,21 @@ use std::sync::Arc;
 
 use crate::range::SeqRange;
 
+/// The system's answer in the words of nsqd, which are Go's: `no space left on device`, not
+/// `No space left on device (os error 28)`. Clients and operators look for these.
+pub(crate) fn system_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = match error.raw_os_error() {
+        Some(_) => text.split(" (os error").next().unwrap_or_default(),
+        None => return text,
+    };
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_lowercase().chain(chars).collect(),
+        None => String::new(),
+    }
+}
+
 /// Why an append took nothing. The log is unchanged in every case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppendError {
@@ -77,7 +92,9 @@ impl fmt::Display for DiskError {
         match self {
             DiskError::Missing(path) => write!(f, "{}: no such file or directory", path.display()),
             DiskError::NotADirectory(path) => write!(f, "{}: not a directory", path.display()),
-            DiskError::NotPermitted(path, source) => write!(f, "{}: {source}", path.display()),
+            DiskError::NotPermitted(path, source) => {
+                write!(f, "{}: {}", path.display(), system_text(source))
+            }
             DiskError::Locked(path) => {
                 write!(f, "{}: in use by another process", path.display())
             }
@@ -86,7 +103,12 @@ impl fmt::Display for DiskError {
                 path,
                 source,
             } => {
-                write!(f, "cannot {attempt} {}: {source}", path.display())
+                write!(
+                    f,
+                    "cannot {attempt} {}: {}",
+                    path.display(),
+                    system_text(source)
+                )
             }
         }
     }
@@ -148,5 +170,24 @@ impl fmt::Display for Damage {
             write!(f, " ({} messages from seq {})", seqs.len(), seqs.start.0)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_answers_read_as_in_nsqd() {
+        let check = |code, expected| {
+            let error = io::Error::from_raw_os_error(code);
+            assert_eq!(system_text(&error), expected);
+        };
+        check(libc::ENOSPC, "no space left on device");
+        check(libc::EMFILE, "too many open files");
+        assert_eq!(system_text(&io::Error::other("Odd one")), "Odd one");
+        let source = io::Error::from_raw_os_error(libc::EACCES);
+        let error = DiskError::io("list", Path::new("/data"), source);
+        assert_eq!(error.to_string(), "cannot list /data: permission denied");
     }
 }

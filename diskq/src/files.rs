@@ -53,6 +53,26 @@ pub enum Populate {
     Read,
 }
 
+/// Why something is not durable.
+#[derive(Debug)]
+pub enum SyncError {
+    /// It could not be opened (no descriptor is free, for one): nothing was tried, nothing is lost,
+    /// and the next attempt may work.
+    Open(io::Error),
+    /// The sync itself failed. Final: the kernel may have dropped what it could not write.
+    Sync(io::Error),
+}
+
+impl SyncError {
+    /// The system's answer.
+    #[must_use]
+    pub fn into_inner(self) -> io::Error {
+        match self {
+            SyncError::Open(error) | SyncError::Sync(error) => error,
+        }
+    }
+}
+
 /// A file system. One instance serves one data path; calls may come from several threads.
 pub trait Files {
     /// Makes the directory; an existing one is fine.
@@ -65,9 +85,9 @@ pub trait Files {
     /// Takes back what [`Files::map`] gave. The contents stay in the file.
     fn unmap(&self, path: &Path, memory: Memory);
     /// Makes the contents and length of the file durable.
-    fn sync(&self, path: &Path) -> io::Result<()>;
+    fn sync(&self, path: &Path) -> Result<(), SyncError>;
     /// Makes the names in the directory durable.
-    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    fn sync_dir(&self, path: &Path) -> Result<(), SyncError>;
     /// Gives a file or directory another name, replacing a file that has it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use wire::id::Seq;
 
 use crate::checkpoint::SLOT_FILES;
-use crate::error::{Damage, DamageKind, DiskError};
-use crate::files::{Files, Memory, Populate};
+use crate::error::{Damage, DamageKind, DiskError, system_text};
+use crate::files::{Files, Memory, Populate, SyncError};
 use crate::range::SeqRange;
 use crate::segment::{self, FRAMES_AT, Head, PAGE_BYTES};
 use crate::slot::SLOT_BYTES;
@@ -103,7 +103,11 @@ pub struct Failure {
 
 impl Failure {
     fn of(attempt: &str, path: &Path, error: &io::Error) -> Failure {
-        let text = format!("cannot {attempt} {}: {error}", path.display());
+        let text = format!(
+            "cannot {attempt} {}: {}",
+            path.display(),
+            system_text(error)
+        );
         Failure {
             kind: error.kind(),
             text,
@@ -133,7 +137,7 @@ pub enum Reply {
         /// As in the request.
         upto: Seq,
         /// Whether it worked.
-        result: Result<(), Failure>,
+        result: Result<(), SyncFailure>,
     },
     /// To [`Request::WriteCheckpoint`].
     CheckpointWritten {
@@ -144,13 +148,41 @@ pub enum Reply {
     },
 }
 
+/// Why something was not synced.
+#[derive(Debug)]
+pub enum SyncFailure {
+    /// A file could not be opened: some are synced, none is lost. Worth trying again.
+    Open(Failure),
+    /// A sync failed, or what is to be synced is gone. Final.
+    Sync(Failure),
+}
+
+impl SyncFailure {
+    fn of(path: &Path, error: &SyncError) -> SyncFailure {
+        match error {
+            SyncError::Open(error) => SyncFailure::Open(Failure::of("open", path, error)),
+            SyncError::Sync(error) => SyncFailure::Sync(Failure::of("sync", path, error)),
+        }
+    }
+}
+
 /// Why a checkpoint was not written.
 #[derive(Debug)]
 pub enum CheckpointFailure {
-    /// It could not be written: an older one stands. Worth trying again.
+    /// It could not be written, or not be opened to be synced: an older one stands. Worth trying
+    /// again.
     Write(Failure),
     /// It could not be made durable. Final, as every failed sync.
     Sync(Failure),
+}
+
+impl From<SyncFailure> for CheckpointFailure {
+    fn from(failure: SyncFailure) -> CheckpointFailure {
+        match failure {
+            SyncFailure::Open(failure) => CheckpointFailure::Write(failure),
+            SyncFailure::Sync(failure) => CheckpointFailure::Sync(failure),
+        }
+    }
 }
 
 /// Does the jobs of all logs below one data path.
@@ -241,20 +273,25 @@ impl<F: Files> Keeper<F> {
             Ok(()) => {}
         }
         let sync = self.files.sync_dir(&self.data_path);
-        sync.map_err(|error| DiskError::io("sync", &self.data_path, error))?;
+        sync.map_err(|error| DiskError::io("sync", &self.data_path, error.into_inner()))?;
         remove_deleted(&self.files, &gone).map_err(|error| DiskError::io("remove", &gone, error))
     }
 
     /// A name for the deleted directory that no earlier, unfinished deletion has.
     fn free_deleted_path(&self, topic: &str) -> Result<PathBuf, DiskError> {
-        let entries = self.files.list(&self.data_path);
-        let entries = entries.map_err(|error| DiskError::io("list", &self.data_path, error))?;
-        let is_taken = |name: &str| entries.iter().any(|entry| entry.name == name);
-        let mut names = (0u64..).map(|n| format!("{topic}{LOG_SUFFIX}{DELETED_INFIX}{n}"));
-        let name = names
-            .find(|name| !is_taken(name))
-            .expect("a directory is finite");
-        Ok(self.data_path.join(name))
+        for n in 0u64.. {
+            let name = format!("{topic}{LOG_SUFFIX}{DELETED_INFIX}{n}");
+            let path = self.data_path.join(name);
+            // Asked by name: a listing would need a descriptor, and there may be none.
+            match self.files.length(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path),
+                Err(error) if error.kind() != io::ErrorKind::IsADirectory => {
+                    return Err(DiskError::io("look at", &path, error));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        unreachable!("a directory is finite")
     }
 }
 
@@ -354,14 +391,19 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         let path = self.segment_path(segment);
         match self.files.map(&path, bytes, Populate::Read) {
             Ok(memory) => Ok((memory, Vec::new())),
-            Err(error) if is_media_error(&error) => Ok(self.rescue(segment, &path, bytes)),
+            Err(error) if is_media_error(&error) => self.rescue(segment, &path, bytes),
             Err(error) => Err(error),
         }
     }
 
-    /// Reads page by page, zeros for the pages that cannot be read: their messages fail their CRC,
-    /// the others are saved.
-    fn rescue(&self, segment: SegmentNumber, path: &Path, bytes: u32) -> (Memory, Vec<Damage>) {
+    /// Reads page by page, zeros for the pages that the device cannot read: their messages fail
+    /// their CRC, the others are saved. Any other failure says nothing of the page.
+    fn rescue(
+        &self,
+        segment: SegmentNumber,
+        path: &Path,
+        bytes: u32,
+    ) -> io::Result<(Memory, Vec<Damage>)> {
         let mut memory = vec![0; bytes as usize].into_boxed_slice();
         let mut damage = Vec::new();
         let mut was_readable = true;
@@ -371,6 +413,9 @@ impl<'a, F: Files> LogDirectory<'a, F> {
             let is_run_start = was_readable && result.is_err();
             was_readable = result.is_ok();
             if let Err(error) = result {
+                if !is_media_error(&error) {
+                    return Err(error);
+                }
                 page.fill(0);
                 if !is_run_start {
                     continue;
@@ -380,11 +425,11 @@ impl<'a, F: Files> LogDirectory<'a, F> {
                     file: self.shown(&segment_file(segment)),
                     offset,
                     seqs: SeqRange::new(Seq(0), Seq(0)),
-                    detail: format!("unreadable: {error}"),
+                    detail: format!("unreadable: {}", system_text(&error)),
                 });
             }
         }
-        (Memory::Heap(memory), damage)
+        Ok((Memory::Heap(memory), damage))
     }
 
     /// Reports the messages `bad` of a segment and sets their bytes aside.
@@ -401,7 +446,10 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         let aside = format!("{:012}.damaged", segment.0);
         let kept = match self.set_aside(&aside, bytes, bad) {
             Ok(()) => format!("its bytes are kept in {aside}"),
-            Err(error) => format!("its bytes could not be kept in {aside}: {error}"),
+            Err(error) => format!(
+                "its bytes could not be kept in {aside}: {}",
+                system_text(&error)
+            ),
         };
         let to_damage = |indices: &Range<u32>| Damage {
             kind: DamageKind::Messages,
@@ -450,24 +498,28 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         format!("{directory}/{name}")
     }
 
-    fn sync(&self, segments: &[SegmentNumber], names: bool) -> Result<(), Failure> {
+    fn sync(&self, segments: &[SegmentNumber], names: bool) -> Result<(), SyncFailure> {
         for &segment in segments {
             let path = self.segment_path(segment);
             match self.files.sync(&path) {
                 // All of its messages were finished and the segment discarded meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                result => result.map_err(|error| Failure::of("sync", &path, &error))?,
+                Err(SyncError::Open(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                result => result.map_err(|error| SyncFailure::of(&path, &error))?,
             }
         }
         if names { self.sync_names() } else { Ok(()) }
     }
 
     /// Makes the names durable: of the log's files, and of the log.
-    fn sync_names(&self) -> Result<(), Failure> {
+    fn sync_names(&self) -> Result<(), SyncFailure> {
         for path in [self.path.as_path(), self.data_path] {
-            self.files
-                .sync_dir(path)
-                .map_err(|error| Failure::of("sync", path, &error))?;
+            self.files.sync_dir(path).map_err(|error| match error {
+                // Somebody removed it, with everything in it: that does not come back.
+                SyncError::Open(error) if error.kind() == io::ErrorKind::NotFound => {
+                    SyncFailure::Sync(Failure::of("sync", path, &error))
+                }
+                error => SyncFailure::of(path, &error),
+            })?;
         }
         Ok(())
     }
@@ -488,11 +540,10 @@ impl<'a, F: Files> LogDirectory<'a, F> {
             .map_err(|error| CheckpointFailure::Write(Failure::of("write", &path, &error)))?;
         if sync {
             let synced = self.files.sync(&path);
-            let synced = synced.map_err(|error| Failure::of("sync", &path, &error));
-            synced.map_err(CheckpointFailure::Sync)?;
+            synced.map_err(|error| SyncFailure::of(&path, &error))?;
         }
         if names {
-            self.sync_names().map_err(CheckpointFailure::Sync)?;
+            self.sync_names()?;
         }
         // Room for the checkpoints that follow, while there is room: finishing must not need any.
         for name in SLOT_FILES {

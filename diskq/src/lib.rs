@@ -27,7 +27,8 @@
 //!   never stops a start or another log.
 //! - **A seq is used once**, over crashes too.
 //! - **A full disk refuses appends at once** ([`AppendError::Full`]); reading, releasing and
-//!   checkpoints need no room. **A failed sync is final** ([`AppendError::Poisoned`]).
+//!   checkpoints need no room. **A failed sync is final** ([`AppendError::Poisoned`]); one that
+//!   could not start for want of a descriptor is none, and is tried again.
 //! - **A reactor never waits.** [`Log`] makes no system call; all that may block is a [`Request`].
 //!
 //! Not promised: what the kernel evicts under memory pressure and reads back is checked only if
@@ -54,9 +55,10 @@ mod slot;
 
 pub use checkpoint::{ChannelCheckpoint, Checkpoint, CheckpointRun};
 pub use error::{AppendError, Damage, DamageKind, DiskError};
-pub use files::{Entry, Files, Memory, Populate};
+pub use files::{Entry, Files, Memory, Populate, SyncError};
 pub use keeper::{
     CheckpointFailure, CheckpointNumber, Failure, Keeper, Reply, Request, SegmentNumber,
+    SyncFailure,
 };
 pub use lock::{DataPathLock, check_writable};
 pub use log::{Event, Log, LogOptions, LogStats, Run, Taken};

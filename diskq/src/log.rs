@@ -95,6 +95,9 @@ pub enum Event {
     LoadFailed(SeqRange, Arc<str>),
     /// Everything below is synced.
     Synced(Seq),
+    /// A sync could not open its files. Nothing is lost, and the log tries again by itself. Told
+    /// of the first in a row, and then now and then.
+    SyncDelayed(Arc<str>),
     /// A sync failed: the log takes no more messages. Told once.
     SyncFailed(Arc<str>),
     /// This checkpoint, and with it every one of a lower number, is written.
@@ -104,8 +107,13 @@ pub enum Event {
         /// Whether it is durable.
         synced: bool,
     },
-    /// A checkpoint could not be written; an older one stands. It is due again.
-    CheckpointFailed(Arc<str>),
+    /// This checkpoint could not be written; an older one stands. It is due again.
+    CheckpointFailed {
+        /// The checkpoint.
+        number: CheckpointNumber,
+        /// What was attempted, on what, and the system's answer.
+        cause: Arc<str>,
+    },
     /// Something on disk is not what was written there.
     Damage(Damage),
 }
@@ -149,7 +157,7 @@ pub struct LogStats {
     pub mappings: u32,
     /// Messages lost to damage since this log was opened.
     pub damaged_count: u64,
-    /// Why publishes are refused, if they are.
+    /// As [`Log::health`].
     pub health: Option<String>,
 }
 
@@ -289,12 +297,14 @@ impl Log {
             stats.resident_bytes += stocked.memory.as_ref().len() as u64;
             stats.mappings += 1;
         }
-        stats.health = self
-            .sync
-            .poisoned()
-            .or(self.supply.refusal_text())
-            .map(ToString::to_string);
+        stats.health = self.health().map(ToString::to_string);
         stats
+    }
+
+    /// Why publishes are refused, if they are. Changes only with a reply.
+    #[must_use]
+    pub fn health(&self) -> Option<&Arc<str>> {
+        self.sync.poisoned().or(self.supply.refusal_text())
     }
 
     /// The bytes of everything resident, by file, for a simulated file system.

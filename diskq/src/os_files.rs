@@ -8,7 +8,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use crate::files::{Entry, Files, Memory, Populate};
+use crate::files::{Entry, Files, Memory, Populate, SyncError};
 use crate::mapping;
 
 /// The real file system. Keeps no state: files are opened by name for each job, so a log with
@@ -51,13 +51,17 @@ impl Files for OsFiles {
         drop(memory);
     }
 
-    fn sync(&self, path: &Path) -> io::Result<()> {
+    fn sync(&self, path: &Path) -> Result<(), SyncError> {
+        let file = OpenOptions::new().write(true).open(path);
         // Covers the pages dirtied through a mapping, and the length.
-        OpenOptions::new().write(true).open(path)?.sync_data()
+        file.map_err(SyncError::Open)?
+            .sync_data()
+            .map_err(SyncError::Sync)
     }
 
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+    fn sync_dir(&self, path: &Path) -> Result<(), SyncError> {
+        let directory = File::open(path).map_err(SyncError::Open)?;
+        directory.sync_all().map_err(SyncError::Sync)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

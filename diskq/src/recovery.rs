@@ -15,7 +15,7 @@ use std::path::Path;
 use wire::id::Seq;
 
 use crate::checkpoint::{self, Checkpoint, SLOT_FILES, SlotContent};
-use crate::error::{Damage, DamageKind, DiskError};
+use crate::error::{Damage, DamageKind, DiskError, system_text};
 use crate::files::{Entry, Files};
 use crate::keeper::{
     DELETED_INFIX, LOG_SUFFIX, LogDirectory, SegmentNumber, remove_deleted, segment_file,
@@ -177,7 +177,7 @@ impl<'a, F: Files> Opening<'a, F> {
                 }
                 Ok(SlotContent::Bad) => "does not agree with its CRC".to_owned(),
                 Ok(SlotContent::Newer(version)) => format!("is of unknown version {version}"),
-                Err(error) => format!("cannot be read: {error}"),
+                Err(error) => format!("cannot be read: {}", system_text(&error)),
             };
             self.any_slot_is_bad = true;
             self.report(
@@ -238,7 +238,12 @@ impl<'a, F: Files> Opening<'a, F> {
     /// The head of a segment file; `None` for one that was prepared and never used.
     fn read_head(&mut self, entry: &Entry) -> Result<Option<FoundHead>, (DamageKind, String)> {
         let path = self.directory.path().join(&entry.name);
-        let cannot_read = |error: io::Error| (DamageKind::Foreign, format!("cannot read: {error}"));
+        let cannot_read = |error: io::Error| {
+            (
+                DamageKind::Foreign,
+                format!("cannot read: {}", system_text(&error)),
+            )
+        };
         let mut start = [0; segment::FRAMES_AT as usize];
         let readable = start.len().min(entry.bytes as usize);
         self.files
@@ -278,7 +283,10 @@ impl<'a, F: Files> Opening<'a, F> {
         let aside = format!("{name}.damaged");
         match self.files.rename(&path.join(name), &path.join(&aside)) {
             Ok(()) => format!("no readable head, kept as {aside}"),
-            Err(error) => format!("no readable head, cannot be kept as {aside}: {error}"),
+            Err(error) => format!(
+                "no readable head, cannot be kept as {aside}: {}",
+                system_text(&error)
+            ),
         }
     }
 
@@ -326,7 +334,7 @@ impl<'a, F: Files> Opening<'a, F> {
         let (memory, damage) = match self.directory.read_segment(number, head.bytes) {
             Ok(read) => read,
             Err(error) => {
-                let detail = format!("cannot be read: {error}");
+                let detail = format!("cannot be read: {}", system_text(&error));
                 return self.report(DamageKind::Foreign, &segment_file(number), NO_SEQS, detail);
             }
         };

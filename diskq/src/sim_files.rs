@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::files::{Entry, Files, Memory, Populate};
+use crate::files::{Entry, Files, Memory, Populate, SyncError};
 use crate::keeper::{log_path, segment_file};
 use crate::log::Log;
 
@@ -30,9 +30,11 @@ pub enum Call {
     Allocate,
     /// [`Files::map`]
     Map,
-    /// [`Files::sync`]
+    /// The first half of [`Files::sync`] and [`Files::sync_dir`]: nothing is lost if it fails.
+    Open,
+    /// The second half of [`Files::sync`]: the file lies afterwards if it fails.
     Sync,
-    /// [`Files::sync_dir`]
+    /// The second half of [`Files::sync_dir`]
     SyncDir,
     /// [`Files::rename`]
     Rename,
@@ -95,8 +97,10 @@ struct Disk {
     bytes_max: Option<u64>,
     calls: u64,
     fail_at: Option<(u64, io::ErrorKind)>,
-    fail_next: Option<(Call, io::ErrorKind)>,
+    /// The kind of call, how many of them until it fails, and how.
+    fail_next: Option<(Call, u64, io::ErrorKind)>,
     fail_count: u64,
+    failed_syncs: u64,
 }
 
 impl SimFiles {
@@ -116,11 +120,17 @@ impl SimFiles {
         }
     }
 
-    /// Stops the machine; what a later start finds is what `crash` leaves. Armed faults go.
-    pub fn crash(&self, crash: Crash) {
+    /// Takes back the faults that are armed and were not hit.
+    pub fn disarm(&self) {
         let mut disk = self.disk();
         disk.fail_at = None;
         disk.fail_next = None;
+    }
+
+    /// Stops the machine; what a later start finds is what `crash` leaves. Armed faults go.
+    pub fn crash(&self, crash: Crash) {
+        self.disarm();
+        let mut disk = self.disk();
         if let Crash::Power { seed } = crash {
             disk.lose_power(seed);
         }
@@ -145,13 +155,24 @@ impl SimFiles {
 
     /// Makes the next call of one kind fail.
     pub fn fail_next(&self, call: Call, kind: io::ErrorKind) {
-        self.disk().fail_next = Some((call, kind));
+        self.fail_nth_of(call, 1, kind);
+    }
+
+    /// Makes the `nth` call of one kind from now on fail (1: the next one).
+    pub fn fail_nth_of(&self, call: Call, nth: u64, kind: io::ErrorKind) {
+        self.disk().fail_next = Some((call, nth, kind));
     }
 
     /// How many armed faults were hit.
     #[must_use]
     pub fn fail_count(&self) -> u64 {
         self.disk().fail_count
+    }
+
+    /// How many syncs failed, of files and directories: the disk may lie from the first on.
+    #[must_use]
+    pub fn failed_syncs(&self) -> u64 {
+        self.disk().failed_syncs
     }
 
     /// Changes a byte of a file behind everyone's back, in the cache and on the disk.
@@ -181,13 +202,19 @@ impl SimFiles {
             .fail_at
             .take_if(|(at, _)| *at == calls)
             .map(|(_, kind)| kind);
+        if let Some((of, left, _)) = &mut disk.fail_next
+            && *of == call
+        {
+            *left -= 1;
+        }
         let next = disk
             .fail_next
-            .take_if(|(kind, _)| *kind == call)
-            .map(|(_, kind)| kind);
+            .take_if(|(_, left, _)| *left == 0)
+            .map(|(_, _, kind)| kind);
         match nth.or(next) {
             Some(kind) => {
                 disk.fail_count += 1;
+                disk.failed_syncs += u64::from(matches!(call, Call::Sync | Call::SyncDir));
                 Err(io::Error::new(kind, "simulated failure"))
             }
             None => Ok(disk),
@@ -366,10 +393,11 @@ impl Files for SimFiles {
         self.disk().store(path, memory.as_ref());
     }
 
-    fn sync(&self, path: &Path) -> io::Result<()> {
+    fn sync(&self, path: &Path) -> Result<(), SyncError> {
+        let opened = self.call(Call::Open).and_then(|disk| disk.file(path));
+        let file = opened.map_err(SyncError::Open)?;
         match self.call(Call::Sync) {
             Ok(mut disk) => {
-                let file = disk.file(path)?;
                 let contents = &mut disk.contents[file];
                 if !contents.lies {
                     contents.durable.clone_from(&contents.cached);
@@ -377,20 +405,24 @@ impl Files for SimFiles {
                 Ok(())
             }
             Err(error) => {
-                let mut disk = self.disk();
-                let file = disk.file(path)?;
-                disk.contents[file].lies = true;
-                Err(error)
+                self.disk().contents[file].lies = true;
+                Err(SyncError::Sync(error))
             }
         }
     }
 
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let mut disk = self.call(Call::SyncDir)?;
-        if !disk.is_dir(path) {
-            return Err(not_found());
-        }
-        disk.commit_names();
+    fn sync_dir(&self, path: &Path) -> Result<(), SyncError> {
+        let opened = self.call(Call::Open).and_then(|disk| {
+            if disk.is_dir(path) {
+                Ok(())
+            } else {
+                Err(not_found())
+            }
+        });
+        opened.map_err(SyncError::Open)?;
+        self.call(Call::SyncDir)
+            .map_err(SyncError::Sync)?
+            .commit_names();
         Ok(())
     }
 

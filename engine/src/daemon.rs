@@ -350,7 +350,7 @@ fn divide(config: &Config, metadata: Metadata, shards: u32) -> Result<Vec<Herita
             }
         }
     }
-    let files = OsFiles::default();
+    let files = OsFiles;
     let logs = diskq::list_logs(&files, &config.data_path).map_err(|error| {
         StartError(format!(
             "failed to read data-path {} - {error}",
@@ -367,7 +367,7 @@ fn divide(config: &Config, metadata: Metadata, shards: u32) -> Result<Vec<Herita
 /// Opens the logs of a shard's topics.
 fn restore(plan: &Plan, id: ShardId, heritage: Heritage) -> Result<Broker, String> {
     let mut broker = Broker::new(plan.broker_options(id));
-    let files = OsFiles::default();
+    let files = OsFiles;
     for (name, heritage) in heritage.topics {
         let Some(topic) = TopicName::new(name.as_bytes()) else {
             log_warn!("skipping creation of invalid topic {name}");
@@ -375,7 +375,7 @@ fn restore(plan: &Plan, id: ShardId, heritage: Heritage) -> Result<Broker, Strin
         };
         if topic.is_ephemeral() {
             // Its messages were never to outlive the process.
-            let keeper = diskq::Keeper::new(OsFiles::default(), plan.config.data_path.clone());
+            let keeper = diskq::Keeper::new(OsFiles, plan.config.data_path.clone());
             keeper
                 .delete_log(&name)
                 .map_err(|error| error.to_string())?;

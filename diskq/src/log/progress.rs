@@ -1,5 +1,6 @@
 //! Checkpoints: when they are due, where they go, what they keep from being recycled.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::checkpoint::{Checkpoint, SLOT_FILES, Stamp, encode};
@@ -212,12 +213,17 @@ impl Log {
             }
             Err(CheckpointFailure::Write(failure)) => {
                 self.checkpoints.has_progress = true;
-                events.push(Event::CheckpointFailed(failure.text.into()));
+                let cause = failure.text.into();
+                events.push(Event::CheckpointFailed { number, cause });
             }
             Err(CheckpointFailure::Sync(failure)) => {
                 self.checkpoints.has_progress = true;
-                events.push(Event::CheckpointFailed(failure.text.as_str().into()));
-                self.poison(failure.text.into(), events);
+                let cause: Arc<str> = failure.text.into();
+                events.push(Event::CheckpointFailed {
+                    number,
+                    cause: Arc::clone(&cause),
+                });
+                self.poison(cause, events);
             }
         }
         self.start_checkpoint();

@@ -5,13 +5,18 @@ use std::time::Duration;
 
 use wire::id::Seq;
 
-use crate::keeper::{Failure, Request, SegmentNumber};
+use crate::keeper::{Request, SegmentNumber, SyncFailure};
 
 use super::{Event, Log};
 
 /// A count of unsynced messages starts no sync sooner than this after the last one: at high rates
 /// syncs write the same warm pages again and again.
 const SYNC_INTERVAL_MIN: Duration = Duration::from_millis(200);
+
+/// How long after a sync that could not open its files the next is tried.
+const SYNC_RETRY: Duration = Duration::from_millis(250);
+/// Of syncs in a row that could not open their files, the first is told and then one every 10 s.
+const TOLD_EVERY: u32 = 40;
 
 /// A sync under way.
 #[derive(Debug)]
@@ -36,6 +41,9 @@ pub(super) struct Sync {
     began: Option<Duration>,
     /// Files up to this number have durable names. `None`: not even the directory is known to.
     names_synced: Option<SegmentNumber>,
+    /// How many syncs in a row could not open their files. If any, `due` says when the next is
+    /// tried, whoever else asks for one.
+    delayed: u32,
     poisoned: Option<Arc<str>>,
 }
 
@@ -49,6 +57,7 @@ impl Sync {
             count_trigger: Seq(0),
             began: None,
             names_synced: None,
+            delayed: 0,
             poisoned: None,
         }
     }
@@ -118,6 +127,12 @@ impl Log {
         self.sync.synced >= self.next
     }
 
+    /// How many syncs in a row could not open their files: none of them lost anything.
+    #[must_use]
+    pub fn delayed_syncs(&self) -> u32 {
+        self.sync.delayed
+    }
+
     /// Asks for a sync of everything appended so far; [`Event::Synced`] tells when. At most one is
     /// under way: the next starts when it ends, and covers all that was appended meanwhile.
     pub fn sync_now(&mut self) {
@@ -126,6 +141,7 @@ impl Log {
         }
         match self.sync.upto() {
             Some(upto) => self.sync.again |= upto < self.next,
+            None if self.sync.delayed > 0 => {}
             None => self.start_sync(),
         }
     }
@@ -185,12 +201,14 @@ impl Log {
     pub(super) fn sync_ended(
         &mut self,
         upto: Seq,
-        result: Result<(), Failure>,
+        result: Result<(), SyncFailure>,
         events: &mut Vec<Event>,
     ) {
         let syncing = self.sync.syncing.take();
-        if let Err(failure) = result {
-            return self.poison(failure.text.into(), events);
+        match result {
+            Err(SyncFailure::Sync(failure)) => return self.poison(failure.text.into(), events),
+            Err(SyncFailure::Open(failure)) => return self.delay(failure.text.into(), events),
+            Ok(()) => self.sync.delayed = 0,
         }
         if self.sync.poisoned.is_some() {
             return;
@@ -203,6 +221,16 @@ impl Log {
         if self.sync.again {
             self.sync_now();
         }
+    }
+
+    /// Nothing was lost, and who waits for the sync goes on waiting: it is tried again.
+    fn delay(&mut self, text: Arc<str>, events: &mut Vec<Event>) {
+        if self.sync.delayed.is_multiple_of(TOLD_EVERY) {
+            events.push(Event::SyncDelayed(text));
+        }
+        self.sync.delayed = self.sync.delayed.saturating_add(1);
+        self.sync.due = Some(self.mono + SYNC_RETRY);
+        self.sync.count_trigger = Seq(u64::MAX);
     }
 
     /// A failed sync is final: the kernel may have dropped the pages it could not write and call

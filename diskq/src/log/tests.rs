@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::checkpoint::{ChannelCheckpoint, Checkpoint, CheckpointRun};
 use crate::error::{AppendError, DamageKind};
+use crate::files::Files;
 use crate::keeper::{Keeper, log_path};
 use crate::recovery::{Recovered, open_log};
 use crate::sim_files::{Call, Crash, SimFiles};
@@ -589,6 +590,109 @@ fn a_failed_directory_sync_and_a_failed_checkpoint_sync_are_final_too() {
             Err(AppendError::Poisoned(_))
         ));
     }
+}
+
+/// Running out of descriptors poisoned the log for good, though nothing was synced and nothing lost.
+#[test]
+fn a_sync_that_cannot_open_its_files_is_tried_again() {
+    let mut world = World::new(small_options());
+    world.must_append(100);
+    world.pump(10);
+    world.files.fail_next(Call::Open, ErrorKind::Other);
+    world.log.sync_now();
+    world.pump(10);
+    assert_eq!(world.files.fail_count(), 1);
+    assert_eq!(
+        world.events.pop(),
+        Some(Event::SyncDelayed(
+            "cannot open /data/orders.log/000000000001.segment: simulated failure".into()
+        ))
+    );
+    // Not before its time, whoever asks, and silently if it fails again.
+    world.files.fail_next(Call::Open, ErrorKind::Other);
+    world.log.sync_now();
+    world.append(100, 0).unwrap();
+    world.log.sync_now();
+    world.step_time(249);
+    assert_eq!(world.files.fail_count(), 1);
+    world.step_time(1);
+    assert_eq!(world.files.fail_count(), 2);
+    assert_eq!(world.log.delayed_syncs(), 2);
+    assert!(!world.told(|event| matches!(event, Event::SyncDelayed(_) | Event::Synced(_))));
+    world.step_time(250);
+    assert!(world.told(|event| matches!(event, Event::Synced(_))));
+    assert!(world.log.is_synced());
+    assert_eq!(
+        (world.log.stats().health, world.log.delayed_syncs()),
+        (None, 0)
+    );
+    world.reopen(Crash::Power { seed: 3 });
+    assert_eq!(world.owed.len(), 2);
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_opened_is_due_again() {
+    // The file of the checkpoint, the directory of the log, the data path.
+    for nth in [1, 2, 3] {
+        let mut world = World::new(small_options());
+        world.must_append(100);
+        world.pump(10);
+        let number = world.write_checkpoint(true);
+        world.files.fail_nth_of(Call::Open, nth, ErrorKind::Other);
+        world.pump(10);
+        assert_eq!(world.files.fail_count(), 1);
+        let failed = |event: &Event| matches!(event, Event::CheckpointFailed { number: failed, .. } if *failed == number);
+        assert!(world.told(failed), "{nth}");
+        assert_eq!(world.log.stats().health, None);
+        assert!(!world.log.checkpoint_due(world.mono));
+        assert!(
+            world
+                .log
+                .checkpoint_due(world.mono + Duration::from_secs(2))
+        );
+        world.write_checkpoint(true);
+        world.pump(10);
+        assert!(world.told(|event| matches!(event, Event::Checkpointed { synced: true, .. })));
+        world.append(100, 0).unwrap();
+    }
+}
+
+#[test]
+fn a_directory_that_is_gone_is_a_failed_sync() {
+    let mut world = World::new(small_options());
+    world.must_append(100);
+    world.pump(10);
+    let path = log_path(&data_path(), TOPIC);
+    world
+        .files
+        .rename(&path, &data_path().join("elsewhere"))
+        .unwrap();
+    world.log.sync_now();
+    world.pump(10);
+    assert!(world.told(|event| matches!(event, Event::SyncFailed(_))));
+}
+
+/// A segment that may not be read for a moment was taken for one that its device had lost.
+#[test]
+fn a_rescue_without_descriptors_is_tried_again() {
+    let mut options = small_options();
+    options.resident_messages = 0;
+    let mut world = World::new(options);
+    for _ in 0..100 {
+        world.must_append(500);
+        world.pump(10);
+    }
+    let range = world.log.segments.sealed[1].range();
+    assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
+    world.files.fail_next(Call::Map, ErrorKind::UnexpectedEof);
+    world.files.fail_nth(2, ErrorKind::Other);
+    world.pump(10);
+    assert_eq!(world.files.fail_count(), 2);
+    assert!(world.told(|event| matches!(event, Event::LoadFailed(..))));
+    world.step_time(300);
+    assert!(world.told(|event| matches!(event, Event::Loaded(_))));
+    assert_eq!(world.log.stats().damaged_count, 0);
+    assert!(world.take(range, 10, u32::MAX).is_some());
 }
 
 #[test]

@@ -2,9 +2,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use wire::id::Seq;
 
 use super::*;
+use crate::checkpoint::Checkpoint;
 use crate::error::AppendError;
 use crate::keeper::{Keeper, log_path};
 use crate::log::{Event, Log, LogOptions, Taken};
@@ -178,4 +180,61 @@ fn a_deletion_that_was_cut_off_is_finished() {
     fs::write(directory.path().join("nsqd.dat"), "{}").unwrap();
     assert_eq!(list_logs(&OsFiles, directory.path()).unwrap(), ["."]);
     assert!(!left.exists());
+}
+
+/// The child of the test below: a process of its own, for the limit is the process's.
+#[test]
+#[ignore = "run by another test, in a process without descriptors"]
+fn without_descriptors() {
+    let directory = tempfile::tempdir().unwrap();
+    let keeper = Keeper::new(OsFiles, directory.path());
+    let mut log = Log::new(LogOptions::default());
+    fill(&mut log, &keeper, 10).unwrap();
+    let limit = |descriptors: u64| {
+        let limit = Rlimit {
+            current: Some(descriptors),
+            ..getrlimit(Resource::Nofile)
+        };
+        setrlimit(Resource::Nofile, limit).unwrap();
+    };
+    limit(3);
+    let mut events = Vec::new();
+    log.sync_now();
+    serve(&mut log, &keeper, &mut events);
+    let number = log.write_checkpoint(MONO, &Checkpoint::default(), true);
+    serve(&mut log, &keeper, &mut events);
+    let [
+        Event::SyncDelayed(sync),
+        Event::CheckpointFailed {
+            number: failed,
+            cause,
+        },
+    ] = &events[..]
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!(*failed, number);
+    assert!(sync.ends_with("too many open files"), "{sync}");
+    assert!(cause.ends_with("too many open files"), "{cause}");
+    limit(64);
+    log.handle_timeout(MONO + Duration::from_millis(250));
+    log.write_checkpoint(MONO, &Checkpoint::default(), true);
+    serve(&mut log, &keeper, &mut events);
+    assert!(log.is_synced() && log.health().is_none(), "{events:?}");
+    assert!(matches!(
+        events.last(),
+        Some(Event::Checkpointed { synced: true, .. })
+    ));
+}
+
+#[test]
+fn running_out_of_descriptors_poisons_nothing() {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "--ignored", "--nocapture"]);
+    child.arg("os_files::tests::without_descriptors");
+    let output = child.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{errors}");
+    assert!(text.contains("1 passed"), "{text}");
 }

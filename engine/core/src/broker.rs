@@ -20,14 +20,14 @@ use crate::slab::Slab;
 use crate::topic::{Publication, Topic, TopicKey, TopicOptions};
 use crate::{Now, Random, ShardId, TaskId};
 use diskq::{Recovered, Request};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use time::{Timer, Timers};
 use wire::command::Command;
 use wire::decode::{Context, Decoded, MAGIC_V2};
-use wire::error::WireError;
+use wire::error::{ErrorCode, WireError};
 use wire::identify::{ClientSettings, IdentifyRequest, Response, ServerSettings, negotiate};
-use wire::limits::Limits;
+use wire::limits::{LINE_BYTES_MAX, Limits};
 use wire::name::{ChannelName, TopicName};
 
 /// What a broker is told once.
@@ -109,7 +109,8 @@ pub struct Broker {
     timers: Timers,
     forwards: Vec<ForwardBatch>,
     forward_replies: Vec<Vec<ForwardReply>>,
-    health: Result<(), String>,
+    /// The topics whose logs complain.
+    unhealthy: BTreeSet<TopicKey>,
 }
 
 /// The shard that owns a topic: a stable hash of its name.
@@ -123,6 +124,17 @@ pub fn place(topic: &str, shards: u32) -> ShardId {
     });
     ShardId(((hash ^ (hash >> 32)) % u64::from(shards)) as u32)
 }
+
+/// The most bytes one command may take while it comes in. The declared size of an MPUB bounds
+/// nothing (nsqd ignores it, and so does the decoder), and a peer must not make us keep
+/// `mpub_count_max` messages of `message_bytes_max`. Everything else is smaller by itself.
+fn command_bytes_max(limits: &Limits) -> usize {
+    let body_bytes = limits.body_bytes_max.max(limits.message_bytes_max);
+    usize::try_from(body_bytes).unwrap_or(0) + LINE_BYTES_MAX + COMMAND_SIZES_BYTES
+}
+
+/// For the sizes and the count around a body: four of them at most, and some to spare.
+const COMMAND_SIZES_BYTES: usize = 64;
 
 /// Whether a command is done with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,7 +161,7 @@ impl Broker {
             timers: Timers::new(),
             forwards: (0..shards).map(|_| ForwardBatch::new(shard)).collect(),
             forward_replies: (0..shards).map(|_| Vec::new()).collect(),
-            health: Ok(()),
+            unhealthy: BTreeSet::new(),
         }
     }
 
@@ -289,6 +301,17 @@ impl Broker {
                 limits: &self.options.limits,
             };
             match client.decoder.decode(rest, &context) {
+                Decoded::NeedMore(needs) if needs > command_bytes_max(&self.options.limits) => {
+                    // The topic of an MPUB is made also if its messages are refused.
+                    let unfinished = client.decoder.finish(rest, &context);
+                    if let Some((_, Some(topic))) = unfinished {
+                        self.create_topic_if_here(topic, out);
+                    }
+                    let max = self.options.limits.body_bytes_max;
+                    let text = format_args!("MPUB body too big {needs} > {max}");
+                    self.fail(id, WireError::new(ErrorCode::BadBody, text), out);
+                    break;
+                }
                 Decoded::NeedMore(needs) => {
                     client.needs = needs;
                     break;
@@ -608,7 +631,13 @@ impl Broker {
             assert_eq!(self.by_name.get(&topic.name), Some(&key));
             assert_eq!(self.topics_to_pump.contains(&key), topic.to_pump);
             assert!(place(&topic.name, self.options.shards) == self.options.shard);
+            assert_eq!(self.unhealthy.contains(&key), topic.log.health().is_some());
         }
+        assert!(
+            self.unhealthy
+                .iter()
+                .all(|key| self.topics.get(*key).is_some())
+        );
         let timers_max = self.topics.iter().count() + 2 * self.clients.iter().count();
         assert!(
             self.timers.len() <= timers_max,

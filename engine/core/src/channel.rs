@@ -27,6 +27,12 @@ use wire::id::Seq;
 /// same, so fairness is free.
 const TURN_MESSAGES: u32 = 64;
 
+/// A consumer that had all its RDY allows and finishes one message is not sent one message at once: that
+/// would be a write per message (TCP's silly window). It is refilled when it has credit for an
+/// eighth of its RDY, at most a turn's messages, or after this time. With RDY below 16 that is at
+/// once.
+const REFILL_DELAY: Duration = Duration::from_millis(1);
+
 /// Bytes a consumer gets before the next one has its turn.
 const TURN_BYTES: u32 = 256 * 1024;
 
@@ -81,6 +87,10 @@ pub(crate) struct Channel {
     deferred: Deferred,
     window: Window,
     ready: VecDeque<ClientId>,
+    /// Consumers with some credit, but too little for a delivery of their own; see `REFILL_DELAY`.
+    refills: Vec<ClientId>,
+    /// When those get what they have credit for.
+    refill_at: Option<Duration>,
     /// Whose turn it is while both requeued and waiting messages are there: neither starves.
     requeued_turn: bool,
 }
@@ -109,6 +119,8 @@ impl Channel {
             deferred: Deferred::default(),
             window: Window::default(),
             ready: VecDeque::new(),
+            refills: Vec::new(),
+            refill_at: None,
             requeued_turn: false,
         }
     }
@@ -206,14 +218,35 @@ impl Channel {
             self.ready.retain(|consumer| *consumer != id);
             client.in_ready = false;
         }
+        if client.in_refills {
+            self.refills.retain(|consumer| *consumer != id);
+            client.in_refills = false;
+        }
         client.in_flight = 0;
     }
 
     /// Puts a consumer on the ready list if it may take messages.
+    ///
+    /// For a change after which it waits for messages, such as RDY; see [`Channel::note_answered`].
     pub(crate) fn note_ready(&mut self, id: ClientId, client: &mut Client) {
         if !client.in_ready && client.credit() > 0 {
             client.in_ready = true;
             self.ready.push_back(id);
+        }
+    }
+
+    /// One of a consumer's messages is no longer in flight: it may be time to send it more.
+    pub(crate) fn note_answered(&mut self, id: ClientId, client: &mut Client, now: Duration) {
+        let credit = client.credit();
+        if client.in_ready || credit == 0 {
+            return;
+        }
+        if credit >= (client.ready_count / 8).clamp(1, TURN_MESSAGES) {
+            self.note_ready(id, client);
+        } else if !client.in_refills {
+            client.in_refills = true;
+            self.refills.push(id);
+            self.refill_at.get_or_insert(now + REFILL_DELAY);
         }
     }
 
@@ -266,8 +299,8 @@ impl Channel {
     /// Moves what timed out or became due back to the queue. True when something moved.
     pub(crate) fn handle_timeout(&mut self, now: Duration, clients: &mut Clients) -> bool {
         let mut moved = false;
-        let (requeued, ready) = (&mut self.requeued, &mut self.ready);
-        let counters = &mut self.counters;
+        let mut owners = Vec::new();
+        let (requeued, counters) = (&mut self.requeued, &mut self.counters);
         self.window.expire(now, |seq, entry| {
             moved = true;
             counters.timeout_count += 1;
@@ -275,17 +308,27 @@ impl Channel {
                 seq,
                 attempts: entry.attempts,
             });
-            if let Some(owner) = clients.get_mut(entry.owner) {
+            owners.push(entry.owner);
+        });
+        for id in owners {
+            if let Some(owner) = clients.get_mut(id) {
                 owner.in_flight -= 1;
-                if !owner.in_ready && owner.credit() > 0 {
-                    owner.in_ready = true;
-                    ready.push_back(entry.owner);
+                self.note_ready(id, owner);
+            }
+        }
+        if self.refill_at.is_some_and(|at| at <= now) {
+            self.refill_at = None;
+            for id in std::mem::take(&mut self.refills) {
+                if let Some(client) = clients.get_mut(id) {
+                    moved = true;
+                    client.in_refills = false;
+                    self.note_ready(id, client);
                 }
             }
-        });
+        }
         while let Some(entry) = self.deferred.pop_due(now) {
             moved = true;
-            requeued.push_back(Requeued {
+            self.requeued.push_back(Requeued {
                 seq: entry.seq,
                 attempts: entry.attempts,
             });
@@ -295,10 +338,12 @@ impl Channel {
 
     /// When [`Channel::handle_timeout`] has something to do; may be early.
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
-        match (self.window.next_timeout(), self.deferred.next_due()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let timeouts = [
+            self.window.next_timeout(),
+            self.deferred.next_due(),
+            self.refill_at,
+        ];
+        timeouts.into_iter().flatten().min()
     }
 
     /// Lets go of every message: waiting, requeued, deferred and in flight.
@@ -559,6 +604,7 @@ impl Channel {
     pub(crate) fn check(&self, clients: &Clients) {
         self.waiting.check();
         self.window.check();
+        assert!(self.refills.is_empty() || self.refill_at.is_some());
         let mut owed = self.owed();
         owed.sort_unstable();
         let before = owed.len();
@@ -581,9 +627,15 @@ impl Channel {
                 held, client.in_flight as usize,
                 "in_flight counts the window"
             );
+            let waits = self.refills.iter().filter(|waits| *waits == id).count();
+            assert_eq!(
+                waits,
+                usize::from(client.in_refills),
+                "refills and flag agree"
+            );
             assert!(
-                client.credit() == 0 || client.in_ready,
-                "credit puts it on the ready list"
+                client.credit() == 0 || client.in_ready || client.in_refills,
+                "credit puts it on one of the lists"
             );
         }
     }

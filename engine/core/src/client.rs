@@ -117,6 +117,8 @@ pub struct Client {
     pub(crate) ready_count: u32,
     pub(crate) in_flight: u32,
     pub(crate) in_ready: bool,
+    /// Waits in its channel until it has credit for more than a few messages.
+    pub(crate) in_refills: bool,
     pub(crate) message_count: u64,
     pub(crate) finish_count: u64,
     pub(crate) requeue_count: u64,
@@ -166,6 +168,7 @@ impl Client {
             ready_count: 0,
             in_flight: 0,
             in_ready: false,
+            in_refills: false,
             message_count: 0,
             finish_count: 0,
             requeue_count: 0,

@@ -468,7 +468,7 @@ impl Topic {
         self.waiting_for_checkpoint.push((number, waiter));
     }
 
-    /// Those who wait for a checkpoint up to `number`.
+    /// Those who wait for a checkpoint up to `number`: it, or a newer one, was or was not written.
     pub(crate) fn take_checkpointed(&mut self, number: CheckpointNumber) -> Vec<Waiter> {
         let waiting = std::mem::take(&mut self.waiting_for_checkpoint);
         let (done, rest): (Vec<_>, Vec<_>) = waiting
@@ -478,7 +478,7 @@ impl Topic {
         done.into_iter().map(|(_, waiter)| waiter).collect()
     }
 
-    /// Everyone who waits for a checkpoint: it could not be written, or the topic goes away.
+    /// Everyone who waits for a checkpoint: the topic goes away.
     pub(crate) fn take_uncheckpointed(&mut self) -> Vec<Waiter> {
         self.waiting_for_checkpoint
             .drain(..)

@@ -3,6 +3,8 @@
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
+use wire::command::Batch;
+use wire::limits::Limits;
 
 use super::reply::Failure;
 
@@ -173,46 +175,23 @@ pub(super) fn split_lines(received: &Received, limits: MpubLimits) -> Result<Vec
     }
 }
 
-/// Big-endian: a count, then size and body of each message. What follows is ignored.
-///
-/// ```text
-///   [count: 4][size: 4][body: size] ... [size: 4][body: size]
-/// ```
+/// The body of MPUB, as on the wire; what follows the last message is ignored.
 pub(super) fn split_binary(received: &Received, limits: MpubLimits) -> Result<Vec<Bytes>, Failure> {
-    const BAD_BODY: Failure = Failure::too_large("BAD_BODY");
-    const BAD_MESSAGE: Failure = Failure::too_large("BAD_MESSAGE");
-    let bytes = &received.bytes;
-    let count = read_size(bytes, 0).ok_or(BAD_BODY)?;
-    // The smallest message has one byte, and four for its size.
-    let count_max = (limits.body_bytes_max as i128 - 4) / 5;
-    if count <= 0 || i128::from(count) > count_max {
-        return Err(BAD_BODY);
-    }
     if received.end == End::OverLimit {
         return Err(Failure::too_large("BODY_TOO_BIG"));
     }
-    // The count is the peer's word; what it can be true of is bounded by what has arrived.
-    let mut messages = Vec::with_capacity((count as usize).min(bytes.len() / 5 + 1));
-    let mut offset = 4;
-    for _ in 0..count {
-        let size = read_size(bytes, offset).ok_or(BAD_MESSAGE)?;
-        if size <= 0 || size as u64 > limits.msg_bytes_max {
-            return Err(BAD_MESSAGE);
-        }
-        let start = offset + 4;
-        let end = start + size as usize;
-        if end > bytes.len() {
-            return Err(BAD_MESSAGE);
-        }
-        messages.push(bytes.slice(start..end));
-        offset = end;
-    }
-    Ok(messages)
-}
-
-fn read_size(bytes: &[u8], offset: usize) -> Option<i32> {
-    let bytes = bytes.get(offset..)?.first_chunk::<4>()?;
-    Some(i32::from_be_bytes(*bytes))
+    let narrow = |bytes: u64| i32::try_from(bytes).unwrap_or(i32::MAX);
+    let limits = Limits {
+        message_bytes_max: narrow(limits.msg_bytes_max),
+        body_bytes_max: narrow(limits.body_bytes_max),
+        ..Limits::default()
+    };
+    let batch = Batch::parse_binary(&received.bytes, &limits)
+        .map_err(|error| Failure::too_large(error.as_str()))?;
+    Ok(batch
+        .iter()
+        .map(|message| received.bytes.slice_ref(message))
+        .collect())
 }
 
 #[cfg(test)]

@@ -23,8 +23,11 @@ pub(crate) enum Mail {
     /// A connection that moves in.
     Connection(Box<Moving>),
     /// Something to be done on the receiving shard, for the control plane.
-    Call(Box<dyn FnOnce(&Rc<Shard>) + Send>),
+    Call(Call),
 }
+
+/// What one shard has another one do.
+type Call = Box<dyn FnOnce(&Rc<Shard>) + Send>;
 
 /// Where a shard's mail arrives.
 pub(crate) type Inbox = mpsc::UnboundedReceiver<Mail>;

@@ -38,12 +38,7 @@ impl Storage {
         let (jobs, queue) = channel();
         let name = format!("keeper-{}", shard.0);
         let thread = Builder::new().name(name).spawn(move || {
-            run(
-                &Keeper::new(OsFiles::default(), data_path),
-                shard,
-                &post,
-                &queue,
-            );
+            run(&Keeper::new(OsFiles, data_path), shard, &post, &queue);
         })?;
         Ok((Storage { jobs }, thread))
     }

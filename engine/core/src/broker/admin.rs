@@ -5,7 +5,6 @@ use super::{Broker, Level, Output};
 use crate::client::{ClientId, Ending};
 use crate::topic::{TopicKey, Waiter};
 use crate::{ChannelId, Now, TaskId};
-use diskq::CheckpointNumber;
 use wire::name::{ChannelName, TopicName};
 
 /// What an operator named is not there.
@@ -191,7 +190,7 @@ impl Broker {
         if topic.ephemeral {
             return Outcome::Done;
         }
-        let number: CheckpointNumber = topic.write_checkpoint(now, false);
+        let number = topic.write_promise(now);
         topic.wait_for_checkpoint(number, Waiter::Task(task));
         Outcome::Wait
     }
@@ -247,6 +246,7 @@ impl Broker {
         self.refuse_all(key, "exiting", out);
         if let Some(topic) = self.topics.remove(key) {
             self.topics_to_pump.retain(|other| *other != key);
+            self.unhealthy.remove(&key);
             if let Some(at) = topic.timer_at {
                 self.timers.remove(&(at, Timer::Topic(key)));
             }

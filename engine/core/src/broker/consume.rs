@@ -85,7 +85,7 @@ impl Broker {
         if !name.is_ephemeral() && !topic.ephemeral {
             // The first channel takes what the topic kept, and the record says so.
             topic.distribute(now, &self.clients);
-            let number = topic.write_checkpoint(now, false);
+            let number = topic.write_promise(now);
             if let Some(channel) = topic.channel_mut(id) {
                 channel.unrecorded = Some(number);
             }
@@ -106,7 +106,7 @@ impl Broker {
 
     pub(super) fn finish(
         &mut self,
-        _now: Now,
+        now: Now,
         id: ClientId,
         message: MessageId,
         out: &mut Vec<Output>,
@@ -134,7 +134,7 @@ impl Broker {
         };
         client.in_flight -= 1;
         client.finish_count += 1;
-        channel.note_ready(id, client);
+        channel.note_answered(id, client, now.mono);
         topic.note_answer(channel_id);
         self.note_topic(topic_key);
         Flow::Next
@@ -171,7 +171,7 @@ impl Broker {
         };
         client.in_flight -= 1;
         client.requeue_count += 1;
-        channel.note_ready(id, client);
+        channel.note_answered(id, client, now.mono);
         topic.note_answer(channel_id);
         self.note_topic(topic_key);
         Flow::Next

@@ -284,10 +284,7 @@ impl Broker {
                 return true;
             }
             Err(AppendError::WouldBlock) => return false,
-            Err(refused) => {
-                self.health = Err(refused.to_string());
-                Err(refused.to_string())
-            }
+            Err(refused) => Err(refused.to_string()),
         };
         self.reply_forward(id, result);
         true

@@ -16,6 +16,11 @@ impl Broker {
         };
         let mut events = Vec::new();
         topic.log.handle_reply(now.mono, reply, &mut events);
+        if topic.log.health().is_some() {
+            self.unhealthy.insert(key);
+        } else {
+            self.unhealthy.remove(&key);
+        }
         for event in events {
             self.handle_event(now, key, event, out);
         }
@@ -29,7 +34,6 @@ impl Broker {
         let name = topic.name.clone();
         match event {
             Event::Room => {
-                self.health = Ok(());
                 self.wake_blocked(key, out);
                 self.retry_held(now, key);
             }
@@ -37,7 +41,6 @@ impl Broker {
                 let line =
                     format!("TOPIC({name}) ERROR: failed to write message to backend - {cause}");
                 out.push(Output::Log(Level::Error, line));
-                self.health = Err(cause.to_string());
                 // Their publishes are tried again, and refused with the reason.
                 self.wake_blocked(key, out);
                 self.refuse_held(key, &cause);
@@ -54,6 +57,10 @@ impl Broker {
                     self.answer(waiter, Ok(()), out);
                 }
             }
+            Event::SyncDelayed(cause) => {
+                let line = format!("TOPIC({name}) ERROR: sync waits, is tried again - {cause}");
+                out.push(Output::Log(Level::Error, line));
+            }
             Event::SyncFailed(cause) => {
                 let line = format!(
                     "TOPIC({name}) ERROR: sync failed, no more messages are taken; \
@@ -61,7 +68,6 @@ impl Broker {
                 );
                 out.push(Output::Log(Level::Error, line));
                 topic.sync_failed = true;
-                self.health = Err(cause.to_string());
                 for waiter in topic.take_unsynced() {
                     self.answer(waiter, Err(&cause), out);
                 }
@@ -70,16 +76,16 @@ impl Broker {
             }
             Event::Checkpointed { number, .. } => {
                 topic.note_recorded(number);
-                topic.note_checkpoint(Some(number));
+                topic.note_checkpoint(number);
                 for waiter in topic.take_checkpointed(number) {
                     self.answer(waiter, Ok(()), out);
                 }
             }
-            Event::CheckpointFailed(cause) => {
+            Event::CheckpointFailed { number, cause } => {
                 let line = format!("TOPIC({name}): cannot record progress - {cause}");
                 out.push(Output::Log(Level::Error, line));
-                topic.note_checkpoint(None);
-                for waiter in topic.take_uncheckpointed() {
+                topic.note_checkpoint(number);
+                for waiter in topic.take_checkpointed(number) {
                     self.answer(waiter, Err(&cause), out);
                 }
             }

@@ -72,7 +72,6 @@ impl Broker {
             }
             Err(refused) => {
                 let cause = refused.to_string();
-                self.health = Err(cause.clone());
                 self.fail(id, verb.failed(&cause), out);
                 Flow::Next
             }
@@ -146,10 +145,7 @@ impl Broker {
                 topic.blocked_tasks.push(task);
                 Ok(false)
             }
-            Err(refused) => {
-                self.health = Err(refused.to_string());
-                Err(refused.to_string())
-            }
+            Err(refused) => Err(refused.to_string()),
         };
         self.note_topic(key);
         result

@@ -138,12 +138,19 @@ impl Broker {
 
     /// True when [`Broker::health`] is good; cheap enough for every turn.
     pub fn is_healthy(&self) -> bool {
-        self.health.is_ok()
+        self.unhealthy.is_empty()
     }
 
-    /// Whether the last attempt to store messages worked; the reason if it did not.
+    /// Whether every log takes messages; the first complaint if not.
     pub fn health(&self) -> Result<(), String> {
-        self.health.clone()
+        let mut logs = self
+            .unhealthy
+            .iter()
+            .filter_map(|key| self.topics.get(*key));
+        match logs.find_map(|topic| topic.log.health()) {
+            Some(complaint) => Err(complaint.to_string()),
+            None => Ok(()),
+        }
     }
 }
 

@@ -17,6 +17,9 @@ pub(super) enum Stopping {
     Done,
 }
 
+/// A stop waits for descriptors while this many syncs in a row could not open their files: 10 s.
+const DELAYED_SYNCS_MAX: u32 = 40;
+
 impl Topic {
     /// A topic as an earlier run left it. What the checkpoint does not know any more (it is older
     /// than the log's end) is owed to every channel.
@@ -95,6 +98,13 @@ impl Topic {
         }
     }
 
+    /// Records a change that somebody is told of once it is recorded. What OK means for a message it
+    /// means for a channel, too: with `--sync-every=1` it survives a power failure, without the help
+    /// of nsqd.dat, which may be older.
+    pub(crate) fn write_promise(&mut self, now: Now) -> CheckpointNumber {
+        self.write_checkpoint(now, self.options.group_commit)
+    }
+
     /// Records where every channel stands. Without `sync` it survives a crash of the process only.
     pub(crate) fn write_checkpoint(&mut self, now: Now, sync: bool) -> CheckpointNumber {
         let unix_time_of = |at: Duration| {
@@ -146,7 +156,11 @@ impl Topic {
             _ if self.ephemeral => false,
             Stopping::Done => false,
             Stopping::Checkpoint(_) => true,
-            Stopping::No if !self.log.is_synced() && !self.sync_failed => {
+            Stopping::No
+                if !self.log.is_synced()
+                    && !self.sync_failed
+                    && self.log.delayed_syncs() < DELAYED_SYNCS_MAX =>
+            {
                 self.log.sync_now();
                 true
             }
@@ -158,11 +172,11 @@ impl Topic {
         }
     }
 
-    /// A checkpoint up to `written` was written, or (`None`) could not be: a stop has done what it
-    /// can.
-    pub(crate) fn note_checkpoint(&mut self, written: Option<CheckpointNumber>) {
+    /// Checkpoint `number` was written, or could not be: if it is the last one, a stop has done
+    /// what it can.
+    pub(crate) fn note_checkpoint(&mut self, number: CheckpointNumber) {
         if let Stopping::Checkpoint(wanted) = self.stopping
-            && written.is_none_or(|number| number >= wanted)
+            && number >= wanted
         {
             self.stopping = Stopping::Done;
         }

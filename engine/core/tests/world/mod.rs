@@ -77,6 +77,8 @@ impl Reached {
             "close wait",
             "sampled",
             "sync failed",
+            "sync delayed",
+            "nsqd.dat was older",
             "reads on after a failed sync",
             "slow reader",
             "ledger agreed",
@@ -98,6 +100,8 @@ enum Mail {
 struct ShardWorld {
     broker: Broker,
     jobs: VecDeque<(TopicKey, Arc<str>, Request)>,
+    /// Its part of nsqd.dat is out of date.
+    is_metadata_old: bool,
     inbox: VecDeque<Mail>,
 }
 
@@ -116,7 +120,8 @@ pub(crate) struct World {
     /// Power was lost at least once: a checkpoint it tore stays until it is overwritten.
     was_power_lost: bool,
     model: Model,
-    /// What nsqd.dat says. Written at once here; the shell is a moment later.
+    /// What nsqd.dat says on the disk: written a moment after a change, as the shell does, and after
+    /// what an operator does before that is answered.
     metadata: BTreeMap<String, TopicFacts>,
     tasks: u64,
     reached: Reached,
@@ -221,6 +226,7 @@ impl World {
             .map(|shard| ShardWorld {
                 broker: Broker::new(self.options(shard, shards)),
                 jobs: VecDeque::new(),
+                is_metadata_old: false,
                 inbox: VecDeque::new(),
             })
             .collect();
@@ -293,8 +299,12 @@ impl World {
                 }
             }
         }
+        if self.shards.iter().any(|shard| shard.is_metadata_old) {
+            self.reached.note("nsqd.dat was older");
+        }
         let had_failed_sync = self.had_failed_sync;
-        self.had_failed_sync |= self.files.fail_count() > 0;
+        self.had_failed_sync |= self.files.failed_syncs() > 0;
+        let mut is_promised = true;
         if self.random.below(2) == 0 {
             self.was_power_lost = true;
             self.reached.note("power lost");
@@ -305,6 +315,7 @@ impl World {
             // disk may call synced what it has lost, which no program can know.
             if !self.group_commit || had_failed_sync {
                 self.model.forget_promises();
+                is_promised = false;
             }
         } else {
             self.reached.note("killed");
@@ -318,6 +329,14 @@ impl World {
         self.wall_ns += pause.as_nanos() as u64;
         let shards = 1 + self.random.below(SHARDS_MAX) as usize;
         self.start(shards);
+        if !is_promised {
+            // Channels made since the last synced checkpoint, and since nsqd.dat, may be gone.
+            let exists = |(topic, channel): &Place| {
+                let facts = self.metadata.get(TOPICS[*topic]);
+                facts.is_some_and(|f| f.channels.iter().any(|c| c.name == CHANNELS[*channel]))
+            };
+            self.model.channels.retain(exists);
+        }
     }
 
     fn now(&self) -> Now {
@@ -328,6 +347,7 @@ impl World {
     }
 
     fn note_metadata(&mut self, shard: usize) {
+        self.shards[shard].is_metadata_old = false;
         let shards = self.shards.len() as u32;
         self.metadata
             .retain(|name, _| place(name, shards).0 as usize != shard);
@@ -356,12 +376,16 @@ impl World {
             _ => match self.random.below(4) {
                 0 => self.kill(),
                 1 if self.has_faults => self.files.fail_next(Call::Sync, ErrorKind::Other),
+                2 => self.files.fail_next(Call::Open, ErrorKind::Other),
                 _ => {}
             },
         }
         self.read_slowly();
         for shard in 0..self.shards.len() {
             self.turn(shard);
+            if self.shards[shard].is_metadata_old && self.random.below(40) == 0 {
+                self.note_metadata(shard);
+            }
         }
     }
 
@@ -478,6 +502,7 @@ impl World {
             }
         }
         self.perform(shard, out);
+        self.note_metadata(shard);
     }
 
     fn fill_disk(&mut self) {
@@ -535,10 +560,12 @@ impl World {
                     while !self.shards[shard].jobs.is_empty() {
                         self.work_keeper(shard);
                     }
+                    // Deletions that fail are another test's.
+                    self.files.disarm();
                     let keeper = Keeper::new(self.files.clone(), DATA_PATH);
                     keeper.delete_log(&topic).expect("the disk removes");
                 }
-                Output::MetadataChanged => self.note_metadata(shard),
+                Output::MetadataChanged => self.shards[shard].is_metadata_old = true,
                 Output::Log(_, line) => self.read_log(&line),
                 Output::Wake(..) => {}
             }
@@ -553,6 +580,9 @@ impl World {
             !line.contains("damaged on disk"),
             "nothing is damaged here: {line}"
         );
+        if line.contains("sync waits, is tried again") {
+            self.reached.note("sync delayed");
+        }
         if line.contains("sync failed, no more messages are taken") {
             self.reached.note("sync failed");
             let topic = TOPICS
@@ -670,6 +700,7 @@ impl World {
     /// channel it is owed to.
     fn drain(&mut self) {
         self.files.limit(None);
+        self.files.disarm();
         self.settle();
         self.check();
         for index in 0..self.peers.len() {

@@ -9,7 +9,9 @@
 //! a< OK               what it gets; a message is its body and its attempts: x (1)
 //! a closed            the broker closed it
 //! +500ms              time passes, timers fire one by one
-//! pause t, unpause t/ch, empty t/ch, delete t, create t/ch, stats t, restart, disk full, sync fails
+//! pause t, unpause t/ch, empty t/ch, delete t, create t/ch, stats t, health, restart,
+//! power lost 3        ... and of what was not synced, what seed 3 says is there; no nsqd.dat
+//! disk full, disk free, sync fails, open fails (once, before a sync)
 //! ```
 //!
 //! [`check`] carries out what is input and writes down what comes of it: the result must be the
@@ -150,9 +152,14 @@ impl Session {
         match words[..] {
             ["raw", bytes] => self.send("raw", b"", bytes.as_bytes()),
             ["stats", what] => self.show_stats(what),
-            ["restart"] => self.restart(),
+            ["health"] => self.show_health(),
+            ["restart"] => self.restart(Crash::Process),
+            ["power", "lost", seed] => self.restart(Crash::Power {
+                seed: seed.parse().expect("a number"),
+            }),
             ["disk", "full"] => self.files.limit(Some(self.files.bytes())),
             ["sync", "fails"] => self.files.fail_next(Call::Sync, ErrorKind::Other),
+            ["open", "fails"] => self.files.fail_next(Call::Open, ErrorKind::Other),
             ["disk", "free"] => self.files.limit(None),
             [name, "eof"] => {
                 let peer = self.peers.get(name).expect("connected");
@@ -448,13 +455,20 @@ impl Session {
         self.settle(Vec::new());
     }
 
-    /// The process is killed and started again.
-    fn restart(&mut self) {
+    fn show_health(&mut self) {
+        assert_eq!(self.broker.is_healthy(), self.broker.health().is_ok());
+        let text = self.broker.health().err();
+        let text = text.as_deref().unwrap_or("OK");
+        writeln!(self.transcript, "= {text}").expect("a String takes all");
+    }
+
+    /// The process is killed, or the machine, and started again.
+    fn restart(&mut self, crash: Crash) {
         let path = Path::new(DATA_PATH);
         for (name, log) in self.broker.logs() {
             self.files.observe(path, name, log);
         }
-        self.files.crash(Crash::Process);
+        self.files.crash(crash);
         self.peers.clear();
         self.now.wall_ns += 10_000_000;
         self.broker = Broker::new(self.options.clone());
