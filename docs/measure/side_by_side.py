@@ -79,7 +79,7 @@ def warm(gib):
         mmap.mmap(-1, int(gib * (1 << 30)), flags=flags).close()
 
 
-def run(binary, extra, tools, seconds, warm_gib):
+def run(binary, extra, tools, seconds, warm_gib, settle):
     daemon = Daemon(binary, extra)
     try:
         daemon.call(f"/topic/create?topic={TOPIC}")
@@ -91,6 +91,8 @@ def run(binary, extra, tools, seconds, warm_gib):
                         f"-runfor={seconds}s", "-batch-size=200", "-size=200"],
                        check=True, capture_output=True)
         took = time.monotonic() - began
+        # What publishing leaves to be done, syncs above all, is part of its price.
+        time.sleep(settle)
         published = daemon.topic()["message_count"]
         publish = ((daemon.cpu_ns() - cpu) / published, published / took)
         memory = (daemon.rss_bytes() - base) / published
@@ -121,13 +123,15 @@ def main():
     parser.add_argument("--tools", required=True)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--settle", type=float, default=3,
+                        help="seconds between the two phases, counted to the first")
     parser.add_argument("--warm", type=float, default=0, metavar="GIB",
                         help="touch and free this much memory before each run")
     args = parser.parse_args()
     runs = {"A": [], "B": []}
     for round_number in range(args.rounds):
         for name, binary, extra in (("A", args.a, args.a_args), ("B", args.b, args.b_args)):
-            result = run(binary, extra.split(), args.tools, args.seconds, args.warm)
+            result = run(binary, extra.split(), args.tools, args.seconds, args.warm, args.settle)
             runs[name].append(result)
             print(round_number + 1, name, {k: round(v) for k, v in result.items()}, flush=True)
     for key in ("publish ns/msg", "publish msg/s", "deliver ns/msg", "deliver msg/s",

@@ -204,6 +204,11 @@ impl Shard {
         self.broker.borrow().is_reading(id)
     }
 
+    /// True for a consumer that has messages enough to work on.
+    pub(crate) fn holds_many(&self, id: ClientId) -> bool {
+        self.broker.borrow().holds_many(id)
+    }
+
     // --- connections
 
     pub(crate) fn add_connection(&self, connection: Rc<Connection>) {

@@ -131,6 +131,14 @@ impl Broker {
         }
     }
 
+    /// True for a consumer that holds so many messages that it does not wait for the next one.
+    pub fn holds_many(&self, id: ClientId) -> bool {
+        const MANY: u32 = 64;
+        self.clients
+            .get(id)
+            .is_some_and(|client| client.in_flight >= MANY)
+    }
+
     /// True while commands of a connection are carried out as they come.
     pub fn is_reading(&self, id: ClientId) -> bool {
         self.clients
