@@ -192,6 +192,47 @@ a< 5 (1)
     );
 }
 
+/// A consumer that had all its RDY allows gets the next messages when it has credit for an eighth
+/// of it, or a moment later; one that asks with RDY gets them at once.
+#[test]
+fn a_saturated_consumer_is_refilled_in_runs() {
+    check(
+        "
+a: SUB t ch
+a< OK
+a: RDY 16
+p: MPUB t | 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21
+p< OK
+a< 1 (1)
+a< 2 (1)
+a< 3 (1)
+a< 4 (1)
+a< 5 (1)
+a< 6 (1)
+a< 7 (1)
+a< 8 (1)
+a< 9 (1)
+a< 10 (1)
+a< 11 (1)
+a< 12 (1)
+a< 13 (1)
+a< 14 (1)
+a< 15 (1)
+a< 16 (1)
+a: FIN #1
+a: FIN #2
+a< 17 (1)
+a< 18 (1)
+a: FIN #3
++1ms
+a< 19 (1)
+a: FIN #4
+a: RDY 16
+a< 20 (1)
+",
+    );
+}
+
 /// Section 15: REQ 0 goes to the tail, REQ n waits, attempts grow at the next delivery.
 #[test]
 fn requeue_now_and_later() {
