@@ -251,6 +251,8 @@ fn a_data_path_that_is_no_directory_is_refused() {
 
 #[test]
 fn a_data_path_without_permission_is_refused() {
+    // The switch of one test is the whole system's.
+    let _system = whole_machine();
     use std::os::unix::fs::PermissionsExt;
     let data = scratch();
     let closed = data.path().join("closed");
@@ -463,6 +465,8 @@ fn help_and_version_are_answers() {
 
 #[test]
 fn io_uring_forbidden_by_seccomp_is_explained() {
+    // The switch of one test is the whole system's.
+    let _system = whole_machine();
     // A kernel that has io_uring and answers ENOSYS: other filters do that. What a really old kernel
     // gets to hear is a unit test of the judgement, since the version is part of it.
     for errno in [libc::EPERM, libc::EACCES, libc::ENOSYS] {
@@ -547,6 +551,8 @@ impl Drop for Switch {
 
 #[test]
 fn too_little_locked_memory_is_explained() {
+    // The switch of one test is the whole system's.
+    let _system = whole_machine();
     let data = scratch();
     let mut via = words(&["prlimit", "--memlock=65536:65536"]);
     via.extend(without_privileges());
@@ -564,6 +570,8 @@ fn too_little_locked_memory_is_explained() {
 
 #[test]
 fn too_few_descriptors_are_explained() {
+    // The switch of one test is the whole system's.
+    let _system = whole_machine();
     let data = scratch();
     let mut via = words(&["prlimit", "--nofile=64:64"]);
     via.extend(without_privileges());
