@@ -55,7 +55,7 @@ mod slot;
 
 pub use checkpoint::{ChannelCheckpoint, Checkpoint, CheckpointRun};
 pub use error::{AppendError, Damage, DamageKind, DiskError};
-pub use files::{Entry, Files, Memory, Populate, SyncError};
+pub use files::{Entry, Files, Memory, SyncError};
 pub use keeper::{
     CheckpointFailure, CheckpointNumber, Failure, Keeper, Reply, Request, SegmentNumber,
     SyncFailure,

@@ -204,9 +204,9 @@ impl Shard {
         self.broker.borrow().is_reading(id)
     }
 
-    /// True for a consumer that has messages enough to work on.
-    pub(crate) fn holds_many(&self, id: ClientId) -> bool {
-        self.broker.borrow().holds_many(id)
+    /// How long the next FINs of a consumer may gather.
+    pub(crate) fn patience(&self, id: ClientId) -> Option<Duration> {
+        self.broker.borrow().patience(id)
     }
 
     // --- connections

@@ -42,12 +42,6 @@ pub(crate) struct Connection {
     reader: RefCell<Option<Waker>>,
 }
 
-/// How long the next FINs of a consumer gather that sent less than `CRUMBS_BYTES` and still holds
-/// messages enough not to wait for us. Many clients write each FIN by itself: carried out one by one,
-/// each costs a pass through the executor, gathered they cost one together.
-const PAUSE: Duration = Duration::from_micros(100);
-const CRUMBS_BYTES: usize = 256;
-
 /// Why the reader stops.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaving {
@@ -114,7 +108,7 @@ async fn read(shard: &Rc<Shard>, connection: &Connection) {
         match future::poll_fn(|cx| connection.poll_reads(shard, cx)).await {
             // The buffer was full: others have their turn before the rest.
             Step::More => future::yield_now().await,
-            Step::Pause => glommio::timer::sleep(PAUSE).await,
+            Step::Pause(time) => glommio::timer::sleep(time).await,
             Step::Over => return,
         }
     }
@@ -122,8 +116,8 @@ async fn read(shard: &Rc<Shard>, connection: &Connection) {
 
 enum Step {
     More,
-    /// The peer sends crumbs: let some gather.
-    Pause,
+    /// What the peer sends next has time: let some gather.
+    Pause(Duration),
     Over,
 }
 
@@ -131,8 +125,8 @@ enum Step {
 enum ReadOnce {
     /// Less than there was room for: nothing more at the moment.
     Some,
-    /// The same, a small piece of a consumer that does not wait for an answer.
-    Crumbs,
+    /// The same, of a consumer that has messages enough in hand.
+    Patient(Duration),
     /// As much as there was room for.
     Full,
     /// The connection ends or leaves.
@@ -158,7 +152,7 @@ impl Connection {
             match std::task::ready!(self.poll_read_once(shard, cx)) {
                 // glommio has asked for readiness already: this comes back pending, at no cost.
                 ReadOnce::Some => {}
-                ReadOnce::Crumbs => return Poll::Ready(Step::Pause),
+                ReadOnce::Patient(time) => return Poll::Ready(Step::Pause(time)),
                 ReadOnce::Full => return Poll::Ready(Step::More),
                 ReadOnce::Over => return Poll::Ready(Step::Over),
             }
@@ -214,12 +208,8 @@ impl Connection {
         if is_full {
             return Poll::Ready(ReadOnce::Full);
         }
-        let is_crumbs = bytes < CRUMBS_BYTES && shard.holds_many(self.id);
-        Poll::Ready(if is_crumbs {
-            ReadOnce::Crumbs
-        } else {
-            ReadOnce::Some
-        })
+        let patience = shard.patience(self.id);
+        Poll::Ready(patience.map_or(ReadOnce::Some, ReadOnce::Patient))
     }
 
     fn offer(&self, shard: &Rc<Shard>, input: &[u8]) -> usize {

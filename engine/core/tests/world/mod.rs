@@ -292,11 +292,17 @@ impl World {
             for (topic, log) in self.shards[shard].broker.logs() {
                 self.files.observe(Path::new(DATA_PATH), topic, log);
             }
-            // What is on its way to be unmapped is in the page cache all the same.
+            // What is on its way to the keeper is in the page cache all the same.
             for (_, topic, request) in std::mem::take(&mut self.shards[shard].jobs) {
-                if matches!(request, Request::Unmap { .. }) {
-                    Keeper::new(self.files.clone(), DATA_PATH).handle(&topic, request);
-                }
+                let (Request::Unmap { segment, memory }
+                | Request::Spill {
+                    segment, memory, ..
+                }) = request
+                else {
+                    continue;
+                };
+                let unmap = Request::Unmap { segment, memory };
+                Keeper::new(self.files.clone(), DATA_PATH).handle(&topic, unmap);
             }
         }
         if self.shards.iter().any(|shard| shard.is_metadata_old) {
