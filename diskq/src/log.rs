@@ -198,6 +198,8 @@ pub struct Log {
     mono: Duration,
     /// When the last append came, successful or not: a log without appends gives memory back.
     last_append: Duration,
+    /// When the last load was asked for.
+    last_load: Duration,
     damaged_count: u64,
 }
 
@@ -217,6 +219,7 @@ impl Log {
             reads: 0,
             mono: Duration::ZERO,
             last_append: Duration::ZERO,
+            last_load: Duration::ZERO,
             damaged_count: 0,
             options,
         }
@@ -274,6 +277,7 @@ impl Log {
         self.retry_prepare_if_due();
         self.retry_loads_if_due();
         self.trim_if_idle();
+        self.trim_buffers_if_idle();
     }
 
     /// When [`Log::handle_timeout`], or a checkpoint, is due next. May lie in the past.
@@ -285,6 +289,7 @@ impl Log {
             self.supply.retry_at(),
             loads,
             self.trim_at(),
+            self.trim_buffers_at(),
             self.checkpoints.due_at(self.options.sync_timeout),
         ]
         .into_iter()

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use memmap2::MmapMut;
+use memmap2::{Advice, MmapMut};
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
@@ -61,7 +61,7 @@ impl Files for OsFiles {
         let file = File::open(path)?;
         let mut buffer = match reuse {
             Some(Memory::Buffer(buffer, _)) if buffer.len() >= bytes as usize => buffer,
-            _ => MmapMut::map_anon(bytes.max(BUFFER_BYTES) as usize)?,
+            _ => buffer_of(bytes.max(BUFFER_BYTES))?,
         };
         direct(&file, |file| {
             file.read_exact_at(&mut buffer[..bytes as usize], 0)
@@ -134,6 +134,16 @@ impl Files for OsFiles {
 /// Room for most segments: a buffer is used again for all of these. Pages that are never touched
 /// cost nothing.
 const BUFFER_BYTES: u32 = 4 << 20;
+
+/// Anonymous memory, in huge pages where the system has them: direct I/O looks up every page.
+fn buffer_of(bytes: u32) -> io::Result<MmapMut> {
+    let buffer = MmapMut::map_anon(bytes as usize)?;
+    match buffer.advise(Advice::HugePage) {
+        // A kernel without them.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(buffer),
+        result => result.map(|()| buffer),
+    }
+}
 
 /// Does `job` with direct I/O, or without if the file system has none.
 ///

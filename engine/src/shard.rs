@@ -58,6 +58,9 @@ pub(crate) struct Shard {
     /// The clocks as last read: once per batch of input, not per message.
     now: Cell<Now>,
     turn: Wake,
+    /// When the input that gathers is looked at, and who waits for that.
+    gathering_until: Cell<Option<Duration>>,
+    gathering: RefCell<Vec<Waker>>,
     timer: Wake,
     /// When the timer's task will look next.
     timer_at: Cell<Duration>,
@@ -155,6 +158,8 @@ impl Shard {
             now: Cell::new(clock.now()),
             clock,
             turn: Wake::default(),
+            gathering_until: Cell::new(None),
+            gathering: RefCell::default(),
             timer: Wake::default(),
             timer_at: Cell::new(Duration::MAX),
             tasks: RefCell::default(),
@@ -202,6 +207,33 @@ impl Shard {
     /// True while commands of a connection are carried out as they come.
     pub(crate) fn is_reading(&self, id: ClientId) -> bool {
         self.broker.borrow().is_reading(id)
+    }
+
+    /// Lets input gather for `time` at most. Those that may wait together are woken together: a turn
+    /// for all of them instead of one for each.
+    pub(crate) async fn gather(&self, time: Duration) {
+        let end = self.clock.now().mono + time;
+        match self.gathering_until.get() {
+            Some(until) if until <= end => {
+                let mut is_over = false;
+                future::poll_fn(|cx| {
+                    if std::mem::replace(&mut is_over, true) {
+                        return Poll::Ready(());
+                    }
+                    self.gathering.borrow_mut().push(cx.waker().clone());
+                    Poll::Pending
+                })
+                .await;
+            }
+            // Others wait for longer than this one may.
+            Some(_) => glommio::timer::sleep(time).await,
+            None => {
+                self.gathering_until.set(Some(end));
+                glommio::timer::sleep(time).await;
+                self.gathering_until.set(None);
+                self.gathering.borrow_mut().drain(..).for_each(Waker::wake);
+            }
+        }
     }
 
     /// How long the next FINs of a consumer may gather.

@@ -8,6 +8,7 @@ use crate::keeper::{Failure, Request, SegmentNumber};
 use crate::range::{SeqRange, add_joined};
 
 use super::segments::{Residency, Segment};
+use super::supply::IDLE_AFTER;
 use super::{Event, Log};
 
 /// How long a loaded segment waits for its reader before it may be evicted again.
@@ -24,6 +25,7 @@ impl Log {
     /// Asks the keeper for a cold segment.
     pub(super) fn load(&mut self, index: usize) {
         let segment = &mut self.segments.sealed[index];
+        self.last_load = self.mono;
         let reuse = self.buffers.pop();
         segment.residency = Residency::Loading;
         self.requests.push_back(Request::Load {
@@ -252,6 +254,18 @@ impl Log {
             segment,
             memory: None,
         });
+    }
+
+    /// When buffers nobody has used lately are given back.
+    pub(super) fn trim_buffers_at(&self) -> Option<Duration> {
+        (!self.buffers.is_empty()).then_some(self.last_load + IDLE_AFTER)
+    }
+
+    pub(super) fn trim_buffers_if_idle(&mut self) {
+        if self.trim_buffers_at().is_some_and(|at| at <= self.mono) {
+            self.requests
+                .extend(self.buffers.drain(..).map(Request::Free));
+        }
     }
 
     /// Keeps a buffer for the next load, or gives it back.

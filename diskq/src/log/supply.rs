@@ -13,8 +13,9 @@ use super::{Event, Log, LogOptions};
 
 /// How long after a failed allocation the next is tried: P6 asks for service within 1 s of space.
 const PREPARE_RETRY: Duration = Duration::from_millis(250);
-/// A log without appends for this long gives back what it has in stock.
-const IDLE_AFTER: Duration = Duration::from_secs(5);
+/// A log without appends for this long gives back what it has in stock for them, one without loads
+/// its buffers.
+pub(super) const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// Of a backlog that is spilled, a segment holds this part, up to a size where the files' own cost
 /// is small and all that are in memory still fit a cache.
 const SPILL_SHARE: u64 = 16;
@@ -307,8 +308,7 @@ impl Log {
         let tail = self.segments.tail.as_ref();
         let has_idle_spare = tail.is_none() && self.supply.spare.is_some();
         let has_idle_tail = tail.is_some_and(|tail| !tail.is_held());
-        let has_pool = !self.supply.pool.is_empty() || !self.buffers.is_empty();
-        let has_idle = has_idle_spare || has_idle_tail || has_pool;
+        let has_idle = has_idle_spare || has_idle_tail || !self.supply.pool.is_empty();
         has_idle.then_some(self.last_append + IDLE_AFTER)
     }
 
@@ -333,8 +333,6 @@ impl Log {
                 memory: Some(memory),
             });
         }
-        let buffers = self.buffers.drain(..).map(Request::Free);
-        self.requests.extend(buffers);
         self.supply.steady_min = self.options.segment_bytes_steady;
         self.follow_backlog();
         if self.segments.tail.is_none() {

@@ -473,7 +473,7 @@ fn segments_double_up_to_the_steady_size_and_grow_with_the_backlog() {
     assert_eq!(sizes.last(), Some(&65_536));
     assert!(sizes.is_sorted(), "{sizes:?}");
     world.drain();
-    for _ in 0..200 {
+    for _ in 0..800 {
         let seq = world.must_append(300);
         world.finish(seq);
     }

@@ -108,7 +108,7 @@ async fn read(shard: &Rc<Shard>, connection: &Connection) {
         match future::poll_fn(|cx| connection.poll_reads(shard, cx)).await {
             // The buffer was full: others have their turn before the rest.
             Step::More => future::yield_now().await,
-            Step::Pause(time) => glommio::timer::sleep(time).await,
+            Step::Pause(time) => shard.gather(time).await,
             Step::Over => return,
         }
     }
