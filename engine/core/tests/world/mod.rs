@@ -84,6 +84,10 @@ impl Reached {
             "ledger agreed",
             "ephemeral topic gone",
             "expired",
+            "spilled",
+            "spill failed",
+            "killed before a spill",
+            "loaded",
         ] {
             assert!(self.counts.contains_key(what), "no history reached: {what}");
         }
@@ -301,6 +305,7 @@ impl World {
                 else {
                     continue;
                 };
+                self.reached.note("killed before a spill");
                 let unmap = Request::Unmap { segment, memory };
                 Keeper::new(self.files.clone(), DATA_PATH).handle(&topic, unmap);
             }
@@ -586,6 +591,9 @@ impl World {
             !line.contains("damaged on disk"),
             "nothing is damaged here: {line}"
         );
+        if line.contains("a backlog stays in memory") {
+            self.reached.note("spill failed");
+        }
         if line.contains("sync waits, is tried again") {
             self.reached.note("sync delayed");
         }
@@ -649,6 +657,11 @@ impl World {
             if *name == *topic {
                 self.files.observe(Path::new(DATA_PATH), name, log);
             }
+        }
+        match &request {
+            Request::Spill { .. } => self.reached.note("spilled"),
+            Request::Load { .. } => self.reached.note("loaded"),
+            _ => {}
         }
         let keeper = Keeper::new(self.files.clone(), DATA_PATH);
         if let Some(reply) = keeper.handle(&topic, request) {
