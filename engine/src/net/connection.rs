@@ -39,7 +39,10 @@ pub(crate) struct Connection {
     /// The peer sends nothing more.
     input_ended: Cell<bool>,
     leaving: Cell<Option<Leaving>>,
+    /// The task that reads, while it waits.
     reader: RefCell<Option<Waker>>,
+    /// The task that waits for room in the socket.
+    writer: RefCell<Option<Waker>>,
 }
 
 /// Why the reader stops.
@@ -143,6 +146,7 @@ impl Connection {
             input_ended: Cell::new(input_ended),
             leaving: Cell::new(None),
             reader: RefCell::new(None),
+            writer: RefCell::new(None),
         }
     }
 
@@ -240,9 +244,8 @@ impl Connection {
     /// Ends the connection; the reader's task does the rest.
     pub(crate) fn close(&self) {
         if self.leaving.get().is_none() {
-            self.leaving.set(Some(Leaving::Closed));
+            self.leave(Leaving::Closed);
         }
-        self.wake_reader();
     }
 
     /// Packs the connection for another shard and ends it here.
@@ -257,8 +260,7 @@ impl Connection {
         let Some(client) = shard.with_broker(|broker, _, _| broker.detach(self.id)) else {
             return Ok(None);
         };
-        self.leaving.set(Some(Leaving::Moved));
-        self.wake_reader();
+        self.leave(Leaving::Moved);
         let tail = std::mem::take(&mut *self.tail.borrow_mut());
         Ok(Some(Moving {
             client,
@@ -327,6 +329,8 @@ impl Connection {
             if self.leaving.get().is_some() {
                 return Poll::Ready(Ok(()));
             }
+            // The wait may have been long, and what leaves now counts for the write deadline.
+            shard.read_clock();
             shard.with_broker(|broker, now, _| {
                 let mut slices = [IoSlice::new(&[]); 1];
                 if broker.output(self.id, &mut slices) == 0 {
@@ -334,7 +338,10 @@ impl Connection {
                 }
                 let mut stream = self.stream.borrow_mut();
                 match Pin::new(&mut *stream).poll_write(cx, &slices[0]) {
-                    Poll::Pending => Poll::Pending,
+                    Poll::Pending => {
+                        *self.writer.borrow_mut() = Some(cx.waker().clone());
+                        Poll::Pending
+                    }
                     Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                     Poll::Ready(Ok(bytes)) => {
                         broker.sent(now, self.id, bytes);
@@ -354,10 +361,22 @@ impl Connection {
         }
     }
 
+    /// Has both tasks end. The writer, too: a peer that reads nothing would keep it waiting, and
+    /// with it the descriptor, for ever.
+    fn leave(&self, leaving: Leaving) {
+        self.leaving.set(Some(leaving));
+        self.wake_reader();
+        wake(&self.writer);
+    }
+
     fn wake_reader(&self) {
-        if let Some(waker) = self.reader.borrow_mut().take() {
-            waker.wake();
-        }
+        wake(&self.reader);
+    }
+}
+
+fn wake(task: &RefCell<Option<Waker>>) {
+    if let Some(waker) = task.borrow_mut().take() {
+        waker.wake();
     }
 }
 

@@ -456,9 +456,7 @@ impl Session {
     }
 
     fn show_health(&mut self) {
-        assert_eq!(self.broker.is_healthy(), self.broker.health().is_ok());
-        let text = self.broker.health().err();
-        let text = text.as_deref().unwrap_or("OK");
+        let text = self.broker.health().map_or("OK", |text| text);
         writeln!(self.transcript, "= {text}").expect("a String takes all");
     }
 
