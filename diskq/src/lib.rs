@@ -54,7 +54,7 @@ mod sim_files;
 mod slot;
 
 pub use checkpoint::{ChannelCheckpoint, Checkpoint, CheckpointRun};
-pub use error::{AppendError, Damage, DamageKind, DiskError};
+pub use error::{AppendError, Damage, DamageKind, DiskError, system_text};
 pub use files::{Entry, Files, Memory, SyncError};
 pub use keeper::{
     CheckpointFailure, CheckpointNumber, Failure, Keeper, Reply, Request, SegmentNumber,

@@ -445,6 +445,6 @@ fn no_thread(error: &std::io::Error) -> StartError {
 }
 
 fn listen_failed(address: SocketAddr, error: &std::io::Error) -> String {
-    let why = log::system_error_text(error);
+    let why = diskq::system_text(error);
     format!("failed to instantiate nsqd - listen ({address}) failed - listen tcp {address}: {why}")
 }

@@ -26,7 +26,7 @@ use engine_core::{ChannelFacts, TopicFacts};
 use serde_json::{Map, Value};
 
 use crate::config::NSQD_VERSION;
-use crate::log::system_error_text;
+use diskq::system_text;
 
 /// The file's name in the data directory.
 pub const FILE_NAME: &str = "nsqd.dat";
@@ -75,7 +75,7 @@ impl fmt::Display for MetadataError {
         match self {
             MetadataError::Read { path, source } => {
                 let path = path.display();
-                let why = system_error_text(source);
+                let why = system_text(source);
                 write!(
                     f,
                     "failed to read metadata from {path} - open {path}: {why}"
@@ -89,12 +89,7 @@ impl fmt::Display for MetadataError {
                 path,
                 source,
             } => {
-                write!(
-                    f,
-                    "{attempt} {}: {}",
-                    path.display(),
-                    system_error_text(source)
-                )
+                write!(f, "{attempt} {}: {}", path.display(), system_text(source))
             }
         }
     }

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
-use crate::log::system_error_text;
+use diskq::system_text;
 
 /// The first kernel with every io_uring operation that glommio 0.9 asks for.
 const KERNEL_MIN: Kernel = Kernel { major: 5, minor: 8 };
@@ -128,11 +128,7 @@ impl fmt::Display for PreflightError {
                  io_uring_enter and io_uring_register (docker: --security-opt seccomp=<profile>)"
             ),
             PreflightError::IoUringFailed { source } => {
-                write!(
-                    f,
-                    "io_uring does not work here: {}",
-                    system_error_text(source)
-                )
+                write!(f, "io_uring does not work here: {}", system_text(source))
             }
             PreflightError::MemlockTooLow {
                 hard_bytes,
@@ -417,7 +413,7 @@ fn bind_probe_within(address: &str, patience: Duration) -> Result<BoundProbe, Pr
         ));
     };
     bind_patiently(candidate, patience).map_err(|error| {
-        let why = system_error_text(&error);
+        let why = system_text(&error);
         refuse(
             format!("listen tcp {candidate}: bind: {why}"),
             bind_hint(&error),

@@ -289,6 +289,10 @@ impl Shard {
         loop {
             self.turn.wait().await;
             self.take_turn(&mut to_flush);
+            // A turn that left something to do is followed by the readers, then by the next.
+            if self.turn.is_set.get() {
+                future::yield_now().await;
+            }
         }
     }
 
@@ -372,12 +376,14 @@ impl Shard {
             Ok(Some(moving)) => self.post.send(to, Mail::Connection(Box::new(moving))),
             Ok(None) => {}
             Err(error) if tries == 0 => {
-                log_error!("cannot move a connection to shard {}: {error}", to.0);
+                let why = diskq::system_text(&error);
+                log_error!("cannot move a connection to shard {}: {why}", to.0);
                 connection.close();
             }
             Err(error) => {
                 if tries == MOVE_TRIES_MAX {
-                    log_warn!("a connection waits to move to shard {}: {error}", to.0);
+                    let why = diskq::system_text(&error);
+                    log_warn!("a connection waits to move to shard {}: {why}", to.0);
                 }
                 let shard = self.clone();
                 glommio::spawn_local(async move {

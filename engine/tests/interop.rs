@@ -22,7 +22,7 @@ use support::{Broker, interop_dir, is_installed, run, whole_machine};
 const MESSAGES: usize = 100_000;
 
 /// The default of clients that cannot ask for a message timeout. The scenarios know it.
-const MSG_TIMEOUT_FLAG: &str = "--msg-timeout=2s";
+const MSG_TIMEOUT_FLAG: &str = "--msg-timeout=4s";
 
 /// A scenario gives up by itself after 100 s.
 const SCENARIO_PATIENCE: Duration = Duration::from_secs(150);

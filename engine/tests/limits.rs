@@ -4,6 +4,7 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
@@ -259,6 +260,34 @@ fn segments(broker: &Broker, topic: &str) -> BTreeSet<String> {
     let names = files.map(|file| file.expect("listed").file_name());
     let names = names.map(|name| name.to_string_lossy().into_owned());
     names.filter(|name| name.ends_with(".segment")).collect()
+}
+
+/// An answer that does not need the rest of its request is followed by the end, whether or not the
+/// client goes on sending.
+#[test]
+fn half_sent_requests_hold_no_descriptors() {
+    let _machine = whole_machine();
+    let broker = Broker::start(SHARDS, &["--max-msg-size=1000"]);
+    broker.get("/ping").expect_status(200);
+    let is_free = |least| wait_until(PATIENCE, || open_files(broker.pid()) <= least);
+    let before = open_files(broker.pid());
+    let mut clients: Vec<TcpStream> = (0..20)
+        .map(|_| TcpStream::connect_timeout(&broker.http_addr(), PATIENCE).expect("a backlog"))
+        .collect();
+    for client in &mut clients {
+        let request =
+            b"POST /pub?topic=half HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nhalf";
+        client.write_all(request).expect("written");
+        client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"HTTP/1.1 413");
+    }
+    assert!(
+        is_free(before),
+        "{} descriptors are held for clients that do not go on",
+        open_files(broker.pid()) - before
+    );
 }
 
 /// A log needs descriptors. Without any, a publish is refused with the reason or waits; it is never
