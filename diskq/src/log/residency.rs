@@ -202,9 +202,17 @@ impl Log {
         result: Result<(), Failure>,
         events: &mut Vec<Event>,
     ) {
-        let is_it = |segment: &Segment| matches!(segment.residency, Residency::Spilling { copy: this, .. } if this == copy);
-        let index = self.segments.sealed.iter().position(is_it);
-        let Some(index) = index else {
+        let is_wanted = |segment: &Segment| match segment.residency {
+            Residency::Spilling {
+                copy: to,
+                is_wanted,
+            } if to == copy => Some(is_wanted),
+            _ => None,
+        };
+        let mut sealed = self.segments.sealed.iter_mut();
+        let Some((segment, is_wanted)) =
+            sealed.find_map(|segment| is_wanted(segment).map(|is_wanted| (segment, is_wanted)))
+        else {
             // Its last holder went while it was copied.
             if result.is_ok() {
                 self.discard_file(copy);
@@ -212,14 +220,6 @@ impl Log {
             self.recycle(number, memory);
             return self.offer_room(events);
         };
-        let segment = &mut self.segments.sealed[index];
-        let is_wanted = matches!(
-            segment.residency,
-            Residency::Spilling {
-                is_wanted: true,
-                ..
-            }
-        );
         match result {
             Ok(()) if !is_wanted => {
                 segment.residency = Residency::Cold;
