@@ -125,6 +125,14 @@ impl Log {
         })
     }
 
+    /// Bytes that may stay resident whatever [`LogOptions::resident_messages`] says, from now on.
+    ///
+    /// [`LogOptions::resident_messages`]: super::LogOptions::resident_messages
+    #[inline]
+    pub fn limit_resident(&mut self, bytes: u64) {
+        self.options.resident_bytes_min = bytes;
+    }
+
     /// Drops sealed segments from memory, least recently read first, while there is more than both
     /// bounds allow. What a socket write or a reader that is on its way needs stays.
     pub(super) fn evict(&mut self) {

@@ -23,6 +23,7 @@ impl Broker {
     /// Delivers what this turn made deliverable, and collects the jobs for the keeper. Call once
     /// after a batch of input; call again while [`Broker::is_turn_open`].
     pub fn end_turn(&mut self, now: Now, out: &mut Vec<Output>) {
+        let resident_bytes = self.options.resident_bytes / self.by_name.len().max(1) as u64;
         for _ in 0..self.topics_to_pump.len() {
             let Some(key) = self.topics_to_pump.pop() else {
                 break;
@@ -31,6 +32,7 @@ impl Broker {
                 continue;
             };
             topic.to_pump = false;
+            topic.limit_resident(resident_bytes);
             topic.pump(
                 now,
                 PumpContext {
