@@ -1,0 +1,141 @@
+//! The command line: `nsq-bench run | sweep | find-max | compare | sink | plan | report`.
+
+mod series;
+mod sink;
+mod target;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::result::Ended;
+use crate::run::{self, Finished, Options};
+use crate::{plan, print, report, save};
+use series::{CompareArgs, FindMaxArgs, SweepArgs};
+use sink::SinkArgs;
+use target::{PlayArgs, TargetArgs};
+
+/// The exit code of a run that failed or was not clean.
+pub const EXIT_FAILED: u8 = 1;
+/// The exit code of a wrong command line.
+pub const EXIT_USAGE: u8 = 2;
+/// The exit code of figures that are the generator's own and not the daemon's.
+pub const EXIT_GENERATOR: u8 = 3;
+
+/// A load generator for NSQ that tells the truth, and plans capacity.
+#[derive(Debug, Parser)]
+#[command(name = "nsq-bench", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run one scenario against a daemon
+    Run(RunArgs),
+    /// Run a scenario at a staircase of rates and show the knee of its latency
+    Sweep(SweepArgs),
+    /// Find the highest rate within an objective, and hold it
+    FindMax(FindMaxArgs),
+    /// Run a scenario against two daemons in turns and compare
+    Compare(CompareArgs),
+    /// Be a null daemon, to measure the generator by
+    Sink(SinkArgs),
+    /// From a measured profile and a demand: nodes, cores, memory, disk, network
+    Plan(plan::Args),
+    /// Make an HTML page of saved results
+    Report(report::Args),
+}
+
+/// The flags of `run`.
+#[derive(Debug, Args)]
+struct RunArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    play: PlayArgs,
+}
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors and go to standard output; clap knows.
+            drop(error.print());
+            let code = if error.use_stderr() { EXIT_USAGE } else { 0 };
+            return ExitCode::from(code);
+        }
+    };
+    let outcome = match cli.command {
+        Command::Run(args) => run(&args),
+        Command::Sweep(args) => series::sweep(&args),
+        Command::FindMax(args) => series::find_max(&args),
+        Command::Compare(args) => series::compare(&args),
+        Command::Sink(args) => sink::main(&args),
+        Command::Plan(args) => return plan::main(args),
+        Command::Report(args) => return report::main(args),
+    };
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("nsq-bench: {error}");
+            ExitCode::from(EXIT_USAGE)
+        }
+    }
+}
+
+/// A flag that Ctrl-C and SIGTERM set; the second time they end the program at once.
+fn stop_flag() -> Result<Arc<AtomicBool>, String> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let failed = |error: std::io::Error| format!("cannot receive signals: {error}");
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let code = i32::from(EXIT_FAILED);
+        signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&stop))
+            .map_err(failed)?;
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(failed)?;
+    }
+    Ok(stop)
+}
+
+fn run(args: &RunArgs) -> Result<u8, String> {
+    let scenario = args.play.scenario()?;
+    let options = args.play.options(stop_flag()?)?;
+    let target = args.target.look()?;
+    let mut finished = run::run(&target, &scenario, &options)?;
+    conclude(args.play.out.as_ref(), &mut finished)
+}
+
+/// Saves and prints a run; the exit code tells how it went.
+fn conclude(out: Option<&PathBuf>, finished: &mut Finished) -> Result<u8, String> {
+    // The report first: it must not be lost because a file cannot be written.
+    print!("{}", print::run(&finished.result));
+    if let Some(path) = save::run(out.map(PathBuf::as_path), finished)? {
+        println!("saved      {}", path.display());
+    }
+    Ok(exit_code(finished))
+}
+
+/// 0 when it ended as it should and every message arrived once and intact.
+fn exit_code(finished: &Finished) -> u8 {
+    let result = &finished.result;
+    let clean = result.ledger.is_clean() && result.ledger.refused == 0;
+    match &result.ended {
+        Ended::Complete | Ended::Interrupted if clean => 0,
+        _ => EXIT_FAILED,
+    }
+}
+
+/// The options with what every subcommand has.
+fn base_options(stop: Arc<AtomicBool>) -> Options {
+    Options {
+        stop,
+        progress: true,
+        ..Options::default()
+    }
+}

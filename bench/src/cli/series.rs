@@ -1,0 +1,296 @@
+//! `nsq-bench sweep`, `find-max` and `compare`: many runs.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::target::{PlayArgs, TargetArgs};
+use super::{EXIT_FAILED, EXIT_GENERATOR, stop_flag};
+use crate::clock::Clock;
+use crate::compare::{self, Contender, Requirement};
+use crate::daemon::DaemonCommand;
+use crate::find_max::{self, Plan};
+use crate::print;
+use crate::rate::{Rate, parse_count};
+use crate::result::{Outcome, RunResult, SearchStep};
+use crate::save::Files;
+use crate::scenario::Scenario;
+use crate::slo::Slo;
+use crate::span::Span;
+use crate::sweep;
+
+/// The flags of `sweep`.
+#[derive(Debug, Args)]
+pub(super) struct SweepArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    play: PlayArgs,
+    /// The lowest rate, in messages per second
+    #[arg(long, value_name = "MESSAGES/S", default_value = "1000", value_parser = parse_count,
+          help_heading = "Sweep")]
+    from: f64,
+    /// The highest rate, in messages per second
+    #[arg(long, value_name = "MESSAGES/S", default_value = "1M", value_parser = parse_count,
+          help_heading = "Sweep")]
+    to: f64,
+    /// Rates to try, at even ratios
+    #[arg(long, value_name = "COUNT", default_value_t = 10, help_heading = "Sweep",
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    steps: u32,
+}
+
+/// The flags of `find-max`.
+#[derive(Debug, Args)]
+pub(super) struct FindMaxArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    play: PlayArgs,
+    /// The objective: terms such as p99<5ms, publish-p99.9<20ms, lost=0, duplicated<=10
+    #[arg(
+        long,
+        value_name = "TERMS",
+        default_value = "p99<5ms,lost=0",
+        help_heading = "Search"
+    )]
+    slo: Slo,
+    /// The first rate to try, in messages per second
+    #[arg(long, value_name = "MESSAGES/S", default_value = "10k", value_parser = parse_count,
+          help_heading = "Search")]
+    start: f64,
+    /// No rate beyond it, in messages per second
+    #[arg(long, value_name = "MESSAGES/S", default_value = "10M", value_parser = parse_count,
+          help_heading = "Search")]
+    most: f64,
+    /// How close to find it, as a share of the rate
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 0.05,
+        help_heading = "Search"
+    )]
+    precision: f64,
+    /// Measured time of each step; the confirming run takes --duration
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "3s",
+        help_heading = "Search"
+    )]
+    step: Span,
+}
+
+/// The flags of `compare`.
+#[derive(Debug, Args)]
+pub(super) struct CompareArgs {
+    /// The baseline's command, with {tcp}, {http} and {data} for addresses and data directory
+    #[arg(long, value_name = "COMMAND", help_heading = "Comparison")]
+    a: String,
+    /// The command of what is judged
+    #[arg(long, value_name = "COMMAND", help_heading = "Comparison")]
+    b: String,
+    /// What A is called
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "A",
+        help_heading = "Comparison"
+    )]
+    name_a: String,
+    /// What B is called
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "B",
+        help_heading = "Comparison"
+    )]
+    name_b: String,
+    /// Rounds, each of which runs A and then B
+    #[arg(long, value_name = "COUNT", default_value_t = 5, help_heading = "Comparison",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Where data directories are made [the system's directory for temporary files]
+    #[arg(long, value_name = "DIR", help_heading = "Comparison")]
+    data_base: Option<PathBuf>,
+    /// A bound on a median ratio B/A, such as delivered_per_s>=0.95 or cpu_us_per_message<=0.5;
+    /// may be given several times. When one is missed the exit code is 1
+    #[arg(long, value_name = "METRIC>=RATIO", help_heading = "Comparison")]
+    require: Vec<Requirement>,
+    #[command(flatten)]
+    play: PlayArgs,
+}
+
+/// An open loop is what these are about: a closed one has no rate to vary.
+fn rated(play: &PlayArgs) -> Result<Scenario, String> {
+    // The rate comes from the steps; the scenario's own would only be overwritten.
+    let mut scenario = play.scenario()?;
+    if scenario.producers == 0 {
+        return Err("rates need producers: give --producers".into());
+    }
+    scenario.rate = Rate::PerSecond(1.0);
+    scenario.messages = 0;
+    Ok(scenario)
+}
+
+pub(super) fn sweep(args: &SweepArgs) -> Result<u8, String> {
+    if args.from > args.to {
+        return Err("--from is more than --to".into());
+    }
+    let scenario = rated(&args.play)?;
+    let options = args.play.options(stop_flag()?)?;
+    let target = args.target.look()?;
+    let started = Clock::new().now_ns();
+    let rates = sweep::rates(args.from, args.to, args.steps);
+    let say = |run: &RunResult| {
+        println!(
+            "{:>11} msg/s offered: {:>11} acknowledged, p99 {:.3} ms",
+            print::count(run.totals.offered_per_s.unwrap_or(0.0)),
+            print::count(run.totals.acknowledged_per_s),
+            sweep::p99_us(run).unwrap_or(0.0) / 1000.0
+        );
+    };
+    let (result, failure) = sweep::sweep(&target, &scenario, &rates, &options, say);
+    print!("{}", sweep::picture(&result));
+    let failed = failure.is_some() || result.steps.iter().any(RunResult::is_failed);
+    tell(failure);
+    save(&args.play, "sweep", started, Outcome::Sweep(result))?;
+    Ok(if failed { EXIT_FAILED } else { 0 })
+}
+
+pub(super) fn find_max(args: &FindMaxArgs) -> Result<u8, String> {
+    if !(0.001..=0.5).contains(&args.precision) {
+        return Err(format!(
+            "--precision {} is not between 0.001 and 0.5",
+            args.precision
+        ));
+    }
+    let scenario = rated(&args.play)?;
+    let options = args.play.options(stop_flag()?)?;
+    let target = args.target.look()?;
+    let started = Clock::new().now_ns();
+    let plan = Plan {
+        slo: args.slo.clone(),
+        start_per_s: args.start,
+        most_per_s: args.most,
+        precision: args.precision,
+        step: args.step,
+    };
+    let say = |step: &SearchStep| {
+        let missed = step.missed.join("; ");
+        println!(
+            "{:7} {:>11} msg/s: {}",
+            step.stage,
+            print::count(step.offered_per_s),
+            if step.passed { "met" } else { &missed }
+        );
+    };
+    let mut found = find_max::find_max(&target, &scenario, &plan, &options, say);
+    let mut code = EXIT_FAILED;
+    tell(found.failure.take());
+    if let Some(held) = &found.held {
+        print!("{}", print::run(&held.result));
+    }
+    match found.result.found_per_s {
+        Some(rate) => {
+            println!(
+                "found      {} msg/s within {}",
+                print::count(rate),
+                found.result.slo
+            );
+            for term in &found.result.headroom {
+                if let Some(left) = term.left_share {
+                    println!("headroom   {:.0} % of {}", 100.0 * left, term.term);
+                }
+            }
+            code = 0;
+            if found.result.generator_limited {
+                println!(
+                    "WARNING    above that the generator was the limit: the daemon may do more"
+                );
+                code = EXIT_GENERATOR;
+            }
+        }
+        None => println!("found      no rate within {}", found.result.slo),
+    }
+    if let Some(path) = &args.play.out {
+        let files = Files::at(path, "find-max")?;
+        if let Some(held) = &mut found.held {
+            files.logs(held, "")?;
+            found.result.held = Some(held.result.clone());
+        }
+    } else {
+        found.result.held = found.held.map(|held| held.result);
+    }
+    save(
+        &args.play,
+        "find-max",
+        started,
+        Outcome::FindMax(Box::new(found.result)),
+    )?;
+    Ok(code)
+}
+
+pub(super) fn compare(args: &CompareArgs) -> Result<u8, String> {
+    let scenario = args.play.scenario()?;
+    let contender = |name: &str, command: &str| {
+        let command = DaemonCommand::new(command)?;
+        Ok::<_, String>(Contender {
+            name: name.into(),
+            command,
+        })
+    };
+    let contenders = [
+        contender(&args.name_a, &args.a)?,
+        contender(&args.name_b, &args.b)?,
+    ];
+    let options = args.play.options(stop_flag()?)?;
+    let started = Clock::new().now_ns();
+    let base = args.data_base.clone().unwrap_or_else(std::env::temp_dir);
+    let files = args
+        .play
+        .out
+        .as_ref()
+        .map(|path| Files::at(path, "compare"))
+        .transpose()?;
+    let runs = compare::compare(
+        &contenders,
+        &scenario,
+        args.rounds,
+        &base,
+        &options,
+        |round, name, finished| {
+            let totals = &finished.result.totals;
+            println!(
+                "round {} {name}: published {}/s, delivered {}/s",
+                round + 1,
+                print::count(totals.acknowledged_per_s),
+                print::count(totals.delivered_per_s)
+            );
+            match &files {
+                Some(files) => files.logs(finished, &format!(".{}.{name}", round + 1)),
+                None => Ok(()),
+            }
+        },
+    );
+    let result = compare::judge(&contenders, &scenario, runs, &args.require);
+    print!("{}", compare::table(&result));
+    let code = if result.passed { 0 } else { EXIT_FAILED };
+    save(&args.play, "compare", started, Outcome::Compare(result))?;
+    Ok(code)
+}
+
+/// Says what ended a measurement early; what ran until then is reported all the same.
+fn tell(failure: Option<String>) {
+    if let Some(failure) = failure {
+        eprintln!("nsq-bench: {failure}");
+    }
+}
+
+fn save(play: &PlayArgs, name: &str, started_ns: u64, outcome: Outcome) -> Result<(), String> {
+    if let Some(path) = &play.out {
+        let path = Files::at(path, name)?.result(started_ns / 1_000_000, outcome)?;
+        println!("saved      {}", path.display());
+    }
+    Ok(())
+}

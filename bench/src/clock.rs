@@ -1,0 +1,45 @@
+//! [`Clock`]: Unix time in nanoseconds that never steps.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Reads the monotonic clock and shows it as Unix time: what the system clock said when this one was
+/// made, plus what has passed since. Copies agree with each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: Instant,
+    origin_ns: u64,
+}
+
+impl Clock {
+    /// Begins with the system's time.
+    #[must_use]
+    pub fn new() -> Clock {
+        let unix = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Clock {
+            origin: Instant::now(),
+            origin_ns: nanoseconds(unix),
+        }
+    }
+
+    /// Nanoseconds of Unix time.
+    #[inline]
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.origin_ns + nanoseconds(self.origin.elapsed())
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock::new()
+    }
+}
+
+/// A duration in nanoseconds, at most the 584 years that fit.
+#[inline]
+#[must_use]
+pub fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,174 @@
+use super::*;
+use crate::header::Filler;
+use wire::frame::{self, HEADER_BYTES};
+use wire::id::Seq;
+
+const RUN: u16 = 3;
+
+fn behaviour() -> Behaviour {
+    Behaviour::new(&Scenario::default(), Some(RUN), 0..u64::MAX)
+}
+
+/// A message frame with this number of producer 0, in its first delivery unless said otherwise.
+fn message(number: u64, attempts: u16) -> Vec<u8> {
+    let header = Header {
+        producer: u32::from(RUN) << 16,
+        number,
+        intended_ns: 1000,
+    };
+    let body = header.encode(&Filler::new(&[], 0));
+    let mut frame = [0; HEADER_BYTES];
+    let id = MessageId::new(Seq(number + 1), 0);
+    frame::write_header(&mut frame, body.len() as u32, 0, attempts, &id);
+    [&frame[..], &body[..]].concat()
+}
+
+struct Bench {
+    consumer: Consumer,
+    output: Vec<u8>,
+    tally: Tally,
+    marks: Vec<Mark>,
+    held: Vec<Held>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench {
+            consumer: Consumer::new(0, 1),
+            output: Vec::new(),
+            tally: Tally::default(),
+            marks: Vec::new(),
+            held: Vec::new(),
+        }
+    }
+
+    fn frames(&mut self, input: &[u8], behaviour: &Behaviour) -> Result<usize, String> {
+        let mut desk = Desk {
+            now_ns: 5000,
+            output: &mut self.output,
+            tally: &mut self.tally,
+            marks: &mut self.marks,
+            held: &mut self.held,
+        };
+        self.consumer.frames(input, behaviour, &mut desk)
+    }
+
+    fn act_on_all(&mut self, behaviour: &Behaviour) {
+        while let Some(held) = self.held.pop() {
+            let mut desk = Desk {
+                now_ns: held.due_ns,
+                output: &mut self.output,
+                tally: &mut self.tally,
+                marks: &mut self.marks,
+                held: &mut self.held,
+            };
+            self.consumer.act(held, behaviour, &mut desk);
+        }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.output).into_owned()
+    }
+}
+
+#[test]
+fn the_fins_of_a_read_go_out_together() {
+    let mut bench = Bench::new();
+    let mut input: Vec<u8> = (0..3).flat_map(|number| message(number, 1)).collect();
+    let whole = input.len();
+    input.extend_from_slice(wire::encode::HEARTBEAT);
+    input.extend_from_slice(&message(3, 1)[..20]);
+    let handled = bench.frames(&input, &behaviour()).unwrap();
+    assert_eq!(handled, whole + wire::encode::HEARTBEAT.len());
+    let fins: Vec<String> = (1..=3)
+        .map(|n| format!("FIN {}\n", MessageId::new(Seq(n), 0)))
+        .collect();
+    assert_eq!(bench.text(), fins.concat() + "NOP\n");
+    assert_eq!(bench.tally.counts.delivered, 3);
+    assert_eq!(bench.tally.delivery.measured.len(), 3);
+    assert_eq!(bench.tally.delivery.measured.max(), 4001);
+    assert_eq!(bench.marks.len(), 3);
+}
+
+#[test]
+fn order_damage_and_strangers_are_noticed() {
+    let mut bench = Bench::new();
+    let mut damaged = message(7, 1);
+    *damaged.last_mut().unwrap() ^= 1;
+    let input = [message(5, 1), message(4, 1), message(4, 2), damaged].concat();
+    bench.frames(&input, &behaviour()).unwrap();
+    // A redelivery is behind by nature, and its latency is not the first delivery's.
+    assert_eq!(bench.tally.counts.reordered, 1);
+    assert_eq!(bench.tally.delivery.measured.len(), 2);
+    assert_eq!(bench.marks[3], Mark::Damaged);
+    assert_eq!(bench.tally.counts.finished, 4);
+    let other_run = Behaviour {
+        run: Some(RUN + 1),
+        ..behaviour()
+    };
+    bench.marks.clear();
+    bench.frames(&message(1, 1), &other_run).unwrap();
+    assert_eq!((bench.tally.counts.foreign, bench.marks.len()), (1, 0));
+}
+
+#[test]
+fn work_ends_in_fin_req_touch_or_nothing() {
+    let check = |change: fn(&mut Behaviour), marks: usize, counts: [u64; 4]| {
+        let mut behaviour = behaviour();
+        change(&mut behaviour);
+        let mut bench = Bench::new();
+        bench.frames(&message(0, 1), &behaviour).unwrap();
+        bench.act_on_all(&behaviour);
+        let c = bench.tally.counts;
+        assert_eq!(
+            [c.finished, c.requeued, c.touched, c.left_to_time_out],
+            counts
+        );
+        assert_eq!(bench.marks.len(), marks);
+        assert!(bench.consumer.held.is_empty());
+        // The second delivery is finished in any case.
+        bench.frames(&message(0, 2), &behaviour).unwrap();
+        bench.act_on_all(&behaviour);
+        assert_eq!(bench.tally.counts.finished, counts[0] + 1);
+    };
+    check(
+        |b| b.work = Work::Fixed(crate::span::Span::from_millis(1)),
+        1,
+        [1, 0, 0, 0],
+    );
+    check(|b| b.requeue = 1.0, 2, [0, 1, 0, 0]);
+    check(|b| b.time_out = 1.0, 2, [0, 0, 0, 1]);
+    check(|b| b.touch = 1.0, 1, [1, 0, 1, 0]);
+}
+
+#[test]
+fn a_dropped_connection_gives_back_what_it_held() {
+    let mut behaviour = behaviour();
+    behaviour.work = Work::Fixed(crate::span::Span::from_millis(1));
+    let mut bench = Bench::new();
+    bench.frames(&message(0, 1), &behaviour).unwrap();
+    let mut ledger = ChannelLedger::default();
+    settle_marks(&mut bench.marks, &mut ledger);
+    bench.consumer.dropped(&mut ledger);
+    assert_eq!(ledger.awaited(), 1);
+    // Its work may end afterwards: nothing is said on the new connection.
+    bench.act_on_all(&behaviour);
+    assert_eq!(bench.text(), "");
+}
+
+#[test]
+fn errors_end_the_connection_unless_they_are_about_a_message() {
+    let mut bench = Bench::new();
+    let mut input = Vec::new();
+    let id = MessageId::new(Seq(1), 0);
+    wire::encode::error(
+        &mut input,
+        &wire::error::WireError::fin_failed(&id, "ID not in flight"),
+    );
+    assert_eq!(bench.frames(&input, &behaviour()), Ok(input.len()));
+    assert_eq!(bench.tally.counts.error_answers, 1);
+    input.clear();
+    wire::encode::error(&mut input, &wire::error::WireError::invalid("no"));
+    assert!(bench.frames(&input, &behaviour()).is_err());
+    assert!(bench.frames(b"\0\0\0\x01....", &behaviour()).is_err());
+}

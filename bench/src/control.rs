@@ -1,0 +1,76 @@
+//! [`Control`]: what the threads of a run tell each other outside of reports.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use crate::ledger::ChannelLedger;
+
+/// Shared by the conductor and the workers of one run. All of it is looked at a few hundred times a
+/// second at most, except the ledgers: once per read of a consumer.
+#[derive(Debug, Default)]
+pub struct Control {
+    /// The first intended send in nanoseconds; zero until all connections are there.
+    pub start_ns: AtomicU64,
+    /// Connections that are set up.
+    pub ready: AtomicUsize,
+    /// Consumers are to take messages.
+    pub consume: AtomicBool,
+    /// Producers are to send nothing more.
+    pub end_publishing: AtomicBool,
+    /// Publishing is over: stalled consumers read again.
+    pub published: AtomicBool,
+    /// Everything ends.
+    pub stop: AtomicBool,
+    /// Producers that have sent everything and got every answer.
+    pub producers_done: AtomicUsize,
+    /// Messages acknowledged by those.
+    pub owed: AtomicU64,
+    /// One per channel of a topic.
+    pub ledgers: Vec<Mutex<ChannelLedger>>,
+}
+
+impl Control {
+    /// For so many channels per topic.
+    #[must_use]
+    pub fn new(channels: usize) -> Control {
+        Control {
+            ledgers: (0..channels).map(|_| Mutex::default()).collect(),
+            ..Control::default()
+        }
+    }
+
+    /// Whether a flag is set.
+    #[must_use]
+    pub fn is(flag: &AtomicBool) -> bool {
+        flag.load(Ordering::Acquire)
+    }
+
+    /// Sets a flag.
+    pub fn set(flag: &AtomicBool) {
+        flag.store(true, Ordering::Release);
+    }
+
+    /// Whether every channel has everything that is owed to it.
+    ///
+    /// # Panics
+    /// When a worker panicked: the program aborts then.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        let owed = self.owed.load(Ordering::Acquire);
+        self.ledgers.iter().all(|ledger| {
+            let ledger = ledger.lock().expect("no worker panics");
+            ledger.arrived() >= owed && ledger.awaited() == 0
+        })
+    }
+
+    /// Messages that arrived, over all channels.
+    ///
+    /// # Panics
+    /// When a worker panicked: the program aborts then.
+    #[must_use]
+    pub fn arrived(&self) -> u64 {
+        let arrived =
+            |ledger: &Mutex<ChannelLedger>| ledger.lock().expect("no worker panics").arrived();
+        self.ledgers.iter().map(arrived).sum()
+    }
+}

@@ -1,0 +1,206 @@
+//! [`RunningDaemon`]: a daemon that this program starts from a command line, on ports and a data
+//! directory of its own, and stops again.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::target::Target;
+
+/// Longest wait for a daemon to listen.
+const START_MAX: Duration = Duration::from_secs(20);
+/// Longest wait for a daemon to end after SIGTERM, before SIGKILL.
+const STOP_MAX: Duration = Duration::from_secs(20);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+/// Lines of a dead daemon's log that are shown.
+const LOG_LINES: usize = 5;
+
+/// A command line with `{tcp}`, `{http}` and `{data}` in it, for addresses and a directory.
+#[derive(Clone, Debug)]
+pub struct DaemonCommand {
+    /// As written.
+    pub text: String,
+    words: Vec<String>,
+}
+
+impl DaemonCommand {
+    /// Splits a command line as a shell does, without running one.
+    ///
+    /// # Errors
+    /// When a quote is open, nothing is there, or `{tcp}` is missing; in words for the user.
+    pub fn new(text: &str) -> Result<DaemonCommand, String> {
+        let words = shlex::split(text).ok_or_else(|| format!("`{text}`: a quote is not closed"))?;
+        if words.is_empty() {
+            return Err("the daemon's command is empty".into());
+        }
+        if !text.contains("{tcp}") {
+            return Err(format!(
+                "`{text}` has no {{tcp}}: write for instance nsqd --tcp-address={{tcp}} \
+                 --http-address={{http}} --data-path={{data}}"
+            ));
+        }
+        Ok(DaemonCommand {
+            text: text.into(),
+            words,
+        })
+    }
+}
+
+/// A daemon that runs. It is killed when dropped.
+#[derive(Debug)]
+pub struct RunningDaemon {
+    child: Child,
+    /// Where it is, seen and greeted.
+    pub target: Target,
+    directory: TempDir,
+}
+
+impl RunningDaemon {
+    /// Starts the command with a fresh data directory below `base` and waits until it answers.
+    ///
+    /// # Errors
+    /// When it does not come up; in words for the user, with the end of its log.
+    pub fn start(command: &DaemonCommand, base: &std::path::Path) -> Result<RunningDaemon, String> {
+        let text = |error: std::io::Error| format!("cannot start `{}`: {error}", command.text);
+        let directory = tempfile::Builder::new()
+            .prefix("nsq-bench-")
+            .tempdir_in(base)
+            .map_err(text)?;
+        let data = directory.path().join("data");
+        fs::create_dir(&data).map_err(text)?;
+        let (tcp, http) = free_addresses().map_err(text)?;
+        let fill = |word: &String| {
+            word.replace("{tcp}", &tcp.to_string())
+                .replace("{http}", &http.to_string())
+                .replace("{data}", &data.to_string_lossy())
+        };
+        let words: Vec<String> = command.words.iter().map(fill).collect();
+        let log = File::create(directory.path().join("log")).map_err(text)?;
+        let child = Command::new(&words[0])
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().map_err(text)?)
+            .stderr(log)
+            .spawn()
+            .map_err(text)?;
+        let http = command.text.contains("{http}").then_some(http);
+        let mut daemon = RunningDaemon {
+            target: Target {
+                tcp,
+                http,
+                process: None,
+                daemon: crate::result::Daemon::default(),
+                rdy_max: None,
+            },
+            child,
+            directory,
+        };
+        let pid = daemon.child.id();
+        let deadline = Instant::now() + START_MAX;
+        loop {
+            match Target::look(tcp, http, Some(pid)) {
+                Ok(target) => {
+                    daemon.target = target;
+                    daemon.target.daemon.command = Some(command.text.clone());
+                    return Ok(daemon);
+                }
+                Err(error) => {
+                    let ended = daemon.child.try_wait().map_err(text)?;
+                    if let Some(status) = ended {
+                        let log = daemon.log();
+                        return Err(format!("`{}` ended with {status}:\n{log}", command.text));
+                    }
+                    if Instant::now() > deadline {
+                        let log = daemon.log();
+                        return Err(format!(
+                            "`{}` does not come up: {error}\n{log}",
+                            command.text
+                        ));
+                    }
+                    std::thread::sleep(LOOK);
+                }
+            }
+        }
+    }
+
+    /// The end of what it wrote.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let log = fs::read(self.directory.path().join("log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+    }
+
+    /// Ends it as an operator would; kills it if it takes too long.
+    ///
+    /// # Errors
+    /// When it had to be killed, or had ended before; in words for the user.
+    pub fn stop(mut self) -> Result<(), String> {
+        if let Ok(Some(status)) = self.child.try_wait() {
+            return Err(format!(
+                "the daemon had ended by itself, with {status}:\n{}",
+                self.log()
+            ));
+        }
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            kill_process(pid, Signal::TERM).map_err(|error| format!("cannot stop: {error}"))?;
+        }
+        let deadline = Instant::now() + STOP_MAX;
+        while Instant::now() < deadline {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK);
+        }
+        // Dropping kills it.
+        Err(format!(
+            "the daemon did not end within {} s of SIGTERM",
+            STOP_MAX.as_secs()
+        ))
+    }
+}
+
+impl Drop for RunningDaemon {
+    fn drop(&mut self) {
+        // It may have ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Two addresses that were free a moment ago.
+fn free_addresses() -> std::io::Result<(SocketAddr, SocketAddr)> {
+    let listeners = (
+        TcpListener::bind("127.0.0.1:0")?,
+        TcpListener::bind("127.0.0.1:0")?,
+    );
+    Ok((listeners.0.local_addr()?, listeners.1.local_addr()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_must_say_where_to_listen() {
+        for text in ["", "nsqd", "nsqd 'open {tcp}"] {
+            assert!(DaemonCommand::new(text).is_err(), "{text}");
+        }
+        let command = DaemonCommand::new("nsqd '--a b' --tcp-address={tcp}").unwrap();
+        assert_eq!(command.words, ["nsqd", "--a b", "--tcp-address={tcp}"]);
+    }
+
+    #[test]
+    fn a_daemon_that_ends_at_once_shows_its_log() {
+        let command = DaemonCommand::new("sh -c 'echo no disk for {tcp}; exit 3'").unwrap();
+        let error = RunningDaemon::start(&command, &std::env::temp_dir()).unwrap_err();
+        assert!(error.contains("no disk for 127.0.0.1:"), "{error}");
+    }
+}

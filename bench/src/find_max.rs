@@ -1,0 +1,203 @@
+//! `find-max`: the highest rate within an objective, held to confirm it, and the profile of it.
+
+use crate::control::Control;
+use crate::machine::fingerprint;
+use crate::rate::Rate;
+use crate::result::{FindMaxResult, HistogramKind, Profile, RunResult, SearchStep, Verdict};
+use crate::run::{self, Finished, Options};
+use crate::scenario::Scenario;
+use crate::search::{Next, Search, Stage};
+use crate::slo::Slo;
+use crate::span::Span;
+use crate::target::Target;
+
+/// Times that a rate is tried which failed by the generator's own fault: others may have used the
+/// machine for a moment.
+const TRIES_MAX: usize = 3;
+
+/// How to search.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The objective.
+    pub slo: Slo,
+    /// The first rate, in messages per second.
+    pub start_per_s: f64,
+    /// No rate beyond it.
+    pub most_per_s: f64,
+    /// The gap at which the search ends, as a share.
+    pub precision: f64,
+    /// The measured time of each step; the confirming run takes the scenario's.
+    pub step: Span,
+}
+
+/// A finished search, with the confirming run's intervals.
+pub struct Found {
+    /// The result.
+    pub result: FindMaxResult,
+    /// The confirming run.
+    pub held: Option<Finished>,
+    /// What kept a run from beginning, and so ended the search.
+    pub failure: Option<String>,
+}
+
+/// Searches. `say` is told about each step.
+pub fn find_max(
+    target: &Target,
+    scenario: &Scenario,
+    plan: &Plan,
+    options: &Options,
+    mut say: impl FnMut(&SearchStep),
+) -> Found {
+    let mut search = Search::new(plan.start_per_s, plan.most_per_s, plan.precision);
+    let mut steps = Vec::new();
+    let mut generator_limited = false;
+    let mut held = None;
+    let mut failure = None;
+    let found_per_s = 'search: loop {
+        let (stage, rate) = match search.next() {
+            Next::Try(stage, rate) => (stage, rate),
+            Next::Found(rate) => break Some(rate),
+            Next::Nothing => break None,
+        };
+        let duration = if stage == Stage::Hold {
+            scenario.duration
+        } else {
+            plan.step
+        };
+        let scenario = Scenario {
+            rate: Rate::PerSecond(rate),
+            duration,
+            ..scenario.clone()
+        };
+        let (step, finished) = loop {
+            let finished = match run::run(target, &scenario, options) {
+                Ok(finished) => finished,
+                Err(error) => {
+                    failure = Some(error);
+                    break 'search None;
+                }
+            };
+            let step = step(stage, rate, &plan.slo, &finished.result);
+            say(&step);
+            steps.push(step.clone());
+            let ours = !step.passed && step.verdict == Verdict::GeneratorLimited;
+            let tries = steps
+                .iter()
+                .rev()
+                .take_while(|s| s.offered_per_s == rate)
+                .count();
+            let stopped = Control::is(&options.stop) || finished.result.is_failed();
+            if !ours || tries >= TRIES_MAX || stopped {
+                break (step, finished);
+            }
+        };
+        let passed = step.passed;
+        if Control::is(&options.stop) || finished.result.is_failed() {
+            break None;
+        }
+        if !passed && step.verdict == Verdict::GeneratorLimited {
+            // What failed may be the generator: nothing above can be said of the daemon.
+            generator_limited = true;
+        }
+        search.tried(passed);
+        if stage == Stage::Hold && passed {
+            held = Some(finished);
+        }
+    };
+    let mut result = FindMaxResult {
+        slo: plan.slo.to_string(),
+        found_per_s,
+        generator_limited: generator_limited || found_per_s == Some(plan.most_per_s),
+        failed_per_s: search.failed(),
+        headroom: Vec::new(),
+        steps,
+        held: None,
+        profile: None,
+    };
+    if let (Some(rate), Some(held)) = (found_per_s, &held) {
+        result.headroom = plan.slo.headroom(&held.result);
+        match publish_alone(target, scenario, rate, plan.step, options) {
+            Ok(alone) => {
+                result.profile = Some(profile(target, &result, rate, &held.result, &alone));
+            }
+            Err(error) => failure = Some(error),
+        }
+    }
+    Found {
+        result,
+        held,
+        failure,
+    }
+}
+
+fn step(stage: Stage, rate: f64, slo: &Slo, run: &RunResult) -> SearchStep {
+    let missed = slo.missed(run);
+    let p99 = |kind| run.histogram(kind).map(|record| record.p99_us);
+    SearchStep {
+        offered_per_s: rate,
+        stage: stage.as_str().into(),
+        passed: missed.is_empty(),
+        missed,
+        verdict: run.self_check.verdict,
+        acknowledged_per_s: run.totals.acknowledged_per_s,
+        publish_p99_us: p99(HistogramKind::Publish),
+        delivery_p99_us: p99(HistogramKind::Delivery),
+    }
+}
+
+/// The same rate without consumers: what publishing and queueing cost by themselves. The channels are
+/// there, so that messages stay queued for them; without HTTP they stay in the topic.
+fn publish_alone(
+    target: &Target,
+    scenario: &Scenario,
+    rate: f64,
+    duration: Span,
+    options: &Options,
+) -> Result<RunResult, String> {
+    let alone = Scenario {
+        rate: Rate::PerSecond(rate),
+        duration,
+        consumers: 0,
+        channels: if target.http.is_some() {
+            scenario.channels
+        } else {
+            0
+        },
+        ..scenario.clone()
+    };
+    run::run(target, &alone, options).map(|finished| finished.result)
+}
+
+fn profile(
+    target: &Target,
+    result: &FindMaxResult,
+    rate: f64,
+    held: &RunResult,
+    alone: &RunResult,
+) -> Profile {
+    let machine = fingerprint();
+    let (with, without) = (held.resources, alone.resources);
+    let per = |cpu_s: f64, messages: u64| (messages > 0).then(|| cpu_s / messages as f64);
+    let published = without.and_then(|used| per(used.cpu_s, alone.totals.acknowledged));
+    let delivered = with.zip(published).and_then(|(used, published)| {
+        let rest = used.cpu_s - published * held.totals.acknowledged as f64;
+        per(rest.max(0.0), held.totals.delivered)
+    });
+    Profile {
+        daemon: target.daemon.clone(),
+        slo: result.slo.clone(),
+        messages_per_s: rate,
+        generator_limited: result.generator_limited,
+        message_bytes: held.totals.message_bytes_mean,
+        channels: held.scenario.channels,
+        batch: held.scenario.messages_per_command(),
+        cores: machine.cores,
+        daemon_cores_used: with.map(|used| used.cpu_s / held.totals.measured_s.max(1e-9)),
+        cpu_s_per_published: published,
+        cpu_s_per_delivered: delivered,
+        memory_bytes_per_queued: without.and_then(|used| used.memory_bytes_per_queued),
+        memory_bytes_idle: with.map(|used| used.rss_start_bytes),
+        disk_bytes_per_message: without.and_then(|used| used.disk_bytes_per_message),
+        machine,
+    }
+}

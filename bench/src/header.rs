@@ -1,0 +1,155 @@
+//! [`Header`]: the first bytes of every message body, by which the ledger knows it again.
+//!
+//! ```text
+//!   0       4          8               16                  24        28
+//!   | magic | producer | number        | intended ns       | CRC-32  | filler ...
+//!   | NSQB  | u32      | u64           | u64, Unix time    | u32     |
+//! ```
+//!
+//! Little endian. The CRC-32 is that of filler, magic, producer, number and time *in this order*: the
+//! filler's part is known beforehand, so a producer computes 24 bytes per message whatever the size,
+//! and a consumer checks everything that is really there.
+
+use crc32fast::Hasher;
+
+/// Bytes in front of the filler: the least size of a message.
+pub const HEADER_BYTES: usize = 28;
+/// What every body begins with.
+pub const MAGIC: [u8; 4] = *b"NSQB";
+/// Most producers of a run: the lower half of the producer's number, the upper half names the run.
+pub const PRODUCERS_MAX: u32 = 1 << 16;
+
+const PRODUCER_AT: usize = 4;
+const NUMBER_AT: usize = 8;
+const INTENDED_AT: usize = 16;
+const CRC_AT: usize = 24;
+const _: () = assert!(CRC_AT + size_of::<u32>() == HEADER_BYTES);
+
+/// Who sent a message, which one it is, and when it should have been sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The run (upper 16 bits) and the producer within it.
+    pub producer: u32,
+    /// Counts the producer's messages from 0.
+    pub number: u64,
+    /// The intended send time in nanoseconds of Unix time.
+    pub intended_ns: u64,
+}
+
+/// The filler of one message size, with its checksum begun.
+#[derive(Clone, Debug)]
+pub struct Filler {
+    bytes: usize,
+    begun: Hasher,
+}
+
+impl Filler {
+    /// The first `bytes` of `source`, which must have so many.
+    #[must_use]
+    pub fn new(source: &[u8], bytes: usize) -> Filler {
+        let mut begun = Hasher::new();
+        begun.update(&source[..bytes]);
+        Filler { bytes, begun }
+    }
+
+    /// Its length in bytes.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Header {
+    /// The header's bytes in front of this filler.
+    #[inline]
+    #[must_use]
+    pub fn encode(&self, filler: &Filler) -> [u8; HEADER_BYTES] {
+        let mut out = [0; HEADER_BYTES];
+        out[..PRODUCER_AT].copy_from_slice(&MAGIC);
+        out[PRODUCER_AT..NUMBER_AT].copy_from_slice(&self.producer.to_le_bytes());
+        out[NUMBER_AT..INTENDED_AT].copy_from_slice(&self.number.to_le_bytes());
+        out[INTENDED_AT..CRC_AT].copy_from_slice(&self.intended_ns.to_le_bytes());
+        let mut crc = filler.begun.clone();
+        crc.update(&out[..CRC_AT]);
+        out[CRC_AT..].copy_from_slice(&crc.finalize().to_le_bytes());
+        out
+    }
+
+    /// Reads and checks a body.
+    #[inline]
+    #[must_use]
+    pub fn decode(body: &[u8]) -> Decoded {
+        let Some((head, filler)) = body.split_first_chunk::<HEADER_BYTES>() else {
+            return Decoded::Foreign;
+        };
+        let field = |at: usize| {
+            head[at..]
+                .first_chunk()
+                .map_or(0, |b| u64::from_le_bytes(*b))
+        };
+        let word = |at: usize| {
+            head[at..]
+                .first_chunk()
+                .map_or(0, |b| u32::from_le_bytes(*b))
+        };
+        let mut crc = Hasher::new();
+        crc.update(filler);
+        crc.update(&head[..CRC_AT]);
+        let whole = crc.finalize() == word(CRC_AT);
+        match (whole, head[..PRODUCER_AT] == MAGIC) {
+            (true, true) => Decoded::Intact(Header {
+                producer: word(PRODUCER_AT),
+                number: field(NUMBER_AT),
+                intended_ns: field(INTENDED_AT),
+            }),
+            (false, true) => Decoded::Damaged,
+            (_, false) => Decoded::Foreign,
+        }
+    }
+}
+
+/// What a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoded {
+    /// One of ours, as it was sent.
+    Intact(Header),
+    /// One of ours by its first bytes, but altered.
+    Damaged,
+    /// Not recognisable as one of ours: somebody else's, or altered in its first bytes.
+    Foreign,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_altered_bit_is_noticed() {
+        let source: Vec<u8> = (0..100u8).map(|n| n.wrapping_mul(7)).collect();
+        for bytes in [0, 1, 72, 100] {
+            let filler = Filler::new(&source, bytes);
+            let header = Header {
+                producer: 0xabcd_0001,
+                number: 1 << 40,
+                intended_ns: 1_700_000_000_000_000_000,
+            };
+            let mut body = header.encode(&filler).to_vec();
+            body.extend_from_slice(&source[..bytes]);
+            assert_eq!(Header::decode(&body), Decoded::Intact(header));
+            for bit in 0..body.len() * 8 {
+                body[bit / 8] ^= 1 << (bit % 8);
+                let expected = if bit < 32 {
+                    Decoded::Foreign
+                } else {
+                    Decoded::Damaged
+                };
+                assert_eq!(Header::decode(&body), expected, "bit {bit}");
+                body[bit / 8] ^= 1 << (bit % 8);
+            }
+            body.push(0);
+            assert_eq!(Header::decode(&body), Decoded::Damaged);
+        }
+        assert_eq!(Header::decode(b"hello"), Decoded::Foreign);
+    }
+}

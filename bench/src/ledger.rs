@@ -1,0 +1,256 @@
+//! Who got what: [`Bitmap`] of a producer's messages, [`ChannelLedger`] of one channel, and the final
+//! [`settle`].
+//!
+//! ```text
+//!   producer:  sent 0..n, of these exceptions (refused, unconfirmed)     ProducerRecord
+//!   channel:   seen {numbers} per producer, given back, damaged          ChannelLedger
+//!   lost     = in sent, no exception, not seen; less the damaged ones
+//! ```
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use crate::result::Ledger;
+
+/// Numbers of one chunk of a [`Bitmap`].
+const CHUNK: u64 = 1 << 16;
+const WORDS: usize = (CHUNK / u64::BITS as u64) as usize;
+
+/// A set of numbers that are mostly without holes: complete chunks take no memory, so that its size
+/// follows the backlog and not the length of the run.
+#[derive(Clone, Debug, Default)]
+pub struct Bitmap {
+    chunks: Vec<Chunk>,
+    count: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Chunk {
+    Empty,
+    Partial(u32, Box<[u64; WORDS]>),
+    Full,
+}
+
+impl Bitmap {
+    /// Adds a number; false when it was there.
+    #[inline]
+    pub fn insert(&mut self, number: u64) -> bool {
+        let index = (number / CHUNK) as usize;
+        if index >= self.chunks.len() {
+            self.chunks.resize(index + 1, Chunk::Empty);
+        }
+        let chunk = &mut self.chunks[index];
+        if let Chunk::Empty = chunk {
+            *chunk = Chunk::Partial(0, Box::new([0; WORDS]));
+        }
+        let Chunk::Partial(count, words) = chunk else {
+            return false;
+        };
+        let at = number % CHUNK;
+        let word = &mut words[(at / 64) as usize];
+        let bit = 1 << (at % 64);
+        if *word & bit != 0 {
+            return false;
+        }
+        *word |= bit;
+        *count += 1;
+        self.count += 1;
+        if u64::from(*count) == CHUNK {
+            *chunk = Chunk::Full;
+        }
+        true
+    }
+
+    /// How many numbers there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// How many numbers of the range are there.
+    #[must_use]
+    pub fn count_in(&self, range: Range<u64>) -> u64 {
+        let mut total = 0;
+        let mut at = range.start;
+        while at < range.end {
+            let Some(chunk) = self.chunks.get((at / CHUNK) as usize) else {
+                break;
+            };
+            let chunk_end = (at / CHUNK + 1) * CHUNK;
+            let end = range.end.min(chunk_end);
+            total += match chunk {
+                Chunk::Empty => 0,
+                Chunk::Full => end - at,
+                Chunk::Partial(count, _) if end - at == CHUNK => u64::from(*count),
+                Chunk::Partial(_, words) => (at..end)
+                    .filter(|number| {
+                        let at = number % CHUNK;
+                        words[(at / 64) as usize] & (1 << (at % 64)) != 0
+                    })
+                    .count() as u64,
+            };
+            at = end;
+        }
+        total
+    }
+
+    /// The smallest number and one behind the largest.
+    #[must_use]
+    pub fn span(&self) -> Range<u64> {
+        let end = self.chunks.len() as u64 * CHUNK;
+        let has = |number: &u64| self.count_in(*number..number + 1) == 1;
+        match ((0..end).find(has), (0..end).rev().find(has)) {
+            (Some(first), Some(last)) => first..last + 1,
+            _ => 0..0,
+        }
+    }
+}
+
+/// One delivery of an intact message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// As in the header.
+    pub producer: u32,
+    /// As in the header.
+    pub number: u64,
+    /// Deliveries so far as the daemon counts, this one included.
+    pub attempts: u16,
+}
+
+/// What one channel (the same one of all topics) delivered.
+#[derive(Debug, Default)]
+pub struct ChannelLedger {
+    producers: HashMap<u32, usize>,
+    seen: Vec<Bitmap>,
+    /// The producer of the last delivery and its place in `seen`: they come in batches.
+    last: Option<(u32, usize)>,
+    /// Messages that a consumer gave back: REQ, left to time out, connection dropped.
+    given_back: HashSet<(u32, u64)>,
+    /// Connections were dropped with FINs on the way: deliveries again are nobody's fault.
+    excused: bool,
+    received: u64,
+    duplicated: u64,
+    redelivered: u64,
+    corrupted: u64,
+}
+
+impl ChannelLedger {
+    /// Takes a delivery in.
+    #[inline]
+    pub fn deliver(&mut self, delivery: Delivery) {
+        let index = match self.last {
+            Some((producer, index)) if producer == delivery.producer => index,
+            _ => self.index(delivery.producer),
+        };
+        if self.seen[index].insert(delivery.number) {
+            self.received += 1;
+            return;
+        }
+        let key = (delivery.producer, delivery.number);
+        if self.given_back.remove(&key) || (self.excused && delivery.attempts > 1) {
+            self.redelivered += 1;
+        } else {
+            self.duplicated += 1;
+        }
+    }
+
+    fn index(&mut self, producer: u32) -> usize {
+        let next = self.seen.len();
+        let index = *self.producers.entry(producer).or_insert(next);
+        if index == next {
+            self.seen.push(Bitmap::default());
+        }
+        self.last = Some((producer, index));
+        index
+    }
+
+    /// The consumer gives the message back and is to get it once more.
+    pub fn give_back(&mut self, producer: u32, number: u64) {
+        self.given_back.insert((producer, number));
+    }
+
+    /// A connection was dropped: the daemon may not have seen the last FINs.
+    pub fn excuse(&mut self) {
+        self.excused = true;
+    }
+
+    /// A message came whose checksum did not fit.
+    pub fn damaged(&mut self) {
+        self.corrupted += 1;
+    }
+
+    /// Different messages that arrived, intact or not.
+    #[must_use]
+    pub fn arrived(&self) -> u64 {
+        self.received + self.corrupted
+    }
+
+    /// Messages given back that have not come again.
+    #[must_use]
+    pub fn awaited(&self) -> u64 {
+        self.given_back.len() as u64
+    }
+}
+
+/// What one producer sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProducerRecord {
+    /// As in the header.
+    pub producer: u32,
+    /// Messages sent: the numbers below it.
+    pub sent: u64,
+    /// Of these, refused by the daemon.
+    pub refused: Vec<Range<u64>>,
+    /// Of these, neither acknowledged nor refused.
+    pub unconfirmed: Vec<Range<u64>>,
+}
+
+/// The end of it: what was lost. `producers` is empty when others published; then the holes between
+/// the first and the last message of each are what is missing.
+#[must_use]
+pub fn settle(producers: &[ProducerRecord], channels: &[&ChannelLedger]) -> Ledger {
+    let length = |ranges: &[Range<u64>]| ranges.iter().map(|r| r.end - r.start).sum::<u64>();
+    let mut ledger = Ledger {
+        channels: u32::try_from(channels.len()).unwrap_or(u32::MAX),
+        ..Ledger::default()
+    };
+    for record in producers {
+        ledger.sent += record.sent;
+        ledger.refused += length(&record.refused);
+        ledger.unconfirmed += length(&record.unconfirmed);
+    }
+    ledger.acknowledged = ledger.sent - ledger.refused - ledger.unconfirmed;
+    for channel in channels {
+        ledger.received += channel.received;
+        ledger.duplicated += channel.duplicated;
+        ledger.redelivered += channel.redelivered;
+        ledger.corrupted += channel.corrupted;
+        let missing: u64 = if producers.is_empty() {
+            let holes = |seen: &Bitmap| {
+                let span = seen.span();
+                span.end - span.start - seen.count()
+            };
+            channel.seen.iter().map(holes).sum()
+        } else {
+            producers.iter().map(|record| channel.missing(record)).sum()
+        };
+        // A damaged message cannot be trusted to say which one it was, but it was one of them.
+        ledger.lost += missing.saturating_sub(channel.corrupted);
+    }
+    ledger
+}
+
+impl ChannelLedger {
+    /// Acknowledged messages of a producer that did not arrive intact.
+    fn missing(&self, record: &ProducerRecord) -> u64 {
+        let empty = Bitmap::default();
+        let index = self.producers.get(&record.producer);
+        let seen = index.map_or(&empty, |index| &self.seen[*index]);
+        let absent = |range: Range<u64>| range.end - range.start - seen.count_in(range);
+        let exceptions = record.refused.iter().chain(&record.unconfirmed);
+        absent(0..record.sent) - exceptions.map(|range| absent(range.clone())).sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests;

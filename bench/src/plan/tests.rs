@@ -1,0 +1,342 @@
+use super::needs::{Demand, Needs};
+use super::sensitivity::{Input, sensitivities};
+use super::*;
+use crate::result::{Daemon, Machine};
+
+fn demand() -> Demand {
+    Demand {
+        per_day: 5e9,
+        size_bytes: 400.0,
+        channels: 3.0,
+        peak: 4.0,
+        retention_s: 12.0 * 3600.0,
+        utilisation: 0.6,
+        fill: 0.8,
+        replicas: 1.0,
+        spare_nodes: 1.0,
+        stored_overhead_bytes: 50.0,
+        stored_copies: 1.0,
+        mem_queue: 100_000.0,
+        topics: 2.0,
+        node_disk_bytes: None,
+        node_network_bytes: None,
+    }
+}
+
+fn profile() -> Profile {
+    Profile {
+        daemon: Daemon {
+            kind: "nsqd".into(),
+            version: "1.3.0".into(),
+            ..Daemon::default()
+        },
+        machine: Machine {
+            cpu_model: "A Processor".into(),
+            cores: 4,
+            ..Machine::default()
+        },
+        slo: "p99<5ms,lost=0".into(),
+        messages_per_s: 250_000.0,
+        generator_limited: false,
+        message_bytes: 400.0,
+        channels: 3,
+        batch: 100,
+        cores: 4,
+        daemon_cores_used: Some(1.0),
+        cpu_s_per_published: Some(1e-6),
+        cpu_s_per_delivered: Some(1e-6),
+        memory_bytes_per_queued: Some(500.0),
+        memory_bytes_idle: Some(60_000_000),
+        disk_bytes_per_message: Some(450.0),
+    }
+}
+
+#[track_caller]
+fn check(what: &str, value: f64, expected: f64) {
+    let off = (value / expected - 1.0).abs();
+    assert!(
+        off < 1e-6 || value == expected,
+        "{what}: {value}, expected {expected}"
+    );
+}
+
+#[test]
+fn the_worked_example_by_hand() {
+    let needs = Needs::of(&demand(), &profile());
+    check("mean rate", needs.mean_rate, 57_870.370_37);
+    check("peak rate", needs.peak_rate, 231_481.481_48);
+    // The profile is of just such messages: nothing to bridge.
+    check("channel factor", needs.channel_factor, 1.0);
+    check("size factor", needs.size_factor, 1.0);
+    check("planned rate", needs.rate_per_node, 150_000.0);
+    check("nodes before rounding", needs.nodes_exact, 1.543_209_876);
+    check("working nodes", needs.nodes_working, 2.0);
+    check("nodes", needs.nodes, 3.0);
+    // 1 us + 3 x 1 us a message, 231,481 times a second, at 60 %.
+    check("cores", needs.cores.unwrap(), 1.543_209_876);
+    // 12 h of the peak would be 10e9, but no stretch within a day holds more than the day.
+    check("backlog", needs.backlog_messages, 5e9);
+    check("stored", needs.stored_bytes, 450.0);
+    check("disk space", needs.disk_bytes, 2.812_5e12);
+    check("disk writes", needs.disk_rate, 104_166_666.666);
+    // (400 + 25 + 3 x 21) and (3 x 434 + 10) bytes, in packets of 1538 / 1460.
+    check(
+        "network in",
+        needs.network_in,
+        231_481.481_48 * 488.0 * 1538.0 / 1460.0,
+    );
+    check(
+        "network out",
+        needs.network_out,
+        231_481.481_48 * 1312.0 * 1538.0 / 1460.0,
+    );
+    // 2 topics x 100,000 messages x 500 bytes, and 60 MB; 80 % full.
+    check("memory", needs.memory_per_node.unwrap(), 200_000_000.0);
+    // 5e9 / (2 x 250,000 - 57,870).
+    check("catch up", needs.catch_up_s.unwrap(), 11_308.9);
+}
+
+#[test]
+fn a_backlog_is_bounded_by_the_peak_and_by_the_days() {
+    let backlog = |hours: f64, peak: f64| {
+        let demand = Demand {
+            retention_s: hours * 3600.0,
+            peak,
+            per_day: 24e6,
+            ..demand()
+        };
+        Needs::of(&demand, &profile()).backlog_messages
+    };
+    check("3 h of twice a million an hour", backlog(3.0, 2.0), 6e6);
+    check("12 h of it", backlog(12.0, 2.0), 24e6);
+    check("20 h: not more than the day", backlog(20.0, 2.0), 24e6);
+    check("27 h: a day and 3 h", backlog(27.0, 2.0), 30e6);
+    check("a flat day", backlog(12.0, 1.0), 12e6);
+}
+
+#[test]
+fn other_channels_and_sizes_are_bridged() {
+    // Twice the channels: 7 us of CPU a message instead of 4. Twice the size: twice the work.
+    let more = Demand {
+        channels: 6.0,
+        size_bytes: 800.0,
+        ..demand()
+    };
+    let needs = Needs::of(&more, &profile());
+    check("channel factor", needs.channel_factor, 1.75);
+    check("size factor", needs.size_factor, 2.0);
+    check("capacity", needs.capacity_per_node, 250_000.0 / 3.5);
+    check(
+        "cores",
+        needs.cores.unwrap(),
+        231_481.481_48 * 7e-6 * 2.0 / 0.6,
+    );
+
+    let smaller = Demand {
+        size_bytes: 40.0,
+        ..demand()
+    };
+    check(
+        "no credit",
+        Needs::of(&smaller, &profile()).capacity_per_node,
+        250_000.0,
+    );
+
+    // Cheap deliveries in the profile: they count as much as publishes all the same. Dear ones count
+    // as measured.
+    let cheap = Profile {
+        cpu_s_per_delivered: Some(1e-9),
+        ..profile()
+    };
+    check(
+        "at least by counting",
+        Needs::of(&more, &cheap).channel_factor,
+        1.75,
+    );
+    let dear = Profile {
+        cpu_s_per_delivered: Some(3e-6),
+        ..profile()
+    };
+    check("as measured", Needs::of(&more, &dear).channel_factor, 1.9);
+
+    // Without the split: one unit for the publish, one for each delivery.
+    let coarse = Profile {
+        cpu_s_per_delivered: None,
+        ..profile()
+    };
+    check(
+        "by counting",
+        Needs::of(&more, &coarse).channel_factor,
+        1.75,
+    );
+    let cores = Needs::of(&more, &coarse).cores.unwrap();
+    check(
+        "from the cores used",
+        cores,
+        231_481.481_48 * (1.0 / 250_000.0) * 3.5 / 0.6,
+    );
+}
+
+#[test]
+fn replicas_disks_and_networks_ask_for_nodes() {
+    let twice = Demand {
+        replicas: 2.0,
+        ..demand()
+    };
+    let needs = Needs::of(&twice, &profile());
+    check("nodes", needs.nodes_exact, 2.0 * 1.543_209_876);
+    check("disk space", needs.disk_bytes, 2.0 * 2.812_5e12);
+    let idle = Demand {
+        per_day: 1.0,
+        ..twice
+    };
+    check(
+        "as many as replicas",
+        Needs::of(&idle, &profile()).nodes_working,
+        2.0,
+    );
+
+    let small_disks = Demand {
+        node_disk_bytes: Some(0.5e12),
+        ..demand()
+    };
+    let needs = Needs::of(&small_disks, &profile());
+    check("for the disk", needs.nodes_for_disk.unwrap(), 5.625);
+    check("working nodes", needs.nodes_working, 6.0);
+
+    let gigabit = Demand {
+        node_network_bytes: Some(125e6),
+        ..demand()
+    };
+    let needs = Needs::of(&gigabit, &profile());
+    check(
+        "for the network",
+        needs.nodes_for_network.unwrap(),
+        needs.network_out / 75e6,
+    );
+    check("working nodes", needs.nodes_working, 5.0);
+}
+
+#[test]
+fn what_was_not_measured_is_absent() {
+    let remote = Profile {
+        daemon_cores_used: None,
+        cpu_s_per_published: None,
+        cpu_s_per_delivered: None,
+        memory_bytes_per_queued: None,
+        memory_bytes_idle: None,
+        disk_bytes_per_message: None,
+        ..profile()
+    };
+    let plan = Plan::of(demand(), remote);
+    assert_eq!((plan.needs.cores, plan.needs.memory_per_node), (None, None));
+    check("nodes", plan.needs.nodes, 3.0);
+    let text = plan.to_text();
+    assert!(text.contains("cores           not measured"), "{text}");
+    assert!(
+        text.contains("so the plan has no cores or memory"),
+        "{text}"
+    );
+    let full = Demand {
+        peak: 1.0,
+        utilisation: 1.0,
+        per_day: 250_000.0 * 86_400.0,
+        ..demand()
+    };
+    assert_eq!(
+        Needs::of(&full, &profile()).catch_up_s,
+        None,
+        "nothing left to catch up with"
+    );
+}
+
+#[test]
+fn sensitivities_are_those_of_the_arithmetic() {
+    let all = sensitivities(&demand(), &profile());
+    // All five needs go with the messages per day, so a quarter more changes each by a quarter.
+    assert_eq!(all[0].input, Input::PerDay);
+    check("per day", all[0].change_percent, 25.0);
+    let of = |input| all.iter().find(|found| found.input == input).unwrap();
+    // 12 h at a quarter less of the peak (3 x) are still a day: no change of the disk space, and a
+    // quarter of the other four.
+    check("peak", of(Input::Peak).change_percent, 20.0);
+    // At 9 h the peak still fills a day; disk space does not change, and nothing else ever does.
+    assert_eq!(of(Input::Retention).change_percent, 0.0);
+    assert_eq!(of(Input::Retention).variants[0].needs.backlog_messages, 5e9);
+    // Nodes and cores, each 1/0.75 - 1 and 1 - 1/1.25: of five.
+    let down = 1.0 / 0.75 - 1.0;
+    check(
+        "utilisation",
+        of(Input::Utilisation).change_percent,
+        (down + 0.2) / 2.0 * 40.0,
+    );
+    check(
+        "fill",
+        of(Input::Fill).change_percent,
+        (down + 0.2) / 2.0 * 20.0,
+    );
+    assert!(all.is_sorted_by(|one, other| one.change_percent >= other.change_percent - 1e-6));
+    // Its end is at 1.
+    check(
+        "utilisation doubled",
+        of(Input::Utilisation).variants[3].value,
+        1.0,
+    );
+
+    // A disk too small for its share turns the order round: the disk's nodes decide.
+    let short = Demand {
+        peak: 1.0,
+        node_disk_bytes: Some(1e11),
+        ..demand()
+    };
+    let all = sensitivities(&short, &profile());
+    let position = |input| all.iter().position(|found| found.input == input).unwrap();
+    assert!(position(Input::Retention) < position(Input::MeasuredRate));
+}
+
+#[test]
+fn every_step_has_its_numbers_and_every_key_its_assumption() {
+    let bridged = Demand {
+        channels: 5.0,
+        size_bytes: 900.0,
+        replicas: 2.0,
+        ..demand()
+    };
+    for demand in [demand(), bridged] {
+        let plan = Plan::of(demand, profile());
+        let keys: Vec<char> = plan
+            .assumptions
+            .iter()
+            .map(|assumption| assumption.key)
+            .collect();
+        for step in &plan.steps {
+            assert!(
+                step.formula.contains(|c: char| c.is_ascii_digit()),
+                "{step:?}"
+            );
+            assert!(
+                step.value.is_finite() && !step.shown.contains("n/a"),
+                "{step:?}"
+            );
+            assert!(
+                step.assumes.iter().all(|key| keys.contains(key)),
+                "{step:?}"
+            );
+        }
+        let used: Vec<char> = plan
+            .steps
+            .iter()
+            .flat_map(|step| step.assumes.clone())
+            .collect();
+        assert!(
+            keys.iter().all(|key| used.contains(key)),
+            "an assumption that no step makes"
+        );
+        assert!(
+            !plan
+                .to_text()
+                .lines()
+                .any(|line| line.chars().count() > 100)
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! [`Process`]: what the daemon's process uses, from /proc, when it is on this machine.
+
+use std::fs;
+use std::net::SocketAddr;
+
+use crate::machine::field;
+
+/// A process to be watched.
+#[derive(Clone, Copy, Debug)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+}
+
+/// What a process has used up to now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time of all its threads in nanoseconds. Threads that have ended do not count.
+    pub cpu_ns: u64,
+    /// Resident memory in bytes.
+    pub rss_bytes: u64,
+    /// Voluntary context switches of its threads.
+    pub switches_voluntary: u64,
+    /// Involuntary ones.
+    pub switches_involuntary: u64,
+    /// Bytes it caused to be written to disk; `None` when another user's.
+    pub disk_written_bytes: Option<u64>,
+}
+
+impl Process {
+    /// The process that listens at a TCP address of this machine, if there is one and we may see it.
+    #[must_use]
+    pub fn listening_at(address: SocketAddr) -> Option<Process> {
+        if !is_local(address) {
+            return None;
+        }
+        let inodes = listening_inodes(address.port());
+        let links: Vec<String> = inodes
+            .iter()
+            .map(|inode| format!("socket:[{inode}]"))
+            .collect();
+        if links.is_empty() {
+            return None;
+        }
+        let pids = fs::read_dir("/proc").ok()?.flatten();
+        pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .map(|pid| Process { pid })
+            .find(|process| process.has_link(&links))
+    }
+
+    fn has_link(self, links: &[String]) -> bool {
+        let Ok(descriptors) = fs::read_dir(format!("/proc/{}/fd", self.pid)) else {
+            return false;
+        };
+        descriptors
+            .flatten()
+            .filter_map(|entry| fs::read_link(entry.path()).ok())
+            .any(|link| {
+                links
+                    .iter()
+                    .any(|wanted| link.as_os_str() == wanted.as_str())
+            })
+    }
+
+    /// What it has used; `None` when it is gone.
+    #[must_use]
+    pub fn usage(self) -> Option<Usage> {
+        let read = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", self.pid)).ok();
+        let pages: u64 = read("statm")?.split_whitespace().nth(1)?.parse().ok()?;
+        let io = read("io");
+        let written = io.and_then(|io| field(&io, "write_bytes")?.parse().ok());
+        let mut usage = Usage {
+            rss_bytes: pages * rustix::param::page_size() as u64,
+            disk_written_bytes: written,
+            ..Usage::default()
+        };
+        for task in fs::read_dir(format!("/proc/{}/task", self.pid))
+            .ok()?
+            .flatten()
+        {
+            // A thread may end while we look.
+            let read = |file: &str| fs::read_to_string(task.path().join(file)).unwrap_or_default();
+            usage.cpu_ns += first_number(&read("schedstat"));
+            let status = read("status");
+            let count = |name| field(&status, name).map_or(0, first_number);
+            usage.switches_voluntary += count("voluntary_ctxt_switches");
+            usage.switches_involuntary += count("nonvoluntary_ctxt_switches");
+        }
+        Some(usage)
+    }
+}
+
+/// CPU time used and CPU time waited for by a thread of this process, in nanoseconds.
+#[must_use]
+pub fn thread_times_ns(thread: u32) -> (u64, u64) {
+    let text =
+        fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
+    let mut numbers = text.split_whitespace().map(first_number);
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+fn first_number(text: &str) -> u64 {
+    let word = text.split_whitespace().next();
+    word.and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+/// Whether the address belongs to this machine: then, and only then, one can bind to it.
+fn is_local(address: SocketAddr) -> bool {
+    address.ip().is_loopback() || std::net::UdpSocket::bind((address.ip(), 0)).is_ok()
+}
+
+/// The inodes of the sockets that listen on a port.
+fn listening_inodes(port: u16) -> Vec<u64> {
+    const LISTENING: &str = "0A";
+    let mut inodes = Vec::new();
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let text = fs::read_to_string(table).unwrap_or_default();
+        for line in text.lines().skip(1) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [_, local, _, state, ..] = words[..] else {
+                continue;
+            };
+            let at_port = local
+                .rsplit_once(':')
+                .is_some_and(|(_, hex)| u16::from_str_radix(hex, 16) == Ok(port));
+            if at_port && state == LISTENING {
+                inodes.extend(words.get(9).and_then(|inode| inode.parse::<u64>().ok()));
+            }
+        }
+    }
+    inodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_process_is_found_by_its_listener_and_uses_something() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let process = Process::listening_at(address).unwrap();
+        assert_eq!(process.pid, std::process::id());
+        let usage = process.usage().unwrap();
+        assert!(usage.cpu_ns > 0 && usage.rss_bytes > 0);
+        drop(listener);
+        assert!(Process::listening_at(address).is_none());
+        assert!(Process::listening_at("192.0.2.1:4150".parse().unwrap()).is_none());
+        assert!(Process { pid: u32::MAX }.usage().is_none());
+    }
+}

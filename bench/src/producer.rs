@@ -1,0 +1,414 @@
+//! [`Producer`]: what one publishing connection sends and makes of the answers. No sockets and no
+//! clock: bytes and times go in and come out.
+//!
+//! ```text
+//!   pacer ─► due? ─► encode ─► output        outstanding: one entry per command, in order
+//!                       └────► outstanding ◄─ OK / E_... / HTTP answer ◄─ input
+//! ```
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use wire::encode::{FrameDecoded, decode_frame};
+use wire::frame::FrameType;
+
+use crate::header::{Filler, HEADER_BYTES, Header};
+use crate::http::{self, Response};
+use crate::ledger::ProducerRecord;
+use crate::link::OUTPUT_BYTES_MAX;
+use crate::pace::Pacer;
+use crate::scenario::Via;
+use crate::tally::Tally;
+
+/// The bodies of all messages of a run: one filler, cut to sizes that were drawn beforehand, so that
+/// the load path neither draws nor computes a checksum over them.
+#[derive(Clone, Debug)]
+pub struct Bodies {
+    /// Incompressible bytes, as many as the largest message has.
+    pub filler: Vec<u8>,
+    /// The sizes, to be used in turn.
+    pub sizes: Vec<Filler>,
+}
+
+/// What all producers of a run share.
+#[derive(Clone, Debug)]
+pub struct PublishPlan {
+    /// How messages are published.
+    pub via: Via,
+    /// Messages in a batch.
+    pub batch: u32,
+    /// How much later, in milliseconds, with DPUB.
+    pub defer_ms: u64,
+    /// In a closed loop: messages that may be outstanding. `None` in an open loop.
+    pub window: Option<u64>,
+    /// Names of the topics.
+    pub topics: Vec<String>,
+    /// For HTTP's Host header.
+    pub host: String,
+    /// The bodies.
+    pub bodies: Arc<Bodies>,
+    /// The measured time, from and to, in nanoseconds.
+    pub measured: Range<u64>,
+}
+
+/// One command that awaits its answer.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    first: u64,
+    count: u32,
+    intended_ns: u64,
+}
+
+/// A producer's state.
+#[derive(Debug)]
+pub struct Producer {
+    plan: Arc<PublishPlan>,
+    /// The header's producer.
+    id: u32,
+    /// Topics it takes turns over, as places in the plan's list.
+    topics: Vec<usize>,
+    turn: usize,
+    /// Place in the list of sizes.
+    size_at: usize,
+    next: u64,
+    /// Numbers stay below it.
+    limit: u64,
+    /// Intended times; `None` in a closed loop.
+    pacer: Option<Pacer>,
+    /// When a closed loop ends.
+    end_ns: u64,
+    outstanding: VecDeque<Outstanding>,
+    outstanding_messages: u64,
+    /// Since when nothing but the generator is in the way; `None` while something is.
+    free_since_ns: Option<u64>,
+    record: ProducerRecord,
+    /// Publishing was ended early.
+    ended: bool,
+}
+
+/// What [`Producer::publish`] waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// For this time.
+    Until(u64),
+    /// For the socket or an answer.
+    Peer,
+    /// For nothing: everything is sent.
+    Done,
+}
+
+impl Producer {
+    /// A producer that sends until `end_ns` or to the number of messages. `pacer` is there in an open
+    /// loop. `index` is its place among `producers`; together they take turns over all topics.
+    #[must_use]
+    pub fn new(
+        plan: Arc<PublishPlan>,
+        run: u16,
+        (index, producers): (u32, u32),
+        pacer: Option<Pacer>,
+        (limit, end_ns): (u64, u64),
+    ) -> Producer {
+        let count = plan.topics.len();
+        let topics: Vec<usize> = if count > producers as usize {
+            (index as usize..count)
+                .step_by(producers as usize)
+                .collect()
+        } else {
+            vec![index as usize % count]
+        };
+        let id = u32::from(run) << 16 | index;
+        Producer {
+            size_at: index as usize % plan.bodies.sizes.len(),
+            plan,
+            id,
+            topics,
+            turn: 0,
+            next: 0,
+            limit,
+            pacer,
+            end_ns,
+            outstanding: VecDeque::new(),
+            outstanding_messages: 0,
+            free_since_ns: Some(0),
+            record: ProducerRecord {
+                producer: id,
+                ..ProducerRecord::default()
+            },
+            ended: false,
+        }
+    }
+
+    /// Encodes everything that is due and for which there is room.
+    pub fn publish(&mut self, now_ns: u64, output: &mut Vec<u8>, tally: &mut Tally) -> Wait {
+        loop {
+            if self.ended || self.next >= self.limit {
+                return Wait::Done;
+            }
+            let intended_ns = match &self.pacer {
+                Some(pacer) => match pacer.peek() {
+                    None => return Wait::Done,
+                    Some(at) if at > now_ns => {
+                        self.free_since_ns.get_or_insert(now_ns);
+                        return Wait::Until(at);
+                    }
+                    Some(at) => at,
+                },
+                None if now_ns >= self.end_ns => return Wait::Done,
+                None => now_ns,
+            };
+            if !self.has_room(output) {
+                self.free_since_ns = None;
+                return Wait::Peer;
+            }
+            let left = self.limit - self.next;
+            let count = self
+                .messages_per_command()
+                .min(u32::try_from(left).unwrap_or(u32::MAX));
+            let measured = self.plan.measured.contains(&intended_ns);
+            if self.pacer.is_some() {
+                let free_since_ns = *self.free_since_ns.get_or_insert(now_ns);
+                let lateness_ns = now_ns.saturating_sub(intended_ns.max(free_since_ns));
+                tally
+                    .lateness
+                    .record(measured, lateness_ns, u64::from(count));
+            }
+            let bodies_bytes = self.encode(intended_ns, count, output);
+            tally.counts.sent += u64::from(count);
+            tally.counts.sent_bytes += bodies_bytes as u64;
+            self.outstanding.push_back(Outstanding {
+                first: self.next,
+                count,
+                intended_ns,
+            });
+            self.outstanding_messages += u64::from(count);
+            self.next += u64::from(count);
+            if let Some(pacer) = &mut self.pacer {
+                pacer.advance();
+            }
+        }
+    }
+
+    fn has_room(&self, output: &[u8]) -> bool {
+        let window_left = match self.plan.window {
+            Some(window) => self.outstanding_messages < window,
+            None => true,
+        };
+        let answered = !self.plan.via.is_http() || self.outstanding.is_empty();
+        window_left && answered && output.len() < OUTPUT_BYTES_MAX
+    }
+
+    fn messages_per_command(&self) -> u32 {
+        if self.plan.via.is_batched() {
+            self.plan.batch
+        } else {
+            1
+        }
+    }
+
+    /// Appends one command with `count` messages; returns the bytes of their bodies.
+    fn encode(&mut self, intended_ns: u64, count: u32, output: &mut Vec<u8>) -> usize {
+        let plan = Arc::clone(&self.plan);
+        let topic = &plan.topics[self.topics[self.turn]];
+        self.turn = (self.turn + 1) % self.topics.len();
+        let first_size = self.size_at;
+        self.size_at = (self.size_at + count as usize) % plan.bodies.sizes.len();
+        let sizes = plan.bodies.sizes.iter().cycle().skip(first_size);
+        let sizes = || sizes.clone().take(count as usize);
+        let bodies_bytes = sizes()
+            .map(|size| HEADER_BYTES + size.bytes())
+            .sum::<usize>();
+        let batch_bytes = 4 + 4 * count as usize + bodies_bytes;
+        output.reserve(batch_bytes + 128);
+        match plan.via {
+            Via::Pub => line(output, &["PUB ", topic, "\n"]),
+            Via::Dpub => line(
+                output,
+                &["DPUB ", topic, " ", &plan.defer_ms.to_string(), "\n"],
+            ),
+            Via::Mpub => {
+                line(output, &["MPUB ", topic, "\n"]);
+                size(output, batch_bytes);
+            }
+            Via::HttpPub => {
+                http::request(
+                    output,
+                    &format!("/pub?topic={topic}"),
+                    &plan.host,
+                    bodies_bytes,
+                );
+            }
+            Via::HttpMpub => {
+                let path = format!("/mpub?topic={topic}&binary=true");
+                http::request(output, &path, &plan.host, batch_bytes);
+            }
+        }
+        if plan.via.is_batched() {
+            size(output, count as usize);
+        }
+        let has_size = plan.via != Via::HttpPub;
+        let mut header = Header {
+            producer: self.id,
+            number: self.next,
+            intended_ns,
+        };
+        for filler in sizes() {
+            if has_size {
+                size(output, HEADER_BYTES + filler.bytes());
+            }
+            output.extend_from_slice(&header.encode(filler));
+            output.extend_from_slice(&plan.bodies.filler[..filler.bytes()]);
+            header.number += 1;
+        }
+        bodies_bytes
+    }
+
+    /// Takes the answers at the front of `input`; returns the bytes handled.
+    ///
+    /// # Errors
+    /// When the daemon sent something that ends the connection, in words.
+    pub fn answers(
+        &mut self,
+        input: &[u8],
+        now_ns: u64,
+        output: &mut Vec<u8>,
+        tally: &mut Tally,
+    ) -> Result<usize, String> {
+        let mut at = 0;
+        if self.plan.via.is_http() {
+            while let Some(response) = Response::parse(&input[at..])? {
+                at += response.consumed;
+                let text = String::from_utf8_lossy(response.body);
+                self.answer(response.status == 200, &text, now_ns, tally)?;
+            }
+            return Ok(at);
+        }
+        loop {
+            match decode_frame(&input[at..]) {
+                FrameDecoded::NeedMore(_) => return Ok(at),
+                FrameDecoded::Bad => {
+                    return Err("the daemon sent something that is no frame".into());
+                }
+                FrameDecoded::Frame {
+                    kind,
+                    data,
+                    consumed,
+                } => {
+                    at += consumed;
+                    match kind {
+                        FrameType::Response if data == b"_heartbeat_" => {
+                            wire::encode::nop(output);
+                        }
+                        FrameType::Response => self.answer(true, "", now_ns, tally)?,
+                        FrameType::Error => {
+                            let text = String::from_utf8_lossy(data);
+                            self.answer(false, &text, now_ns, tally)?;
+                        }
+                        FrameType::Message => {
+                            return Err("the daemon sent a message to a producer".into());
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        ok: bool,
+        text: &str,
+        now_ns: u64,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        let Some(command) = self.outstanding.pop_front() else {
+            return Err(format!("the daemon answered without being asked: {text}"));
+        };
+        let count = u64::from(command.count);
+        self.outstanding_messages -= count;
+        if !ok {
+            tally.counts.error_answers += 1;
+            self.record
+                .refused
+                .push(command.first..command.first + count);
+            // nsqd closes the connection after these; what was behind them stays unconfirmed.
+            let goes_on = ["E_PUB_FAILED", "E_MPUB_FAILED", "E_DPUB_FAILED"];
+            if goes_on.iter().any(|code| text.starts_with(code)) || self.plan.via.is_http() {
+                return Ok(());
+            }
+            return Err(format!("the daemon refused a publish: {text}"));
+        }
+        tally.counts.acknowledged += count;
+        tally.last_answer_ns = now_ns;
+        let measured = self.plan.measured.contains(&command.intended_ns);
+        let latency_ns = now_ns.saturating_sub(command.intended_ns);
+        tally.publish.record(measured, latency_ns, count);
+        Ok(())
+    }
+
+    /// Sends nothing more.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Messages that are sent and await their answer.
+    #[must_use]
+    pub fn outstanding(&self) -> u64 {
+        self.outstanding_messages
+    }
+
+    /// Whether an answer has to come before anything more can be sent.
+    #[must_use]
+    pub fn awaits_answer(&self) -> bool {
+        !self.has_room(&[])
+    }
+
+    /// Messages acknowledged.
+    #[must_use]
+    pub fn acknowledged(&self) -> u64 {
+        let refused: u64 = self.record.refused.iter().map(|r| r.end - r.start).sum();
+        self.next - refused - self.outstanding_messages
+    }
+
+    /// Messages due by `until_ns` and not sent.
+    #[must_use]
+    pub fn unsent(&self, until_ns: u64) -> u64 {
+        let Some(mut pacer) = self.pacer.clone() else {
+            return 0;
+        };
+        let mut count = 0;
+        while pacer.peek().is_some_and(|at| at < until_ns) {
+            pacer.advance();
+            count += u64::from(self.messages_per_command());
+        }
+        count.min(self.limit - self.next)
+    }
+
+    /// What it sent, for the ledger: what is outstanding is unconfirmed.
+    #[must_use]
+    pub fn record(&self) -> ProducerRecord {
+        let mut record = self.record.clone();
+        record.sent = self.next;
+        let ranges = self
+            .outstanding
+            .iter()
+            .map(|o| o.first..o.first + u64::from(o.count));
+        record.unconfirmed.extend(ranges);
+        record
+    }
+}
+
+fn line(output: &mut Vec<u8>, words: &[&str]) {
+    for word in words {
+        output.extend_from_slice(word.as_bytes());
+    }
+}
+
+/// Appends a size or count as V2 has it.
+#[inline]
+fn size(output: &mut Vec<u8>, value: usize) {
+    let value = u32::try_from(value).unwrap_or(u32::MAX);
+    output.extend_from_slice(&value.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests;

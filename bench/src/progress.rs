@@ -1,0 +1,69 @@
+//! [`Progress`]: one line on a terminal that is written anew twice a second. Nothing elsewhere.
+
+use std::io::{IsTerminal, Write, stderr};
+
+use crate::grid::Grid;
+use crate::result::Phase;
+use crate::scenario::Scenario;
+use crate::series::Series;
+
+/// How often the line changes, in nanoseconds.
+const EVERY_NS: u64 = 500_000_000;
+
+/// The line.
+#[derive(Debug)]
+pub struct Progress {
+    on: bool,
+    next_ns: u64,
+    grid: Grid,
+    publishes: bool,
+}
+
+impl Progress {
+    /// Shows something only if wanted and standard error is a terminal.
+    #[must_use]
+    pub fn new(wanted: bool, scenario: &Scenario, grid: Grid) -> Progress {
+        Progress {
+            on: wanted && stderr().is_terminal(),
+            next_ns: 0,
+            grid,
+            publishes: scenario.producers > 0,
+        }
+    }
+
+    /// Shows how it stands, if it is time to.
+    pub fn show(&mut self, now_ns: u64, series: &Series, depth: Option<u64>) {
+        if !self.on || now_ns < self.next_ns {
+            return;
+        }
+        self.next_ns = now_ns + EVERY_NS;
+        let left_s = self.grid.publish_end.saturating_sub(now_ns) as f64 / 1e9;
+        let phase = match self.grid.phase_before(now_ns.max(self.grid.start + 1)) {
+            Phase::WarmUp => "warm-up",
+            Phase::Measure => "measuring",
+            Phase::Drain => "draining",
+        };
+        let mut line = format!("{phase} {left_s:.0} s left");
+        if let Some(row) = series.last() {
+            if self.publishes {
+                line += &format!("  published {:.0}/s", row.acknowledged_per_s);
+            }
+            line += &format!("  delivered {:.0}/s", row.delivered_per_s);
+            if let Some(latency) = row.delivery.or(row.publish) {
+                line += &format!("  p99 {:.2} ms", latency.p99_us / 1000.0);
+            }
+        }
+        if let Some(depth) = depth {
+            line += &format!("  depth {depth}");
+        }
+        // Progress that cannot be shown is no reason to stop.
+        drop(write!(stderr(), "\r\x1b[K{line}"));
+    }
+
+    /// Removes the line.
+    pub fn end(&mut self) {
+        if self.on {
+            drop(write!(stderr(), "\r\x1b[K"));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! [`Rate`]: how many messages a second are offered.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Seconds of a day, by which a demand per day becomes a rate.
+pub const DAY_SECONDS: f64 = 86_400.0;
+
+/// The offered load, as written on the command line and in files: `max` or messages per second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Rate {
+    /// As fast as answers come back, with a window of outstanding publishes: a closed loop.
+    Max,
+    /// So many messages per second whatever the daemon does: an open loop.
+    PerSecond(f64),
+}
+
+impl Rate {
+    /// A day's messages, spread evenly.
+    #[must_use]
+    pub fn per_day(messages: f64) -> Rate {
+        Rate::PerSecond(messages / DAY_SECONDS)
+    }
+
+    /// Messages per second; `None` for [`Rate::Max`].
+    #[must_use]
+    pub fn per_second(self) -> Option<f64> {
+        match self {
+            Rate::Max => None,
+            Rate::PerSecond(rate) => Some(rate),
+        }
+    }
+}
+
+/// A positive number, with `k`, `M` or `G` behind it if wanted, or in scientific notation.
+///
+/// # Errors
+/// When it is not one.
+pub fn parse_count(text: &str) -> Result<f64, String> {
+    let wrong = || format!("`{text}` is no positive number such as 50000, 50k, 1.5M or 5e9");
+    let (number, factor) = match text.as_bytes().last() {
+        Some(b'k') => (&text[..text.len() - 1], 1e3),
+        Some(b'M') => (&text[..text.len() - 1], 1e6),
+        Some(b'G') => (&text[..text.len() - 1], 1e9),
+        _ => (text, 1.0),
+    };
+    let count = number.trim().parse::<f64>().map_err(|_| wrong())? * factor;
+    if count.is_finite() && count > 0.0 {
+        Ok(count)
+    } else {
+        Err(wrong())
+    }
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rate, String> {
+        if text == "max" {
+            return Ok(Rate::Max);
+        }
+        parse_count(text)
+            .map(Rate::PerSecond)
+            .map_err(|error| format!("{error}, nor `max`"))
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rate::Max => f.write_str("max"),
+            Rate::PerSecond(rate) => write!(f, "{rate}"),
+        }
+    }
+}
+
+impl TryFrom<String> for Rate {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Rate, String> {
+        text.parse()
+    }
+}
+
+impl From<Rate> for String {
+    fn from(rate: Rate) -> String {
+        rate.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_read_back_as_written() {
+        let check = |text: &str, expected: Option<f64>| {
+            let rate: Rate = text.parse().unwrap();
+            assert_eq!(rate.per_second(), expected, "{text}");
+            assert_eq!(rate.to_string().parse(), Ok(rate), "{text}");
+        };
+        check("max", None);
+        check("50000", Some(50_000.0));
+        check("50k", Some(50_000.0));
+        check("1.5M", Some(1_500_000.0));
+        check("5e9", Some(5e9));
+        assert_eq!(Rate::per_day(86_400e3), Rate::PerSecond(1000.0));
+        for text in ["", "0", "-1", "fast", "inf", "NaN", "k", "1kk"] {
+            assert!(text.parse::<Rate>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,638 @@
+//! [`SavedResult`]: the JSON file that a run leaves, and that `plan` and `report` read.
+//!
+//! ```text
+//!   SavedResult
+//!     schema, tool, command, started, machine
+//!     outcome = run      RunResult
+//!             | sweep    SweepResult     steps of RunResult
+//!             | find-max FindMaxResult   the held RunResult, the steps, a Profile for `plan`
+//!             | compare  CompareResult   two sides of RunResults, ratios
+//!
+//!   RunResult
+//!     daemon, scenario, loop, ended
+//!     totals, ledger, resources, self_check
+//!     histograms  one per kind: percentiles, and the whole histogram
+//!     series      one row per interval, all on the same time axis
+//! ```
+//!
+//! Names end in their unit. Rates are per second, times of the series are seconds since the first
+//! intended send. Latencies are microseconds; the histograms themselves count nanoseconds. What could
+//! not be measured (no local process, no HTTP) is absent, never zero.
+
+use serde::{Deserialize, Serialize};
+
+use crate::scenario::Scenario;
+
+/// The version of this file's layout. It grows when an old reader would misread a new file; added
+/// optional fields do not count.
+pub const SCHEMA: u32 = 1;
+
+/// A saved measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SavedResult {
+    /// [`SCHEMA`] of the writer.
+    pub schema: u32,
+    /// Program and version that measured, such as `nsq-bench 0.1.0`.
+    pub tool: String,
+    /// The exact command line, program name included, one word an element.
+    pub command: Vec<String>,
+    /// When the measurement started: milliseconds of Unix time.
+    pub started_unix_ms: u64,
+    /// Where it ran.
+    pub machine: Machine,
+    /// What came out.
+    pub outcome: Outcome,
+}
+
+/// A machine's fingerprint: what a figure depends on, and nothing that names the machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The processor's model name.
+    pub cpu_model: String,
+    /// Processors that the system offers.
+    pub cores: u32,
+    /// Kernel name, release and architecture.
+    pub kernel: String,
+    /// Main memory in bytes.
+    pub memory_bytes: u64,
+}
+
+/// The result by the kind of measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one of them in a program"
+)]
+pub enum Outcome {
+    /// `nsq-bench run`.
+    Run(Box<RunResult>),
+    /// `nsq-bench sweep`.
+    Sweep(SweepResult),
+    /// `nsq-bench find-max`.
+    FindMax(Box<FindMaxResult>),
+    /// `nsq-bench compare`.
+    Compare(CompareResult),
+}
+
+/// One run of one scenario against one daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    /// Against what.
+    pub daemon: Daemon,
+    /// What was done, every default filled in.
+    pub scenario: Scenario,
+    /// Whether publishing waited for answers. Latencies of a closed loop hide stalls.
+    #[serde(rename = "loop")]
+    pub loop_kind: LoopKind,
+    /// How it ended.
+    pub ended: Ended,
+    /// Counts and rates of the measured time.
+    pub totals: Totals,
+    /// What became of each message, warm-up included.
+    pub ledger: Ledger,
+    /// What the daemon's process used, when it is local.
+    pub resources: Option<Resources>,
+    /// Whether the figures are the daemon's or the generator's.
+    pub self_check: SelfCheck,
+    /// One per [`HistogramKind`] that has values.
+    pub histograms: Vec<HistogramRecord>,
+    /// One row per interval in order of time, warm-up and drain included.
+    pub series: Vec<Interval>,
+}
+
+impl RunResult {
+    /// Whether a daemon or a connection failed.
+    #[must_use]
+    pub fn is_failed(&self) -> bool {
+        matches!(self.ended, Ended::Failed { .. })
+    }
+
+    /// The histogram of a kind, if anything of it was recorded.
+    #[must_use]
+    pub fn histogram(&self, kind: HistogramKind) -> Option<&HistogramRecord> {
+        self.histograms.iter().find(|record| record.kind == kind)
+    }
+}
+
+/// The daemon under test.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Daemon {
+    /// `nsqd`, `sink`, or in a comparison the name of the side.
+    pub kind: String,
+    /// What it answered to IDENTIFY; empty if it did not say.
+    pub version: String,
+    /// The TCP address that was used.
+    pub tcp_address: String,
+    /// The command that started it, when this program did.
+    pub command: Option<String>,
+}
+
+/// Whether publishing waited for answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoopKind {
+    /// Each message had an intended send time of its own; latencies count from it.
+    Open,
+    /// A publish waited for room in the window; latencies count from the actual send.
+    Closed,
+    /// Nothing was published.
+    None,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "kebab-case")]
+pub enum Ended {
+    /// All of it ran and everything outstanding arrived.
+    Complete,
+    /// All of it ran, but not everything arrived before the drain time was over.
+    NotDrained,
+    /// The user stopped it; the result is of what ran.
+    Interrupted,
+    /// The daemon or a connection failed; the result is of what ran.
+    Failed {
+        /// What happened, in words.
+        reason: String,
+    },
+}
+
+/// Counts and rates. Rates count what happened in `measured_s`, without warm-up and drain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Length of the measured time in seconds.
+    pub measured_s: f64,
+    /// Offered load in messages per second; absent in a closed loop.
+    pub offered_per_s: Option<f64>,
+    /// Messages acknowledged (OK) in the measured time.
+    pub acknowledged: u64,
+    /// Of these, per second.
+    pub acknowledged_per_s: f64,
+    /// Messages delivered in the time from the start of measuring (or of consuming, if later) to its
+    /// end (or the last delivery, when consumers begin after publishing), over all channels.
+    pub delivered: u64,
+    /// Of these, per second of that time.
+    pub delivered_per_s: f64,
+    /// Mean body size of the messages sent, in bytes.
+    pub message_bytes_mean: f64,
+    /// Body bytes acknowledged per second.
+    pub acknowledged_bytes_per_s: f64,
+    /// FIN, REQ and TOUCH sent in the whole run.
+    pub finished: u64,
+    /// REQ sent in the whole run.
+    pub requeued: u64,
+    /// TOUCH sent in the whole run.
+    pub touched: u64,
+    /// Deliveries deliberately left to time out in the whole run.
+    pub left_to_time_out: u64,
+    /// Connections dropped and made again by storms.
+    pub reconnected: u64,
+    /// Error answers received (E_FIN_FAILED and the like), which do not end a connection.
+    pub error_answers: u64,
+}
+
+/// What became of each message. Exact: each one carries its producer, number and checksum.
+/// `received`, `lost`, `duplicated`, `corrupted` and `reordered` are summed over the channels, each of
+/// which has to get every message once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// Messages sent.
+    pub sent: u64,
+    /// Of these, acknowledged with OK.
+    pub acknowledged: u64,
+    /// Sent, but neither acknowledged nor refused when the connection or the run ended.
+    pub unconfirmed: u64,
+    /// Refused with an error answer.
+    pub refused: u64,
+    /// Channels that were consumed; zero when there were no consumers, then nothing below counts.
+    pub channels: u32,
+    /// Different messages received intact.
+    pub received: u64,
+    /// Acknowledged, but not received in any form although the end of the drain was awaited.
+    pub lost: u64,
+    /// Acknowledged and not received when the run was cut short (interrupted, failed): neither lost nor
+    /// delivered, as far as one can know.
+    #[serde(default)]
+    pub outstanding: u64,
+    /// Deliveries of a message that had already been received and not been given back (REQ, timeout).
+    pub duplicated: u64,
+    /// Messages whose checksum did not fit. Each stands for one message that did not arrive intact.
+    pub corrupted: u64,
+    /// First deliveries of a message behind a later one of its producer on the same connection.
+    pub reordered: u64,
+    /// Deliveries after a REQ, a timeout or a dropped connection of the consumer's: expected.
+    pub redelivered: u64,
+    /// Messages of somebody else.
+    pub foreign: u64,
+}
+
+impl Ledger {
+    /// Whether every channel got everything once, intact. Order does not matter: NSQ promises none.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.lost == 0 && self.duplicated == 0 && self.corrupted == 0
+    }
+}
+
+/// What the daemon's process used. CPU, switches and bytes count in the measured time (until the last
+/// delivery when consumers begin after publishing).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Resources {
+    /// CPU time of all its threads, user and system, in seconds.
+    pub cpu_s: f64,
+    /// The same per message acknowledged plus messages delivered, in microseconds.
+    pub cpu_us_per_message: Option<f64>,
+    /// Resident memory at the start of the run, in bytes.
+    pub rss_start_bytes: u64,
+    /// Largest resident memory seen, in bytes.
+    pub rss_max_bytes: u64,
+    /// Growth of resident memory up to the deepest backlog seen, per message of it, in bytes. Absent
+    /// when the backlog was small.
+    pub memory_bytes_per_queued: Option<f64>,
+    /// Bytes it caused to be written to disk. A file system that delays writing may not have counted
+    /// all of them yet.
+    pub disk_written_bytes: u64,
+    /// The same per acknowledged message.
+    pub disk_bytes_per_message: Option<f64>,
+    /// Voluntary context switches of all its threads.
+    pub switches_voluntary: u64,
+    /// Involuntary ones.
+    pub switches_involuntary: u64,
+}
+
+/// Whose limit was measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SelfCheck {
+    /// The judgement.
+    pub verdict: Verdict,
+    /// Why, and what else is worth a note, in sentences for the user.
+    pub reasons: Vec<String>,
+    /// CPU share of each generator thread in the measured time, in percent of a core.
+    pub thread_cpu_percent: Vec<f64>,
+    /// Offered messages that were sent in the measured time, as a share of the offered ones. Absent
+    /// in a closed loop.
+    pub sent_share: Option<f64>,
+}
+
+/// The judgement of a self-check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The generator kept up: the figures are the daemon's.
+    #[default]
+    Trusted,
+    /// The generator was the bottleneck: the figures are its own, the daemon may do better.
+    GeneratorLimited,
+}
+
+/// What a histogram counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HistogramKind {
+    /// From the intended send of a message to its OK.
+    Publish,
+    /// From the intended send of a message to its first delivery, for each channel.
+    Delivery,
+    /// From the intended send of a message to its actual send where nothing but the generator itself
+    /// was in the way.
+    Lateness,
+}
+
+/// A histogram: its percentiles, and all of it. Values are those with an intended send in the measured
+/// time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HistogramRecord {
+    /// What it counts.
+    pub kind: HistogramKind,
+    /// Number of values.
+    pub count: u64,
+    /// The rest is in microseconds. The smallest value.
+    pub min_us: f64,
+    /// The mean.
+    pub mean_us: f64,
+    /// Half of the values are no larger.
+    pub p50_us: f64,
+    /// The 90th percentile.
+    pub p90_us: f64,
+    /// The 99th percentile.
+    pub p99_us: f64,
+    /// The 99.9th percentile.
+    pub p999_us: f64,
+    /// The 99.99th percentile.
+    pub p9999_us: f64,
+    /// The largest value.
+    pub max_us: f64,
+    /// All of it: HdrHistogram V2, deflated, base64, with values in nanoseconds.
+    pub hdr_base64: String,
+    /// The HDR interval log with the same values, a file name beside this file, if it was written.
+    pub hdr_log: Option<String>,
+}
+
+/// One row of the time series.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// End of the interval: seconds since the first intended send.
+    pub at_s: f64,
+    /// Its length in seconds.
+    pub length_s: f64,
+    /// What the run was doing.
+    pub phase: Phase,
+    /// Offered load at its end, in messages per second; absent in a closed loop and in the drain.
+    pub offered_per_s: Option<f64>,
+    /// Messages sent per second.
+    pub sent_per_s: f64,
+    /// Messages acknowledged per second.
+    pub acknowledged_per_s: f64,
+    /// Messages delivered per second, over all channels.
+    pub delivered_per_s: f64,
+    /// Publish latencies of the OKs that came in the interval.
+    pub publish: Option<Percentiles>,
+    /// Delivery latencies of the messages that came in the interval.
+    pub delivery: Option<Percentiles>,
+    /// Lateness of the generator in the interval.
+    pub lateness: Option<Percentiles>,
+    /// Messages waiting in the channels (in the topics, where there is no channel), from /stats.
+    pub depth: Option<u64>,
+    /// Messages in flight, from /stats.
+    pub in_flight: Option<u64>,
+    /// Messages deferred, from /stats.
+    pub deferred: Option<u64>,
+    /// The daemon's process.
+    pub daemon: Option<ProcessInterval>,
+    /// CPU of the generator's threads together, in percent of one core.
+    pub generator_cpu_percent: f64,
+}
+
+/// What a run is doing at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Publishing, not measured.
+    #[default]
+    WarmUp,
+    /// Measured.
+    Measure,
+    /// Publishing has ended; what is outstanding arrives.
+    Drain,
+}
+
+/// Percentiles of an interval, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// Number of values.
+    pub count: u64,
+    /// Half of the values are no larger.
+    pub p50_us: f64,
+    /// The 99th percentile.
+    pub p99_us: f64,
+    /// The 99.9th percentile.
+    pub p999_us: f64,
+    /// The largest value.
+    pub max_us: f64,
+}
+
+/// The daemon's process in an interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessInterval {
+    /// CPU in percent of one core; several cores make more than 100.
+    pub cpu_percent: f64,
+    /// Resident memory at the end, in bytes.
+    pub rss_bytes: u64,
+    /// Voluntary context switches per second.
+    pub switches_voluntary_per_s: f64,
+    /// Involuntary context switches per second.
+    pub switches_involuntary_per_s: f64,
+    /// Bytes written to disk per second.
+    pub disk_written_bytes_per_s: f64,
+}
+
+/// A staircase of rates.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SweepResult {
+    /// The steps in the order they ran, each with its offered rate in the totals.
+    pub steps: Vec<RunResult>,
+    /// The knee: the highest offered rate that was carried, with a p99 delivery (or publish) latency
+    /// of at most ten times the smallest of all steps, by figures that are the daemon's own. Absent
+    /// when there is none.
+    pub knee_per_s: Option<f64>,
+}
+
+/// The highest rate within an objective.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FindMaxResult {
+    /// The objective as written, such as `p99<5ms,lost=0`.
+    pub slo: String,
+    /// The highest offered rate that met it and was confirmed, in messages per second. Absent when
+    /// none did.
+    pub found_per_s: Option<f64>,
+    /// Whether the search ended because the generator, not the daemon, reached its limit: the daemon
+    /// can do at least `found_per_s`.
+    pub generator_limited: bool,
+    /// The lowest rate that failed, in messages per second.
+    pub failed_per_s: Option<f64>,
+    /// For each term of the objective, how far the confirming run was from it, as a share of the
+    /// limit: 0.4 means 40 % of it were left.
+    pub headroom: Vec<Headroom>,
+    /// Every rate tried, in order.
+    pub steps: Vec<SearchStep>,
+    /// The confirming run at `found_per_s`.
+    pub held: Option<RunResult>,
+    /// What `plan` reads. Absent when nothing was found.
+    pub profile: Option<Profile>,
+}
+
+/// How far a term of an objective was from its limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Headroom {
+    /// The term as written, such as `p99<5ms`.
+    pub term: String,
+    /// The value measured, in the term's unit: microseconds, or messages.
+    pub measured: f64,
+    /// What was left, as a share of the limit; absent when the limit is zero.
+    pub left_share: Option<f64>,
+}
+
+/// One rate of a search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SearchStep {
+    /// Offered, in messages per second.
+    pub offered_per_s: f64,
+    /// `ramp`, `bisect` or `hold`.
+    pub stage: String,
+    /// Whether the objective was met.
+    pub passed: bool,
+    /// If not, the terms that were missed, with what was measured; else empty.
+    pub missed: Vec<String>,
+    /// The generator's judgement of itself.
+    pub verdict: Verdict,
+    /// Acknowledged, in messages per second.
+    pub acknowledged_per_s: f64,
+    /// The 99th percentile of publish latency, in microseconds.
+    pub publish_p99_us: Option<f64>,
+    /// The 99th percentile of delivery latency, in microseconds.
+    pub delivery_p99_us: Option<f64>,
+}
+
+/// A daemon on a machine in the figures that capacity is planned by.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// The daemon it is of.
+    pub daemon: Daemon,
+    /// The machine it was measured on.
+    pub machine: Machine,
+    /// The objective that was held.
+    pub slo: String,
+    /// The highest rate within the objective, in messages published per second.
+    pub messages_per_s: f64,
+    /// Whether the generator was the limit, so that `messages_per_s` is a lower bound.
+    pub generator_limited: bool,
+    /// Mean body size, in bytes.
+    pub message_bytes: f64,
+    /// Channels of each topic, each with consumers.
+    pub channels: u32,
+    /// Messages in one publish command.
+    pub batch: u32,
+    /// Cores of the machine. Generator and daemon share them when both are local.
+    pub cores: u32,
+    /// Cores the daemon was using at `messages_per_s`.
+    pub daemon_cores_used: Option<f64>,
+    /// CPU-seconds of the daemon per message published, from a phase without consumers.
+    pub cpu_s_per_published: Option<f64>,
+    /// CPU-seconds of the daemon per message delivered and finished on one channel: what the held
+    /// run used beyond its publishing, over its deliveries.
+    pub cpu_s_per_delivered: Option<f64>,
+    /// Resident memory per queued message, in bytes.
+    pub memory_bytes_per_queued: Option<f64>,
+    /// Resident memory of the daemon with nothing queued, in bytes.
+    pub memory_bytes_idle: Option<u64>,
+    /// Bytes written to disk per message published, with messages staying queued.
+    pub disk_bytes_per_message: Option<f64>,
+}
+
+/// Two daemons under the same scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompareResult {
+    /// The scenario's name.
+    pub scenario: String,
+    /// Rounds, each of which ran A and then B.
+    pub rounds: u32,
+    /// Side A: the baseline.
+    pub a: Side,
+    /// Side B: what is judged.
+    pub b: Side,
+    /// B over A for each metric that both sides have.
+    pub ratios: Vec<Ratio>,
+    /// The thresholds that were asked for.
+    pub thresholds: Vec<Threshold>,
+    /// Whether every threshold was met by figures that are the daemon's own, and every run was clean.
+    pub passed: bool,
+    /// Why not, in sentences.
+    pub failures: Vec<String>,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Side {
+    /// What it is called.
+    pub name: String,
+    /// The command line with its placeholders.
+    pub command: String,
+    /// One per round, in order.
+    pub runs: Vec<RunResult>,
+    /// The median over the rounds of each metric, with its range.
+    pub metrics: Vec<Metric>,
+}
+
+/// A metric of one side over the rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// Its name, the same on both sides and in [`Ratio::metric`], such as `delivered_per_s`.
+    pub name: String,
+    /// Its unit, such as `msg/s`, `us`, `bytes`.
+    pub unit: String,
+    /// Whether more is better.
+    pub higher_is_better: bool,
+    /// The value of each round in order; `None` where a round could not measure it.
+    pub values: Vec<Option<f64>>,
+    /// The median of those there are.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+/// B over A.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// The [`Metric::name`].
+    pub metric: String,
+    /// Whether more than 1 speaks for B.
+    pub higher_is_better: bool,
+    /// The median of the rounds' ratios: each round compares neighbours in time.
+    pub median: f64,
+    /// The smallest of them.
+    pub min: f64,
+    /// The largest of them.
+    pub max: f64,
+}
+
+/// A bound on a ratio, for use in CI.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Threshold {
+    /// The [`Ratio::metric`].
+    pub metric: String,
+    /// `at-least` or `at-most`.
+    pub bound: Bound,
+    /// The bound of the median ratio.
+    pub limit: f64,
+    /// The ratio that was measured; absent when the metric was not.
+    pub measured: Option<f64>,
+    /// Whether it was met.
+    pub met: bool,
+}
+
+/// The direction of a [`Threshold`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// B must be at least so many times A.
+    AtLeast,
+    /// B must be at most so many times A.
+    AtMost,
+}
+
+impl SavedResult {
+    /// Reads a saved result.
+    ///
+    /// # Errors
+    /// When the text is no saved result, or of a layout this program does not know; in words for the
+    /// user, without the file's name.
+    pub fn from_json(text: &str) -> Result<SavedResult, String> {
+        #[derive(Deserialize)]
+        struct Head {
+            schema: u32,
+        }
+        let head: Head = serde_json::from_str(text)
+            .map_err(|error| format!("is not a result of nsq-bench: {error}"))?;
+        if head.schema != SCHEMA {
+            return Err(format!(
+                "has layout {} and this program reads layout {SCHEMA}: use the version that wrote it",
+                head.schema
+            ));
+        }
+        serde_json::from_str(text).map_err(|error| format!("is damaged: {error}"))
+    }
+
+    /// The JSON text of the file.
+    ///
+    /// # Panics
+    /// Never: there is nothing in it that JSON cannot express.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data")
+    }
+}
+
+#[cfg(test)]
+mod tests;

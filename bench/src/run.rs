@@ -1,0 +1,476 @@
+//! [`run`]: one scenario against one daemon, from the connections to the result.
+//!
+//! ```text
+//!   prepare   names, channels, bodies, plans of the workers
+//!   set up    workers connect and subscribe; all ready -> the time of the first send
+//!   conduct   intervals come in, samples are taken; publishing ends, the drain is awaited
+//!   conclude  ledger, totals, resources, self-check
+//! ```
+
+mod conclude;
+mod prepare;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::control::Control;
+use crate::depth::{self, Depth};
+use crate::grid::Grid;
+use crate::http::Admin;
+use crate::ledger::ProducerRecord;
+use crate::process::thread_times_ns;
+use crate::progress::Progress;
+use crate::result::{Ended, RunResult};
+use crate::scenario::{Consume, Scenario};
+use crate::series::{LoggedHistogram, Sample, Series};
+use crate::span::Span;
+use crate::tally::Tally;
+use crate::target::Target;
+use crate::worker::{self, Report, WorkerPlan};
+
+/// Time between the last connection and the first send, for all threads to learn of it.
+const LEAD_NS: u64 = 20_000_000;
+/// Longest wait for one more connection to be set up.
+const SETUP_NS_MAX: u64 = 60_000_000_000;
+/// After everything arrived: time for what should not come, duplicates.
+const AFTERMATH_NS: u64 = 300_000_000;
+/// Longest wait for what is outstanding after an interruption.
+const INTERRUPTED_NS_MAX: u64 = 5_000_000_000;
+/// How often the conductor looks at flags.
+const LOOK: Duration = Duration::from_millis(10);
+/// So many looks at /stats without a message anywhere mean that nothing more will come.
+const EMPTY_LOOKS: u32 = 4;
+
+/// What is not part of the scenario: how this machine plays it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Generator threads.
+    pub threads: usize,
+    /// Cores for them, in turn; empty leaves them to the system.
+    pub cores: Vec<usize>,
+    /// The topic's name; with several topics their prefix. `None` makes one up.
+    pub topic: Option<String>,
+    /// Leave the topics in the daemon.
+    pub keep_topics: bool,
+    /// Length of an interval.
+    pub interval: Span,
+    /// Set to end early.
+    pub stop: Arc<AtomicBool>,
+    /// Show progress, when on a terminal.
+    pub progress: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            threads: 1,
+            cores: Vec::new(),
+            topic: None,
+            keep_topics: false,
+            interval: Span::from_secs(1),
+            stop: Arc::default(),
+            progress: false,
+        }
+    }
+}
+
+/// A finished run.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// The result.
+    pub result: RunResult,
+    /// Its histograms by interval.
+    pub log: Vec<LoggedHistogram>,
+    /// When it started, in milliseconds of Unix time.
+    pub started_unix_ms: u64,
+}
+
+/// Runs a scenario.
+///
+/// # Errors
+/// When it could not begin, in words for the user. What fails later is part of the result.
+pub fn run(target: &Target, scenario: &Scenario, options: &Options) -> Result<Finished, String> {
+    scenario.check()?;
+    let mut scenario = scenario.clone();
+    if scenario.messages > 0 {
+        // A number of messages is a run's whole work: all of it is measured.
+        scenario.warm_up = Span::default();
+    }
+    let scenario = &scenario;
+    let clock = Clock::new();
+    let prepared = prepare::prepare(target, scenario, options, clock)?;
+    let (report_tx, reports) = channel();
+    let mut conductor = Conductor {
+        target,
+        scenario,
+        options,
+        clock,
+        control: Arc::clone(&prepared.control),
+        reports,
+        spares: Vec::new(),
+        threads: Vec::new(),
+        handles: Vec::new(),
+        failure: None,
+    };
+    conductor.spawn(prepared.workers, &report_tx)?;
+    drop(report_tx);
+    let grid = match conductor.set_up(prepared.connections) {
+        Ok(grid) => grid,
+        Err(error) => {
+            conductor.stop();
+            prepare::clean_up(target, &prepared.topics, options);
+            return Err(error);
+        }
+    };
+    let looker = Looker::start(
+        target,
+        &prepared.prefix,
+        prepared.topics.len() == 1,
+        clock,
+        grid,
+    );
+    let mut course = conductor.conduct(grid, &looker);
+    let rest = conductor.stop();
+    course
+        .series
+        .end(clock.now_ns().min(course.ended_ns), &rest.tally);
+    looker.stop(&mut course.series);
+    prepare::clean_up(target, &prepared.topics, options);
+    let log = std::mem::take(&mut course.series.log);
+    let result = conclude::conclude(&conductor, grid, course, rest);
+    Ok(Finished {
+        result,
+        log,
+        started_unix_ms: grid.start / 1_000_000,
+    })
+}
+
+/// What happened between the first send and the end.
+struct Course {
+    series: Series,
+    ended: Ended,
+    ended_ns: u64,
+    /// When consumers began, if after publishing.
+    consumed_from_ns: Option<u64>,
+}
+
+/// What the workers leave.
+#[derive(Default)]
+struct Rest {
+    records: Vec<ProducerRecord>,
+    unsent: u64,
+    tally: Tally,
+}
+
+/// The thread that directs a run.
+struct Conductor<'a> {
+    target: &'a Target,
+    scenario: &'a Scenario,
+    options: &'a Options,
+    clock: Clock,
+    control: Arc<Control>,
+    reports: Receiver<Report>,
+    /// Where used tallies go back to, by worker.
+    spares: Vec<Sender<Box<Tally>>>,
+    /// The workers' thread ids.
+    threads: Vec<u32>,
+    handles: Vec<JoinHandle<()>>,
+    failure: Option<String>,
+}
+
+impl Conductor<'_> {
+    fn spawn(&mut self, plans: Vec<WorkerPlan>, reports: &Sender<Report>) -> Result<(), String> {
+        for plan in plans {
+            let (spare_tx, spare_rx) = channel();
+            // Ready to be used, so that the first intervals do not begin with page faults.
+            for _ in 0..2 {
+                drop(spare_tx.send(Box::default()));
+            }
+            self.spares.push(spare_tx);
+            self.threads.push(0);
+            let reports = reports.clone();
+            let handle = thread::Builder::new()
+                .name(format!("generator-{}", plan.worker))
+                .spawn(move || worker::run(plan, reports, spare_rx))
+                .map_err(|error| format!("cannot start a thread: {error}"))?;
+            self.handles.push(handle);
+        }
+        Ok(())
+    }
+
+    /// Waits for all connections and sets the time of the first send.
+    fn set_up(&mut self, connections: usize) -> Result<Grid, String> {
+        let (mut seen, mut since_ns) = (0, self.clock.now_ns());
+        loop {
+            self.receive(None, LOOK);
+            if let Some(failure) = self.failure.take() {
+                return Err(failure);
+            }
+            if Control::is(&self.options.stop) {
+                return Err("interrupted before the first message".into());
+            }
+            let ready = self.control.ready.load(Ordering::Acquire);
+            if ready == connections {
+                break;
+            }
+            if ready > seen {
+                (seen, since_ns) = (ready, self.clock.now_ns());
+            }
+            if self.clock.now_ns() > since_ns + SETUP_NS_MAX {
+                return Err(format!(
+                    "{ready} of {connections} connections were accepted, and in {} s no more",
+                    SETUP_NS_MAX / 1_000_000_000
+                ));
+            }
+        }
+        if self.scenario.consume == Consume::AtOnce {
+            Control::set(&self.control.consume);
+        }
+        let start = self.clock.now_ns() + LEAD_NS;
+        self.control.start_ns.store(start, Ordering::Release);
+        let measure = start + self.scenario.warm_up.as_ns();
+        Ok(Grid {
+            start,
+            measure,
+            publish_end: measure + self.scenario.duration.as_ns(),
+            interval: self.options.interval.as_ns(),
+        })
+    }
+
+    fn conduct(&mut self, grid: Grid, looker: &Looker) -> Course {
+        let mut course = Course {
+            series: Series::new(grid, self.handles.len()),
+            ended: Ended::Complete,
+            ended_ns: 0,
+            consumed_from_ns: None,
+        };
+        let mut progress = Progress::new(self.options.progress, self.scenario, grid);
+        let producers = self.scenario.producers as usize;
+        let mut next_ns = grid.start;
+        let mut published_ns: Option<u64> = None;
+        let mut drained_ns: Option<u64> = None;
+        let mut interrupted_ns: Option<u64> = None;
+        let (mut arrived, mut progress_ns, mut looks_from) = (0, grid.start, 0);
+        course.ended = loop {
+            let now_ns = self.clock.now_ns();
+            while now_ns >= next_ns {
+                course.series.samples.insert(next_ns, self.sample());
+                next_ns = grid.boundary_after(next_ns);
+            }
+            let wait = Duration::from_nanos(next_ns.saturating_sub(self.clock.now_ns()));
+            self.receive(Some(&mut course.series), wait.min(LOOK));
+            progress.show(now_ns, &course.series, looker.last());
+            if let Some(reason) = self.failure.take() {
+                break Ended::Failed { reason };
+            }
+            if Control::is(&self.options.stop) && interrupted_ns.is_none() {
+                // No more publishes; what is under way may still arrive.
+                interrupted_ns = Some(now_ns);
+                Control::set(&self.control.end_publishing);
+            }
+            if interrupted_ns.is_some_and(|at| now_ns > at + INTERRUPTED_NS_MAX) {
+                break Ended::Interrupted;
+            }
+            let ends_at = interrupted_ns.unwrap_or(grid.publish_end);
+            let done = self.control.producers_done.load(Ordering::Acquire) == producers
+                && (producers > 0 || now_ns >= ends_at);
+            let Some(since_ns) = published_ns else {
+                if done {
+                    published_ns = Some(now_ns);
+                    progress_ns = now_ns;
+                    looks_from = looker.count();
+                    Control::set(&self.control.published);
+                    if self.scenario.consume == Consume::AfterPublish {
+                        course.consumed_from_ns = Some(now_ns);
+                        Control::set(&self.control.consume);
+                    }
+                } else if now_ns > ends_at + self.scenario.drain.as_ns() {
+                    break Ended::NotDrained;
+                }
+                continue;
+            };
+            if self.scenario.consumers == 0 || producers == 0 {
+                break Ended::Complete;
+            }
+            let arrived_now = self.control.arrived();
+            if arrived_now != arrived {
+                (arrived, progress_ns, looks_from) = (arrived_now, now_ns, looker.count());
+            }
+            if self.control.is_drained() {
+                let at = *drained_ns.get_or_insert(now_ns);
+                if now_ns > at + AFTERMATH_NS {
+                    break Ended::Complete;
+                }
+            } else if now_ns > progress_ns.max(since_ns) + self.scenario.drain.as_ns()
+                || looker.empty_since(looks_from)
+            {
+                break Ended::NotDrained;
+            }
+        };
+        if interrupted_ns.is_some() && course.ended == Ended::Complete {
+            course.ended = Ended::Interrupted;
+        }
+        course.ended_ns = self.clock.now_ns();
+        let last = self.sample();
+        course.series.samples.insert(course.ended_ns, last);
+        progress.end();
+        course
+    }
+
+    /// Takes reports for so long at most.
+    fn receive(&mut self, mut series: Option<&mut Series>, wait: Duration) {
+        let mut next = self.reports.recv_timeout(wait);
+        loop {
+            match next {
+                Ok(Report::Started { worker, thread }) => self.threads[worker] = thread,
+                Ok(Report::Interval {
+                    worker,
+                    boundary_ns,
+                    mut tally,
+                }) => {
+                    if let Some(series) = series.as_deref_mut() {
+                        series.interval(boundary_ns, &tally);
+                    }
+                    tally.clear();
+                    // A worker that has ended needs no more.
+                    drop(self.spares[worker].send(tally));
+                }
+                Ok(Report::Failed(reason)) => {
+                    self.failure.get_or_insert(reason);
+                }
+                // Only after `stop`, which looks for it itself, or behind a failure.
+                Ok(Report::Ended { .. }) => {}
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
+            }
+            next = self.reports.recv_timeout(Duration::ZERO);
+        }
+    }
+
+    fn sample(&self) -> Sample {
+        Sample {
+            usage: self.target.process.and_then(|process| process.usage()),
+            threads: self
+                .threads
+                .iter()
+                .map(|thread| thread_times_ns(*thread))
+                .collect(),
+        }
+    }
+
+    /// Ends the workers and takes what they leave.
+    fn stop(&mut self) -> Rest {
+        Control::set(&self.control.stop);
+        for handle in self.handles.drain(..) {
+            // A panic aborts the program.
+            drop(handle.join());
+        }
+        let mut rest = Rest::default();
+        while let Ok(report) = self.reports.try_recv() {
+            match report {
+                Report::Ended {
+                    records,
+                    unsent,
+                    rest: tally,
+                } => {
+                    rest.records.extend(records);
+                    rest.unsent += unsent;
+                    rest.tally.add(&tally);
+                }
+                Report::Interval { tally, .. } => rest.tally.add(&tally),
+                Report::Started { .. } | Report::Failed(_) => {}
+            }
+        }
+        rest
+    }
+}
+
+/// A thread that asks /stats at every boundary, so that a slow answer delays nobody.
+struct Looker {
+    shared: Arc<Looks>,
+    handle: Option<JoinHandle<()>>,
+    found: Receiver<(u64, Depth)>,
+}
+
+#[derive(Default)]
+struct Looks {
+    stop: AtomicBool,
+    count: AtomicU64,
+    /// The number of the first look of the present row of looks that found nothing.
+    empty_from: AtomicU64,
+    depth: AtomicU64,
+}
+
+impl Looker {
+    fn start(target: &Target, prefix: &str, single: bool, clock: Clock, grid: Grid) -> Looker {
+        let shared = Arc::new(Looks {
+            empty_from: AtomicU64::new(u64::MAX),
+            ..Looks::default()
+        });
+        let (tx, found) = channel();
+        let looks = Arc::clone(&shared);
+        let prefix = prefix.to_string();
+        let handle = target.http.and_then(|http| {
+            let look = move || {
+                let admin = Admin::new(http);
+                let mut next_ns = grid.start;
+                while !Control::is(&looks.stop) {
+                    let now_ns = clock.now_ns();
+                    if now_ns < next_ns {
+                        thread::sleep(Duration::from_nanos(next_ns - now_ns).min(LOOK));
+                        continue;
+                    }
+                    // A daemon that has no time to answer has no depth in this row.
+                    if let Ok(depth) = depth::ask(&admin, &prefix, single) {
+                        let count = looks.count.fetch_add(1, Ordering::AcqRel);
+                        looks.depth.store(depth.depth, Ordering::Release);
+                        if !depth.is_zero() {
+                            looks.empty_from.store(u64::MAX, Ordering::Release);
+                        } else {
+                            looks.empty_from.fetch_min(count, Ordering::AcqRel);
+                        }
+                        // The conductor is gone only when the run is over.
+                        let _ = tx.send((next_ns, depth));
+                    }
+                    let now_ns = clock.now_ns();
+                    while next_ns <= now_ns {
+                        next_ns = grid.boundary_after(next_ns);
+                    }
+                }
+            };
+            thread::Builder::new().name("stats".into()).spawn(look).ok()
+        });
+        Looker {
+            shared,
+            handle,
+            found,
+        }
+    }
+
+    /// Looks so far.
+    fn count(&self) -> u64 {
+        self.shared.count.load(Ordering::Acquire)
+    }
+
+    /// The last depth found.
+    fn last(&self) -> Option<u64> {
+        (self.count() > 0).then(|| self.shared.depth.load(Ordering::Acquire))
+    }
+
+    /// Whether enough looks from this one on found nothing.
+    fn empty_since(&self, look: u64) -> bool {
+        let from = self.shared.empty_from.load(Ordering::Acquire).max(look);
+        self.count().saturating_sub(from) >= u64::from(EMPTY_LOOKS)
+    }
+
+    fn stop(mut self, series: &mut Series) {
+        Control::set(&self.shared.stop);
+        if let Some(handle) = self.handle.take() {
+            drop(handle.join());
+        }
+        series.depths.extend(self.found.try_iter());
+    }
+}

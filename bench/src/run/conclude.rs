@@ -1,0 +1,244 @@
+//! From what was collected to the result.
+
+use std::sync::MutexGuard;
+
+use super::{Conductor, Course, Rest};
+use crate::control::Control;
+use crate::grid::Grid;
+use crate::ledger::{ChannelLedger, settle};
+use crate::pace::Curve;
+use crate::result::{
+    Ended, HistogramKind, Interval, LoopKind, Resources, RunResult, SelfCheck, Totals,
+};
+use crate::scenario::{Consume, Scenario};
+use crate::series::{Sample, Series};
+use crate::tally::{percentiles, record};
+use crate::verdict::{Observed, judge};
+
+/// A backlog below this says nothing about memory per message.
+const BACKLOG_MIN: u64 = 10_000;
+
+pub(super) fn conclude(
+    conductor: &Conductor<'_>,
+    grid: Grid,
+    course: Course,
+    rest: Rest,
+) -> RunResult {
+    let scenario = conductor.scenario;
+    let window = Window::new(scenario, grid, &course);
+    let totals = totals(scenario, &course, &window);
+    let offered = |at: u64| offered_at(scenario, grid, at);
+    let series = course.series.rows(offered);
+    let resources = resources(&course.series, &window, &totals, &series);
+    let self_check = self_check(scenario, &course, &window, &rest);
+    let sums = &course.series;
+    let histograms = [
+        record(HistogramKind::Publish, &sums.publish),
+        record(HistogramKind::Delivery, &sums.delivery),
+        record(HistogramKind::Lateness, &sums.lateness),
+    ];
+    let control: &Control = &conductor.control;
+    let ledgers: Vec<MutexGuard<'_, ChannelLedger>> = control
+        .ledgers
+        .iter()
+        .map(|ledger| ledger.lock().expect("no worker panics"))
+        .collect();
+    let channels: Vec<&ChannelLedger> = ledgers.iter().map(|guard| &**guard).collect();
+    let mut ledger = settle(&rest.records, &channels);
+    ledger.reordered = sums.all.counts.reordered;
+    ledger.foreign = sums.all.counts.foreign;
+    if matches!(course.ended, Ended::Interrupted | Ended::Failed { .. }) {
+        // Nobody waited for them.
+        ledger.outstanding = std::mem::take(&mut ledger.lost);
+    }
+    RunResult {
+        daemon: conductor.target.daemon.clone(),
+        scenario: scenario.clone(),
+        loop_kind: match (scenario.producers, scenario.rate.per_second()) {
+            (0, _) => LoopKind::None,
+            (_, None) => LoopKind::Closed,
+            (_, Some(_)) => LoopKind::Open,
+        },
+        ended: course.ended,
+        totals,
+        ledger,
+        resources,
+        self_check,
+        histograms: histograms.into_iter().flatten().collect(),
+        series,
+    }
+}
+
+/// The measured time as it came out.
+struct Window {
+    from_ns: u64,
+    /// End of publishing, for what is published.
+    published_ns: u64,
+    /// For what is delivered.
+    delivered: (u64, u64),
+    /// Whether deliveries behind the end of publishing count.
+    to_the_last: bool,
+}
+
+impl Window {
+    fn new(scenario: &Scenario, grid: Grid, course: &Course) -> Window {
+        let all = &course.series.all;
+        let limited = scenario.messages > 0 && all.last_answer_ns < grid.publish_end;
+        let published_ns = if limited && all.last_answer_ns > 0 {
+            all.last_answer_ns
+        } else {
+            grid.publish_end.min(course.ended_ns)
+        };
+        let to_the_last = limited || scenario.consume == Consume::AfterPublish;
+        let last_ns = if to_the_last {
+            all.last_delivery_ns
+        } else {
+            published_ns
+        };
+        let from_ns = course.consumed_from_ns.unwrap_or(grid.measure);
+        Window {
+            from_ns: grid.measure.min(published_ns),
+            published_ns,
+            delivered: (from_ns, last_ns.max(from_ns)),
+            to_the_last,
+        }
+    }
+}
+
+fn totals(scenario: &Scenario, course: &Course, window: &Window) -> Totals {
+    let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
+    let per_s = |count: u64, seconds: f64| {
+        if seconds > 0.0 {
+            count as f64 / seconds
+        } else {
+            0.0
+        }
+    };
+    let (all, measured) = (&course.series.all.counts, &course.series.measured);
+    let measured_s = seconds(window.from_ns, window.published_ns);
+    let limited = window.to_the_last && scenario.consume == Consume::AtOnce;
+    let acknowledged = if limited {
+        all.acknowledged
+    } else {
+        measured.acknowledged
+    };
+    let delivered = if window.to_the_last {
+        all.delivered
+    } else {
+        measured.delivered
+    };
+    let message_bytes_mean = if all.sent > 0 {
+        all.sent_bytes as f64 / all.sent as f64
+    } else {
+        0.0
+    };
+    let acknowledged_per_s = per_s(acknowledged, measured_s);
+    Totals {
+        measured_s,
+        offered_per_s: scenario
+            .rate
+            .per_second()
+            .filter(|_| scenario.producers > 0),
+        acknowledged,
+        acknowledged_per_s,
+        delivered,
+        delivered_per_s: per_s(delivered, seconds(window.delivered.0, window.delivered.1)),
+        message_bytes_mean,
+        acknowledged_bytes_per_s: acknowledged_per_s * message_bytes_mean,
+        finished: all.finished,
+        requeued: all.requeued,
+        touched: all.touched,
+        left_to_time_out: all.left_to_time_out,
+        reconnected: all.reconnected,
+        error_answers: all.error_answers,
+    }
+}
+
+fn offered_at(scenario: &Scenario, grid: Grid, at: u64) -> Option<f64> {
+    let rate = scenario
+        .rate
+        .per_second()
+        .filter(|_| scenario.producers > 0)?;
+    if scenario.peak <= 1.0 {
+        return Some(rate);
+    }
+    let length = (grid.publish_end - grid.measure).max(1) as f64;
+    let part = at.saturating_sub(grid.measure) as f64 / length;
+    Some(rate * Curve::new(scenario.peak).at(part))
+}
+
+/// The samples at the ends of the measured time; the end is the run's own when deliveries count to
+/// the last.
+fn ends<'a>(series: &'a Series, window: &Window) -> Option<(u64, &'a Sample, u64, &'a Sample)> {
+    let (from_ns, from) = series.samples.range(window.from_ns..).next()?;
+    let (to_ns, to) = if window.to_the_last {
+        series.samples.last_key_value()?
+    } else {
+        let end = series.samples.range(window.published_ns..).next();
+        end.or(series.samples.last_key_value())?
+    };
+    (from_ns < to_ns).then_some((*from_ns, from, *to_ns, to))
+}
+
+fn resources(
+    series: &Series,
+    window: &Window,
+    totals: &Totals,
+    rows: &[Interval],
+) -> Option<Resources> {
+    let (_, from, _, to) = ends(series, window)?;
+    let start = series.samples.first_key_value()?.1.usage?;
+    let (from, to) = (from.usage?, to.usage?);
+    let cpu_s = to.cpu_ns.saturating_sub(from.cpu_ns) as f64 / 1e9;
+    let messages = totals.acknowledged + totals.delivered;
+    let written = to.disk_written_bytes.zip(from.disk_written_bytes);
+    let written = written.map(|(to, from)| to.saturating_sub(from));
+    let rss = |row: &Interval| row.daemon.map_or(0, |daemon| daemon.rss_bytes);
+    let deepest = rows.iter().max_by_key(|row| row.depth);
+    let per_queued = deepest.and_then(|row| {
+        let depth = row.depth.filter(|depth| *depth >= BACKLOG_MIN)?;
+        Some(rss(row).saturating_sub(start.rss_bytes) as f64 / depth as f64)
+    });
+    Some(Resources {
+        cpu_s,
+        cpu_us_per_message: (messages > 0).then(|| cpu_s * 1e6 / messages as f64),
+        rss_start_bytes: start.rss_bytes,
+        rss_max_bytes: rows.iter().map(rss).max().unwrap_or(0).max(to.rss_bytes),
+        memory_bytes_per_queued: per_queued,
+        disk_written_bytes: written.unwrap_or(0),
+        disk_bytes_per_message: written
+            .filter(|_| totals.acknowledged > 0)
+            .map(|written| written as f64 / totals.acknowledged as f64),
+        switches_voluntary: to
+            .switches_voluntary
+            .saturating_sub(from.switches_voluntary),
+        switches_involuntary: to
+            .switches_involuntary
+            .saturating_sub(from.switches_involuntary),
+    })
+}
+
+fn self_check(scenario: &Scenario, course: &Course, window: &Window, rest: &Rest) -> SelfCheck {
+    let series = &course.series;
+    let mut observed = Observed {
+        lateness: percentiles(&series.lateness),
+        publish: percentiles(&series.publish),
+        delivery: percentiles(&series.delivery),
+        ..Observed::default()
+    };
+    if scenario.rate.per_second().is_some() && scenario.producers > 0 {
+        observed.sent_and_unsent = Some((series.measured.sent, rest.unsent));
+    }
+    if let Some((from_ns, from, to_ns, to)) = ends(series, window) {
+        let percent = |ns: u64| 100.0 * ns as f64 / (to_ns - from_ns) as f64;
+        let threads = from.threads.iter().zip(&to.threads);
+        let shares = threads.map(|(from, to)| {
+            (
+                percent(to.0.saturating_sub(from.0)),
+                percent(to.1.saturating_sub(from.1)),
+            )
+        });
+        observed.threads = shares.collect();
+    }
+    judge(&observed)
+}

@@ -1,0 +1,325 @@
+//! Everything that is made before the first connection, and undone after the last.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::Options;
+use crate::clock::Clock;
+use crate::consumer::Behaviour;
+use crate::control::Control;
+use crate::header::{Filler, HEADER_BYTES};
+use crate::http::Admin;
+use crate::pace::Pace;
+use crate::producer::{Bodies, PublishPlan};
+use crate::random::Random;
+use crate::scenario::Scenario;
+use crate::size::Sizes;
+use crate::target::Target;
+use crate::worker::{ConsumerPlan, ProducerPlan, Reading, WorkerPlan, identify_json};
+
+/// Sizes drawn beforehand, to be used in turn.
+const SIZES: usize = 4096;
+/// Longest time for deleting topics.
+const CLEAN_UP_MAX: Duration = Duration::from_secs(20);
+/// Descriptors for everything but the connections.
+const SPARE_DESCRIPTORS: u64 = 64;
+
+/// A run that is ready to be set up.
+pub(super) struct Prepared {
+    pub(super) topics: Vec<String>,
+    pub(super) prefix: String,
+    pub(super) control: Arc<Control>,
+    pub(super) workers: Vec<WorkerPlan>,
+    pub(super) connections: usize,
+}
+
+pub(super) fn prepare(
+    target: &Target,
+    scenario: &Scenario,
+    options: &Options,
+    clock: Clock,
+) -> Result<Prepared, String> {
+    let connections = u64::from(scenario.producers) + scenario.consumer_connections();
+    allow_descriptors(connections)?;
+    if let Some(most) = target.rdy_max
+        && scenario.consumers > 0
+        && u64::from(scenario.rdy) > most
+    {
+        return Err(format!(
+            "RDY {} is more than the daemon allows ({most}); give --rdy, or the daemon --max-rdy-count",
+            scenario.rdy
+        ));
+    }
+    let http = target.http;
+    if scenario.via.is_http() && scenario.producers > 0 && http.is_none() {
+        return Err("publishing over HTTP needs --http-address".into());
+    }
+    // The clock's finer bits differ from run to run.
+    let run = (Random::new(clock.now_ns()).bits() & 0xffff) as u16;
+    let prefix = match &options.topic {
+        Some(topic) => topic.clone(),
+        None => format!("nsq_bench_{run:04x}"),
+    };
+    let topics = names(&prefix, scenario.topics);
+    if wire::name::TopicName::new(topics[topics.len() - 1].as_bytes()).is_none() {
+        return Err(format!("`{prefix}` is no name for a topic"));
+    }
+    let channels = names("ch", scenario.channels.max(1));
+    make_channels(target, scenario, &topics, &channels)?;
+
+    let consumed = if scenario.consumers > 0 {
+        scenario.channels
+    } else {
+        0
+    };
+    let control = Arc::new(Control::new(consumed as usize));
+    let mut workers: Vec<WorkerPlan> = (0..options.threads.max(1))
+        .map(|worker| WorkerPlan {
+            worker,
+            core: (!options.cores.is_empty()).then(|| options.cores[worker % options.cores.len()]),
+            tcp: target.tcp,
+            http,
+            clock,
+            control: Arc::clone(&control),
+            producers: Vec::new(),
+            consumers: Vec::new(),
+            lengths: (
+                scenario.warm_up.as_ns(),
+                scenario.duration.as_ns(),
+                options.interval.as_ns(),
+            ),
+            storms: (!scenario.storm_every.is_zero())
+                .then(|| (scenario.storm_every.as_ns(), scenario.storm)),
+            seed: scenario.seed ^ (worker as u64) << 32,
+        })
+        .collect();
+    let threads = workers.len();
+    for (index, producer) in producers(target, scenario, &topics, run)
+        .into_iter()
+        .enumerate()
+    {
+        workers[index % threads].producers.push(producer);
+    }
+    let ours = (scenario.producers > 0).then_some(run);
+    for (index, consumer) in consumers(scenario, &topics, &channels, ours)
+        .into_iter()
+        .enumerate()
+    {
+        // From the other end, so that one producer and one consumer are on different threads.
+        workers[threads - 1 - index % threads]
+            .consumers
+            .push(consumer);
+    }
+    Ok(Prepared {
+        topics,
+        prefix,
+        control,
+        workers,
+        connections: usize::try_from(connections).unwrap_or(usize::MAX),
+    })
+}
+
+/// One name as it is, several with a number.
+fn names(prefix: &str, count: u32) -> Vec<String> {
+    match count {
+        0 | 1 => vec![prefix.to_string()],
+        _ => (0..count).map(|n| format!("{prefix}_{n:05}")).collect(),
+    }
+}
+
+/// Channels without consumers are made by HTTP; those with consumers by their SUB.
+fn make_channels(
+    target: &Target,
+    scenario: &Scenario,
+    topics: &[String],
+    channels: &[String],
+) -> Result<(), String> {
+    if scenario.consumers > 0 || scenario.channels == 0 {
+        return Ok(());
+    }
+    let Some(http) = target.http else {
+        return Err(
+            "channels without consumers are made over HTTP: give --http-address, or --channels 0"
+                .into(),
+        );
+    };
+    let mut admin = Admin::new(http);
+    for topic in topics {
+        admin.post(&format!("/topic/create?topic={topic}"))?;
+        for channel in channels {
+            admin.post(&format!("/channel/create?topic={topic}&channel={channel}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Deletes the run's topics, as long as that does not take too long. A daemon that is gone keeps them.
+pub(super) fn clean_up(target: &Target, topics: &[String], options: &Options) {
+    let (Some(http), false) = (target.http, options.keep_topics || options.topic.is_some()) else {
+        return;
+    };
+    let mut admin = Admin::new(http);
+    let until = Instant::now() + CLEAN_UP_MAX;
+    for (index, topic) in topics.iter().enumerate() {
+        // A topic that was never made, or a dead daemon: there is nothing to clean up.
+        if admin.post(&format!("/topic/delete?topic={topic}")).is_err() {
+            return;
+        }
+        if Instant::now() > until && index + 1 < topics.len() {
+            let left = topics.len() - index - 1;
+            eprintln!("nsq-bench: the daemon deletes slowly: {left} topics are left in it");
+            return;
+        }
+    }
+}
+
+fn producers(
+    target: &Target,
+    scenario: &Scenario,
+    topics: &[String],
+    run: u16,
+) -> Vec<ProducerPlan> {
+    let count = scenario.producers;
+    let publish = Arc::new(PublishPlan {
+        via: scenario.via,
+        batch: scenario.batch,
+        defer_ms: u64::try_from(scenario.defer.0.as_millis()).unwrap_or(u64::MAX),
+        window: scenario
+            .rate
+            .per_second()
+            .is_none()
+            .then_some(u64::from(scenario.window)),
+        topics: topics.to_vec(),
+        host: target.http.map(|http| http.to_string()).unwrap_or_default(),
+        bodies: Arc::new(bodies(&scenario.size, scenario.seed)),
+        measured: 0..0,
+    });
+    let per_command = f64::from(scenario.messages_per_command());
+    let plan = |index: u32| ProducerPlan {
+        place: (index, count),
+        run,
+        pace: scenario.rate.per_second().map(|rate| Pace {
+            commands_per_s: rate / per_command / f64::from(count),
+            arrivals: scenario.arrivals,
+            offset: f64::from(index) / f64::from(count),
+            curve: None,
+            seed: scenario.seed.wrapping_add(u64::from(index)),
+        }),
+        peak: scenario.peak,
+        limit: match scenario.messages {
+            0 => u64::MAX,
+            messages => {
+                let (count, index) = (u64::from(count), u64::from(index));
+                messages / count + u64::from(index < messages % count)
+            }
+        },
+        publish: Arc::clone(&publish),
+    };
+    (0..count).map(plan).collect()
+}
+
+fn bodies(sizes: &Sizes, seed: u64) -> Bodies {
+    let mut random = Random::new(seed);
+    let mut filler = Vec::with_capacity(sizes.bytes_max() + 8);
+    while filler.len() < sizes.bytes_max() {
+        filler.extend_from_slice(&random.bits().to_le_bytes());
+    }
+    let draws = if matches!(sizes, Sizes::Fixed(_)) {
+        1
+    } else {
+        SIZES
+    };
+    let sizes = (0..draws)
+        .map(|_| Filler::new(&filler, sizes.draw(&mut random) - HEADER_BYTES))
+        .collect();
+    Bodies { filler, sizes }
+}
+
+fn consumers(
+    scenario: &Scenario,
+    topics: &[String],
+    channels: &[String],
+    run: Option<u16>,
+) -> Vec<ConsumerPlan> {
+    let ms = |span: crate::span::Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
+    let identify = Arc::new(identify_json(
+        ms(scenario.msg_timeout),
+        ms(scenario.output_buffer_timeout),
+    ));
+    let behaviour = Arc::new(Behaviour::new(scenario, run, 0..0));
+    let total = scenario.consumer_connections();
+    let (slow, stalled) = (
+        scenario.slow * total as f64,
+        scenario.stalled * total as f64,
+    );
+    let (slow, stalled) = (slow.round() as u64, stalled.round() as u64);
+    let mut plans = Vec::new();
+    for topic in topics {
+        for (number, channel) in channels.iter().enumerate() {
+            for _ in 0..scenario.consumers {
+                let index = plans.len() as u64;
+                plans.push(ConsumerPlan {
+                    topic: topic.clone(),
+                    channel: (channel.clone(), number),
+                    rdy: scenario.rdy,
+                    reading: match index {
+                        index if index < slow => Reading::Slow(scenario.slow_bytes),
+                        index if index < slow + stalled => Reading::Stalled,
+                        _ => Reading::AtOnce,
+                    },
+                    identify: Arc::clone(&identify),
+                    behaviour: Arc::clone(&behaviour),
+                    seed: scenario.seed.wrapping_mul(31).wrapping_add(index),
+                });
+            }
+        }
+    }
+    plans
+}
+
+/// Raises the limit of open descriptors as far as needed and possible.
+fn allow_descriptors(connections: u64) -> Result<(), String> {
+    let needed = connections + SPARE_DESCRIPTORS;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    let raised = Rlimit {
+        current: Some(needed),
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).map_err(|error| {
+        format!(
+            "{connections} connections need {needed} open descriptors, the limit is {} ({error}); \
+             raise it with `ulimit -n`",
+            limit.current.unwrap_or(u64::MAX)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_limit_is_shared_out_exactly() {
+        let target = Target {
+            tcp: "127.0.0.1:1".parse().unwrap(),
+            http: None,
+            process: None,
+            daemon: crate::result::Daemon::default(),
+            rdy_max: None,
+        };
+        let scenario = Scenario {
+            producers: 3,
+            messages: 1000,
+            ..Scenario::default()
+        };
+        let plans = producers(&target, &scenario, &names("t", 2), 1);
+        let limits: Vec<u64> = plans.iter().map(|plan| plan.limit).collect();
+        assert_eq!(limits, [334, 333, 333]);
+        assert_eq!(names("t", 2), ["t_00000", "t_00001"]);
+    }
+}

@@ -1,0 +1,192 @@
+//! Results into files: JSON, and beside it one HDR interval log per kind of latency.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
+
+use crate::machine::fingerprint;
+use crate::result::{HistogramKind, Outcome, RunResult, SCHEMA, SavedResult};
+use crate::run::Finished;
+use crate::series::LoggedHistogram;
+use crate::tally::Latencies;
+
+/// The files of one measurement: `NAME.json`, `NAME.publish.hlog` and so on.
+#[derive(Clone, Debug)]
+pub struct Files {
+    directory: PathBuf,
+    name: String,
+}
+
+impl Files {
+    /// Where to put results: a file if the path ends in `.json`, else into that directory under
+    /// `name`.
+    ///
+    /// # Errors
+    /// When the directory cannot be made, in words for the user.
+    pub fn at(path: &Path, name: &str) -> Result<Files, String> {
+        let is_file = path
+            .extension()
+            .is_some_and(|extension| extension == "json");
+        let (directory, name) = if is_file {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            let parent = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty());
+            (parent.unwrap_or(Path::new(".")), stem.into_owned())
+        } else {
+            (path, name.to_string())
+        };
+        fs::create_dir_all(directory)
+            .map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+        Ok(Files {
+            directory: directory.into(),
+            name,
+        })
+    }
+
+    /// The path of the JSON file.
+    #[must_use]
+    pub fn json(&self) -> PathBuf {
+        self.directory.join(format!("{}.json", self.name))
+    }
+
+    /// Writes the interval logs of a run and names them in its result. `part` tells several runs of
+    /// one measurement apart.
+    ///
+    /// # Errors
+    /// When a file cannot be written, in words for the user.
+    pub fn logs(&self, finished: &mut Finished, part: &str) -> Result<(), String> {
+        for record in &mut finished.result.histograms {
+            let kind = match record.kind {
+                HistogramKind::Publish => "publish",
+                HistogramKind::Delivery => "delivery",
+                HistogramKind::Lateness => "lateness",
+            };
+            let name = format!("{}{part}.{kind}.hlog", self.name);
+            let intervals = finished
+                .log
+                .iter()
+                .filter(|logged| logged.kind == record.kind);
+            let text = interval_log(kind, finished.started_unix_ms, intervals)
+                .map_err(|error| format!("cannot make {name}: {error}"))?;
+            write(&self.directory.join(&name), &text)?;
+            record.hdr_log = Some(name);
+        }
+        Ok(())
+    }
+
+    /// Writes the JSON file.
+    ///
+    /// # Errors
+    /// When it cannot be written, in words for the user.
+    pub fn result(&self, started_unix_ms: u64, outcome: Outcome) -> Result<PathBuf, String> {
+        let saved = SavedResult {
+            schema: SCHEMA,
+            tool: format!("nsq-bench {}", env!("CARGO_PKG_VERSION")),
+            command: std::env::args().collect(),
+            started_unix_ms,
+            machine: fingerprint(),
+            outcome,
+        };
+        let path = self.json();
+        write(&path, saved.to_json().as_bytes())?;
+        Ok(path)
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    fs::write(path, bytes).map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+/// The text of an interval log. Values are nanoseconds, the column of maxima is in milliseconds.
+fn interval_log<'a>(
+    tag: &str,
+    started_unix_ms: u64,
+    intervals: impl Iterator<Item = &'a LoggedHistogram>,
+) -> io::Result<Vec<u8>> {
+    let other = |error: String| io::Error::other(error);
+    let start = UNIX_EPOCH + Duration::from_millis(started_unix_ms);
+    let mut text = Vec::new();
+    let mut serializer = V2DeflateSerializer::new();
+    let mut builder = IntervalLogWriterBuilder::new();
+    builder
+        .add_comment("nsq-bench, values in nanoseconds")
+        .with_start_time(start)
+        .with_base_time(start)
+        .with_max_value_divisor(1e6);
+    let mut log = builder.begin_log_with(&mut text, &mut serializer)?;
+    for interval in intervals {
+        let histogram: Latencies = Deserializer::new()
+            .deserialize(&mut &interval.bytes[..])
+            .map_err(|error| other(format!("{error:?}")))?;
+        let from = Duration::from_secs_f64(interval.start_s);
+        let length = Duration::from_secs_f64(interval.length_s);
+        log.write_histogram(&histogram, from, length, Tag::new(tag))
+            .map_err(|error| other(format!("{error:?}")))?;
+    }
+    Ok(text)
+}
+
+/// Saves a single run, if it is wanted.
+///
+/// # Errors
+/// When a file cannot be written, in words for the user.
+pub fn run(out: Option<&Path>, finished: &mut Finished) -> Result<Option<PathBuf>, String> {
+    let Some(path) = out else {
+        return Ok(None);
+    };
+    let name = match finished.result.scenario.name.as_str() {
+        "" => "run",
+        name => name,
+    };
+    let files = Files::at(path, name)?;
+    files.logs(finished, "")?;
+    let result: RunResult = finished.result.clone();
+    let outcome = Outcome::Run(Box::new(result));
+    files.result(finished.started_unix_ms, outcome).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tally::latencies;
+    use hdrhistogram::serialization::Serializer;
+    use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+
+    #[test]
+    fn an_interval_log_reads_back() {
+        let mut histogram = latencies();
+        histogram.saturating_record(2_000_000);
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(&histogram, &mut bytes)
+            .unwrap();
+        let logged = LoggedHistogram {
+            kind: HistogramKind::Publish,
+            start_s: 1.0,
+            length_s: 0.5,
+            bytes,
+        };
+        let text =
+            interval_log("publish", 1_700_000_000_000, [&logged, &logged].into_iter()).unwrap();
+        let entries: Vec<LogEntry<'_>> = IntervalLogIterator::new(&text)
+            .collect::<Result<_, _>>()
+            .unwrap();
+        let intervals: Vec<_> = entries
+            .iter()
+            .filter_map(|entry| match entry {
+                LogEntry::Interval(interval) => Some(interval),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(intervals.len(), 2);
+        assert_eq!(intervals[0].start_timestamp(), Duration::from_secs(1));
+        assert_eq!(intervals[0].duration(), Duration::from_millis(500));
+        assert!((intervals[0].max() - 2.0).abs() < 0.01);
+        assert_eq!(intervals[0].tag().map(|tag| tag.as_str()), Some("publish"));
+    }
+}

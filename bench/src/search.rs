@@ -1,0 +1,172 @@
+//! [`Search`]: which rate to try next on the way to the highest one that meets an objective. Pure:
+//! what passed and what failed goes in, the next rate comes out.
+//!
+//! ```text
+//!   ramp    start, x2, x2, ... until one fails            (or halve until one passes)
+//!   bisect  between the last that passed and the first that failed, until they are close
+//!   hold    the highest that passed, for longer; if it fails then, 10 % less, a few times
+//! ```
+
+/// The stage of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Doubling, or halving.
+    Ramp,
+    /// Halving the gap.
+    Bisect,
+    /// Confirming.
+    Hold,
+}
+
+impl Stage {
+    /// Its name in results.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Stage::Ramp => "ramp",
+            Stage::Bisect => "bisect",
+            Stage::Hold => "hold",
+        }
+    }
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Next {
+    /// Try this rate.
+    Try(Stage, f64),
+    /// The highest rate that was held.
+    Found(f64),
+    /// None was.
+    Nothing,
+}
+
+/// Times that a rate is reduced when it fails to hold.
+const RETREATS_MAX: u32 = 4;
+/// Halvings of the first rate before it is given up.
+const HALVINGS_MAX: u32 = 12;
+
+/// A search for the highest rate.
+#[derive(Clone, Debug)]
+pub struct Search {
+    stage: Stage,
+    rate: f64,
+    passed: Option<f64>,
+    failed: Option<f64>,
+    /// The gap at which bisecting ends, as a share of the failed rate.
+    precision: f64,
+    most: f64,
+    halvings: u32,
+    retreats: u32,
+    held: bool,
+}
+
+impl Search {
+    /// Starts at a rate, in messages per second, and never tries more than `most`.
+    #[must_use]
+    pub fn new(start: f64, most: f64, precision: f64) -> Search {
+        Search {
+            stage: Stage::Ramp,
+            rate: start.min(most),
+            passed: None,
+            failed: None,
+            precision,
+            most,
+            halvings: 0,
+            retreats: 0,
+            held: false,
+        }
+    }
+
+    /// What to do next.
+    #[must_use]
+    pub fn next(&self) -> Next {
+        if self.held {
+            return Next::Found(self.rate);
+        }
+        if self.halvings > HALVINGS_MAX || self.retreats > RETREATS_MAX {
+            return Next::Nothing;
+        }
+        Next::Try(self.stage, self.rate)
+    }
+
+    /// The lowest rate that failed, if one did.
+    #[must_use]
+    pub fn failed(&self) -> Option<f64> {
+        self.failed
+    }
+
+    /// The rate that [`Search::next`] named was tried.
+    pub fn tried(&mut self, passed: bool) {
+        if self.stage == Stage::Hold {
+            if passed {
+                self.held = true;
+            } else {
+                self.failed = Some(self.rate);
+                self.retreats += 1;
+                self.rate *= 0.9;
+            }
+            return;
+        }
+        if passed {
+            self.passed = Some(self.rate);
+        } else {
+            self.failed = Some(self.rate);
+        }
+        match (self.passed, self.failed) {
+            (Some(passed), None) if passed >= self.most => self.stage = Stage::Hold,
+            (Some(passed), None) => self.rate = (2.0 * passed).min(self.most),
+            (None, _) => {
+                self.halvings += 1;
+                self.rate /= 2.0;
+            }
+            (Some(passed), Some(failed)) if failed - passed <= self.precision * failed => {
+                self.stage = Stage::Hold;
+                self.rate = passed;
+            }
+            (Some(passed), Some(failed)) => {
+                self.stage = Stage::Bisect;
+                self.rate = f64::midpoint(passed, failed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a search against a daemon that can do `limit`, and `held` when it is asked for longer.
+    fn check(start: f64, limit: f64, held: f64, expected: Option<(f64, f64)>) {
+        let mut search = Search::new(start, 1e7, 0.05);
+        let mut tries = 0;
+        let found = loop {
+            match search.next() {
+                Next::Try(stage, rate) => {
+                    tries += 1;
+                    assert!(tries < 60, "it does not end");
+                    let able = if stage == Stage::Hold { held } else { limit };
+                    search.tried(rate <= able);
+                }
+                Next::Found(rate) => break Some(rate),
+                Next::Nothing => break None,
+            }
+        };
+        match (found, expected) {
+            (Some(rate), Some((low, high))) => {
+                assert!((low..=high).contains(&rate), "{start} {limit}: {rate}");
+            }
+            (found, expected) => assert_eq!(found, expected.map(|e| e.0)),
+        }
+    }
+
+    #[test]
+    fn the_highest_rate_is_found_and_held() {
+        check(1000.0, 123_456.0, 123_456.0, Some((117_000.0, 123_456.0)));
+        check(1_000_000.0, 50_000.0, 50_000.0, Some((47_500.0, 50_000.0)));
+        check(1000.0, 100_000.0, 90_000.0, Some((80_000.0, 90_000.0)));
+        check(1000.0, 1e9, 1e9, Some((1e7, 1e7)));
+        check(1000.0, 0.0, 0.0, None);
+        check(1000.0, 100_000.0, 1000.0, None);
+    }
+}

@@ -1,0 +1,237 @@
+//! [`Series`]: the intervals of all threads put together on one time axis, and the sums over them.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+
+use crate::depth::Depth;
+use crate::grid::Grid;
+use crate::process::Usage;
+use crate::result::{HistogramKind, Interval, Phase, ProcessInterval};
+use crate::tally::{Counts, Latencies, Tally, add, latencies, percentiles};
+
+/// A histogram of one interval in its serialised form, for the HDR log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoggedHistogram {
+    /// What it counts.
+    pub kind: HistogramKind,
+    /// Where the interval begins, in seconds since the start.
+    pub start_s: f64,
+    /// Its length in seconds.
+    pub length_s: f64,
+    /// V2, deflated.
+    pub bytes: Vec<u8>,
+}
+
+/// What was measured at one boundary besides the tallies.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    /// The daemon's process.
+    pub usage: Option<Usage>,
+    /// CPU and waiting time of each generator thread, in nanoseconds.
+    pub threads: Vec<(u64, u64)>,
+}
+
+/// Collects a run.
+#[derive(Debug)]
+pub struct Series {
+    grid: Grid,
+    workers: usize,
+    /// Intervals that not all workers have reported.
+    open: BTreeMap<u64, (usize, Tally)>,
+    /// Finished ones by their end.
+    rows: BTreeMap<u64, Interval>,
+    /// By boundary.
+    pub samples: BTreeMap<u64, Sample>,
+    /// By boundary.
+    pub depths: BTreeMap<u64, Depth>,
+    /// Everything, for the counts of the whole run and the times of the last events.
+    pub all: Tally,
+    /// Counts of the measured intervals.
+    pub measured: Counts,
+    /// Sums of the histograms of what was intended in the measured time.
+    pub publish: Latencies,
+    /// As above.
+    pub delivery: Latencies,
+    /// As above.
+    pub lateness: Latencies,
+    /// For the HDR log.
+    pub log: Vec<LoggedHistogram>,
+    last: Option<Interval>,
+}
+
+impl Series {
+    /// For so many workers.
+    #[must_use]
+    pub fn new(grid: Grid, workers: usize) -> Series {
+        Series {
+            grid,
+            workers,
+            open: BTreeMap::new(),
+            rows: BTreeMap::new(),
+            samples: BTreeMap::new(),
+            depths: BTreeMap::new(),
+            all: Tally::default(),
+            measured: Counts::default(),
+            publish: latencies(),
+            delivery: latencies(),
+            lateness: latencies(),
+            log: Vec::new(),
+            last: None,
+        }
+    }
+
+    /// Takes in a worker's interval.
+    pub fn interval(&mut self, boundary_ns: u64, tally: &Tally) {
+        let (reported, sum) = self.open.entry(boundary_ns).or_default();
+        *reported += 1;
+        sum.add(tally);
+        if *reported == self.workers
+            && let Some((_, sum)) = self.open.remove(&boundary_ns)
+        {
+            self.close(boundary_ns, &sum);
+        }
+    }
+
+    /// The newest finished interval.
+    #[must_use]
+    pub fn last(&self) -> Option<&Interval> {
+        self.last.as_ref()
+    }
+
+    fn close(&mut self, boundary_ns: u64, tally: &Tally) {
+        let phase = self.grid.phase_before(boundary_ns);
+        let from_ns = self
+            .rows
+            .last_key_value()
+            .map_or(self.grid.start, |(end, _)| *end);
+        let start_s = (from_ns - self.grid.start) as f64 / 1e9;
+        let length_s = (boundary_ns.saturating_sub(from_ns)) as f64 / 1e9;
+        let counts = &tally.counts;
+        if phase == Phase::Measure {
+            self.measured.add(counts);
+        }
+        let rate = |count: u64| {
+            if length_s > 0.0 {
+                count as f64 / length_s
+            } else {
+                0.0
+            }
+        };
+        let row = Interval {
+            at_s: start_s + length_s,
+            length_s,
+            phase,
+            sent_per_s: rate(counts.sent),
+            acknowledged_per_s: rate(counts.acknowledged),
+            delivered_per_s: rate(counts.delivered),
+            publish: percentiles(&tally.publish.both()),
+            delivery: percentiles(&tally.delivery.both()),
+            lateness: percentiles(&tally.lateness.both()),
+            ..Interval::default()
+        };
+        for (kind, sum, part) in [
+            (
+                HistogramKind::Publish,
+                &mut self.publish,
+                &tally.publish.measured,
+            ),
+            (
+                HistogramKind::Delivery,
+                &mut self.delivery,
+                &tally.delivery.measured,
+            ),
+            (
+                HistogramKind::Lateness,
+                &mut self.lateness,
+                &tally.lateness.measured,
+            ),
+        ] {
+            if part.is_empty() {
+                continue;
+            }
+            add(sum, part);
+            let mut bytes = Vec::new();
+            V2DeflateSerializer::new()
+                .serialize(part, &mut bytes)
+                .expect("a vector takes everything");
+            self.log.push(LoggedHistogram {
+                kind,
+                start_s,
+                length_s,
+                bytes,
+            });
+        }
+        self.all.counts.add(counts);
+        self.all.last_answer_ns = self.all.last_answer_ns.max(tally.last_answer_ns);
+        self.all.last_delivery_ns = self.all.last_delivery_ns.max(tally.last_delivery_ns);
+        self.last = Some(row.clone());
+        self.rows.insert(boundary_ns, row);
+    }
+
+    /// The run has ended: closes what is open, with what happened since the last boundary.
+    pub fn end(&mut self, end_ns: u64, rest: &Tally) {
+        let mut sum = Tally::default();
+        sum.add(rest);
+        let open = std::mem::take(&mut self.open);
+        for (_, tally) in open.values() {
+            sum.add(tally);
+        }
+        let last = self
+            .rows
+            .last_key_value()
+            .map_or(self.grid.start, |(end, _)| *end);
+        self.close(end_ns.max(last + 1), &sum);
+    }
+
+    /// The rows, with everything that was sampled at their ends. `offered` says what was offered then,
+    /// in messages per second.
+    #[must_use]
+    pub fn rows(&self, offered: impl Fn(u64) -> Option<f64>) -> Vec<Interval> {
+        let mut rows = Vec::with_capacity(self.rows.len());
+        for (end, row) in &self.rows {
+            let mut row = row.clone();
+            if row.phase != Phase::Drain {
+                row.offered_per_s = offered(*end);
+            }
+            if let Some(depth) = self.depths.get(end) {
+                row.depth = Some(depth.depth);
+                row.in_flight = Some(depth.in_flight);
+                row.deferred = Some(depth.deferred);
+            }
+            let before = self
+                .samples
+                .range(..end)
+                .next_back()
+                .map(|(_, sample)| sample);
+            if let (Some(now), Some(before)) = (self.samples.get(end), before) {
+                let percent = |ns: u64| ns as f64 / 1e7 / row.length_s.max(1e-9);
+                let cpu = |sample: &Sample| sample.threads.iter().map(|(cpu, _)| cpu).sum::<u64>();
+                row.generator_cpu_percent = percent(cpu(now).saturating_sub(cpu(before)));
+                row.daemon = now.usage.zip(before.usage).map(|(now, before)| {
+                    let rate = |now: u64, before: u64| {
+                        now.saturating_sub(before) as f64 / row.length_s.max(1e-9)
+                    };
+                    ProcessInterval {
+                        cpu_percent: percent(now.cpu_ns.saturating_sub(before.cpu_ns)),
+                        rss_bytes: now.rss_bytes,
+                        switches_voluntary_per_s: rate(
+                            now.switches_voluntary,
+                            before.switches_voluntary,
+                        ),
+                        switches_involuntary_per_s: rate(
+                            now.switches_involuntary,
+                            before.switches_involuntary,
+                        ),
+                        disk_written_bytes_per_s: rate(
+                            now.disk_written_bytes.unwrap_or(0),
+                            before.disk_written_bytes.unwrap_or(0),
+                        ),
+                    }
+                });
+            }
+            rows.push(row);
+        }
+        rows
+    }
+}

@@ -1,0 +1,255 @@
+//! [`Store`]: the sink's topics and channels, and its faults.
+
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use wire::frame::{self, HEADER_BYTES as FRAME_BYTES};
+use wire::id::{MessageId, Seq};
+
+use super::{Faults, Mode, SinkCounts};
+use crate::header::{Filler, HEADER_BYTES, Header};
+
+/// The producer that made-up messages name.
+const MADE_UP: u32 = 0xffff_0000;
+
+/// A message on its way through the sink.
+#[derive(Clone, Debug)]
+pub(super) struct Queued {
+    body: Rc<[u8]>,
+    attempts: u16,
+}
+
+/// One channel.
+#[derive(Debug, Default)]
+pub(super) struct Channel {
+    queue: VecDeque<Queued>,
+    /// By message: who has it.
+    in_flight: HashMap<MessageId, (usize, Queued)>,
+    /// Connections that consume.
+    consumers: Vec<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Topic {
+    channels: Vec<usize>,
+    names: HashMap<String, usize>,
+    /// What was published before there was a channel.
+    waiting: VecDeque<Queued>,
+}
+
+/// Everything the sink holds.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) mode: Mode,
+    pub(super) counts: SinkCounts,
+    faults: Faults,
+    topics: HashMap<String, Topic>,
+    channels: Vec<Channel>,
+    /// Consumers that may have something to get.
+    pub(super) woken: Vec<usize>,
+    next_id: u64,
+    made_up: u64,
+    filler_bytes: Vec<u8>,
+    filler: Filler,
+}
+
+impl Store {
+    pub(super) fn new(mode: Mode, faults: Faults, size: usize) -> Store {
+        let filler_bytes = vec![b'x'; size.saturating_sub(HEADER_BYTES)];
+        Store {
+            mode,
+            counts: SinkCounts::default(),
+            faults,
+            topics: HashMap::new(),
+            channels: Vec::new(),
+            woken: Vec::new(),
+            next_id: 1,
+            made_up: 0,
+            filler: Filler::new(&filler_bytes, filler_bytes.len()),
+            filler_bytes,
+        }
+    }
+
+    /// Takes in a message.
+    pub(super) fn publish(&mut self, topic: &str, body: &[u8]) {
+        self.counts.published += 1;
+        if self.mode == Mode::Null {
+            return;
+        }
+        // Each fault has its own places in the row, so that they meet as seldom as possible.
+        let number = self.counts.published;
+        let hits =
+            |one_in: Option<u64>, shift: u64| one_in.is_some_and(|n| number % n == n / shift % n);
+        let mut copies = 1;
+        let mut body: Rc<[u8]> = body.into();
+        if hits(self.faults.drop_one_in, 2) {
+            self.counts.dropped += 1;
+            return;
+        } else if hits(self.faults.duplicate_one_in, 3) {
+            self.counts.duplicated += 1;
+            copies = 2;
+        } else if hits(self.faults.alter_one_in, 5) {
+            self.counts.altered += 1;
+            let mut altered = body.to_vec();
+            if let Some(last) = altered.last_mut() {
+                *last ^= 1;
+            }
+            body = altered.into();
+        }
+        let queued = Queued { body, attempts: 0 };
+        if !self.topics.contains_key(topic) {
+            self.topics.insert(topic.into(), Topic::default());
+        }
+        let Some(topic) = self.topics.get_mut(topic) else {
+            return;
+        };
+        for _ in 0..copies {
+            if topic.channels.is_empty() {
+                topic.waiting.push_back(queued.clone());
+            }
+            for index in &topic.channels {
+                let channel = &mut self.channels[*index];
+                channel.queue.push_back(queued.clone());
+                if channel.queue.len() == 1 {
+                    self.woken.extend_from_slice(&channel.consumers);
+                }
+            }
+        }
+    }
+
+    /// The channel, made if it is not there; the first one of a topic gets what waits in it.
+    pub(super) fn channel(&mut self, topic: &str, channel: &str) -> usize {
+        let topic = self.topics.entry(topic.into()).or_default();
+        if let Some(index) = topic.names.get(channel) {
+            return *index;
+        }
+        let index = self.channels.len();
+        self.channels.push(Channel {
+            queue: std::mem::take(&mut topic.waiting),
+            ..Channel::default()
+        });
+        topic.names.insert(channel.into(), index);
+        topic.channels.push(index);
+        index
+    }
+
+    /// A consumer subscribes.
+    pub(super) fn enter(&mut self, peer: usize, channel: usize) {
+        self.channels[channel].consumers.push(peer);
+    }
+
+    /// A connection ends: what it had goes back.
+    pub(super) fn leave(&mut self, peer: usize, channel: Option<usize>) {
+        let Some(channel) = channel.and_then(|index| self.channels.get_mut(index)) else {
+            return;
+        };
+        channel.consumers.retain(|consumer| *consumer != peer);
+        let mut back = Vec::new();
+        channel.in_flight.retain(|id, (holder, queued)| {
+            let stays = *holder != peer;
+            if !stays {
+                back.push((*id, queued.clone()));
+            }
+            stays
+        });
+        back.sort_by_key(|(id, _)| *id);
+        channel
+            .queue
+            .extend(back.into_iter().map(|(_, queued)| queued));
+        self.woken.extend_from_slice(&channel.consumers);
+    }
+
+    /// Whether there is a message for the channel.
+    pub(super) fn has_message(&self, channel: usize) -> bool {
+        self.mode == Mode::Null || !self.channels[channel].queue.is_empty()
+    }
+
+    /// Appends the next message of a channel for a consumer; false when there is none.
+    pub(super) fn deliver(
+        &mut self,
+        channel: usize,
+        peer: usize,
+        now_ns: u64,
+        output: &mut Vec<u8>,
+    ) -> bool {
+        let id = MessageId::new(Seq(self.next_id), 0);
+        let mut head = [0; FRAME_BYTES];
+        if self.mode == Mode::Null {
+            let header = Header {
+                producer: MADE_UP,
+                number: self.made_up,
+                intended_ns: now_ns,
+            };
+            self.made_up += 1;
+            let body_bytes = HEADER_BYTES + self.filler.bytes();
+            let bytes = u32::try_from(body_bytes).unwrap_or(u32::MAX);
+            frame::write_header(&mut head, bytes, now_ns.cast_signed(), 1, &id);
+            output.extend_from_slice(&head);
+            output.extend_from_slice(&header.encode(&self.filler));
+            output.extend_from_slice(&self.filler_bytes);
+        } else {
+            let channel = &mut self.channels[channel];
+            let Some(mut queued) = channel.queue.pop_front() else {
+                return false;
+            };
+            queued.attempts = queued.attempts.saturating_add(1);
+            let bytes = u32::try_from(queued.body.len()).unwrap_or(u32::MAX);
+            let timestamp_ns = now_ns.cast_signed();
+            frame::write_header(&mut head, bytes, timestamp_ns, queued.attempts, &id);
+            output.extend_from_slice(&head);
+            output.extend_from_slice(&queued.body);
+            channel.in_flight.insert(id, (peer, queued));
+        }
+        self.next_id += 1;
+        self.counts.delivered += 1;
+        true
+    }
+
+    /// FIN; false when it is not in flight.
+    pub(super) fn finish(&mut self, channel: usize, id: &MessageId) -> bool {
+        let known =
+            self.mode == Mode::Null || self.channels[channel].in_flight.remove(id).is_some();
+        self.counts.finished += u64::from(known);
+        known
+    }
+
+    /// REQ; false when it is not in flight.
+    pub(super) fn requeue(&mut self, channel: usize, id: &MessageId) -> bool {
+        if self.mode == Mode::Null {
+            return true;
+        }
+        let channel = &mut self.channels[channel];
+        let Some((_, queued)) = channel.in_flight.remove(id) else {
+            return false;
+        };
+        channel.queue.push_back(queued);
+        self.woken.extend_from_slice(&channel.consumers);
+        true
+    }
+
+    /// What `/stats?format=json` answers.
+    pub(super) fn stats(&self) -> serde_json::Value {
+        let channel = |(name, index): (&String, &usize)| {
+            let channel = &self.channels[*index];
+            serde_json::json!({
+                "channel_name": name,
+                "depth": channel.queue.len(),
+                "in_flight_count": channel.in_flight.len(),
+                "deferred_count": 0,
+            })
+        };
+        let topics = self.topics.iter().map(|(name, topic)| {
+            serde_json::json!({
+                "topic_name": name,
+                "depth": topic.waiting.len(),
+                "channels": topic.names.iter().map(channel).collect::<Vec<_>>(),
+            })
+        });
+        serde_json::json!({
+            "health": "OK",
+            "published": self.counts.published,
+            "finished": self.counts.finished,
+            "topics": topics.collect::<Vec<_>>(),
+        })
+    }
+}

@@ -1,0 +1,98 @@
+//! As much HTTP as the generator speaks.
+
+use wire::command::Batch;
+use wire::limits::Limits;
+
+use super::channel::Store;
+
+/// What was done with the input.
+#[derive(Debug, Default)]
+pub(super) struct Handled {
+    pub(super) consumed: usize,
+    /// The connection ends behind the answer.
+    pub(super) close: bool,
+}
+
+/// Answers the requests at the front of `input`.
+pub(super) fn answer(input: &[u8], output: &mut Vec<u8>, store: &mut Store) -> Handled {
+    let mut handled = Handled::default();
+    loop {
+        let rest = &input[handled.consumed..];
+        let mut headers = [httparse::EMPTY_HEADER; 32];
+        let mut request = httparse::Request::new(&mut headers);
+        let head_bytes = match request.parse(rest) {
+            Ok(httparse::Status::Complete(bytes)) => bytes,
+            Ok(httparse::Status::Partial) => return handled,
+            Err(_) => {
+                respond(output, 400, b"BAD_REQUEST");
+                handled.close = true;
+                return handled;
+            }
+        };
+        let length = request
+            .headers
+            .iter()
+            .find(|header| header.name.eq_ignore_ascii_case("content-length"))
+            .and_then(|header| std::str::from_utf8(header.value).ok()?.parse().ok())
+            .unwrap_or(0usize);
+        let Some(body) = rest.get(head_bytes..head_bytes.saturating_add(length)) else {
+            return handled;
+        };
+        handled.consumed += head_bytes + length;
+        handled.close |= request.version == Some(0);
+        let target = request.path.unwrap_or_default();
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        route(path, query, body, output, store);
+        if handled.close {
+            return handled;
+        }
+    }
+}
+
+fn route(path: &str, query: &str, body: &[u8], output: &mut Vec<u8>, store: &mut Store) {
+    let parameter = |name: &str| {
+        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs
+            .find(|(key, _)| *key == name)
+            .map_or("", |(_, value)| value)
+    };
+    match path {
+        "/pub" => {
+            store.publish(parameter("topic"), body);
+            respond(output, 200, b"OK");
+        }
+        "/mpub" => {
+            let limits = Limits {
+                message_bytes_max: i32::MAX,
+                body_bytes_max: i32::MAX,
+                ..Limits::default()
+            };
+            match Batch::parse_binary(body, &limits) {
+                Ok(batch) => {
+                    for message in batch {
+                        store.publish(parameter("topic"), message);
+                    }
+                    respond(output, 200, b"OK");
+                }
+                Err(error) => respond(output, 413, error.as_str().as_bytes()),
+            }
+        }
+        "/ping" => respond(output, 200, b"OK"),
+        "/stats" => respond(output, 200, store.stats().to_string().as_bytes()),
+        "/channel/create" => {
+            store.channel(parameter("topic"), parameter("channel"));
+            respond(output, 200, b"");
+        }
+        "/topic/create" | "/topic/delete" => respond(output, 200, b""),
+        _ => respond(output, 404, b"NOT_FOUND"),
+    }
+}
+
+fn respond(output: &mut Vec<u8>, status: u16, body: &[u8]) {
+    let head = format!(
+        "HTTP/1.1 {status} -\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    output.extend_from_slice(head.as_bytes());
+    output.extend_from_slice(body);
+}

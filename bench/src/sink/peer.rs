@@ -1,0 +1,192 @@
+//! [`Peer`]: one connection of the sink.
+
+use wire::command::Command;
+use wire::decode::{ClientState, Context, Decoded, Decoder, MAGIC_V2};
+use wire::encode;
+use wire::error::WireError;
+use wire::limits::Limits;
+
+use super::channel::Store;
+use super::http;
+use crate::link::{Link, OUTPUT_BYTES_MAX};
+
+/// Largest ready count.
+const RDY_MAX: i64 = 1_000_000;
+/// Messages are encoded as long as no more than this is unsent: a consumer that reads in large pieces
+/// finishes in large pieces.
+const DELIVERY_BYTES_MAX: usize = OUTPUT_BYTES_MAX;
+
+/// What a connection works on.
+pub(super) struct Desk<'a> {
+    pub(super) store: &'a mut Store,
+    pub(super) now_ns: u64,
+}
+
+/// What is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Language {
+    Unknown,
+    V2,
+    Http,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Peer {
+    index: usize,
+    pub(super) link: Link,
+    language: Language,
+    decoder: Decoder,
+    limits: Limits,
+    state: ClientState,
+    pub(super) channel: Option<usize>,
+    ready: u32,
+    in_flight: u32,
+    /// To be closed when everything is written.
+    pub(super) closing: bool,
+    pub(super) waits_to_write: bool,
+}
+
+impl Peer {
+    pub(super) fn new(index: usize, link: Link) -> Peer {
+        Peer {
+            index,
+            link,
+            language: Language::Unknown,
+            decoder: Decoder::default(),
+            limits: Limits {
+                message_bytes_max: i32::MAX,
+                body_bytes_max: i32::MAX,
+                rdy_count_max: RDY_MAX,
+                ..Limits::default()
+            },
+            state: ClientState::Init,
+            channel: None,
+            ready: 0,
+            in_flight: 0,
+            closing: false,
+            waits_to_write: false,
+        }
+    }
+
+    /// Handles what came; returns the bytes handled.
+    pub(super) fn input(&mut self, input: &[u8], desk: &mut Desk<'_>) -> usize {
+        let mut at = 0;
+        if self.language == Language::Unknown {
+            let Some((head, _)) = input.split_first_chunk::<4>() else {
+                return 0;
+            };
+            if *head == MAGIC_V2 {
+                self.language = Language::V2;
+                at = head.len();
+            } else {
+                self.language = Language::Http;
+            }
+        }
+        if self.language == Language::Http {
+            let handled = http::answer(input, &mut self.link.output, desk.store);
+            self.closing |= handled.close;
+            return handled.consumed;
+        }
+        while !self.closing {
+            let context = Context {
+                state: self.state,
+                heartbeats: true,
+                tls_missing: false,
+                limits: &self.limits,
+            };
+            match self.decoder.decode(&input[at..], &context) {
+                Decoded::NeedMore(_) => break,
+                Decoded::Command { command, consumed } => {
+                    at += consumed;
+                    self.execute(&command, desk);
+                }
+                Decoded::Reject { error, .. } => {
+                    encode::error(&mut self.link.output, &error);
+                    self.closing = true;
+                }
+                Decoded::Close => self.closing = true,
+            }
+        }
+        at
+    }
+
+    fn execute(&mut self, command: &Command<'_>, desk: &mut Desk<'_>) {
+        let output = &mut self.link.output;
+        let store = &mut *desk.store;
+        match command {
+            Command::Identify { .. } => {
+                let identity = serde_json::json!({
+                    "version": concat!("nsq-bench sink ", env!("CARGO_PKG_VERSION")),
+                    "max_rdy_count": RDY_MAX,
+                    "nsq_bench_sink": true,
+                });
+                encode::response(output, identity.to_string().as_bytes());
+            }
+            Command::Auth { .. } => encode::error(output, &WireError::auth_disabled()),
+            Command::Sub {
+                topic,
+                channel: name,
+            } => {
+                let found = store.channel(topic.as_str(), name.as_str());
+                store.enter(self.index, found);
+                self.channel = Some(found);
+                self.state = ClientState::Subscribed;
+                output.extend_from_slice(encode::OK);
+            }
+            Command::Pub { topic, body } | Command::Dpub { topic, body, .. } => {
+                store.publish(topic.as_str(), body);
+                output.extend_from_slice(encode::OK);
+            }
+            Command::Mpub { topic, batch } => {
+                for body in *batch {
+                    store.publish(topic.as_str(), body);
+                }
+                output.extend_from_slice(encode::OK);
+            }
+            Command::Rdy { count } => self.ready = *count,
+            Command::Fin { id } | Command::Req { id, .. } => {
+                let Some(channel) = self.channel else { return };
+                let is_fin = matches!(command, Command::Fin { .. });
+                let known = if is_fin {
+                    store.finish(channel, id)
+                } else {
+                    store.requeue(channel, id)
+                };
+                if known {
+                    self.in_flight = self.in_flight.saturating_sub(1);
+                } else if is_fin {
+                    encode::error(output, &WireError::fin_failed(id, "ID not in flight"));
+                } else {
+                    encode::error(output, &WireError::req_failed(id, "ID not in flight"));
+                }
+            }
+            Command::Cls => {
+                self.ready = 0;
+                self.state = ClientState::Closing;
+                output.extend_from_slice(encode::CLOSE_WAIT);
+            }
+            Command::Touch { .. } | Command::Nop | Command::RdyIgnored => {}
+        }
+    }
+
+    /// Whether a message is there that the consumer may have, but for room in the buffer.
+    pub(super) fn has_more(&self, store: &Store) -> bool {
+        self.in_flight < self.ready
+            && self
+                .channel
+                .is_some_and(|channel| store.has_message(channel))
+    }
+
+    /// Appends messages up to the ready count.
+    pub(super) fn deliver(&mut self, desk: &mut Desk<'_>) {
+        let Some(channel) = self.channel else { return };
+        while self.in_flight < self.ready && self.link.unsent() < DELIVERY_BYTES_MAX {
+            let output = &mut self.link.output;
+            if !desk.store.deliver(channel, self.index, desk.now_ns, output) {
+                break;
+            }
+            self.in_flight += 1;
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! [`Slo`]: an objective such as `p99<5ms,lost=0`, and whether a run met it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::result::{Ended, Headroom, HistogramKind, HistogramRecord, RunResult};
+use crate::span::Span;
+
+/// The part of the offered rate that has to be acknowledged, and delivered to each channel, for a rate
+/// to count as carried at all. Not an objective but what "at that rate" means.
+pub const CARRIED_SHARE: f64 = 0.98;
+
+/// What a term bounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Quantity {
+    /// A percentile of the latency that matters: delivery where there are consumers, else publish.
+    Latency(f64),
+    /// A percentile of publish latency.
+    Publish(f64),
+    /// A count of the ledger.
+    Count(Count),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Count {
+    Lost,
+    Duplicated,
+    Corrupted,
+    Refused,
+}
+
+/// One term.
+#[derive(Clone, Debug, PartialEq)]
+struct Term {
+    text: String,
+    quantity: Quantity,
+    /// Microseconds, or messages.
+    limit: f64,
+    /// Whether the limit itself is allowed.
+    inclusive: bool,
+}
+
+/// An objective: all of its terms have to be met.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slo {
+    terms: Vec<Term>,
+}
+
+impl FromStr for Slo {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Slo, String> {
+        let terms: Vec<Term> = text.split(',').map(term).collect::<Result<_, _>>()?;
+        Ok(Slo { terms })
+    }
+}
+
+fn term(text: &str) -> Result<Term, String> {
+    let text = text.trim();
+    let wrong = || {
+        format!(
+            "`{text}` is no term of an objective: write p99<5ms, publish-p99.9<20ms, lost=0, \
+             duplicated<=10, corrupted=0 or refused=0"
+        )
+    };
+    let at = text.find(['<', '=']).ok_or_else(wrong)?;
+    let (name, rest) = text.split_at(at);
+    let (inclusive, limit) = match rest.strip_prefix("<=").or(rest.strip_prefix('=')) {
+        Some(limit) => (true, limit),
+        None => (false, rest.strip_prefix('<').ok_or_else(wrong)?),
+    };
+    let percentile = |digits: &str| match digits.parse::<f64>() {
+        Ok(percentile) if (1.0..=100.0).contains(&percentile) => Ok(percentile),
+        _ => Err(wrong()),
+    };
+    let quantity = match name {
+        "lost" => Quantity::Count(Count::Lost),
+        "duplicated" => Quantity::Count(Count::Duplicated),
+        "corrupted" => Quantity::Count(Count::Corrupted),
+        "refused" => Quantity::Count(Count::Refused),
+        _ => match (name.strip_prefix("publish-p"), name.strip_prefix('p')) {
+            (Some(digits), _) => Quantity::Publish(percentile(digits)?),
+            (None, Some(digits)) => Quantity::Latency(percentile(digits)?),
+            (None, None) => return Err(wrong()),
+        },
+    };
+    let limit = match quantity {
+        Quantity::Count(_) => limit.parse::<u64>().map_err(|_| wrong())? as f64,
+        _ => limit.parse::<Span>().map_err(|_| wrong())?.as_ns() as f64 / 1000.0,
+    };
+    Ok(Term {
+        text: text.into(),
+        quantity,
+        limit,
+        inclusive,
+    })
+}
+
+impl fmt::Display for Slo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let terms: Vec<&str> = self.terms.iter().map(|term| term.text.as_str()).collect();
+        f.write_str(&terms.join(","))
+    }
+}
+
+impl Slo {
+    /// What of the objective a run missed, in words; empty when it met all of it. A run that ended
+    /// badly or did not carry its rate misses in any case.
+    #[must_use]
+    pub fn missed(&self, run: &RunResult) -> Vec<String> {
+        let mut missed = Vec::new();
+        if let Ended::Failed { reason } = &run.ended {
+            missed.push(reason.clone());
+        }
+        let totals = &run.totals;
+        if let Some(offered) = totals.offered_per_s {
+            let share = totals.acknowledged_per_s / offered;
+            if share < CARRIED_SHARE {
+                missed.push(format!(
+                    "only {:.1} % of the rate were acknowledged",
+                    100.0 * share
+                ));
+            }
+            let channels = f64::from(run.ledger.channels);
+            let share = totals.delivered_per_s / (offered * channels.max(1.0));
+            if channels > 0.0 && share < CARRIED_SHARE {
+                missed.push(format!(
+                    "only {:.1} % of the rate were delivered",
+                    100.0 * share
+                ));
+            }
+        }
+        for term in &self.terms {
+            match term.measure(run) {
+                Some(value) if term.allows(value) => {}
+                Some(value) => missed.push(format!("{} was {value:.0}{}", term.text, term.unit())),
+                None => missed.push(format!("{} could not be measured", term.text)),
+            }
+        }
+        missed
+    }
+
+    /// How far a run was from each limit.
+    #[must_use]
+    pub fn headroom(&self, run: &RunResult) -> Vec<Headroom> {
+        let of = |term: &Term| {
+            let measured = term.measure(run)?;
+            Some(Headroom {
+                term: term.text.clone(),
+                measured,
+                left_share: (term.limit > 0.0).then(|| 1.0 - measured / term.limit),
+            })
+        };
+        self.terms.iter().filter_map(of).collect()
+    }
+}
+
+impl Term {
+    fn measure(&self, run: &RunResult) -> Option<f64> {
+        let ledger = &run.ledger;
+        match self.quantity {
+            Quantity::Latency(percentile) => {
+                let delivery = run.histogram(HistogramKind::Delivery);
+                let record = delivery.or(run.histogram(HistogramKind::Publish))?;
+                Some(value(record, percentile))
+            }
+            Quantity::Publish(percentile) => {
+                Some(value(run.histogram(HistogramKind::Publish)?, percentile))
+            }
+            Quantity::Count(Count::Lost) => Some(ledger.lost as f64),
+            Quantity::Count(Count::Duplicated) => Some(ledger.duplicated as f64),
+            Quantity::Count(Count::Corrupted) => Some(ledger.corrupted as f64),
+            Quantity::Count(Count::Refused) => Some(ledger.refused as f64),
+        }
+    }
+
+    fn allows(&self, value: f64) -> bool {
+        value < self.limit || (self.inclusive && value <= self.limit)
+    }
+
+    fn unit(&self) -> &'static str {
+        match self.quantity {
+            Quantity::Count(_) => "",
+            _ => " us",
+        }
+    }
+}
+
+/// A percentile: those that are saved, else the next higher saved one, which is the stricter side.
+fn value(record: &HistogramRecord, percentile: f64) -> f64 {
+    let saved = [
+        (50.0, record.p50_us),
+        (90.0, record.p90_us),
+        (99.0, record.p99_us),
+        (99.9, record.p999_us),
+        (99.99, record.p9999_us),
+    ];
+    let found = saved.iter().find(|(of, _)| percentile <= *of);
+    found.map_or(record.max_us, |(_, value)| *value)
+}
+
+#[cfg(test)]
+mod tests;

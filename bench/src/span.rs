@@ -1,0 +1,138 @@
+//! [`Span`]: a duration as people write it, `250us`, `10ms`, `1.5s`, `2m`, `12h`, `7d`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A length of time that is written with its unit, on the command line and in files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Span(pub Duration);
+
+/// The units, the longest first, in nanoseconds.
+const UNITS: [(&str, u64); 7] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+impl Span {
+    /// So many milliseconds.
+    #[must_use]
+    pub const fn from_millis(ms: u64) -> Span {
+        Span(Duration::from_millis(ms))
+    }
+
+    /// So many seconds.
+    #[must_use]
+    pub const fn from_secs(seconds: u64) -> Span {
+        Span(Duration::from_secs(seconds))
+    }
+
+    /// The length in nanoseconds, at most the 584 years that fit.
+    #[must_use]
+    pub fn as_ns(self) -> u64 {
+        u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The length in seconds.
+    #[must_use]
+    pub fn as_secs_f64(self) -> f64 {
+        self.0.as_secs_f64()
+    }
+
+    /// Whether it is nothing.
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        self.0.is_zero()
+    }
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Span, String> {
+        let wrong = || {
+            format!("`{text}` is no length of time: write a number and ns, us, ms, s, m, h or d")
+        };
+        let unit_at = text.find(|c: char| c.is_ascii_alphabetic());
+        let (number, unit_ns) = match unit_at {
+            None if text == "0" => return Ok(Span::default()),
+            None => return Err(wrong()),
+            Some(at) => {
+                let (number, unit) = text.split_at(at);
+                let known = UNITS.iter().find(|(name, _)| *name == unit);
+                (number, known.ok_or_else(wrong)?.1)
+            }
+        };
+        let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+        let ns = number * unit_ns as f64;
+        if !(0.0..9e18).contains(&ns) {
+            return Err(wrong());
+        }
+        Ok(Span(Duration::from_nanos(ns.round() as u64)))
+    }
+}
+
+impl fmt::Display for Span {
+    /// In the longest unit that leaves no remainder, so that it reads back as the same.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.as_ns();
+        if ns == 0 {
+            return f.write_str("0s");
+        }
+        let (name, unit_ns) = UNITS
+            .iter()
+            .find(|(_, unit_ns)| ns.is_multiple_of(*unit_ns))
+            .expect("everything is a multiple of 1 ns");
+        write!(f, "{}{name}", ns / unit_ns)
+    }
+}
+
+impl TryFrom<String> for Span {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Span, String> {
+        text.parse()
+    }
+}
+
+impl From<Span> for String {
+    fn from(span: Span) -> String {
+        span.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_read_back_as_written() {
+        let check = |text: &str, ns: u64, shown: &str| {
+            let span: Span = text.parse().unwrap();
+            assert_eq!(span.as_ns(), ns, "{text}");
+            assert_eq!(span.to_string(), shown, "{text}");
+            assert_eq!(shown.parse(), Ok(span), "{text}");
+        };
+        check("0", 0, "0s");
+        check("250us", 250_000, "250us");
+        check("1.5s", 1_500_000_000, "1500ms");
+        check("90s", 90_000_000_000, "90s");
+        check("12h", 43_200_000_000_000, "12h");
+        check("24h", 86_400_000_000_000, "1d");
+    }
+
+    #[test]
+    fn what_is_no_span_is_refused() {
+        for text in ["", "5", "s", "-1s", "1parsec", "1 e9d", "nan s", "1e30d"] {
+            assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+    }
+}

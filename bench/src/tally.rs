@@ -1,0 +1,239 @@
+//! [`Tally`]: what one thread did in one interval.
+
+use hdrhistogram::Histogram;
+
+use crate::result::{HistogramKind, HistogramRecord, Percentiles};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+
+/// Longest latency that is told from longer ones: an hour, in nanoseconds.
+const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
+/// Significant decimal digits of a recorded latency.
+const DIGITS: u8 = 3;
+
+/// A histogram of nanoseconds.
+pub type Latencies = Histogram<u64>;
+
+/// An empty histogram.
+///
+/// # Panics
+/// Never: the bounds are constants that fit.
+#[must_use]
+pub fn latencies() -> Latencies {
+    Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("constant bounds")
+}
+
+/// Latencies by whether the message was intended in the measured time.
+#[derive(Clone, Debug)]
+pub struct Split {
+    /// Intended in the measured time.
+    pub measured: Latencies,
+    /// Intended before or after.
+    pub other: Latencies,
+}
+
+impl Split {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Split {
+        Split {
+            measured: latencies(),
+            other: latencies(),
+        }
+    }
+
+    /// Records `count` messages of the same latency.
+    #[inline]
+    pub fn record(&mut self, measured: bool, latency_ns: u64, count: u64) {
+        let histogram = if measured {
+            &mut self.measured
+        } else {
+            &mut self.other
+        };
+        histogram.saturating_record_n(latency_ns, count);
+    }
+
+    fn clear(&mut self) {
+        for histogram in [&mut self.measured, &mut self.other] {
+            if !histogram.is_empty() {
+                histogram.clear();
+            }
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn both(&self) -> Latencies {
+        let mut both = self.measured.clone();
+        add(&mut both, &self.other);
+        both
+    }
+}
+
+impl Default for Split {
+    fn default() -> Split {
+        Split::new()
+    }
+}
+
+/// Adds one histogram to another.
+///
+/// # Panics
+/// Never: all histograms have the same bounds.
+pub fn add(to: &mut Latencies, from: &Latencies) {
+    if !from.is_empty() {
+        to.add(from).expect("the same bounds");
+    }
+}
+
+/// Event counts of an interval or of a whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Counts {
+    pub sent: u64,
+    pub sent_bytes: u64,
+    pub acknowledged: u64,
+    pub delivered: u64,
+    pub finished: u64,
+    pub requeued: u64,
+    pub touched: u64,
+    pub left_to_time_out: u64,
+    pub reconnected: u64,
+    pub error_answers: u64,
+    pub reordered: u64,
+    pub foreign: u64,
+}
+
+impl Counts {
+    /// Adds another's.
+    pub fn add(&mut self, other: &Counts) {
+        self.sent += other.sent;
+        self.sent_bytes += other.sent_bytes;
+        self.acknowledged += other.acknowledged;
+        self.delivered += other.delivered;
+        self.finished += other.finished;
+        self.requeued += other.requeued;
+        self.touched += other.touched;
+        self.left_to_time_out += other.left_to_time_out;
+        self.reconnected += other.reconnected;
+        self.error_answers += other.error_answers;
+        self.reordered += other.reordered;
+        self.foreign += other.foreign;
+    }
+}
+
+/// What one thread did in one interval. It is used again and again: the memory of its histograms is
+/// touched beforehand, not while messages wait.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// What happened how often.
+    pub counts: Counts,
+    /// When the last OK came, in nanoseconds; zero for never.
+    pub last_answer_ns: u64,
+    /// When the last message came, in nanoseconds; zero for never.
+    pub last_delivery_ns: u64,
+    /// From the intended send to the OK.
+    pub publish: Split,
+    /// From the intended send to the delivery.
+    pub delivery: Split,
+    /// From the intended send to the actual one where only the generator was in the way.
+    pub lateness: Split,
+}
+
+impl Tally {
+    /// Makes it empty again.
+    pub fn clear(&mut self) {
+        self.counts = Counts::default();
+        self.last_answer_ns = 0;
+        self.last_delivery_ns = 0;
+        self.publish.clear();
+        self.delivery.clear();
+        self.lateness.clear();
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &Tally) {
+        self.counts.add(&other.counts);
+        self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);
+        self.last_delivery_ns = self.last_delivery_ns.max(other.last_delivery_ns);
+        for (to, from) in [
+            (&mut self.publish, &other.publish),
+            (&mut self.delivery, &other.delivery),
+            (&mut self.lateness, &other.lateness),
+        ] {
+            add(&mut to.measured, &from.measured);
+            add(&mut to.other, &from.other);
+        }
+    }
+}
+
+/// A percentile in microseconds.
+#[must_use]
+pub fn percentile_us(histogram: &Latencies, percentile: f64) -> f64 {
+    histogram.value_at_percentile(percentile) as f64 / 1000.0
+}
+
+/// The percentiles of an interval, if there is anything.
+#[must_use]
+pub fn percentiles(histogram: &Latencies) -> Option<Percentiles> {
+    (!histogram.is_empty()).then(|| Percentiles {
+        count: histogram.len(),
+        p50_us: percentile_us(histogram, 50.0),
+        p99_us: percentile_us(histogram, 99.0),
+        p999_us: percentile_us(histogram, 99.9),
+        max_us: histogram.max() as f64 / 1000.0,
+    })
+}
+
+/// A histogram for a saved result, if there is anything in it.
+///
+/// # Panics
+/// When memory for the serialised form cannot be written, which a vector always can.
+#[must_use]
+pub fn record(kind: HistogramKind, histogram: &Latencies) -> Option<HistogramRecord> {
+    if histogram.is_empty() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new()
+        .serialize(histogram, &mut bytes)
+        .expect("a vector takes everything");
+    Some(HistogramRecord {
+        kind,
+        count: histogram.len(),
+        min_us: histogram.min() as f64 / 1000.0,
+        mean_us: histogram.mean() / 1000.0,
+        p50_us: percentile_us(histogram, 50.0),
+        p90_us: percentile_us(histogram, 90.0),
+        p99_us: percentile_us(histogram, 99.0),
+        p999_us: percentile_us(histogram, 99.9),
+        p9999_us: percentile_us(histogram, 99.99),
+        max_us: histogram.max() as f64 / 1000.0,
+        hdr_base64: STANDARD.encode(&bytes),
+        hdr_log: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hdrhistogram::serialization::Deserializer;
+
+    #[test]
+    fn a_saved_histogram_reads_back() {
+        let mut split = Split::new();
+        split.record(true, 5_000, 99);
+        split.record(true, 200_000_000, 1);
+        split.record(false, u64::MAX, 1);
+        let record = record(HistogramKind::Publish, &split.measured).unwrap();
+        assert_eq!(record.count, 100);
+        assert!((record.p50_us - 5.0).abs() < 0.01);
+        assert!((record.max_us / 200_000.0 - 1.0).abs() < 0.001);
+        let bytes = STANDARD.decode(&record.hdr_base64).unwrap();
+        let histogram: Latencies = Deserializer::new().deserialize(&mut &bytes[..]).unwrap();
+        assert_eq!(histogram, split.measured);
+        assert_eq!(split.both().len(), 101);
+        assert_eq!(super::record(HistogramKind::Delivery, &latencies()), None);
+    }
+}

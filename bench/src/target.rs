@@ -1,0 +1,132 @@
+//! [`Target`]: the daemon under test, and the first look at it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use serde::Deserialize;
+use wire::encode::{self, FrameDecoded, decode_frame};
+use wire::frame::FrameType;
+
+use crate::http::Admin;
+use crate::process::Process;
+use crate::result::Daemon;
+use crate::worker::identify_json;
+
+/// Longest wait for a connection and for an answer of the first look.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where the daemon is.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Its TCP address.
+    pub tcp: SocketAddr,
+    /// Its HTTP address, if it is to be used.
+    pub http: Option<SocketAddr>,
+    /// Its process, when local.
+    pub process: Option<Process>,
+    /// What is known of it.
+    pub daemon: Daemon,
+    /// The largest ready count it accepts, if it said so.
+    pub rdy_max: Option<u64>,
+}
+
+/// The part of an IDENTIFY answer that is of interest.
+#[derive(Debug, Default, Deserialize)]
+struct Identity {
+    #[serde(default)]
+    version: String,
+    max_rdy_count: Option<u64>,
+    #[serde(default)]
+    nsq_bench_sink: bool,
+}
+
+impl Target {
+    /// Connects once, greets, and finds out what there is.
+    ///
+    /// # Errors
+    /// When nobody is there, or somebody who does not speak NSQ; in words for the user.
+    pub fn look(
+        tcp: SocketAddr,
+        http: Option<SocketAddr>,
+        pid: Option<u32>,
+    ) -> Result<Target, String> {
+        let identity = greet(tcp).map_err(|error| format!("no daemon at {tcp}: {error}"))?;
+        if let Some(http) = http {
+            Admin::new(http).get("/ping").map_err(|error| {
+                format!(
+                    "the HTTP address does not answer ({error}); give --http-address, or `none`"
+                )
+            })?;
+        }
+        let process = match pid {
+            Some(pid) => Some(Process { pid }),
+            None => Process::listening_at(tcp),
+        };
+        Ok(Target {
+            tcp,
+            http,
+            process: process.filter(|process| process.usage().is_some()),
+            daemon: Daemon {
+                kind: if identity.nsq_bench_sink {
+                    "sink"
+                } else {
+                    "nsqd"
+                }
+                .into(),
+                version: identity.version,
+                tcp_address: tcp.to_string(),
+                command: None,
+            },
+            rdy_max: identity.max_rdy_count,
+        })
+    }
+}
+
+/// One greeting: connection, IDENTIFY, answer.
+fn greet(tcp: SocketAddr) -> Result<Identity, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let mut stream = TcpStream::connect_timeout(&tcp, LOOK_TIMEOUT).map_err(text)?;
+    stream.set_read_timeout(Some(LOOK_TIMEOUT)).map_err(text)?;
+    let mut out = wire::decode::MAGIC_V2.to_vec();
+    encode::identify(&mut out, &identify_json(0, 0));
+    stream.write_all(&out).map_err(text)?;
+    let mut input = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        match decode_frame(&input) {
+            FrameDecoded::Frame {
+                kind: FrameType::Response,
+                data,
+                ..
+            } => return Ok(serde_json::from_slice(data).unwrap_or_default()),
+            FrameDecoded::Frame { data, .. } => {
+                return Err(format!("it answers {}", String::from_utf8_lossy(data)));
+            }
+            FrameDecoded::Bad => return Err("it does not speak NSQ".into()),
+            FrameDecoded::NeedMore(bytes) if bytes > 1 << 20 => {
+                return Err("it does not speak NSQ".into());
+            }
+            FrameDecoded::NeedMore(_) => {}
+        }
+        let bytes = match stream.read(&mut chunk) {
+            Ok(0) => return Err("it closes the connection".into()),
+            Ok(bytes) => bytes,
+            Err(error) => return Err(format!("it does not answer: {error}")),
+        };
+        input.extend_from_slice(&chunk[..bytes]);
+    }
+}
+
+/// An address as `host:port`.
+///
+/// # Errors
+/// When it is none, or the name is unknown.
+pub fn resolve(text: &str) -> Result<SocketAddr, String> {
+    let mut found = text
+        .to_socket_addrs()
+        .map_err(|error| format!("`{text}` is no address such as 127.0.0.1:4150: {error}"))?;
+    found
+        .next()
+        .ok_or_else(|| format!("`{text}` has no address"))
+}

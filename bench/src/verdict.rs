@@ -1,0 +1,192 @@
+//! The self-check: whether the figures are the daemon's or the generator's own. Pure: figures in, a
+//! judgement with its reasons out.
+
+use crate::result::{Percentiles, SelfCheck, Verdict};
+
+/// Share of a core from which on a generator thread has no time left for more.
+const BUSY_PERCENT: f64 = 95.0;
+/// Share of the time that a thread may wait for a core before it is worth a note.
+const WAIT_PERCENT: f64 = 15.0;
+/// Part of a latency's p99 that the generator's own p99 lateness may be.
+const LATENESS_SHARE: f64 = 0.25;
+/// Lateness below this is no matter, in microseconds: it is what waking up costs.
+const LATENESS_US_MIN: f64 = 200.0;
+/// Part of the offered messages that have to be sent in time.
+const SENT_SHARE: f64 = 0.99;
+
+/// What a run's generator observed of itself in the measured time.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// CPU of each thread in percent of a core, and what it waited for a core.
+    pub threads: Vec<(f64, f64)>,
+    /// Its lateness, in an open loop.
+    pub lateness: Option<Percentiles>,
+    /// Publish latency.
+    pub publish: Option<Percentiles>,
+    /// Delivery latency.
+    pub delivery: Option<Percentiles>,
+    /// Messages sent, and messages due that nothing but the generator kept back.
+    pub sent_and_unsent: Option<(u64, u64)>,
+}
+
+/// The judgement.
+#[must_use]
+pub fn judge(observed: &Observed) -> SelfCheck {
+    let mut reasons = Vec::new();
+    let mut notes = Vec::new();
+    for (thread, (cpu, wait)) in observed.threads.iter().enumerate() {
+        if cpu + wait < BUSY_PERCENT && *wait < WAIT_PERCENT {
+            continue;
+        }
+        let list = if cpu + wait < BUSY_PERCENT {
+            &mut notes
+        } else {
+            &mut reasons
+        };
+        list.push(if *wait < WAIT_PERCENT {
+            format!(
+                "generator thread {thread} used {cpu:.0} % of its core: it could not have done more; \
+                 give it more threads (--threads) or a machine of its own"
+            )
+        } else {
+            format!(
+                "generator thread {thread} used {cpu:.0} % of a core and waited {wait:.0} % of the time \
+                 for one: generator and daemon (or others) compete for this machine's cores"
+            )
+        });
+    }
+    if let Some(lateness) = observed.lateness {
+        let latencies = [
+            ("publish", observed.publish),
+            ("delivery", observed.delivery),
+        ];
+        for (name, latency) in latencies {
+            let Some(latency) = latency else { continue };
+            let late = lateness.p99_us > LATENESS_US_MIN
+                && lateness.p99_us > LATENESS_SHARE * latency.p99_us;
+            if late {
+                reasons.push(format!(
+                    "the generator sent up to {:.0} us late (p99), which is {:.0} % of the p99 {name} \
+                     latency",
+                    lateness.p99_us,
+                    100.0 * lateness.p99_us / latency.p99_us
+                ));
+            }
+        }
+    }
+    let sent_share = observed.sent_and_unsent.map(|(sent, unsent)| {
+        if sent + unsent == 0 {
+            1.0
+        } else {
+            sent as f64 / (sent + unsent) as f64
+        }
+    });
+    let behind = sent_share.is_some_and(|share| share < SENT_SHARE);
+    let had_lateness = observed
+        .lateness
+        .is_some_and(|late| late.p99_us > LATENESS_US_MIN);
+    if behind && had_lateness {
+        reasons.push(format!(
+            "only {:.1} % of the offered messages were sent in time",
+            100.0 * sent_share.unwrap_or(0.0)
+        ));
+    }
+    let verdict = if reasons.is_empty() {
+        Verdict::Trusted
+    } else {
+        Verdict::GeneratorLimited
+    };
+    reasons.extend(notes);
+    SelfCheck {
+        verdict,
+        reasons,
+        thread_cpu_percent: observed.threads.iter().map(|(cpu, _)| *cpu).collect(),
+        sent_share,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn percentiles(p99_us: f64) -> Option<Percentiles> {
+        Some(Percentiles {
+            p99_us,
+            ..Percentiles::default()
+        })
+    }
+
+    #[test]
+    fn the_bottleneck_is_named() {
+        let check = |observed: Observed, expected: Option<&str>| {
+            let check = judge(&observed);
+            match expected {
+                None => assert_eq!((check.verdict, check.reasons.len()), (Verdict::Trusted, 0)),
+                Some(reason) => {
+                    assert_eq!(check.verdict, Verdict::GeneratorLimited, "{observed:?}");
+                    assert!(check.reasons[0].contains(reason), "{:?}", check.reasons);
+                }
+            }
+        };
+        let calm = Observed {
+            threads: vec![(60.0, 5.0)],
+            lateness: percentiles(80.0),
+            publish: percentiles(300.0),
+            delivery: percentiles(400.0),
+            sent_and_unsent: Some((1000, 0)),
+        };
+        check(Observed::default(), None);
+        check(calm.clone(), None);
+        // Late, but the daemon's own latency is much larger.
+        let lateness = percentiles(5_000.0);
+        let slow = Observed {
+            lateness,
+            publish: percentiles(60_000.0),
+            delivery: percentiles(90_000.0),
+            ..calm.clone()
+        };
+        check(slow, None);
+        check(
+            Observed {
+                lateness,
+                ..calm.clone()
+            },
+            Some("late (p99)"),
+        );
+        let threads = vec![(50.0, 0.0), (99.0, 0.5)];
+        check(
+            Observed {
+                threads,
+                ..calm.clone()
+            },
+            Some("thread 1 used 99 %"),
+        );
+        // Waiting for a core is worth a note, but was not the limit.
+        let threads = vec![(30.0, 30.0)];
+        let check_of = judge(&Observed {
+            threads,
+            ..calm.clone()
+        });
+        assert_eq!(
+            (check_of.verdict, check_of.reasons.len()),
+            (Verdict::Trusted, 1)
+        );
+        let threads = vec![(55.0, 44.0)];
+        check(
+            Observed {
+                threads,
+                ..calm.clone()
+            },
+            Some("compete"),
+        );
+        // Unsent because the daemon took nothing more is not the generator's fault.
+        let sent_and_unsent = Some((500, 500));
+        check(
+            Observed {
+                sent_and_unsent,
+                ..calm
+            },
+            None,
+        );
+    }
+}

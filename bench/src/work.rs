@@ -1,0 +1,130 @@
+//! [`Work`]: how long a consumer works on a message before it finishes it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::random::Random;
+use crate::span::Span;
+
+/// The distribution of work times, as written on the command line and in files: `0`, `1ms`,
+/// `uniform:1ms-5ms`, `exp:2ms` (mean).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Work {
+    /// None: finished as soon as read.
+    #[default]
+    None,
+    /// Always the same.
+    Fixed(Span),
+    /// Evenly between two.
+    Uniform(Span, Span),
+    /// Exponentially distributed with this mean.
+    Exponential(Span),
+}
+
+impl Work {
+    /// One work time in nanoseconds.
+    pub fn draw_ns(&self, random: &mut Random) -> u64 {
+        match self {
+            Work::None => 0,
+            Work::Fixed(span) => span.as_ns(),
+            Work::Uniform(least, most) => {
+                least.as_ns() + random.below(most.as_ns() - least.as_ns() + 1)
+            }
+            Work::Exponential(mean) => {
+                let time = mean.0.as_secs_f64() * random.exponential();
+                Span(Duration::from_secs_f64(time)).as_ns()
+            }
+        }
+    }
+}
+
+impl FromStr for Work {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Work, String> {
+        match text.split_once(':') {
+            None => {
+                let span: Span = text.parse()?;
+                Ok(if span.is_zero() {
+                    Work::None
+                } else {
+                    Work::Fixed(span)
+                })
+            }
+            Some(("exp", mean)) => Ok(Work::Exponential(mean.parse()?)),
+            Some(("uniform", range)) => {
+                let (least, most) = range
+                    .split_once('-')
+                    .ok_or_else(|| format!("`{range}` is no range such as 1ms-5ms"))?;
+                let (least, most): (Span, Span) = (least.parse()?, most.parse()?);
+                if least > most {
+                    return Err(format!("{least}-{most} is upside down"));
+                }
+                Ok(Work::Uniform(least, most))
+            }
+            Some((other, _)) => Err(format!(
+                "`{other}` is no work time: write 0, 1ms, uniform:1ms-5ms or exp:2ms"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Work::None => f.write_str("0"),
+            Work::Fixed(span) => write!(f, "{span}"),
+            Work::Uniform(least, most) => write!(f, "uniform:{least}-{most}"),
+            Work::Exponential(mean) => write!(f, "exp:{mean}"),
+        }
+    }
+}
+
+impl TryFrom<String> for Work {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Work, String> {
+        text.parse()
+    }
+}
+
+impl From<Work> for String {
+    fn from(work: Work) -> String {
+        work.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_times_read_back_and_have_their_mean() {
+        let check = |text: &str, mean_us: f64| {
+            let work: Work = text.parse().unwrap();
+            assert_eq!(work.to_string().parse(), Ok(work), "{text}");
+            let mut random = Random::new(3);
+            let total: u64 = (0..20_000).map(|_| work.draw_ns(&mut random)).sum();
+            let mean = total as f64 / 20_000.0 / 1000.0;
+            assert!((mean - mean_us).abs() <= mean_us * 0.03, "{text}: {mean}");
+        };
+        check("0", 0.0);
+        check("1ms", 1000.0);
+        check("uniform:1ms-5ms", 3000.0);
+        check("exp:2ms", 2000.0);
+        for text in [
+            "",
+            "1",
+            "uniform:1ms",
+            "uniform:5ms-1ms",
+            "pareto:1ms",
+            "exp:",
+        ] {
+            assert!(text.parse::<Work>().is_err(), "{text}");
+        }
+    }
+}

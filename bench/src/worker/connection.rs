@@ -1,0 +1,344 @@
+//! [`Connection`]: one connection of a worker, from its greeting on.
+//!
+//! ```text
+//!   Closed ─► Opening ─► Greeting(n answers to come) ─► Live
+//!               HTTP ───────────────────────────────────► │
+//!   a consumer that is dropped begins anew  ◄─────────────┘
+//! ```
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustix::event::epoll::EventFlags;
+use wire::encode::{self, FrameDecoded, decode_frame};
+use wire::frame::FrameType;
+use wire::name::{ChannelName, TopicName};
+
+use crate::consumer::{Behaviour, Consumer};
+use crate::grid::Grid;
+use crate::link::Link;
+use crate::pace::{Pace, Pacer};
+use crate::producer::{Producer, PublishPlan};
+
+/// A producer to be.
+#[derive(Clone, Debug)]
+pub struct ProducerPlan {
+    /// Its place among all producers, and how many there are.
+    pub place: (u32, u32),
+    /// The run.
+    pub run: u16,
+    /// The pace; `None` in a closed loop.
+    pub pace: Option<Pace>,
+    /// Whether the pace follows a day's curve with this peak.
+    pub peak: f64,
+    /// Most messages.
+    pub limit: u64,
+    /// What all producers share.
+    pub publish: Arc<PublishPlan>,
+}
+
+/// How a consumer reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// As soon as there is something.
+    AtOnce,
+    /// So many bytes per second.
+    Slow(u32),
+    /// Not before publishing ends.
+    Stalled,
+}
+
+/// A consumer to be.
+#[derive(Clone, Debug)]
+pub struct ConsumerPlan {
+    /// Its topic.
+    pub topic: String,
+    /// Its channel's name and number.
+    pub channel: (String, usize),
+    /// Its ready count.
+    pub rdy: u32,
+    /// How it reads.
+    pub reading: Reading,
+    /// The JSON of its IDENTIFY.
+    pub identify: Arc<Vec<u8>>,
+    /// What it does with messages.
+    pub behaviour: Arc<Behaviour>,
+    /// Seed of its choices.
+    pub seed: u64,
+}
+
+/// What a connection is for.
+#[derive(Debug)]
+pub(super) enum Role {
+    /// Publishing; made when the time of the first send is known.
+    Producer(Box<ProducerPlan>, Option<Box<Producer>>),
+    /// Consuming.
+    Consumer(Box<ConsumerPlan>, Box<Consumer>),
+}
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Not begun.
+    Closed,
+    /// The socket is in the making, and nothing is to be said first.
+    Opening,
+    /// So many answers to the greeting are to come.
+    Greeting(u32),
+    /// Ready.
+    Live,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) role: Role,
+    pub(super) stage: Stage,
+    pub(super) link: Option<Link>,
+    /// What epoll looks for.
+    pub(super) interest: EventFlags,
+    /// It has an entry in the heap of publishes.
+    pub(super) scheduled: bool,
+    /// Everything is sent and answered.
+    pub(super) done: bool,
+    address: SocketAddr,
+    /// RDY was sent on this connection.
+    ready_sent: bool,
+    /// How it reads for now.
+    reading: Reading,
+    /// Up to when a slow reader has used its allowance, in nanoseconds.
+    allowed_ns: u64,
+}
+
+impl Connection {
+    pub(super) fn producer(plan: &ProducerPlan, address: SocketAddr) -> Connection {
+        let role = Role::Producer(Box::new(plan.clone()), None);
+        Connection::new(role, Reading::AtOnce, address)
+    }
+
+    pub(super) fn consumer(plan: &ConsumerPlan, address: SocketAddr) -> Connection {
+        let consumer = Consumer::new(plan.channel.1, plan.seed);
+        let role = Role::Consumer(Box::new(plan.clone()), Box::new(consumer));
+        Connection::new(role, plan.reading, address)
+    }
+
+    fn new(role: Role, reading: Reading, address: SocketAddr) -> Connection {
+        Connection {
+            role,
+            stage: Stage::Closed,
+            link: None,
+            interest: EventFlags::empty(),
+            scheduled: false,
+            done: false,
+            address,
+            ready_sent: false,
+            reading,
+            allowed_ns: 0,
+        }
+    }
+
+    /// Begins to connect and to greet.
+    pub(super) fn open(&mut self) -> io::Result<()> {
+        let mut link = Link::connect(self.address)?;
+        self.stage = match &self.role {
+            Role::Producer(plan, _) if plan.publish.via.is_http() => Stage::Opening,
+            Role::Producer(..) => {
+                link.output.extend_from_slice(&wire::decode::MAGIC_V2);
+                encode::identify(&mut link.output, &identify_json(0, 0));
+                Stage::Greeting(1)
+            }
+            Role::Consumer(plan, _) => {
+                link.output.extend_from_slice(&wire::decode::MAGIC_V2);
+                encode::identify(&mut link.output, &plan.identify);
+                let topic = TopicName::new(plan.topic.as_bytes());
+                let channel = ChannelName::new(plan.channel.0.as_bytes());
+                let names = topic.zip(channel).ok_or(io::ErrorKind::InvalidInput)?;
+                encode::sub(&mut link.output, names.0, names.1);
+                Stage::Greeting(2)
+            }
+        };
+        self.ready_sent = false;
+        self.link = Some(link);
+        Ok(())
+    }
+
+    /// Takes the answers to the greeting at the front of `input`; returns the bytes handled. What is
+    /// behind them when the connection becomes live is left.
+    pub(super) fn greet(&mut self, input: &[u8]) -> Result<usize, String> {
+        let mut at = 0;
+        while let Stage::Greeting(left) = self.stage {
+            let FrameDecoded::Frame {
+                kind,
+                data,
+                consumed,
+            } = decode_frame(&input[at..])
+            else {
+                if decode_frame(&input[at..]) == FrameDecoded::Bad {
+                    return Err(format!(
+                        "{}: answers with no frame: is it NSQ?",
+                        self.name()
+                    ));
+                }
+                break;
+            };
+            at += consumed;
+            match kind {
+                FrameType::Response if data == b"_heartbeat_" => {}
+                FrameType::Response if left > 1 => self.stage = Stage::Greeting(left - 1),
+                FrameType::Response => self.stage = Stage::Live,
+                FrameType::Error | FrameType::Message => {
+                    let text = String::from_utf8_lossy(data);
+                    return Err(format!("{}: refused: {text}", self.name()));
+                }
+            }
+        }
+        Ok(at)
+    }
+
+    /// The socket of a connection without a greeting is there.
+    pub(super) fn opened(&mut self) -> io::Result<()> {
+        if let Some(error) = self
+            .link
+            .as_ref()
+            .and_then(|link| link.stream().take_error().transpose())
+        {
+            return Err(error?);
+        }
+        self.stage = Stage::Live;
+        Ok(())
+    }
+
+    /// The time of the first send is known: makes the producer, if it is one.
+    pub(super) fn start(&mut self, grid: &Grid, publish: &Arc<PublishPlan>) -> bool {
+        let Role::Producer(plan, producer) = &mut self.role else {
+            return false;
+        };
+        let pacer = plan.pace.map(|mut pace| {
+            if plan.peak > 1.0 {
+                let curve = crate::pace::Curve::new(plan.peak);
+                pace.curve = Some((curve, grid.measure, grid.publish_end));
+            }
+            Pacer::new(pace, grid.start, grid.publish_end)
+        });
+        let limits = (plan.limit, grid.publish_end);
+        let made = Producer::new(Arc::clone(publish), plan.run, plan.place, pacer, limits);
+        *producer = Some(Box::new(made));
+        self.scheduled = true;
+        true
+    }
+
+    /// Asks for messages, once per connection; false when that was done or is not its business.
+    pub(super) fn ask_for_messages(&mut self) -> bool {
+        let (Role::Consumer(plan, _), Stage::Live, Some(link), false) =
+            (&self.role, self.stage, &mut self.link, self.ready_sent)
+        else {
+            return false;
+        };
+        encode::rdy(&mut link.output, plan.rdy);
+        self.ready_sent = true;
+        true
+    }
+
+    pub(super) fn is_in_setup(&self) -> bool {
+        matches!(self.stage, Stage::Opening | Stage::Greeting(_))
+    }
+
+    pub(super) fn is_live_consumer(&self) -> bool {
+        self.stage == Stage::Live && matches!(self.role, Role::Consumer(..))
+    }
+
+    /// Whether a slow or stalled reader's connection broke, which is the daemon's good right.
+    pub(super) fn may_be_dropped(&self) -> bool {
+        let Role::Consumer(plan, _) = &self.role else {
+            return false;
+        };
+        self.stage == Stage::Live && plan.reading != Reading::AtOnce
+    }
+
+    /// Reads as soon as there is something: during the greeting everybody does.
+    pub(super) fn reads_at_once(&self) -> bool {
+        self.is_in_setup() || self.reading == Reading::AtOnce
+    }
+
+    pub(super) fn is_slow(&self) -> bool {
+        matches!(self.reading, Reading::Slow(_))
+    }
+
+    /// Publishing has ended: stalled readers read again.
+    pub(super) fn resume_reading(&mut self) {
+        if self.reading == Reading::Stalled {
+            self.reading = Reading::AtOnce;
+        }
+    }
+
+    /// Bytes that a slow reader may read now. Zero for anybody else.
+    pub(super) fn slow_allowance(&mut self, now_ns: u64) -> usize {
+        let (Reading::Slow(bytes_per_s), Stage::Live) = (self.reading, self.stage) else {
+            return 0;
+        };
+        // Allowance does not pile up for longer than a tenth of a second.
+        let from_ns = self.allowed_ns.max(now_ns.saturating_sub(100_000_000));
+        let bytes = u128::from(now_ns - from_ns) * u128::from(bytes_per_s) / 1_000_000_000;
+        if bytes > 0 {
+            self.allowed_ns = now_ns;
+        }
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    /// What epoll is to look for.
+    pub(super) fn wanted_interest(&self) -> EventFlags {
+        let mut flags = EventFlags::empty();
+        if self.reads_at_once() {
+            flags |= EventFlags::IN;
+        }
+        let unsent = self.link.as_ref().is_some_and(|link| link.unsent() > 0);
+        if unsent || self.stage == Stage::Opening {
+            flags |= EventFlags::OUT;
+        }
+        flags
+    }
+
+    /// What it is called in messages for the user.
+    pub(super) fn name(&self) -> String {
+        match &self.role {
+            Role::Producer(plan, _) => format!("producer {} to {}", plan.place.0, self.address),
+            Role::Consumer(plan, _) => format!(
+                "consumer of {}/{} at {}",
+                plan.topic, plan.channel.0, self.address
+            ),
+        }
+    }
+
+    /// An I/O error in words for the user.
+    pub(super) fn failure(&self, error: &io::Error) -> String {
+        let doing = if self.is_in_setup() || self.stage == Stage::Closed {
+            "cannot connect"
+        } else {
+            "the connection broke"
+        };
+        let cause = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "closed by the daemon".to_string(),
+            _ => error.to_string(),
+        };
+        format!("{}: {doing}: {cause}", self.name())
+    }
+}
+
+/// The body of an IDENTIFY. Zero leaves a value to the daemon; both are in milliseconds.
+#[must_use]
+pub fn identify_json(msg_timeout_ms: u64, output_buffer_timeout_ms: u64) -> Vec<u8> {
+    let mut body = serde_json::json!({
+        "client_id": "nsq-bench",
+        "hostname": "nsq-bench",
+        "user_agent": concat!("nsq-bench/", env!("CARGO_PKG_VERSION")),
+        "feature_negotiation": true,
+    });
+    if msg_timeout_ms > 0 {
+        body["msg_timeout"] = msg_timeout_ms.into();
+    }
+    if output_buffer_timeout_ms > 0 {
+        body["output_buffer_timeout"] = output_buffer_timeout_ms.into();
+    }
+    body.to_string().into_bytes()
+}

@@ -1,0 +1,209 @@
+//! What goes wrong is said in words, with the report of what ran until then, and an exit code.
+
+mod support;
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use nsq_bench::http::Admin;
+use nsq_bench::result::{Ended, Outcome, SavedResult};
+use nsq_bench::sink::{Faults, Sink};
+use support::echo;
+
+fn program(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq-bench"));
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn text(output: &Output) -> (Option<i32>, String, String) {
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+/// Runs the program to its end; it must fail with this code and these words on standard error.
+fn check_refused(args: &[&str], code: i32, words: &str) {
+    let (found, _, stderr) = text(&program(args).output().unwrap());
+    assert_eq!(found, Some(code), "{args:?}: {stderr}");
+    assert!(stderr.contains(words), "{args:?}: {stderr}");
+}
+
+#[test]
+fn wrong_flags_are_refused_before_anything_runs() {
+    check_refused(&["run", "--producsers", "3"], 2, "--producsers");
+    check_refused(&["run", "--rate", "fast"], 2, "fast");
+    check_refused(&["run", "--size", "9"], 2, "28 bytes");
+    check_refused(&["run", "--duration", "10"], 2, "ns, us, ms, s");
+    check_refused(
+        &["run", "--rate", "5", "--per-day", "5e9"],
+        2,
+        "cannot be used with",
+    );
+    check_refused(
+        &["run", "--consumers", "0", "--producers", "0"],
+        2,
+        "nothing to run",
+    );
+    check_refused(&["run", "--scenario", "/nowhere.toml"], 2, "/nowhere.toml");
+    check_refused(&["run", "--interval", "1ms"], 2, "at least 50ms");
+    check_refused(&["run", "--cores", "100000"], 2, "no such core");
+    check_refused(&["find-max", "--slo", "p99"], 2, "p99");
+    check_refused(&["sweep", "--from", "5", "--to", "1"], 2, "--from");
+    check_refused(&["compare", "--a", "nsqd", "--b", "x {tcp}"], 2, "{tcp}");
+    check_refused(
+        &[
+            "compare",
+            "--a",
+            "{tcp}",
+            "--b",
+            "{tcp}",
+            "--require",
+            "speed>=1",
+        ],
+        2,
+        "speed",
+    );
+    check_refused(&["sink", "--stall", "1s/200ms"], 2, "shorter");
+    check_refused(&["sink", "--drop", "1/100"], 2, "echo");
+    check_refused(&[], 2, "Usage");
+}
+
+#[test]
+fn a_daemon_that_is_not_there_is_named() {
+    // A port that was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let address = free.to_string();
+    check_refused(
+        &["run", "--tcp-address", &address],
+        2,
+        &format!("no daemon at {address}"),
+    );
+    check_refused(&["run", "--tcp-address", "nowhere"], 2, "nowhere");
+    // Something else than a daemon.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let greeter = std::thread::spawn(move || {
+        use std::io::Write;
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"220 mail.example ESMTP\r\n").unwrap();
+        stream
+    });
+    check_refused(&["run", "--tcp-address", &address], 2, "does not speak NSQ");
+    drop(greeter.join());
+}
+
+/// Starts a run that saves its result, and waits until the sink's statistics say so.
+fn start(sink: &Sink, out: &Path, args: &[&str], mut until: impl FnMut(&str) -> bool) -> Child {
+    let address = sink.address.to_string();
+    let out = out.to_string_lossy().into_owned();
+    let mut all = vec!["run", "--tcp-address", &address, "--http-address", &address];
+    all.extend_from_slice(&["--warm-up", "0s", "--duration", "100s", "--out", &out]);
+    all.extend_from_slice(args);
+    let mut child = program(&all).spawn().unwrap();
+    let admin = Admin::new(sink.address);
+    loop {
+        let stats = admin.get("/stats?format=json").unwrap();
+        let ended = child.try_wait().unwrap();
+        if until(&String::from_utf8_lossy(&stats)) || ended.is_some() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child
+}
+
+fn has_published(stats: &str) -> bool {
+    !stats.contains("\"published\":0,")
+}
+
+fn saved(out: &Path) -> nsq_bench::result::RunResult {
+    let text = std::fs::read_to_string(out).unwrap();
+    match SavedResult::from_json(&text).unwrap().outcome {
+        Outcome::Run(result) => *result,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_daemon_that_dies_leaves_a_partial_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("dies.json");
+    let sink = echo(Faults::default());
+    let child = start(
+        &sink,
+        &out,
+        &["--rate", "1000", "--via", "pub"],
+        has_published,
+    );
+    let stopped = sink.stop();
+    let (code, stdout, stderr) = text(&child.wait_with_output().unwrap());
+    assert!(stopped.is_ok());
+    assert_eq!(code, Some(1), "{stdout}{stderr}");
+    for words in [
+        "ENDED",
+        "this is what ran until then",
+        "ledger",
+        "published",
+        "saved",
+    ] {
+        assert!(stdout.contains(words), "{words}: {stdout}{stderr}");
+    }
+    assert!(matches!(saved(&out).ended, Ended::Failed { .. }));
+}
+
+#[test]
+fn a_connection_refused_in_the_middle_leaves_a_partial_report() {
+    // A slow reader comes back when its connection breaks; then nobody is there.
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("refused.json");
+    let sink = echo(Faults::default());
+    let args = ["--producers", "0", "--slow", "1", "--topic", "t"];
+    let mut posted = false;
+    let child = start(&sink, &out, &args, |stats| {
+        // A message that it finishes shows that it is in the middle of it.
+        if !posted && stats.contains("\"channel_name\"") {
+            Admin::new(sink.address).post("/pub?topic=t").unwrap();
+            posted = true;
+        }
+        !stats.contains("\"finished\":0,")
+    });
+    let stopped = sink.stop();
+    let (code, stdout, stderr) = text(&child.wait_with_output().unwrap());
+    assert!(stopped.is_ok());
+    assert_eq!(code, Some(1), "{stdout}{stderr}");
+    assert!(
+        stdout.contains("cannot connect: Connection refused"),
+        "{stdout}{stderr}"
+    );
+    assert!(matches!(saved(&out).ended, Ended::Failed { .. }));
+}
+
+#[test]
+fn an_interrupted_run_reports_what_ran() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("interrupted.json");
+    let sink = echo(Faults::default());
+    let child = start(
+        &sink,
+        &out,
+        &["--rate", "1000", "--via", "pub"],
+        has_published,
+    );
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let (code, stdout, stderr) = text(&child.wait_with_output().unwrap());
+    drop(sink.stop());
+    assert_eq!(code, Some(0), "{stdout}{stderr}");
+    assert!(stdout.contains("interrupted"), "{stdout}{stderr}");
+    assert_eq!(saved(&out).ended, Ended::Interrupted);
+}

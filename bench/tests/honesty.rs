@@ -1,0 +1,136 @@
+//! The generator tells the truth: a daemon that stalls shows in the tail of the latencies, and what it
+//! drops, duplicates and alters is counted exactly. Over real sockets, against the built-in sink.
+
+mod support;
+
+use nsq_bench::result::{Ended, HistogramKind, LoopKind};
+use nsq_bench::run::{Options, run};
+use nsq_bench::sink::Faults;
+use nsq_bench::span::Span;
+use support::{echo, scenario, target};
+
+#[test]
+fn a_stall_of_200_ms_a_second_is_seen_in_the_tail() {
+    let faults = Faults {
+        stall: Some((Span::from_millis(200), Span::from_secs(1))),
+        ..Faults::default()
+    };
+    let sink = echo(faults);
+    let scenario =
+        scenario("rate = '1000'\nvia = 'pub'\nwarm-up = '0s'\nduration = '3s'\ndrain = '30s'");
+    let finished = run(&target(&sink), &scenario, &Options::default()).unwrap();
+    let counts = sink.stop().unwrap();
+    assert!(counts.stalls >= 2, "the sink did not stall: {counts:?}");
+    let result = finished.result;
+    assert_eq!(result.ended, Ended::Complete);
+    assert_eq!(result.loop_kind, LoopKind::Open);
+    for kind in [HistogramKind::Publish, HistogramKind::Delivery] {
+        let record = result.histogram(kind).unwrap();
+        assert_eq!(record.count, 3000, "{kind:?}");
+        // About 200 ms: not less, whatever the machine. More if it is overloaded, but no other order
+        // of magnitude.
+        let p999_ms = record.p999_us / 1000.0;
+        assert!(
+            (190.0..2000.0).contains(&p999_ms),
+            "{kind:?}: p99.9 is {p999_ms} ms"
+        );
+        // A fifth of all messages waited, half a stall on average: the mean cannot hide it either.
+        assert!(
+            record.mean_us > 8_000.0,
+            "{kind:?}: mean {} us",
+            record.mean_us
+        );
+    }
+    assert!(result.ledger.is_clean());
+}
+
+/// One run against a sink with faults: the ledger says exactly what the sink did.
+fn check_faults(toml: &str, threads: usize, channels: u64) {
+    let faults = Faults {
+        drop_one_in: Some(10_000),
+        duplicate_one_in: Some(10_000),
+        alter_one_in: Some(10_000),
+        ..Faults::default()
+    };
+    let sink = echo(faults);
+    let options = Options {
+        threads,
+        ..Options::default()
+    };
+    let finished = run(&target(&sink), &scenario(toml), &options).unwrap();
+    let counts = sink.stop().unwrap();
+    let ledger = finished.result.ledger;
+    assert_eq!(
+        (counts.dropped, counts.duplicated, counts.altered),
+        (10, 10, 10),
+        "{toml}"
+    );
+    assert_eq!(counts.published, 100_000);
+    assert_eq!((ledger.sent, ledger.acknowledged), (100_000, 100_000));
+    assert_eq!(ledger.lost, 10 * channels, "{toml}: {ledger:?}");
+    assert_eq!(ledger.duplicated, 10 * channels, "{toml}: {ledger:?}");
+    assert_eq!(ledger.corrupted, 10 * channels, "{toml}: {ledger:?}");
+    assert_eq!(ledger.received, (100_000 - 20) * channels);
+    assert!(!ledger.is_clean());
+    assert_eq!(finished.result.ended, Ended::NotDrained);
+}
+
+#[test]
+fn faults_are_counted_exactly() {
+    let base = "messages = 100000\nwarm-up = '0s'\nduration = '100s'\ndrain = '3s'\n";
+    check_faults(&format!("{base}via = 'mpub'\nbatch = 50"), 1, 1);
+    check_faults(
+        &format!(
+            "{base}via = 'mpub'\nproducers = 3\nconsumers = 2\nchannels = 2\nconsume = 'after-publish'"
+        ),
+        2,
+        2,
+    );
+    check_faults(
+        &format!("{base}via = 'http-mpub'\nsize = 'uniform:28-900'\ntopics = 3"),
+        1,
+        1,
+    );
+}
+
+#[test]
+fn without_faults_the_ledger_is_clean() {
+    let check = |toml: &str, channels: u64| {
+        let sink = echo(Faults::default());
+        let scenario = scenario(&format!(
+            "messages = 5000\nwarm-up = '0s'\nduration = '100s'\n{toml}"
+        ));
+        let finished = run(&target(&sink), &scenario, &Options::default()).unwrap();
+        let counts = sink.stop().unwrap();
+        let result = finished.result;
+        assert_eq!(result.ended, Ended::Complete, "{toml}");
+        assert!(result.ledger.is_clean(), "{toml}: {:?}", result.ledger);
+        assert_eq!(result.ledger.received, 5000 * channels, "{toml}");
+        assert_eq!(counts.published, 5000, "{toml}");
+        result
+    };
+    check("via = 'pub'", 1);
+    check("via = 'dpub'\ntopics = 7\nproducers = 2", 1);
+    check("via = 'http-pub'\nproducers = 4", 1);
+    check(
+        "via = 'mpub'\nbatch = 7\nchannels = 3\nconsumers = 2\nrate = '50k'\narrivals = 'poisson'",
+        3,
+    );
+    check("size = 'list:28*5,300000*1'\nbatch = 3\nwindow = 9", 1);
+    let given_back = check(
+        "via = 'pub'\nrequeue = 0.2\ntouch = 0.2\nwork = 'exp:100us'\nrdy = 20",
+        1,
+    );
+    assert!(given_back.totals.requeued > 500 && given_back.totals.touched > 300);
+    assert_eq!(given_back.ledger.redelivered, given_back.totals.requeued);
+    let storms = check(
+        "rate = '5k'\nconsumers = 4\nstorm-every = '100ms'\nstorm = 0.5\nwork = '5ms'\nrdy = 20",
+        1,
+    );
+    assert!(storms.totals.reconnected > 0);
+    let readers = check(
+        "rate = '5k'\nconsumers = 4\nslow = 0.25\nstalled = 0.5\nrdy = 5\nbatch = 5",
+        1,
+    );
+    assert!(readers.ledger.received > 0);
+}

@@ -1,0 +1,183 @@
+//! `sweep`, `find-max` and `compare` from the command line, against sinks. Nothing here depends on how
+//! fast they are.
+
+use std::net::SocketAddr;
+use std::process::{Command, Output};
+
+use nsq_bench::result::{Ended, Outcome, SavedResult};
+use nsq_bench::sink::{Faults, Mode, Sink, SinkOptions};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_nsq-bench");
+
+fn echo() -> Sink {
+    Sink::start(SinkOptions {
+        address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        mode: Mode::Echo,
+        faults: Faults::default(),
+        size: 200,
+    })
+    .unwrap()
+}
+
+/// Runs the program with the words of `line`; the saved result and the exit code.
+fn run(line: &str, out: &std::path::Path) -> (Option<i32>, Outcome, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = Command::new(PROGRAM)
+        .args(line.split_whitespace())
+        .arg("--out")
+        .arg(out)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
+    let text = std::fs::read_to_string(out).unwrap_or_else(|error| panic!("{error}: {said}"));
+    (
+        status.code(),
+        SavedResult::from_json(&text).unwrap().outcome,
+        said,
+    )
+}
+
+#[test]
+fn a_sweep_runs_its_staircase() {
+    let directory = tempfile::tempdir().unwrap();
+    let sink = echo();
+    let line = format!(
+        "sweep --tcp-address {0} --http-address {0} --from 500 --to 2000 --steps 3 --via pub --warm-up 0s \
+         --duration 300ms",
+        sink.address
+    );
+    let (code, outcome, said) = run(&line, &directory.path().join("sweep.json"));
+    drop(sink.stop());
+    assert_eq!(code, Some(0), "{said}");
+    let Outcome::Sweep(result) = outcome else {
+        panic!("{said}");
+    };
+    let offered: Vec<f64> = result
+        .steps
+        .iter()
+        .filter_map(|run| run.totals.offered_per_s)
+        .collect();
+    assert_eq!(
+        offered.iter().map(|rate| rate.round()).collect::<Vec<_>>(),
+        [500.0, 1000.0, 2000.0]
+    );
+    for run in &result.steps {
+        assert_eq!(run.ended, Ended::Complete);
+        assert!(run.ledger.is_clean() && run.ledger.sent > 0);
+    }
+}
+
+#[test]
+fn find_max_ends_with_a_rate_a_profile_and_its_steps() {
+    let directory = tempfile::tempdir().unwrap();
+    let sink = echo();
+    // An objective that any machine meets; the search ends at --most.
+    let line = format!(
+        "find-max --tcp-address {0} --http-address {0} --slo p99<60s,lost=0 --start 400 --most 1600 \
+         --via pub --warm-up 0s --duration 1s --step 400ms --precision 0.5",
+        sink.address
+    );
+    let (code, outcome, said) = run(&line, &directory.path().join("max.json"));
+    drop(sink.stop());
+    let Outcome::FindMax(result) = outcome else {
+        panic!("{said}");
+    };
+    assert!(!result.steps.is_empty());
+    // On a machine that cannot even do this rate for others' work, nothing may be found.
+    if let Some(rate) = result.found_per_s {
+        let profile = result.profile.unwrap();
+        assert_eq!(profile.messages_per_s, rate);
+        assert!(
+            profile.cpu_s_per_published.is_some_and(|cpu| cpu > 0.0),
+            "{said}"
+        );
+        assert!(result.held.is_some_and(|held| held.ledger.is_clean()));
+        assert_eq!(result.headroom.len(), 2);
+        assert!(matches!(code, Some(0 | 3)), "{said}");
+    } else {
+        assert_eq!(code, Some(1), "{said}");
+    }
+}
+
+#[test]
+fn a_comparison_takes_turns_and_judges() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("compare.json");
+    let compare = |requirement: &str| {
+        let good = format!("{PROGRAM} sink --mode echo --address {{tcp}}");
+        let output = Command::new(PROGRAM)
+            .args([
+                "compare", "--a", &good, "--b", &good, "--name-a", "one", "--name-b", "two",
+            ])
+            .args([
+                "--rounds",
+                "2",
+                "--rate",
+                "1000",
+                "--via",
+                "pub",
+                "--warm-up",
+                "0s",
+            ])
+            .args(["--duration", "300ms", "--require", requirement, "--out"])
+            .arg(&out)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        let text = std::fs::read_to_string(&out).unwrap_or_else(|error| panic!("{error}: {said}"));
+        let Outcome::Compare(result) = SavedResult::from_json(&text).unwrap().outcome else {
+            panic!("{said}");
+        };
+        (output.status.code(), result, said)
+    };
+    let (code, result, said) = compare("rss_max_bytes>=0");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(result.passed && result.failures.is_empty());
+    assert_eq!(
+        (result.a.runs.len(), result.b.runs.len(), result.rounds),
+        (2, 2, 2)
+    );
+    assert!(
+        result
+            .ratios
+            .iter()
+            .any(|ratio| ratio.metric == "rss_max_bytes")
+    );
+    assert!(said.contains("two / one"), "{said}");
+    // Half a byte is more than any ratio allows.
+    let (code, result, said) = compare("rss_max_bytes<=0.0001");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(!result.passed && said.contains("FAILED"));
+}
+
+#[test]
+fn a_daemon_that_does_not_come_up_shows_its_log() {
+    let output = Command::new(PROGRAM)
+        .args([
+            "compare",
+            "--a",
+            "sh -c 'echo cannot open {data}; exit 3'",
+            "--b",
+            "true {tcp}",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let output = Command::new(PROGRAM)
+        .args([
+            "compare",
+            "--a",
+            "sh -c 'echo no room at {tcp}; exit 3'",
+            "--b",
+            "true {tcp}",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("no room at 127.0.0.1:"), "{said}");
+}

@@ -1,0 +1,149 @@
+//! `nsq-bench plan` as a program: what it prints, and what it says when there is nothing to plan by.
+
+#[path = "report/fixtures.rs"]
+#[allow(dead_code, reason = "the tests of the report use the rest")]
+mod fixtures;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use nsq_bench::result::{Ended, FindMaxResult, Outcome};
+
+const DEMAND: [&str; 12] = [
+    "--per-day",
+    "5e9",
+    "--size",
+    "400",
+    "--channels",
+    "3",
+    "--peak",
+    "4",
+    "--retention",
+    "12h",
+    "--utilisation",
+    "0.6",
+];
+
+fn plan(profile: Option<&Path>, flags: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq-bench"));
+    command.arg("plan").args(flags);
+    if let Some(profile) = profile {
+        command.arg("--profile").arg(profile);
+    }
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn save(directory: &Path, outcome: Outcome) -> std::path::PathBuf {
+    let path = directory.join("profile.json");
+    fs::write(
+        &path,
+        fixtures::saved(&["nsq-bench", "find-max"], outcome).to_json(),
+    )
+    .unwrap();
+    path
+}
+
+#[test]
+fn a_demand_becomes_a_plan() {
+    let directory = tempfile::tempdir().unwrap();
+    let profile = save(
+        directory.path(),
+        Outcome::FindMax(fixtures::find_max().into()),
+    );
+
+    let output = plan(Some(&profile), &DEMAND);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    // 231,481/s / (212,000/s x 0.6) is 1.82; 2.25 TB / 0.8.
+    for expected in [
+        "= 1.82 nodes",
+        "= 3 nodes",
+        "2.81 TB",
+        "231,481/s x (400 + 25 + 3 x 21 bytes)",
+    ] {
+        assert!(printed.contains(expected), "no `{expected}` in\n{printed}");
+    }
+
+    let mut flags = DEMAND.to_vec();
+    flags.push("--json");
+    let output = plan(Some(&profile), &flags);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["needs"]["nodes"], 3.0);
+    assert_eq!(json["needs"]["backlog_messages"], 5e9);
+    assert_eq!(json["sensitivities"][0]["input"], "per-day");
+}
+
+#[test]
+fn without_a_profile_to_rely_on_it_says_what_to_measure() {
+    let directory = tempfile::tempdir().unwrap();
+    let check = |profile: Option<&Path>, expected: &str| {
+        let output = plan(profile, &DEMAND);
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(text(&output.stdout), "");
+        let said = text(&output.stderr);
+        assert!(said.contains(expected), "no `{expected}` in\n{said}");
+        let command = "nsq-bench find-max --slo 'p99<5ms,lost=0' --size 400 --channels 3 \
+                       --out profile.json";
+        assert!(said.contains(command), "{said}");
+    };
+    let found = |change: fn(&mut FindMaxResult)| {
+        let mut found = fixtures::find_max();
+        change(&mut found);
+        save(directory.path(), Outcome::FindMax(found.into()))
+    };
+    check(None, "--profile names none");
+    check(
+        Some(Path::new("/nowhere/profile.json")),
+        "cannot read the profile /nowhere/profile.json",
+    );
+    let garbage = directory.path().join("garbage.json");
+    fs::write(&garbage, "{}").unwrap();
+    check(Some(&garbage), "is not a result of nsq-bench");
+    let run = Outcome::Run(fixtures::run(fixtures::CALM).into());
+    check(
+        Some(&save(directory.path(), run)),
+        "is the result of `nsq-bench run`",
+    );
+    check(
+        Some(&found(|found| found.profile = None)),
+        "no rate met the objective p99<5ms,lost=0",
+    );
+    check(
+        Some(&found(|found| found.held.as_mut().unwrap().ledger.lost = 7)),
+        "7 messages were lost and 0 corrupted",
+    );
+    check(
+        Some(&found(|found| {
+            found.held.as_mut().unwrap().ended = Ended::Interrupted
+        })),
+        "its confirming run was interrupted",
+    );
+    check(
+        Some(&found(|found| {
+            found.profile.as_mut().unwrap().messages_per_s = 0.0
+        })),
+        "its messages_per_s is 0",
+    );
+}
+
+#[test]
+fn a_demand_that_makes_no_sense_is_refused() {
+    let check = |flags: [&str; 2], expected: &str| {
+        let mut all = vec!["--per-day", "5e9", "--size", "400"];
+        all.extend(flags);
+        let output = plan(None, &all);
+        assert_eq!(output.status.code(), Some(2), "{flags:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(expected), "{said}");
+    };
+    check(["--peak", "0.5"], "never below the mean");
+    check(["--utilisation", "1.5"], "no share above 0 and up to 1");
+    check(["--retention", "12"], "no length of time");
+    check(["--replicas", "0"], "0 is not in 1");
+    check(["--node-disk-gb", "0"], "no positive number");
+}

@@ -1,0 +1,374 @@
+//! The page of `nsq-bench report` in a real browser, light and dark, wide and narrow.
+//!
+//! Needed on the machine: chromium. If it is missing that is said, and the tests that need it do not
+//! run, or fail if `CI` is set. The pages and pictures stay in `target/tmp/report`.
+
+#[path = "report/browser.rs"]
+mod browser;
+#[path = "report/fixtures.rs"]
+mod fixtures;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use browser::{Scheme, is_installed, picture, visit};
+use nsq_bench::report::{Args, ReportError, run};
+use nsq_bench::result::{Outcome, SavedResult};
+use serde_json::Value;
+
+const PROBE: &str = include_str!("report/probe.js");
+
+fn directory() -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report");
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// Saves the results and makes the page of them.
+fn page(name: &str, results: &[(&str, SavedResult)]) -> PathBuf {
+    let inputs = directory().join(format!("{name}-results"));
+    fs::create_dir_all(&inputs).unwrap();
+    let save = |(stem, result): &(&str, SavedResult)| {
+        let path = inputs.join(format!("{stem}.json"));
+        fs::write(&path, result.to_json()).unwrap();
+        path
+    };
+    let out = directory().join(format!("{name}.html"));
+    run(&Args {
+        results: results.iter().map(save).collect(),
+        out: out.clone(),
+    })
+    .unwrap();
+    out
+}
+
+/// Looks at the page with the probe in it; returns what the probe saw.
+fn probe(page: &Path, scheme: Scheme, width: u32) -> Value {
+    let text = fs::read_to_string(page).unwrap();
+    // The page's own policy would refuse the probe.
+    let open = text.replace("default-src 'none'; style-src 'unsafe-inline'", "");
+    assert_ne!(open, text, "the page has its policy");
+    let probed = open.replace("</body>", &format!("<script>{PROBE}</script>\n</body>"));
+    let stem = page.file_stem().unwrap().to_string_lossy();
+    let copy = page.with_file_name(format!("{stem}-probed-{scheme:?}-{width}.html"));
+    fs::write(&copy, probed).unwrap();
+    let dom = visit(&copy, scheme, width).dom;
+    fs::remove_file(&copy).unwrap();
+    let found = dom.split("data-probe=\"").nth(1).expect("the probe ran");
+    let encoded = found.split('"').next().unwrap();
+    serde_json::from_slice(&BASE64_STANDARD.decode(encoded).unwrap()).unwrap()
+}
+
+/// Opens a page in every way there is, and checks what holds for all; `charts` are the ids to find
+/// and `texts` what to read on it.
+fn check(page: &Path, charts: &[&str], texts: &[&str]) {
+    let html = fs::read_to_string(page).unwrap();
+    for word in [
+        "NaN",
+        "inf ",
+        "undefined",
+        "http://",
+        "https://",
+        "@import",
+        "url(",
+    ] {
+        assert!(!html.contains(word), "`{word}` on {}", page.display());
+    }
+    if !is_installed() {
+        return;
+    }
+    for scheme in [Scheme::Light, Scheme::Dark] {
+        // As it is: nothing is asked of the network, nothing is complained about.
+        let seen = visit(page, scheme, 1280);
+        assert_eq!(seen.console, Vec::<String>::new());
+        assert_eq!(
+            seen.requests,
+            Vec::<String>::new(),
+            "a request to the network"
+        );
+
+        let widths: &[u32] = if scheme == Scheme::Light {
+            &[1280, 420]
+        } else {
+            &[1280]
+        };
+        for &width in widths {
+            let seen = probe(page, scheme, width);
+            assert_eq!(seen["dark"], scheme == Scheme::Dark);
+            let is_dark_ground = brightness(&seen["ground"]) < 0.2;
+            assert_eq!(is_dark_ground, scheme == Scheme::Dark, "{}", seen["ground"]);
+            assert_eq!(
+                brightness(&seen["ink"]) > 0.5,
+                scheme == Scheme::Dark,
+                "{}",
+                seen["ink"]
+            );
+            assert_eq!(seen["images"], 0);
+            assert_eq!(seen["resources"], 0);
+            assert_eq!(
+                seen["outside"],
+                Value::Array(Vec::new()),
+                "texts outside of their chart"
+            );
+            assert_eq!(
+                seen["overlaps"],
+                Value::Array(Vec::new()),
+                "texts over each other"
+            );
+            assert!(
+                seen["overflow"].as_i64().unwrap() <= 0,
+                "{width}: the page scrolls sideways"
+            );
+            for id in charts {
+                let all = seen["charts"].as_array().unwrap();
+                let chart = all.iter().find(|chart| chart["id"] == *id);
+                let chart = chart.unwrap_or_else(|| panic!("no chart {id}"));
+                assert!(
+                    chart["shapes"].as_u64().unwrap() > 0,
+                    "nothing drawn: {chart}"
+                );
+                assert!(
+                    chart["tooltips"].as_u64().unwrap() > 0,
+                    "no tooltips: {chart}"
+                );
+                assert!(
+                    chart["width"].as_f64().unwrap() > 300.0,
+                    "too small: {chart}"
+                );
+            }
+            let text = seen["text"].as_str().unwrap();
+            for expected in texts {
+                assert!(
+                    text.contains(expected),
+                    "`{expected}` is not on {}:\n{text}",
+                    page.display()
+                );
+            }
+            let height = seen["height"].as_u64().unwrap().min(12_000) as u32;
+            let name = format!("{scheme:?}-{width}.png").to_lowercase();
+            picture(page, scheme, width, height, &page.with_extension(name));
+        }
+    }
+}
+
+/// Of a CSS `rgb(r, g, b)`, 0 to 1.
+fn brightness(colour: &Value) -> f64 {
+    let text = colour.as_str().unwrap();
+    let parts = text
+        .trim_start_matches("rgb(")
+        .trim_end_matches(')')
+        .split(',');
+    let parts: Vec<f64> = parts.map(|part| part.trim().parse().unwrap()).collect();
+    parts.iter().sum::<f64>() / 3.0 / 255.0
+}
+
+const COMMAND: [&str; 6] = [
+    "nsq-bench",
+    "run",
+    "--rate",
+    "50000",
+    "--size",
+    "list:200*9,4000*1",
+];
+
+#[test]
+fn one_run() {
+    let run = fixtures::run(fixtures::CALM);
+    let page = page(
+        "one-run",
+        &[("calm", fixtures::saved(&COMMAND, Outcome::Run(run.into())))],
+    );
+    let charts = [
+        "spectrum",
+        "delivery-latency-1",
+        "publish-latency-1",
+        "rate-1",
+        "depth-1",
+        "cpu-1",
+        "memory-1",
+        "disk-1",
+        "lateness-1",
+    ];
+    let texts = [
+        "Ledger: everything arrived once, intact",
+        "Self-check: the figures are the daemon's",
+        "Open loop",
+        "from the intended send time",
+        "Fictional Processor 9000",
+        "nsq-bench run --rate 50000 --size 'list:200*9,4000*1'",
+        "2026-01-01 10:00 UTC",
+        "99.9 %",
+        "50,000/s",
+    ];
+    check(&page, &charts, &texts);
+}
+
+#[test]
+fn two_runs_stand_side_by_side() {
+    let saved =
+        |behaviour| fixtures::saved(&COMMAND, Outcome::Run(fixtures::run(behaviour).into()));
+    let results = [
+        ("ringq", saved(fixtures::CALM)),
+        ("nsqd", saved(fixtures::STALLING)),
+    ];
+    let page = page("two-runs", &results);
+    let charts = [
+        "spectrum",
+        "delivery-latency-1",
+        "delivery-latency-2",
+        "cpu-1",
+        "cpu-2",
+    ];
+    check(
+        &page,
+        &charts,
+        &["ringq: delivery", "nsqd: delivery", "(2.81 x)"],
+    );
+}
+
+#[test]
+fn a_bad_run_says_so_and_its_texts_stay_texts() {
+    let run = Outcome::Run(fixtures::bad().into());
+    let page = page(
+        "bad-run",
+        &[("<b>bad", fixtures::saved(&[fixtures::HOSTILE], run))],
+    );
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(!html.contains("<script") && !html.contains("<img") && !html.contains("<b>bad"));
+    let texts = [
+        "Ledger: 12 lost, 1 corrupted",
+        "Self-check: the generator was the bottleneck",
+        "(generator's limit)",
+        "Closed loop",
+        "CLOSED LOOP (<b>bad)",
+        "stalls are hidden",
+        "Failed",
+        fixtures::HOSTILE,
+    ];
+    check(&page, &["spectrum", "rate-1", "cpu-1"], &texts);
+}
+
+#[test]
+fn a_comparison() {
+    let compare = fixtures::saved(
+        &["nsq-bench", "compare"],
+        Outcome::Compare(fixtures::compare()),
+    );
+    let page = page("comparison", &[("compare", compare)]);
+    let charts = [
+        "compare-1",
+        "compare-2",
+        "compare-3",
+        "compare-4",
+        "spectrum",
+        "memory-1",
+        "memory-2",
+    ];
+    let texts = [
+        "ringq against nsqd",
+        "better in every round",
+        "no difference that all",
+        "at most 0.5 x",
+    ];
+    check(&page, &charts, &texts);
+}
+
+#[test]
+fn a_sweep() {
+    let sweep = fixtures::saved(&["nsq-bench", "sweep"], Outcome::Sweep(fixtures::sweep()));
+    let page = page("sweep", &[("staircase", sweep)]);
+    let charts = ["knee-1", "carried-1", "sweep-cpu-1", "sweep-spectrum-1"];
+    check(
+        &page,
+        &charts,
+        &[
+            "The knee is at 240,000/s",
+            "the generator's limit",
+            "In 1 of 8 steps",
+        ],
+    );
+}
+
+#[test]
+fn a_search_for_the_highest_rate() {
+    let found = Outcome::FindMax(fixtures::find_max().into());
+    let page = page(
+        "find-max",
+        &[(
+            "profile",
+            fixtures::saved(&["nsq-bench", "find-max"], found),
+        )],
+    );
+    let texts = [
+        "212,000/s held and confirmed",
+        "42 %",
+        "missed: p99<5ms: 7.1ms",
+        "Headroom",
+    ];
+    check(
+        &page,
+        &["search-1", "spectrum", "delivery-latency-1"],
+        &texts,
+    );
+}
+
+/// What the other tests rely on: that a request and a complaint would be noticed.
+#[test]
+fn the_browser_notices_requests_and_errors() {
+    if !is_installed() {
+        return;
+    }
+    let page = directory().join("control.html");
+    let html = "<body><img src='http://127.0.0.1:9/pixel.png'><script>missing()</script></body>";
+    fs::write(&page, html).unwrap();
+    let seen = visit(&page, Scheme::Light, 800);
+    assert_eq!(seen.requests, ["http://127.0.0.1:9/pixel.png"]);
+    assert!(
+        seen.console
+            .iter()
+            .any(|line| line.contains("missing is not defined"))
+    );
+    // The same with the policy of the report: the request is not even made, and complained about.
+    let policy = "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'\">";
+    fs::write(
+        &page,
+        html.replace("<body>", &format!("<head>{policy}</head><body>")),
+    )
+    .unwrap();
+    let seen = visit(&page, Scheme::Light, 800);
+    assert_eq!(seen.requests, Vec::<String>::new());
+    assert!(!seen.console.is_empty());
+}
+
+#[test]
+fn what_is_no_result_is_refused_by_name() {
+    let check = |name: &str, content: Option<&str>, expected: &str| {
+        let path = directory().join(name);
+        if let Some(content) = content {
+            fs::write(&path, content).unwrap();
+        }
+        let out = directory().join("never.html");
+        let args = Args {
+            results: vec![path.clone()],
+            out: out.clone(),
+        };
+        let error: ReportError = run(&args).unwrap_err();
+        let text = error.to_string();
+        let stem = name.trim_end_matches(".json");
+        assert!(text.contains(stem) && text.contains(expected), "{text}");
+        assert!(!out.exists());
+    };
+    check("missing.json", None, "cannot read");
+    check(
+        "no-json.json",
+        Some("hello"),
+        "is not a result of nsq-bench",
+    );
+    check("newer.json", Some(r#"{"schema": 99}"#), "layout 99");
+    let mut run = fixtures::run(fixtures::CALM);
+    run.histograms[0].hdr_base64.truncate(40);
+    let damaged = fixtures::saved(&COMMAND, Outcome::Run(run.into()));
+    check("damaged.json", Some(&damaged.to_json()), "histogram");
+}

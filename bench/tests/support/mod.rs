@@ -1,0 +1,32 @@
+//! Sinks and targets for the tests of the generator.
+
+use std::net::SocketAddr;
+
+use nsq_bench::scenario::{Patch, Scenario};
+use nsq_bench::sink::{Faults, Mode, Sink, SinkOptions};
+use nsq_bench::target::Target;
+
+/// A sink that delivers what is published, with these faults, on a port of the system's choice.
+pub(crate) fn echo(faults: Faults) -> Sink {
+    Sink::start(SinkOptions {
+        address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        mode: Mode::Echo,
+        faults,
+        size: 200,
+    })
+    .unwrap()
+}
+
+/// The sink as a target, with HTTP.
+#[allow(dead_code)]
+pub(crate) fn target(sink: &Sink) -> Target {
+    Target::look(sink.address, Some(sink.address), None).unwrap()
+}
+
+/// A scenario in the notation of the files.
+#[allow(dead_code)]
+pub(crate) fn scenario(toml: &str) -> Scenario {
+    let scenario = Patch::from_toml(toml).unwrap().apply(Scenario::default());
+    scenario.check().unwrap();
+    scenario
+}
