@@ -118,8 +118,8 @@ const FLAGS: &[Flag] = {
     flag("max-channel-consumers", Integer(0, MAX), "0", "maximum number of consumers of a channel; 0 for no limit"),
     flag("max-deflate-level", Integer(1, 9), "6", "maximum deflate compression level that a client can negotiate"),
 
-    flag("shards", Integer(0, SHARDS_MAX), "0", "number of executors; 0 for one per core that this process may use"),
-    flag("pin-shards", Switch, "false", "bind each executor to a core"),
+    flag("shards", Integer(0, SHARDS_MAX), "0", "number of shards; 0 for one per core that this process may use"),
+    flag("pin-shards", Switch, "false", "bind each shard to a core"),
     ]
 };
 

@@ -4,29 +4,27 @@ use crate::config::Config;
 use crate::http::{Info, Ports};
 use crate::metadata::Metadata;
 use crate::metadata_writer::MetadataWriter;
-use crate::net::{listener, socket};
+use crate::net::listener;
+use crate::net::socket::Listener;
 use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Post};
 use crate::shard::storage::Storage;
 use crate::shard::{Clock, Parts, Shard};
-use crate::{config, log, log_error, log_info, log_warn, preflight};
+use crate::{config, log, log_error, log_info, log_warn, preflight, reactor};
+use core_affinity::CoreId;
 use diskq::{DataPathLock, LogOptions, OsFiles};
 use engine_core::{Broker, BrokerOptions, ShardId, TopicOptions, place};
 use futures_channel::oneshot;
-use glommio::{ExecutorJoinHandle, LocalExecutorBuilder, Placement};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc;
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::SystemTime;
 use wire::identify::ServerSettings;
 use wire::limits::Limits;
 use wire::name::{ChannelName, TopicName};
-
-/// Memory that glommio registers per executor. It is for direct disk I/O, which is not used here,
-/// and a multiple of it is locked: the least it accepts.
-const IO_MEMORY_BYTES: usize = 64 * 1024;
 
 /// Bytes of a backlog that stay in memory whatever --mem-queue-size says: of the topics of a shard
 /// together, and of each. A consumer that far behind is served without the disk.
@@ -61,7 +59,7 @@ pub struct Daemon {
     /// Where HTTP is served, if it is.
     pub http_address: Option<SocketAddr>,
     stops: Vec<oneshot::Sender<()>>,
-    shards: Vec<ExecutorJoinHandle<()>>,
+    shards: Vec<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
     metadata: MetadataWriter,
     lock: DataPathLock,
@@ -178,44 +176,29 @@ impl Daemon {
         self.threads.extend(threads);
         let (stop, stopped) = oneshot::channel();
         self.stops.push(stop);
-        let (plan, post) = (plan.clone(), post.clone());
-        let placement = placement(&plan.config, id);
-        let shard = LocalExecutorBuilder::new(placement)
-            .name(&format!("shard-{}", id.0))
-            .io_memory(IO_MEMORY_BYTES)
-            .spawn(move || async move {
-                let broker = match restore(&plan, id, heritage) {
-                    Ok(broker) => broker,
-                    Err(error) => return report(&started, Err(error)),
-                };
-                let shard = Shard::new(broker, storage, plan.parts(id, post));
-                let tcp = socket::listen(plan.tcp_address);
-                let http = plan.http_address.map(socket::listen).transpose();
-                let (tcp, http) = match (tcp, http) {
-                    (Ok(tcp), Ok(http)) => (tcp, http),
-                    (Err(error), _) => {
-                        return report(&started, Err(listen_failed(plan.tcp_address, &error)));
-                    }
-                    (_, Err(error)) => {
-                        let address = plan.http_address.unwrap_or(plan.tcp_address);
-                        return report(&started, Err(listen_failed(address, &error)));
-                    }
-                };
-                shard.start(inbox);
-                shard.persist_metadata().await;
-                let clients = glommio::spawn_local(listener::serve_clients(shard.clone(), tcp));
-                let http = http
-                    .map(|http| glommio::spawn_local(listener::serve_http(shard.clone(), http)));
-                report(&started, Ok(()));
-                // The sender is dropped only together with the daemon: both mean the end.
-                let _ = stopped.await;
-                clients.cancel().await;
-                if let Some(http) = http {
-                    http.cancel().await;
+        let core = core(&plan.config, id);
+        let birth = Birth {
+            plan: plan.clone(),
+            id,
+            post: post.clone(),
+            inbox,
+            heritage,
+            storage,
+        };
+        let shard = Builder::new()
+            .name(format!("shard-{}", id.0))
+            .spawn(move || {
+                if let Some(core) = core
+                    && !core_affinity::set_for_current(core)
+                {
+                    log_warn!("shard {} cannot be pinned to core {}", id.0, core.id);
                 }
-                shard.clone().stop().await;
+                let result = reactor::run(birth.live(started.clone(), stopped));
+                if let Err(error) = result {
+                    give_up(&started, &error);
+                }
             })
-            .map_err(|error| StartError(format!("cannot start a shard: {error}")))?;
+            .map_err(|error| no_thread(&error))?;
         self.shards.push(shard);
         Ok(())
     }
@@ -232,8 +215,8 @@ impl Daemon {
             let _ = stop.send(());
         }
         for shard in self.shards {
-            if let Err(error) = shard.join() {
-                log_error!("a shard did not end well: {error}");
+            if shard.join().is_err() {
+                log_error!("a shard did not end well");
             }
         }
         log_info!("NSQ: stopping subsystems");
@@ -246,6 +229,59 @@ impl Daemon {
         drop(self.lock);
         log_info!("NSQ: bye");
         log::flush();
+    }
+}
+
+/// What a shard's thread starts with.
+struct Birth {
+    plan: Plan,
+    id: ShardId,
+    post: Post,
+    inbox: Inbox,
+    heritage: Heritage,
+    storage: Storage,
+}
+
+impl Birth {
+    /// The life of a shard: says how its start went, serves until told to stop.
+    async fn live(self, started: mpsc::Sender<Result<(), String>>, stopped: oneshot::Receiver<()>) {
+        let Birth {
+            plan,
+            id,
+            post,
+            inbox,
+            heritage,
+            storage,
+        } = self;
+        let broker = match restore(&plan, id, heritage) {
+            Ok(broker) => broker,
+            Err(error) => return report(&started, Err(error)),
+        };
+        let shard = Shard::new(broker, storage, plan.parts(id, post));
+        let tcp = Listener::bind(plan.tcp_address);
+        let http = plan.http_address.map(Listener::bind).transpose();
+        let (tcp, http) = match (tcp, http) {
+            (Ok(tcp), Ok(http)) => (tcp, http),
+            (Err(error), _) => {
+                return report(&started, Err(listen_failed(plan.tcp_address, &error)));
+            }
+            (_, Err(error)) => {
+                let address = plan.http_address.unwrap_or(plan.tcp_address);
+                return report(&started, Err(listen_failed(address, &error)));
+            }
+        };
+        shard.start(inbox);
+        shard.persist_metadata().await;
+        let clients = reactor::spawn(listener::serve_clients(shard.clone(), tcp));
+        let http = http.map(|http| reactor::spawn(listener::serve_http(shard.clone(), http)));
+        report(&started, Ok(()));
+        // The sender is dropped only together with the daemon: both mean the end.
+        let _ = stopped.await;
+        clients.cancel().await;
+        if let Some(http) = http {
+            http.cancel().await;
+        }
+        shard.stop().await;
     }
 }
 
@@ -405,21 +441,34 @@ fn restore(plan: &Plan, id: ShardId, heritage: Heritage) -> Result<Broker, Strin
     Ok(broker)
 }
 
-fn placement(config: &Config, id: ShardId) -> Placement {
+/// The core to pin a shard to, of those this process may use; more shards than cores share them.
+fn core(config: &Config, id: ShardId) -> Option<CoreId> {
     if !config.pin_shards {
-        return Placement::Unbound;
+        return None;
     }
-    // The cores this process may use, shard by shard; more shards than cores share them.
     let cores = core_affinity::get_core_ids().unwrap_or_default();
-    match cores.len() {
-        0 => Placement::Unbound,
-        count => Placement::Fixed(cores[id.0 as usize % count].id),
-    }
+    let index = (id.0 as usize).checked_rem(cores.len())?;
+    Some(cores[index])
 }
 
 fn report(started: &mpsc::Sender<Result<(), String>>, result: Result<(), String>) {
     // The receiver is gone only when another shard has failed already.
     let _ = started.send(result);
+}
+
+/// Without its ring a shard does nothing. At the start that is an error like others. Later it would
+/// leave half a broker that takes connections and answers nobody: then the process ends. What was
+/// acknowledged is in the files.
+fn give_up(started: &mpsc::Sender<Result<(), String>>, error: &io::Error) {
+    let text = format!(
+        "a shard's io_uring does not work: {}",
+        diskq::system_text(error)
+    );
+    if started.send(Err(text.clone())).is_err() {
+        log_error!("{text}");
+        log::flush();
+        std::process::exit(1);
+    }
 }
 
 fn lock_failed(config: &Config, error: &diskq::DiskError) -> StartError {

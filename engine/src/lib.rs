@@ -1,6 +1,6 @@
 //! nsqd: the shell around the rules in `engine-core`.
 //!
-//! This crate owns everything that touches the outside: flags, log lines, sockets, the executor, the
+//! This crate owns everything that touches the outside: flags, log lines, sockets, the reactor, the
 //! keeper's threads, HTTP, nsqd.dat. It decides nothing about messages.
 //!
 //! ```text
@@ -22,4 +22,5 @@ pub mod metadata;
 mod metadata_writer;
 mod net;
 pub mod preflight;
+mod reactor;
 mod shard;

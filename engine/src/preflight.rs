@@ -3,8 +3,8 @@
 //! who has never heard of io_uring.
 //!
 //! ```text
-//!   io_uring there, allowed, new enough?   before glommio is touched: it aborts the process if not
-//!   locked memory, descriptors             soft limits are raised as far as they go
+//!   descriptors                            soft limits are raised as far as they go
+//!   io_uring there, allowed, new enough?   as many rings as shards, once
 //!   addresses                              bound once without SO_REUSEPORT, then given to the shards
 //! ```
 //!
@@ -17,35 +17,33 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use io_uring::{IoUring, Probe, opcode};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
+use crate::reactor;
 use diskq::system_text;
 
-/// The first kernel with every io_uring operation that glommio 0.9 asks for.
-const KERNEL_MIN: Kernel = Kernel { major: 5, minor: 8 };
-
-/// The first kernel that charges rings to the control group and not to RLIMIT_MEMLOCK.
-const KERNEL_WITHOUT_MEMLOCK_CHARGE: Kernel = Kernel {
+/// The first kernel that can wait in a ring for a time.
+const KERNEL_MIN: Kernel = Kernel {
     major: 5,
-    minor: 12,
+    minor: 11,
 };
 
-/// glommio refuses to make an executor when RLIMIT_MEMLOCK is below this.
-const MEMLOCK_BYTES_MIN: u64 = 512 * 1024;
+/// Locked memory per shard: what the kernel charges for its ring, before Linux 5.12 and again since
+/// 6.13, to processes without CAP_IPC_LOCK.
+const MEMLOCK_BYTES_PER_SHARD: u64 = 64 * 1024;
 
 /// Descriptors besides those of clients: listeners, log, metadata, standard streams, some slack.
 const DESCRIPTORS_PROCESS: u64 = 64;
 
-/// Descriptors per shard: rings, wake-ups, listeners, a few segments.
+/// Descriptors per shard: the ring, the wake-up, listeners, a few segments.
 const DESCRIPTORS_PER_SHARD: u64 = 16;
 
-/// How long an address that is in use is tried again. The listener of a killed process with glommio
-/// inside was seen to outlive it, for less than 20 ms (8 of 8 runs, Linux 6.18); most likely because
-/// the kernel takes rings apart later, and an accept in a ring holds its socket. A supervisor that
-/// restarts at once must not fail for that.
+/// How long an address that is in use is tried again. The listener of a killed process was seen to
+/// outlive it, for less than 20 ms (8 of 8 runs, Linux 6.18); most likely because the kernel takes
+/// rings apart later, and a request in a ring holds its socket. A supervisor that restarts at once
+/// must not fail for that.
 const BIND_PATIENCE: Duration = Duration::from_secs(1);
 const BIND_PAUSE: Duration = Duration::from_millis(20);
 
@@ -128,7 +126,14 @@ impl fmt::Display for PreflightError {
                  io_uring_enter and io_uring_register (docker: --security-opt seccomp=<profile>)"
             ),
             PreflightError::IoUringFailed { source } => {
-                write!(f, "io_uring does not work here: {}", system_text(source))
+                write!(f, "io_uring does not work here: {}", system_text(source))?;
+                if source.kind() == io::ErrorKind::OutOfMemory {
+                    write!(
+                        f,
+                        " - allow this process more memory (systemd: MemoryMax=; docker: --memory=)"
+                    )?;
+                }
+                Ok(())
             }
             PreflightError::MemlockTooLow {
                 hard_bytes,
@@ -185,11 +190,8 @@ pub struct Ready {
 
 /// All checks but those of addresses.
 pub fn check_system(shard_count: NonZeroUsize) -> Result<(), PreflightError> {
-    let kernel = kernel();
-    // The limits come first: on old kernels a ring is charged to the locked memory.
-    check_memlock(shard_count, kernel)?;
     check_descriptors(shard_count)?;
-    check_io_uring(kernel)
+    check_io_uring(shard_count, kernel())
 }
 
 /// All checks, in the order in which nsqd would fail.
@@ -224,47 +226,38 @@ fn parse_kernel(release: &str) -> Kernel {
     }
 }
 
-/// Makes a small ring and asks for every operation that glommio insists on.
-fn check_io_uring(kernel: Kernel) -> Result<(), PreflightError> {
-    let judge = |error: io::Error| judge_io_uring(error, io_uring_disabled(), kernel);
-    let ring = IoUring::new(8).map_err(judge)?;
-    let mut probe = Probe::new();
-    // A kernel that cannot be asked is older than 5.6.
-    let answered = ring.submitter().register_probe(&mut probe).is_ok();
-    if answered && OPERATIONS.iter().all(|&code| probe.is_supported(code)) {
-        Ok(())
-    } else {
-        Err(PreflightError::KernelTooOld { kernel })
+/// Has rings do once what shards have them do.
+fn check_io_uring(shard_count: NonZeroUsize, kernel: Kernel) -> Result<(), PreflightError> {
+    // Any raise will do that is enough for the kernel, which knows best what it charges.
+    let memlock = raise(Resource::Memlock, 0, u64::MAX);
+    debug_assert!(memlock.is_ok(), "nothing was demanded");
+    match reactor::try_rings(shard_count) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(PreflightError::KernelTooOld { kernel }),
+        Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Err(judge_memory(
+            error,
+            getrlimit(Resource::Memlock).current,
+            shard_count,
+        )),
+        Err(error) => Err(judge_io_uring(error, io_uring_disabled(), kernel)),
     }
 }
 
-/// glommio's list (GLOMMIO_URING_OPS in its sys/uring.rs). When one is missing, glommio prints a
-/// joke and exits.
-const OPERATIONS: [u8; 23] = [
-    opcode::Nop::CODE,
-    opcode::Readv::CODE,
-    opcode::Writev::CODE,
-    opcode::Fsync::CODE,
-    opcode::ReadFixed::CODE,
-    opcode::WriteFixed::CODE,
-    opcode::PollAdd::CODE,
-    opcode::PollRemove::CODE,
-    opcode::SendMsg::CODE,
-    opcode::RecvMsg::CODE,
-    opcode::Timeout::CODE,
-    opcode::TimeoutRemove::CODE,
-    opcode::Accept::CODE,
-    opcode::LinkTimeout::CODE,
-    opcode::Connect::CODE,
-    opcode::Fallocate::CODE,
-    opcode::OpenAt::CODE,
-    opcode::Close::CODE,
-    opcode::Statx::CODE,
-    opcode::Read::CODE,
-    opcode::Write::CODE,
-    opcode::Send::CODE,
-    opcode::Recv::CODE,
-];
+fn judge_memory(
+    source: io::Error,
+    limit_bytes: Option<u64>,
+    shard_count: NonZeroUsize,
+) -> PreflightError {
+    let need_bytes = MEMLOCK_BYTES_PER_SHARD * shard_count.get() as u64;
+    match limit_bytes {
+        Some(hard_bytes) if hard_bytes < need_bytes => PreflightError::MemlockTooLow {
+            hard_bytes,
+            need_bytes,
+            shard_count,
+        },
+        _ => PreflightError::IoUringFailed { source },
+    }
+}
 
 /// The system's switch, where there is one (since Linux 6.6).
 fn io_uring_disabled() -> Option<u8> {
@@ -330,26 +323,6 @@ fn raise(resource: Resource, need: u64, wanted: u64) -> Result<(), u64> {
             }
         }
     }
-}
-
-fn memlock_need_bytes(shard_count: NonZeroUsize, kernel: Kernel) -> u64 {
-    if kernel < KERNEL_WITHOUT_MEMLOCK_CHARGE {
-        MEMLOCK_BYTES_MIN * shard_count.get() as u64
-    } else {
-        MEMLOCK_BYTES_MIN
-    }
-}
-
-fn check_memlock(shard_count: NonZeroUsize, kernel: Kernel) -> Result<(), PreflightError> {
-    let need_bytes = memlock_need_bytes(shard_count, kernel);
-    // As far as it goes: glommio also registers its buffers, 10 MiB per executor, if it may.
-    raise(Resource::Memlock, need_bytes, u64::MAX).map_err(|hard_bytes| {
-        PreflightError::MemlockTooLow {
-            hard_bytes,
-            need_bytes,
-            shard_count,
-        }
-    })
 }
 
 /// Raises the limit as far as it goes: clients take one each.

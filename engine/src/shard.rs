@@ -1,4 +1,4 @@
-//! One core's worth of work: the broker's rules driven by one executor.
+//! One core's worth of work: the broker's rules driven by one reactor.
 //!
 //! ```text
 //!   readers ──► with_broker: receive ──► (turn is due) ─┐
@@ -21,6 +21,7 @@ pub(crate) mod task;
 use crate::http::Info;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::connection::{self, Connection};
+use crate::reactor;
 use crate::{log_error, log_info, log_warn};
 use engine_core::{Broker, ClientId, Level, Now, Output, ShardId};
 use futures_lite::{StreamExt, future};
@@ -102,7 +103,7 @@ impl Clock {
     }
 }
 
-/// Tells one task of the same executor that there is something to do.
+/// Tells one task of the same shard that there is something to do.
 #[derive(Default)]
 struct Wake {
     is_set: Cell<bool>,
@@ -167,10 +168,10 @@ impl Shard {
 
     /// Starts the tasks that serve everything but the listeners.
     pub(crate) fn start(self: &Rc<Self>, inbox: Inbox) {
-        glommio::spawn_local(self.clone().run_turns()).detach();
-        glommio::spawn_local(self.clone().run_timer()).detach();
-        glommio::spawn_local(self.clone().run_inbox(inbox)).detach();
-        glommio::spawn_local(self.clone().run_metadata()).detach();
+        reactor::spawn(self.clone().run_turns()).detach();
+        reactor::spawn(self.clone().run_timer()).detach();
+        reactor::spawn(self.clone().run_inbox(inbox)).detach();
+        reactor::spawn(self.clone().run_metadata()).detach();
         self.turn.set();
     }
 
@@ -222,10 +223,10 @@ impl Shard {
                 .await;
             }
             // Others wait for longer than this one may.
-            Some(_) => glommio::timer::sleep(time).await,
+            Some(_) => reactor::sleep(time).await,
             None => {
                 self.gathering_until.set(Some(end));
-                glommio::timer::sleep(time).await;
+                reactor::sleep(time).await;
                 self.gathering_until.set(None);
                 self.gathering.borrow_mut().drain(..).for_each(Waker::wake);
             }
@@ -386,8 +387,8 @@ impl Shard {
                     log_warn!("a connection waits to move to shard {}: {why}", to.0);
                 }
                 let shard = self.clone();
-                glommio::spawn_local(async move {
-                    glommio::timer::sleep(MOVE_PAUSE).await;
+                reactor::spawn(async move {
+                    reactor::sleep(MOVE_PAUSE).await;
                     shard.try_move(id, to, tries - 1);
                 })
                 .detach();
@@ -421,7 +422,7 @@ impl Shard {
                     future::yield_now().await;
                 }
                 Some(at) => {
-                    let sleep = glommio::timer::sleep(at - now);
+                    let sleep = reactor::sleep(at - now);
                     future::or(sleep, self.timer.wait()).await;
                 }
                 None => self.timer.wait().await,
@@ -481,10 +482,10 @@ impl Shard {
             connection.close();
         }
         while self.broker.borrow().clients_count() > 0 {
-            glommio::timer::sleep(Duration::from_millis(1)).await;
+            reactor::sleep(Duration::from_millis(1)).await;
         }
         while self.with_broker(|broker, now, _| broker.shut_down(now)) > 0 {
-            glommio::timer::sleep(Duration::from_millis(1)).await;
+            reactor::sleep(Duration::from_millis(1)).await;
             self.read_clock();
         }
         self.persist_metadata().await;

@@ -1,5 +1,5 @@
 //! The seam, checked by name: `wire` and `engine/core` read no clock, start no thread, touch no file
-//! or socket, log nothing; only the shell names glommio.
+//! or socket, log nothing; only the shell names the reactor.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ const FORBIDDEN_IN_CORE: [&str; 16] = [
     "std::env",
     "std::os",
     "tokio",
-    "glommio",
+    "reactor::",
     "async fn",
     ".await",
     "println!",
@@ -63,8 +63,11 @@ fn the_rules_do_no_io() {
 }
 
 #[test]
-fn only_the_shell_names_the_executor() {
+fn only_the_shell_names_the_reactor() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    check(&root.join("diskq/src"), &["glommio", "async fn", ".await"]);
-    check(&root.join("engine/src/http"), &["glommio"]);
+    check(
+        &root.join("diskq/src"),
+        &["reactor::", "async fn", ".await"],
+    );
+    check(&root.join("engine/src/http"), &["reactor::"]);
 }

@@ -196,7 +196,7 @@ fn help_and_version_exit_0() {
     );
     assert!(help.contains("\n  -msg-timeout duration\n    \tdefault duration to wait"));
     assert!(help.contains(" before requeueing a message (default 1m0s)\n"));
-    assert!(help.contains("\n  -pin-shards\n    \tbind each executor to a core\n"));
+    assert!(help.contains("\n  -pin-shards\n    \tbind each shard to a core\n"));
     assert!(help.contains("from the host name (default 617)\n"));
     let exit = parse(&["--version"]).unwrap_err();
     assert_eq!((exit.code, exit.stderr.as_str()), (0, ""));

@@ -7,16 +7,15 @@
 //! (`Shard::turn`). Only a connection whose socket is full gets a task that waits for room.
 
 use crate::log_info;
-use crate::net::socket;
+use crate::net::socket::Stream;
+use crate::reactor;
 use crate::shard::Shard;
 use engine_core::{ClientId, Sent};
-use futures_lite::{AsyncRead, AsyncWrite, future};
-use glommio::net::TcpStream;
+use futures_lite::future;
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -31,7 +30,7 @@ const TAIL_IN_SCRATCH_BYTES: usize = 64 * 1024;
 /// A connection of this shard.
 pub(crate) struct Connection {
     pub(crate) id: ClientId,
-    stream: RefCell<TcpStream>,
+    stream: Stream,
     /// The unfinished command at the end of what was read.
     tail: RefCell<Vec<u8>>,
     /// The socket is full; a task waits for room.
@@ -61,7 +60,7 @@ pub(crate) struct Moving {
 }
 
 /// Takes a new connection in.
-pub(crate) fn start(shard: &Rc<Shard>, stream: TcpStream, peer: SocketAddr) {
+pub(crate) fn start(shard: &Rc<Shard>, stream: Stream, peer: SocketAddr) {
     shard.read_clock();
     let id = shard
         .with_broker(|broker, now, _| broker.connect(now, peer.to_string(), peer.ip().to_string()));
@@ -79,7 +78,7 @@ pub(crate) fn resume(shard: &Rc<Shard>, moving: Moving) {
     let id = shard.with_broker(|broker, now, _| broker.attach(now, client));
     run(
         shard,
-        Connection::new(id, socket::adopt(descriptor), tail, input_ended),
+        Connection::new(id, Stream::adopt(descriptor), tail, input_ended),
     );
 }
 
@@ -87,7 +86,7 @@ fn run(shard: &Rc<Shard>, connection: Connection) {
     let connection = Rc::new(connection);
     shard.add_connection(connection.clone());
     let shard = shard.clone();
-    glommio::spawn_local(async move {
+    reactor::spawn(async move {
         read(&shard, &connection).await;
         let id = connection.id;
         shard.remove_connection(id);
@@ -137,10 +136,10 @@ enum ReadOnce {
 }
 
 impl Connection {
-    fn new(id: ClientId, stream: TcpStream, tail: Vec<u8>, input_ended: bool) -> Connection {
+    fn new(id: ClientId, stream: Stream, tail: Vec<u8>, input_ended: bool) -> Connection {
         Connection {
             id,
-            stream: RefCell::new(stream),
+            stream,
             tail: RefCell::new(tail),
             is_stuck: Cell::new(false),
             input_ended: Cell::new(input_ended),
@@ -154,7 +153,7 @@ impl Connection {
     fn poll_reads(&self, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<Step> {
         loop {
             match std::task::ready!(self.poll_read_once(shard, cx)) {
-                // glommio has asked for readiness already: this comes back pending, at no cost.
+                // The reactor watches the socket already: this comes back pending, at no cost.
                 ReadOnce::Some => {}
                 ReadOnce::Patient(time) => return Poll::Ready(Step::Pause(time)),
                 ReadOnce::Full => return Poll::Ready(Step::More),
@@ -178,8 +177,7 @@ impl Connection {
         let in_scratch = tail.len() <= TAIL_IN_SCRATCH_BYTES;
         let kept = if in_scratch { tail.len() } else { 0 };
         scratch[..kept].copy_from_slice(&tail[..kept]);
-        let mut stream = self.stream.borrow_mut();
-        let bytes = match Pin::new(&mut *stream).poll_read(cx, &mut scratch[kept..]) {
+        let bytes = match self.stream.poll_read(cx, &mut scratch[kept..]) {
             Poll::Pending => {
                 *self.reader.borrow_mut() = Some(cx.waker().clone());
                 return Poll::Pending;
@@ -192,7 +190,6 @@ impl Connection {
             }
             Poll::Ready(Ok(bytes)) => bytes,
         };
-        drop(stream);
         shard.read_clock();
         let is_full = kept + bytes == scratch.len();
         if in_scratch {
@@ -256,7 +253,7 @@ impl Connection {
         if self.leaving.get().is_some() {
             return Ok(None);
         }
-        let descriptor = socket::duplicate(&self.stream.borrow())?;
+        let descriptor = self.stream.duplicate()?;
         let Some(client) = shard.with_broker(|broker, _, _| broker.detach(self.id)) else {
             return Ok(None);
         };
@@ -282,8 +279,7 @@ impl Connection {
                 Ok(Written::Stuck) => {
                     self.is_stuck.set(true);
                     let (connection, shard) = (self.clone(), shard.clone());
-                    glommio::spawn_local(async move { connection.write_stuck(&shard).await })
-                        .detach();
+                    reactor::spawn(async move { connection.write_stuck(&shard).await }).detach();
                     return;
                 }
                 Err(_) => {
@@ -301,7 +297,7 @@ impl Connection {
             let offered: usize = slices[..count].iter().map(|slice| slice.len()).sum();
             let sent = match offered {
                 0 => Some(0),
-                _ => socket::send(&self.stream.borrow(), &slices[..count])?,
+                _ => self.stream.send(&slices[..count])?,
             };
             io::Result::Ok((
                 sent.map(|bytes| (broker.sent(now, self.id, bytes), bytes)),
@@ -336,8 +332,7 @@ impl Connection {
                 if broker.output(self.id, &mut slices) == 0 {
                     return Poll::Ready(Ok(()));
                 }
-                let mut stream = self.stream.borrow_mut();
-                match Pin::new(&mut *stream).poll_write(cx, &slices[0]) {
+                match self.stream.poll_write(cx, &slices[0]) {
                     Poll::Pending => {
                         *self.writer.borrow_mut() = Some(cx.waker().clone());
                         Poll::Pending

@@ -1,10 +1,11 @@
 //! Accepting connections on one shard, and what to do when there are no descriptors left.
 
-use crate::net::{connection, socket};
+use crate::net::connection;
+use crate::net::socket::{Listener, Stream};
+use crate::reactor;
 use crate::shard::Shard;
 use crate::{http, log_info, log_warn};
 use diskq::system_text;
-use glommio::net::{TcpListener, TcpStream};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ const BACK_OFF_MAX: Duration = Duration::from_millis(500);
 const LINGER: Duration = Duration::from_millis(500);
 
 /// Serves NSQ clients until the task is dropped.
-pub(crate) async fn serve_clients(shard: Rc<Shard>, listener: TcpListener) {
+pub(crate) async fn serve_clients(shard: Rc<Shard>, listener: Listener) {
     loop {
         let (stream, peer) = accept(&listener).await;
         log_info!("TCP: new client({peer})");
@@ -28,35 +29,30 @@ pub(crate) async fn serve_clients(shard: Rc<Shard>, listener: TcpListener) {
 }
 
 /// Serves HTTP requests until the task is dropped.
-pub(crate) async fn serve_http(shard: Rc<Shard>, listener: TcpListener) {
+pub(crate) async fn serve_http(shard: Rc<Shard>, listener: Listener) {
     loop {
         let (stream, peer) = accept(&listener).await;
         let broker = Rc::new(crate::shard::http_broker::HttpBroker::new(shard.clone()));
-        glommio::spawn_local(http::serve_connection(
+        reactor::spawn(http::serve_connection(
             http::HttpIo::new(stream),
             peer,
             broker,
-            glommio::timer::sleep(LINGER),
+            reactor::sleep(LINGER),
         ))
         .detach();
     }
 }
 
-async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+async fn accept(listener: &Listener) -> (Stream, SocketAddr) {
     let mut back_off = BACK_OFF;
     loop {
         let failure = match listener.accept().await {
-            Ok(stream) => match (socket::set_options(&stream), stream.peer_addr()) {
-                (Ok(()), Ok(peer)) => return (stream, plain(peer)),
-                // The peer was gone before we looked.
-                (Err(error), _) if error.raw_os_error() == Some(libc::EINVAL) => continue,
-                (Ok(()), Err(_)) => continue,
-                (Err(error), _) => system_text(&error),
-            },
-            Err(error) => system_text(&error.into()),
+            Ok(Some((stream, peer))) => return (stream, plain(peer)),
+            Ok(None) => continue,
+            Err(error) => system_text(&error),
         };
         log_warn!("temporary Accept() failure - {failure}");
-        glommio::timer::sleep(back_off).await;
+        reactor::sleep(back_off).await;
         back_off = (back_off * 2).min(BACK_OFF_MAX);
     }
 }

@@ -1,15 +1,14 @@
-//! What glommio's sockets cannot do by themselves: gather writes, be duplicated for another shard,
-//! listen on a prepared socket.
-//!
-//! glommio's streams hand out a raw descriptor only, so the two conversions below are `unsafe`
-//! (docs/decisions/0002-raw-descriptors.md); everything else here is safe.
+//! TCP sockets on the reactor: reading when there is something, gathering writes, being duplicated
+//! for another shard, listening.
 
-use glommio::net::{TcpListener, TcpStream};
-use nix::sys::socket::{MsgFlags, sendmsg};
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use std::io::{self, IoSlice};
-use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use crate::reactor::Source;
+use futures_lite::{AsyncRead, AsyncWrite, future};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// The backlog asked for; the kernel's net.core.somaxconn caps it.
@@ -18,142 +17,255 @@ const LISTEN_BACKLOG: i32 = 4096;
 /// Keep-alive probes after this long, as nsqd's runtime sets it.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Binds one of several listeners of the same address, one per shard: the kernel spreads the
-/// connections over them.
-///
-/// # Errors
-/// The system's answer to socket, bind or listen.
-#[allow(unsafe_code)]
-pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    if address.is_ipv6() {
-        socket.set_only_v6(false)?;
-    }
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(LISTEN_BACKLOG)?;
-    // SAFETY: the descriptor was just created and released by `socket`; the listener is its only
-    // owner from here on and closes it.
-    Ok(unsafe { TcpListener::from_raw_fd(socket.into_raw_fd()) })
+/// A connection's socket.
+pub(crate) struct Stream {
+    source: Source,
+    socket: Socket,
 }
 
-/// Sets what every client connection has: no delay, keep-alive.
-///
-/// # Errors
-/// The system's answer.
-pub(crate) fn set_options(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true).map_err(io::Error::from)?;
-    // Through the stream's own descriptor: a duplicate would take one more, and when there is no
-    // other, cost the newcomer its connection.
+impl Stream {
+    fn new(socket: Socket) -> io::Result<Stream> {
+        socket.set_nonblocking(true)?;
+        Ok(Stream::of(socket))
+    }
+
+    /// Of a socket that is non-blocking.
+    fn of(socket: Socket) -> Stream {
+        Stream {
+            source: Source::new(),
+            socket,
+        }
+    }
+
+    /// The stream of a descriptor that another shard gave away.
+    pub(crate) fn adopt(descriptor: OwnedFd) -> Stream {
+        Stream::of(Socket::from(descriptor))
+    }
+
+    /// A second descriptor of the socket, which outlives the stream.
+    ///
+    /// # Errors
+    /// The system's answer, for example too many open files.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.socket.as_fd().try_clone_to_owned()
+    }
+
+    /// Reads what is there; 0 is the end.
+    pub(crate) fn poll_read(&self, cx: &Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            std::task::ready!(self.source.poll_readable(cx, self.socket.as_fd()));
+            match (&self.socket).read(buffer) {
+                Ok(bytes) => {
+                    if bytes < buffer.len() {
+                        // The poll that comes next finds what came meanwhile, and the end.
+                        self.source.drained();
+                    }
+                    return Poll::Ready(Ok(bytes));
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.source.drained(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Writes as much as the socket takes now. `Ok(None)`: nothing at all.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub(crate) fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        loop {
+            // The standard library ignores SIGPIPE, so a broken connection is an error here.
+            return match (&self.socket).write_vectored(slices) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+                Err(error) => Err(error),
+            };
+        }
+    }
+
+    /// Writes as much as the socket takes, once it takes something.
+    pub(crate) fn poll_write(&self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.send(&[IoSlice::new(bytes)])? {
+            Some(bytes) => Poll::Ready(Ok(bytes)),
+            None => {
+                self.source.wait_writable(cx, self.socket.as_fd());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        Stream::poll_read(&self, cx, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Stream::poll_write(&self, cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.socket.shutdown(Shutdown::Write))
+    }
+}
+
+/// One of several listeners of the same address, one per shard: the kernel spreads the connections
+/// over them.
+pub(crate) struct Listener {
+    source: Source,
+    socket: Socket,
+}
+
+impl Listener {
+    /// Listens on an address.
+    ///
+    /// # Errors
+    /// The system's answer to socket, bind or listen.
+    pub(crate) fn bind(address: SocketAddr) -> io::Result<Listener> {
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )?;
+        if address.is_ipv6() {
+            socket.set_only_v6(false)?;
+        }
+        socket.set_reuse_address(true)?;
+        socket.set_reuse_port(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(LISTEN_BACKLOG)?;
+        socket.set_nonblocking(true)?;
+        Ok(Listener {
+            source: Source::new(),
+            socket,
+        })
+    }
+
+    /// Waits for a connection, and sets what every one of them has: no delay, keep-alive. `None`: the
+    /// peer was gone before we looked.
+    ///
+    /// # Errors
+    /// The system's answer, for example too many open files.
+    pub(crate) async fn accept(&self) -> io::Result<Option<(Stream, SocketAddr)>> {
+        let socket = future::poll_fn(|cx| self.poll_accept(cx)).await?;
+        let prepared = set_options(&socket).and_then(|()| socket.peer_addr());
+        let Some(peer) = prepared.ok().and_then(|peer| peer.as_socket()) else {
+            return Ok(None);
+        };
+        Ok(Some((Stream::new(socket)?, peer)))
+    }
+
+    fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<Socket>> {
+        loop {
+            std::task::ready!(self.source.poll_readable(cx, self.socket.as_fd()));
+            match self.socket.accept() {
+                Ok((socket, _)) => return Poll::Ready(Ok(socket)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.source.drained(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+fn set_options(socket: &Socket) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
     let keep_alive = TcpKeepalive::new()
         .with_time(KEEP_ALIVE)
         .with_interval(KEEP_ALIVE);
-    SockRef::from(&descriptor(stream)).set_tcp_keepalive(&keep_alive)
-}
-
-/// A second descriptor of the stream's socket, which outlives the stream.
-///
-/// # Errors
-/// The system's answer, for example too many open files.
-pub(crate) fn duplicate(stream: &TcpStream) -> io::Result<OwnedFd> {
-    descriptor(stream).try_clone_to_owned()
-}
-
-#[allow(unsafe_code)]
-fn descriptor(stream: &TcpStream) -> BorrowedFd<'_> {
-    // SAFETY: `stream` stays borrowed for as long as the result lives, so its descriptor stays open.
-    unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) }
-}
-
-/// The stream of a descriptor that another shard gave away.
-pub(crate) fn adopt(descriptor: OwnedFd) -> TcpStream {
-    // glommio speaks an older socket2; both sides are plain owned descriptors.
-    let stream = std::net::TcpStream::from(descriptor);
-    TcpStream::from(glommio_socket2::Socket::from(stream))
-}
-
-/// Writes as much as the socket takes now. `Ok(None)`: nothing at all.
-///
-/// # Errors
-/// The connection is broken.
-pub(crate) fn send(stream: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-    loop {
-        return match sendmsg::<()>(stream.as_raw_fd(), slices, &[], flags, None) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(nix::errno::Errno::EINTR) => continue,
-            Err(nix::errno::Errno::EAGAIN) => Ok(None),
-            Err(errno) => Err(io::Error::from_raw_os_error(errno as i32)),
-        };
-    }
+    socket.set_tcp_keepalive(&keep_alive)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reactor;
     use futures_lite::AsyncReadExt;
-    use glommio::LocalExecutorBuilder;
-    use std::io::{Read, Write};
+    use std::net::TcpStream;
 
-    fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce() -> F + Send + 'static) {
-        let builder = LocalExecutorBuilder::default().io_memory(64 * 1024);
-        builder
-            .spawn(test)
-            .expect("an executor")
-            .join()
-            .expect("the test");
+    fn listener() -> (Listener, SocketAddr) {
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+        let address = listener.socket.local_addr().expect("bound");
+        (listener, address.as_socket().expect("an IP address"))
+    }
+
+    async fn connected(listener: &Listener) -> Stream {
+        listener
+            .accept()
+            .await
+            .expect("connected")
+            .expect("there")
+            .0
     }
 
     #[test]
     fn a_duplicate_outlives_its_stream_and_can_be_adopted_elsewhere() {
-        run(|| async {
-            let listener = listen(([127, 0, 0, 1], 0).into()).expect("a free port");
-            let address = listener.local_addr().expect("bound");
-            let mut peer = std::net::TcpStream::connect(address).expect("listening");
-            let stream = listener.accept().await.expect("connected");
-            set_options(&stream).expect("a TCP socket");
+        reactor::run(async {
+            let (listener, address) = listener();
+            let mut peer = TcpStream::connect(address).expect("listening");
+            let stream = connected(&listener).await;
             for round in 0..100u8 {
-                let copy = duplicate(&stream).expect("descriptors are left");
+                let copy = stream.duplicate().expect("descriptors are left");
                 peer.write_all(&[round]).expect("connected");
-                let mut adopted = adopt(copy);
+                let mut adopted = Stream::adopt(copy);
                 let mut byte = [0];
                 adopted.read_exact(&mut byte).await.expect("one byte");
                 assert_eq!(byte, [round], "each copy is the same socket");
                 drop(adopted);
             }
-            let last = duplicate(&stream).expect("descriptors are left");
+            let last = stream.duplicate().expect("descriptors are left");
             drop(stream);
-            let adopted = adopt(last);
+            let adopted = Stream::adopt(last);
             let parts = [IoSlice::new(b"still "), IoSlice::new(b"open")];
-            assert_eq!(send(&adopted, &parts).expect("connected"), Some(10));
+            assert_eq!(adopted.send(&parts).expect("connected"), Some(10));
             drop(adopted);
-            let mut got = String::new();
-            peer.read_to_string(&mut got)
-                .expect("closed by the last copy");
-            assert_eq!(got, "still open");
-        });
+            let got = reactor::spawn(async move {
+                // The end comes when the polls are cancelled: at the next look at the ring.
+                reactor::sleep(Duration::ZERO).await;
+                peer.set_read_timeout(Some(Duration::from_secs(10)))
+                    .expect("not zero");
+                let mut got = String::new();
+                peer.read_to_string(&mut got)
+                    .expect("closed by the last copy");
+                got
+            });
+            assert_eq!(got.await, "still open");
+        })
+        .expect("io_uring");
     }
 
     #[test]
     fn a_full_socket_takes_nothing_and_a_broken_one_says_so() {
-        run(|| async {
-            let listener = listen(([127, 0, 0, 1], 0).into()).expect("a free port");
-            let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let stream = listener.accept().await.expect("connected");
+        reactor::run(async {
+            let (listener, address) = listener();
+            let peer = TcpStream::connect(address).expect("listening");
+            let stream = connected(&listener).await;
             let chunk = vec![7; 1 << 20];
             let mut sent = 0;
-            while let Some(bytes) = send(&stream, &[IoSlice::new(&chunk)]).expect("connected") {
+            while let Some(bytes) = stream.send(&[IoSlice::new(&chunk)]).expect("connected") {
                 sent += bytes;
                 assert!(sent < 1 << 30, "a peer that does not read fills up");
             }
             drop(peer);
-            let broken = std::iter::repeat_with(|| send(&stream, &[IoSlice::new(&chunk)]));
+            let broken = std::iter::repeat_with(|| stream.send(&[IoSlice::new(&chunk)]));
             assert!(broken.take(1000).any(|result| result.is_err()));
-        });
+        })
+        .expect("io_uring");
     }
 }

@@ -5,6 +5,7 @@
 //! jobs, and an HTTP connection one call.
 
 use crate::net::connection::Moving;
+use crate::reactor;
 use crate::shard::Shard;
 use diskq::Reply;
 use engine_core::{ForwardBatch, ForwardReply, ShardId, TopicKey};
@@ -68,7 +69,7 @@ impl Post {
         let (sender, receiver) = oneshot::channel();
         let call = move |shard: &Rc<Shard>| {
             let future = make(shard.clone());
-            glommio::spawn_local(async move {
+            reactor::spawn(async move {
                 // The caller may be gone: an HTTP client that hung up.
                 let _ = sender.send(future.await);
             })

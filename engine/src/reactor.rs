@@ -1,0 +1,253 @@
+//! The executor of a shard: its tasks, sockets and timers, on one thread and one io_uring.
+//!
+//! ```text
+//!        ┌──► tasks that are ready ──► none is left, or many were run ──┐
+//!        │                                                              ▼
+//!   wake tasks ◄── completions, timers ◄── io_uring_enter: submits polls, waits if no task is ready
+//! ```
+//!
+//! The ring says which sockets are ready; the bytes themselves go by plain `recv` and `sendmsg`, so
+//! that a shard reads into one buffer and writes from its log. Polls are submitted with the call that
+//! waits: a turn of a busy shard is one `io_uring_enter`, and one `recv` or `sendmsg` for each
+//! connection that has something. A socket is polled only while somebody waits for it: one that is
+//! left to gather input wakes nobody. Tasks are those of `async-executor`.
+//!
+//! Why not an executor with its own sockets: docs/decisions/0004-reactor.md.
+
+mod notify;
+mod ring;
+mod source;
+mod timers;
+
+use async_executor::{LocalExecutor, Task};
+use notify::Notify;
+use ring::Ring;
+pub(crate) use source::Source;
+use source::Watched;
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::io;
+use std::num::NonZeroUsize;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+use timers::{TimerKey, Timers};
+
+/// After so many tasks the ring is looked at, even if more are ready.
+const TASKS_PER_LOOK: usize = 64;
+
+/// How long a ring is tried for.
+const RING_PATIENCE: Duration = Duration::from_secs(1);
+const RING_PAUSE: Duration = Duration::from_millis(10);
+
+/// What wakes the tasks of a thread.
+struct Reactor {
+    ring: Ring,
+    notify: Arc<Notify>,
+    sources: RefCell<slab::Slab<Rc<Watched>>>,
+    timers: RefCell<Timers>,
+    /// Tells sources apart that have had the same place.
+    next_serial: Cell<u32>,
+}
+
+/// What the tasks of a thread can reach.
+struct Runtime {
+    executor: LocalExecutor<'static>,
+    reactor: Rc<Reactor>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Runtime>>> = const { RefCell::new(None) };
+}
+
+/// Runs a future on this thread, and everything it spawns, until the future ends. What it spawned and
+/// has not ended by then is dropped.
+///
+/// # Errors
+/// The system gives no ring or no descriptor, or the ring fails.
+pub(crate) fn run<T: 'static>(future: impl Future<Output = T> + 'static) -> io::Result<T> {
+    let runtime = Rc::new(Runtime {
+        executor: LocalExecutor::new(),
+        reactor: Rc::new(Reactor::new()?),
+    });
+    CURRENT.set(Some(Rc::clone(&runtime)));
+    let result = runtime.run(future);
+    CURRENT.set(None);
+    result
+}
+
+/// Whether so many rings, at the same time, do what the reactor needs.
+///
+/// # Errors
+/// They are not to be had.
+pub(crate) fn try_rings(count: NonZeroUsize) -> io::Result<bool> {
+    let rings = (0..count.get())
+        .map(|_| ring_patiently())
+        .collect::<io::Result<Vec<Ring>>>()?;
+    let notify = Arc::new(Notify::new()?);
+    notify.fall_asleep();
+    notify.wake_by_ref();
+    for ring in &rings {
+        ring.watch(notify.descriptor(), ring::NOTIFIED);
+        ring.enter(Some(Duration::from_secs(1)))?;
+        let mut works = false;
+        ring.for_each_completion(|token| works |= token == ring::NOTIFIED);
+        if !works {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Starts a task on this thread. Dropping the handle cancels it; detach it to let it run.
+///
+/// # Panics
+/// Outside of [`run`].
+pub(crate) fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
+    current().executor.spawn(future)
+}
+
+/// Waits for at least `duration`.
+///
+/// # Panics
+/// Outside of [`run`].
+pub(crate) fn sleep(duration: Duration) -> Sleep {
+    Sleep {
+        reactor: Rc::clone(&current().reactor),
+        end: Instant::now() + duration,
+        key: None,
+    }
+}
+
+fn current() -> Rc<Runtime> {
+    CURRENT
+        .with_borrow(|current| Rc::clone(current.as_ref().expect("a thread that runs a reactor")))
+}
+
+impl Runtime {
+    fn run<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> io::Result<T> {
+        let main = self.executor.spawn(future);
+        let notify = &self.reactor.notify;
+        let waker = Waker::from(Arc::clone(notify));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            for _ in 0..TASKS_PER_LOOK {
+                if !self.executor.try_tick() {
+                    break;
+                }
+            }
+            if main.is_finished() {
+                return Ok(futures_lite::future::block_on(main));
+            }
+            // Runs one more task, or has the waker called when there is one.
+            let tick = pin!(self.executor.tick());
+            let is_idle = tick.poll(&mut context).is_pending();
+            let may_wait = is_idle && notify.fall_asleep();
+            self.reactor.look(may_wait)?;
+        }
+    }
+}
+
+impl Reactor {
+    fn new() -> io::Result<Reactor> {
+        let reactor = Reactor {
+            ring: ring_patiently()?,
+            notify: Arc::new(Notify::new()?),
+            sources: RefCell::default(),
+            timers: RefCell::default(),
+            next_serial: Cell::new(0),
+        };
+        reactor
+            .ring
+            .watch(reactor.notify.descriptor(), ring::NOTIFIED);
+        Ok(reactor)
+    }
+
+    /// Wakes whom the ring and the clock have something for; waits for that, if it may.
+    fn look(&self, may_wait: bool) -> io::Result<()> {
+        let next_timer = self.timers.borrow().next();
+        let wait = match (may_wait, next_timer) {
+            (false, _) => Some(Duration::ZERO),
+            (true, None) => None,
+            (true, Some(at)) => Some(at.saturating_duration_since(Instant::now())),
+        };
+        let entered = self.ring.enter(wait);
+        self.notify.wake_up();
+        entered?;
+        self.ring.for_each_completion(|token| {
+            if token == ring::NOTIFIED {
+                self.notify.clear();
+                self.ring.watch(self.notify.descriptor(), ring::NOTIFIED);
+            } else if let Some(source) = self.source(token) {
+                source.complete(token);
+            }
+        });
+        if next_timer.is_some() {
+            let now = Instant::now();
+            // Not all at once: a woken task may set or drop timers.
+            while let Some(waker) = { self.timers.borrow_mut().take_due(now) } {
+                waker.wake();
+            }
+        }
+        Ok(())
+    }
+
+    fn source(&self, token: ring::Token) -> Option<Rc<Watched>> {
+        let sources = self.sources.borrow();
+        let source = sources.get(token.index())?;
+        (source.serial == token.serial()).then(|| Rc::clone(source))
+    }
+}
+
+/// The kernel gives the locked memory of an earlier ring back a little later: of [`try_rings`], or of
+/// a process that was killed.
+fn ring_patiently() -> io::Result<Ring> {
+    let deadline = Instant::now() + RING_PATIENCE;
+    loop {
+        match Ring::new() {
+            Err(error)
+                if error.kind() == io::ErrorKind::OutOfMemory && Instant::now() < deadline =>
+            {
+                std::thread::sleep(RING_PAUSE);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// See [`sleep`].
+pub(crate) struct Sleep {
+    reactor: Rc<Reactor>,
+    end: Instant,
+    key: Option<TimerKey>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let mut timers = this.reactor.timers.borrow_mut();
+        if let Some(key) = this.key.take() {
+            timers.remove(key);
+        }
+        if Instant::now() >= this.end {
+            return Poll::Ready(());
+        }
+        this.key = Some(timers.set(this.end, cx.waker().clone()));
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.reactor.timers.borrow_mut().remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

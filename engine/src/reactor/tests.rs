@@ -1,0 +1,269 @@
+use super::*;
+use crate::net::socket::Stream;
+use futures_channel::{mpsc, oneshot};
+use futures_lite::{AsyncReadExt, AsyncWriteExt, StreamExt, future};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+fn run<T: 'static>(future: impl Future<Output = T> + 'static) -> T {
+    super::run(future).expect("io_uring")
+}
+
+/// Two ends of a connection.
+fn pair() -> (Stream, Stream) {
+    let (left, right) = UnixStream::pair().expect("descriptors are left");
+    let stream = |end: UnixStream| {
+        end.set_nonblocking(true).expect("a socket");
+        Stream::adopt(OwnedFd::from(end))
+    };
+    (stream(left), stream(right))
+}
+
+/// Sets a flag when it is dropped.
+struct Flag(Rc<Cell<bool>>);
+
+impl Drop for Flag {
+    fn drop(&mut self) {
+        self.0.set(true);
+    }
+}
+
+#[test]
+fn the_result_is_that_of_the_future_and_what_is_left_is_dropped() {
+    let dropped = Rc::new(Cell::new(false));
+    let flag = Flag(Rc::clone(&dropped));
+    let value = run(async move {
+        spawn(async move {
+            let _flag = flag;
+            future::pending::<()>().await;
+        })
+        .detach();
+        future::yield_now().await;
+        spawn(async { 6 }).await * 7
+    });
+    assert_eq!(value, 42);
+    assert!(dropped.get());
+    // The thread can run another.
+    assert_eq!(run(async { 1 }), 1);
+}
+
+#[test]
+fn a_task_that_a_foreign_thread_could_still_wake_is_dropped_here() {
+    let (sender, receiver) = oneshot::channel::<()>();
+    let dropped = Rc::new(Cell::new(false));
+    let flag = Flag(Rc::clone(&dropped));
+    run(async move {
+        spawn(async move {
+            let _flag = flag;
+            let _ = receiver.await;
+        })
+        .detach();
+        future::yield_now().await;
+    });
+    assert!(dropped.get());
+    // Nobody is there to be woken, and nothing is touched from there.
+    thread::spawn(move || assert!(sender.send(()).is_err()))
+        .join()
+        .expect("no panic");
+}
+
+#[test]
+fn sleeping_takes_its_time_and_ends_in_order() {
+    let ended = run(async {
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let sleepers: Vec<_> = [30, 10, 20]
+            .into_iter()
+            .map(|ms| {
+                let order = Rc::clone(&order);
+                spawn(async move {
+                    let start = Instant::now();
+                    sleep(Duration::from_millis(ms)).await;
+                    assert!(start.elapsed() >= Duration::from_millis(ms));
+                    order.borrow_mut().push(ms);
+                })
+            })
+            .collect();
+        // One that nobody waits for any more.
+        drop(sleep(Duration::from_millis(1)));
+        for sleeper in sleepers {
+            sleeper.await;
+        }
+        assert!(current().reactor.timers.borrow().next().is_none());
+        order.take()
+    });
+    assert_eq!(ended, [10, 20, 30]);
+}
+
+#[test]
+fn other_threads_wake_a_sleeping_one_and_no_wake_up_is_lost() {
+    // Each round goes to sleep on one side while the other side sends: where a wake-up could fall
+    // between looking and sleeping, one of these would.
+    const ROUNDS: u32 = 20_000;
+    let (to_there, mut there) = mpsc::unbounded::<u32>();
+    let (to_here, mut here) = mpsc::unbounded::<u32>();
+    let other = thread::spawn(move || {
+        run(async move {
+            while let Some(number) = there.next().await {
+                to_here.unbounded_send(number).expect("waits");
+            }
+        });
+    });
+    let sum = run(async move {
+        let mut sum = 0;
+        for round in 0..ROUNDS {
+            to_there.unbounded_send(round).expect("waits");
+            sum += u64::from(here.next().await.expect("answers"));
+        }
+        sum
+    });
+    assert_eq!(sum, u64::from(ROUNDS) * u64::from(ROUNDS - 1) / 2);
+    other.join().expect("ended with its channel");
+}
+
+#[test]
+fn more_sockets_than_fit_a_submission_are_all_told() {
+    const COUNT: u16 = 300;
+    run(async {
+        let mut writers = Vec::new();
+        let mut readers = Vec::new();
+        for index in 0..COUNT {
+            let (mut left, right) = pair();
+            readers.push(spawn(async move {
+                let mut bytes = [0; 2];
+                left.read_exact(&mut bytes).await.expect("two bytes");
+                assert_eq!(u16::from_le_bytes(bytes), index);
+                assert_eq!(left.read(&mut bytes).await.expect("the end"), 0);
+            }));
+            let mut right = right;
+            writers.push(spawn(async move {
+                sleep(Duration::from_millis(1)).await;
+                right
+                    .write_all(&index.to_le_bytes())
+                    .await
+                    .expect("connected");
+                right
+            }));
+        }
+        for writer in writers {
+            drop(writer.await);
+        }
+        for reader in readers {
+            reader.await;
+        }
+        assert_eq!(current().reactor.sources.borrow().len(), 0);
+    });
+}
+
+#[test]
+fn a_full_socket_is_waited_for() {
+    run(async {
+        let (mut left, mut right) = pair();
+        let bytes: Vec<u8> = (0..4_000_000u32).map(|index| index as u8).collect();
+        let sent = bytes.clone();
+        let writer = spawn(async move {
+            left.write_all(&sent).await.expect("connected");
+        });
+        let mut got = Vec::new();
+        while got.len() < bytes.len() {
+            let mut part = vec![0; 100_000];
+            let count = right.read(&mut part).await.expect("connected");
+            assert!(count > 0, "the writer is not done");
+            got.extend_from_slice(&part[..count]);
+        }
+        writer.await;
+        assert!(got == bytes);
+    });
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Count(std::sync::atomic::AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_socket_wakes_whom_it_was_told_to_once() {
+    run(async {
+        let (mut left, right) = pair();
+        let count = Arc::new(Count::default());
+        let woken = || count.0.load(std::sync::atomic::Ordering::Relaxed);
+        let waker = Waker::from(Arc::clone(&count));
+        let cx = Context::from_waker(&waker);
+        let mut bytes = [0; 10];
+        for round in 1..=3 {
+            assert!(right.poll_read(&cx, &mut bytes).is_pending());
+            for _ in 0..3 {
+                // Nobody waits when the second comes.
+                left.write_all(b"x").await.expect("connected");
+                sleep(Duration::from_millis(5)).await;
+            }
+            assert_eq!(woken(), round);
+            let read = right.poll_read(&cx, &mut bytes);
+            assert!(matches!(read, Poll::Ready(Ok(3))), "{read:?}");
+        }
+        drop(left);
+        assert!(right.poll_read(&cx, &mut bytes).is_pending());
+        sleep(Duration::from_millis(5)).await;
+        assert_eq!(woken(), 4, "the end is told, too");
+        let read = right.poll_read(&cx, &mut bytes);
+        assert!(matches!(read, Poll::Ready(Ok(0))), "{read:?}");
+    });
+}
+
+#[test]
+fn a_task_that_never_rests_leaves_the_others_their_turn() {
+    run(async {
+        let is_done = Rc::new(Cell::new(false));
+        let flag = Rc::clone(&is_done);
+        let restless = spawn(async move {
+            while !flag.get() {
+                future::yield_now().await;
+            }
+        });
+        let (mut left, mut right) = pair();
+        let reader = spawn(async move {
+            let mut byte = [0];
+            right.read_exact(&mut byte).await.expect("one byte");
+        });
+        sleep(Duration::from_millis(2)).await;
+        left.write_all(b"x").await.expect("connected");
+        reader.await;
+        is_done.set(true);
+        restless.await;
+    });
+}
+
+#[test]
+fn a_wake_up_before_the_sleep_prevents_it() {
+    let notify = Arc::new(Notify::new().expect("descriptors are left"));
+    assert!(notify.fall_asleep());
+    notify.wake_up();
+    notify.wake_by_ref();
+    assert!(!notify.fall_asleep(), "there was a wake-up");
+    notify.wake_up();
+    assert!(notify.fall_asleep(), "it was seen");
+}
+
+#[test]
+fn timers_come_up_by_time_once_each() {
+    let start = Instant::now();
+    let at = |ms| start + Duration::from_millis(ms);
+    let mut timers = Timers::default();
+    let waker = Waker::noop();
+    let late = timers.set(at(20), waker.clone());
+    timers.set(at(10), waker.clone());
+    timers.set(at(10), waker.clone());
+    assert_eq!(timers.next(), Some(at(10)));
+    assert!(timers.take_due(at(9)).is_none());
+    assert!(timers.take_due(at(10)).is_some());
+    assert!(timers.take_due(at(10)).is_some());
+    assert!(timers.take_due(at(19)).is_none());
+    timers.remove(late);
+    assert!(timers.take_due(at(100)).is_none());
+    assert_eq!(timers.next(), None);
+}
