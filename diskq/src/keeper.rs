@@ -41,8 +41,8 @@ pub enum Request {
         /// Its size.
         bytes: u32,
     },
-    /// Copy a sealed segment to a file of its own and make that durable, so that the memory and the
-    /// file it belongs to are free for new messages.
+    /// Copy a sealed segment to a file of its own, so that the memory and the file it belongs to are
+    /// free for new messages.
     Spill {
         /// The file that is mapped.
         segment: SegmentNumber,
@@ -50,6 +50,8 @@ pub enum Request {
         memory: Memory,
         /// The new file.
         copy: SegmentNumber,
+        /// Whether it must be durable before the reply.
+        sync: bool,
     },
     /// Read a segment back and check every message in it.
     Load {
@@ -145,7 +147,7 @@ pub enum Reply {
         segment: SegmentNumber,
         /// Its memory, unchanged.
         memory: Memory,
-        /// The new file, there and durable if it worked, and not there if not.
+        /// The new file, there as a whole if it worked, and not there if not.
         copy: SegmentNumber,
         /// Whether it worked.
         result: Result<(), Failure>,
@@ -243,8 +245,9 @@ impl<F: Files> Keeper<F> {
                 segment,
                 memory,
                 copy,
+                sync,
             } => {
-                let result = log.spill(segment, &memory, copy);
+                let result = log.spill(segment, &memory, copy, sync);
                 Some(Reply::Spilled {
                     segment,
                     memory,
@@ -407,23 +410,29 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         job()
     }
 
-    /// The copy gets its name when it is whole and synced: a segment file is never half a segment.
+    /// The copy gets its name when it is whole, and synced if it must be: for whoever looks after a
+    /// crash of the process, a segment file is never half a segment.
     fn spill(
         &self,
         segment: SegmentNumber,
         memory: &Memory,
         copy: SegmentNumber,
+        sync: bool,
     ) -> Result<(), Failure> {
         let path = self.segment_path(copy);
         let partial = self.path.join(partial_file(copy));
         let from = self.segment_path(segment);
         let attempt = || {
             self.files.copy(&from, memory, &partial)?;
-            self.files.sync(&partial).map_err(SyncError::into_inner)?;
+            if sync {
+                self.files.sync(&partial).map_err(SyncError::into_inner)?;
+            }
             self.files.rename(&partial, &path)?;
-            self.files
-                .sync_dir(&self.path)
-                .map_err(SyncError::into_inner)
+            if sync {
+                let synced = self.files.sync_dir(&self.path);
+                synced.map_err(SyncError::into_inner)?;
+            }
+            Ok(())
         };
         attempt().map_err(|error| {
             // The attempt's error is the one to report; what is left goes at the next start.

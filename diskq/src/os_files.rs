@@ -133,7 +133,7 @@ impl Files for OsFiles {
 
 /// Room for most segments: a buffer is used again for all of these. Pages that are never touched
 /// cost nothing.
-const BUFFER_BYTES: u32 = 4 << 20;
+const BUFFER_BYTES: u32 = 8 << 20;
 
 /// Anonymous memory, in huge pages where the system has them: direct I/O looks up every page.
 fn buffer_of(bytes: u32) -> io::Result<MmapMut> {

@@ -186,14 +186,19 @@ impl Log {
         match std::mem::replace(&mut segment.residency, Residency::Cold) {
             Residency::Mapped(memory) => {
                 let copy = self.supply.next_number();
+                // What was synced stays synced. What was not is the next sync's business: one sync of
+                // many copies costs a fraction of one for each.
+                let is_synced = segment.head.base < self.sync.covered();
                 segment.residency = Residency::Spilling {
                     copy,
+                    is_synced,
                     is_wanted: false,
                 };
                 self.requests.push_back(Request::Spill {
                     segment: segment.number,
                     memory,
                     copy,
+                    sync: is_synced,
                 });
             }
             Residency::Loaded(memory) => self.keep_buffer(memory),
@@ -210,16 +215,17 @@ impl Log {
         result: Result<(), Failure>,
         events: &mut Vec<Event>,
     ) {
-        let is_wanted = |segment: &Segment| match segment.residency {
+        let state = |segment: &Segment| match segment.residency {
             Residency::Spilling {
                 copy: to,
+                is_synced,
                 is_wanted,
-            } if to == copy => Some(is_wanted),
+            } if to == copy => Some((is_synced, is_wanted)),
             _ => None,
         };
         let mut sealed = self.segments.sealed.iter_mut();
-        let Some((segment, is_wanted)) =
-            sealed.find_map(|segment| is_wanted(segment).map(|is_wanted| (segment, is_wanted)))
+        let Some((segment, (is_synced, is_wanted))) =
+            sealed.find_map(|segment| state(segment).map(|state| (segment, state)))
         else {
             // Its last holder went while it was copied.
             if result.is_ok() {
@@ -232,7 +238,7 @@ impl Log {
             Ok(()) if !is_wanted => {
                 segment.residency = Residency::Cold;
                 segment.number = copy;
-                segment.is_durable = true;
+                segment.is_durable = is_synced;
                 self.recycle(number, memory);
                 self.offer_room(events);
             }

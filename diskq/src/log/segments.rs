@@ -21,6 +21,8 @@ pub(crate) enum Residency {
     /// The keeper has the memory and copies it to the file `copy`.
     Spilling {
         copy: SegmentNumber,
+        /// Whether the copy is synced before the memory comes back.
+        is_synced: bool,
         /// Whether a reader has come for it meanwhile.
         is_wanted: bool,
     },

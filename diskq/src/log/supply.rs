@@ -19,7 +19,7 @@ pub(super) const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// Of a backlog that is spilled, a segment holds this part, up to a size where the files' own cost
 /// is small and all that are in memory still fit a cache.
 const SPILL_SHARE: u64 = 16;
-const SPILL_BYTES: u64 = 4 << 20;
+const SPILL_BYTES: u64 = 8 << 20;
 /// A segment is larger only for this part of the backlog: so many files, whatever its size.
 const BACKLOG_SHARE: u64 = 256;
 

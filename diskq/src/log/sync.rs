@@ -7,7 +7,7 @@ use wire::id::Seq;
 
 use crate::keeper::{Request, SegmentNumber, SyncFailure};
 
-use super::segments::Residency;
+use super::segments::{Residency, Segment};
 use super::{Event, Log};
 
 /// A count of unsynced messages starts no sync sooner than this after the last one: at high rates
@@ -94,6 +94,11 @@ impl Sync {
         self.due.is_none() || next >= self.count_trigger
     }
 
+    /// Everything below is synced, or will be when the sync under way ends.
+    pub(super) fn covered(&self) -> Seq {
+        self.synced.max(self.upto().unwrap_or(self.synced))
+    }
+
     pub(super) fn due_at(&self) -> Option<Duration> {
         self.due
             .filter(|_| self.syncing.is_none() && self.poisoned.is_none())
@@ -161,7 +166,7 @@ impl Log {
     pub(super) fn note_unsynced(&mut self) {
         if self.sync.due.is_none() {
             self.sync.due = Some(self.mono + self.options.sync_timeout);
-            let covered = self.sync.upto().unwrap_or(self.sync.synced);
+            let covered = self.sync.covered();
             // Every message is the topic's business (`sync_now`), no message is no one's.
             self.sync.count_trigger = match self.options.sync_every {
                 0 | 1 => Seq(u64::MAX),
@@ -191,11 +196,16 @@ impl Log {
         let sealed = self.segments.sealed.iter().rev();
         let unsynced = self.segments.tail.iter().chain(sealed);
         let unsynced = unsynced.take_while(|segment| segment.end_seq() > synced);
-        // What is being spilled is durable, or void, before this sync's turn comes.
-        let unsynced = unsynced.filter(|segment| {
-            !segment.is_durable && !matches!(segment.residency, Residency::Spilling { .. })
-        });
-        let segments: Vec<_> = unsynced.map(|segment| segment.number).collect();
+        let unsynced = unsynced.filter(|segment| !segment.is_durable);
+        // What is being spilled is there, or this sync void, before its turn comes.
+        let file = |segment: &Segment| match segment.residency {
+            Residency::Spilling {
+                is_synced: true, ..
+            } => None,
+            Residency::Spilling { copy, .. } => Some(copy),
+            _ => Some(segment.number),
+        };
+        let segments: Vec<_> = unsynced.filter_map(file).collect();
         let names = segments.iter().max().copied() > self.sync.names_synced;
         let names_upto = names.then(|| self.supply.prepared_upto());
         self.sync.syncing = Some(Syncing {

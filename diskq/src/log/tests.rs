@@ -570,18 +570,27 @@ fn what_is_finished_while_it_is_spilled_leaves_no_file() {
 /// later. A sync that counted on the copy proves nothing.
 #[test]
 fn a_spill_that_fails_loses_nothing() {
-    for call in [
-        Call::Copy,
-        Call::Open,
-        Call::Sync,
-        Call::Rename,
-        Call::SyncDir,
+    for (call, is_synced) in [
+        (Call::Copy, false),
+        (Call::Rename, false),
+        (Call::Copy, true),
+        (Call::Open, true),
+        (Call::Sync, true),
+        (Call::Rename, true),
+        (Call::SyncDir, true),
     ] {
         let mut world = spilling_world();
         let is_spilling =
             |segment: &Segment| matches!(segment.residency, Residency::Spilling { .. });
-        while !world.log.segments.iter().any(is_spilling) {
+        loop {
             world.must_append(500);
+            if world.log.segments.iter().any(is_spilling) {
+                break;
+            }
+            if is_synced {
+                world.log.sync_now();
+            }
+            world.pump(10);
         }
         world.files.fail_next(call, ErrorKind::StorageFull);
         world.log.sync_now();
@@ -594,6 +603,38 @@ fn a_spill_that_fails_loses_nothing() {
         assert!(world.told(|event| matches!(event, Event::Synced(_))));
         assert!(world.log.is_synced());
         world.reopen(Crash::Power { seed: 8 });
+        world.drain();
+    }
+}
+
+/// What was not synced when it was spilled is synced with everything else, what was synced stays so.
+#[test]
+fn a_spill_keeps_what_is_synced_and_leaves_the_rest_to_the_next_sync() {
+    for seed in 0..20 {
+        let mut world = spilling_world();
+        for round in 0..20 {
+            for _ in 0..30 {
+                world.must_append(500);
+                world.pump(10);
+            }
+            let are_durable = |segment: &Segment| segment.is_durable;
+            let cold = |segment: &&Segment| matches!(segment.residency, Residency::Cold);
+            let sealed = &world.log.segments.sealed;
+            assert!(
+                sealed
+                    .iter()
+                    .filter(cold)
+                    .any(|segment| !are_durable(segment)),
+                "copies wait for a sync"
+            );
+            if round < seed {
+                world.log.sync_now();
+                world.pump(10);
+                assert!(world.log.is_synced());
+            }
+        }
+        // Checks that everything below the last sync is back.
+        world.reopen(Crash::Power { seed });
         world.drain();
     }
 }
