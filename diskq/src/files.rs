@@ -70,6 +70,9 @@ impl SyncError {
 
 /// A file system. One instance serves one data path; calls may come from several threads.
 pub trait Files {
+    /// A file system as a whole, and which of its errors were told already.
+    type Whole;
+
     /// Makes the directory; an existing one is fine.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes sure the file exists with room for its first `bytes` bytes; never shrinks it. On
@@ -90,6 +93,10 @@ pub trait Files {
     fn sync(&self, path: &Path) -> Result<(), SyncError>;
     /// Makes the names in the directory durable.
     fn sync_dir(&self, path: &Path) -> Result<(), SyncError>;
+    /// The file system of a directory. Errors from now on are told by [`Files::sync_whole`].
+    fn whole(&self, directory: &Path) -> io::Result<Self::Whole>;
+    /// Makes everything in the file system durable, files and names.
+    fn sync_whole(&self, whole: &Self::Whole) -> io::Result<()>;
     /// Gives a file or directory another name, replacing a file that has it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.

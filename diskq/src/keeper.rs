@@ -109,7 +109,7 @@ pub enum Request {
 }
 
 /// Why a job failed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Failure {
     /// The kind of the system's answer.
     pub kind: io::ErrorKind,
@@ -176,7 +176,7 @@ pub enum Reply {
 }
 
 /// Why something was not synced.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum SyncFailure {
     /// A file could not be opened: some are synced, none is lost. Worth trying again.
     Open(Failure),
@@ -305,6 +305,34 @@ impl<F: Files> Keeper<F> {
                 None
             }
         }
+    }
+
+    /// Does what a [`Request::Sync`] of each of these topics asks for, at once; their earlier jobs
+    /// are done. The cost is that of one, and of whatever else waits to be written in this file
+    /// system. `whole` was taken ([`Files::whole`]) before any of the messages was stored.
+    ///
+    /// If something is not written, whose it was is not known: it is final for all of them.
+    pub fn sync_together<'a>(
+        &self,
+        whole: &F::Whole,
+        topics: impl IntoIterator<Item = &'a str>,
+    ) -> Vec<Result<(), SyncFailure>> {
+        let synced = self
+            .files
+            .sync_whole(whole)
+            .map_err(|error| SyncFailure::Sync(Failure::of("sync", &self.data_path, &error)));
+        let result = |topic| {
+            synced.clone()?;
+            // Somebody may have removed it, with everything in it: that is not durable.
+            let path = log_path(&self.data_path, topic);
+            match self.files.length(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    Err(SyncFailure::Sync(Failure::of("sync", &path, &error)))
+                }
+                Ok(_) | Err(_) => Ok(()),
+            }
+        };
+        topics.into_iter().map(result).collect()
     }
 
     /// Removes the log of `topic`: gone at once and for good when this returns. What a crash leaves

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use memmap2::{Advice, MmapMut};
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_getfl, fcntl_setfl, syncfs};
 use rustix::io::Errno;
 
 use crate::files::{Entry, Files, Memory, SyncError};
@@ -21,6 +21,9 @@ use crate::mapping;
 pub struct OsFiles;
 
 impl Files for OsFiles {
+    /// An open descriptor: the kernel tells each one of every error since it was opened.
+    type Whole = File;
+
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         match fs::create_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
@@ -80,6 +83,14 @@ impl Files for OsFiles {
     fn sync_dir(&self, path: &Path) -> Result<(), SyncError> {
         let directory = File::open(path).map_err(SyncError::Open)?;
         directory.sync_all().map_err(SyncError::Sync)
+    }
+
+    fn whole(&self, directory: &Path) -> io::Result<File> {
+        File::open(directory)
+    }
+
+    fn sync_whole(&self, whole: &File) -> io::Result<()> {
+        Ok(syncfs(whole)?)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

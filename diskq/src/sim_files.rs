@@ -373,6 +373,8 @@ impl Rename {
 }
 
 impl Files for SimFiles {
+    type Whole = ();
+
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         let mut disk = self.call(Call::CreateDir)?;
         if !disk.names.contains_key(path) {
@@ -448,6 +450,28 @@ impl Files for SimFiles {
             .map_err(SyncError::Sync)?
             .commit_names();
         Ok(())
+    }
+
+    fn whole(&self, _directory: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_whole(&self, _whole: &()) -> io::Result<()> {
+        match self.call(Call::Sync) {
+            Ok(mut disk) => {
+                for contents in disk.contents.iter_mut().filter(|contents| !contents.lies) {
+                    contents.durable.clone_from(&contents.cached);
+                }
+                disk.commit_names();
+                Ok(())
+            }
+            Err(error) => {
+                for contents in &mut self.disk().contents {
+                    contents.lies = true;
+                }
+                Err(error)
+            }
+        }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
