@@ -33,6 +33,7 @@ use crate::link::ReadOutcome;
 use crate::producer::{PublishPlan, Wait};
 use crate::random::Random;
 use crate::tally::Tally;
+use crate::upgrade::Upgrades;
 use connection::{Connection, Role, Stage};
 pub use connection::{ConsumerPlan, ProducerPlan, Reading, identify_json};
 
@@ -90,6 +91,8 @@ pub struct WorkerPlan {
     pub tcp: SocketAddr,
     /// Where HTTP connections go.
     pub http: Option<SocketAddr>,
+    /// What V2 connections are upgraded with.
+    pub upgrades: Arc<Upgrades>,
     /// The run's clock.
     pub clock: Clock,
     /// Shared with the conductor.
@@ -177,10 +180,10 @@ impl Worker {
             } else {
                 tcp
             };
-            connections.push(Connection::producer(producer, address));
+            connections.push(Connection::producer(producer, address, &plan.upgrades));
         }
         for consumer in &plan.consumers {
-            connections.push(Connection::consumer(consumer, tcp));
+            connections.push(Connection::consumer(consumer, tcp, &plan.upgrades));
         }
         Ok(Worker {
             random: Random::new(plan.seed),
@@ -499,7 +502,7 @@ impl Worker {
         let Some(link) = &mut connection.link else {
             return Ok(());
         };
-        let (outcome, length) = match link.read(&mut self.scratch, most) {
+        let (outcome, mut length) = match link.read(&mut self.scratch, most) {
             Ok(read) => read,
             Err(error) => return self.broken(index, &error),
         };
@@ -510,7 +513,8 @@ impl Worker {
         }
         let mut handled = 0;
         if connection.is_in_setup() {
-            handled = connection.greet(&self.scratch[..length])?;
+            let rest = connection.greet(&mut self.scratch, length)?;
+            (handled, length) = (rest.start, rest.end);
             if !connection.is_in_setup() {
                 self.setups -= 1;
                 if self.consuming {

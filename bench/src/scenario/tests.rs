@@ -37,5 +37,13 @@ fn what_does_not_fit_together_is_refused() {
     check("duration = '0s'", "duration");
     check("peak = 3.0", "rate");
     check("rate = '5'\npeak = 0.5", "peak");
+    check("snappy = true\ndeflate = 6", "exclude each other");
+    check("deflate = 10", "1 to 9");
+    check("tls = true", "either tls-ca");
+    check("tls = true\ntls-ca = 'a'\ntls-insecure = true", "either");
+    check("tls-insecure = true", "need tls");
+    check("tls-ca = 'a'", "need tls");
+    check("tls = true\ntls-ca = 'a'\ntls-key = 'k'", "belong together");
+    check("via = 'http-pub'\nsnappy = true", "HTTP");
     check("producers = 0\nconsume = 'after-publish'", "producers");
 }
