@@ -112,10 +112,8 @@ impl FromStr for Requirement {
     }
 }
 
-/// Runs the rounds. `say` is told about each run, `keep` gets it for saving.
-///
-/// # Errors
-/// When a daemon does not come up or a run cannot begin; in words for the user.
+/// Runs the rounds, as far as the daemons go along: with the runs comes what ended them early, a daemon
+/// that does not come up or a run that cannot begin. `each` gets each run.
 pub fn compare(
     contenders: &[Contender; 2],
     scenario: &Scenario,
@@ -123,25 +121,42 @@ pub fn compare(
     base: &Path,
     options: &Options,
     mut each: impl FnMut(u32, &str, &mut Finished) -> Result<(), String>,
-) -> Result<[Vec<RunResult>; 2], String> {
+) -> ([Vec<RunResult>; 2], Option<String>) {
     let mut runs = [Vec::new(), Vec::new()];
     for round in 0..rounds {
         for (side, contender) in contenders.iter().enumerate() {
-            let daemon = RunningDaemon::start(&contender.command, base)?;
-            let mut finished = run::run(&daemon.target, scenario, options)?;
-            finished.result.daemon.kind.clone_from(&contender.name);
-            let stopped = daemon.stop();
-            if let (Err(error), Ended::Complete) = (stopped, &finished.result.ended) {
-                finished.result.ended = Ended::Failed { reason: error };
-            }
-            each(round, &contender.name, &mut finished)?;
+            let finished = turn(contender, scenario, base, options).and_then(|mut finished| {
+                each(round, &contender.name, &mut finished)?;
+                Ok(finished)
+            });
+            let finished = match finished {
+                Ok(finished) => finished,
+                Err(error) => return (runs, Some(format!("{}: {error}", contender.name))),
+            };
             runs[side].push(finished.result);
             if crate::control::Control::is(&options.stop) {
-                return Ok(runs);
+                return (runs, Some("interrupted".into()));
             }
         }
     }
-    Ok(runs)
+    (runs, None)
+}
+
+/// One run against a fresh daemon.
+fn turn(
+    contender: &Contender,
+    scenario: &Scenario,
+    base: &Path,
+    options: &Options,
+) -> Result<Finished, String> {
+    let daemon = RunningDaemon::start(&contender.command, base)?;
+    let mut finished = run::run(&daemon.target, scenario, options)?;
+    finished.result.daemon.kind.clone_from(&contender.name);
+    let stopped = daemon.stop();
+    if let (Err(error), Ended::Complete) = (stopped, &finished.result.ended) {
+        finished.result.ended = Ended::Failed { reason: error };
+    }
+    Ok(finished)
 }
 
 /// What the runs say.
@@ -149,11 +164,11 @@ pub fn compare(
 pub fn judge(
     contenders: &[Contender; 2],
     scenario: &Scenario,
-    runs: [Vec<RunResult>; 2],
+    (runs, failure): ([Vec<RunResult>; 2], Option<String>),
     requirements: &[Requirement],
 ) -> CompareResult {
     let [a_runs, b_runs] = runs;
-    let mut failures = Vec::new();
+    let mut failures: Vec<String> = failure.into_iter().collect();
     for (contender, runs) in contenders.iter().zip([&a_runs, &b_runs]) {
         for (round, run) in runs.iter().enumerate() {
             failures.extend(

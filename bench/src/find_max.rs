@@ -36,24 +36,24 @@ pub struct Found {
     pub result: FindMaxResult,
     /// The confirming run.
     pub held: Option<Finished>,
+    /// What kept a run from beginning, and so ended the search.
+    pub failure: Option<String>,
 }
 
 /// Searches. `say` is told about each step.
-///
-/// # Errors
-/// When a run cannot begin; in words for the user.
 pub fn find_max(
     target: &Target,
     scenario: &Scenario,
     plan: &Plan,
     options: &Options,
     mut say: impl FnMut(&SearchStep),
-) -> Result<Found, String> {
+) -> Found {
     let mut search = Search::new(plan.start_per_s, plan.most_per_s, plan.precision);
     let mut steps = Vec::new();
     let mut generator_limited = false;
     let mut held = None;
-    let found_per_s = loop {
+    let mut failure = None;
+    let found_per_s = 'search: loop {
         let (stage, rate) = match search.next() {
             Next::Try(stage, rate) => (stage, rate),
             Next::Found(rate) => break Some(rate),
@@ -70,7 +70,13 @@ pub fn find_max(
             ..scenario.clone()
         };
         let (step, finished) = loop {
-            let finished = run::run(target, &scenario, options)?;
+            let finished = match run::run(target, &scenario, options) {
+                Ok(finished) => finished,
+                Err(error) => {
+                    failure = Some(error);
+                    break 'search None;
+                }
+            };
             let step = step(stage, rate, &plan.slo, &finished.result);
             say(&step);
             steps.push(step.clone());
@@ -110,10 +116,18 @@ pub fn find_max(
     };
     if let (Some(rate), Some(held)) = (found_per_s, &held) {
         result.headroom = plan.slo.headroom(&held.result);
-        let alone = publish_alone(target, scenario, rate, plan.step, options)?;
-        result.profile = Some(profile(target, &result, rate, &held.result, &alone));
+        match publish_alone(target, scenario, rate, plan.step, options) {
+            Ok(alone) => {
+                result.profile = Some(profile(target, &result, rate, &held.result, &alone));
+            }
+            Err(error) => failure = Some(error),
+        }
     }
-    Ok(Found { result, held })
+    Found {
+        result,
+        held,
+        failure,
+    }
 }
 
 fn step(stage: Stage, rate: f64, slo: &Slo, run: &RunResult) -> SearchStep {

@@ -188,6 +188,13 @@ fn ledger(out: &mut String, result: &RunResult) -> std::fmt::Result {
             ledger.reordered,
             ledger.redelivered
         )?;
+        if ledger.outstanding > 0 {
+            writeln!(
+                out,
+                "           {} were still outstanding when the run was cut short",
+                ledger.outstanding
+            )?;
+        }
         if ledger.foreign > 0 {
             writeln!(
                 out,
@@ -230,7 +237,10 @@ fn self_check(out: &mut String, result: &RunResult) -> std::fmt::Result {
         .collect();
     write!(out, "generator  CPU {} of a core", cpu.join(" + "))?;
     match check.verdict {
-        Verdict::Trusted => writeln!(out, ": it was not the bottleneck")?,
+        Verdict::Trusted if check.reasons.is_empty() => {
+            writeln!(out, ": it was not the bottleneck")?;
+        }
+        Verdict::Trusted => writeln!(out, ": it was not the bottleneck, but")?,
         Verdict::GeneratorLimited => {
             let what = if rates_are_ours(result) {
                 "rates"

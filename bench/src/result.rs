@@ -208,8 +208,12 @@ pub struct Ledger {
     pub channels: u32,
     /// Different messages received intact.
     pub received: u64,
-    /// Acknowledged, but not received in any form before the run ended.
+    /// Acknowledged, but not received in any form although the end of the drain was awaited.
     pub lost: u64,
+    /// Acknowledged and not received when the run was cut short (interrupted, failed): neither lost nor
+    /// delivered, as far as one can know.
+    #[serde(default)]
+    pub outstanding: u64,
     /// Deliveries of a message that had already been received and not been given back (REQ, timeout).
     pub duplicated: u64,
     /// Messages whose checksum did not fit. Each stands for one message that did not arrive intact.

@@ -34,10 +34,12 @@ use crate::worker::{self, Report, WorkerPlan};
 
 /// Time between the last connection and the first send, for all threads to learn of it.
 const LEAD_NS: u64 = 20_000_000;
-/// Longest wait for all connections.
-const SETUP_NS_MAX: u64 = 120_000_000_000;
+/// Longest wait for one more connection to be set up.
+const SETUP_NS_MAX: u64 = 60_000_000_000;
 /// After everything arrived: time for what should not come, duplicates.
 const AFTERMATH_NS: u64 = 300_000_000;
+/// Longest wait for what is outstanding after an interruption.
+const INTERRUPTED_NS_MAX: u64 = 5_000_000_000;
 /// How often the conductor looks at flags.
 const LOOK: Duration = Duration::from_millis(10);
 /// So many looks at /stats without a message anywhere mean that nothing more will come.
@@ -93,6 +95,12 @@ pub struct Finished {
 /// When it could not begin, in words for the user. What fails later is part of the result.
 pub fn run(target: &Target, scenario: &Scenario, options: &Options) -> Result<Finished, String> {
     scenario.check()?;
+    let mut scenario = scenario.clone();
+    if scenario.messages > 0 {
+        // A number of messages is a run's whole work: all of it is measured.
+        scenario.warm_up = Span::default();
+    }
+    let scenario = &scenario;
     let clock = Clock::new();
     let prepared = prepare::prepare(target, scenario, options, clock)?;
     let (report_tx, reports) = channel();
@@ -196,7 +204,7 @@ impl Conductor<'_> {
 
     /// Waits for all connections and sets the time of the first send.
     fn set_up(&mut self, connections: usize) -> Result<Grid, String> {
-        let until_ns = self.clock.now_ns() + SETUP_NS_MAX;
+        let (mut seen, mut since_ns) = (0, self.clock.now_ns());
         loop {
             self.receive(None, LOOK);
             if let Some(failure) = self.failure.take() {
@@ -209,9 +217,12 @@ impl Conductor<'_> {
             if ready == connections {
                 break;
             }
-            if self.clock.now_ns() > until_ns {
+            if ready > seen {
+                (seen, since_ns) = (ready, self.clock.now_ns());
+            }
+            if self.clock.now_ns() > since_ns + SETUP_NS_MAX {
                 return Err(format!(
-                    "only {ready} of {connections} connections were accepted in {} s",
+                    "{ready} of {connections} connections were accepted, and in {} s no more",
                     SETUP_NS_MAX / 1_000_000_000
                 ));
             }
@@ -242,6 +253,7 @@ impl Conductor<'_> {
         let mut next_ns = grid.start;
         let mut published_ns: Option<u64> = None;
         let mut drained_ns: Option<u64> = None;
+        let mut interrupted_ns: Option<u64> = None;
         let (mut arrived, mut progress_ns, mut looks_from) = (0, grid.start, 0);
         course.ended = loop {
             let now_ns = self.clock.now_ns();
@@ -255,11 +267,17 @@ impl Conductor<'_> {
             if let Some(reason) = self.failure.take() {
                 break Ended::Failed { reason };
             }
-            if Control::is(&self.options.stop) {
+            if Control::is(&self.options.stop) && interrupted_ns.is_none() {
+                // No more publishes; what is under way may still arrive.
+                interrupted_ns = Some(now_ns);
+                Control::set(&self.control.end_publishing);
+            }
+            if interrupted_ns.is_some_and(|at| now_ns > at + INTERRUPTED_NS_MAX) {
                 break Ended::Interrupted;
             }
+            let ends_at = interrupted_ns.unwrap_or(grid.publish_end);
             let done = self.control.producers_done.load(Ordering::Acquire) == producers
-                && (producers > 0 || now_ns >= grid.publish_end);
+                && (producers > 0 || now_ns >= ends_at);
             let Some(since_ns) = published_ns else {
                 if done {
                     published_ns = Some(now_ns);
@@ -270,7 +288,7 @@ impl Conductor<'_> {
                         course.consumed_from_ns = Some(now_ns);
                         Control::set(&self.control.consume);
                     }
-                } else if now_ns > grid.publish_end + self.scenario.drain.as_ns() {
+                } else if now_ns > ends_at + self.scenario.drain.as_ns() {
                     break Ended::NotDrained;
                 }
                 continue;
@@ -293,6 +311,9 @@ impl Conductor<'_> {
                 break Ended::NotDrained;
             }
         };
+        if interrupted_ns.is_some() && course.ended == Ended::Complete {
+            course.ended = Ended::Interrupted;
+        }
         course.ended_ns = self.clock.now_ns();
         let last = self.sample();
         course.series.samples.insert(course.ended_ns, last);

@@ -104,7 +104,8 @@ pub struct Scenario {
     pub peak: f64,
     /// With rate `max` and with HTTP: messages of a connection that may await their OK at once.
     pub window: u32,
-    /// Stop publishing after so many messages, if that comes before `duration`. Zero is no limit.
+    /// Stop publishing after so many messages, if that comes before `duration`. Zero is no limit. With a
+    /// limit there is no warm-up.
     pub messages: u64,
 
     /// Time at the start that is not measured.

@@ -26,24 +26,29 @@ pub fn rates(from: f64, to: f64, steps: u32) -> Vec<f64> {
     }
 }
 
-/// Runs the scenario at each rate. `say` is told about each run.
-///
-/// # Errors
-/// When a run cannot begin; in words for the user.
+/// Runs the scenario at each rate, as far as the daemon goes along: with the result comes what kept a
+/// run from beginning. `say` is told about each run.
 pub fn sweep(
     target: &Target,
     scenario: &Scenario,
     rates: &[f64],
     options: &Options,
     mut say: impl FnMut(&RunResult),
-) -> Result<SweepResult, String> {
+) -> (SweepResult, Option<String>) {
     let mut steps = Vec::new();
+    let mut failure = None;
     for rate in rates {
         let scenario = Scenario {
             rate: Rate::PerSecond(*rate),
             ..scenario.clone()
         };
-        let finished = run::run(target, &scenario, options)?;
+        let finished = match run::run(target, &scenario, options) {
+            Ok(finished) => finished,
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        };
         say(&finished.result);
         let failed = matches!(
             finished.result.ended,
@@ -55,7 +60,7 @@ pub fn sweep(
         }
     }
     let knee_per_s = knee(&steps);
-    Ok(SweepResult { steps, knee_per_s })
+    (SweepResult { steps, knee_per_s }, failure)
 }
 
 /// The p99 that matters of a run: delivery, or publish where nothing is consumed.

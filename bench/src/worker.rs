@@ -10,31 +10,28 @@
 //! ledgers, which it locks once per read.
 
 mod connection;
+mod setup;
+mod socket;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 
-use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll;
 
 use crate::clock::Clock;
-use crate::consumer::{Behaviour, Desk, Held, Mark, settle_marks};
+use crate::consumer::{Behaviour, Desk, Held, Mark};
 use crate::control::Control;
 use crate::grid::Grid;
 use crate::ledger::ProducerRecord;
-use crate::link::ReadOutcome;
-use crate::producer::{PublishPlan, Wait};
 use crate::random::Random;
 use crate::tally::Tally;
 use crate::upgrade::Upgrades;
-use connection::{Connection, Role, Stage};
+use connection::{Connection, Role};
 pub use connection::{ConsumerPlan, ProducerPlan, Reading, identify_json};
 
 /// Bytes of one read. Large enough that FINs are gathered, small enough to stay in the cache.
@@ -127,6 +124,10 @@ struct Worker {
     held: BinaryHeap<Reverse<(Held, usize)>>,
     /// Connections that have more to do at once.
     again: Vec<usize>,
+    /// Connections that read slowly.
+    slow: Vec<usize>,
+    /// What epoll found, to be used again.
+    events: Vec<epoll::Event>,
     random: Random,
     next_storm_ns: u64,
     /// Flags as seen at the last tick.
@@ -185,6 +186,8 @@ impl Worker {
         for consumer in &plan.consumers {
             connections.push(Connection::consumer(consumer, tcp, &plan.upgrades));
         }
+        let is_slow = |index: &usize| connections[*index].is_slow();
+        let slow = (0..connections.len()).filter(is_slow).collect();
         Ok(Worker {
             random: Random::new(plan.seed),
             plan,
@@ -206,6 +209,8 @@ impl Worker {
             publishes: BinaryHeap::new(),
             held: BinaryHeap::new(),
             again: Vec::new(),
+            slow,
+            events: Vec::with_capacity(EVENTS_MAX),
             next_storm_ns: u64::MAX,
             consuming: false,
             published: false,
@@ -263,72 +268,6 @@ impl Worker {
         }
     }
 
-    /// Makes all connections, a limited number at once.
-    fn set_up(&mut self) -> Result<(), String> {
-        let total = self.connections.len();
-        let (mut opened, mut told) = (0, 0);
-        while told < total {
-            while opened < total && self.setups < SETUPS_MAX {
-                self.open(opened)?;
-                opened += 1;
-            }
-            self.poll(self.plan.clock.now_ns() + TICK_NS)?;
-            if Control::is(&self.control().stop) {
-                return Ok(());
-            }
-            let ready = opened - self.setups;
-            self.control()
-                .ready
-                .fetch_add(ready - told, Ordering::AcqRel);
-            told = ready;
-        }
-        while self.control().start_ns.load(Ordering::Acquire) == 0
-            && !Control::is(&self.control().stop)
-        {
-            self.poll(self.plan.clock.now_ns() + TICK_NS / 5)?;
-        }
-        Ok(())
-    }
-
-    /// Fixes the grid and starts the producers; false when there is no time of the first send.
-    fn start(&mut self) -> bool {
-        let (warm_up, duration, interval) = self.plan.lengths;
-        let start = self.control().start_ns.load(Ordering::Acquire);
-        if start == 0 {
-            return false;
-        }
-        self.grid = Grid {
-            start,
-            measure: start + warm_up,
-            publish_end: start + warm_up + duration,
-            interval,
-        };
-        if let Some((every_ns, _)) = self.plan.storms {
-            self.next_storm_ns = start + every_ns;
-        }
-        // The measured time is known only now.
-        let measured = self.grid.measured();
-        let publish = self.plan.producers.first().map(|producer| {
-            let shared = &producer.publish;
-            Arc::new(PublishPlan {
-                measured: measured.clone(),
-                ..PublishPlan::clone(shared)
-            })
-        });
-        if let Some(behaviour) = &mut self.behaviour {
-            Arc::make_mut(behaviour).measured = measured;
-        }
-        for (index, connection) in self.connections.iter_mut().enumerate() {
-            if publish
-                .as_ref()
-                .is_some_and(|publish| connection.start(&self.grid, publish))
-            {
-                self.publishes.push(Reverse((start, index)));
-            }
-        }
-        true
-    }
-
     /// Flags, slow readers, storms.
     fn tick(&mut self, now_ns: u64) -> Result<(), String> {
         if !self.consuming && Control::is(&self.control().consume) {
@@ -362,49 +301,13 @@ impl Worker {
             self.next_storm_ns = now_ns + every_ns;
             self.storm(share)?;
         }
-        for index in 0..self.connections.len() {
+        for at in 0..self.slow.len() {
+            let index = self.slow[at];
             let allowance = self.connections[index].slow_allowance(now_ns);
             if allowance > 0 {
                 self.read(index, allowance)?;
             }
         }
-        Ok(())
-    }
-
-    fn storm(&mut self, share: f64) -> Result<(), String> {
-        for index in 0..self.connections.len() {
-            if self.connections[index].is_live_consumer() && self.random.chance(share) {
-                self.reconnect(index)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn reconnect(&mut self, index: usize) -> Result<(), String> {
-        self.tally.counts.reconnected += 1;
-        if let Role::Consumer(_, consumer) = &mut self.connections[index].role {
-            let ledger = &self.plan.control.ledgers[consumer.channel];
-            consumer.dropped(&mut ledger.lock().expect("no worker panics"));
-        }
-        self.open(index)?;
-        Ok(())
-    }
-
-    /// Begins a connection, or begins it anew.
-    fn open(&mut self, index: usize) -> Result<(), String> {
-        let connection = &mut self.connections[index];
-        if !connection.is_in_setup() {
-            self.setups += 1;
-        }
-        connection
-            .open()
-            .map_err(|error| connection.failure(&error))?;
-        let link = connection.link.as_ref().expect("it was opened");
-        let token = epoll::EventData::new_u64(index as u64);
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT;
-        epoll::add(&self.epoll, link.stream(), token, flags)
-            .map_err(|error| connection.failure(&error.into()))?;
-        connection.interest = flags;
         Ok(())
     }
 
@@ -457,182 +360,6 @@ impl Worker {
         }
         for index in touched {
             self.proceed(index)?;
-        }
-        Ok(())
-    }
-
-    /// Waits until a time at most, and handles what the sockets have.
-    fn poll(&mut self, until_ns: u64) -> Result<(), String> {
-        let wait_ns = until_ns.saturating_sub(self.plan.clock.now_ns());
-        let timeout = Timespec {
-            tv_sec: (wait_ns / 1_000_000_000).cast_signed(),
-            tv_nsec: (wait_ns % 1_000_000_000).cast_signed(),
-        };
-        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS_MAX);
-        match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(format!("cannot wait for sockets: {error}")),
-        }
-        for event in events {
-            let index = event.data.u64() as usize;
-            let flags = event.flags;
-            let readable = epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
-            let connection = &mut self.connections[index];
-            if connection.stage == Stage::Opening && flags.intersects(epoll::EventFlags::OUT) {
-                connection
-                    .opened()
-                    .map_err(|error| connection.failure(&error))?;
-                self.setups -= 1;
-            }
-            let gone = epoll::EventFlags::HUP | epoll::EventFlags::ERR;
-            if flags.intersects(readable) && connection.reads_at_once() {
-                self.read(index, READ_BYTES)?;
-            } else if flags.intersects(gone) {
-                self.broken(index, &io::ErrorKind::UnexpectedEof.into())?;
-            } else {
-                self.proceed(index)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads once and handles what came.
-    fn read(&mut self, index: usize, most: usize) -> Result<(), String> {
-        let connection = &mut self.connections[index];
-        let Some(link) = &mut connection.link else {
-            return Ok(());
-        };
-        let (outcome, mut length) = match link.read(&mut self.scratch, most) {
-            Ok(read) => read,
-            Err(error) => return self.broken(index, &error),
-        };
-        match outcome {
-            ReadOutcome::Later => return self.proceed(index),
-            ReadOutcome::End => return self.broken(index, &io::ErrorKind::UnexpectedEof.into()),
-            ReadOutcome::Bytes(_) => {}
-        }
-        let mut handled = 0;
-        if connection.is_in_setup() {
-            let rest = connection.greet(&mut self.scratch, length)?;
-            (handled, length) = (rest.start, rest.end);
-            if !connection.is_in_setup() {
-                self.setups -= 1;
-                if self.consuming {
-                    connection.ask_for_messages();
-                }
-            }
-        }
-        if connection.stage == Stage::Live {
-            handled += self.handle(index, handled..length)?;
-        }
-        if let Some(link) = &mut self.connections[index].link {
-            link.keep(&self.scratch[handled..length]);
-        }
-        self.proceed(index)
-    }
-
-    /// Handles the frames or answers at the front of a part of the scratch buffer; returns their bytes.
-    fn handle(&mut self, index: usize, part: Range<usize>) -> Result<usize, String> {
-        let connection = &mut self.connections[index];
-        let Some(link) = &mut connection.link else {
-            return Ok(0);
-        };
-        // Each read has its own time: those before it took a while to handle.
-        let now_ns = self.plan.clock.now_ns();
-        let input = &self.scratch[part];
-        let output = &mut link.output;
-        let handled = match &mut connection.role {
-            Role::Producer(_, None) => Ok(input.len()),
-            Role::Producer(_, Some(producer)) => {
-                producer.answers(input, now_ns, output, &mut self.tally)
-            }
-            Role::Consumer(plan, consumer) => {
-                let behaviour = self.behaviour.as_ref().unwrap_or(&plan.behaviour);
-                let mut held = Vec::new();
-                let mut desk = Desk {
-                    now_ns,
-                    output,
-                    tally: &mut self.tally,
-                    marks: &mut self.marks,
-                    held: &mut held,
-                };
-                let handled = consumer.frames(input, behaviour, &mut desk);
-                let entries = held.into_iter().map(|held| Reverse((held, index)));
-                self.held.extend(entries);
-                let ledger = &self.plan.control.ledgers[consumer.channel];
-                settle_marks(
-                    &mut self.marks,
-                    &mut ledger.lock().expect("no worker panics"),
-                );
-                handled
-            }
-        };
-        handled.map_err(|text| format!("{}: {text}", connection.name()))
-    }
-
-    /// The connection is broken: those of slow and stalled readers are made again, for a daemon may
-    /// lose patience with them; any other ends the run.
-    fn broken(&mut self, index: usize, error: &io::Error) -> Result<(), String> {
-        let connection = &self.connections[index];
-        if connection.may_be_dropped() {
-            self.reconnect(index)
-        } else {
-            Err(connection.failure(error))
-        }
-    }
-
-    /// Publishes what is due and there is room for, writes, and says what to wait for.
-    fn proceed(&mut self, index: usize) -> Result<(), String> {
-        for _ in 0..ROUNDS_MAX {
-            let connection = &mut self.connections[index];
-            let Some(link) = &mut connection.link else {
-                return Ok(());
-            };
-            let mut wait = Wait::Done;
-            let mut awaits_answer = true;
-            if let Role::Producer(_, Some(producer)) = &mut connection.role {
-                let now_ns = self.plan.clock.now_ns();
-                wait = producer.publish(now_ns, &mut link.output, &mut self.tally);
-                awaits_answer = producer.awaits_answer();
-                if wait == Wait::Done && producer.outstanding() == 0 && !connection.done {
-                    connection.done = true;
-                    let control = &self.plan.control;
-                    control
-                        .owed
-                        .fetch_add(producer.acknowledged(), Ordering::AcqRel);
-                    control.producers_done.fetch_add(1, Ordering::AcqRel);
-                }
-            }
-            let empty = match link.flush() {
-                Ok(empty) => empty,
-                Err(error) => return self.broken(index, &error),
-            };
-            match wait {
-                Wait::Until(at) if !connection.scheduled => {
-                    connection.scheduled = true;
-                    self.publishes.push(Reverse((at, index)));
-                }
-                // What was in the way was the full buffer, and it is empty now.
-                Wait::Peer if empty && !awaits_answer => continue,
-                Wait::Until(_) | Wait::Peer | Wait::Done => {}
-            }
-            return self.set_interest(index);
-        }
-        self.again.push(index);
-        self.set_interest(index)
-    }
-
-    fn set_interest(&mut self, index: usize) -> Result<(), String> {
-        let connection = &mut self.connections[index];
-        let wanted = connection.wanted_interest();
-        let Some(link) = &connection.link else {
-            return Ok(());
-        };
-        if wanted != connection.interest {
-            let token = epoll::EventData::new_u64(index as u64);
-            epoll::modify(&self.epoll, link.stream(), token, wanted)
-                .map_err(|error| connection.failure(&error.into()))?;
-            connection.interest = wanted;
         }
         Ok(())
     }

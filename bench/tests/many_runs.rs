@@ -177,7 +177,7 @@ fn a_daemon_that_does_not_come_up_shows_its_log() {
         ])
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("no room at 127.0.0.1:"), "{said}");
 }

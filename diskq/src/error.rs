@@ -12,7 +12,8 @@ use crate::range::SeqRange;
 
 /// The system's answer in the words of nsqd, which are Go's: `no space left on device`, not
 /// `No space left on device (os error 28)`. Clients and operators look for these.
-pub(crate) fn system_text(error: &io::Error) -> String {
+#[must_use]
+pub fn system_text(error: &io::Error) -> String {
     let text = error.to_string();
     let text = match error.raw_os_error() {
         Some(_) => text.split(" (os error").next().unwrap_or_default(),

@@ -11,6 +11,8 @@ use std::path::Path;
 pub enum Memory {
     /// A shared, writable mapping of the segment's file.
     Mapped(memmap2::MmapMut),
+    /// Anonymous pages, of which the first so many bytes are a copy of the segment's file.
+    Buffer(memmap2::MmapMut, u32),
     /// Plain memory: simulation, or a rescued copy of a file with unreadable blocks.
     Heap(Box<[u8]>),
 }
@@ -19,6 +21,7 @@ impl AsRef<[u8]> for Memory {
     fn as_ref(&self) -> &[u8] {
         match self {
             Memory::Mapped(mapping) => mapping,
+            Memory::Buffer(buffer, bytes) => &buffer[..*bytes as usize],
             Memory::Heap(bytes) => bytes,
         }
     }
@@ -28,6 +31,7 @@ impl AsMut<[u8]> for Memory {
     fn as_mut(&mut self) -> &mut [u8] {
         match self {
             Memory::Mapped(mapping) => mapping,
+            Memory::Buffer(buffer, bytes) => &mut buffer[..*bytes as usize],
             Memory::Heap(bytes) => bytes,
         }
     }
@@ -42,15 +46,6 @@ pub struct Entry {
     pub is_dir: bool,
     /// The file's length.
     pub bytes: u64,
-}
-
-/// Which pages of a mapping are brought in before it is handed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Populate {
-    /// For a writer: present and writable.
-    Write,
-    /// For a reader: present. An unreadable block is an error here, not a SIGBUS later.
-    Read,
 }
 
 /// Why something is not durable.
@@ -80,10 +75,17 @@ pub trait Files {
     /// Makes sure the file exists with room for its first `bytes` bytes; never shrinks it. On
     /// failure a file that did not exist before does not exist after.
     fn allocate(&self, path: &Path, bytes: u64) -> io::Result<()>;
-    /// Maps the first `bytes` bytes, with its pages brought in.
-    fn map(&self, path: &Path, bytes: u32, populate: Populate) -> io::Result<Memory>;
+    /// Maps the first `bytes` bytes, with its pages brought in, ready to be written.
+    fn map(&self, path: &Path, bytes: u32) -> io::Result<Memory>;
     /// Takes back what [`Files::map`] gave. The contents stay in the file.
     fn unmap(&self, path: &Path, memory: Memory);
+    /// Writes what [`Files::map`] gave of `from` to the new file `to`, around the page cache where
+    /// the file system can. Not durable until synced. `to` must not exist; a failure may leave it,
+    /// unfinished.
+    fn copy(&self, from: &Path, memory: &Memory, to: &Path) -> io::Result<()>;
+    /// Reads the first `bytes` bytes of a file nobody has mapped, around the page cache where the
+    /// file system can; into `reuse` if that is an earlier one with room enough.
+    fn load(&self, path: &Path, bytes: u32, reuse: Option<Memory>) -> io::Result<Memory>;
     /// Makes the contents and length of the file durable.
     fn sync(&self, path: &Path) -> Result<(), SyncError>;
     /// Makes the names in the directory durable.

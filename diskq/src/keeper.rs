@@ -18,7 +18,7 @@ use wire::id::Seq;
 
 use crate::checkpoint::SLOT_FILES;
 use crate::error::{Damage, DamageKind, DiskError, system_text};
-use crate::files::{Files, Memory, Populate, SyncError};
+use crate::files::{Files, Memory, SyncError};
 use crate::range::SeqRange;
 use crate::segment::{self, FRAMES_AT, Head, PAGE_BYTES};
 use crate::slot::SLOT_BYTES;
@@ -41,7 +41,17 @@ pub enum Request {
         /// Its size.
         bytes: u32,
     },
-    /// Map and populate an existing segment and check every message in it.
+    /// Copy a sealed segment to a file of its own and make that durable, so that the memory and the
+    /// file it belongs to are free for new messages.
+    Spill {
+        /// The file that is mapped.
+        segment: SegmentNumber,
+        /// Its memory.
+        memory: Memory,
+        /// The new file.
+        copy: SegmentNumber,
+    },
+    /// Read a segment back and check every message in it.
     Load {
         /// The file.
         segment: SegmentNumber,
@@ -53,6 +63,8 @@ pub enum Request {
         base: Seq,
         /// How many messages it holds.
         count: u32,
+        /// Memory to read it into.
+        reuse: Option<Memory>,
     },
     /// Make the segments durable.
     Sync {
@@ -76,18 +88,20 @@ pub enum Request {
         /// Whether names changed since the last sync: the directories are synced too.
         names: bool,
     },
-    /// Take back the memory of a segment that stays on disk.
+    /// Take back the mapping of a segment that stays on disk.
     Unmap {
         /// The file.
         segment: SegmentNumber,
         /// Its memory.
         memory: Memory,
     },
+    /// Take back memory that is no file's.
+    Free(Memory),
     /// Unmap and remove a segment.
     Discard {
         /// The file.
         segment: SegmentNumber,
-        /// Its memory, if it is resident.
+        /// Its memory, if it is mapped.
         memory: Option<Memory>,
     },
 }
@@ -115,7 +129,7 @@ impl Failure {
     }
 }
 
-/// What the keeper answers. Unmap and Discard are not answered.
+/// What the keeper answers. Unmap, Free and Discard are not answered.
 #[derive(Debug)]
 pub enum Reply {
     /// To [`Request::Prepare`].
@@ -124,6 +138,17 @@ pub enum Reply {
         segment: SegmentNumber,
         /// Its memory, all zeros, or why there is none.
         result: Result<Memory, Failure>,
+    },
+    /// To [`Request::Spill`].
+    Spilled {
+        /// The file that is mapped.
+        segment: SegmentNumber,
+        /// Its memory, unchanged.
+        memory: Memory,
+        /// The new file, there and durable if it worked, and not there if not.
+        copy: SegmentNumber,
+        /// Whether it worked.
+        result: Result<(), Failure>,
     },
     /// To [`Request::Load`].
     Loaded {
@@ -214,12 +239,26 @@ impl<F: Files> Keeper<F> {
                 segment,
                 result: log.prepare(segment, bytes),
             }),
+            Request::Spill {
+                segment,
+                memory,
+                copy,
+            } => {
+                let result = log.spill(segment, &memory, copy);
+                Some(Reply::Spilled {
+                    segment,
+                    memory,
+                    copy,
+                    result,
+                })
+            }
             Request::Load {
                 segment,
                 bytes,
                 generation,
                 base,
                 count,
+                reuse,
             } => {
                 let wanted = Head {
                     generation,
@@ -229,7 +268,7 @@ impl<F: Files> Keeper<F> {
                 };
                 Some(Reply::Loaded {
                     segment,
-                    result: log.load(segment, &wanted, count),
+                    result: log.load(segment, &wanted, count, reuse),
                 })
             }
             Request::Sync {
@@ -252,6 +291,10 @@ impl<F: Files> Keeper<F> {
             }
             Request::Unmap { segment, memory } => {
                 self.files.unmap(&log.segment_path(segment), memory);
+                None
+            }
+            Request::Free(memory) => {
+                drop(memory);
                 None
             }
             Request::Discard { segment, memory } => {
@@ -342,13 +385,11 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         let path = self.segment_path(segment);
         self.with_directory(|| self.files.allocate(&path, u64::from(bytes)))
             .map_err(|error| Failure::of("allocate", &path, &error))?;
-        self.files
-            .map(&path, bytes, Populate::Write)
-            .map_err(|error| {
-                // The mapping's error is the one to report; an unused file goes at the next start.
-                let _ = self.files.remove(&path);
-                Failure::of("map", &path, &error)
-            })
+        self.files.map(&path, bytes).map_err(|error| {
+            // The mapping's error is the one to report; an unused file goes at the next start.
+            let _ = self.files.remove(&path);
+            Failure::of("map", &path, &error)
+        })
     }
 
     /// Runs `job`; if the directory is missing, makes it, with the checkpoint's room, and runs it
@@ -366,50 +407,80 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         job()
     }
 
+    /// The copy gets its name when it is whole and synced: a segment file is never half a segment.
+    fn spill(
+        &self,
+        segment: SegmentNumber,
+        memory: &Memory,
+        copy: SegmentNumber,
+    ) -> Result<(), Failure> {
+        let path = self.segment_path(copy);
+        let partial = self.path.join(partial_file(copy));
+        let from = self.segment_path(segment);
+        let attempt = || {
+            self.files.copy(&from, memory, &partial)?;
+            self.files.sync(&partial).map_err(SyncError::into_inner)?;
+            self.files.rename(&partial, &path)?;
+            self.files
+                .sync_dir(&self.path)
+                .map_err(SyncError::into_inner)
+        };
+        attempt().map_err(|error| {
+            // The attempt's error is the one to report; what is left goes at the next start.
+            let _ = self.files.remove(&partial);
+            let _ = self.files.remove(&path);
+            Failure::of("write", &path, &error)
+        })
+    }
+
     fn load(
         &self,
         segment: SegmentNumber,
         wanted: &Head,
         count: u32,
+        reuse: Option<Memory>,
     ) -> Result<(Memory, Vec<Damage>), Failure> {
         let path = self.segment_path(segment);
-        let (memory, mut damage) = self
-            .read_segment(segment, wanted.bytes)
-            .map_err(|error| Failure::of("load", &path, &error))?;
+        let loaded = match self.files.load(&path, wanted.bytes, reuse) {
+            Ok(memory) => Ok((memory, Vec::new())),
+            Err(error) if is_media_error(&error) => self.rescue(segment, wanted.bytes),
+            Err(error) => Err(error),
+        };
+        let (memory, mut damage) = loaded.map_err(|error| Failure::of("load", &path, &error))?;
         // Messages in memory that never came from the disk need no check, these do: M6.
         let holes = segment::scan(memory.as_ref(), wanted, Some(count)).holes(count);
         damage.extend(self.message_damage(segment, memory.as_ref(), wanted.base, &holes));
         Ok((memory, damage))
     }
 
-    /// Maps a segment; if the device cannot read all of it, copies what it can.
+    /// Reads a segment through the page cache, where what was appended last is; if the device
+    /// cannot read all of it, what it can.
     pub(crate) fn read_segment(
         &self,
         segment: SegmentNumber,
         bytes: u32,
     ) -> io::Result<(Memory, Vec<Damage>)> {
-        let path = self.segment_path(segment);
-        match self.files.map(&path, bytes, Populate::Read) {
-            Ok(memory) => Ok((memory, Vec::new())),
-            Err(error) if is_media_error(&error) => self.rescue(segment, &path, bytes),
+        let mut image = vec![0; bytes as usize].into_boxed_slice();
+        match self
+            .files
+            .read_at(&self.segment_path(segment), 0, &mut image)
+        {
+            Ok(()) => Ok((Memory::Heap(image), Vec::new())),
+            Err(error) if is_media_error(&error) => self.rescue(segment, bytes),
             Err(error) => Err(error),
         }
     }
 
     /// Reads page by page, zeros for the pages that the device cannot read: their messages fail
     /// their CRC, the others are saved. Any other failure says nothing of the page.
-    fn rescue(
-        &self,
-        segment: SegmentNumber,
-        path: &Path,
-        bytes: u32,
-    ) -> io::Result<(Memory, Vec<Damage>)> {
+    fn rescue(&self, segment: SegmentNumber, bytes: u32) -> io::Result<(Memory, Vec<Damage>)> {
+        let path = self.segment_path(segment);
         let mut memory = vec![0; bytes as usize].into_boxed_slice();
         let mut damage = Vec::new();
         let mut was_readable = true;
         for (index, page) in memory.chunks_mut(PAGE_BYTES as usize).enumerate() {
             let offset = index as u64 * u64::from(PAGE_BYTES);
-            let result = self.files.read_at(path, offset, page);
+            let result = self.files.read_at(&path, offset, page);
             let is_run_start = was_readable && result.is_err();
             was_readable = result.is_ok();
             if let Err(error) = result {
@@ -587,6 +658,17 @@ pub(crate) fn segment_number(name: &str) -> Option<SegmentNumber> {
     }
 }
 
+/// The name of a segment's file while it is written. No segment is called like that.
+fn partial_file(segment: SegmentNumber) -> String {
+    format!("{}{PARTIAL_SUFFIX}", segment_file(segment))
+}
+
+/// Whether this is a file that was being written when the process ended.
+pub(crate) fn is_partial_file(name: &str) -> bool {
+    name.strip_suffix(PARTIAL_SUFFIX)
+        .is_some_and(|name| segment_number(name).is_some())
+}
+
 /// The seqs of messages given by their indices in a segment.
 pub(crate) fn seqs_at(base: Seq, indices: &Range<u32>) -> SeqRange {
     let at = |index: u32| Seq(base.0.saturating_add(u64::from(index)));
@@ -610,6 +692,7 @@ fn is_media_error(error: &io::Error) -> bool {
 }
 
 const SEGMENT_SUFFIX: &str = ".segment";
+const PARTIAL_SUFFIX: &str = ".partial";
 /// The room each checkpoint slot has from the start: one page.
 const CHECKPOINT_BYTES_MIN: u64 = 4096;
 /// How much of a segment's damaged bytes is kept.

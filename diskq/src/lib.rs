@@ -54,8 +54,8 @@ mod sim_files;
 mod slot;
 
 pub use checkpoint::{ChannelCheckpoint, Checkpoint, CheckpointRun};
-pub use error::{AppendError, Damage, DamageKind, DiskError};
-pub use files::{Entry, Files, Memory, Populate, SyncError};
+pub use error::{AppendError, Damage, DamageKind, DiskError, system_text};
+pub use files::{Entry, Files, Memory, SyncError};
 pub use keeper::{
     CheckpointFailure, CheckpointNumber, Failure, Keeper, Reply, Request, SegmentNumber,
     SyncFailure,

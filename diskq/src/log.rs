@@ -4,12 +4,17 @@
 //!   life of a segment
 //!
 //!   Prepare -> spare -> tail -> sealed -> no holder, no pin, no checkpoint names it
-//!                 ^               |  ^            |                |
-//!                 |        Unmap  v  |  Load      v                v
-//!                 |              cold           pool            Discard
-//!                 |                               |
-//!                 +-------------------------------+
+//!                 ^               |                      |
+//!                 |         Spill |                      v
+//!                 |               +---- memory ------> pool -> Discard
+//!                 |               | file                 |
+//!                 |               v                      |
+//!                 |    Load <-> cold -> Discard          |
+//!                 +--------------------------------------+
 //! ```
+//!
+//! A backlog beyond what is kept in memory goes through the same few mapped files: each is copied to
+//! a file of its own and used again.
 //!
 //! What a message needs is in the tail: an append touches its memory and a few numbers. Everything
 //! else happens once per segment, per sync or per checkpoint, and leaves as a [`Request`].
@@ -30,6 +35,7 @@ use std::time::Duration;
 use wire::id::Seq;
 
 use crate::error::Damage;
+use crate::files::Memory;
 use crate::keeper::{CheckpointNumber, Reply, Request, SegmentNumber};
 use crate::range::SeqRange;
 
@@ -48,7 +54,7 @@ pub struct LogOptions {
     pub segment_bytes_min: u32,
     /// Up to here each segment is twice the size of the one before.
     pub segment_bytes_steady: u32,
-    /// Up to here segments grow with the live backlog (`--max-bytes-per-file`).
+    /// Up to here segments grow with the live backlog (at most `--max-bytes-per-file`).
     pub segment_bytes_max: u32,
     /// Messages kept in memory (`--mem-queue-size`); beyond that sealed segments are only on disk.
     pub resident_messages: u64,
@@ -98,6 +104,9 @@ pub enum Event {
     /// A sync could not open its files. Nothing is lost, and the log tries again by itself. Told
     /// of the first in a row, and then now and then.
     SyncDelayed(Arc<str>),
+    /// A segment could not be copied to a file of its own. Nothing is lost: it stays in memory, and
+    /// is tried again.
+    SpillFailed(Arc<str>),
     /// A sync failed: the log takes no more messages. Told once.
     SyncFailed(Arc<str>),
     /// This checkpoint, and with it every one of a lower number, is written.
@@ -179,6 +188,8 @@ pub struct Log {
     sync: Sync,
     checkpoints: Checkpoints,
     requests: VecDeque<Request>,
+    /// Memory for the next loads.
+    buffers: Vec<Memory>,
     /// Loads that failed for want of something that may come back, and when to try again.
     load_retries: Vec<(SegmentNumber, Duration)>,
     /// Counts the reads, so that the least recently read segment is known.
@@ -187,6 +198,8 @@ pub struct Log {
     mono: Duration,
     /// When the last append came, successful or not: a log without appends gives memory back.
     last_append: Duration,
+    /// When the last load was asked for.
+    last_load: Duration,
     damaged_count: u64,
 }
 
@@ -201,10 +214,12 @@ impl Log {
             sync: Sync::new(Seq(0)),
             checkpoints: Checkpoints::default(),
             requests: VecDeque::new(),
+            buffers: Vec::new(),
             load_retries: Vec::new(),
             reads: 0,
             mono: Duration::ZERO,
             last_append: Duration::ZERO,
+            last_load: Duration::ZERO,
             damaged_count: 0,
             options,
         }
@@ -240,6 +255,12 @@ impl Log {
         self.mono = self.mono.max(mono);
         match reply {
             Reply::Prepared { segment, result } => self.prepared(segment, result, events),
+            Reply::Spilled {
+                segment,
+                memory,
+                copy,
+                result,
+            } => self.spilled(segment, memory, copy, result, events),
             Reply::Loaded { segment, result } => self.loaded(segment, result, events),
             Reply::Synced { upto, result } => self.sync_ended(upto, result, events),
             Reply::CheckpointWritten { number, result } => {
@@ -256,6 +277,7 @@ impl Log {
         self.retry_prepare_if_due();
         self.retry_loads_if_due();
         self.trim_if_idle();
+        self.trim_buffers_if_idle();
     }
 
     /// When [`Log::handle_timeout`], or a checkpoint, is due next. May lie in the past.
@@ -267,6 +289,7 @@ impl Log {
             self.supply.retry_at(),
             loads,
             self.trim_at(),
+            self.trim_buffers_at(),
             self.checkpoints.due_at(self.options.sync_timeout),
         ]
         .into_iter()
@@ -285,12 +308,16 @@ impl Log {
             stats.segments += 1;
             stats.bytes_on_disk += u64::from(segment.head.bytes);
             match segment.residency {
-                Residency::Resident(_) => {
+                Residency::Mapped(_) | Residency::Spilling { .. } | Residency::Loaded(_) => {
                     stats.resident_bytes += u64::from(segment.head.bytes);
                     stats.mappings += 1;
                 }
                 Residency::Cold | Residency::Loading | Residency::Lost => stats.cold_segments += 1,
             }
+        }
+        for buffer in &self.buffers {
+            stats.resident_bytes += buffer.as_ref().len() as u64;
+            stats.mappings += 1;
         }
         for stocked in self.supply.stock() {
             stats.bytes_on_disk += stocked.memory.as_ref().len() as u64;
@@ -307,38 +334,45 @@ impl Log {
         self.sync.poisoned().or(self.supply.refusal_text())
     }
 
-    /// The bytes of everything resident, by file, for a simulated file system.
+    /// The bytes of everything that is mapped, by file, for a simulated file system.
     pub fn segment_images(&self) -> impl Iterator<Item = (SegmentNumber, &[u8])> {
         let segments = self
             .segments
             .iter()
             .filter_map(|segment| match &segment.residency {
-                Residency::Resident(memory) => Some((segment.number, memory.as_ref())),
-                Residency::Cold | Residency::Loading | Residency::Lost => None,
+                Residency::Mapped(memory) => Some((segment.number, memory.as_ref())),
+                Residency::Spilling { .. }
+                | Residency::Cold
+                | Residency::Loading
+                | Residency::Loaded(_)
+                | Residency::Lost => None,
             });
+        let leaving = self.requests.iter().filter_map(|request| match request {
+            Request::Spill {
+                segment, memory, ..
+            } => Some((*segment, memory.as_ref())),
+            _ => None,
+        });
         let stock = self
             .supply
             .stock()
             .map(|stocked| (stocked.number, stocked.memory.as_ref()));
-        segments.chain(stock)
+        segments.chain(leaving).chain(stock)
     }
 
     /// The end: a graceful stop or a deletion. Returns the jobs left for the keeper: those not
-    /// fetched yet, then one [`Request::Unmap`] per memory. A memory in a reply that comes later is
-    /// simply dropped by the keeper's thread.
+    /// fetched yet, then one per memory. A memory in a reply that comes later is simply dropped by
+    /// the keeper's thread.
     #[must_use = "dropping mapped memory may block: it is the keeper's job"]
     pub fn close(mut self) -> Vec<Request> {
         let mut jobs: Vec<Request> = self.requests.drain(..).collect();
-        let stock = self
-            .supply
-            .into_stock()
-            .map(|stocked| (stocked.number, stocked.memory));
-        let segments = self.segments.into_memories();
-        jobs.extend(
-            stock
-                .chain(segments)
-                .map(|(segment, memory)| Request::Unmap { segment, memory }),
-        );
+        let stock = self.supply.into_stock();
+        jobs.extend(stock.map(|stocked| Request::Unmap {
+            segment: stocked.number,
+            memory: stocked.memory,
+        }));
+        jobs.extend(self.segments.into_requests());
+        jobs.extend(self.buffers.into_iter().map(Request::Free));
         jobs
     }
 

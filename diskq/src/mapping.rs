@@ -16,10 +16,8 @@ use std::ptr;
 
 use memmap2::{Advice, MmapMut, MmapOptions};
 
-use crate::files::Populate;
-
 /// Maps the first `bytes` bytes of `file`, shared and writable, and brings its pages in.
-pub(crate) fn map(file: &File, bytes: u32, populate: Populate) -> io::Result<MmapMut> {
+pub(crate) fn map(file: &File, bytes: u32) -> io::Result<MmapMut> {
     let length = file.metadata()?.len();
     if length < u64::from(bytes) {
         let text = format!("file of {length} bytes, expected {bytes}");
@@ -31,11 +29,7 @@ pub(crate) fn map(file: &File, bytes: u32, populate: Populate) -> io::Result<Mma
     // it (module invariants). Bytes that change on the device or are scribbled on by a foreign
     // process are covered by the CRC on every read from cold; types of a mapping are plain bytes.
     let mapping = unsafe { options.map_mut(file) }?;
-    let advice = match populate {
-        Populate::Write => Advice::PopulateWrite,
-        Populate::Read => Advice::PopulateRead,
-    };
-    match mapping.advise(advice) {
+    match mapping.advise(Advice::PopulateWrite) {
         // Kernels before 5.14 do not know the advice. Pages then come in on first touch: slower.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(mapping),
         Err(error) => Err(error),

@@ -5,10 +5,11 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, fallocate};
+use memmap2::{Advice, MmapMut};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-use crate::files::{Entry, Files, Memory, Populate, SyncError};
+use crate::files::{Entry, Files, Memory, SyncError};
 use crate::mapping;
 
 /// The real file system. Keeps no state: files are opened by name for each job, so a log with
@@ -42,13 +43,30 @@ impl Files for OsFiles {
         result
     }
 
-    fn map(&self, path: &Path, bytes: u32, populate: Populate) -> io::Result<Memory> {
+    fn map(&self, path: &Path, bytes: u32) -> io::Result<Memory> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        mapping::map(&file, bytes, populate).map(Memory::Mapped)
+        mapping::map(&file, bytes).map(Memory::Mapped)
     }
 
     fn unmap(&self, _path: &Path, memory: Memory) {
         drop(memory);
+    }
+
+    fn copy(&self, _from: &Path, memory: &Memory, to: &Path) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).create_new(true).open(to)?;
+        direct(&file, |file| file.write_all_at(memory.as_ref(), 0))
+    }
+
+    fn load(&self, path: &Path, bytes: u32, reuse: Option<Memory>) -> io::Result<Memory> {
+        let file = File::open(path)?;
+        let mut buffer = match reuse {
+            Some(Memory::Buffer(buffer, _)) if buffer.len() >= bytes as usize => buffer,
+            _ => buffer_of(bytes.max(BUFFER_BYTES))?,
+        };
+        direct(&file, |file| {
+            file.read_exact_at(&mut buffer[..bytes as usize], 0)
+        })?;
+        Ok(Memory::Buffer(buffer, bytes))
     }
 
     fn sync(&self, path: &Path) -> Result<(), SyncError> {
@@ -110,6 +128,40 @@ impl Files for OsFiles {
             .truncate(false)
             .open(path)?;
         file.write_all_at(bytes, offset)
+    }
+}
+
+/// Room for most segments: a buffer is used again for all of these. Pages that are never touched
+/// cost nothing.
+const BUFFER_BYTES: u32 = 4 << 20;
+
+/// Anonymous memory, in huge pages where the system has them: direct I/O looks up every page.
+fn buffer_of(bytes: u32) -> io::Result<MmapMut> {
+    let buffer = MmapMut::map_anon(bytes as usize)?;
+    match buffer.advise(Advice::HugePage) {
+        // A kernel without them.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(buffer),
+        result => result.map(|()| buffer),
+    }
+}
+
+/// Does `job` with direct I/O, or without if the file system has none.
+///
+/// Direct, because what goes this way is read back once, if at all: in the page cache it would cost
+/// fresh pages when it is written, and push out what others need.
+fn direct(file: &File, mut job: impl FnMut(&File) -> io::Result<()>) -> io::Result<()> {
+    let flags = fcntl_getfl(file)?;
+    match fcntl_setfl(file, flags | OFlags::DIRECT) {
+        Err(Errno::INVAL) => return job(file),
+        result => result?,
+    }
+    match job(file) {
+        // Some file systems take the flag and refuse the call.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            fcntl_setfl(file, flags)?;
+            job(file)
+        }
+        result => result,
     }
 }
 

@@ -18,8 +18,8 @@ use crate::checkpoint::{self, Checkpoint, SLOT_FILES, SlotContent};
 use crate::error::{Damage, DamageKind, DiskError, system_text};
 use crate::files::{Entry, Files};
 use crate::keeper::{
-    DELETED_INFIX, LOG_SUFFIX, LogDirectory, SegmentNumber, remove_deleted, segment_file,
-    segment_number, seqs_at,
+    DELETED_INFIX, LOG_SUFFIX, LogDirectory, SegmentNumber, is_partial_file, remove_deleted,
+    segment_file, segment_number, seqs_at,
 };
 use crate::log::{Checkpoints, FoundLog, Log, LogOptions, Residency, Segment};
 use crate::range::{SeqRange, normalise, push_joined, within, without};
@@ -216,6 +216,10 @@ impl<'a, F: Files> Opening<'a, F> {
         let mut heads = Vec::new();
         for entry in entries {
             let Some(number) = segment_number(&entry.name) else {
+                if is_partial_file(&entry.name) {
+                    // What it was copied from is there. If it stays it costs room.
+                    let _ = self.files.remove(&self.directory.path().join(&entry.name));
+                }
                 continue;
             };
             self.next_number = self.next_number.max(number.0 + 1);
@@ -226,6 +230,7 @@ impl<'a, F: Files> Opening<'a, F> {
             }
         }
         heads.sort_by_key(|(number, head, _)| (head.base, *number));
+        self.drop_copied(&mut heads);
         let bases: Vec<Seq> = heads.iter().map(|(_, head, _)| head.base).collect();
         for (index, (number, head, seal)) in heads.into_iter().enumerate() {
             // Where the next segment starts this one ends, also if its seal was torn off.
@@ -233,6 +238,21 @@ impl<'a, F: Files> Opening<'a, F> {
             self.read_segment(number, head, seal, limit);
         }
         self.drop_overlapping();
+    }
+
+    /// Of a segment that was spilled and its copy, the copy stays: it is sealed, and has its name
+    /// because it is whole and durable. The pages of the other may be those of a new life whose head
+    /// is not there yet.
+    fn drop_copied(&self, heads: &mut Vec<(SegmentNumber, Head, Option<Seal>)>) {
+        heads.dedup_by(|(number, head, seal), (copied, other, other_seal)| {
+            let is_copy = head == other && seal.is_some();
+            if is_copy {
+                // If it stays it is found again.
+                let _ = self.files.remove(&self.directory.segment_path(*copied));
+                (*copied, *other_seal) = (*number, *seal);
+            }
+            is_copy
+        });
     }
 
     /// The head of a segment file; `None` for one that was prepared and never used.
@@ -361,8 +381,6 @@ impl<'a, F: Files> Opening<'a, F> {
             .message_damage(number, bytes, head.base, &bad);
         self.damage.extend(damage);
         self.note_deferred(&head, &scan);
-        self.files
-            .unmap(&self.directory.segment_path(number), memory);
         if seal.is_some() && !holes.is_empty() {
             self.unseal(number, &head);
         }

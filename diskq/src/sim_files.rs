@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::files::{Entry, Files, Memory, Populate, SyncError};
+use crate::files::{Entry, Files, Memory, SyncError};
 use crate::keeper::{log_path, segment_file};
 use crate::log::Log;
 
@@ -30,6 +30,10 @@ pub enum Call {
     Allocate,
     /// [`Files::map`]
     Map,
+    /// [`Files::copy`]
+    Copy,
+    /// [`Files::load`]
+    Load,
     /// The first half of [`Files::sync`] and [`Files::sync_dir`]: nothing is lost if it fails.
     Open,
     /// The second half of [`Files::sync`]: the file lies afterwards if it fails.
@@ -279,6 +283,13 @@ impl Disk {
         Ok(())
     }
 
+    fn image(&self, path: &Path, bytes: u32) -> io::Result<Memory> {
+        let cached = &self.contents[self.file(path)?].cached;
+        let image = cached.get(..bytes as usize);
+        let image = image.ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(Memory::Heap(image.into()))
+    }
+
     fn store(&mut self, path: &Path, image: &[u8]) {
         if let Ok(file) = self.file(path) {
             self.contents[file].cached[..image.len()].copy_from_slice(image);
@@ -381,16 +392,29 @@ impl Files for SimFiles {
         result
     }
 
-    fn map(&self, path: &Path, bytes: u32, _populate: Populate) -> io::Result<Memory> {
-        let disk = self.call(Call::Map)?;
-        let file = disk.file(path)?;
-        let image = disk.contents[file].cached.get(..bytes as usize);
-        let image = image.ok_or(io::ErrorKind::UnexpectedEof)?;
-        Ok(Memory::Heap(image.into()))
+    fn map(&self, path: &Path, bytes: u32) -> io::Result<Memory> {
+        self.call(Call::Map)?.image(path, bytes)
     }
 
     fn unmap(&self, path: &Path, memory: Memory) {
         self.disk().store(path, memory.as_ref());
+    }
+
+    fn copy(&self, from: &Path, memory: &Memory, to: &Path) -> io::Result<()> {
+        self.disk().store(from, memory.as_ref());
+        let mut disk = self.call(Call::Copy)?;
+        if disk.names.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let file = disk.create(to)?;
+        disk.grow(file, memory.as_ref().len() as u64)?;
+        disk.store(to, memory.as_ref());
+        Ok(())
+    }
+
+    fn load(&self, path: &Path, bytes: u32, reuse: Option<Memory>) -> io::Result<Memory> {
+        drop(reuse);
+        self.call(Call::Load)?.image(path, bytes)
     }
 
     fn sync(&self, path: &Path) -> Result<(), SyncError> {

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """CPU time per message of two nsqd binaries, side by side, under the original's own load tools.
 
-    side_by_side.py --a target/release/nsqd --b NSQD --tools DIR [--rounds 5] [--seconds 4]
+    side_by_side.py --a target/release/nsqd --b NSQD --b-args=--mem-queue-size=100000000 --tools DIR
 
 DIR holds the original's bench_writer and bench_reader. Each round runs A then B, each on a fresh data
 path: the channel is created, the writer publishes 200-byte messages in batches of 200 for some
 seconds, then the reader takes and finishes what there is. CPU is that of all threads of the daemon
-(/proc/PID/task/*/schedstat), counts are the daemon's own (/stats). Both get a memory queue that holds
-everything. Prints a line per run, then medians and ratios.
+(/proc/PID/task/*/schedstat), counts are the daemon's own (/stats). Prints a line per run, then medians
+and ratios.
 """
 import argparse
 import glob
@@ -31,7 +31,7 @@ class Daemon:
         data = os.path.join(self.dir.name, "data")
         os.mkdir(data)
         args = [binary, "--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0",
-                f"--data-path={data}", "--mem-queue-size=100000000", *extra]
+                f"--data-path={data}", *extra]
         self.process = subprocess.Popen(args, stderr=self.log)
         self.tcp, self.http = self.port("TCP"), self.port("HTTP")
 

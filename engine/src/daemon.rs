@@ -28,8 +28,10 @@ use wire::name::{ChannelName, TopicName};
 /// and a multiple of it is locked: the least it accepts.
 const IO_MEMORY_BYTES: usize = 64 * 1024;
 
-/// Bytes of cold segments that stay mapped per topic, whatever --mem-queue-size says.
-const RESIDENT_BYTES_MIN: u64 = 8 * 1024 * 1024;
+/// Bytes of a backlog that stay in memory whatever --mem-queue-size says: of the topics of a shard
+/// together, and of each. A consumer that far behind is served without the disk.
+const RESIDENT_SHARD_BYTES: u64 = 64 * 1024 * 1024;
+const RESIDENT_TOPIC_BYTES: u64 = 32 * 1024 * 1024;
 
 /// Segments do not grow beyond this even where --max-bytes-per-file allows more: preparing a larger
 /// one takes the keeper longer than the one before lasts.
@@ -171,10 +173,9 @@ impl Daemon {
         heritage: Heritage,
         started: mpsc::Sender<Result<(), String>>,
     ) -> Result<(), StartError> {
-        let data_path = plan.config.data_path.clone();
-        let (storage, keeper) =
-            Storage::start(id, data_path, post.clone()).map_err(|error| no_thread(&error))?;
-        self.threads.push(keeper);
+        let (storage, threads) =
+            Storage::start(id, &plan.config.data_path, post).map_err(|error| no_thread(&error))?;
+        self.threads.extend(threads);
         let (stop, stopped) = oneshot::channel();
         self.stops.push(stop);
         let (plan, post) = (plan.clone(), post.clone());
@@ -306,6 +307,7 @@ impl Plan {
                 mem_queue_size: config.mem_queue_count,
                 group_commit: config.sync_every == 1,
             },
+            resident_bytes: RESIDENT_SHARD_BYTES,
             channel_consumers_max: config.channel_consumers_max,
             seed: self.seed.wrapping_add(u64::from(shard.0)),
         }
@@ -320,7 +322,7 @@ impl Plan {
             segment_bytes_steady: defaults.segment_bytes_steady.min(segment_bytes_max),
             segment_bytes_max,
             resident_messages: config.mem_queue_count,
-            resident_bytes_min: RESIDENT_BYTES_MIN,
+            resident_bytes_min: RESIDENT_TOPIC_BYTES,
             sync_every: match config.sync_every {
                 0 | SYNC_EVERY_DEFAULT => u64::MAX,
                 messages => messages,
@@ -445,6 +447,6 @@ fn no_thread(error: &std::io::Error) -> StartError {
 }
 
 fn listen_failed(address: SocketAddr, error: &std::io::Error) -> String {
-    let why = log::system_error_text(error);
+    let why = diskq::system_text(error);
     format!("failed to instantiate nsqd - listen ({address}) failed - listen tcp {address}: {why}")
 }

@@ -202,11 +202,13 @@ pub trait Broker {
 }
 
 /// Serves one connection until it ends. An error of the peer ends it, and is nobody else's
-/// business: nothing is returned.
+/// business: nothing is returned. A peer that goes on sending what is not read has until `linger` is
+/// ready.
 pub async fn serve_connection<B: Broker + 'static>(
     io: impl hyper::rt::Read + hyper::rt::Write + Unpin + 'static,
     peer: SocketAddr,
     broker: Rc<B>,
+    linger: impl Future<Output = ()>,
 ) {
     let has_left_unread = Rc::new(Cell::new(false));
     let left_unread = has_left_unread.clone();
@@ -222,7 +224,8 @@ pub async fn serve_connection<B: Broker + 'static>(
     // An error is that of a peer that went away or does not speak HTTP; hyper has answered what
     // there was to answer.
     if let Ok(parts) = connection.without_shutdown().await {
-        close(parts.io, has_left_unread.get()).await;
+        let close = close(parts.io, has_left_unread.get());
+        futures_lite::future::or(close, linger).await;
     }
 }
 

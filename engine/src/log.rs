@@ -209,18 +209,6 @@ pub fn rfc3339_local(at: SystemTime) -> String {
     zoned.strftime(form).to_string()
 }
 
-/// A system error in Go's words, which are nsqd's: `permission denied`, not
-/// `Permission denied (os error 13)`. Operators search logs for these texts.
-pub fn system_error_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut chars = text.chars();
-    match chars.next() {
-        Some(first) => first.to_lowercase().chain(chars).collect(),
-        None => String::new(),
-    }
-}
-
 /// Without a writer thread, or with one that the process will not outlive.
 fn write_directly(line: &Line) {
     let mut bytes = Vec::new();

@@ -22,10 +22,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use engine_core::{ChannelFacts, TopicFacts};
 use serde_json::{Map, Value};
 
 use crate::config::NSQD_VERSION;
-use crate::log::system_error_text;
+use diskq::system_text;
 
 /// The file's name in the data directory.
 pub const FILE_NAME: &str = "nsqd.dat";
@@ -36,28 +37,9 @@ const EPHEMERAL: &str = "#ephemeral";
 /// The content of `nsqd.dat`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// In the order of the file, each name once.
-    pub topics: Vec<TopicMeta>,
-}
-
-/// A topic in `nsqd.dat`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TopicMeta {
-    /// Its name; not checked.
-    pub name: String,
-    /// Whether it was paused.
-    pub paused: bool,
-    /// In the order of the file, each name once.
-    pub channels: Vec<ChannelMeta>,
-}
-
-/// A channel in `nsqd.dat`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ChannelMeta {
-    /// Its name; not checked.
-    pub name: String,
-    /// Whether it was paused.
-    pub paused: bool,
+    /// In the order of the file, each name once, as are the channels of each. Names that were read
+    /// are not checked.
+    pub topics: Vec<TopicFacts>,
 }
 
 /// Why `nsqd.dat` could not be read or written. The texts of the first two are nsqd's.
@@ -93,7 +75,7 @@ impl fmt::Display for MetadataError {
         match self {
             MetadataError::Read { path, source } => {
                 let path = path.display();
-                let why = system_error_text(source);
+                let why = system_text(source);
                 write!(
                     f,
                     "failed to read metadata from {path} - open {path}: {why}"
@@ -107,12 +89,7 @@ impl fmt::Display for MetadataError {
                 path,
                 source,
             } => {
-                write!(
-                    f,
-                    "{attempt} {}: {}",
-                    path.display(),
-                    system_error_text(source)
-                )
+                write!(f, "{attempt} {}: {}", path.display(), system_text(source))
             }
         }
     }
@@ -242,27 +219,27 @@ fn parse(bytes: &[u8]) -> Result<Metadata, String> {
         return Ok(metadata);
     };
     for topic in array(top, "topics")? {
-        let topic = topic_meta(topic)?;
+        let topic = topic_facts(topic)?;
         merge_topic(&mut metadata.topics, &mut seen, topic);
     }
     Ok(metadata)
 }
 
-fn topic_meta(value: &Value) -> Result<TopicMeta, String> {
-    let mut topic = TopicMeta::default();
+fn topic_facts(value: &Value) -> Result<TopicFacts, String> {
+    let mut topic = TopicFacts::default();
     if let Some(fields) = object(value, "topics")? {
         topic.name = string(fields, "name")?;
         topic.paused = boolean(fields, "paused")?;
         for channel in array(fields, "channels")? {
-            let channel = channel_meta(channel)?;
+            let channel = channel_facts(channel)?;
             merge_channel(&mut topic.channels, channel);
         }
     }
     Ok(topic)
 }
 
-fn channel_meta(value: &Value) -> Result<ChannelMeta, String> {
-    let mut channel = ChannelMeta::default();
+fn channel_facts(value: &Value) -> Result<ChannelFacts, String> {
+    let mut channel = ChannelFacts::default();
     if let Some(fields) = object(value, "channels")? {
         channel.name = string(fields, "name")?;
         channel.paused = boolean(fields, "paused")?;
@@ -271,7 +248,7 @@ fn channel_meta(value: &Value) -> Result<ChannelMeta, String> {
 }
 
 /// A name that comes twice is one topic, paused if it is paused in one of the places.
-fn merge_topic(topics: &mut Vec<TopicMeta>, seen: &mut HashMap<String, usize>, topic: TopicMeta) {
+fn merge_topic(topics: &mut Vec<TopicFacts>, seen: &mut HashMap<String, usize>, topic: TopicFacts) {
     match seen.get(&topic.name) {
         Some(&known) => {
             topics[known].paused |= topic.paused;
@@ -287,7 +264,7 @@ fn merge_topic(topics: &mut Vec<TopicMeta>, seen: &mut HashMap<String, usize>, t
 }
 
 /// As for topics. A search through the list will do: a topic has few channels.
-fn merge_channel(channels: &mut Vec<ChannelMeta>, channel: ChannelMeta) {
+fn merge_channel(channels: &mut Vec<ChannelFacts>, channel: ChannelFacts) {
     match channels.iter_mut().find(|known| known.name == channel.name) {
         Some(known) => known.paused |= channel.paused,
         None => channels.push(channel),

@@ -2,7 +2,7 @@
 //!
 //! Writes coalesce: whoever asks while a write is under way is served by the next one, together.
 
-use crate::metadata::{ChannelMeta, Metadata, TopicMeta};
+use crate::metadata::Metadata;
 use crate::{log_error, log_info};
 use engine_core::{ShardId, TopicFacts};
 use futures_channel::oneshot;
@@ -84,7 +84,7 @@ fn run(shards: usize, data_path: &Path, messages: &Receiver<Message>) {
             continue;
         }
         let metadata = Metadata {
-            topics: held.iter().flatten().flatten().map(topic_meta).collect(),
+            topics: held.iter().flatten().flatten().cloned().collect(),
         };
         let path = Metadata::path(data_path);
         log_info!(
@@ -98,20 +98,5 @@ fn run(shards: usize, data_path: &Path, messages: &Receiver<Message>) {
             // Whoever asked may be gone.
             let _ = written.send(());
         }
-    }
-}
-
-fn topic_meta(topic: &TopicFacts) -> TopicMeta {
-    TopicMeta {
-        name: topic.name.clone(),
-        paused: topic.paused,
-        channels: topic
-            .channels
-            .iter()
-            .map(|channel| ChannelMeta {
-                name: channel.name.clone(),
-                paused: channel.paused,
-            })
-            .collect(),
     }
 }

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
-use crate::log::system_error_text;
+use diskq::system_text;
 
 /// The first kernel with every io_uring operation that glommio 0.9 asks for.
 const KERNEL_MIN: Kernel = Kernel { major: 5, minor: 8 };
@@ -128,11 +128,7 @@ impl fmt::Display for PreflightError {
                  io_uring_enter and io_uring_register (docker: --security-opt seccomp=<profile>)"
             ),
             PreflightError::IoUringFailed { source } => {
-                write!(
-                    f,
-                    "io_uring does not work here: {}",
-                    system_error_text(source)
-                )
+                write!(f, "io_uring does not work here: {}", system_text(source))
             }
             PreflightError::MemlockTooLow {
                 hard_bytes,
@@ -185,23 +181,20 @@ pub struct Ready {
     pub tcp_address: SocketAddr,
     /// The same for HTTP; `None` if it is switched off.
     pub http_address: Option<SocketAddr>,
-    /// Descriptors left for clients; the listeners' limit.
-    pub client_count_max: u64,
 }
 
 /// All checks but those of addresses.
-pub fn check_system(shard_count: NonZeroUsize) -> Result<u64, PreflightError> {
+pub fn check_system(shard_count: NonZeroUsize) -> Result<(), PreflightError> {
     let kernel = kernel();
     // The limits come first: on old kernels a ring is charged to the locked memory.
     check_memlock(shard_count, kernel)?;
-    let descriptors = check_descriptors(shard_count)?;
-    check_io_uring(kernel)?;
-    Ok(descriptors)
+    check_descriptors(shard_count)?;
+    check_io_uring(kernel)
 }
 
 /// All checks, in the order in which nsqd would fail.
 pub fn check(config: &Config) -> Result<Ready, PreflightError> {
-    let client_count_max = check_system(config.shard_count)?;
+    check_system(config.shard_count)?;
     // Both probes are held until both have succeeded: two equal ports are found out.
     let tcp = bind_probe(&config.tcp_address)?;
     let http = match config.http_address.as_str() {
@@ -211,7 +204,6 @@ pub fn check(config: &Config) -> Result<Ready, PreflightError> {
     Ok(Ready {
         tcp_address: tcp.address(),
         http_address: http.as_ref().map(BoundProbe::address),
-        client_count_max,
     })
 }
 
@@ -316,11 +308,11 @@ fn judge_limit(limit: &Rlimit, need: u64, wanted: u64) -> Limit {
     }
 }
 
-/// Returns the soft limit that holds afterwards, or the hard limit that is too low.
-fn raise(resource: Resource, need: u64, wanted: u64) -> Result<u64, u64> {
+/// Raises a soft limit. Returns the limit that is too low, if it is.
+fn raise(resource: Resource, need: u64, wanted: u64) -> Result<(), u64> {
     let limit = getrlimit(resource);
     match judge_limit(&limit, need, wanted) {
-        Limit::Keep => Ok(limit.current.unwrap_or(u64::MAX)),
+        Limit::Keep => Ok(()),
         Limit::Refuse(hard) => Err(hard),
         Limit::RaiseTo(soft) => {
             let raised = Rlimit {
@@ -328,16 +320,12 @@ fn raise(resource: Resource, need: u64, wanted: u64) -> Result<u64, u64> {
                 maximum: limit.maximum,
             };
             match setrlimit(resource, raised) {
-                Ok(()) => Ok(soft),
+                Ok(()) => Ok(()),
                 // Raising within the hard limit is always allowed; a sandbox may disagree, and
                 // what we have may still be enough.
                 Err(_) => {
                     let current = limit.current.unwrap_or(u64::MAX);
-                    if current < need {
-                        Err(current)
-                    } else {
-                        Ok(current)
-                    }
+                    if current < need { Err(current) } else { Ok(()) }
                 }
             }
         }
@@ -355,25 +343,25 @@ fn memlock_need_bytes(shard_count: NonZeroUsize, kernel: Kernel) -> u64 {
 fn check_memlock(shard_count: NonZeroUsize, kernel: Kernel) -> Result<(), PreflightError> {
     let need_bytes = memlock_need_bytes(shard_count, kernel);
     // As far as it goes: glommio also registers its buffers, 10 MiB per executor, if it may.
-    raise(Resource::Memlock, need_bytes, u64::MAX)
-        .map(|_| ())
-        .map_err(|hard_bytes| PreflightError::MemlockTooLow {
+    raise(Resource::Memlock, need_bytes, u64::MAX).map_err(|hard_bytes| {
+        PreflightError::MemlockTooLow {
             hard_bytes,
             need_bytes,
             shard_count,
-        })
+        }
+    })
 }
 
-/// Raises the limit as far as it goes; returns what is left for clients.
-fn check_descriptors(shard_count: NonZeroUsize) -> Result<u64, PreflightError> {
+/// Raises the limit as far as it goes: clients take one each.
+fn check_descriptors(shard_count: NonZeroUsize) -> Result<(), PreflightError> {
     let need_count = descriptors_need_count(shard_count);
-    raise(Resource::Nofile, need_count, u64::MAX)
-        .map(|count| count - need_count)
-        .map_err(|hard_count| PreflightError::DescriptorsTooFew {
+    raise(Resource::Nofile, need_count, u64::MAX).map_err(|hard_count| {
+        PreflightError::DescriptorsTooFew {
             hard_count,
             need_count,
             shard_count,
-        })
+        }
+    })
 }
 
 fn descriptors_need_count(shard_count: NonZeroUsize) -> u64 {
@@ -425,7 +413,7 @@ fn bind_probe_within(address: &str, patience: Duration) -> Result<BoundProbe, Pr
         ));
     };
     bind_patiently(candidate, patience).map_err(|error| {
-        let why = system_error_text(&error);
+        let why = system_text(&error);
         refuse(
             format!("listen tcp {candidate}: bind: {why}"),
             bind_hint(&error),

@@ -16,22 +16,22 @@ pub(crate) mod health;
 pub(crate) mod http_broker;
 pub(crate) mod mail;
 pub(crate) mod storage;
+pub(crate) mod task;
 
 use crate::http::Info;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::connection::{self, Connection};
 use crate::{log_error, log_info, log_warn};
-use engine_core::{Broker, ClientId, Level, Now, Output, ShardId, TaskId, Wakeup};
-use futures_channel::oneshot;
+use engine_core::{Broker, ClientId, Level, Now, Output, ShardId};
 use futures_lite::{StreamExt, future};
-use health::Health;
+use health::{Health, ShardHealth};
 use mail::{Inbox, Mail, Post};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 use storage::{Job, Storage};
+use task::{Task, Tasks};
 
 /// The one receive buffer of a shard.
 const SCRATCH_BYTES: usize = 512 * 1024;
@@ -45,9 +45,8 @@ pub(crate) struct Shard {
     pub(crate) id: ShardId,
     pub(crate) post: Post,
     pub(crate) metadata: MetadataWriter,
-    pub(crate) health: Health,
+    pub(crate) health: ShardHealth,
     pub(crate) info: Info,
-    was_healthy: Cell<bool>,
     /// What sockets are read into; lent to one reader at a time, never across an await.
     pub(crate) scratch: RefCell<Box<[u8]>>,
     broker: RefCell<Broker>,
@@ -58,11 +57,13 @@ pub(crate) struct Shard {
     /// The clocks as last read: once per batch of input, not per message.
     now: Cell<Now>,
     turn: Wake,
+    /// When the input that gathers is looked at, and who waits for that.
+    gathering_until: Cell<Option<Duration>>,
+    gathering: RefCell<Vec<Waker>>,
     timer: Wake,
     /// When the timer's task will look next.
     timer_at: Cell<Duration>,
-    tasks: RefCell<HashMap<TaskId, oneshot::Sender<Wakeup>>>,
-    next_task: Cell<u64>,
+    tasks: Rc<Tasks>,
     metadata_changed: Wake,
     is_stopping: Cell<bool>,
 }
@@ -144,9 +145,8 @@ impl Shard {
             id,
             post,
             metadata,
-            health,
+            health: ShardHealth::new(id, health),
             info,
-            was_healthy: Cell::new(true),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             broker: RefCell::new(broker),
             outputs: RefCell::default(),
@@ -155,10 +155,11 @@ impl Shard {
             now: Cell::new(clock.now()),
             clock,
             turn: Wake::default(),
+            gathering_until: Cell::new(None),
+            gathering: RefCell::default(),
             timer: Wake::default(),
             timer_at: Cell::new(Duration::MAX),
-            tasks: RefCell::default(),
-            next_task: Cell::new(0),
+            tasks: Rc::default(),
             metadata_changed: Wake::default(),
             is_stopping: Cell::new(false),
         })
@@ -204,9 +205,36 @@ impl Shard {
         self.broker.borrow().is_reading(id)
     }
 
-    /// True for a consumer that has messages enough to work on.
-    pub(crate) fn holds_many(&self, id: ClientId) -> bool {
-        self.broker.borrow().holds_many(id)
+    /// Lets input gather for `time` at most. Those that may wait together are woken together: a turn
+    /// for all of them instead of one for each.
+    pub(crate) async fn gather(&self, time: Duration) {
+        let end = self.clock.now().mono + time;
+        match self.gathering_until.get() {
+            Some(until) if until <= end => {
+                let mut is_over = false;
+                future::poll_fn(|cx| {
+                    if std::mem::replace(&mut is_over, true) {
+                        return Poll::Ready(());
+                    }
+                    self.gathering.borrow_mut().push(cx.waker().clone());
+                    Poll::Pending
+                })
+                .await;
+            }
+            // Others wait for longer than this one may.
+            Some(_) => glommio::timer::sleep(time).await,
+            None => {
+                self.gathering_until.set(Some(end));
+                glommio::timer::sleep(time).await;
+                self.gathering_until.set(None);
+                self.gathering.borrow_mut().drain(..).for_each(Waker::wake);
+            }
+        }
+    }
+
+    /// How long the next FINs of a consumer may gather.
+    pub(crate) fn patience(&self, id: ClientId) -> Option<Duration> {
+        self.broker.borrow().patience(id)
     }
 
     // --- connections
@@ -237,19 +265,15 @@ impl Shard {
 
     // --- waiting for the broker
 
-    /// A number under which the broker can wake a task, and what wakes it.
-    pub(crate) fn new_task(&self) -> (TaskId, oneshot::Receiver<Wakeup>) {
+    /// Something that the broker can wake.
+    pub(crate) fn start_task(&self) -> Task {
         self.read_clock();
-        let id = TaskId(self.next_task.get());
-        self.next_task.set(id.0 + 1);
-        let (sender, receiver) = oneshot::channel();
-        self.tasks.borrow_mut().insert(id, sender);
-        (id, receiver)
+        self.tasks.start()
     }
 
-    /// Forgets a task that needs no waking.
-    pub(crate) fn end_task(&self, id: TaskId) {
-        self.tasks.borrow_mut().remove(&id);
+    /// True when the broker ends: nothing new is begun.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.get()
     }
 
     /// Records the durable topics and channels of this shard, and waits until that is on disk.
@@ -265,6 +289,10 @@ impl Shard {
         loop {
             self.turn.wait().await;
             self.take_turn(&mut to_flush);
+            // A turn that left something to do is followed by the readers, then by the next.
+            if self.turn.is_set.get() {
+                future::yield_now().await;
+            }
         }
     }
 
@@ -289,10 +317,7 @@ impl Shard {
         {
             self.timer.set();
         }
-        if broker.is_healthy() != self.was_healthy.get() {
-            self.was_healthy.set(broker.is_healthy());
-            self.health.set(self.id, broker.health());
-        }
+        self.health.note(broker.health());
     }
 
     fn perform_outputs(self: &Rc<Self>) {
@@ -325,12 +350,7 @@ impl Shard {
                     connection.expire(self);
                 }
             }
-            Output::Wake(task, wakeup) => {
-                if let Some(sender) = self.tasks.borrow_mut().remove(&task) {
-                    // A receiver that is gone has no interest in the answer.
-                    let _ = sender.send(wakeup);
-                }
-            }
+            Output::Wake(task, wakeup) => self.tasks.wake(task, wakeup),
             Output::Keeper(key, topic, request) => self.storage.give(Job::Log(key, topic, request)),
             Output::DeleteLog(topic, requests) => {
                 self.storage.give(Job::Delete(topic, requests));
@@ -356,12 +376,14 @@ impl Shard {
             Ok(Some(moving)) => self.post.send(to, Mail::Connection(Box::new(moving))),
             Ok(None) => {}
             Err(error) if tries == 0 => {
-                log_error!("cannot move a connection to shard {}: {error}", to.0);
+                let why = diskq::system_text(&error);
+                log_error!("cannot move a connection to shard {}: {why}", to.0);
                 connection.close();
             }
             Err(error) => {
                 if tries == MOVE_TRIES_MAX {
-                    log_warn!("a connection waits to move to shard {}: {error}", to.0);
+                    let why = diskq::system_text(&error);
+                    log_warn!("a connection waits to move to shard {}: {why}", to.0);
                 }
                 let shard = self.clone();
                 glommio::spawn_local(async move {
@@ -377,7 +399,7 @@ impl Shard {
         for peer in self.post.shards() {
             let mut broker = self.broker.borrow_mut();
             if let Some(batch) = broker.take_forwards(peer) {
-                self.post.send(peer, Mail::Forwards(batch, self.id));
+                self.post.send(peer, Mail::Forwards(batch));
             }
             if let Some(replies) = broker.take_forward_replies(peer) {
                 self.post.send(peer, Mail::ForwardReplies(replies));
@@ -421,8 +443,7 @@ impl Shard {
             Mail::Keeper(key, reply) => {
                 self.with_broker(|broker, now, out| broker.handle_reply(now, key, reply, out));
             }
-            Mail::Forwards(batch, from) => {
-                debug_assert!(from != self.id, "a shard keeps its own publishes");
+            Mail::Forwards(batch) => {
                 self.with_broker(|broker, now, out| broker.handle_forwards(now, &batch, out));
             }
             Mail::ForwardReplies(replies) => {

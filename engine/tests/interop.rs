@@ -18,13 +18,11 @@ use std::time::Duration;
 
 use support::{Broker, interop_dir, is_installed, run, whole_machine};
 
-/// Messages with two shards, the usual set-up.
+/// Messages per library and number of shards.
 const MESSAGES: usize = 100_000;
-/// Messages with one shard and with five, which differ only in where things are.
-const MESSAGES_FEW: usize = 20_000;
 
 /// The default of clients that cannot ask for a message timeout. The scenarios know it.
-const MSG_TIMEOUT_FLAG: &str = "--msg-timeout=2s";
+const MSG_TIMEOUT_FLAG: &str = "--msg-timeout=4s";
 
 /// A scenario gives up by itself after 100 s.
 const SCENARIO_PATIENCE: Duration = Duration::from_secs(150);
@@ -33,7 +31,7 @@ const INSTALL_PATIENCE: Duration = Duration::from_secs(600);
 /// Installs what a client needs; the command that runs it, or None if a runtime is missing.
 type Client = fn() -> Option<Command>;
 
-fn check(client: Client, shards: usize, messages: usize) {
+fn check(client: Client, shards: usize) {
     let _machine = whole_machine();
     let Some(mut command) = client() else {
         return;
@@ -42,7 +40,7 @@ fn check(client: Client, shards: usize, messages: usize) {
     command
         .args(["--tcp", &broker.tcp_addr().to_string()])
         .args(["--http", &broker.http_addr().to_string()])
-        .args(["--messages", &messages.to_string()])
+        .args(["--messages", &MESSAGES.to_string()])
         .args(["--topic", "interop"]);
     let exit = run(&mut command, SCENARIO_PATIENCE);
     assert!(exit.status.success(), "{shards} shards: {exit}");
@@ -51,62 +49,62 @@ fn check(client: Client, shards: usize, messages: usize) {
 
 #[test]
 fn pynsq_1_shard() {
-    check(pynsq, 1, MESSAGES_FEW);
+    check(pynsq, 1);
 }
 
 #[test]
 fn pynsq_2_shards() {
-    check(pynsq, 2, MESSAGES);
+    check(pynsq, 2);
 }
 
 #[test]
 fn pynsq_5_shards() {
-    check(pynsq, 5, MESSAGES_FEW);
+    check(pynsq, 5);
 }
 
 #[test]
 fn gnsq_1_shard() {
-    check(gnsq, 1, MESSAGES_FEW);
+    check(gnsq, 1);
 }
 
 #[test]
 fn gnsq_2_shards() {
-    check(gnsq, 2, MESSAGES);
+    check(gnsq, 2);
 }
 
 #[test]
 fn gnsq_5_shards() {
-    check(gnsq, 5, MESSAGES_FEW);
+    check(gnsq, 5);
 }
 
 #[test]
 fn nsqjs_1_shard() {
-    check(nsqjs, 1, MESSAGES_FEW);
+    check(nsqjs, 1);
 }
 
 #[test]
 fn nsqjs_2_shards() {
-    check(nsqjs, 2, MESSAGES);
+    check(nsqjs, 2);
 }
 
 #[test]
 fn nsqjs_5_shards() {
-    check(nsqjs, 5, MESSAGES_FEW);
+    check(nsqjs, 5);
 }
 
 #[test]
 fn go_nsq_1_shard() {
-    check(go_nsq, 1, MESSAGES_FEW);
+    check(go_nsq, 1);
 }
 
 #[test]
 fn go_nsq_2_shards() {
-    check(go_nsq, 2, MESSAGES);
+    check(go_nsq, 2);
 }
 
 #[test]
 fn go_nsq_5_shards() {
-    check(go_nsq, 5, MESSAGES_FEW);
+    check(go_nsq, 5);
 }
 
 fn pynsq() -> Option<Command> {

@@ -4,7 +4,8 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -85,6 +86,61 @@ fn sigint_under_load_loses_nothing() {
 fn sigterm_under_load_across_shards_loses_nothing() {
     for _ in 0..3 {
         stop_under_load("TERM", 3, 5);
+    }
+}
+
+/// So many, to one topic, that there is always something that is not synced yet.
+const HTTP_PRODUCERS: u64 = 16;
+
+/// HTTP connections that are there are served to the end; what they publish must not put it off.
+#[test]
+fn sigterm_under_http_load_is_not_put_off() {
+    let _machine = whole_machine();
+    let mut broker = Broker::start(2, &[]);
+    let address = broker.http_addr();
+    let producers: Vec<_> = (0..HTTP_PRODUCERS)
+        .map(|_| thread::spawn(move || publish_over_http(address)))
+        .collect();
+    let is_loaded = wait_until(PATIENCE, || {
+        let topic = broker.topic_stats("load").unwrap_or_default();
+        topic["message_count"].as_u64() > Some(BATCHES_MIN)
+    });
+    assert!(is_loaded, "the producers are at work");
+    let before = Instant::now();
+    stop(&mut broker);
+    let elapsed = before.elapsed();
+    assert!(elapsed < STOP_MAX, "the stop took {elapsed:?}");
+    let oks: u64 = producers
+        .into_iter()
+        .map(|producer| producer.join().expect("a producer does not panic"))
+        .sum();
+    eprintln!("lifecycle: {oks} OKs over HTTP, stopped in {elapsed:?}");
+    broker.restart();
+    let topic = broker.topic_stats("load").expect("it was there");
+    assert!(topic["depth"].as_u64() >= Some(oks), "{oks} OKs: {topic}");
+}
+
+/// Publishes over one connection until the broker is gone or refuses; how many were OK'd.
+fn publish_over_http(address: SocketAddr) -> u64 {
+    let mut stream = TcpStream::connect(address).expect("the broker listens");
+    let request = "POST /pub?topic=load HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx";
+    let mut oks = 0;
+    let mut buffer = [0; 4096];
+    loop {
+        let mut response = Vec::new();
+        if stream.write_all(request.as_bytes()).is_err() {
+            return oks;
+        }
+        while !response.ends_with(b"\r\n\r\nOK") {
+            match stream.read(&mut buffer) {
+                Ok(0) | Err(_) => return oks,
+                Ok(bytes) => response.extend_from_slice(&buffer[..bytes]),
+            }
+            if response.ends_with(b"{\"message\":\"EXITING\"}") {
+                return oks;
+            }
+        }
+        oks += 1;
     }
 }
 

@@ -4,14 +4,15 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use support::{
-    Broker, Client, FrameType, Launch, Message, PATIENCE, Tmpfs, cpu_time, open_files, wait_until,
-    whole_machine, without_privileges,
+    Broker, Client, FrameType, Launch, Message, PATIENCE, Tmpfs, cpu_time, descriptors, open_files,
+    wait_until, whole_machine, without_privileges,
 };
 
 const SHARDS: usize = 2;
@@ -117,10 +118,13 @@ fn descriptors_run_out_and_come_back() {
     }
 }
 
-/// Lowers the broker's limit to what it has open, so that not one descriptor is left. The limit is
+/// Sets the broker's limit so that it can open so many files more and not one beyond. The limit is
 /// raised again by the next call, or never.
 fn leave_descriptors(broker: &Broker, spare: usize) {
-    let limit = open_files(broker.pid()) + spare;
+    // The limit is not a count: it is the lowest number that is not given out.
+    let open = descriptors(broker.pid());
+    let mut free = (0..).filter(|number| !open.contains(number));
+    let limit = free.nth(spare).expect("numbers do not end");
     let status = Command::new("prlimit")
         .args([
             format!("--pid={}", broker.pid()),
@@ -131,6 +135,15 @@ fn leave_descriptors(broker: &Broker, spare: usize) {
         status.is_ok_and(|status| status.success()),
         "one's own process can be limited"
     );
+}
+
+/// Waits until the same descriptors are open at two looks.
+fn wait_for_steady_descriptors(broker: &Broker) {
+    let mut last = BTreeSet::new();
+    wait_until(PATIENCE, || {
+        let open = descriptors(broker.pid());
+        std::mem::replace(&mut last, open) == last
+    });
 }
 
 /// Not one descriptor: accepting itself fails. Newcomers wait in the kernel's queue, at no cost, and
@@ -152,10 +165,7 @@ fn newcomers_wait_while_there_is_no_descriptor() {
         .collect();
     // HTTP connections of this test itself may be closing still.
     broker.get("/ping").expect_status(200);
-    let mut last = 0;
-    wait_until(PATIENCE, || {
-        std::mem::replace(&mut last, open_files(broker.pid())) == last
-    });
+    wait_for_steady_descriptors(&broker);
     leave_descriptors(&broker, 0);
     let mut crowd: Vec<Client> = (0..20)
         .map(|_| {
@@ -190,33 +200,45 @@ fn newcomers_wait_while_there_is_no_descriptor() {
     );
 }
 
+/// So many that some are on the wrong shard, in whatever way the kernel spreads them.
+const CLIENTS: usize = 32;
+/// More than a streak: a producer that is on the wrong shard moves.
+const PUBLISHES: usize = 40;
+
 /// A move to another shard needs a descriptor for a moment. Without one, clients that are there must
 /// not be thrown out: they are served where they are, or as soon as there is a descriptor.
 #[test]
 fn clients_that_cannot_move_are_not_closed() {
     let _machine = whole_machine();
-    let broker = Broker::start(SHARDS, &[]);
-    let mut clients: Vec<Client> = (0..16)
+    // The log is not synced meanwhile: nothing but a move asks for a descriptor.
+    let broker = Broker::start(SHARDS, &["--sync-timeout=10m"]);
+    broker
+        .post("/topic/create?topic=staying", b"")
+        .expect_status(200);
+    // Answered when nsqd.dat is written.
+    broker
+        .post("/topic/unpause?topic=staying", b"")
+        .expect_status(200);
+    let mut clients: Vec<Client> = (0..CLIENTS)
         .map(|_| Client::connect(broker.tcp_addr()))
         .collect();
+    // A publish that needs a further segment while there is no descriptor is refused, and rightly
+    // so. A large message comes into a large segment, where all that follows has room, too.
+    clients[0].publish("staying", &[b'x'; 400_000]);
     for client in &mut clients {
         client.publish("staying", b"before");
     }
-    broker.get("/ping").expect_status(200);
-    let mut last = 0;
-    wait_until(PATIENCE, || {
-        std::mem::replace(&mut last, open_files(broker.pid())) == last
-    });
+    wait_for_steady_descriptors(&broker);
+    let before = segments(&broker, "staying");
     leave_descriptors(&broker, 0);
     for client in &mut clients {
-        // More than a streak to a shard that is the wrong one for about half of them.
-        client.send(&Client::command_with_body("PUB staying", b"x").repeat(40));
+        client.send(&Client::command_with_body("PUB staying", b"x").repeat(PUBLISHES));
     }
     // The room comes back while they are at it.
-    std::thread::sleep(Duration::from_millis(500));
+    broker.wait_for_log("a connection waits to move to shard");
     leave_descriptors(&broker, 50);
     for (number, client) in clients.iter_mut().enumerate() {
-        for answer in 0..40 {
+        for answer in 0..PUBLISHES {
             let frame = client.try_frame();
             assert!(
                 matches!(&frame, Ok(Some(frame)) if frame.data == b"OK"),
@@ -224,6 +246,48 @@ fn clients_that_cannot_move_are_not_closed() {
             );
         }
     }
+    let after = segments(&broker, "staying");
+    assert_eq!(
+        before, after,
+        "this test is about moves: the log must not need a descriptor"
+    );
+}
+
+/// The files of a topic's log that hold messages, or are to.
+fn segments(broker: &Broker, topic: &str) -> BTreeSet<String> {
+    let directory = broker.data_path().join(format!("{topic}.log"));
+    let files = std::fs::read_dir(directory).expect("the topic has a log");
+    let names = files.map(|file| file.expect("listed").file_name());
+    let names = names.map(|name| name.to_string_lossy().into_owned());
+    names.filter(|name| name.ends_with(".segment")).collect()
+}
+
+/// An answer that does not need the rest of its request is followed by the end, whether or not the
+/// client goes on sending.
+#[test]
+fn half_sent_requests_hold_no_descriptors() {
+    let _machine = whole_machine();
+    let broker = Broker::start(SHARDS, &["--max-msg-size=1000"]);
+    broker.get("/ping").expect_status(200);
+    let is_free = |least| wait_until(PATIENCE, || open_files(broker.pid()) <= least);
+    let before = open_files(broker.pid());
+    let mut clients: Vec<TcpStream> = (0..20)
+        .map(|_| TcpStream::connect_timeout(&broker.http_addr(), PATIENCE).expect("a backlog"))
+        .collect();
+    for client in &mut clients {
+        let request =
+            b"POST /pub?topic=half HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nhalf";
+        client.write_all(request).expect("written");
+        client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut answer = [0; 12];
+        client.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"HTTP/1.1 413");
+    }
+    assert!(
+        is_free(before),
+        "{} descriptors are held for clients that do not go on",
+        open_files(broker.pid()) - before
+    );
 }
 
 /// A log needs descriptors. Without any, a publish is refused with the reason or waits; it is never

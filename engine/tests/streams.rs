@@ -937,6 +937,9 @@ fn a_client_that_never_reads_harms_nobody() {
         gone,
         "a client that takes nothing for two heartbeats is closed"
     );
+    // It reads nothing still: the socket stays full, and the broker must let go of it all the same.
+    let is_free = wait_until(PATIENCE, || !is_open(broker.tcp_addr(), idle.local_addr()));
+    assert!(is_free, "a client that was closed keeps a descriptor");
     let after = support::rss(broker.pid()).anonymous_bytes;
     assert!(
         after < before + 20_000_000,
@@ -953,6 +956,24 @@ fn a_client_that_never_reads_harms_nobody() {
         seen.insert(message.id);
     }
     neighbour.stop();
+}
+
+/// Whether `address` has its end of the connection from `peer` open, as the kernel shows it:
+///
+/// ```text
+///   sl  local_address rem_address   st ...
+///    0: 0100007F:5E56 0100007F:A0C8 01 ...
+/// ```
+fn is_open(address: SocketAddr, peer: SocketAddr) -> bool {
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux shows its connections");
+    let [local, remote] = [address, peer].map(|end| format!(":{:04X}", end.port()));
+    table.lines().any(|line| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        words.len() > 3
+            && words[1].ends_with(&local)
+            && words[2].ends_with(&remote)
+            && words[3] == "01"
+    })
 }
 
 #[test]

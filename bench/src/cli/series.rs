@@ -150,9 +150,10 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<u8, String> {
             sweep::p99_us(run).unwrap_or(0.0) / 1000.0
         );
     };
-    let result = sweep::sweep(&target, &scenario, &rates, &options, say)?;
+    let (result, failure) = sweep::sweep(&target, &scenario, &rates, &options, say);
     print!("{}", sweep::picture(&result));
-    let failed = result.steps.iter().any(RunResult::is_failed);
+    let failed = failure.is_some() || result.steps.iter().any(RunResult::is_failed);
+    tell(failure);
     save(&args.play, "sweep", started, Outcome::Sweep(result))?;
     Ok(if failed { EXIT_FAILED } else { 0 })
 }
@@ -184,8 +185,9 @@ pub(super) fn find_max(args: &FindMaxArgs) -> Result<u8, String> {
             if step.passed { "met" } else { &missed }
         );
     };
-    let mut found = find_max::find_max(&target, &scenario, &plan, &options, say)?;
+    let mut found = find_max::find_max(&target, &scenario, &plan, &options, say);
     let mut code = EXIT_FAILED;
+    tell(found.failure.take());
     if let Some(held) = &found.held {
         print!("{}", print::run(&held.result));
     }
@@ -270,12 +272,19 @@ pub(super) fn compare(args: &CompareArgs) -> Result<u8, String> {
                 None => Ok(()),
             }
         },
-    )?;
+    );
     let result = compare::judge(&contenders, &scenario, runs, &args.require);
     print!("{}", compare::table(&result));
     let code = if result.passed { 0 } else { EXIT_FAILED };
     save(&args.play, "compare", started, Outcome::Compare(result))?;
     Ok(code)
+}
+
+/// Says what ended a measurement early; what ran until then is reported all the same.
+fn tell(failure: Option<String>) {
+    if let Some(failure) = failure {
+        eprintln!("nsq-bench: {failure}");
+    }
 }
 
 fn save(play: &PlayArgs, name: &str, started_ns: u64, outcome: Outcome) -> Result<(), String> {

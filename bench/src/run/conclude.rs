@@ -7,7 +7,9 @@ use crate::control::Control;
 use crate::grid::Grid;
 use crate::ledger::{ChannelLedger, settle};
 use crate::pace::Curve;
-use crate::result::{HistogramKind, Interval, LoopKind, Resources, RunResult, SelfCheck, Totals};
+use crate::result::{
+    Ended, HistogramKind, Interval, LoopKind, Resources, RunResult, SelfCheck, Totals,
+};
 use crate::scenario::{Consume, Scenario};
 use crate::series::{Sample, Series};
 use crate::tally::{percentiles, record};
@@ -45,6 +47,10 @@ pub(super) fn conclude(
     let mut ledger = settle(&rest.records, &channels);
     ledger.reordered = sums.all.counts.reordered;
     ledger.foreign = sums.all.counts.foreign;
+    if matches!(course.ended, Ended::Interrupted | Ended::Failed { .. }) {
+        // Nobody waited for them.
+        ledger.outstanding = std::mem::take(&mut ledger.lost);
+    }
     RunResult {
         daemon: conductor.target.daemon.clone(),
         scenario: scenario.clone(),

@@ -1,6 +1,7 @@
 //! Everything that is made before the first connection, and undone after the last.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -21,6 +22,8 @@ use crate::worker::{ConsumerPlan, ProducerPlan, Reading, WorkerPlan, identify_js
 
 /// Sizes drawn beforehand, to be used in turn.
 const SIZES: usize = 4096;
+/// Longest time for deleting topics.
+const CLEAN_UP_MAX: Duration = Duration::from_secs(20);
 /// Descriptors for everything but the connections.
 const SPARE_DESCRIPTORS: u64 = 64;
 
@@ -155,15 +158,21 @@ fn make_channels(
     Ok(())
 }
 
-/// Deletes the run's topics. A daemon that is gone keeps them.
+/// Deletes the run's topics, as long as that does not take too long. A daemon that is gone keeps them.
 pub(super) fn clean_up(target: &Target, topics: &[String], options: &Options) {
     let (Some(http), false) = (target.http, options.keep_topics || options.topic.is_some()) else {
         return;
     };
     let mut admin = Admin::new(http);
-    for topic in topics {
+    let until = Instant::now() + CLEAN_UP_MAX;
+    for (index, topic) in topics.iter().enumerate() {
         // A topic that was never made, or a dead daemon: there is nothing to clean up.
         if admin.post(&format!("/topic/delete?topic={topic}")).is_err() {
+            return;
+        }
+        if Instant::now() > until && index + 1 < topics.len() {
+            let left = topics.len() - index - 1;
+            eprintln!("nsq-bench: the daemon deletes slowly: {left} topics are left in it");
             return;
         }
     }

@@ -123,15 +123,7 @@ impl Peer {
                 }
                 Decoded::Command { command, consumed } => {
                     at += consumed;
-                    Peer::execute(
-                        &mut self.link.output,
-                        &mut self.state,
-                        &mut self.channel,
-                        (&mut self.ready, &mut self.in_flight),
-                        self.index,
-                        &command,
-                        desk,
-                    );
+                    self.execute(&command, desk);
                 }
                 Decoded::Reject { error, .. } => {
                     encode::error(&mut self.link.output, &error);
@@ -143,16 +135,8 @@ impl Peer {
         at
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn execute(
-        output: &mut Vec<u8>,
-        state: &mut ClientState,
-        channel: &mut Option<usize>,
-        (ready, in_flight): (&mut u32, &mut u32),
-        index: usize,
-        command: &Command<'_>,
-        desk: &mut Desk<'_>,
-    ) {
+    fn execute(&mut self, command: &Command<'_>, desk: &mut Desk<'_>) {
+        let output = &mut self.link.output;
         let store = &mut *desk.store;
         match command {
             Command::Auth { .. } => encode::error(output, &WireError::auth_disabled()),
@@ -161,9 +145,9 @@ impl Peer {
                 channel: name,
             } => {
                 let found = store.channel(topic.as_str(), name.as_str());
-                store.enter(index, found);
-                *channel = Some(found);
-                *state = ClientState::Subscribed;
+                store.enter(self.index, found);
+                self.channel = Some(found);
+                self.state = ClientState::Subscribed;
                 output.extend_from_slice(encode::OK);
             }
             Command::Pub { topic, body } | Command::Dpub { topic, body, .. } => {
@@ -176,9 +160,9 @@ impl Peer {
                 }
                 output.extend_from_slice(encode::OK);
             }
-            Command::Rdy { count } => *ready = *count,
+            Command::Rdy { count } => self.ready = *count,
             Command::Fin { id } | Command::Req { id, .. } => {
-                let Some(channel) = *channel else { return };
+                let Some(channel) = self.channel else { return };
                 let is_fin = matches!(command, Command::Fin { .. });
                 let known = if is_fin {
                     store.finish(channel, id)
@@ -186,7 +170,7 @@ impl Peer {
                     store.requeue(channel, id)
                 };
                 if known {
-                    *in_flight = in_flight.saturating_sub(1);
+                    self.in_flight = self.in_flight.saturating_sub(1);
                 } else if is_fin {
                     encode::error(output, &WireError::fin_failed(id, "ID not in flight"));
                 } else {
@@ -194,8 +178,8 @@ impl Peer {
                 }
             }
             Command::Cls => {
-                *ready = 0;
-                *state = ClientState::Closing;
+                self.ready = 0;
+                self.state = ClientState::Closing;
                 output.extend_from_slice(encode::CLOSE_WAIT);
             }
             // IDENTIFY was handled before: it changes the link.

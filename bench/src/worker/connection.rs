@@ -331,6 +331,10 @@ impl Connection {
         self.is_in_setup() || self.reading == Reading::AtOnce
     }
 
+    pub(super) fn is_slow(&self) -> bool {
+        matches!(self.reading, Reading::Slow(_))
+    }
+
     /// Publishing has ended: stalled readers read again.
     pub(super) fn resume_reading(&mut self) {
         if self.reading == Reading::Stalled {

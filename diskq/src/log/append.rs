@@ -87,8 +87,8 @@ impl Log {
             .tail
             .as_mut()
             .expect("room was made in the tail");
-        let Residency::Resident(memory) = &mut tail.residency else {
-            unreachable!("the tail is resident")
+        let Residency::Mapped(memory) = &mut tail.residency else {
+            unreachable!("the tail is mapped")
         };
         let id = MessageId::new(self.next, self.options.node);
         let new = NewFrame {
@@ -134,6 +134,7 @@ impl Log {
         };
         self.seal_tail();
         self.start_tail(stocked, wall_ns);
+        self.follow_backlog();
         self.evict();
         Ok(())
     }
@@ -143,7 +144,7 @@ impl Log {
         let Some(mut tail) = self.segments.tail.take() else {
             return;
         };
-        if let Residency::Resident(memory) = &mut tail.residency {
+        if let Residency::Mapped(memory) = &mut tail.residency {
             let seal = Seal {
                 count: tail.count,
                 end: tail.end,
@@ -170,6 +171,6 @@ impl Log {
             node: self.options.node,
         };
         write_head(memory.as_mut(), &head);
-        self.segments.tail = Some(Segment::new(number, head, Residency::Resident(memory)));
+        self.segments.tail = Some(Segment::new(number, head, Residency::Mapped(memory)));
     }
 }

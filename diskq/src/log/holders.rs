@@ -112,34 +112,36 @@ impl Log {
             || segment.is_fresh_find
             || self.checkpoints.may_name(segment.named_by);
         if is_needed {
+            if !self.segments.sealed[index].is_held() {
+                self.free_buffer(index);
+            }
             return false;
         }
         let segment = self.segments.remove(index);
         let number = segment.number;
         match segment.residency {
             // A file with damage in it is not trusted with new messages.
-            Residency::Resident(memory) if segment.damaged.is_empty() => {
-                if let Some(memory) = self.supply.recycle(number, memory) {
-                    self.requests.push_back(Request::Discard {
-                        segment: number,
-                        memory: Some(memory),
-                    });
-                }
+            Residency::Mapped(memory) if segment.damaged.is_empty() => {
+                self.recycle(number, memory);
+                return true;
             }
-            Residency::Resident(memory) => {
+            Residency::Mapped(memory) => {
                 self.requests.push_back(Request::Discard {
                     segment: number,
                     memory: Some(memory),
                 });
+                return true;
             }
+            // Comes back as a memory nobody knows: see `spilled`.
+            Residency::Spilling { .. } => return true,
+            Residency::Loaded(memory) => self.keep_buffer(memory),
             // One that is loading comes back as a memory nobody knows: see `loaded`.
-            Residency::Cold | Residency::Loading | Residency::Lost => {
-                self.requests.push_back(Request::Discard {
-                    segment: number,
-                    memory: None,
-                });
-            }
+            Residency::Cold | Residency::Loading | Residency::Lost => {}
         }
+        self.requests.push_back(Request::Discard {
+            segment: number,
+            memory: None,
+        });
         true
     }
 

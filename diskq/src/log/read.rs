@@ -27,9 +27,13 @@ impl Log {
             self.reads += 1;
             let segment = &mut self.segments.sealed[index];
             segment.read_at = self.reads;
-            match segment.residency {
-                Residency::Resident(_) => {}
+            match &mut segment.residency {
+                Residency::Mapped(_) | Residency::Loaded(_) => {}
                 Residency::Loading => return Taken::Loading,
+                Residency::Spilling { is_wanted, .. } => {
+                    *is_wanted = true;
+                    return Taken::Loading;
+                }
                 Residency::Lost => return Taken::Damaged(segment.range().intersection(&range)),
                 Residency::Cold => {
                     self.load(index);

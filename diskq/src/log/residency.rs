@@ -7,18 +7,26 @@ use crate::files::Memory;
 use crate::keeper::{Failure, Request, SegmentNumber};
 use crate::range::{SeqRange, add_joined};
 
-use super::segments::Residency;
+use super::segments::{Residency, Segment};
+use super::supply::IDLE_AFTER;
 use super::{Event, Log};
 
 /// How long a loaded segment waits for its reader before it may be evicted again.
 const KEEP_LOADED: Duration = Duration::from_secs(1);
 /// How long after a failed load the next is tried.
 const LOAD_RETRY: Duration = Duration::from_millis(250);
+/// How long after a failed spill a segment stays where it is.
+const SPILL_RETRY: Duration = Duration::from_secs(1);
+/// Buffers kept for the next loads. One is read while the next is loaded, and messages of two more
+/// may be in flight.
+const BUFFERS_MAX: usize = 4;
 
 impl Log {
     /// Asks the keeper for a cold segment.
     pub(super) fn load(&mut self, index: usize) {
         let segment = &mut self.segments.sealed[index];
+        self.last_load = self.mono;
+        let reuse = self.buffers.pop();
         segment.residency = Residency::Loading;
         self.requests.push_back(Request::Load {
             segment: segment.number,
@@ -26,6 +34,7 @@ impl Log {
             generation: segment.head.generation,
             base: segment.head.base,
             count: segment.count,
+            reuse,
         });
     }
 
@@ -38,10 +47,7 @@ impl Log {
         let Some(index) = self.loading_index(number) else {
             // Its last holder went while it was loading: the file is gone, or about to be.
             if let Ok((memory, _)) = result {
-                self.requests.push_back(Request::Unmap {
-                    segment: number,
-                    memory,
-                });
+                self.keep_buffer(memory);
             }
             return;
         };
@@ -60,7 +66,7 @@ impl Log {
         events: &mut Vec<Event>,
     ) {
         let segment = &mut self.segments.sealed[index];
-        segment.residency = Residency::Resident(memory);
+        segment.residency = Residency::Loaded(memory);
         segment.keep_until = self.mono + KEEP_LOADED;
         self.reads += 1;
         segment.read_at = self.reads;
@@ -119,10 +125,18 @@ impl Log {
         })
     }
 
+    /// Bytes that may stay resident whatever [`LogOptions::resident_messages`] says, from now on.
+    ///
+    /// [`LogOptions::resident_messages`]: super::LogOptions::resident_messages
+    #[inline]
+    pub fn limit_resident(&mut self, bytes: u64) {
+        self.options.resident_bytes_min = bytes;
+    }
+
     /// Drops sealed segments from memory, least recently read first, while there is more than both
     /// bounds allow. What a socket write or a reader that is on its way needs stays.
     pub(super) fn evict(&mut self) {
-        let sealed = &mut self.segments.sealed;
+        let sealed = &self.segments.sealed;
         let mut bytes = 0;
         let mut messages = 0;
         let mut candidates = Vec::new();
@@ -139,9 +153,11 @@ impl Log {
                 candidates.push((segment.read_at, index));
             }
         }
-        let is_over = |bytes: u64, messages: u64| {
-            bytes > self.options.resident_bytes_min && messages > self.options.resident_messages
-        };
+        let (bytes_min, messages_max) = (
+            self.options.resident_bytes_min,
+            self.options.resident_messages,
+        );
+        let is_over = |bytes: u64, messages: u64| bytes > bytes_min && messages > messages_max;
         if !is_over(bytes, messages) {
             return;
         }
@@ -150,17 +166,124 @@ impl Log {
             if !is_over(bytes, messages) {
                 break;
             }
-            let segment = &mut sealed[index];
+            let segment = &self.segments.sealed[index];
             bytes -= u64::from(segment.head.bytes);
             messages -= u64::from(segment.count);
-            if let Residency::Resident(memory) =
-                std::mem::replace(&mut segment.residency, Residency::Cold)
-            {
-                self.requests.push_back(Request::Unmap {
+            self.let_go(index);
+        }
+    }
+
+    /// A segment that was read to its end needs no copy in memory.
+    pub(super) fn free_buffer(&mut self, index: usize) {
+        if matches!(self.segments.sealed[index].residency, Residency::Loaded(_)) {
+            self.let_go(index);
+        }
+    }
+
+    /// A segment leaves memory.
+    fn let_go(&mut self, index: usize) {
+        let segment = &mut self.segments.sealed[index];
+        match std::mem::replace(&mut segment.residency, Residency::Cold) {
+            Residency::Mapped(memory) => {
+                let copy = self.supply.next_number();
+                segment.residency = Residency::Spilling {
+                    copy,
+                    is_wanted: false,
+                };
+                self.requests.push_back(Request::Spill {
                     segment: segment.number,
                     memory,
+                    copy,
                 });
             }
+            Residency::Loaded(memory) => self.keep_buffer(memory),
+            other => segment.residency = other,
+        }
+    }
+
+    /// The keeper gives the memory of a spilled segment back: it is free for new messages.
+    pub(super) fn spilled(
+        &mut self,
+        number: SegmentNumber,
+        memory: Memory,
+        copy: SegmentNumber,
+        result: Result<(), Failure>,
+        events: &mut Vec<Event>,
+    ) {
+        let is_wanted = |segment: &Segment| match segment.residency {
+            Residency::Spilling {
+                copy: to,
+                is_wanted,
+            } if to == copy => Some(is_wanted),
+            _ => None,
+        };
+        let mut sealed = self.segments.sealed.iter_mut();
+        let Some((segment, is_wanted)) =
+            sealed.find_map(|segment| is_wanted(segment).map(|is_wanted| (segment, is_wanted)))
+        else {
+            // Its last holder went while it was copied.
+            if result.is_ok() {
+                self.discard_file(copy);
+            }
+            self.recycle(number, memory);
+            return self.offer_room(events);
+        };
+        match result {
+            Ok(()) if !is_wanted => {
+                segment.residency = Residency::Cold;
+                segment.number = copy;
+                segment.is_durable = true;
+                self.recycle(number, memory);
+                self.offer_room(events);
+            }
+            // The reader is served from where it is.
+            Ok(()) => {
+                segment.residency = Residency::Mapped(memory);
+                segment.keep_until = self.mono + KEEP_LOADED;
+                events.push(Event::Loaded(segment.range()));
+                self.discard_file(copy);
+                self.sync.spill_is_void();
+            }
+            // Nothing is lost: it is where it was.
+            Err(failure) => {
+                segment.residency = Residency::Mapped(memory);
+                segment.keep_until = self.mono + SPILL_RETRY;
+                if is_wanted {
+                    events.push(Event::Loaded(segment.range()));
+                }
+                events.push(Event::SpillFailed(failure.text.into()));
+                self.sync.spill_is_void();
+            }
+        }
+    }
+
+    fn discard_file(&mut self, segment: SegmentNumber) {
+        self.requests.push_back(Request::Discard {
+            segment,
+            memory: None,
+        });
+    }
+
+    /// When buffers nobody has used lately are given back.
+    pub(super) fn trim_buffers_at(&self) -> Option<Duration> {
+        (!self.buffers.is_empty()).then_some(self.last_load + IDLE_AFTER)
+    }
+
+    pub(super) fn trim_buffers_if_idle(&mut self) {
+        if self.trim_buffers_at().is_some_and(|at| at <= self.mono) {
+            self.requests
+                .extend(self.buffers.drain(..).map(Request::Free));
+        }
+    }
+
+    /// Keeps a buffer for the next load, or gives it back.
+    pub(super) fn keep_buffer(&mut self, memory: Memory) {
+        if self.buffers.len() < BUFFERS_MAX {
+            self.buffers.push(memory);
+        } else {
+            let oldest = std::mem::replace(&mut self.buffers[0], memory);
+            self.buffers.rotate_left(1);
+            self.requests.push_back(Request::Free(oldest));
         }
     }
 }

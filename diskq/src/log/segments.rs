@@ -6,7 +6,7 @@ use std::time::Duration;
 use wire::id::Seq;
 
 use crate::files::Memory;
-use crate::keeper::SegmentNumber;
+use crate::keeper::{Request, SegmentNumber};
 use crate::range::SeqRange;
 use crate::segment::{FRAMES_AT, Head, count_limit};
 use crate::slot::SLOT_BYTES;
@@ -16,12 +16,20 @@ use super::Checkpoints;
 /// Where a segment's bytes are.
 #[derive(Debug)]
 pub(crate) enum Residency {
-    /// In memory.
-    Resident(Memory),
+    /// Its file is mapped.
+    Mapped(Memory),
+    /// The keeper has the memory and copies it to the file `copy`.
+    Spilling {
+        copy: SegmentNumber,
+        /// Whether a reader has come for it meanwhile.
+        is_wanted: bool,
+    },
     /// On disk only.
     Cold,
     /// The keeper was asked for it.
     Loading,
+    /// On disk, and in memory as a copy.
+    Loaded(Memory),
     /// Its file is gone: all its messages are damaged.
     Lost,
 }
@@ -43,11 +51,13 @@ pub(crate) struct Segment {
     pub(crate) named_by: u64,
     /// Messages in it that are lost, sorted.
     pub(crate) damaged: Vec<SeqRange>,
+    /// Its file is durable as a whole.
+    pub(super) is_durable: bool,
     /// Found at start and not yet judged by `release_unheld`.
     pub(crate) is_fresh_find: bool,
     /// The read that touched it last.
     pub(super) read_at: u64,
-    /// Loaded for a reader that has not come yet: not evicted before this time.
+    /// Loaded for a reader that has not come yet, or not to be spilled: stays until this time.
     pub(super) keep_until: Duration,
 }
 
@@ -64,6 +74,7 @@ impl Segment {
             pins: 0,
             named_by: 0,
             damaged: Vec::new(),
+            is_durable: false,
             is_fresh_find: false,
             read_at: 0,
             keep_until: Duration::ZERO,
@@ -100,8 +111,10 @@ impl Segment {
     #[inline]
     pub(super) fn memory(&self) -> Option<&[u8]> {
         match &self.residency {
-            Residency::Resident(memory) => Some(memory.as_ref()),
-            Residency::Cold | Residency::Loading | Residency::Lost => None,
+            Residency::Mapped(memory) | Residency::Loaded(memory) => Some(memory.as_ref()),
+            Residency::Spilling { .. } | Residency::Cold | Residency::Loading | Residency::Lost => {
+                None
+            }
         }
     }
 
@@ -216,14 +229,19 @@ impl Segments {
             .expect("the index was looked up just now")
     }
 
-    pub(super) fn into_memories(self) -> impl Iterator<Item = (SegmentNumber, Memory)> {
-        self.sealed
-            .into_iter()
-            .chain(self.tail)
-            .filter_map(|segment| match segment.residency {
-                Residency::Resident(memory) => Some((segment.number, memory)),
-                Residency::Cold | Residency::Loading | Residency::Lost => None,
-            })
+    /// What the keeper has to take back at the end.
+    pub(super) fn into_requests(self) -> impl Iterator<Item = Request> {
+        let segments = self.sealed.into_iter().chain(self.tail);
+        segments.filter_map(|segment| match segment.residency {
+            Residency::Mapped(memory) => Some(Request::Unmap {
+                segment: segment.number,
+                memory,
+            }),
+            Residency::Loaded(memory) => Some(Request::Free(memory)),
+            Residency::Spilling { .. } | Residency::Cold | Residency::Loading | Residency::Lost => {
+                None
+            }
+        })
     }
 
     pub(super) fn check(&self) {
@@ -256,7 +274,8 @@ impl Segments {
             end = segment.end_seq();
         }
         if let Some(tail) = &self.tail {
-            assert!(tail.memory().is_some(), "the tail is resident");
+            let is_mapped = matches!(tail.residency, Residency::Mapped(_));
+            assert!(is_mapped, "the tail is mapped");
         }
     }
 }

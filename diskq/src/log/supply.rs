@@ -13,10 +13,15 @@ use super::{Event, Log, LogOptions};
 
 /// How long after a failed allocation the next is tried: P6 asks for service within 1 s of space.
 const PREPARE_RETRY: Duration = Duration::from_millis(250);
-/// A log without appends for this long gives back what it has in stock.
-const IDLE_AFTER: Duration = Duration::from_secs(5);
-/// Above the steady size a segment holds at most this part of the live backlog.
-const BACKLOG_SHARE: u64 = 8;
+/// A log without appends for this long gives back what it has in stock for them, one without loads
+/// its buffers.
+pub(super) const IDLE_AFTER: Duration = Duration::from_secs(5);
+/// Of a backlog that is spilled, a segment holds this part, up to a size where the files' own cost
+/// is small and all that are in memory still fit a cache.
+const SPILL_SHARE: u64 = 16;
+const SPILL_BYTES: u64 = 4 << 20;
+/// A segment is larger only for this part of the backlog: so many files, whatever its size.
+const BACKLOG_SHARE: u64 = 256;
 
 /// A segment file in memory that holds nothing anyone needs.
 #[derive(Debug)]
@@ -49,8 +54,10 @@ pub(super) struct Supply {
     refusal: Option<Refusal>,
     /// The next size while the log is below its steady size.
     growing: u32,
-    /// The size of recycled segments; above the configured one if batches need it.
+    /// The size of recycled segments; above the configured one if batches or a backlog need it.
     steady: u32,
+    /// What batches need.
+    steady_min: u32,
     next_number: SegmentNumber,
     /// Every file up to this number existed when the last reply came.
     prepared_upto: SegmentNumber,
@@ -68,6 +75,7 @@ impl Supply {
             refusal: None,
             growing: options.segment_bytes_min,
             steady: options.segment_bytes_steady,
+            steady_min: options.segment_bytes_steady,
             next_number,
             prepared_upto: SegmentNumber(next_number.0 - 1),
             generations: options.generation_seed,
@@ -89,6 +97,13 @@ impl Supply {
         self.spare.is_some() || !self.pool.is_empty() || self.preparing.is_some()
     }
 
+    /// A number for a new file.
+    pub(super) fn next_number(&mut self) -> SegmentNumber {
+        let number = self.next_number;
+        self.next_number = SegmentNumber(number.0 + 1);
+        number
+    }
+
     /// A segment of `bytes` bytes at least: the warmest, else the prepared one.
     pub(super) fn take(&mut self, bytes: u32) -> Option<Stocked> {
         let fits = |stocked: &Stocked| stocked.memory.as_ref().len() >= bytes as usize;
@@ -99,7 +114,7 @@ impl Supply {
     }
 
     /// Takes a memory back for the next append, or returns it if it does not fit the pool.
-    pub(super) fn recycle(&mut self, number: SegmentNumber, memory: Memory) -> Option<Memory> {
+    fn recycle(&mut self, number: SegmentNumber, memory: Memory) -> Option<Memory> {
         if memory.as_ref().len() != self.steady as usize || self.pool.len() >= self.pool_max {
             return Some(memory);
         }
@@ -135,13 +150,45 @@ impl Supply {
             "the pool is over its bound"
         );
         assert!(
-            self.steady >= options.segment_bytes_steady,
+            self.steady >= self.steady_min && self.steady_min >= options.segment_bytes_steady,
             "the steady size went below its own"
         );
     }
 }
 
 impl Log {
+    /// A segment file in memory that holds nothing anyone needs: for the next appends, or gone.
+    pub(super) fn recycle(&mut self, segment: SegmentNumber, memory: Memory) {
+        if let Some(memory) = self.supply.recycle(segment, memory) {
+            self.requests.push_back(Request::Discard {
+                segment,
+                memory: Some(memory),
+            });
+        }
+    }
+
+    /// Tells those that wait for room if the pool has what they wait for.
+    pub(super) fn offer_room(&mut self, events: &mut Vec<Event>) {
+        let room = self.supply.pool.last();
+        let room = room.map_or(0, |stocked| stocked.memory.as_ref().len() as u64);
+        let fits = |needed: &mut u32| u64::from(*needed) <= room;
+        if self.supply.waiting.take_if(fits).is_some() {
+            events.push(Event::Room);
+        }
+    }
+
+    /// A larger backlog is kept in larger segments, a smaller one in smaller ones.
+    pub(super) fn follow_backlog(&mut self) {
+        let held = self.segments.iter().filter(|segment| segment.is_held());
+        let live: u64 = held.map(|segment| u64::from(segment.head.bytes)).sum();
+        let spill_bytes = (live / SPILL_SHARE).min(SPILL_BYTES);
+        let share = spill_bytes.max(live / BACKLOG_SHARE);
+        let share = share.min(u64::from(SEGMENT_BYTES_LIMIT)) as u32;
+        let least = self.supply.steady_min;
+        let most = self.options.segment_bytes_max.max(least);
+        self.supply.steady = share.next_power_of_two().clamp(least, most);
+    }
+
     /// The current segment is half full: has the next one prepared.
     #[cold]
     pub(super) fn prepare_ahead(&mut self) {
@@ -173,8 +220,7 @@ impl Log {
 
     fn prepare(&mut self, needed: u32) {
         let bytes = self.next_segment_bytes(needed);
-        let segment = self.supply.next_number;
-        self.supply.next_number = SegmentNumber(segment.0 + 1);
+        let segment = self.supply.next_number();
         self.supply.preparing = Some(segment);
         self.requests.push_back(Request::Prepare { segment, bytes });
     }
@@ -193,18 +239,14 @@ impl Log {
             .min(SEGMENT_BYTES_LIMIT)
             .next_power_of_two();
         let largest = options.segment_bytes_max.max(options.segment_bytes_steady);
-        supply.steady = supply.steady.max(ample.min(largest));
-        let size = if supply.growing < supply.steady {
-            let size = supply.growing.max(ample.min(supply.steady));
-            supply.growing = size.saturating_mul(2).min(supply.steady);
+        supply.steady_min = supply.steady_min.max(ample.min(largest));
+        supply.steady = supply.steady.max(supply.steady_min);
+        let size = if supply.growing < supply.steady_min {
+            let size = supply.growing.max(ample.min(supply.steady_min));
+            supply.growing = size.saturating_mul(2).min(supply.steady_min);
             size
         } else {
-            let held = self.segments.iter().filter(|segment| segment.is_held());
-            let live: u64 = held.map(|segment| u64::from(segment.head.bytes)).sum();
-            let share = (live / BACKLOG_SHARE).min(u64::from(SEGMENT_BYTES_LIMIT)) as u32;
-            share
-                .next_power_of_two()
-                .clamp(supply.steady, largest.max(supply.steady))
+            supply.steady
         };
         size.max(whole_pages)
     }
@@ -291,7 +333,8 @@ impl Log {
                 memory: Some(memory),
             });
         }
-        self.supply.steady = self.options.segment_bytes_steady;
+        self.supply.steady_min = self.options.segment_bytes_steady;
+        self.follow_backlog();
         if self.segments.tail.is_none() {
             self.supply.growing = self.options.segment_bytes_min;
         }

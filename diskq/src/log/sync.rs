@@ -7,6 +7,7 @@ use wire::id::Seq;
 
 use crate::keeper::{Request, SegmentNumber, SyncFailure};
 
+use super::segments::Residency;
 use super::{Event, Log};
 
 /// A count of unsynced messages starts no sync sooner than this after the last one: at high rates
@@ -24,6 +25,8 @@ struct Syncing {
     upto: Seq,
     /// Files up to here have durable names once it ends, if it syncs the names.
     names_upto: Option<SegmentNumber>,
+    /// Whether it counted on a copy that there is not: it proves nothing, and is done again.
+    is_void: bool,
 }
 
 /// The sync state of a log.
@@ -94,6 +97,13 @@ impl Sync {
     pub(super) fn due_at(&self) -> Option<Duration> {
         self.due
             .filter(|_| self.syncing.is_none() && self.poisoned.is_none())
+    }
+
+    /// A segment that was being spilled, and so left out of a sync, is where it was.
+    pub(super) fn spill_is_void(&mut self) {
+        if let Some(syncing) = &mut self.syncing {
+            syncing.is_void = true;
+        }
     }
 
     pub(super) fn names_are_synced(&self) -> bool {
@@ -181,12 +191,17 @@ impl Log {
         let sealed = self.segments.sealed.iter().rev();
         let unsynced = self.segments.tail.iter().chain(sealed);
         let unsynced = unsynced.take_while(|segment| segment.end_seq() > synced);
+        // What is being spilled is durable, or void, before this sync's turn comes.
+        let unsynced = unsynced.filter(|segment| {
+            !segment.is_durable && !matches!(segment.residency, Residency::Spilling { .. })
+        });
         let segments: Vec<_> = unsynced.map(|segment| segment.number).collect();
         let names = segments.iter().max().copied() > self.sync.names_synced;
         let names_upto = names.then(|| self.supply.prepared_upto());
         self.sync.syncing = Some(Syncing {
             upto: self.next,
             names_upto,
+            is_void: false,
         });
         self.sync.began = Some(self.mono);
         self.sync.due = None;
@@ -215,6 +230,9 @@ impl Log {
         }
         if let Some(syncing) = syncing {
             self.sync.note_names_synced(syncing.names_upto);
+            if syncing.is_void {
+                return self.sync_now();
+            }
         }
         self.sync.synced = self.sync.synced.max(upto);
         events.push(Event::Synced(self.sync.synced));

@@ -13,7 +13,7 @@ fn file_of(bytes: u64) -> File {
 #[test]
 fn what_is_stored_is_in_the_file_whoever_drops_it() {
     let file = file_of(8192);
-    let mut mapping = map(&file, 8192, Populate::Write).unwrap();
+    let mut mapping = map(&file, 8192).unwrap();
     mapping[5000] = 42;
     // Sent to another thread and dropped there, after the descriptor it was made from.
     let reader = file.try_clone().unwrap();
@@ -37,7 +37,7 @@ fn what_is_stored_is_in_the_file_whoever_drops_it() {
 #[test]
 fn a_short_file_is_refused_not_stretched() {
     let file = file_of(4096);
-    let error = map(&file, 8192, Populate::Read).unwrap_err();
+    let error = map(&file, 8192).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     assert_eq!(file.metadata().unwrap().len(), 4096);
 }
@@ -61,7 +61,7 @@ fn sigbus_child() {
     }
     install_sigbus_reporter().unwrap();
     let file = file_of(8192);
-    let mapping = map(&file, 8192, Populate::Read).unwrap();
+    let mapping = map(&file, 8192).unwrap();
     // What this crate never does, and what no lock stops another program from doing.
     file.set_len(0).unwrap();
     println!("{}", mapping[4096]);

@@ -129,6 +129,53 @@ fn allocating_takes_room_and_never_gives_it_back() {
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
 }
 
+/// Copies a mapped file, as a spill does, and reads it back, as a load does.
+fn copy_and_load(directory: &Path) {
+    let (from, to) = (directory.join("from"), directory.join("to"));
+    OsFiles.allocate(&from, 16_384).unwrap();
+    let mut memory = OsFiles.map(&from, 16_384).unwrap();
+    for (at, byte) in memory.as_mut().iter_mut().enumerate() {
+        *byte = (at % 251) as u8;
+    }
+    OsFiles.copy(&from, &memory, &to).unwrap();
+    let error = OsFiles.copy(&from, &memory, &to).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    let loaded = OsFiles.load(&to, 16_384, None).unwrap();
+    assert_eq!(loaded.as_ref(), memory.as_ref());
+    let at = loaded.as_ref().as_ptr();
+    memory.as_mut().fill(7);
+    // What is mapped is in the page cache; direct reads see it all the same.
+    let again = OsFiles.load(&from, 16_384, Some(loaded)).unwrap();
+    assert_eq!(again.as_ref(), memory.as_ref());
+    assert_eq!(again.as_ref().as_ptr(), at, "the buffer is used again");
+    let smaller = OsFiles.load(&to, 8192, Some(again)).unwrap();
+    assert_eq!(smaller.as_ref().len(), 8192);
+    let error = OsFiles.load(&to, 32_768, Some(smaller)).unwrap_err();
+    // What is too small is replaced.
+    OsFiles.allocate(&from, 8 << 20).unwrap();
+    let large = OsFiles
+        .load(&from, 8 << 20, OsFiles.load(&to, 8192, None).ok())
+        .unwrap();
+    assert_eq!(&large.as_ref()[..16_384], memory.as_ref());
+    assert_eq!(large.as_ref().len(), 8 << 20);
+    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn copies_are_copies_with_direct_io() {
+    copy_and_load(tempfile::tempdir().unwrap().path());
+}
+
+#[test]
+fn copies_are_copies_in_memory_file_systems() {
+    // It has no direct I/O, or says so and refuses, or has it: by the kernel's version.
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
+        println!("NOT TESTED: no /dev/shm");
+        return;
+    };
+    copy_and_load(directory.path());
+}
+
 /// A tmpfs of 8 MiB, unmounted when dropped.
 struct Tmpfs(PathBuf);
 

@@ -211,6 +211,8 @@ fn foreign_files_are_left_alone_and_reported_if_they_look_like_ours() {
     files
         .read_at(&directory().join("000000000001.segment"), 0, &mut copy)
         .unwrap();
+    // Without the seal it is none of our own copies, and may be of any age.
+    copy[64..128].fill(0);
     files
         .write_at(&directory().join("000000000010.segment"), 0, &copy)
         .unwrap();
@@ -223,6 +225,25 @@ fn foreign_files_are_left_alone_and_reported_if_they_look_like_ours() {
             .length(&directory().join("000000000009.segment.damaged"))
             .is_ok()
     );
+}
+
+#[test]
+fn a_copy_stands_in_for_what_it_was_made_of() {
+    let (files, first) = disk_with(80);
+    let original = directory().join("000000000001.segment");
+    let mut image = vec![0; files.length(&original).unwrap() as usize];
+    files.read_at(&original, 0, &mut image).unwrap();
+    let copy = directory().join("000000000040.segment");
+    files.write_at(&copy, 0, &image).unwrap();
+    // The next life of the original: its pages are on disk, its head is not.
+    files.write_at(&original, 128, &[9; 700]).unwrap();
+    let partial = directory().join("000000000041.segment.partial");
+    files.write_at(&partial, 0, &image[..3000]).unwrap();
+    let recovered = open(&files);
+    assert_eq!(recovered.damage, []);
+    assert_eq!(read_all(recovered, &files, first), (80, 0));
+    assert!(files.length(&original).is_err() && files.length(&partial).is_err());
+    assert!(files.length(&copy).is_ok());
 }
 
 #[test]

@@ -43,6 +43,9 @@ pub struct BrokerOptions {
     pub server: ServerSettings,
     /// For every topic.
     pub topic: TopicOptions,
+    /// Bytes of sealed segments that stay in memory, of all topics together; each has an equal part,
+    /// 4 MiB at least, and no more than its own bound.
+    pub resident_bytes: u64,
     /// --max-channel-consumers; 0 for no limit.
     pub channel_consumers_max: u64,
     /// Seed of the sampling generator.

@@ -287,11 +287,16 @@ impl Client {
         }
     }
 
+    /// Whether anything is on its way to the client, or held back.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.outbound.is_empty() || !self.replies.is_empty()
+    }
+
     /// True when every byte of a dying connection has left, or it dies without ceremony.
     pub(crate) fn is_over(&self) -> bool {
         match self.ending {
             Ending::No => false,
-            Ending::AfterOutput => self.outbound.is_empty() && self.replies.is_empty(),
+            Ending::AfterOutput => !self.has_output(),
             Ending::Now => true,
         }
     }

@@ -214,6 +214,13 @@ impl Topic {
         Ok(Published::Done)
     }
 
+    /// Keeps no more than `bytes` bytes of its log in memory, within reason.
+    pub(crate) fn limit_resident(&mut self, bytes: u64) {
+        const LEAST: u64 = 4 << 20;
+        let most = self.options.log.resident_bytes_min;
+        self.log.limit_resident(bytes.max(LEAST).min(most));
+    }
+
     /// Gives what was published to the channels. Costs range ends, whatever the number of messages.
     pub(crate) fn distribute(&mut self, now: Now, clients: &Clients) {
         if self.undistributed.is_empty() || !self.can_distribute() {

@@ -77,6 +77,7 @@ impl Bench {
                 mem_queue_size: 10_000,
                 group_commit: false,
             },
+            resident_bytes: 1 << 20,
             channel_consumers_max: 0,
             seed: 1,
         });

@@ -194,7 +194,9 @@ fn talk_bytes(broker: &Rc<Fake>, input: &[u8]) -> (String, Vec<String>) {
     };
     capture::start();
     let address = SocketAddr::from(([127, 0, 0, 1], 59002));
-    futures_lite::future::block_on(serve_connection(HttpIo::new(peer), address, broker.clone()));
+    let never = std::future::pending();
+    let connection = serve_connection(HttpIo::new(peer), address, broker.clone(), never);
+    futures_lite::future::block_on(connection);
     let log = capture::stop();
     let text = String::from_utf8(output.borrow().clone()).unwrap();
     let without_dates: String = text

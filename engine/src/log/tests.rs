@@ -140,11 +140,3 @@ fn lines_below_the_level_are_not_formatted() {
     crate::log_fatal!("b");
     assert_eq!(capture::stop(), ["INFO: a 1", "FATAL: b"]);
 }
-
-#[test]
-fn system_errors_are_in_gos_words() {
-    let text = |number| system_error_text(&io::Error::from_raw_os_error(number));
-    assert_eq!(text(2), "no such file or directory");
-    assert_eq!(text(98), "address already in use");
-    assert_eq!(system_error_text(&io::Error::other("odd")), "odd");
-}

@@ -5,15 +5,15 @@ use super::*;
 /// Captured from nsqd, see broker-semantics §11.
 const CAPTURED: &str = r#"{"topics":[{"name":"orders","paused":false,"channels":[{"name":"billing","paused":false}]},{"name":"paused","paused":true,"channels":[{"name":"c2","paused":true}]}],"version":"1.3.0"}"#;
 
-fn topic(name: &str, paused: bool, channels: &[(&str, bool)]) -> TopicMeta {
+fn topic(name: &str, paused: bool, channels: &[(&str, bool)]) -> TopicFacts {
     let channels = channels
         .iter()
-        .map(|&(name, paused)| ChannelMeta {
+        .map(|&(name, paused)| ChannelFacts {
             name: name.to_string(),
             paused,
         })
         .collect();
-    TopicMeta {
+    TopicFacts {
         name: name.to_string(),
         paused,
         channels,
@@ -62,7 +62,7 @@ fn ephemeral_names_are_left_out() {
 
 #[test]
 fn reading_is_lenient() {
-    let check = |text: &str, topics: &[TopicMeta]| {
+    let check = |text: &str, topics: &[TopicFacts]| {
         assert_eq!(
             parse(text.as_bytes()),
             Ok(Metadata {

@@ -39,14 +39,11 @@ pub(crate) struct Connection {
     /// The peer sends nothing more.
     input_ended: Cell<bool>,
     leaving: Cell<Option<Leaving>>,
+    /// The task that reads, while it waits.
     reader: RefCell<Option<Waker>>,
+    /// The task that waits for room in the socket.
+    writer: RefCell<Option<Waker>>,
 }
-
-/// How long the next FINs of a consumer gather that sent less than `CRUMBS_BYTES` and still holds
-/// messages enough not to wait for us. Many clients write each FIN by itself: carried out one by one,
-/// each costs a pass through the executor, gathered they cost one together.
-const PAUSE: Duration = Duration::from_micros(100);
-const CRUMBS_BYTES: usize = 256;
 
 /// Why the reader stops.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -114,7 +111,7 @@ async fn read(shard: &Rc<Shard>, connection: &Connection) {
         match future::poll_fn(|cx| connection.poll_reads(shard, cx)).await {
             // The buffer was full: others have their turn before the rest.
             Step::More => future::yield_now().await,
-            Step::Pause => glommio::timer::sleep(PAUSE).await,
+            Step::Pause(time) => shard.gather(time).await,
             Step::Over => return,
         }
     }
@@ -122,8 +119,8 @@ async fn read(shard: &Rc<Shard>, connection: &Connection) {
 
 enum Step {
     More,
-    /// The peer sends crumbs: let some gather.
-    Pause,
+    /// What the peer sends next has time: let some gather.
+    Pause(Duration),
     Over,
 }
 
@@ -131,8 +128,8 @@ enum Step {
 enum ReadOnce {
     /// Less than there was room for: nothing more at the moment.
     Some,
-    /// The same, a small piece of a consumer that does not wait for an answer.
-    Crumbs,
+    /// The same, of a consumer that has messages enough in hand.
+    Patient(Duration),
     /// As much as there was room for.
     Full,
     /// The connection ends or leaves.
@@ -149,6 +146,7 @@ impl Connection {
             input_ended: Cell::new(input_ended),
             leaving: Cell::new(None),
             reader: RefCell::new(None),
+            writer: RefCell::new(None),
         }
     }
 
@@ -158,7 +156,7 @@ impl Connection {
             match std::task::ready!(self.poll_read_once(shard, cx)) {
                 // glommio has asked for readiness already: this comes back pending, at no cost.
                 ReadOnce::Some => {}
-                ReadOnce::Crumbs => return Poll::Ready(Step::Pause),
+                ReadOnce::Patient(time) => return Poll::Ready(Step::Pause(time)),
                 ReadOnce::Full => return Poll::Ready(Step::More),
                 ReadOnce::Over => return Poll::Ready(Step::Over),
             }
@@ -214,12 +212,8 @@ impl Connection {
         if is_full {
             return Poll::Ready(ReadOnce::Full);
         }
-        let is_crumbs = bytes < CRUMBS_BYTES && shard.holds_many(self.id);
-        Poll::Ready(if is_crumbs {
-            ReadOnce::Crumbs
-        } else {
-            ReadOnce::Some
-        })
+        let patience = shard.patience(self.id);
+        Poll::Ready(patience.map_or(ReadOnce::Some, ReadOnce::Patient))
     }
 
     fn offer(&self, shard: &Rc<Shard>, input: &[u8]) -> usize {
@@ -250,9 +244,8 @@ impl Connection {
     /// Ends the connection; the reader's task does the rest.
     pub(crate) fn close(&self) {
         if self.leaving.get().is_none() {
-            self.leaving.set(Some(Leaving::Closed));
+            self.leave(Leaving::Closed);
         }
-        self.wake_reader();
     }
 
     /// Packs the connection for another shard and ends it here.
@@ -267,8 +260,7 @@ impl Connection {
         let Some(client) = shard.with_broker(|broker, _, _| broker.detach(self.id)) else {
             return Ok(None);
         };
-        self.leaving.set(Some(Leaving::Moved));
-        self.wake_reader();
+        self.leave(Leaving::Moved);
         let tail = std::mem::take(&mut *self.tail.borrow_mut());
         Ok(Some(Moving {
             client,
@@ -337,6 +329,8 @@ impl Connection {
             if self.leaving.get().is_some() {
                 return Poll::Ready(Ok(()));
             }
+            // The wait may have been long, and what leaves now counts for the write deadline.
+            shard.read_clock();
             shard.with_broker(|broker, now, _| {
                 let mut slices = [IoSlice::new(&[]); 1];
                 if broker.output(self.id, &mut slices) == 0 {
@@ -344,7 +338,10 @@ impl Connection {
                 }
                 let mut stream = self.stream.borrow_mut();
                 match Pin::new(&mut *stream).poll_write(cx, &slices[0]) {
-                    Poll::Pending => Poll::Pending,
+                    Poll::Pending => {
+                        *self.writer.borrow_mut() = Some(cx.waker().clone());
+                        Poll::Pending
+                    }
                     Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                     Poll::Ready(Ok(bytes)) => {
                         broker.sent(now, self.id, bytes);
@@ -364,10 +361,22 @@ impl Connection {
         }
     }
 
+    /// Has both tasks end. The writer, too: a peer that reads nothing would keep it waiting, and
+    /// with it the descriptor, for ever.
+    fn leave(&self, leaving: Leaving) {
+        self.leaving.set(Some(leaving));
+        self.wake_reader();
+        wake(&self.writer);
+    }
+
     fn wake_reader(&self) {
-        if let Some(waker) = self.reader.borrow_mut().take() {
-            waker.wake();
-        }
+        wake(&self.reader);
+    }
+}
+
+fn wake(task: &RefCell<Option<Waker>>) {
+    if let Some(waker) = task.borrow_mut().take() {
+        waker.wake();
     }
 }
 

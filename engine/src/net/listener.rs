@@ -3,6 +3,7 @@
 use crate::net::{connection, socket};
 use crate::shard::Shard;
 use crate::{http, log_info, log_warn};
+use diskq::system_text;
 use glommio::net::{TcpListener, TcpStream};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -12,6 +13,10 @@ use std::time::Duration;
 /// is nothing to gain by asking at once. Existing connections go on meanwhile.
 const BACK_OFF: Duration = Duration::from_millis(5);
 const BACK_OFF_MAX: Duration = Duration::from_millis(500);
+
+/// How long what an HTTP client still sends is taken, after an answer that did not need it: as long
+/// as Go's server, and so nsqd, does.
+const LINGER: Duration = Duration::from_millis(500);
 
 /// Serves NSQ clients until the task is dropped.
 pub(crate) async fn serve_clients(shard: Rc<Shard>, listener: TcpListener) {
@@ -31,6 +36,7 @@ pub(crate) async fn serve_http(shard: Rc<Shard>, listener: TcpListener) {
             http::HttpIo::new(stream),
             peer,
             broker,
+            glommio::timer::sleep(LINGER),
         ))
         .detach();
     }
@@ -45,9 +51,9 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
                 // The peer was gone before we looked.
                 (Err(error), _) if error.raw_os_error() == Some(libc::EINVAL) => continue,
                 (Ok(()), Err(_)) => continue,
-                (Err(error), _) => error.to_string(),
+                (Err(error), _) => system_text(&error),
             },
-            Err(error) => error.to_string(),
+            Err(error) => system_text(&error.into()),
         };
         log_warn!("temporary Accept() failure - {failure}");
         glommio::timer::sleep(back_off).await;

@@ -2,8 +2,9 @@
 
 use crate::http::{self, AdminError, Bodies, Info, PublishError};
 use crate::shard::Shard;
+use crate::shard::task::Task;
 use engine_core::stats::{StatsFilter, StatsSnapshot};
-use engine_core::{AdminError as CoreError, Outcome, Publication, ShardId, TaskId, Wakeup, place};
+use engine_core::{AdminError as CoreError, Outcome, Publication, ShardId, Wakeup, place};
 use std::rc::Rc;
 use std::time::Duration;
 use wire::name::{ChannelName, TopicName};
@@ -123,7 +124,7 @@ impl http::Broker for HttpBroker {
     }
 
     fn health(&self) -> Result<(), String> {
-        self.shard.health.get()
+        self.shard.health.of_all()
     }
 
     fn info(&self) -> &Info {
@@ -148,24 +149,31 @@ async fn publish(
         defer_ms,
     };
     loop {
-        let (task, woken) = shard.new_task();
+        // Connections are served to the end, and what they store would keep the end from coming.
+        if shard.is_stopping() {
+            return Err("exiting".to_owned());
+        }
+        let task = shard.start_task();
         let published = shard.with_broker(|broker, now, out| {
-            broker.publish_for_task(now, task, name, &publication, out)
+            broker.publish_for_task(now, task.id, name, &publication, out)
         });
         if published != Ok(false) {
-            shard.end_task(task);
             return published.map(|_| ());
         }
-        match woken.await {
-            Ok(Wakeup::Retry) => {}
-            Ok(Wakeup::Done(result)) => return result,
-            Err(_) => return Err("exiting".to_owned()),
+        match task.woken().await {
+            Some(Wakeup::Retry) => {}
+            Some(Wakeup::Done(result)) => return result,
+            None => return Err("exiting".to_owned()),
         }
     }
 }
 
 async fn fulfil(shard: &Rc<Shard>, topic: &str, wish: Wish) -> Result<(), AdminError> {
-    let (task, woken) = shard.new_task();
+    if shard.is_stopping() {
+        return Err(AdminError::Exiting);
+    }
+    let task = shard.start_task();
+    let id = task.id;
     let is_pause = matches!(wish, Wish::PauseTopic(_) | Wish::PauseChannel(..));
     let outcome = shard.with_broker(|broker, now, out| match &wish {
         Wish::CreateTopic => {
@@ -173,42 +181,36 @@ async fn fulfil(shard: &Rc<Shard>, topic: &str, wish: Wish) -> Result<(), AdminE
             Ok(Outcome::Done)
         }
         Wish::DeleteTopic => broker.delete_topic(topic, out).map(|()| Outcome::Done),
-        Wish::EmptyTopic => broker.empty_topic(now, topic, task),
-        Wish::PauseTopic(paused) => broker.pause_topic(now, topic, *paused, task, out),
+        Wish::EmptyTopic => broker.empty_topic(now, topic, id),
+        Wish::PauseTopic(paused) => broker.pause_topic(now, topic, *paused, id, out),
         Wish::CreateChannel(channel) => {
-            broker.create_channel(now, topic, channel_name(channel), task, out)
+            broker.create_channel(now, topic, channel_name(channel), id, out)
         }
-        Wish::DeleteChannel(channel) => broker.delete_channel(now, topic, channel, task, out),
-        Wish::EmptyChannel(channel) => broker.empty_channel(now, topic, channel, task),
+        Wish::DeleteChannel(channel) => broker.delete_channel(now, topic, channel, id, out),
+        Wish::EmptyChannel(channel) => broker.empty_channel(now, topic, channel, id),
         Wish::PauseChannel(channel, paused) => {
-            broker.pause_channel(now, topic, channel, *paused, task, out)
+            broker.pause_channel(now, topic, channel, *paused, id, out)
         }
     });
     let outcome = outcome.map_err(|error| match error {
         CoreError::TopicNotFound => AdminError::TopicNotFound,
         CoreError::ChannelNotFound => AdminError::ChannelNotFound,
     });
-    let done = wait(shard, task, outcome?, woken).await;
+    let done = wait(task, outcome?).await;
     if is_pause {
         shard.persist_metadata().await;
     }
     done
 }
 
-async fn wait(
-    shard: &Rc<Shard>,
-    task: TaskId,
-    outcome: Outcome,
-    woken: futures_channel::oneshot::Receiver<Wakeup>,
-) -> Result<(), AdminError> {
+async fn wait(task: Task, outcome: Outcome) -> Result<(), AdminError> {
     if outcome == Outcome::Done {
-        shard.end_task(task);
         return Ok(());
     }
-    match woken.await {
-        Ok(Wakeup::Done(Err(cause))) if cause == "exiting" => Err(AdminError::Exiting),
-        Ok(Wakeup::Done(result)) => result.map_err(AdminError::Backend),
-        Ok(Wakeup::Retry) | Err(_) => Err(AdminError::Exiting),
+    match task.woken().await {
+        Some(Wakeup::Done(Err(cause))) if cause == "exiting" => Err(AdminError::Exiting),
+        Some(Wakeup::Done(result)) => result.map_err(AdminError::Backend),
+        Some(Wakeup::Retry) | None => Err(AdminError::Exiting),
     }
 }
 

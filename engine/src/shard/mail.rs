@@ -16,8 +16,8 @@ use std::rc::Rc;
 pub(crate) enum Mail {
     /// A keeper's answer.
     Keeper(TopicKey, Reply),
-    /// Publishes to topics of the receiving shard, and who sent them.
-    Forwards(ForwardBatch, ShardId),
+    /// Publishes to topics of the receiving shard.
+    Forwards(ForwardBatch),
     /// Answers to publishes of the receiving shard.
     ForwardReplies(Vec<ForwardReply>),
     /// A connection that moves in.

@@ -155,7 +155,7 @@ impl Client {
     /// The next frame of any kind, heartbeats included. None at the orderly end of the stream.
     pub fn try_frame(&mut self) -> io::Result<Option<Frame>> {
         let mut head = [0; 8];
-        if self.reader.read(&mut head[..1])? == 0 {
+        if self.read_first(&mut head[..1])? == 0 {
             return Ok(None);
         }
         self.reader.read_exact(&mut head[1..])?;
@@ -172,6 +172,16 @@ impl Client {
         let mut data = vec![0; size - 4];
         self.reader.read_exact(&mut data)?;
         Ok(Some(Frame { kind, data }))
+    }
+
+    /// A machine that is suspended for a moment interrupts a read that has a timeout.
+    fn read_first(&mut self, byte: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.reader.read(byte) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
     }
 
     /// The next frame of any kind, heartbeats included.

@@ -28,7 +28,7 @@ mod sandbox;
 pub use broker::{Broker, Exit, Launch, nsqd_path, run, run_nsqd};
 pub use client::{Client, Frame, FrameType, Message, MessageId};
 pub use http::{Response, http, http_with_headers, parse as parse_http};
-pub use process::{Rss, cpu_time, open_files, rss};
+pub use process::{Rss, cpu_time, descriptors, open_files, rss};
 pub use random::Random;
 pub use sandbox::{Tmpfs, answer_io_uring_with, contents, is_root, not_tested, without_privileges};
 

@@ -1,5 +1,6 @@
 //! What the kernel says about a process.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
@@ -79,10 +80,17 @@ pub fn cpu_time(pid: u32) -> Duration {
 
 /// Number of open descriptors.
 pub fn open_files(pid: u32) -> usize {
+    descriptors(pid).len()
+}
+
+/// The numbers of the open descriptors.
+pub fn descriptors(pid: u32) -> BTreeSet<usize> {
     let files = fs::read_dir(format!("/proc/{pid}/fd"));
     files
         .unwrap_or_else(|error| panic!("process {pid} is gone: {error}"))
-        .count()
+        .flatten()
+        .filter_map(|file| file.file_name().to_string_lossy().parse().ok())
+        .collect()
 }
 
 fn read(path: &str) -> String {

@@ -70,18 +70,18 @@ impl<'a> Body<'a, '_> {
         )
     }
 
+    /// The declared size of a body as a whole, and where it ends.
+    #[inline]
+    fn body_size(&self, code: ErrorCode, verb: &'static str) -> Result<(i32, usize), Stop<'a>> {
+        let what = "body size";
+        self.int(self.at, Missing::Part { code, verb, what })
+    }
+
     /// The body of IDENTIFY and AUTH, and where it ends. Here nsqd asks first whether it is too big.
     #[inline]
     pub(super) fn document(&self, verb: &'static str) -> Result<(&'a [u8], usize), Stop<'a>> {
         let code = ErrorCode::BadBody;
-        let (size, at) = self.int(
-            self.at,
-            Missing::Part {
-                code,
-                verb,
-                what: "body size",
-            },
-        )?;
+        let (size, at) = self.body_size(code, verb)?;
         if size > self.limits.body_bytes_max {
             return Err(self.too_big(code, verb, "body", size, self.limits.body_bytes_max));
         }
@@ -104,14 +104,7 @@ impl<'a> Body<'a, '_> {
     #[inline]
     pub(super) fn batch(&self, walk: &mut Walk) -> Result<(Batch<'a>, usize), Stop<'a>> {
         let (code, verb) = (ErrorCode::BadBody, "MPUB");
-        let (size, at) = self.int(
-            self.at,
-            Missing::Part {
-                code,
-                verb,
-                what: "body size",
-            },
-        )?;
+        let (size, at) = self.body_size(code, verb)?;
         if size <= 0 {
             return Err(self.bad_size(code, verb, "invalid body size", size));
         }

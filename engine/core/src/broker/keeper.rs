@@ -52,6 +52,10 @@ impl Broker {
                 out.push(Output::Log(Level::Error, line));
                 topic.note_channels();
             }
+            Event::SpillFailed(cause) => {
+                let line = format!("TOPIC({name}): a backlog stays in memory - {cause}");
+                out.push(Output::Log(Level::Error, line));
+            }
             Event::Synced(upto) => {
                 for waiter in topic.take_synced(upto) {
                     self.answer(waiter, Ok(()), out);

@@ -7,9 +7,10 @@ use crate::client::{Client, ClientId};
 use crate::stats::{
     ChannelStats, ClientStats, LatencyStats, PubCount, StatsFilter, StatsSnapshot, TopicStats,
 };
+use std::sync::Arc;
 
 /// A durable topic, for the metadata file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TopicFacts {
     /// Its name.
     pub name: String,
@@ -20,7 +21,7 @@ pub struct TopicFacts {
 }
 
 /// A durable channel, for the metadata file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChannelFacts {
     /// Its name.
     pub name: String,
@@ -136,21 +137,14 @@ impl Broker {
             .collect()
     }
 
-    /// True when [`Broker::health`] is good; cheap enough for every turn.
-    pub fn is_healthy(&self) -> bool {
-        self.unhealthy.is_empty()
-    }
-
-    /// Whether every log takes messages; the first complaint if not.
-    pub fn health(&self) -> Result<(), String> {
+    /// The first complaint of a log that takes no messages, if there is one. Cheap enough for every
+    /// turn.
+    pub fn health(&self) -> Option<&Arc<str>> {
         let mut logs = self
             .unhealthy
             .iter()
             .filter_map(|key| self.topics.get(*key));
-        match logs.find_map(|topic| topic.log.health()) {
-            Some(complaint) => Err(complaint.to_string()),
-            None => Ok(()),
-        }
+        logs.find_map(|topic| topic.log.health())
     }
 }
 

@@ -23,6 +23,7 @@ impl Broker {
     /// Delivers what this turn made deliverable, and collects the jobs for the keeper. Call once
     /// after a batch of input; call again while [`Broker::is_turn_open`].
     pub fn end_turn(&mut self, now: Now, out: &mut Vec<Output>) {
+        let resident_bytes = self.options.resident_bytes / self.by_name.len().max(1) as u64;
         for _ in 0..self.topics_to_pump.len() {
             let Some(key) = self.topics_to_pump.pop() else {
                 break;
@@ -31,6 +32,7 @@ impl Broker {
                 continue;
             };
             topic.to_pump = false;
+            topic.limit_resident(resident_bytes);
             topic.pump(
                 now,
                 PumpContext {
@@ -131,12 +133,19 @@ impl Broker {
         }
     }
 
-    /// True for a consumer that holds so many messages that it does not wait for the next one.
-    pub fn holds_many(&self, id: ClientId) -> bool {
+    /// How long the next FINs of a consumer may gather: so long that it still has messages in hand
+    /// when they are carried out, however fast it is. `None` if it has few, or waits for an answer.
+    ///
+    /// Many clients write each FIN by itself. Carried out one by one, each costs a turn; gathered
+    /// they cost one together.
+    pub fn patience(&self, id: ClientId) -> Option<Duration> {
         const MANY: u32 = 64;
-        self.clients
-            .get(id)
-            .is_some_and(|client| client.in_flight >= MANY)
+        // No client takes less than twice that for a message.
+        const PER_MESSAGE: Duration = Duration::from_nanos(500);
+        const MOST: Duration = Duration::from_millis(1);
+        let client = self.clients.get(id)?;
+        let has_many = client.in_flight >= MANY && !client.has_output();
+        has_many.then(|| MOST.min(PER_MESSAGE * client.in_flight))
     }
 
     /// True while commands of a connection are carried out as they come.

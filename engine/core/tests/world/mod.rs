@@ -84,6 +84,11 @@ impl Reached {
             "ledger agreed",
             "ephemeral topic gone",
             "expired",
+            "spilled",
+            "spill failed",
+            "killed before a spill",
+            "loaded",
+            "loaded before earlier jobs",
         ] {
             assert!(self.counts.contains_key(what), "no history reached: {what}");
         }
@@ -200,6 +205,7 @@ impl World {
                 mem_queue_size: 50,
                 group_commit: self.group_commit,
             },
+            resident_bytes: 1 << 20,
             channel_consumers_max: 0,
             seed: 5,
         }
@@ -292,11 +298,18 @@ impl World {
             for (topic, log) in self.shards[shard].broker.logs() {
                 self.files.observe(Path::new(DATA_PATH), topic, log);
             }
-            // What is on its way to be unmapped is in the page cache all the same.
+            // What is on its way to the keeper is in the page cache all the same.
             for (_, topic, request) in std::mem::take(&mut self.shards[shard].jobs) {
-                if matches!(request, Request::Unmap { .. }) {
-                    Keeper::new(self.files.clone(), DATA_PATH).handle(&topic, request);
-                }
+                let (Request::Unmap { segment, memory }
+                | Request::Spill {
+                    segment, memory, ..
+                }) = request
+                else {
+                    continue;
+                };
+                self.reached.note("killed before a spill");
+                let unmap = Request::Unmap { segment, memory };
+                Keeper::new(self.files.clone(), DATA_PATH).handle(&topic, unmap);
             }
         }
         if self.shards.iter().any(|shard| shard.is_metadata_old) {
@@ -580,6 +593,9 @@ impl World {
             !line.contains("damaged on disk"),
             "nothing is damaged here: {line}"
         );
+        if line.contains("a backlog stays in memory") {
+            self.reached.note("spill failed");
+        }
         if line.contains("sync waits, is tried again") {
             self.reached.note("sync delayed");
         }
@@ -636,13 +652,25 @@ impl World {
 
     /// One job; the answer comes by mail.
     fn work_keeper(&mut self, shard: usize) {
-        let Some((key, topic, request)) = self.shards[shard].jobs.pop_front() else {
+        // Loads are done by a thread of their own.
+        let is_load = |job: &(_, _, Request)| matches!(job.2, Request::Load { .. });
+        let load = self.shards[shard].jobs.iter().position(is_load);
+        let at = load.filter(|_| self.random.below(2) == 0).unwrap_or(0);
+        let Some((key, topic, request)) = self.shards[shard].jobs.remove(at) else {
             return;
         };
+        if at > 0 {
+            self.reached.note("loaded before earlier jobs");
+        }
         for (name, log) in self.shards[shard].broker.logs() {
             if *name == *topic {
                 self.files.observe(Path::new(DATA_PATH), name, log);
             }
+        }
+        match &request {
+            Request::Spill { .. } => self.reached.note("spilled"),
+            Request::Load { .. } => self.reached.note("loaded"),
+            _ => {}
         }
         let keeper = Keeper::new(self.files.clone(), DATA_PATH);
         if let Some(reply) = keeper.handle(&topic, request) {

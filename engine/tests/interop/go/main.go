@@ -26,7 +26,7 @@ const (
 	producers           = 4
 	ready               = 200 // Per consumer connection.
 	handlers            = 4   // Per consumer connection.
-	msgTimeout          = 2 * time.Second
+	msgTimeout          = 4 * time.Second
 	touchHold           = 2 * msgTimeout
 	touchEvery          = msgTimeout / 4
 	earlyTolerance      = 5 * time.Millisecond // Granularity of the clocks.

@@ -1,0 +1,79 @@
+//! Tasks of the shell that wait for the broker, for example HTTP requests.
+
+use engine_core::{TaskId, Wakeup};
+use futures_channel::oneshot;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// The waiting tasks of a shard, by the number under which the broker knows them.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    waiting: RefCell<HashMap<TaskId, oneshot::Sender<Wakeup>>>,
+    next: Cell<u64>,
+}
+
+impl Tasks {
+    /// A task with a number of its own.
+    pub(crate) fn start(self: &Rc<Self>) -> Task {
+        let id = TaskId(self.next.get());
+        self.next.set(id.0 + 1);
+        let (sender, woken) = oneshot::channel();
+        self.waiting.borrow_mut().insert(id, sender);
+        Task {
+            id,
+            woken,
+            tasks: self.clone(),
+        }
+    }
+
+    /// Lets a task go on. One that is gone has no interest in the answer.
+    pub(crate) fn wake(&self, id: TaskId, wakeup: Wakeup) {
+        if let Some(sender) = self.waiting.borrow_mut().remove(&id) {
+            let _ = sender.send(wakeup);
+        }
+    }
+}
+
+/// Something that the broker can wake once. Forgotten when it is dropped: when there was nothing to
+/// wait for, or nobody waits any more.
+pub(crate) struct Task {
+    pub(crate) id: TaskId,
+    woken: oneshot::Receiver<Wakeup>,
+    tasks: Rc<Tasks>,
+}
+
+impl Task {
+    /// Waits for what the broker has to say. `None`: it says nothing any more.
+    pub(crate) async fn woken(mut self) -> Option<Wakeup> {
+        (&mut self.woken).await.ok()
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.tasks.waiting.borrow_mut().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_lite::future::{block_on, poll_once};
+
+    #[test]
+    fn a_task_is_woken_by_its_number_and_forgotten_however_it_ends() {
+        let tasks = Rc::new(Tasks::default());
+        let (first, second) = (tasks.start(), tasks.start());
+        let (first_id, second_id) = (first.id, second.id);
+        tasks.wake(second_id, Wakeup::Retry);
+        assert_eq!(block_on(second.woken()), Some(Wakeup::Retry));
+        assert!(tasks.waiting.borrow().contains_key(&first_id));
+        // Its future is dropped while it waits: the HTTP client hung up.
+        assert_eq!(block_on(poll_once(first.woken())), None);
+        // It had nothing to wait for: a topic that is not there.
+        drop(tasks.start());
+        assert!(tasks.waiting.borrow().is_empty());
+        tasks.wake(first_id, Wakeup::Retry);
+    }
+}
