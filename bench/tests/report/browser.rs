@@ -2,11 +2,22 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// How long one browser may take, with the machine to itself but for other tests.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Chromium sometimes hangs before it has loaded anything; that says nothing about the page.
+const ATTEMPTS: usize = 3;
+
+/// One browser at a time: each has a dozen processes of its own.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Light or dark, as the user's system would ask for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,10 +156,22 @@ impl Browser {
         self
     }
 
-    /// Waits for its end; what it wrote to standard output and standard error.
+    /// Runs it to its end; what it wrote to standard output and standard error.
     fn finish(mut self) -> (String, String) {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..ATTEMPTS {
+            if let Some(written) = self.attempt() {
+                return written;
+            }
+        }
+        panic!("chromium did not end within {PATIENCE:?}, {ATTEMPTS} times");
+    }
+
+    /// Nothing if it does not end.
+    fn attempt(&mut self) -> Option<(String, String)> {
         let mut child = self
             .0
+            .process_group(0)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -164,18 +187,23 @@ impl Browser {
         let err = drain(Box::new(child.stderr.take().unwrap()));
         let started = Instant::now();
         let status = loop {
-            match child.try_wait().unwrap() {
-                Some(status) => break status,
-                None if started.elapsed() > PATIENCE => {
-                    child.kill().unwrap();
-                    child.wait().unwrap();
-                    panic!("chromium did not end within {PATIENCE:?}");
-                }
-                None => std::thread::sleep(Duration::from_millis(20)),
+            if let Some(status) = child.try_wait().unwrap() {
+                break Some(status);
             }
+            if started.elapsed() > PATIENCE {
+                // Its children hold the pipes open.
+                kill_process_group(Pid::from_child(&child), Signal::KILL).unwrap();
+                child.wait().unwrap();
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
         };
         let (out, err) = (out.join().unwrap(), err.join().unwrap());
+        let Some(status) = status else {
+            eprintln!("chromium did not end within {PATIENCE:?}:\n{err}");
+            return None;
+        };
         assert!(status.success(), "chromium: {status}\n{err}");
-        (out, err)
+        Some((out, err))
     }
 }
