@@ -8,6 +8,7 @@
 pub mod patch;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -234,6 +235,29 @@ impl Scenario {
     #[must_use]
     pub fn consumer_connections(&self) -> u64 {
         u64::from(self.consumers) * u64::from(self.channels) * u64::from(self.topics)
+    }
+
+    /// Whether consumers may read so late that messages time out on their way to them.
+    #[must_use]
+    pub fn reads_late(&self) -> bool {
+        self.slow + self.stalled > 0.0
+    }
+
+    /// The longest time for which the scenario itself lets a message rest in the daemon: deferred,
+    /// requeued, or in flight to a consumer that did not answer or dropped its connection (nsqd waits
+    /// for the timeout then, too). `msg_timeout` is the daemon's own.
+    #[must_use]
+    pub fn rest_max(&self, msg_timeout: Option<Duration>) -> Span {
+        let asked = Some(self.msg_timeout.0).filter(|asked| !asked.is_zero());
+        let timeout = asked.or(msg_timeout).unwrap_or_default();
+        let storms = !self.storm_every.is_zero() && self.storm > 0.0;
+        let rests = [
+            (self.via == Via::Dpub, self.defer.0),
+            (self.requeue > 0.0, self.requeue_delay.0),
+            (self.time_out > 0.0 || storms, timeout),
+        ];
+        let rests = rests.into_iter().filter(|(occurs, _)| *occurs);
+        Span(rests.map(|(_, rest)| rest).max().unwrap_or_default())
     }
 
     /// What the run is about, in one line.

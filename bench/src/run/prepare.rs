@@ -77,6 +77,9 @@ pub(super) fn prepare(
         0
     };
     let control = Arc::new(Control::new(consumed as usize));
+    if scenario.reads_late() {
+        control.excuse_late_readers();
+    }
     let mut workers: Vec<WorkerPlan> = (0..options.threads.max(1))
         .map(|worker| WorkerPlan {
             worker,
@@ -314,6 +317,7 @@ mod tests {
             process: None,
             daemon: crate::result::Daemon::default(),
             rdy_max: None,
+            msg_timeout: None,
         };
         let scenario = Scenario {
             producers: 3,

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 
 #[test]
@@ -17,6 +19,23 @@ fn a_patch_changes_what_it_states_and_nothing_else() {
     };
     assert_eq!(scenario, expected);
     assert_eq!(scenario.check(), Ok(()));
+}
+
+#[test]
+fn what_a_scenario_lets_rest_is_known() {
+    let check = |text: &str, expected_s: u64| {
+        let scenario = Patch::from_toml(text).unwrap().apply(Scenario::default());
+        let rest = scenario.rest_max(Some(Duration::from_secs(60)));
+        assert_eq!(rest, Span::from_secs(expected_s), "{text}");
+    };
+    check("", 0);
+    check("defer = '90s'", 0);
+    check("via = 'dpub'\ndefer = '90s'", 90);
+    check("requeue = 0.1\nrequeue-delay = '7s'", 7);
+    check("time-out = 0.1", 60);
+    check("time-out = 0.1\nmsg-timeout = '5s'", 5);
+    check("storm-every = '1s'", 60);
+    check("storm-every = '1s'\nstorm = 0.0", 0);
 }
 
 #[test]

@@ -215,7 +215,12 @@ impl Connection {
                 }
             };
             match (kind, self.stage) {
-                (FrameType::Response, _) if data == b"_heartbeat_" => {}
+                (FrameType::Response, Stage::Greeting(_)) if data == b"_heartbeat_" => {
+                    // A SUB may take long where there are many.
+                    if let Some(link) = &mut self.link {
+                        encode::nop(&mut link.output);
+                    }
+                }
                 (FrameType::Response, Stage::Upgrading(done)) => {
                     let upgraded = self.proceed_upgrading(done, data);
                     if upgraded.map_err(|text| format!("{}: {text}", self.name()))?

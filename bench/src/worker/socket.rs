@@ -12,7 +12,7 @@ use super::connection::{Role, Stage};
 use super::{READ_BYTES, ROUNDS_MAX, Worker};
 use crate::consumer::{Desk, settle_marks};
 use crate::link::ReadOutcome;
-use crate::producer::Wait;
+use crate::producer::{Wait, keep_alive};
 
 impl Worker {
     /// Waits until a time at most, and handles what the sockets have.
@@ -98,7 +98,8 @@ impl Worker {
         let input = &self.scratch[part];
         let output = &mut link.output;
         let handled = match &mut connection.role {
-            Role::Producer(_, None) => Ok(input.len()),
+            Role::Producer(plan, None) if plan.publish.via.is_http() => Ok(input.len()),
+            Role::Producer(_, None) => keep_alive(input, output),
             Role::Producer(_, Some(producer)) => {
                 producer.answers(input, now_ns, output, &mut self.tally)
             }
