@@ -25,6 +25,12 @@ pub const EXIT_USAGE: u8 = 2;
 /// The exit code of figures that are the generator's own and not the daemon's.
 pub const EXIT_GENERATOR: u8 = 3;
 
+/// How values are written, below the flags of those that measure and plan.
+const UNITS: &str = "\
+Times: 250us, 10ms, 1.5s, 2m, 12h, 7d. Counts and rates: 50000, 50k, 1.5M, 5e9. Sizes: bytes.
+Exit codes: 0 all well; 1 failed, not clean, or a bound missed; 2 nothing ran; 3 (find-max) the
+generator was the limit.";
+
 /// A load generator for NSQ that tells the truth, and plans capacity.
 #[derive(Debug, Parser)]
 #[command(name = "nsq-bench", version, about, max_term_width = 100)]
@@ -36,12 +42,16 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run one scenario against a daemon
+    #[command(after_help = UNITS)]
     Run(RunArgs),
     /// Run a scenario at a staircase of rates and show the knee of its latency
+    #[command(after_help = UNITS)]
     Sweep(SweepArgs),
     /// Find the highest rate within an objective, and hold it
+    #[command(after_help = UNITS)]
     FindMax(FindMaxArgs),
     /// Run a scenario against two daemons in turns and compare
+    #[command(after_help = UNITS)]
     Compare(CompareArgs),
     /// Be a null daemon, to measure the generator by
     Sink(SinkArgs),

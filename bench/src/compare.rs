@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
+use crate::control::Control;
 use crate::daemon::{DaemonCommand, RunningDaemon};
 use crate::result::{
     Bound, CompareResult, Ended, HistogramKind, Metric, Ratio, RunResult, Side, Threshold, Verdict,
@@ -134,7 +135,7 @@ pub fn compare(
                 Err(error) => return (runs, Some(format!("{}: {error}", contender.name))),
             };
             runs[side].push(finished.result);
-            if crate::control::Control::is(&options.stop) {
+            if Control::is(&options.stop) {
                 return (runs, Some("interrupted".into()));
             }
         }
@@ -152,6 +153,10 @@ fn turn(
     let daemon = RunningDaemon::start(&contender.command, base)?;
     let mut finished = run::run(&daemon.target, scenario, options)?;
     finished.result.daemon.kind.clone_from(&contender.name);
+    if Control::is(&options.stop) && finished.result.is_failed() {
+        // Ctrl-C reaches the daemon, too: it shares the terminal.
+        finished.result.ended = Ended::Interrupted;
+    }
     let stopped = daemon.stop();
     if let (Err(error), Ended::Complete) = (stopped, &finished.result.ended) {
         finished.result.ended = Ended::Failed { reason: error };

@@ -39,6 +39,16 @@ impl Control {
         }
     }
 
+    /// Some consumers read so late that messages may time out on their way to them.
+    ///
+    /// # Panics
+    /// When a worker panicked: the program aborts then.
+    pub fn excuse_late_readers(&self) {
+        for ledger in &self.ledgers {
+            ledger.lock().expect("no worker panics").excuse();
+        }
+    }
+
     /// Whether a flag is set.
     #[must_use]
     pub fn is(flag: &AtomicBool) -> bool {
@@ -56,10 +66,23 @@ impl Control {
     /// When a worker panicked: the program aborts then.
     #[must_use]
     pub fn is_drained(&self) -> bool {
+        self.all_have(|ledger| ledger.awaited() == 0)
+    }
+
+    /// The same, but for what was given back and has not come again.
+    ///
+    /// # Panics
+    /// When a worker panicked: the program aborts then.
+    #[must_use]
+    pub fn has_arrived(&self) -> bool {
+        self.all_have(|_| true)
+    }
+
+    fn all_have(&self, and: impl Fn(&ChannelLedger) -> bool) -> bool {
         let owed = self.owed.load(Ordering::Acquire);
         self.ledgers.iter().all(|ledger| {
             let ledger = ledger.lock().expect("no worker panics");
-            ledger.arrived() >= owed && ledger.awaited() == 0
+            ledger.arrived() >= owed && and(&ledger)
         })
     }
 

@@ -96,6 +96,7 @@ impl RunningDaemon {
                 process: None,
                 daemon: crate::result::Daemon::default(),
                 rdy_max: None,
+                msg_timeout: None,
             },
             child,
             directory,

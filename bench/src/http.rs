@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// Longest wait for an administrator's call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of an error answer that are shown.
+const BODY_BYTES_SHOWN: usize = 200;
 /// Headers an answer may have.
 const HEADERS_MAX: usize = 32;
 
@@ -113,10 +115,12 @@ impl Admin {
             input.extend_from_slice(&chunk[..bytes]);
             if let Some(response) = Response::parse(&input)? {
                 if response.status != 200 {
-                    let body = String::from_utf8_lossy(response.body);
+                    let shown = &response.body[..response.body.len().min(BODY_BYTES_SHOWN)];
                     return Err(format!(
-                        "POST http://{}{path}: answer {}, {body}",
-                        self.address, response.status
+                        "POST http://{}{path}: answer {}, {}",
+                        self.address,
+                        response.status,
+                        String::from_utf8_lossy(shown).trim()
                     ));
                 }
                 self.stream = Some(stream);
@@ -139,9 +143,19 @@ impl Admin {
         stream.read_to_end(&mut input).map_err(failed)?;
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut head = httparse::Response::new(&mut headers);
-        match head.parse(&input) {
-            Ok(httparse::Status::Complete(at)) if head.code == Some(200) => Ok(input.split_off(at)),
-            _ => Err(format!("GET http://{}{path}: no answer 200", self.address)),
+        let parsed = head.parse(&input);
+        let (status, Ok(httparse::Status::Complete(at))) = (head.code, parsed) else {
+            return Err(format!("GET http://{}{path}: no HTTP answer", self.address));
+        };
+        let body = input.split_off(at);
+        match status {
+            Some(200) => Ok(body),
+            _ => Err(format!(
+                "GET http://{}{path}: answer {}, {}",
+                self.address,
+                status.unwrap_or(0),
+                String::from_utf8_lossy(&body[..body.len().min(BODY_BYTES_SHOWN)]).trim()
+            )),
         }
     }
 

@@ -126,8 +126,12 @@ pub struct ChannelLedger {
     last: Option<(u32, usize)>,
     /// Messages that a consumer gave back: REQ, left to time out, connection dropped.
     given_back: HashSet<(u32, u64)>,
-    /// Connections were dropped with FINs on the way: deliveries again are nobody's fault.
+    /// Connections were dropped with FINs on the way, or are read too late: deliveries again are nobody's
+    /// fault.
     excused: bool,
+    /// Messages that came first in a later attempt, and how many earlier ones may still come, from a
+    /// connection that is read late.
+    earlier: HashMap<(u32, u64), u16>,
     received: u64,
     duplicated: u64,
     redelivered: u64,
@@ -142,15 +146,30 @@ impl ChannelLedger {
             Some((producer, index)) if producer == delivery.producer => index,
             _ => self.index(delivery.producer),
         };
+        let key = (delivery.producer, delivery.number);
         if self.seen[index].insert(delivery.number) {
             self.received += 1;
+            if self.excused && delivery.attempts > 1 {
+                self.earlier.insert(key, delivery.attempts - 1);
+            }
             return;
         }
-        let key = (delivery.producer, delivery.number);
-        if self.given_back.remove(&key) || (self.excused && delivery.attempts > 1) {
+        let excused = self.excused && (delivery.attempts > 1 || self.take_earlier(key));
+        if self.given_back.remove(&key) || excused {
             self.redelivered += 1;
         } else {
             self.duplicated += 1;
+        }
+    }
+
+    /// Whether an earlier attempt than the first one that came was still to come.
+    fn take_earlier(&mut self, key: (u32, u64)) -> bool {
+        match self.earlier.get_mut(&key) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -169,7 +188,8 @@ impl ChannelLedger {
         self.given_back.insert((producer, number));
     }
 
-    /// A connection was dropped: the daemon may not have seen the last FINs.
+    /// A connection was dropped, and the daemon may not have seen the last FINs; or it is read so late
+    /// that messages may time out on the way.
     pub fn excuse(&mut self) {
         self.excused = true;
     }

@@ -1,12 +1,18 @@
-//! [`Link`]: one nonblocking connection with its unsent output and its unfinished input.
+//! [`Link`]: one nonblocking connection with its unsent output and its unfinished input, both in plain
+//! text also where TLS or compression lie between them and the socket.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::upgrade::{Layer, Layers, Room};
+
 /// Most output that is put together before the socket has to take some, in bytes.
 pub const OUTPUT_BYTES_MAX: usize = 256 * 1024;
+/// Most bytes of one read that are opened: compressed ones can become a thousand times as many.
+const WIRE_READ_BYTES: usize = 32 * 1024;
 
 /// A connection. It may still be in the making: writing is possible when the poller says so.
 #[derive(Debug)]
@@ -17,6 +23,8 @@ pub struct Link {
     sent: usize,
     /// Input behind the last complete frame.
     rest: Vec<u8>,
+    /// TLS and compression; `None` costs nothing but the look.
+    layers: Option<Box<Layers>>,
 }
 
 /// What a read brought.
@@ -58,7 +66,46 @@ impl Link {
             output: Vec::new(),
             sent: 0,
             rest: Vec::new(),
+            layers: None,
         }
+    }
+
+    /// Whether there is a layer.
+    #[must_use]
+    pub fn is_upgraded(&self) -> bool {
+        self.layers.is_some()
+    }
+
+    /// Adds a layer behind the output that is there, which goes out as it would have before.
+    ///
+    /// # Errors
+    /// When a library fails.
+    pub fn upgrade(&mut self, layer: Layer) -> io::Result<()> {
+        let layers = self.layers.get_or_insert_default();
+        layers.seal(&self.output[self.sent..])?;
+        self.output.clear();
+        self.sent = 0;
+        layers.push(layer);
+        Ok(())
+    }
+
+    /// Opens input that came in one read with the reason for the last upgrade, behind it. Returns where
+    /// the result is.
+    ///
+    /// # Errors
+    /// When the other side does not keep to a format.
+    pub fn open_behind_upgrade(
+        &mut self,
+        scratch: &mut Vec<u8>,
+        part: Range<usize>,
+    ) -> io::Result<Range<usize>> {
+        let Some(layers) = &mut self.layers else {
+            return Ok(part);
+        };
+        let input = scratch[part].to_vec();
+        let mut room = Room::behind(scratch, 0);
+        layers.open_last(&input, &mut room)?;
+        Ok(0..room.filled)
     }
 
     /// The socket, for the poller.
@@ -71,7 +118,11 @@ impl Link {
     #[inline]
     #[must_use]
     pub fn unsent(&self) -> usize {
-        self.output.len() - self.sent
+        let sealed = match &self.layers {
+            Some(layers) => layers.wire.len() - layers.sent,
+            None => 0,
+        };
+        self.output.len() - self.sent + sealed
     }
 
     /// Writes what the socket takes; true when nothing is left.
@@ -79,25 +130,19 @@ impl Link {
     /// # Errors
     /// When the connection is broken.
     pub fn flush(&mut self) -> io::Result<bool> {
-        while self.sent < self.output.len() {
-            match self.stream.write(&self.output[self.sent..]) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(bytes) => self.sent += bytes,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // Still in the making: the poller will say when.
-                Err(error) if error.kind() == ErrorKind::NotConnected => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+        let Some(layers) = &mut self.layers else {
+            return write(&mut self.stream, &mut self.output, &mut self.sent);
+        };
+        loop {
+            if !write(&mut self.stream, &mut layers.wire, &mut layers.sent)? {
+                return Ok(false);
             }
-        }
-        if self.sent == self.output.len() {
+            if self.output.is_empty() {
+                return Ok(true);
+            }
+            layers.seal(&self.output)?;
             self.output.clear();
-            self.sent = 0;
-        } else if self.sent >= OUTPUT_BYTES_MAX {
-            self.output.drain(..self.sent);
-            self.sent = 0;
         }
-        Ok(self.unsent() == 0)
     }
 
     /// Reads once into `scratch`, behind what was left of the last time. Returns the outcome and the
@@ -106,6 +151,9 @@ impl Link {
     /// # Errors
     /// When the connection is broken.
     pub fn read(&mut self, scratch: &mut Vec<u8>, most: usize) -> io::Result<(ReadOutcome, usize)> {
+        if let Some(layers) = &mut self.layers {
+            return read_and_open(&mut self.stream, layers, &mut self.rest, scratch, most);
+        }
         let kept = self.rest.len();
         if scratch.len() < kept + most {
             scratch.resize(kept + most, 0);
@@ -132,4 +180,65 @@ impl Link {
         self.rest.clear();
         self.rest.extend_from_slice(rest);
     }
+}
+
+/// Writes what the socket takes of `bytes` behind the first `sent`; true when nothing is left.
+#[inline]
+fn write(stream: &mut TcpStream, bytes: &mut Vec<u8>, sent: &mut usize) -> io::Result<bool> {
+    while *sent < bytes.len() {
+        match stream.write(&bytes[*sent..]) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(taken) => *sent += taken,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            // Still in the making: the poller will say when.
+            Err(error) if error.kind() == ErrorKind::NotConnected => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if *sent == bytes.len() {
+        bytes.clear();
+        *sent = 0;
+    } else if *sent >= OUTPUT_BYTES_MAX {
+        bytes.drain(..*sent);
+        *sent = 0;
+    }
+    Ok(bytes.len() == *sent)
+}
+
+/// As [`Link::read`], through the layers.
+fn read_and_open(
+    stream: &mut TcpStream,
+    layers: &mut Layers,
+    rest: &mut Vec<u8>,
+    scratch: &mut Vec<u8>,
+    most: usize,
+) -> io::Result<(ReadOutcome, usize)> {
+    let mut wire = [0; WIRE_READ_BYTES];
+    let wire = &mut wire[..most.min(WIRE_READ_BYTES)];
+    let kept = rest.len();
+    let bytes = loop {
+        match stream.read(wire) {
+            Ok(0) => return Ok((ReadOutcome::End, kept)),
+            Ok(bytes) => break bytes,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Ok((ReadOutcome::Later, kept));
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    };
+    let mut room = Room::behind(scratch, 0);
+    room.append(rest);
+    if let Err(error) = layers.open(&wire[..bytes], &mut room) {
+        // TLS wants to tell the other side; if that fails, this error is still the cause.
+        let _ = write(stream, &mut layers.wire, &mut layers.sent);
+        return Err(error.into());
+    }
+    if room.filled == kept {
+        // A part of a record, or one that is the layer's own business.
+        return Ok((ReadOutcome::Later, kept));
+    }
+    rest.clear();
+    Ok((ReadOutcome::Bytes(room.filled - kept), room.filled))
 }

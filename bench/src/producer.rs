@@ -410,5 +410,32 @@ fn size(output: &mut Vec<u8>, value: usize) {
     output.extend_from_slice(&value.to_be_bytes());
 }
 
+/// Takes what comes to a V2 connection that has not begun to publish: heartbeats, when setting up all
+/// the others takes long. Returns the bytes handled.
+///
+/// # Errors
+/// When the daemon sent something else, in words.
+pub fn keep_alive(input: &[u8], output: &mut Vec<u8>) -> Result<usize, String> {
+    let mut at = 0;
+    loop {
+        match decode_frame(&input[at..]) {
+            FrameDecoded::NeedMore(_) => return Ok(at),
+            FrameDecoded::Frame {
+                kind: FrameType::Response,
+                data: b"_heartbeat_",
+                consumed,
+            } => {
+                at += consumed;
+                wire::encode::nop(output);
+            }
+            FrameDecoded::Frame { data, .. } => {
+                let text = String::from_utf8_lossy(data);
+                return Err(format!("the daemon said something unasked: {text}"));
+            }
+            FrameDecoded::Bad => return Err("the daemon sent something that is no frame".into()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;

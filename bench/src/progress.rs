@@ -37,13 +37,17 @@ impl Progress {
             return;
         }
         self.next_ns = now_ns + EVERY_NS;
-        let left_s = self.grid.publish_end.saturating_sub(now_ns) as f64 / 1e9;
+        // How long the daemon takes for the rest nobody knows.
+        let left = match self.grid.publish_end.saturating_sub(now_ns) {
+            0 => String::new(),
+            ns => format!(" {:.0} s left", ns as f64 / 1e9),
+        };
         let phase = match self.grid.phase_before(now_ns.max(self.grid.start + 1)) {
             Phase::WarmUp => "warm-up",
             Phase::Measure => "measuring",
             Phase::Drain => "draining",
         };
-        let mut line = format!("{phase} {left_s:.0} s left");
+        let mut line = format!("{phase}{left}");
         if let Some(row) = series.last() {
             if self.publishes {
                 line += &format!("  published {:.0}/s", row.acknowledged_per_s);
@@ -56,8 +60,9 @@ impl Progress {
         if let Some(depth) = depth {
             line += &format!("  depth {depth}");
         }
-        // Progress that cannot be shown is no reason to stop.
-        drop(write!(stderr(), "\r\x1b[K{line}"));
+        // Cut at the terminal's edge: a line that wraps could not be removed. Progress that cannot be
+        // shown is no reason to stop.
+        drop(write!(stderr(), "\r\x1b[K\x1b[?7l{line}\x1b[?7h"));
     }
 
     /// Removes the line.

@@ -40,6 +40,8 @@ const SETUP_NS_MAX: u64 = 60_000_000_000;
 const AFTERMATH_NS: u64 = 300_000_000;
 /// Longest wait for what is outstanding after an interruption.
 const INTERRUPTED_NS_MAX: u64 = 5_000_000_000;
+/// How late a daemon may be with a message that is deferred or timed out.
+const LATE_NS_MAX: u64 = 5_000_000_000;
 /// How often the conductor looks at flags.
 const LOOK: Duration = Duration::from_millis(10);
 /// So many looks at /stats without a message anywhere mean that nothing more will come.
@@ -115,6 +117,7 @@ pub fn run(target: &Target, scenario: &Scenario, options: &Options) -> Result<Fi
         threads: Vec::new(),
         handles: Vec::new(),
         failure: None,
+        rest: Rest::default(),
     };
     conductor.spawn(prepared.workers, &report_tx)?;
     drop(report_tx);
@@ -154,6 +157,8 @@ struct Course {
     series: Series,
     ended: Ended,
     ended_ns: u64,
+    /// When publishing was to end, or was interrupted.
+    publish_end_ns: u64,
     /// When consumers began, if after publishing.
     consumed_from_ns: Option<u64>,
 }
@@ -164,6 +169,24 @@ struct Rest {
     records: Vec<ProducerRecord>,
     unsent: u64,
     tally: Tally,
+}
+
+impl Rest {
+    fn take(&mut self, report: Report) {
+        match report {
+            Report::Ended {
+                records,
+                unsent,
+                rest: tally,
+            } => {
+                self.records.extend(records);
+                self.unsent += unsent;
+                self.tally.add(&tally);
+            }
+            Report::Interval { tally, .. } => self.tally.add(&tally),
+            Report::Started { .. } | Report::Failed(_) => {}
+        }
+    }
 }
 
 /// The thread that directs a run.
@@ -180,6 +203,8 @@ struct Conductor<'a> {
     threads: Vec<u32>,
     handles: Vec<JoinHandle<()>>,
     failure: Option<String>,
+    /// Of workers that ended already.
+    rest: Rest,
 }
 
 impl Conductor<'_> {
@@ -246,10 +271,12 @@ impl Conductor<'_> {
             series: Series::new(grid, self.handles.len()),
             ended: Ended::Complete,
             ended_ns: 0,
+            publish_end_ns: grid.publish_end,
             consumed_from_ns: None,
         };
         let mut progress = Progress::new(self.options.progress, self.scenario, grid);
         let producers = self.scenario.producers as usize;
+        let patience_ns = self.patience_ns();
         let mut next_ns = grid.start;
         let mut published_ns: Option<u64> = None;
         let mut drained_ns: Option<u64> = None;
@@ -270,6 +297,7 @@ impl Conductor<'_> {
             if Control::is(&self.options.stop) && interrupted_ns.is_none() {
                 // No more publishes; what is under way may still arrive.
                 interrupted_ns = Some(now_ns);
+                course.publish_end_ns = now_ns.min(grid.publish_end);
                 Control::set(&self.control.end_publishing);
             }
             if interrupted_ns.is_some_and(|at| now_ns > at + INTERRUPTED_NS_MAX) {
@@ -305,10 +333,15 @@ impl Conductor<'_> {
                 if now_ns > at + AFTERMATH_NS {
                     break Ended::Complete;
                 }
-            } else if now_ns > progress_ns.max(since_ns) + self.scenario.drain.as_ns()
+            } else if now_ns > progress_ns.max(since_ns).saturating_add(patience_ns)
                 || looker.empty_since(looks_from)
             {
-                break Ended::NotDrained;
+                // What a late reader gives back may have timed out long before, and come again then.
+                break if self.scenario.reads_late() && self.control.has_arrived() {
+                    Ended::Complete
+                } else {
+                    Ended::NotDrained
+                };
             }
         };
         if interrupted_ns.is_some() && course.ended == Ended::Complete {
@@ -319,6 +352,18 @@ impl Conductor<'_> {
         course.series.samples.insert(course.ended_ns, last);
         progress.end();
         course
+    }
+
+    /// How long nothing may arrive at the end until what is outstanding is lost: `drain`, and where the
+    /// scenario itself lets messages rest in the daemon, at least until they are due.
+    fn patience_ns(&self) -> u64 {
+        let rest = self.scenario.rest_max(self.target.msg_timeout);
+        let due_ns = if rest.is_zero() {
+            0
+        } else {
+            rest.as_ns().saturating_add(LATE_NS_MAX)
+        };
+        self.scenario.drain.as_ns().max(due_ns)
     }
 
     /// Takes reports for so long at most.
@@ -342,8 +387,8 @@ impl Conductor<'_> {
                 Ok(Report::Failed(reason)) => {
                     self.failure.get_or_insert(reason);
                 }
-                // Only after `stop`, which looks for it itself, or behind a failure.
-                Ok(Report::Ended { .. }) => {}
+                // Behind a failure; otherwise only after `stop`.
+                Ok(ended @ Report::Ended { .. }) => self.rest.take(ended),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
             }
             next = self.reports.recv_timeout(Duration::ZERO);
@@ -368,21 +413,9 @@ impl Conductor<'_> {
             // A panic aborts the program.
             drop(handle.join());
         }
-        let mut rest = Rest::default();
+        let mut rest = std::mem::take(&mut self.rest);
         while let Ok(report) = self.reports.try_recv() {
-            match report {
-                Report::Ended {
-                    records,
-                    unsent,
-                    rest: tally,
-                } => {
-                    rest.records.extend(records);
-                    rest.unsent += unsent;
-                    rest.tally.add(&tally);
-                }
-                Report::Interval { tally, .. } => rest.tally.add(&tally),
-                Report::Started { .. } | Report::Failed(_) => {}
-            }
+            rest.take(report);
         }
         rest
     }

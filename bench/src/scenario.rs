@@ -7,6 +7,9 @@
 
 pub mod patch;
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -143,6 +146,32 @@ pub struct Scenario {
     /// Share of consumers that a storm hits, 0 to 1.
     pub storm: f64,
 
+    /// Whether V2 connections are upgraded to TLS. Results of before there were upgrades have none of
+    /// these fields.
+    #[serde(default)]
+    pub tls: bool,
+    /// The certificate authority (PEM) of the daemon's certificate; empty with `tls_insecure`.
+    #[serde(default)]
+    pub tls_ca: PathBuf,
+    /// The certificate (PEM) to show to the daemon; empty for none.
+    #[serde(default)]
+    pub tls_cert: PathBuf,
+    /// The private key (PEM) of `tls_cert`.
+    #[serde(default)]
+    pub tls_key: PathBuf,
+    /// The name that the daemon's certificate must be for; empty is the IP address connected to.
+    #[serde(default)]
+    pub tls_name: String,
+    /// Whether any certificate of the daemon will do.
+    #[serde(default)]
+    pub tls_insecure: bool,
+    /// Whether V2 connections are compressed with snappy.
+    #[serde(default)]
+    pub snappy: bool,
+    /// The level, 1 to 9, at which V2 connections are compressed with deflate. Zero is not at all.
+    #[serde(default)]
+    pub deflate: u32,
+
     /// Seed of sizes, work times and choices.
     pub seed: u64,
 }
@@ -182,6 +211,14 @@ impl Default for Scenario {
             stalled: 0.0,
             storm_every: Span::default(),
             storm: 0.1,
+            tls: false,
+            tls_ca: PathBuf::new(),
+            tls_cert: PathBuf::new(),
+            tls_key: PathBuf::new(),
+            tls_name: String::new(),
+            tls_insecure: false,
+            snappy: false,
+            deflate: 0,
             seed: 1,
         }
     }
@@ -200,6 +237,29 @@ impl Scenario {
         u64::from(self.consumers) * u64::from(self.channels) * u64::from(self.topics)
     }
 
+    /// Whether consumers may read so late that messages time out on their way to them.
+    #[must_use]
+    pub fn reads_late(&self) -> bool {
+        self.slow + self.stalled > 0.0
+    }
+
+    /// The longest time for which the scenario itself lets a message rest in the daemon: deferred,
+    /// requeued, or in flight to a consumer that did not answer or dropped its connection (nsqd waits
+    /// for the timeout then, too). `msg_timeout` is the daemon's own.
+    #[must_use]
+    pub fn rest_max(&self, msg_timeout: Option<Duration>) -> Span {
+        let asked = Some(self.msg_timeout.0).filter(|asked| !asked.is_zero());
+        let timeout = asked.or(msg_timeout).unwrap_or_default();
+        let storms = !self.storm_every.is_zero() && self.storm > 0.0;
+        let rests = [
+            (self.via == Via::Dpub, self.defer.0),
+            (self.requeue > 0.0, self.requeue_delay.0),
+            (self.time_out > 0.0 || storms, timeout),
+        ];
+        let rests = rests.into_iter().filter(|(occurs, _)| *occurs);
+        Span(rests.map(|(_, rest)| rest).max().unwrap_or_default())
+    }
+
     /// What the run is about, in one line.
     #[must_use]
     pub fn summary(&self) -> String {
@@ -215,9 +275,30 @@ impl Scenario {
             Rate::PerSecond(rate) => format!("{rate:.0} msg/s offered (open loop)"),
         };
         format!(
-            "{} producers, {via}, {} bytes, {rate}; {} topics x {} channels x {} consumers, RDY {}",
-            self.producers, self.size, self.topics, self.channels, self.consumers, self.rdy
+            "{} producers, {via}, {} bytes, {rate}; {} topics x {} channels x {} consumers, RDY {}{}",
+            self.producers,
+            self.size,
+            self.topics,
+            self.channels,
+            self.consumers,
+            self.rdy,
+            self.upgrades()
         )
+    }
+
+    /// The upgrades of its V2 connections, to be appended to the rest; empty when they are plain.
+    fn upgrades(&self) -> String {
+        let mut text = String::new();
+        if self.tls {
+            text.push_str(", TLS");
+        }
+        if self.snappy {
+            text.push_str(", snappy");
+        }
+        if self.deflate > 0 {
+            text.push_str(&format!(", deflate at level {}", self.deflate));
+        }
+        text
     }
 
     /// Whether the parts fit together.
@@ -277,6 +358,34 @@ impl Scenario {
         }
         if self.consume == Consume::AfterPublish && self.producers == 0 {
             return Err("consume after-publish needs producers".into());
+        }
+        self.check_upgrades()
+    }
+
+    fn check_upgrades(&self) -> Result<(), String> {
+        let is_set = |path: &PathBuf| !path.as_os_str().is_empty();
+        if self.deflate > 9 {
+            return Err(format!("deflate {} is no level from 1 to 9", self.deflate));
+        }
+        if self.snappy && self.deflate > 0 {
+            return Err("snappy and deflate exclude each other".into());
+        }
+        let files = [&self.tls_ca, &self.tls_cert, &self.tls_key];
+        let refined = files.into_iter().any(is_set) || !self.tls_name.is_empty();
+        if !self.tls && (refined || self.tls_insecure) {
+            return Err("tls-ca, tls-cert, tls-key, tls-name and tls-insecure need tls".into());
+        }
+        if self.tls && is_set(&self.tls_ca) == self.tls_insecure {
+            return Err(
+                "tls needs either tls-ca, the authority of the daemon's certificate, or tls-insecure"
+                    .into(),
+            );
+        }
+        if is_set(&self.tls_cert) != is_set(&self.tls_key) {
+            return Err("tls-cert and tls-key belong together".into());
+        }
+        if self.via.is_http() && self.producers > 0 && !self.upgrades().is_empty() {
+            return Err("TLS and compression are for V2: HTTP producers would go without".into());
         }
         Ok(())
     }

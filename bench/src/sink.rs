@@ -7,7 +7,8 @@
 //! ```
 //!
 //! One thread, one epoll, V2 and a little HTTP on the same port. It keeps no deadlines: no heartbeats,
-//! no message timeouts, deferred messages are delivered at once.
+//! no message timeouts, deferred messages are delivered at once. Snappy and deflate are always granted,
+//! TLS when there is a certificate.
 
 mod channel;
 mod http;
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
+use rustls::ServerConfig;
 
 use crate::clock::Clock;
 use crate::link::{Link, ReadOutcome};
@@ -106,6 +108,17 @@ impl Sink {
     /// # Errors
     /// When the address cannot be had.
     pub fn start(options: SinkOptions) -> io::Result<Sink> {
+        Sink::start_with_tls(options, None)
+    }
+
+    /// Listens and starts; with a configuration clients can have TLS.
+    ///
+    /// # Errors
+    /// When the address cannot be had.
+    pub fn start_with_tls(
+        options: SinkOptions,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> io::Result<Sink> {
         let listener = TcpListener::bind(options.address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -113,7 +126,7 @@ impl Sink {
         let seen = Arc::clone(&stop);
         let handle = thread::Builder::new()
             .name("sink".into())
-            .spawn(move || Server::new(options, listener)?.serve(&seen))?;
+            .spawn(move || Server::new(options, tls, listener)?.serve(&seen))?;
         Ok(Sink {
             address,
             stop,
@@ -142,10 +155,15 @@ struct Server {
     scratch: Vec<u8>,
     clock: Clock,
     stall: Option<(Span, Span)>,
+    tls: Option<Arc<ServerConfig>>,
 }
 
 impl Server {
-    fn new(options: SinkOptions, listener: TcpListener) -> io::Result<Server> {
+    fn new(
+        options: SinkOptions,
+        tls: Option<Arc<ServerConfig>>,
+        listener: TcpListener,
+    ) -> io::Result<Server> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let token = epoll::EventData::new_u64(LISTENER);
         epoll::add(&epoll, &listener, token, epoll::EventFlags::IN)?;
@@ -158,6 +176,7 @@ impl Server {
             scratch: Vec::new(),
             clock: Clock::new(),
             stall: options.faults.stall,
+            tls,
         })
     }
 
@@ -231,6 +250,7 @@ impl Server {
         let mut desk = Desk {
             store: &mut self.store,
             now_ns: self.clock.now_ns(),
+            tls: self.tls.as_ref(),
         };
         let handled = peer.input(&self.scratch[..length], &mut desk);
         peer.link.keep(&self.scratch[handled..length]);
@@ -245,6 +265,7 @@ impl Server {
         let mut desk = Desk {
             store: &mut self.store,
             now_ns: self.clock.now_ns(),
+            tls: self.tls.as_ref(),
         };
         peer.deliver(&mut desk);
         let Ok(empty) = peer.link.flush() else {

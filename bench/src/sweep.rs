@@ -103,10 +103,17 @@ pub fn picture(result: &SweepResult) -> String {
         let p99 = p99_us(run).unwrap_or(0.0);
         let height = (p99.max(least) / least).ln() / (most / least).ln().max(1e-9);
         let bar = "#".repeat((height * WIDTH).round() as usize + 1);
-        let note = match run.self_check.verdict {
-            Verdict::Trusted => "",
-            Verdict::GeneratorLimited => "  (the generator's limit)",
+        let mut note = match run.self_check.verdict {
+            Verdict::Trusted => String::new(),
+            Verdict::GeneratorLimited => "  (the generator's limit)".to_string(),
         };
+        let ledger = &run.ledger;
+        if !ledger.is_clean() {
+            note += &format!(
+                "  (lost {}, duplicated {}, corrupted {})",
+                ledger.lost, ledger.duplicated, ledger.corrupted
+            );
+        }
         out += &format!(
             "{offered:>11.0} {share:>8.1} % {:>10.3}  {bar}{note}\n",
             p99 / 1000.0

@@ -29,6 +29,8 @@ pub struct Target {
     pub daemon: Daemon,
     /// The largest ready count it accepts, if it said so.
     pub rdy_max: Option<u64>,
+    /// Its default message timeout, if it said so.
+    pub msg_timeout: Option<Duration>,
 }
 
 /// The part of an IDENTIFY answer that is of interest.
@@ -37,6 +39,8 @@ struct Identity {
     #[serde(default)]
     version: String,
     max_rdy_count: Option<u64>,
+    /// In milliseconds.
+    msg_timeout: Option<u64>,
     #[serde(default)]
     nsq_bench_sink: bool,
 }
@@ -79,6 +83,7 @@ impl Target {
                 command: None,
             },
             rdy_max: identity.max_rdy_count,
+            msg_timeout: identity.msg_timeout.map(Duration::from_millis),
         })
     }
 }

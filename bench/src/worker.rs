@@ -30,6 +30,7 @@ use crate::grid::Grid;
 use crate::ledger::ProducerRecord;
 use crate::random::Random;
 use crate::tally::Tally;
+use crate::upgrade::Upgrades;
 use connection::{Connection, Role};
 pub use connection::{ConsumerPlan, ProducerPlan, Reading, identify_json};
 
@@ -87,6 +88,8 @@ pub struct WorkerPlan {
     pub tcp: SocketAddr,
     /// Where HTTP connections go.
     pub http: Option<SocketAddr>,
+    /// What V2 connections are upgraded with.
+    pub upgrades: Arc<Upgrades>,
     /// The run's clock.
     pub clock: Clock,
     /// Shared with the conductor.
@@ -178,10 +181,10 @@ impl Worker {
             } else {
                 tcp
             };
-            connections.push(Connection::producer(producer, address));
+            connections.push(Connection::producer(producer, address, &plan.upgrades));
         }
         for consumer in &plan.consumers {
-            connections.push(Connection::consumer(consumer, tcp));
+            connections.push(Connection::consumer(consumer, tcp, &plan.upgrades));
         }
         let is_slow = |index: &usize| connections[*index].is_slow();
         let slow = (0..connections.len()).filter(is_slow).collect();

@@ -158,7 +158,14 @@ fn a_daemon_that_dies_leaves_a_partial_report() {
     ] {
         assert!(stdout.contains(words), "{words}: {stdout}{stderr}");
     }
-    assert!(matches!(saved(&out).ended, Ended::Failed { .. }));
+    let result = saved(&out);
+    assert!(matches!(result.ended, Ended::Failed { .. }));
+    // The ledger is there, although the worker that saw the failure ended before everybody else.
+    let ledger = &result.ledger;
+    assert!(
+        ledger.sent > 0 && ledger.sent >= ledger.received,
+        "{ledger:?}"
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::target::{PlayArgs, TargetArgs};
 use super::{EXIT_FAILED, EXIT_GENERATOR, stop_flag};
 use crate::clock::Clock;
 use crate::compare::{self, Contender, Requirement};
+use crate::control::Control;
 use crate::daemon::DaemonCommand;
 use crate::find_max::{self, Plan};
 use crate::print;
@@ -115,7 +116,7 @@ pub(super) struct CompareArgs {
     data_base: Option<PathBuf>,
     /// A bound on a median ratio B/A, such as delivered_per_s>=0.95 or cpu_us_per_message<=0.5;
     /// may be given several times. When one is missed the exit code is 1
-    #[arg(long, value_name = "METRIC>=RATIO", help_heading = "Comparison")]
+    #[arg(long, value_name = "BOUND", help_heading = "Comparison")]
     require: Vec<Requirement>,
     #[command(flatten)]
     play: PlayArgs,
@@ -152,7 +153,11 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<u8, String> {
     };
     let (result, failure) = sweep::sweep(&target, &scenario, &rates, &options, say);
     print!("{}", sweep::picture(&result));
-    let failed = failure.is_some() || result.steps.iter().any(RunResult::is_failed);
+    if Control::is(&options.stop) {
+        println!("ENDED      interrupted: the last step is not complete");
+    }
+    let flawed = |run: &RunResult| run.is_failed() || !run.ledger.is_clean();
+    let failed = failure.is_some() || result.steps.iter().any(flawed);
     tell(failure);
     save(&args.play, "sweep", started, Outcome::Sweep(result))?;
     Ok(if failed { EXIT_FAILED } else { 0 })
@@ -210,6 +215,9 @@ pub(super) fn find_max(args: &FindMaxArgs) -> Result<u8, String> {
                 );
                 code = EXIT_GENERATOR;
             }
+        }
+        None if Control::is(&options.stop) => {
+            println!("found      nothing yet: interrupted before a rate was confirmed");
         }
         None => println!("found      no rate within {}", found.result.slo),
     }

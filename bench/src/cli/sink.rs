@@ -1,5 +1,6 @@
 //! `nsq-bench sink`.
 
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use crate::header::HEADER_BYTES;
 use crate::sink::{Faults, Mode, Sink, SinkOptions};
 use crate::span::Span;
 use crate::target::resolve;
+use crate::upgrade::server_config;
 
 /// The flags of `sink`.
 #[derive(Debug, Args)]
@@ -40,6 +42,15 @@ pub(super) struct SinkArgs {
     /// Alter one byte of one message in N: 1/N (mode echo)
     #[arg(long, value_name = "1/N", value_parser = parse_one_in)]
     alter: Option<u64>,
+    /// Certificate (PEM) to grant TLS with [no TLS]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Private key (PEM) of --tls-cert
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Authority (PEM) of the certificates that clients must show for TLS [none asked for]
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
 }
 
 fn parse_size(text: &str) -> Result<usize, String> {
@@ -87,8 +98,12 @@ pub(super) fn main(args: &SinkArgs) -> Result<u8, String> {
         },
         size: args.size,
     };
-    let sink =
-        Sink::start(options).map_err(|error| format!("cannot listen at {address}: {error}"))?;
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => Some(server_config(cert, key, args.tls_client_ca.as_deref())?),
+        _ => None,
+    };
+    let sink = Sink::start_with_tls(options, tls)
+        .map_err(|error| format!("cannot listen at {address}: {error}"))?;
     println!("sink: listening on {}", sink.address);
     while !stop.load(Ordering::Acquire) {
         thread::sleep(Duration::from_millis(50));

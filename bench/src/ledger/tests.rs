@@ -94,6 +94,22 @@ fn what_was_given_back_may_come_again_once() {
 }
 
 #[test]
+fn a_late_reader_gets_what_timed_out_on_its_way() {
+    let mut channel = ChannelLedger::default();
+    channel.excuse();
+    // Another one got it in the second attempt, then the first is read; once.
+    channel.deliver(delivery(0, 2));
+    channel.deliver(delivery(0, 1));
+    channel.deliver(delivery(0, 1));
+    // Read in time to be the first, too late for its FIN.
+    channel.deliver(delivery(1, 1));
+    channel.deliver(delivery(1, 2));
+    channel.deliver(delivery(1, 1));
+    let ledger = settle(&[record(2)], &[&channel]);
+    assert_eq!((ledger.redelivered, ledger.duplicated), (2, 2));
+}
+
+#[test]
 fn every_channel_is_owed_every_message() {
     let channels: Vec<ChannelLedger> = (0..3)
         .map(|skip| {

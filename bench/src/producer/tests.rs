@@ -215,3 +215,12 @@ fn http_sends_one_request_at_a_time() {
     );
     assert_eq!(producer.unsent(2 * SECOND), 3 * 8);
 }
+
+#[test]
+fn a_producer_that_waits_for_the_others_answers_heartbeats() {
+    let (heartbeat, mut output) = (wire::encode::HEARTBEAT, Vec::new());
+    let input = [heartbeat, heartbeat, &heartbeat[..5]].concat();
+    assert_eq!(keep_alive(&input, &mut output), Ok(2 * heartbeat.len()));
+    assert_eq!(output, b"NOP\nNOP\n");
+    assert!(keep_alive(wire::encode::OK, &mut output).is_err());
+}

@@ -145,7 +145,12 @@ fn title(name: &str) -> String {
     let words = name
         .split('_')
         .filter(|word| !matches!(*word, "us" | "bytes"));
-    let words = words.map(|word| if word == "cpu" { "CPU" } else { word });
+    let words = words.map(|word| match word {
+        "cpu" => "CPU",
+        "rss" => "RSS",
+        "p999" => "p99.9",
+        word => word,
+    });
     let title = words.collect::<Vec<_>>().join(" ");
     let mut letters = title.chars();
     let first = letters.next().map(|letter| letter.to_ascii_uppercase());

@@ -103,14 +103,19 @@ fn knee_chart(sweep: &SweepResult, number: usize) -> Chart {
         line("p99.9", 3, 1, nanos(|record| record.p999_us)),
         line("max", 4, 2, nanos(|record| record.max_us)),
     ];
-    let x = rates(sweep);
+    // The steps are at even ratios, and so are they on the axis.
+    let x = Axis {
+        scale: Scale::log(sweep.steps.iter().map(offered)),
+        unit: Unit::PerSecond,
+        title: "offered, messages per second (logarithmic)".to_owned(),
+    };
     let values: Vec<f64> = series
         .iter()
         .flat_map(|s| &s.points)
         .map(|point| point.1)
         .collect();
-    let Scale::FromZero { max: end } = x.scale else {
-        unreachable!("rates are from zero")
+    let Scale::Log { max: end, .. } = x.scale else {
+        unreachable!("these rates are on a logarithmic axis")
     };
     let beyond = sweep.knee_per_s.map(|knee| Band {
         from: knee,

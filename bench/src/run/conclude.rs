@@ -83,15 +83,19 @@ struct Window {
 impl Window {
     fn new(scenario: &Scenario, grid: Grid, course: &Course) -> Window {
         let all = &course.series.all;
-        let limited = scenario.messages > 0 && all.last_answer_ns < grid.publish_end;
+        let limited = scenario.messages > 0 && all.last_answer_ns < course.publish_end_ns;
         let published_ns = if limited && all.last_answer_ns > 0 {
             all.last_answer_ns
         } else {
-            grid.publish_end.min(course.ended_ns)
+            course.publish_end_ns.min(course.ended_ns)
         };
         let to_the_last = limited || scenario.consume == Consume::AfterPublish;
+        let interrupted = course.publish_end_ns < grid.publish_end;
         let last_ns = if to_the_last {
             all.last_delivery_ns
+        } else if interrupted {
+            // What came after the interruption counts, too, and so does its time.
+            all.last_delivery_ns.max(published_ns)
         } else {
             published_ns
         };
@@ -174,7 +178,7 @@ fn ends<'a>(series: &'a Series, window: &Window) -> Option<(u64, &'a Sample, u64
     let (to_ns, to) = if window.to_the_last {
         series.samples.last_key_value()?
     } else {
-        let end = series.samples.range(window.published_ns..).next();
+        let end = series.samples.range(window.delivered.1..).next();
         end.or(series.samples.last_key_value())?
     };
     (from_ns < to_ns).then_some((*from_ns, from, *to_ns, to))
@@ -186,9 +190,18 @@ fn resources(
     totals: &Totals,
     rows: &[Interval],
 ) -> Option<Resources> {
-    let (_, from, _, to) = ends(series, window)?;
+    let (from_ns, from, to_ns, to) = ends(series, window)?;
     let start = series.samples.first_key_value()?.1.usage?;
-    let (from, to) = (from.usage?, to.usage?);
+    let from = from.usage?;
+    // A process that died in the meantime has no usage at the end, or that of its remains.
+    let alive = |sample: &Sample| sample.usage.filter(|usage| usage.cpu_ns >= from.cpu_ns);
+    let (to, whole) = match alive(to) {
+        Some(usage) => (usage, true),
+        None => {
+            let mut between = series.samples.range(from_ns + 1..to_ns).rev();
+            (between.find_map(|(_, sample)| alive(sample))?, false)
+        }
+    };
     let cpu_s = to.cpu_ns.saturating_sub(from.cpu_ns) as f64 / 1e9;
     let messages = totals.acknowledged + totals.delivered;
     let written = to.disk_written_bytes.zip(from.disk_written_bytes);
@@ -201,13 +214,13 @@ fn resources(
     });
     Some(Resources {
         cpu_s,
-        cpu_us_per_message: (messages > 0).then(|| cpu_s * 1e6 / messages as f64),
+        cpu_us_per_message: (whole && messages > 0).then(|| cpu_s * 1e6 / messages as f64),
         rss_start_bytes: start.rss_bytes,
         rss_max_bytes: rows.iter().map(rss).max().unwrap_or(0).max(to.rss_bytes),
         memory_bytes_per_queued: per_queued,
         disk_written_bytes: written.unwrap_or(0),
         disk_bytes_per_message: written
-            .filter(|_| totals.acknowledged > 0)
+            .filter(|_| whole && totals.acknowledged > 0)
             .map(|written| written as f64 / totals.acknowledged as f64),
         switches_voluntary: to
             .switches_voluntary
@@ -227,7 +240,10 @@ fn self_check(scenario: &Scenario, course: &Course, window: &Window, rest: &Rest
         ..Observed::default()
     };
     if scenario.rate.per_second().is_some() && scenario.producers > 0 {
-        observed.sent_and_unsent = Some((series.measured.sent, rest.unsent));
+        // What was due after an interruption was not to be sent any more.
+        let interrupted = course.ended == Ended::Interrupted;
+        let unsent = if interrupted { 0 } else { rest.unsent };
+        observed.sent_and_unsent = Some((series.measured.sent, unsent));
     }
     if let Some((from_ns, from, to_ns, to)) = ends(series, window) {
         let percent = |ns: u64| 100.0 * ns as f64 / (to_ns - from_ns) as f64;

@@ -17,6 +17,7 @@ use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::size::Sizes;
 use crate::target::Target;
+use crate::upgrade::Upgrades;
 use crate::worker::{ConsumerPlan, ProducerPlan, Reading, WorkerPlan, identify_json};
 
 /// Sizes drawn beforehand, to be used in turn.
@@ -56,6 +57,7 @@ pub(super) fn prepare(
     if scenario.via.is_http() && scenario.producers > 0 && http.is_none() {
         return Err("publishing over HTTP needs --http-address".into());
     }
+    let upgrades = Arc::new(Upgrades::new(scenario, target.tcp)?);
     // The clock's finer bits differ from run to run.
     let run = (Random::new(clock.now_ns()).bits() & 0xffff) as u16;
     let prefix = match &options.topic {
@@ -75,12 +77,16 @@ pub(super) fn prepare(
         0
     };
     let control = Arc::new(Control::new(consumed as usize));
+    if scenario.reads_late() {
+        control.excuse_late_readers();
+    }
     let mut workers: Vec<WorkerPlan> = (0..options.threads.max(1))
         .map(|worker| WorkerPlan {
             worker,
             core: (!options.cores.is_empty()).then(|| options.cores[worker % options.cores.len()]),
             tcp: target.tcp,
             http,
+            upgrades: Arc::clone(&upgrades),
             clock,
             control: Arc::clone(&control),
             producers: Vec::new(),
@@ -311,6 +317,7 @@ mod tests {
             process: None,
             daemon: crate::result::Daemon::default(),
             rdy_max: None,
+            msg_timeout: None,
         };
         let scenario = Scenario {
             producers: 3,

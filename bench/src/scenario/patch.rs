@@ -1,5 +1,7 @@
 //! [`Patch`]: the parts of a scenario that somebody stated, on the command line or in a file.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use serde::Deserialize;
 
@@ -10,9 +12,10 @@ use crate::span::Span;
 use crate::work::Work;
 
 /// Declares [`Patch`] and how it is applied, from one list: a field of [`Scenario`], its type, its
-/// group in the help and its help.
+/// group in the help and its help; then those that are on or off.
 macro_rules! patch {
-    ($($heading:literal { $($field:ident: $kind:ty, $value:literal, $help:literal;)* })*) => {
+    ($($heading:literal { $($field:ident: $kind:ty, $value:literal, $help:literal;)* })*
+     switches in $switch_heading:literal { $($switch:ident, $switch_help:literal;)* }) => {
         /// What was stated of a scenario. The fields are those of [`Scenario`], where they are
         /// explained; `per_day` is another way to state the rate.
         #[derive(Clone, Debug, Default, PartialEq, Deserialize, Args)]
@@ -35,6 +38,13 @@ macro_rules! patch {
                 #[allow(missing_docs)]
                 pub $field: Option<$kind>,
             )*)*
+            $(
+                #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
+                      default_missing_value = "true", help = $switch_help,
+                      help_heading = $switch_heading)]
+                #[allow(missing_docs)]
+                pub $switch: Option<bool>,
+            )*
         }
 
         impl Patch {
@@ -55,6 +65,11 @@ macro_rules! patch {
                         scenario.$field = value;
                     }
                 )*)*
+                $(
+                    if let Some(value) = self.$switch {
+                        scenario.$switch = value;
+                    }
+                )*
                 scenario
             }
         }
@@ -100,6 +115,18 @@ patch! {
         storm_every: Span, "TIME", "Every so often some consumers drop their connection and come back; 0 is never [0s]";
         storm: f64, "SHARE", "Share of the consumers that each storm hits, 0 to 1 [0.1]";
         seed: u64, "NUMBER", "Seed of sizes, work times and choices [1]";
+    }
+    "TLS and compression" {
+        tls_ca: PathBuf, "FILE", "With --tls: the certificate authority (PEM) of the daemon's certificate";
+        tls_name: String, "NAME", "With --tls: the name the daemon's certificate must be for [its IP address]";
+        tls_cert: PathBuf, "FILE", "With --tls: the certificate (PEM) to show to the daemon [none]";
+        tls_key: PathBuf, "FILE", "With --tls: the private key (PEM) of --tls-cert";
+        deflate: u32, "LEVEL", "Compress V2 connections with deflate at this level, 1 to 9; 0 is not at all [0]";
+    }
+    switches in "TLS and compression" {
+        tls, "Upgrade V2 connections to TLS; needs --tls-ca or --tls-insecure [false]";
+        tls_insecure, "With --tls: accept any certificate of the daemon [false]";
+        snappy, "Compress V2 connections with snappy [false]";
     }
 }
 

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 
 #[test]
@@ -20,6 +22,23 @@ fn a_patch_changes_what_it_states_and_nothing_else() {
 }
 
 #[test]
+fn what_a_scenario_lets_rest_is_known() {
+    let check = |text: &str, expected_s: u64| {
+        let scenario = Patch::from_toml(text).unwrap().apply(Scenario::default());
+        let rest = scenario.rest_max(Some(Duration::from_secs(60)));
+        assert_eq!(rest, Span::from_secs(expected_s), "{text}");
+    };
+    check("", 0);
+    check("defer = '90s'", 0);
+    check("via = 'dpub'\ndefer = '90s'", 90);
+    check("requeue = 0.1\nrequeue-delay = '7s'", 7);
+    check("time-out = 0.1", 60);
+    check("time-out = 0.1\nmsg-timeout = '5s'", 5);
+    check("storm-every = '1s'", 60);
+    check("storm-every = '1s'\nstorm = 0.0", 0);
+}
+
+#[test]
 fn what_does_not_fit_together_is_refused() {
     let check = |text: &str, expected: &str| {
         let scenario = Patch::from_toml(text).map(|patch| patch.apply(Scenario::default()));
@@ -37,5 +56,13 @@ fn what_does_not_fit_together_is_refused() {
     check("duration = '0s'", "duration");
     check("peak = 3.0", "rate");
     check("rate = '5'\npeak = 0.5", "peak");
+    check("snappy = true\ndeflate = 6", "exclude each other");
+    check("deflate = 10", "1 to 9");
+    check("tls = true", "either tls-ca");
+    check("tls = true\ntls-ca = 'a'\ntls-insecure = true", "either");
+    check("tls-insecure = true", "need tls");
+    check("tls-ca = 'a'", "need tls");
+    check("tls = true\ntls-ca = 'a'\ntls-key = 'k'", "belong together");
+    check("via = 'http-pub'\nsnappy = true", "HTTP");
     check("producers = 0\nconsume = 'after-publish'", "producers");
 }

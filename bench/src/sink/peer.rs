@@ -1,25 +1,34 @@
 //! [`Peer`]: one connection of the sink.
 
+use std::sync::Arc;
+
+use rustls::ServerConfig;
 use wire::command::Command;
 use wire::decode::{ClientState, Context, Decoded, Decoder, MAGIC_V2};
 use wire::encode;
-use wire::error::WireError;
+use wire::error::{ErrorCode, WireError};
+use wire::identify::IdentifyRequest;
 use wire::limits::Limits;
 
 use super::channel::Store;
 use super::http;
 use crate::link::{Link, OUTPUT_BYTES_MAX};
+use crate::upgrade::Layer;
 
 /// Largest ready count.
 const RDY_MAX: i64 = 1_000_000;
 /// Messages are encoded as long as no more than this is unsent: a consumer that reads in large pieces
 /// finishes in large pieces.
 const DELIVERY_BYTES_MAX: usize = OUTPUT_BYTES_MAX;
+/// Deflate level of a client that names none, and the highest.
+const DEFLATE_LEVEL: (i64, i64) = (6, 9);
 
 /// What a connection works on.
 pub(super) struct Desk<'a> {
     pub(super) store: &'a mut Store,
     pub(super) now_ns: u64,
+    /// To grant TLS with.
+    pub(super) tls: Option<&'a Arc<ServerConfig>>,
 }
 
 /// What is spoken.
@@ -97,6 +106,21 @@ impl Peer {
             };
             match self.decoder.decode(&input[at..], &context) {
                 Decoded::NeedMore(_) => break,
+                Decoded::Command {
+                    command: Command::Identify { body },
+                    consumed,
+                } => {
+                    at += consumed;
+                    match identify(&mut self.link, body, desk) {
+                        Ok(false) => {}
+                        // As nsqd: what came before the client knew of the upgrade is dropped.
+                        Ok(true) => return input.len(),
+                        Err(error) => {
+                            encode::error(&mut self.link.output, &error);
+                            self.closing = true;
+                        }
+                    }
+                }
                 Decoded::Command { command, consumed } => {
                     at += consumed;
                     self.execute(&command, desk);
@@ -115,14 +139,6 @@ impl Peer {
         let output = &mut self.link.output;
         let store = &mut *desk.store;
         match command {
-            Command::Identify { .. } => {
-                let identity = serde_json::json!({
-                    "version": concat!("nsq-bench sink ", env!("CARGO_PKG_VERSION")),
-                    "max_rdy_count": RDY_MAX,
-                    "nsq_bench_sink": true,
-                });
-                encode::response(output, identity.to_string().as_bytes());
-            }
             Command::Auth { .. } => encode::error(output, &WireError::auth_disabled()),
             Command::Sub {
                 topic,
@@ -166,7 +182,11 @@ impl Peer {
                 self.state = ClientState::Closing;
                 output.extend_from_slice(encode::CLOSE_WAIT);
             }
-            Command::Touch { .. } | Command::Nop | Command::RdyIgnored => {}
+            // IDENTIFY was handled before: it changes the link.
+            Command::Identify { .. }
+            | Command::Touch { .. }
+            | Command::Nop
+            | Command::RdyIgnored => {}
         }
     }
 
@@ -189,4 +209,53 @@ impl Peer {
             self.in_flight += 1;
         }
     }
+}
+
+/// Answers an IDENTIFY and upgrades the connection; true when it did.
+fn identify(link: &mut Link, body: &[u8], desk: &Desk<'_>) -> Result<bool, WireError> {
+    let request = IdentifyRequest::decode(body)?;
+    // Upgrades come once; an IDENTIFY that is sent again gets none.
+    let negotiates = request.feature_negotiation && !link.is_upgraded();
+    let tls = desk.tls.filter(|_| negotiates && request.tls_v1);
+    let snappy = negotiates && request.snappy;
+    let deflate = negotiates && request.deflate;
+    if snappy && deflate {
+        let text = "cannot enable both deflate and snappy compression";
+        return Err(WireError::new(ErrorCode::IdentifyFailed, text));
+    }
+    let level = match request.deflate_level {
+        level if deflate && level > 0 => level.min(DEFLATE_LEVEL.1),
+        _ => DEFLATE_LEVEL.0,
+    };
+    let identity = serde_json::json!({
+        "version": concat!("nsq-bench sink ", env!("CARGO_PKG_VERSION")),
+        "max_rdy_count": RDY_MAX,
+        "nsq_bench_sink": true,
+        "tls_v1": tls.is_some(),
+        "snappy": snappy,
+        "deflate": deflate,
+        "deflate_level": level,
+        "max_deflate_level": DEFLATE_LEVEL.1,
+    });
+    encode::response(&mut link.output, identity.to_string().as_bytes());
+    let mut layers = Vec::new();
+    if let Some(config) = tls {
+        let layer = Layer::tls_server(config);
+        layers.push(layer.map_err(|error| WireError::identify_failed(&error.to_string()))?);
+    }
+    if snappy {
+        layers.push(Layer::snappy());
+    }
+    if deflate {
+        let level = u32::try_from(level).expect("between 1 and the highest");
+        layers.push(Layer::deflate(level));
+    }
+    let upgraded = !layers.is_empty();
+    for layer in layers {
+        link.upgrade(layer)
+            .map_err(|error| WireError::identify_failed(&error.to_string()))?;
+        // TLS keeps its OK, and what follows, until the handshake is done.
+        link.output.extend_from_slice(encode::OK);
+    }
+    Ok(upgraded)
 }

@@ -1,13 +1,18 @@
 //! [`Connection`]: one connection of a worker, from its greeting on.
 //!
 //! ```text
-//!   Closed ─► Opening ─► Greeting(n answers to come) ─► Live
-//!               HTTP ───────────────────────────────────► │
-//!   a consumer that is dropped begins anew  ◄─────────────┘
+//!   Closed ─► Greeting(n answers to come) ────────────────► Live
+//!         ├─► Upgrading(n done) ─► Greeting(consumer's) ──► │
+//!         └─► Opening, HTTP ──────────────────────────────► │
+//!   a consumer that is dropped begins anew  ◄───────────────┘
 //! ```
+//!
+//! Without upgrades everything is said at once. With them a daemon drops what comes too early: IDENTIFY
+//! awaits its answer, each upgrade its OK, and only then comes SUB.
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
@@ -20,6 +25,7 @@ use crate::grid::Grid;
 use crate::link::Link;
 use crate::pace::{Pace, Pacer};
 use crate::producer::{Producer, PublishPlan};
+use crate::upgrade::Upgrades;
 
 /// A producer to be.
 #[derive(Clone, Debug)]
@@ -84,6 +90,8 @@ pub(super) enum Stage {
     Closed,
     /// The socket is in the making, and nothing is to be said first.
     Opening,
+    /// So many upgrades are made; the answer to IDENTIFY, or the OK behind the last one, is to come.
+    Upgrading(usize),
     /// So many answers to the greeting are to come.
     Greeting(u32),
     /// Ready.
@@ -103,6 +111,7 @@ pub(super) struct Connection {
     /// Everything is sent and answered.
     pub(super) done: bool,
     address: SocketAddr,
+    upgrades: Arc<Upgrades>,
     /// RDY was sent on this connection.
     ready_sent: bool,
     /// How it reads for now.
@@ -112,18 +121,31 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn producer(plan: &ProducerPlan, address: SocketAddr) -> Connection {
+    pub(super) fn producer(
+        plan: &ProducerPlan,
+        address: SocketAddr,
+        upgrades: &Arc<Upgrades>,
+    ) -> Connection {
         let role = Role::Producer(Box::new(plan.clone()), None);
-        Connection::new(role, Reading::AtOnce, address)
+        Connection::new(role, Reading::AtOnce, address, upgrades)
     }
 
-    pub(super) fn consumer(plan: &ConsumerPlan, address: SocketAddr) -> Connection {
+    pub(super) fn consumer(
+        plan: &ConsumerPlan,
+        address: SocketAddr,
+        upgrades: &Arc<Upgrades>,
+    ) -> Connection {
         let consumer = Consumer::new(plan.channel.1, plan.seed);
         let role = Role::Consumer(Box::new(plan.clone()), Box::new(consumer));
-        Connection::new(role, plan.reading, address)
+        Connection::new(role, plan.reading, address, upgrades)
     }
 
-    fn new(role: Role, reading: Reading, address: SocketAddr) -> Connection {
+    fn new(
+        role: Role,
+        reading: Reading,
+        address: SocketAddr,
+        upgrades: &Arc<Upgrades>,
+    ) -> Connection {
         Connection {
             role,
             stage: Stage::Closed,
@@ -132,6 +154,7 @@ impl Connection {
             scheduled: false,
             done: false,
             address,
+            upgrades: Arc::clone(upgrades),
             ready_sent: false,
             reading,
             allowed_ns: 0,
@@ -145,55 +168,104 @@ impl Connection {
             Role::Producer(plan, _) if plan.publish.via.is_http() => Stage::Opening,
             Role::Producer(..) => {
                 link.output.extend_from_slice(&wire::decode::MAGIC_V2);
-                encode::identify(&mut link.output, &identify_json(0, 0));
+                encode::identify(&mut link.output, &self.upgrades.ask(&identify_json(0, 0)));
                 Stage::Greeting(1)
             }
             Role::Consumer(plan, _) => {
                 link.output.extend_from_slice(&wire::decode::MAGIC_V2);
-                encode::identify(&mut link.output, &plan.identify);
-                let topic = TopicName::new(plan.topic.as_bytes());
-                let channel = ChannelName::new(plan.channel.0.as_bytes());
-                let names = topic.zip(channel).ok_or(io::ErrorKind::InvalidInput)?;
-                encode::sub(&mut link.output, names.0, names.1);
+                encode::identify(&mut link.output, &self.upgrades.ask(&plan.identify));
+                if self.upgrades.is_empty() {
+                    subscribe(&mut link.output, plan)?;
+                }
                 Stage::Greeting(2)
             }
         };
+        if matches!(self.stage, Stage::Greeting(_)) && !self.upgrades.is_empty() {
+            self.stage = Stage::Upgrading(0);
+        }
         self.ready_sent = false;
         self.link = Some(link);
         Ok(())
     }
 
-    /// Takes the answers to the greeting at the front of `input`; returns the bytes handled. What is
-    /// behind them when the connection becomes live is left.
-    pub(super) fn greet(&mut self, input: &[u8]) -> Result<usize, String> {
-        let mut at = 0;
-        while let Stage::Greeting(left) = self.stage {
-            let FrameDecoded::Frame {
-                kind,
-                data,
-                consumed,
-            } = decode_frame(&input[at..])
-            else {
-                if decode_frame(&input[at..]) == FrameDecoded::Bad {
+    /// Takes the answers to the greeting at the front of the input, the first `length` bytes of
+    /// `scratch`. What is behind them when the connection becomes live is left; returns where that is.
+    pub(super) fn greet(
+        &mut self,
+        scratch: &mut Vec<u8>,
+        length: usize,
+    ) -> Result<Range<usize>, String> {
+        let mut part = 0..length;
+        while matches!(self.stage, Stage::Greeting(_) | Stage::Upgrading(_)) {
+            let (kind, data) = match decode_frame(&scratch[part.clone()]) {
+                FrameDecoded::Frame {
+                    kind,
+                    data,
+                    consumed,
+                } => {
+                    part.start += consumed;
+                    (kind, data)
+                }
+                FrameDecoded::NeedMore(_) => break,
+                FrameDecoded::Bad => {
                     return Err(format!(
                         "{}: answers with no frame: is it NSQ?",
                         self.name()
                     ));
                 }
-                break;
             };
-            at += consumed;
-            match kind {
-                FrameType::Response if data == b"_heartbeat_" => {}
-                FrameType::Response if left > 1 => self.stage = Stage::Greeting(left - 1),
-                FrameType::Response => self.stage = Stage::Live,
-                FrameType::Error | FrameType::Message => {
+            match (kind, self.stage) {
+                (FrameType::Response, Stage::Greeting(_)) if data == b"_heartbeat_" => {
+                    // A SUB may take long where there are many.
+                    if let Some(link) = &mut self.link {
+                        encode::nop(&mut link.output);
+                    }
+                }
+                (FrameType::Response, Stage::Upgrading(done)) => {
+                    let upgraded = self.proceed_upgrading(done, data);
+                    if upgraded.map_err(|text| format!("{}: {text}", self.name()))?
+                        && let Some(link) = &mut self.link
+                    {
+                        let opened = link.open_behind_upgrade(scratch, part);
+                        part = opened.map_err(|error| self.failure(&error))?;
+                    }
+                }
+                (FrameType::Response, Stage::Greeting(left)) if left > 1 => {
+                    self.stage = Stage::Greeting(left - 1);
+                }
+                (FrameType::Response, _) => self.stage = Stage::Live,
+                (FrameType::Error | FrameType::Message, _) => {
                     let text = String::from_utf8_lossy(data);
                     return Err(format!("{}: refused: {text}", self.name()));
                 }
             }
         }
-        Ok(at)
+        Ok(part)
+    }
+
+    /// Takes the answer to IDENTIFY, when nothing is `done`, or to the last upgrade, and makes the next
+    /// step. True when that was an upgrade: the input behind the answer is in the new encoding.
+    fn proceed_upgrading(&mut self, done: usize, answer: &[u8]) -> Result<bool, String> {
+        if done == 0 {
+            self.upgrades.check_granted(answer)?;
+        } else if answer != b"OK" {
+            let text = String::from_utf8_lossy(answer);
+            return Err(format!("answers an upgrade with `{text}`, not OK"));
+        }
+        let Some(link) = &mut self.link else {
+            return Ok(false);
+        };
+        if let Some(layer) = self.upgrades.layer(done).map_err(|e| e.to_string())? {
+            link.upgrade(layer).map_err(|error| error.to_string())?;
+            self.stage = Stage::Upgrading(done + 1);
+            return Ok(true);
+        }
+        self.stage = Stage::Live;
+        if let Role::Consumer(plan, _) = &self.role {
+            subscribe(&mut link.output, plan).map_err(|error| error.to_string())?;
+            self.stage = Stage::Greeting(1);
+        }
+        Ok(false)
     }
 
     /// The socket of a connection without a greeting is there.
@@ -241,7 +313,10 @@ impl Connection {
     }
 
     pub(super) fn is_in_setup(&self) -> bool {
-        matches!(self.stage, Stage::Opening | Stage::Greeting(_))
+        matches!(
+            self.stage,
+            Stage::Opening | Stage::Upgrading(_) | Stage::Greeting(_)
+        )
     }
 
     pub(super) fn is_live_consumer(&self) -> bool {
@@ -323,6 +398,14 @@ impl Connection {
         };
         format!("{}: {doing}: {cause}", self.name())
     }
+}
+
+fn subscribe(output: &mut Vec<u8>, plan: &ConsumerPlan) -> io::Result<()> {
+    let topic = TopicName::new(plan.topic.as_bytes());
+    let channel = ChannelName::new(plan.channel.0.as_bytes());
+    let names = topic.zip(channel).ok_or(io::ErrorKind::InvalidInput)?;
+    encode::sub(output, names.0, names.1);
+    Ok(())
 }
 
 /// The body of an IDENTIFY. Zero leaves a value to the daemon; both are in milliseconds.

@@ -12,7 +12,7 @@ use super::connection::{Role, Stage};
 use super::{READ_BYTES, ROUNDS_MAX, Worker};
 use crate::consumer::{Desk, settle_marks};
 use crate::link::ReadOutcome;
-use crate::producer::Wait;
+use crate::producer::{Wait, keep_alive};
 
 impl Worker {
     /// Waits until a time at most, and handles what the sockets have.
@@ -58,7 +58,7 @@ impl Worker {
         let Some(link) = &mut connection.link else {
             return Ok(());
         };
-        let (outcome, length) = match link.read(&mut self.scratch, most) {
+        let (outcome, mut length) = match link.read(&mut self.scratch, most) {
             Ok(read) => read,
             Err(error) => return self.broken(index, &error),
         };
@@ -69,7 +69,8 @@ impl Worker {
         }
         let mut handled = 0;
         if connection.is_in_setup() {
-            handled = connection.greet(&self.scratch[..length])?;
+            let rest = connection.greet(&mut self.scratch, length)?;
+            (handled, length) = (rest.start, rest.end);
             if !connection.is_in_setup() {
                 self.setups -= 1;
                 if self.consuming {
@@ -97,7 +98,8 @@ impl Worker {
         let input = &self.scratch[part];
         let output = &mut link.output;
         let handled = match &mut connection.role {
-            Role::Producer(_, None) => Ok(input.len()),
+            Role::Producer(plan, None) if plan.publish.via.is_http() => Ok(input.len()),
+            Role::Producer(_, None) => keep_alive(input, output),
             Role::Producer(_, Some(producer)) => {
                 producer.answers(input, now_ns, output, &mut self.tally)
             }

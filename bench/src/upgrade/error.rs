@@ -1,0 +1,65 @@
+//! [`UpgradeError`]: what can go wrong in a layer.
+
+use std::fmt;
+use std::io;
+
+/// What went wrong while opening or sealing.
+#[derive(Debug)]
+pub enum UpgradeError {
+    /// TLS, whichever part of it.
+    Tls(rustls::Error),
+    /// Snappy data that are none.
+    Snappy(snap::Error),
+    /// The stream does not begin with snappy's stream identifier.
+    SnappyIdentifier,
+    /// A chunk type of snappy's framing format that must not be skipped.
+    SnappyChunk(u8),
+    /// A chunk of a length that its type does not allow.
+    SnappyLength(usize),
+    /// The checksum of a snappy chunk is wrong.
+    SnappyChecksum,
+    /// A failure while compressing with deflate.
+    Deflate(flate2::CompressError),
+    /// Deflate data that are none.
+    Inflate(flate2::DecompressError),
+    /// Bytes behind the end of the deflate stream.
+    InflateEnded,
+}
+
+impl fmt::Display for UpgradeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UpgradeError::Tls(error) => write!(f, "TLS: {error}"),
+            UpgradeError::Snappy(error) => write!(f, "snappy: {error}"),
+            UpgradeError::SnappyIdentifier => write!(f, "snappy: no stream identifier"),
+            UpgradeError::SnappyChunk(kind) => write!(f, "snappy: a chunk of type {kind:#04x}"),
+            UpgradeError::SnappyLength(bytes) => write!(f, "snappy: a chunk of {bytes} bytes"),
+            UpgradeError::SnappyChecksum => write!(f, "snappy: a wrong checksum"),
+            UpgradeError::Deflate(error) => write!(f, "deflate: {error}"),
+            UpgradeError::Inflate(error) => write!(f, "deflate: {error}"),
+            UpgradeError::InflateEnded => write!(f, "deflate: bytes behind the stream's end"),
+        }
+    }
+}
+
+impl std::error::Error for UpgradeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            UpgradeError::Tls(error) => Some(error),
+            UpgradeError::Snappy(error) => Some(error),
+            UpgradeError::Deflate(error) => Some(error),
+            UpgradeError::Inflate(error) => Some(error),
+            UpgradeError::SnappyIdentifier
+            | UpgradeError::SnappyChunk(_)
+            | UpgradeError::SnappyLength(_)
+            | UpgradeError::SnappyChecksum
+            | UpgradeError::InflateEnded => None,
+        }
+    }
+}
+
+impl From<UpgradeError> for io::Error {
+    fn from(error: UpgradeError) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, error)
+    }
+}

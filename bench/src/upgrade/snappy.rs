@@ -1,0 +1,172 @@
+//! [`Snappy`]: the framing format of snappy, over streams that are cut anywhere.
+//!
+//! ```text
+//!   stream = identifier chunk*
+//!   chunk  = type (1) length (3, little-endian) data
+//!     ff  the identifier: "sNaPpY"                    00  CRC-32C (4, masked), a compressed block
+//!     80..fe  to be skipped; 02..7f  an error         01  CRC-32C (4, masked), a block as it is
+//! ```
+
+use super::{Room, UpgradeError};
+
+const IDENTIFIER: &[u8] = b"\xff\x06\x00\x00sNaPpY";
+const HEADER_BYTES: usize = 4;
+const CRC_BYTES: usize = 4;
+/// Most bytes of a block, uncompressed.
+const BLOCK_BYTES_MAX: usize = 65_536;
+/// Most bytes of a block, compressed: `snap::raw::max_compress_len` of the above.
+const COMPRESSED_BYTES_MAX: usize = 32 + BLOCK_BYTES_MAX + BLOCK_BYTES_MAX / 6;
+
+const COMPRESSED: u8 = 0x00;
+const UNCOMPRESSED: u8 = 0x01;
+const SKIPPABLE_MIN: u8 = 0x80;
+const IDENTIFIES: u8 = 0xff;
+
+/// Both directions of a snappy connection.
+#[derive(Debug)]
+pub struct Snappy {
+    encoder: snap::raw::Encoder,
+    /// The identifier is written.
+    written: bool,
+    decoder: snap::raw::Decoder,
+    /// The identifier was seen.
+    seen: bool,
+    /// The front of a chunk whose end is to come.
+    part: Vec<u8>,
+}
+
+impl Snappy {
+    pub(super) fn new() -> Snappy {
+        Snappy {
+            encoder: snap::raw::Encoder::new(),
+            written: false,
+            decoder: snap::raw::Decoder::new(),
+            seen: false,
+            part: Vec::new(),
+        }
+    }
+
+    /// Appends the chunks of `plain`, all of it.
+    pub(super) fn compress(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), UpgradeError> {
+        if !self.written && !plain.is_empty() {
+            out.extend_from_slice(IDENTIFIER);
+            self.written = true;
+        }
+        for block in plain.chunks(BLOCK_BYTES_MAX) {
+            let header = out.len();
+            let data = header + HEADER_BYTES + CRC_BYTES;
+            out.resize(data + snap::raw::max_compress_len(block.len()), 0);
+            let mut bytes = self
+                .encoder
+                .compress(block, &mut out[data..])
+                .map_err(UpgradeError::Snappy)?;
+            out.truncate(data + bytes);
+            let mut kind = COMPRESSED;
+            // As the original's library: less than an eighth saved is not worth decompressing.
+            if bytes >= block.len() - block.len() / 8 {
+                kind = UNCOMPRESSED;
+                bytes = block.len();
+                out.truncate(data);
+                out.extend_from_slice(block);
+            }
+            let length = u32::try_from(bytes + CRC_BYTES).expect("a block is small");
+            out[header..data - CRC_BYTES].copy_from_slice(&(length << 8).to_le_bytes());
+            out[header] = kind;
+            out[data - CRC_BYTES..data].copy_from_slice(&masked_crc(block).to_le_bytes());
+        }
+        Ok(())
+    }
+
+    /// Appends what the chunks hold that are complete with `input`.
+    pub(super) fn decompress(
+        &mut self,
+        mut input: &[u8],
+        room: &mut Room<'_>,
+    ) -> Result<(), UpgradeError> {
+        while !input.is_empty() {
+            if self.part.is_empty()
+                && let Some(chunk) = input.get(..chunk_bytes(input)?)
+            {
+                self.chunk(chunk, room)?;
+                input = &input[chunk.len()..];
+                continue;
+            }
+            let missing = chunk_bytes(&self.part)? - self.part.len();
+            let (front, behind) = input.split_at(missing.min(input.len()));
+            self.part.extend_from_slice(front);
+            input = behind;
+            // With its header complete, a chunk is longer than its header.
+            if self.part.len() == chunk_bytes(&self.part)? {
+                let part = std::mem::take(&mut self.part);
+                self.chunk(&part, room)?;
+                self.part = part;
+                self.part.clear();
+            }
+        }
+        Ok(())
+    }
+
+    fn chunk(&mut self, chunk: &[u8], room: &mut Room<'_>) -> Result<(), UpgradeError> {
+        let (kind, data) = (chunk[0], &chunk[HEADER_BYTES..]);
+        if kind == IDENTIFIES {
+            if chunk != IDENTIFIER {
+                return Err(UpgradeError::SnappyIdentifier);
+            }
+            self.seen = true;
+            return Ok(());
+        }
+        if !self.seen {
+            return Err(UpgradeError::SnappyIdentifier);
+        }
+        if kind >= SKIPPABLE_MIN {
+            return Ok(());
+        }
+        let Some((crc, data)) = data.split_first_chunk::<CRC_BYTES>() else {
+            return Err(UpgradeError::SnappyLength(data.len()));
+        };
+        let bytes = if kind == UNCOMPRESSED {
+            room.space(data.len())[..data.len()].copy_from_slice(data);
+            data.len()
+        } else {
+            let bytes = snap::raw::decompress_len(data).map_err(UpgradeError::Snappy)?;
+            if bytes > BLOCK_BYTES_MAX {
+                return Err(UpgradeError::SnappyLength(bytes));
+            }
+            let space = &mut room.space(bytes)[..bytes];
+            self.decoder
+                .decompress(data, space)
+                .map_err(UpgradeError::Snappy)?
+        };
+        if masked_crc(&room.space(bytes)[..bytes]) != u32::from_le_bytes(*crc) {
+            return Err(UpgradeError::SnappyChecksum);
+        }
+        room.filled += bytes;
+        Ok(())
+    }
+}
+
+/// The length of the chunk that begins with these bytes, of its header as long as that is cut.
+fn chunk_bytes(front: &[u8]) -> Result<usize, UpgradeError> {
+    let Some(header) = front.first_chunk::<HEADER_BYTES>() else {
+        return Ok(HEADER_BYTES);
+    };
+    let kind = header[0];
+    let bytes = (u32::from_le_bytes(*header) >> 8) as usize;
+    let most = match kind {
+        COMPRESSED => COMPRESSED_BYTES_MAX + CRC_BYTES,
+        UNCOMPRESSED => BLOCK_BYTES_MAX + CRC_BYTES,
+        // Three bytes of length are a limit, too.
+        SKIPPABLE_MIN.. => bytes,
+        _ => return Err(UpgradeError::SnappyChunk(kind)),
+    };
+    if bytes > most {
+        return Err(UpgradeError::SnappyLength(bytes));
+    }
+    Ok(HEADER_BYTES + bytes)
+}
+
+/// The format's checksum: a CRC of data that contain CRCs would be weak, hence the mask.
+fn masked_crc(block: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(block);
+    crc.rotate_right(15).wrapping_add(0xa282_ead8)
+}
