@@ -1,0 +1,106 @@
+//! The instructions that the broker takes per published and per delivered message, counted by
+//! valgrind: immune to noise, unlike time. More than 5 % above what `instructions.txt` says fails.
+//!
+//! To accept new figures, after a look at why they changed:
+//!
+//!     RINGQ_ACCEPT_INSTRUCTIONS=1 cargo test -p engine-core --test instructions
+//!
+//! Another compiler makes other code: with one that is not named in the file the figures are printed
+//! and not compared. Needed on the machine: valgrind. If it is missing that is said loudly, and fails
+//! if `CI` is set.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The counts of two lengths are taken from each other: what is left is the steady state's.
+const ROUNDS: [u64; 2] = [100, 300];
+const MESSAGES_PER_ROUND: u64 = 200;
+const TOLERANCE: f64 = 0.05;
+
+fn output(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
+    String::from_utf8_lossy(&output.stdout).into_owned() + &stderr
+}
+
+fn compiler() -> String {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    output(Command::new(rustc).arg("--version"))
+        .trim()
+        .to_owned()
+}
+
+/// The program to be counted, as it is released.
+fn program() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("instructions");
+    let mut build = Command::new(env!("CARGO"));
+    build
+        .args(["build", "--release", "--locked", "-p", "engine-core"])
+        .args(["--example", "message_path", "--target-dir"])
+        .arg(&target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    output(&mut build);
+    target.join("release/examples/message_path")
+}
+
+fn count(program: &Path, part: &str, rounds: u64) -> u64 {
+    let printed = output(
+        Command::new("valgrind")
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .arg(format!("--toggle-collect=*{part}*"))
+            .arg(program)
+            .arg(rounds.to_string()),
+    );
+    // ==12== Collected : 123456
+    let collected = printed
+        .lines()
+        .find_map(|line| line.split_once("Collected :"));
+    let text = collected.expect("callgrind says what it collected").1;
+    text.trim().parse().expect("a number")
+}
+
+fn per_message(program: &Path, part: &str) -> u64 {
+    let [short, long] = ROUNDS.map(|rounds| count(program, part, rounds));
+    assert!(short > 0, "nothing was collected for {part}");
+    (long - short) / ((ROUNDS[1] - ROUNDS[0]) * MESSAGES_PER_ROUND)
+}
+
+#[test]
+fn instructions_per_message_do_not_grow() {
+    match Command::new("valgrind").arg("--version").output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let message = "NOT TESTED: valgrind is missing. Install it: apt-get install valgrind";
+            assert!(std::env::var_os("CI").is_none(), "{message}");
+            eprintln!("\n{}\n{message}\n{}\n", "=".repeat(80), "=".repeat(80));
+            return;
+        }
+        found => drop(found.unwrap()),
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/instructions.txt");
+    let program = program();
+    let counts = ["publishing", "delivering"].map(|part| (part, per_message(&program, part)));
+    let (compiler, machine) = (compiler(), std::env::consts::ARCH);
+    let head = format!("{compiler}, {machine}\n");
+    let line = |(part, count): &(&str, u64)| format!("{part} {count}\n");
+    let text = head.clone() + &counts.iter().map(line).collect::<String>();
+    println!("instructions per message:\n{text}");
+    if std::env::var_os("RINGQ_ACCEPT_INSTRUCTIONS").is_some() {
+        return fs::write(&file, text).unwrap();
+    }
+    let accepted = fs::read_to_string(&file).unwrap();
+    let Some(accepted) = accepted.strip_prefix(&head) else {
+        return println!("not compared with those of another compiler:\n{accepted}");
+    };
+    for (line, (part, count)) in accepted.lines().zip(counts) {
+        let most = line.strip_prefix(part).expect("the part's name");
+        let most: f64 = most.trim().parse().expect("a number");
+        assert!(
+            count as f64 <= most * (1.0 + TOLERANCE),
+            "{part} takes {count} instructions per message, {most} were accepted: see the head of {}",
+            file!()
+        );
+    }
+}
