@@ -115,13 +115,8 @@ impl Admin {
             input.extend_from_slice(&chunk[..bytes]);
             if let Some(response) = Response::parse(&input)? {
                 if response.status != 200 {
-                    let shown = &response.body[..response.body.len().min(BODY_BYTES_SHOWN)];
-                    return Err(format!(
-                        "POST http://{}{path}: answer {}, {}",
-                        self.address,
-                        response.status,
-                        String::from_utf8_lossy(shown).trim()
-                    ));
+                    let answer = shown(response.status, response.body);
+                    return Err(format!("POST http://{address}{path}: {answer}"));
                 }
                 self.stream = Some(stream);
                 return Ok(());
@@ -150,12 +145,10 @@ impl Admin {
         let body = input.split_off(at);
         match status {
             Some(200) => Ok(body),
-            _ => Err(format!(
-                "GET http://{}{path}: answer {}, {}",
-                self.address,
-                status.unwrap_or(0),
-                String::from_utf8_lossy(&body[..body.len().min(BODY_BYTES_SHOWN)]).trim()
-            )),
+            _ => {
+                let answer = shown(status.unwrap_or(0), &body);
+                Err(format!("GET http://{}{path}: {answer}", self.address))
+            }
         }
     }
 
@@ -166,6 +159,12 @@ impl Admin {
         stream.set_nodelay(true)?;
         Ok(stream)
     }
+}
+
+/// An answer that is not 200, for the user.
+fn shown(status: u16, body: &[u8]) -> String {
+    let body = &body[..body.len().min(BODY_BYTES_SHOWN)];
+    format!("answer {status}, {}", String::from_utf8_lossy(body).trim())
 }
 
 #[cfg(test)]

@@ -3,22 +3,12 @@
 mod support;
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output};
 
 use nsq_bench::http::Admin;
 use nsq_bench::result::{Ended, Outcome, SavedResult};
 use nsq_bench::sink::{Faults, Sink};
-use support::echo;
-
-fn program(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq-bench"));
-    command
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
+use support::{echo, program};
 
 fn text(output: &Output) -> (Option<i32>, String, String) {
     (

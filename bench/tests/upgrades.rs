@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 
 use nsq_bench::result::Ended;
 use nsq_bench::run::{Options, run};
@@ -16,7 +16,7 @@ use nsq_bench::upgrade::server_config;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };
-use support::{echo, scenario, target};
+use support::{echo, program, scenario, target};
 
 /// A certificate authority, a certificate for 127.0.0.1 and one for a client.
 struct Certificates {
@@ -145,16 +145,6 @@ fn a_client_shows_its_certificate() {
     let error = run(&target(&sink), &scenario(&tls), &Options::default()).unwrap_err();
     assert!(error.contains("CertificateRequired"), "{error}");
     sink.stop().unwrap();
-}
-
-fn program(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq-bench"));
-    command
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
 }
 
 /// Runs the program against an address; it must fail, with these words and without figures.

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::files::{Entry, Files, Memory, SyncError};
 use crate::mapping;
+use crate::segment::SPILLED_BYTES;
 
 /// The real file system. Keeps no state: files are opened by name for each job, so a log with
 /// thousands of segments costs no descriptors.
@@ -64,7 +65,8 @@ impl Files for OsFiles {
         let file = File::open(path)?;
         let mut buffer = match reuse {
             Some(Memory::Buffer(buffer, _)) if buffer.len() >= bytes as usize => buffer,
-            _ => buffer_of(bytes.max(BUFFER_BYTES))?,
+            // Room for most segments, so that it serves them, too; untouched pages cost nothing.
+            _ => buffer_of(bytes.max(SPILLED_BYTES))?,
         };
         direct(&file, |file| {
             file.read_exact_at(&mut buffer[..bytes as usize], 0)
@@ -141,10 +143,6 @@ impl Files for OsFiles {
         file.write_all_at(bytes, offset)
     }
 }
-
-/// Room for most segments: a buffer is used again for all of these. Pages that are never touched
-/// cost nothing.
-const BUFFER_BYTES: u32 = 8 << 20;
 
 /// Anonymous memory, in huge pages where the system has them: direct I/O looks up every page.
 fn buffer_of(bytes: u32) -> io::Result<MmapMut> {

@@ -10,7 +10,7 @@
 //!
 //! The turn's task queues behind all readers that are ready, so that one turn serves what all of
 //! them brought: under load writes batch by themselves, when quiet a message leaves at once.
-//! Nothing on this path takes a lock or waits: what may block goes to the keeper.
+//! No message on this path takes a lock or waits: what may block goes to the keeper.
 
 pub(crate) mod health;
 pub(crate) mod http_broker;

@@ -1,6 +1,7 @@
 //! Sinks and targets for the tests of the generator.
 
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 
 use nsq_bench::scenario::{Patch, Scenario};
 use nsq_bench::sink::{Faults, Mode, Sink, SinkOptions};
@@ -29,4 +30,16 @@ pub(crate) fn scenario(toml: &str) -> Scenario {
     let scenario = Patch::from_toml(toml).unwrap().apply(Scenario::default());
     scenario.check().unwrap();
     scenario
+}
+
+/// The program, to be run with these arguments and to be listened to.
+#[allow(dead_code)]
+pub(crate) fn program(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq-bench"));
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::AppendError;
 use crate::files::Memory;
 use crate::keeper::{Failure, Request, SegmentNumber};
-use crate::segment::{PAGE_BYTES, SEGMENT_BYTES_LIMIT};
+use crate::segment::{PAGE_BYTES, SEGMENT_BYTES_LIMIT, SPILLED_BYTES};
 
 use super::{Event, Log, LogOptions};
 
@@ -16,10 +16,8 @@ const PREPARE_RETRY: Duration = Duration::from_millis(250);
 /// A log without appends for this long gives back what it has in stock for them, one without loads
 /// its buffers.
 pub(super) const IDLE_AFTER: Duration = Duration::from_secs(5);
-/// Of a backlog that is spilled, a segment holds this part, up to a size where the files' own cost
-/// is small and all that are in memory still fit a cache.
+/// Of a backlog that is spilled, a segment holds this part, up to [`SPILLED_BYTES`].
 const SPILL_SHARE: u64 = 16;
-const SPILL_BYTES: u64 = 8 << 20;
 /// A segment is larger only for this part of the backlog: so many files, whatever its size.
 const BACKLOG_SHARE: u64 = 256;
 
@@ -181,7 +179,7 @@ impl Log {
     pub(super) fn follow_backlog(&mut self) {
         let held = self.segments.iter().filter(|segment| segment.is_held());
         let live: u64 = held.map(|segment| u64::from(segment.head.bytes)).sum();
-        let spill_bytes = (live / SPILL_SHARE).min(SPILL_BYTES);
+        let spill_bytes = (live / SPILL_SHARE).min(u64::from(SPILLED_BYTES));
         let share = spill_bytes.max(live / BACKLOG_SHARE);
         let share = share.min(u64::from(SEGMENT_BYTES_LIMIT)) as u32;
         let least = self.supply.steady_min;

@@ -16,7 +16,6 @@ use std::process::{Command, Stdio};
 
 /// The counts of two lengths are taken from each other: what is left is the steady state's.
 const ROUNDS: [u64; 2] = [100, 300];
-const MESSAGES_PER_ROUND: u64 = 200;
 const TOLERANCE: f64 = 0.05;
 
 fn output(command: &mut Command) -> String {
@@ -46,7 +45,8 @@ fn program() -> PathBuf {
     target.join("release/examples/message_path")
 }
 
-fn count(program: &Path, part: &str, rounds: u64) -> u64 {
+/// The messages moved, and the instructions taken for a part of it.
+fn count(program: &Path, part: &str, rounds: u64) -> (u64, u64) {
     let printed = output(
         Command::new("valgrind")
             .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
@@ -54,18 +54,25 @@ fn count(program: &Path, part: &str, rounds: u64) -> u64 {
             .arg(program)
             .arg(rounds.to_string()),
     );
+    let number = |text: Option<&str>| -> u64 {
+        let text = text.expect("the program and valgrind say what they counted");
+        text.trim().parse().expect("a number")
+    };
+    // 20000 messages
+    let messages = printed
+        .lines()
+        .find_map(|line| line.strip_suffix(" messages"));
     // ==12== Collected : 123456
     let collected = printed
         .lines()
-        .find_map(|line| line.split_once("Collected :"));
-    let text = collected.expect("callgrind says what it collected").1;
-    text.trim().parse().expect("a number")
+        .find_map(|line| Some(line.split_once("Collected :")?.1));
+    (number(messages), number(collected))
 }
 
 fn per_message(program: &Path, part: &str) -> u64 {
     let [short, long] = ROUNDS.map(|rounds| count(program, part, rounds));
-    assert!(short > 0, "nothing was collected for {part}");
-    (long - short) / ((ROUNDS[1] - ROUNDS[0]) * MESSAGES_PER_ROUND)
+    assert!(short.1 > 0, "nothing was collected for {part}");
+    (long.1 - short.1) / (long.0 - short.0)
 }
 
 #[test]

@@ -162,13 +162,13 @@ impl Round {
         let mut synced = HashSet::new();
         for job in jobs {
             let is_behind = job.topic().is_none_or(|topic| synced.contains(topic));
-            match (&job, job.sync()) {
-                (Job::Log(key, topic, _), Some(upto)) if !is_behind => {
-                    synced.insert(Arc::clone(topic));
-                    round.syncs.push((*key, Arc::clone(topic), upto));
-                }
-                _ if is_behind => round.after.push(job),
-                _ => round.before.push(job),
+            if is_behind {
+                round.after.push(job);
+            } else if let Some((key, topic, upto)) = job.sync() {
+                synced.insert(Arc::clone(topic));
+                round.syncs.push((key, Arc::clone(topic), upto));
+            } else {
+                round.before.push(job);
             }
         }
         round
@@ -183,10 +183,10 @@ impl Job {
         }
     }
 
-    /// Up to where it syncs a log, if it does only that.
-    fn sync(&self) -> Option<Seq> {
+    /// Which log it syncs, and up to where, if it does only that.
+    fn sync(&self) -> Option<(TopicKey, &Arc<str>, Seq)> {
         match self {
-            Job::Log(_, _, Request::Sync { upto, .. }) => Some(*upto),
+            Job::Log(key, topic, Request::Sync { upto, .. }) => Some((*key, topic, *upto)),
             _ => None,
         }
     }
