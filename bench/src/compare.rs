@@ -39,7 +39,7 @@ type Meter = (
     fn(&RunResult) -> Option<f64>,
 );
 
-const METERS: [Meter; 13] = [
+const METERS: [Meter; 15] = [
     ("published_per_s", "msg/s", true, true, |run| {
         (run.totals.acknowledged > 0).then_some(run.totals.acknowledged_per_s)
     }),
@@ -66,6 +66,12 @@ const METERS: [Meter; 13] = [
     }),
     ("cpu_us_per_message", "us", false, false, |run| {
         run.resources?.cpu_us_per_message
+    }),
+    ("cpu_us_per_published", "us", false, false, |run| {
+        run.resources?.cpu_us_per_published
+    }),
+    ("cpu_us_per_delivered", "us", false, false, |run| {
+        run.resources?.cpu_us_per_delivered
     }),
     ("memory_bytes_per_queued", "bytes", false, false, |run| {
         run.resources?.memory_bytes_per_queued

@@ -72,6 +72,15 @@ fn write_run(out: &mut String, result: &RunResult) -> std::fmt::Result {
         if let Some(us) = resources.cpu_us_per_message {
             write!(out, " = {us:.3} us per message published or delivered")?;
         }
+        let phases = [
+            (resources.cpu_us_per_published, "published"),
+            (resources.cpu_us_per_delivered, "delivered"),
+        ];
+        for (us, what) in phases {
+            if let Some(us) = us {
+                write!(out, ", {us:.3} us per {what}")?;
+            }
+        }
         write!(
             out,
             ", RSS up to {} MB",

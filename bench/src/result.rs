@@ -242,6 +242,13 @@ pub struct Resources {
     pub cpu_s: f64,
     /// The same per message acknowledged plus messages delivered, in microseconds.
     pub cpu_us_per_message: Option<f64>,
+    /// CPU time until consumers began per message acknowledged, in microseconds. Only when they begin
+    /// after publishing.
+    #[serde(default)]
+    pub cpu_us_per_published: Option<f64>,
+    /// CPU time from then on per message delivered, in microseconds.
+    #[serde(default)]
+    pub cpu_us_per_delivered: Option<f64>,
     /// Resident memory at the start of the run, in bytes.
     pub rss_start_bytes: u64,
     /// Largest resident memory seen, in bytes.

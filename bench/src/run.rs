@@ -22,7 +22,7 @@ use crate::depth::{self, Depth};
 use crate::grid::Grid;
 use crate::http::Admin;
 use crate::ledger::ProducerRecord;
-use crate::process::thread_times_ns;
+use crate::process::{Usage, thread_times_ns};
 use crate::progress::Progress;
 use crate::result::{Ended, RunResult};
 use crate::scenario::{Consume, Scenario};
@@ -159,8 +159,8 @@ struct Course {
     ended_ns: u64,
     /// When publishing was to end, or was interrupted.
     publish_end_ns: u64,
-    /// When consumers began, if after publishing.
-    consumed_from_ns: Option<u64>,
+    /// When consumers began, if after publishing, and what the daemon had used until then.
+    consumed_from: Option<(u64, Option<Usage>)>,
 }
 
 /// What the workers leave.
@@ -272,7 +272,7 @@ impl Conductor<'_> {
             ended: Ended::Complete,
             ended_ns: 0,
             publish_end_ns: grid.publish_end,
-            consumed_from_ns: None,
+            consumed_from: None,
         };
         let mut progress = Progress::new(self.options.progress, self.scenario, grid);
         let producers = self.scenario.producers as usize;
@@ -313,7 +313,7 @@ impl Conductor<'_> {
                     looks_from = looker.count();
                     Control::set(&self.control.published);
                     if self.scenario.consume == Consume::AfterPublish {
-                        course.consumed_from_ns = Some(now_ns);
+                        course.consumed_from = Some((now_ns, self.usage()));
                         Control::set(&self.control.consume);
                     }
                 } else if now_ns > ends_at + self.scenario.drain.as_ns() {
@@ -395,9 +395,13 @@ impl Conductor<'_> {
         }
     }
 
+    fn usage(&self) -> Option<Usage> {
+        self.target.process?.usage()
+    }
+
     fn sample(&self) -> Sample {
         Sample {
-            usage: self.target.process.and_then(|process| process.usage()),
+            usage: self.usage(),
             threads: self
                 .threads
                 .iter()

@@ -109,7 +109,8 @@ fn without_faults_the_ledger_is_clean() {
         assert_eq!(counts.published, 5000, "{toml}");
         result
     };
-    check("via = 'pub'", 1);
+    let at_once = check("via = 'pub'", 1);
+    assert_eq!(at_once.resources.unwrap().cpu_us_per_delivered, None);
     check("via = 'dpub'\ntopics = 7\nproducers = 2", 1);
     check("via = 'http-pub'\nproducers = 4", 1);
     check(
@@ -117,6 +118,10 @@ fn without_faults_the_ledger_is_clean() {
         3,
     );
     check("size = 'list:28*5,300000*1'\nbatch = 3\nwindow = 9", 1);
+    let phases = check("via = 'mpub'\nproducers = 2\nconsume = 'after-publish'", 1);
+    let resources = phases.resources.unwrap();
+    assert!(resources.cpu_us_per_published > Some(0.0));
+    assert!(resources.cpu_us_per_delivered > Some(0.0));
     let given_back = check(
         "via = 'pub'\nrequeue = 0.2\ntouch = 0.2\nwork = 'exp:100us'\nrdy = 20",
         1,

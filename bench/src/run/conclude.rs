@@ -7,6 +7,7 @@ use crate::control::Control;
 use crate::grid::Grid;
 use crate::ledger::{ChannelLedger, settle};
 use crate::pace::Curve;
+use crate::process::Usage;
 use crate::result::{
     Ended, HistogramKind, Interval, LoopKind, Resources, RunResult, SelfCheck, Totals,
 };
@@ -29,7 +30,7 @@ pub(super) fn conclude(
     let totals = totals(scenario, &course, &window);
     let offered = |at: u64| offered_at(scenario, grid, at);
     let series = course.series.rows(offered);
-    let resources = resources(&course.series, &window, &totals, &series);
+    let resources = resources(&course, &window, &totals, &series);
     let self_check = self_check(scenario, &course, &window, &rest);
     let sums = &course.series;
     let histograms = [
@@ -99,7 +100,7 @@ impl Window {
         } else {
             published_ns
         };
-        let from_ns = course.consumed_from_ns.unwrap_or(grid.measure);
+        let from_ns = course.consumed_from.map_or(grid.measure, |(at, _)| at);
         Window {
             from_ns: grid.measure.min(published_ns),
             published_ns,
@@ -185,11 +186,12 @@ fn ends<'a>(series: &'a Series, window: &Window) -> Option<(u64, &'a Sample, u64
 }
 
 fn resources(
-    series: &Series,
+    course: &Course,
     window: &Window,
     totals: &Totals,
     rows: &[Interval],
 ) -> Option<Resources> {
+    let series = &course.series;
     let (from_ns, from, to_ns, to) = ends(series, window)?;
     let start = series.samples.first_key_value()?.1.usage?;
     let from = from.usage?;
@@ -203,7 +205,14 @@ fn resources(
         }
     };
     let cpu_s = to.cpu_ns.saturating_sub(from.cpu_ns) as f64 / 1e9;
-    let messages = totals.acknowledged + totals.delivered;
+    let per = |cpu_s: f64, messages: u64| {
+        (whole && messages > 0).then(|| cpu_s * 1e6 / messages as f64)
+    };
+    // Where one came after the other, what each of them took is known.
+    let consumed_from = course.consumed_from.and_then(|(_, usage)| usage);
+    let phase = |messages: u64, from: Usage, to: Usage| {
+        per(to.cpu_ns.saturating_sub(from.cpu_ns) as f64 / 1e9, messages)
+    };
     let written = to.disk_written_bytes.zip(from.disk_written_bytes);
     let written = written.map(|(to, from)| to.saturating_sub(from));
     let rss = |row: &Interval| row.daemon.map_or(0, |daemon| daemon.rss_bytes);
@@ -214,7 +223,11 @@ fn resources(
     });
     Some(Resources {
         cpu_s,
-        cpu_us_per_message: (whole && messages > 0).then(|| cpu_s * 1e6 / messages as f64),
+        cpu_us_per_message: per(cpu_s, totals.acknowledged + totals.delivered),
+        cpu_us_per_published: consumed_from
+            .and_then(|between| phase(totals.acknowledged, from, between)),
+        cpu_us_per_delivered: consumed_from
+            .and_then(|between| phase(totals.delivered, between, to)),
         rss_start_bytes: start.rss_bytes,
         rss_max_bytes: rows.iter().map(rss).max().unwrap_or(0).max(to.rss_bytes),
         memory_bytes_per_queued: per_queued,

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Every row of docs/performance.md's table against the original nsqd, by `nsq-bench compare`.
+
+    docs/measure/hot_path.py --original NSQD [--rounds 5] [--rows mpub,deliver] [--ours target/release]
+
+Prints a line of Markdown per row: medians of both sides and their ratio. The original keeps everything in memory
+(-mem-queue-size=100000000) unless the row is about its disk queue; ours runs with its defaults unless the row
+says otherwise.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+MPUB = "--via mpub --batch 200 --window 2000 --producers 2 --warm-up 1s"
+CLOSED = "--consumers 0 --channels 0"
+OPEN = "--producers 4 --consumers 2 --via pub --rdy 2500 --output-buffer-timeout 25ms --duration 4s"
+AFTER = "--via mpub --batch 200 --window 2000 --producers 2 --consumers 2 --rdy 2500 --consume after-publish --warm-up 0s"
+IN_MEMORY = "-mem-queue-size=100000000"
+SYNCED = "-mem-queue-size=0 -sync-every=1"
+
+# name: (flags, arguments of the original, arguments of ours, metrics)
+RATE_P, RATE_D, CPU = "published_per_s", "delivered_per_s", "cpu_us_per_message"
+PUB99, DEL99 = "publish_p99_us", "delivery_p99_us"
+PUBLISHED, DELIVERED = "cpu_us_per_published", "cpu_us_per_delivered"
+ROWS = {
+    "mpub": (f"{MPUB} {CLOSED} --duration 4s", IN_MEMORY, "", [RATE_P, CPU]),
+    "deliver": (f"{AFTER} --messages 2000000 --duration 60s", IN_MEMORY, IN_MEMORY, [RATE_D, DELIVERED]),
+    "both": (f"{MPUB} --consumers 2 --rdy 2500 --duration 4s", IN_MEMORY, "", [RATE_D, CPU, DEL99]),
+    "mpub-disk": (f"{MPUB} --consumers 0 --channels 1 --duration 4s", "", "", [RATE_P, CPU]),
+    "deliver-disk": (f"{AFTER} --messages 2000000 --duration 60s", "", "", [RATE_D, DELIVERED]),
+    "pub-50k": (f"{OPEN} --rate 50k", IN_MEMORY, "", [RATE_D, CPU, "delivery_p50_us", DEL99, "delivery_p999_us"]),
+    "pub-200k": (f"{OPEN} --rate 200k", IN_MEMORY, "", [RATE_D, CPU, "delivery_p50_us", DEL99, "delivery_p999_us"]),
+    "sync-1": (f"--producers 1 {CLOSED} --via pub --window 1 --duration 3s", IN_MEMORY, "", [RATE_P, CPU, PUB99]),
+    "sync-32": (f"--producers 32 {CLOSED} --via pub --window 1 --duration 3s", IN_MEMORY, "", [RATE_P, CPU, PUB99]),
+    "4k": ("--producers 2 --consumers 2 --via mpub --batch 40 --window 400 --size 4096 --rdy 500 --duration 4s",
+           IN_MEMORY, "", [RATE_D, CPU]),
+    "64k": ("--producers 2 --consumers 2 --via mpub --batch 4 --window 40 --size 65536 --rdy 50 --duration 4s",
+            IN_MEMORY, "", [RATE_D, CPU]),
+    "http-pub": (f"--producers 32 {CLOSED} --via http-pub --window 1 --duration 3s", IN_MEMORY, "", [RATE_P, CPU, PUB99]),
+    "http-mpub": (f"--producers 32 {CLOSED} --via http-mpub --batch 100 --window 100 --duration 3s",
+                  IN_MEMORY, "", [RATE_P, CPU, PUB99]),
+    "memory": (f"{MPUB} --consumers 0 --channels 1 --duration 4s --interval 100ms", IN_MEMORY, IN_MEMORY,
+               ["memory_bytes_per_queued"]),
+    "group-commit-32": (f"--producers 32 {CLOSED} --via pub --window 1 --duration 3s", SYNCED, SYNCED, [RATE_P, CPU, PUB99]),
+    "group-commit-256": (f"--producers 256 {CLOSED} --via pub --window 1 --duration 3s", SYNCED, SYNCED, [RATE_P, CPU, PUB99]),
+}
+
+
+def run(name, options):
+    flags, theirs, ours, metrics = ROWS[name]
+    places = "-tcp-address={tcp} -http-address={http} -data-path={data}"
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "result.json"
+        command = [
+            options.ours / "nsq-bench", "compare", "--rounds", str(options.rounds), "--out", out,
+            "--name-a", "original", "--name-b", "ringq",
+            "--a", f"{options.original} {places} {theirs}", "--b", f"{options.ours / 'nsqd'} {places} {ours}",
+            *flags.split(),
+        ]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode != 0:
+            print(done.stdout, file=sys.stderr)
+        written = sorted(Path(folder).glob("*.json"))
+        return metrics, done.stdout, json.loads(written[0].read_text()) if written else None
+
+
+def show(name, metrics, text):
+    """A row of the table from compare's own: median, range | ratio."""
+    wanted = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
+    for metric in metrics:
+        cells = wanted.get(metric)
+        if not cells:
+            print(f"| {name} | {metric} | not measured |", flush=True)
+            continue
+        print(f"| {name} | {metric} | " + " | ".join(cells) + " |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--original", required=True, help="the original's nsqd")
+    parser.add_argument("--ours", type=Path, default=Path("target/release"), help="folder of our programs")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", default=",".join(ROWS), help="names, separated by commas")
+    options = parser.parse_args()
+    for name in options.rows.split(","):
+        metrics, text, _ = run(name, options)
+        show(name, metrics, text)
+
+
+if __name__ == "__main__":
+    main()
