@@ -104,19 +104,35 @@ fn append_batch_200_of_200_bytes(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// For comparison: what any log has to do, copy the body and compute its CRC.
-#[divan::bench]
-fn floor_copy_and_crc_of_234_bytes(bencher: Bencher<'_, '_>) {
+/// For comparison: what any log has to do, copy the body and compute its CRC, by a library.
+fn floor(bencher: Bencher<'_, '_>, crc: impl Fn(u32, &[u8]) -> u32) {
     let mut memory = vec![0u8; 1 << 20];
     bencher.counter(ItemsCount::new(1000u32)).bench_local(|| {
         for index in 0..1000 {
             let frame = &mut memory[index * 234..(index + 1) * 234];
             frame[34..].copy_from_slice(black_box(&BODY));
-            let mut hasher = crc32fast::Hasher::new_with_initial(index as u32);
-            hasher.update(frame);
-            black_box(hasher.finalize());
+            black_box(crc(index as u32, frame));
         }
     });
+}
+
+#[divan::bench]
+fn floor_copy_of_234_bytes(bencher: Bencher<'_, '_>) {
+    floor(bencher, |start, _| start);
+}
+
+#[divan::bench]
+fn floor_copy_and_crc32fast_of_234_bytes(bencher: Bencher<'_, '_>) {
+    floor(bencher, |start, frame| {
+        let mut hasher = crc32fast::Hasher::new_with_initial(start);
+        hasher.update(frame);
+        hasher.finalize()
+    });
+}
+
+#[divan::bench]
+fn floor_copy_and_crc32c_of_234_bytes(bencher: Bencher<'_, '_>) {
+    floor(bencher, crc32c::crc32c_append);
 }
 
 #[divan::bench]

@@ -7,13 +7,14 @@
 
 use wire::id::Seq;
 
+use crate::crc::crc32c;
 use crate::range::SeqRange;
 
 /// The slot files, by slot.
 pub(crate) const SLOT_FILES: [&str; 3] = ["checkpoint.a", "checkpoint.b", "checkpoint.c"];
 
 const MAGIC: [u8; 4] = *b"RQCP";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const HEAD_BYTES: usize = 24;
 
 /// What a topic's progress looks like on disk: what is still owed to whom.
@@ -207,10 +208,7 @@ fn decode_body(number: u64, body: &[u8]) -> Option<Checkpoint> {
 }
 
 fn crc(head: &[u8], body: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(head);
-    hasher.update(body);
-    hasher.finalize()
+    crc32c(crc32c(0, head), body)
 }
 
 fn put_count(out: &mut Vec<u8>, count: usize) {

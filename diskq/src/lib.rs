@@ -39,6 +39,7 @@
 #![deny(unsafe_code)]
 
 mod checkpoint;
+mod crc;
 mod error;
 mod files;
 mod keeper;

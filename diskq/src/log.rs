@@ -64,8 +64,8 @@ pub struct LogOptions {
     pub sync_every: u64,
     /// The longest time a message stays unsynced, and between checkpoints (`--sync-timeout`).
     pub sync_timeout: Duration,
-    /// Recycled segments kept for the next appends.
-    pub pool_segments_max: usize,
+    /// Recycled segments kept for the next appends; more of them up to `resident_bytes_min`.
+    pub pool_segments_min: usize,
     /// Seeds the generations. Random per process; fixed in simulation.
     pub generation_seed: u64,
 }
@@ -81,7 +81,7 @@ impl Default for LogOptions {
             resident_bytes_min: 8 << 20,
             sync_every: 2_500,
             sync_timeout: Duration::from_secs(2),
-            pool_segments_max: 4,
+            pool_segments_min: 4,
             generation_seed: 0,
         }
     }

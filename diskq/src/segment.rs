@@ -17,12 +17,13 @@ use std::ops::Range;
 use wire::frame::{HEADER_BYTES, write_header};
 use wire::id::{MessageId, Seq};
 
+use crate::crc::crc32c;
 use crate::slot::{SLOT_BYTES, Slot};
 
 /// Where the first frame starts.
 pub(crate) const FRAMES_AT: u32 = 128;
-/// The format this code writes and reads.
-pub(crate) const VERSION: u16 = 1;
+/// The format this code writes and reads. 2: CRC-32C in the slots.
+pub(crate) const VERSION: u16 = 2;
 /// Segments are whole pages, so that no page belongs to two files' worth of bookkeeping.
 pub(crate) const PAGE_BYTES: u32 = 4096;
 /// No segment is larger: offsets are 32 bits, and sums of two of them stay below 2^32.
@@ -126,7 +127,7 @@ fn encode_block(magic: [u8; 4], head: &Head, seal: Option<&Seal>) -> [u8; BLOCK_
         block[32..36].copy_from_slice(&seal.count.to_le_bytes());
         block[36..40].copy_from_slice(&seal.end.to_le_bytes());
     }
-    let crc = crc32fast::hash(&block[..60]);
+    let crc = crc32c(0, &block[..60]);
     block[60..64].copy_from_slice(&crc.to_le_bytes());
     block
 }
@@ -135,7 +136,7 @@ fn decode_block(magic: [u8; 4], block: &[u8]) -> Block {
     let u16_at = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
     let u32_at = |at: usize| u32::from(u16_at(at)) | u32::from(u16_at(at + 2)) << 16;
     let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
-    if block[..4] != magic || crc32fast::hash(&block[..60]) != u32_at(60) {
+    if block[..4] != magic || crc32c(0, &block[..60]) != u32_at(60) {
         return Block::Broken;
     }
     if u16_at(4) != VERSION {

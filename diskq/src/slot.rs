@@ -10,8 +10,9 @@
 //! generation, the seq, both bounds and the deferral. So one pass over one slice checks all of it,
 //! which for a message of 200 bytes costs half of feeding the hasher piece by piece.
 
-use crc32fast::Hasher;
 use wire::id::Seq;
+
+use crate::crc::crc32c;
 
 /// The size of a slot.
 pub(crate) const SLOT_BYTES: usize = 16;
@@ -71,12 +72,10 @@ impl Slot {
     }
 }
 
-/// The CRC-32 of `frame` continued from `start`. 0 is stored as 1: see [`Slot::crc`].
+/// The CRC-32C of `frame` continued from `start`. 0 is stored as 1: see [`Slot::crc`].
 #[inline]
 fn crc(start: u32, frame: &[u8]) -> u32 {
-    let mut hasher = Hasher::new_with_initial(start);
-    hasher.update(frame);
-    hasher.finalize().max(1)
+    crc32c(start, frame).max(1)
 }
 
 /// Thirty-two bits that depend on every bit of the five values. Part of the format.

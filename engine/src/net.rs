@@ -1,5 +1,6 @@
 //! TCP: accepting connections, reading their commands, writing their output. No rules of NSQ here.
 
 pub(crate) mod connection;
+pub(crate) mod input;
 pub(crate) mod listener;
 pub(crate) mod socket;

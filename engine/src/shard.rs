@@ -21,6 +21,7 @@ pub(crate) mod task;
 use crate::http::Info;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::connection::{self, Connection};
+use crate::net::input::Buffers;
 use crate::reactor;
 use crate::{log_error, log_info, log_warn};
 use engine_core::{Broker, ClientId, Level, Now, Output, ShardId};
@@ -34,9 +35,6 @@ use std::time::{Duration, Instant, SystemTime};
 use storage::{Job, Storage};
 use task::{Task, Tasks};
 
-/// The one receive buffer of a shard.
-const SCRATCH_BYTES: usize = 512 * 1024;
-
 /// How long a connection that is to move waits for a descriptor: half a minute, in steps.
 const MOVE_PAUSE: Duration = Duration::from_millis(100);
 const MOVE_TRIES_MAX: u32 = 300;
@@ -49,7 +47,7 @@ pub(crate) struct Shard {
     pub(crate) health: ShardHealth,
     pub(crate) info: Info,
     /// What sockets are read into; lent to one reader at a time, never across an await.
-    pub(crate) scratch: RefCell<Box<[u8]>>,
+    pub(crate) buffers: RefCell<Buffers>,
     broker: RefCell<Broker>,
     outputs: RefCell<Vec<Output>>,
     connections: RefCell<Vec<Option<Rc<Connection>>>>,
@@ -148,7 +146,7 @@ impl Shard {
             metadata,
             health: ShardHealth::new(id, health),
             info,
-            scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
+            buffers: RefCell::default(),
             broker: RefCell::new(broker),
             outputs: RefCell::default(),
             connections: RefCell::default(),
@@ -204,6 +202,11 @@ impl Shard {
     /// True while commands of a connection are carried out as they come.
     pub(crate) fn is_reading(&self, id: ClientId) -> bool {
         self.broker.borrow().is_reading(id)
+    }
+
+    /// How long a connection's input must be for its next command; 0 when that is not known.
+    pub(crate) fn needs(&self, id: ClientId) -> usize {
+        self.broker.borrow().needs(id)
     }
 
     /// Lets input gather for `time` at most. Those that may wait together are woken together: a turn
@@ -343,7 +346,7 @@ impl Shard {
             Output::Move(id, to) => self.move_connection(id, to),
             Output::Resume(id) => {
                 if let Some(connection) = self.connection(id) {
-                    connection.offer_tail(self);
+                    connection.offer_input(self);
                 }
             }
             Output::Expired(id) => {

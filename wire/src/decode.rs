@@ -13,6 +13,7 @@
 //! refused before anything waits for the body.
 
 mod body;
+mod fin;
 mod line;
 mod stop;
 
@@ -25,6 +26,7 @@ use crate::id::MessageId;
 use crate::limits::{LINE_BYTES_MAX, Limits};
 use crate::name::{ChannelName, TopicName};
 use body::Body;
+pub use fin::{FIN_BYTES, fin};
 use line::{find_line_end, number, words};
 use stop::{
     Missing, Stop, bad_name, invalid, not_a_number, reject, too_few_parameters, too_few_params,

@@ -98,13 +98,9 @@ impl MessageId {
     #[inline]
     #[must_use]
     pub fn decode(&self) -> Option<(Seq, u16)> {
-        let digits = self.0.map(|byte| DIGITS[usize::from(byte)]);
-        let (halves, _) = digits.as_chunks::<8>();
-        let [high, low] = [halves[0], halves[1]].map(u64::from_be_bytes);
-        // One test at the end instead of sixteen on the way.
-        if (high | low) & NOT_DIGITS != 0 {
-            return None;
-        }
+        let (halves, _) = self.0.as_chunks::<8>();
+        let high = digits(u64::from_be_bytes(halves[0]))?;
+        let low = digits(u64::from_be_bytes(halves[1]))?;
         let bits = squeeze(high) << 32 | squeeze(low);
         let high = bits >> (NODE_BITS + LOW_BITS);
         let node = (bits >> LOW_BITS) & NODE_MASK;
@@ -144,11 +140,22 @@ const HEX_PAIRS: [[u8; 2]; 256] = {
     pairs
 };
 
-/// Marks what [`DIGITS`] has no value for; above the four bits of a digit.
-const NOT_A_DIGIT: u8 = 0x10;
+/// A value of each of eight bytes.
+const fn each(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
 
-/// The same for eight digits at once.
-const NOT_DIGITS: u64 = u64::from_ne_bytes([NOT_A_DIGIT; 8]);
+/// The values of eight lower-case hexadecimal digits, each in the place of its character.
+#[inline]
+fn digits(text: u64) -> Option<u64> {
+    // The low half of `0` is 0, that of `a` is 1, and only letters have bit 6.
+    let letters = text >> 6 & each(1);
+    let values = (text & each(0xf)) + letters * 9;
+    // Whatever else is among them does not come back as it was, or is above 15.
+    let letters = (values + each(6)) >> 4 & each(1);
+    let back = values + each(b'0') + letters * u64::from(b'a' - b'0' - 10);
+    (back == text && values & each(0xf0) == 0).then_some(values)
+}
 
 /// Eight digits of a byte each, moved together into 32 bits: pairs, then pairs of pairs, then all.
 #[inline]
@@ -157,17 +164,6 @@ const fn squeeze(digits: u64) -> u64 {
     let words = (bytes | bytes >> 8) & 0x0000_ffff_0000_ffff;
     (words | words >> 16) & 0xffff_ffff
 }
-
-/// The value of each lower-case hexadecimal digit.
-const DIGITS: [u8; 256] = {
-    let mut values = [NOT_A_DIGIT; 256];
-    let mut value = 0;
-    while value < 16 {
-        values[HEX_PAIRS[value][1] as usize] = value as u8;
-        value += 1;
-    }
-    values
-};
 
 #[cfg(test)]
 mod tests;

@@ -92,10 +92,10 @@ fn a_torn_write_is_noticed_at_every_byte() {
 #[test]
 fn a_newer_version_is_named() {
     let mut bytes = encode(&sample(), &stamp(&sample(), true));
-    bytes[4] = 2;
+    bytes[4..6].copy_from_slice(&(VERSION + 1).to_le_bytes());
     let crc = crc(&bytes[..20], &bytes[24..]);
     bytes[20..24].copy_from_slice(&crc.to_le_bytes());
-    assert_eq!(decode(&bytes), SlotContent::Newer(2));
+    assert_eq!(decode(&bytes), SlotContent::Newer(VERSION + 1));
 }
 
 proptest! {

@@ -52,6 +52,9 @@ impl Log {
     /// # Panics
     /// If a segment has fewer holders than that.
     pub fn release_range(&mut self, range: SeqRange) {
+        if range.is_empty() {
+            return;
+        }
         let mut index = self.segments.index_at_or_after(range.start);
         while let Some(segment) = self.segments.sealed.get_mut(index) {
             if segment.head.base >= range.end {

@@ -44,7 +44,7 @@ pub(super) struct Supply {
     /// Recycled ones, the last in first out: its pages are the warmest, and the fewer different
     /// ones are used, the fewer are written to disk and faulted again.
     pool: Vec<Stocked>,
-    pool_max: usize,
+    pool_min: usize,
     /// The job under way.
     preparing: Option<SegmentNumber>,
     /// An append could not be done and needs a segment this large.
@@ -67,7 +67,7 @@ impl Supply {
         Supply {
             spare: None,
             pool: Vec::new(),
-            pool_max: options.pool_segments_max,
+            pool_min: options.pool_segments_min,
             preparing: None,
             waiting: None,
             refusal: None,
@@ -111,13 +111,24 @@ impl Supply {
         self.spare.take_if(|spare| fits(spare))
     }
 
-    /// Takes a memory back for the next append, or returns it if it does not fit the pool.
-    fn recycle(&mut self, number: SegmentNumber, memory: Memory) -> Option<Memory> {
-        if memory.as_ref().len() != self.steady as usize || self.pool.len() >= self.pool_max {
+    /// Takes a memory back for the next append, or returns it if it does not fit the pool: a few in
+    /// any case, more of them up to `bytes_max`.
+    fn recycle(&mut self, number: SegmentNumber, memory: Memory, bytes_max: u64) -> Option<Memory> {
+        let bytes = u64::from(self.steady);
+        if memory.as_ref().len() as u64 != bytes || !self.has_place(bytes, bytes_max) {
             return Some(memory);
         }
         self.pool.push(Stocked { number, memory });
         None
+    }
+
+    fn has_place(&self, bytes: u64, bytes_max: u64) -> bool {
+        self.pool.len() < self.pool_min || self.pool_bytes() + bytes <= bytes_max
+    }
+
+    fn pool_bytes(&self) -> u64 {
+        let bytes = |stocked: &Stocked| stocked.memory.as_ref().len() as u64;
+        self.pool.iter().map(bytes).sum()
     }
 
     pub(super) fn stock(&self) -> impl Iterator<Item = &Stocked> {
@@ -144,7 +155,8 @@ impl Supply {
 
     pub(super) fn check(&self, options: &LogOptions) {
         assert!(
-            self.pool.len() <= options.pool_segments_max,
+            self.has_place(0, options.resident_bytes_min)
+                || self.pool.len() == options.pool_segments_min,
             "the pool is over its bound"
         );
         assert!(
@@ -157,7 +169,8 @@ impl Supply {
 impl Log {
     /// A segment file in memory that holds nothing anyone needs: for the next appends, or gone.
     pub(super) fn recycle(&mut self, segment: SegmentNumber, memory: Memory) {
-        if let Some(memory) = self.supply.recycle(segment, memory) {
+        let bytes_max = self.options.resident_bytes_min;
+        if let Some(memory) = self.supply.recycle(segment, memory, bytes_max) {
             self.requests.push_back(Request::Discard {
                 segment,
                 memory: Some(memory),

@@ -25,7 +25,7 @@ fn small_options() -> LogOptions {
         resident_bytes_min: 16_384,
         sync_every: 20,
         sync_timeout: Duration::from_secs(2),
-        pool_segments_max: 2,
+        pool_segments_min: 2,
         generation_seed: 1,
     }
 }

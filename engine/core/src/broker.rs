@@ -297,6 +297,16 @@ impl Broker {
                 consumed += MAGIC_V2.len();
                 continue;
             }
+            if client.subscription.is_some() {
+                let finished = self.finish_run(now, id, rest);
+                if finished > 0 {
+                    consumed += finished;
+                    continue;
+                }
+            }
+            let Some(client) = self.clients.get_mut(id) else {
+                break;
+            };
             let context = Context {
                 state: client.state,
                 heartbeats: client.settings.heartbeat.is_some(),

@@ -262,6 +262,31 @@ impl Channel {
         Ok(())
     }
 
+    /// FINs, until one that is none of the owner's. Returns how many there were before it.
+    pub(crate) fn finish_run(
+        &mut self,
+        seqs: impl Iterator<Item = Seq>,
+        owner: ClientId,
+        log: &mut Log,
+    ) -> u32 {
+        let mut count = 0;
+        // They come as they were delivered: the log is told of a run at a time.
+        let mut run = SeqRange::new(Seq(0), Seq(0));
+        for seq in seqs {
+            if self.window.take(seq, owner).is_err() {
+                break;
+            }
+            count += 1;
+            if seq != run.end {
+                log.release_range(run);
+                run.start = seq;
+            }
+            run.end = seq.offset(1);
+        }
+        log.release_range(run);
+        count
+    }
+
     /// REQ: back to the queue, at once or deferred by `timeout`.
     pub(crate) fn requeue(
         &mut self,

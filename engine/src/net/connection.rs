@@ -1,12 +1,13 @@
 //! One client connection: bytes in, bytes out, and the move to another shard.
 //!
-//! Reading: the socket is read into one big buffer per shard, and every complete command is carried
-//! out before the task waits again. A connection keeps only the tail of an unfinished command.
+//! Reading: the socket is read into a big buffer that is warm (`Input`), and every complete command is
+//! carried out before the task waits again. A connection keeps only an unfinished command.
 //!
 //! Writing: the shard's turn writes for everybody, once per turn, straight from the log
 //! (`Shard::turn`). Only a connection whose socket is full gets a task that waits for room.
 
 use crate::log_info;
+use crate::net::input::{Filled, Input};
 use crate::net::socket::Stream;
 use crate::reactor;
 use crate::shard::Shard;
@@ -23,16 +24,12 @@ use std::time::Duration;
 /// Pieces of output that go into one write. The kernel takes 1024.
 pub(crate) const SLICES_MAX: usize = 64;
 
-/// Up to here an unfinished command is copied in front of what is read next; beyond it the tail
-/// grows where it is.
-const TAIL_IN_SCRATCH_BYTES: usize = 64 * 1024;
-
 /// A connection of this shard.
 pub(crate) struct Connection {
     pub(crate) id: ClientId,
     stream: Stream,
     /// The unfinished command at the end of what was read.
-    tail: RefCell<Vec<u8>>,
+    input: RefCell<Input>,
     /// The socket is full; a task waits for room.
     is_stuck: Cell<bool>,
     /// The peer sends nothing more.
@@ -55,7 +52,7 @@ enum Leaving {
 pub(crate) struct Moving {
     pub(crate) client: engine_core::Client,
     descriptor: OwnedFd,
-    tail: Vec<u8>,
+    input: Vec<u8>,
     input_ended: bool,
 }
 
@@ -64,7 +61,7 @@ pub(crate) fn start(shard: &Rc<Shard>, stream: Stream, peer: SocketAddr) {
     shard.read_clock();
     let id = shard
         .with_broker(|broker, now, _| broker.connect(now, peer.to_string(), peer.ip().to_string()));
-    run(shard, Connection::new(id, stream, Vec::new(), false));
+    run(shard, Connection::new(id, stream, Input::default(), false));
 }
 
 /// Takes a connection in that comes from another shard.
@@ -72,13 +69,18 @@ pub(crate) fn resume(shard: &Rc<Shard>, moving: Moving) {
     let Moving {
         client,
         descriptor,
-        tail,
+        input,
         input_ended,
     } = moving;
     let id = shard.with_broker(|broker, now, _| broker.attach(now, client));
     run(
         shard,
-        Connection::new(id, Stream::adopt(descriptor), tail, input_ended),
+        Connection::new(
+            id,
+            Stream::adopt(descriptor),
+            Input::new(input),
+            input_ended,
+        ),
     );
 }
 
@@ -89,6 +91,7 @@ fn run(shard: &Rc<Shard>, connection: Connection) {
     reactor::spawn(async move {
         read(&shard, &connection).await;
         let id = connection.id;
+        connection.take_input(&shard);
         shard.remove_connection(id);
         if connection.leaving.get() != Some(Leaving::Moved) {
             let address = shard.with_broker(|broker, now, out| {
@@ -105,7 +108,7 @@ fn run(shard: &Rc<Shard>, connection: Connection) {
 /// Reads and carries out commands until the connection ends or leaves.
 async fn read(shard: &Rc<Shard>, connection: &Connection) {
     // What came with the connection from another shard.
-    connection.offer_tail(shard);
+    connection.offer_input(shard);
     loop {
         match future::poll_fn(|cx| connection.poll_reads(shard, cx)).await {
             // The buffer was full: others have their turn before the rest.
@@ -136,11 +139,11 @@ enum ReadOnce {
 }
 
 impl Connection {
-    fn new(id: ClientId, stream: Stream, tail: Vec<u8>, input_ended: bool) -> Connection {
+    fn new(id: ClientId, stream: Stream, input: Input, input_ended: bool) -> Connection {
         Connection {
             id,
             stream,
-            tail: RefCell::new(tail),
+            input: RefCell::new(input),
             is_stuck: Cell::new(false),
             input_ended: Cell::new(input_ended),
             leaving: Cell::new(None),
@@ -172,70 +175,67 @@ impl Connection {
             *self.reader.borrow_mut() = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let mut scratch = shard.scratch.borrow_mut();
-        let mut tail = self.tail.borrow_mut();
-        let in_scratch = tail.len() <= TAIL_IN_SCRATCH_BYTES;
-        let kept = if in_scratch { tail.len() } else { 0 };
-        scratch[..kept].copy_from_slice(&tail[..kept]);
-        let bytes = match self.stream.poll_read(cx, &mut scratch[kept..]) {
+        let filled = self.input.borrow_mut().poll_fill(
+            &mut shard.buffers.borrow_mut(),
+            shard.needs(self.id),
+            |room| self.stream.poll_read(cx, room),
+        );
+        let filled = match filled {
             Poll::Pending => {
                 *self.reader.borrow_mut() = Some(cx.waker().clone());
                 return Poll::Pending;
             }
             Poll::Ready(Err(_)) => return Poll::Ready(ReadOnce::Over),
-            Poll::Ready(Ok(0)) => {
-                self.input_ended.set(true);
-                shard.with_broker(|broker, _, out| broker.finish_input(self.id, &tail, out));
-                return Poll::Ready(ReadOnce::Some);
-            }
-            Poll::Ready(Ok(bytes)) => bytes,
+            Poll::Ready(Ok(filled)) => filled,
         };
-        shard.read_clock();
-        let is_full = kept + bytes == scratch.len();
-        if in_scratch {
-            let input = &scratch[..kept + bytes];
-            let consumed = self.offer(shard, input);
-            tail.clear();
-            tail.extend_from_slice(&input[consumed..]);
-            if tail.is_empty() && tail.capacity() > TAIL_IN_SCRATCH_BYTES {
-                *tail = Vec::new();
-            }
-        } else {
-            tail.extend_from_slice(&scratch[..bytes]);
-            let consumed = self.offer(shard, &tail);
-            tail.drain(..consumed);
-            tail.shrink_to(TAIL_IN_SCRATCH_BYTES);
+        if filled == Filled::End {
+            self.input_ended.set(true);
+            self.finish_input(shard);
+            return Poll::Ready(ReadOnce::Some);
         }
-        if is_full {
+        shard.read_clock();
+        self.offer(shard);
+        if filled == Filled::All {
             return Poll::Ready(ReadOnce::Full);
         }
         let patience = shard.patience(self.id);
         Poll::Ready(patience.map_or(ReadOnce::Some, ReadOnce::Patient))
     }
 
-    fn offer(&self, shard: &Rc<Shard>, input: &[u8]) -> usize {
-        shard.with_broker(|broker, now, out| broker.receive(now, self.id, input, out))
+    /// Carries out what there is of the input.
+    fn offer(&self, shard: &Rc<Shard>) {
+        let mut input = self.input.borrow_mut();
+        let consumed =
+            shard.with_broker(|broker, now, out| broker.receive(now, self.id, input.bytes(), out));
+        input.consumed(&mut shard.buffers.borrow_mut(), consumed);
+    }
+
+    /// Nothing follows the input.
+    fn finish_input(&self, shard: &Rc<Shard>) {
+        let input = self.input.borrow();
+        shard.with_broker(|broker, _, out| broker.finish_input(self.id, input.bytes(), out));
+    }
+
+    fn take_input(&self, shard: &Rc<Shard>) -> Vec<u8> {
+        let mut input = self.input.borrow_mut();
+        input.take(&mut shard.buffers.borrow_mut())
     }
 
     /// Offers the unread input again, after something changed for this connection.
-    pub(crate) fn offer_tail(&self, shard: &Rc<Shard>) {
-        let mut tail = self.tail.borrow_mut();
-        if !tail.is_empty() {
-            let consumed = self.offer(shard, &tail);
-            tail.drain(..consumed);
+    pub(crate) fn offer_input(&self, shard: &Rc<Shard>) {
+        if !self.input.borrow().bytes().is_empty() {
+            self.offer(shard);
         }
         if self.input_ended.get() && shard.is_reading(self.id) {
-            shard.with_broker(|broker, _, out| broker.finish_input(self.id, &tail, out));
+            self.finish_input(shard);
         }
-        drop(tail);
         self.wake_reader();
     }
 
     /// The peer was silent for too long.
     pub(crate) fn expire(&self, shard: &Rc<Shard>) {
         self.input_ended.set(true);
-        let tail = self.tail.borrow();
-        shard.with_broker(|broker, _, out| broker.finish_input(self.id, &tail, out));
+        self.finish_input(shard);
     }
 
     /// Ends the connection; the reader's task does the rest.
@@ -258,11 +258,11 @@ impl Connection {
             return Ok(None);
         };
         self.leave(Leaving::Moved);
-        let tail = std::mem::take(&mut *self.tail.borrow_mut());
+        let input = self.take_input(shard);
         Ok(Some(Moving {
             client,
             descriptor,
-            tail,
+            input,
             input_ended: self.input_ended.get(),
         }))
     }

@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::batch::Batch;
 
@@ -892,4 +894,31 @@ fn errors_and_progress_stay_small() {
     // One per connection, of which there may be many thousands.
     assert!(size_of::<Decoder>() <= 32);
     assert!(size_of::<Decoded<'_>>() <= 96);
+}
+
+proptest! {
+    /// The shortcut never knows more than the decoder: here lines that are nearly FINs.
+    #[test]
+    fn the_shortcut_for_fins_agrees(
+        id in "[0-9a-f]{16}",
+        changes in prop::collection::vec((0..FIN_BYTES, any::<u8>()), 0..3),
+        behind in "(NOP\n|FIN )?",
+    ) {
+        let mut input = format!("FIN {id}\n{behind}").into_bytes();
+        for (at, byte) in changes {
+            input[at] = byte;
+        }
+        let limits = Limits::default();
+        let context = Context { state: Subscribed, heartbeats: true, tls_missing: false, limits: &limits };
+        let decoded = Decoder::default().decode(&input, &context);
+        if let Some(found) = fin(input.first_chunk().unwrap()) {
+            let Decoded::Command { command: Command::Fin { id }, consumed } = decoded else {
+                panic!("{decoded:?} is no FIN")
+            };
+            prop_assert_eq!((id.decode(), consumed), (Some(found), FIN_BYTES));
+        } else if let Decoded::Command { command: Command::Fin { id }, consumed: FIN_BYTES } = decoded {
+            // Something else may be of that length: CR LF, say, with a shorter id before it.
+            prop_assert_eq!(id.decode(), None);
+        }
+    }
 }

@@ -1,12 +1,12 @@
 //! SUB, RDY, FIN, REQ, TOUCH, CLS.
 
 use super::{Broker, Flow, Level, Output, place};
-use crate::client::{Blocked, ClientId, Verb};
+use crate::client::{Blocked, Client, ClientId, Verb};
 use crate::topic::{TopicKey, Waiter};
 use crate::window::NotYours;
 use crate::{ChannelId, Now};
 use std::time::Duration;
-use wire::decode::ClientState;
+use wire::decode::{ClientState, FIN_BYTES, fin};
 use wire::error::WireError;
 use wire::id::{MessageId, Seq};
 use wire::name::{ChannelName, TopicName};
@@ -129,15 +129,67 @@ impl Broker {
         if let Err(reason) = channel.finish(seq, id, log) {
             return self.not_yours(id, WireError::fin_failed, &message, reason, out);
         }
-        let Some(client) = self.clients.get_mut(id) else {
-            return Flow::Next;
+        self.note_answers(now, id, 1, |client| &mut client.finish_count);
+        Flow::Next
+    }
+
+    /// Carries out the FINs at the front of `input` that are as they should be, one like the other: of
+    /// messages this client has in flight. Returns how many bytes they are; what ends the run, whatever
+    /// it is, is for the decoder.
+    ///
+    /// What is the same for all of them is done once: a quarter of the time of one by one.
+    pub(super) fn finish_run(&mut self, now: Now, id: ClientId, input: &[u8]) -> usize {
+        let Some((topic, channel)) = self.clients.get(id).and_then(|client| client.subscription)
+        else {
+            return 0;
         };
-        client.in_flight -= 1;
-        client.finish_count += 1;
-        channel.note_answered(id, client, now.mono);
+        let topic = self.topics.get_mut(topic);
+        let Some((channel, log)) = topic.and_then(|topic| topic.channel_and_log(channel)) else {
+            return 0;
+        };
+        let ours = self.options.topic.log.node;
+        let (lines, _) = input.as_chunks();
+        let seqs = lines.iter().map_while(|line| match fin(line) {
+            Some((seq, node)) if node == ours => Some(seq),
+            _ => None,
+        });
+        let finished = channel.finish_run(seqs, id, log);
+        if finished > 0 {
+            if let Some(client) = self.clients.get_mut(id) {
+                // The first of them may be what was awaited.
+                client.decoder.reset();
+                client.needs = 0;
+                client.waiting_since = now.mono;
+            }
+            self.note_answers(now, id, finished, |client| &mut client.finish_count);
+        }
+        finished as usize * FIN_BYTES
+    }
+
+    /// A client has answered for `count` messages; `counter` is where it is counted.
+    fn note_answers(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        count: u32,
+        counter: fn(&mut Client) -> &mut u64,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.in_flight -= count;
+        *counter(client) += u64::from(count);
+        let Some((topic_key, channel_id)) = client.subscription else {
+            return;
+        };
+        let Some(topic) = self.topics.get_mut(topic_key) else {
+            return;
+        };
+        if let Some(channel) = topic.channel_mut(channel_id) {
+            channel.note_answered(id, client, now.mono);
+        }
         topic.note_answer(channel_id);
         self.note_topic(topic_key);
-        Flow::Next
     }
 
     pub(super) fn requeue(
@@ -166,14 +218,7 @@ impl Broker {
         if let Err(reason) = channel.requeue(seq, id, now.mono, timeout) {
             return self.not_yours(id, WireError::req_failed, &message, reason, out);
         }
-        let Some(client) = self.clients.get_mut(id) else {
-            return Flow::Next;
-        };
-        client.in_flight -= 1;
-        client.requeue_count += 1;
-        channel.note_answered(id, client, now.mono);
-        topic.note_answer(channel_id);
-        self.note_topic(topic_key);
+        self.note_answers(now, id, 1, |client| &mut client.requeue_count);
         Flow::Next
     }
 

@@ -354,6 +354,43 @@ b< E_FIN_FAILED FIN #x failed ID not in flight
     );
 }
 
+/// FINs in a row are carried out together: what is wrong among them is answered as ever, in its place,
+/// and the others are done.
+#[test]
+fn fins_in_a_row() {
+    check(
+        "
+a: SUB t ch
+a< OK
+a: RDY 4
+b: SUB t ch
+b< OK
+p: MPUB t | 1,2,3,4,5,6,7,8
+p< OK
+a< 1 (1)
+a< 2 (1)
+a< 3 (1)
+a< 4 (1)
+b: RDY 2
+b< 5 (1)
+b< 6 (1)
+a: FIN #2; FIN #1; FIN #5; FIN #1; NOP; FIN 0123456789abcdef; FIN #3 x; FIN #4
+a< E_FIN_FAILED FIN #5 failed client does not own message
+a< E_FIN_FAILED FIN #1 failed ID not in flight
+a< E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight
+a< 7 (1)
+a< 8 (1)
+stats t/ch
+= depth 0, in flight 4, deferred 0, messages 8, requeued 0, timed out 0, clients 2
+b: FIN #5; FIN #6; FIN
+b< E_INVALID FIN insufficient number of params
+b closed
+stats t/ch
+= depth 0, in flight 2, deferred 0, messages 8, requeued 0, timed out 0, clients 1
+",
+    );
+}
+
 /// Captured: msg timeout 2 s, max 5 s, touched every 0.9 s: redelivered at 5.0 s.
 #[test]
 fn touch_reaches_no_further_than_the_cap() {

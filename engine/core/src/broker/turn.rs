@@ -155,6 +155,12 @@ impl Broker {
             .is_some_and(|client| !client.is_stopped())
     }
 
+    /// How many bytes the input of a connection must have for its next command, unfinished as far as
+    /// it was offered; 0 when nothing is known of it.
+    pub fn needs(&self, id: ClientId) -> usize {
+        self.clients.get(id).map_or(0, |client| client.needs)
+    }
+
     /// When [`Broker::handle_timeout`] has something to do; may be early.
     pub fn next_timeout(&self) -> Option<Duration> {
         self.timers.first().map(|timer| timer.0)

@@ -4,6 +4,7 @@
 //! a: SUB t ch         the client "a" sends a line; it is connected when it is first named
 //! a: PUB t | x        ... with a size and a body; MPUB takes several: | x,y
 //! a: FIN #x           ... the id of the message whose body is x
+//! a: FIN #x; RDY 2    ... several commands that arrive together
 //! a! PUB t\n\0\0      raw bytes
 //! a eof / gone / stuck    ends its input / is disconnected / reads nothing from now on
 //! a< OK               what it gets; a message is its body and its attempts: x (1)
@@ -139,9 +140,10 @@ impl Session {
         }
         self.transcript.push_str(line);
         self.transcript.push('\n');
-        if let Some((name, command)) = line.split_once(": ") {
-            let command = self.command(command);
-            return self.send(name, b"  V2", &command);
+        if let Some((name, commands)) = line.split_once(": ") {
+            let commands = commands.split("; ").flat_map(|text| self.command(text));
+            let commands: Vec<u8> = commands.collect();
+            return self.send(name, b"  V2", &commands);
         }
         if let Some((name, raw)) = line.split_once("! ") {
             return self.send(name, b"  V2", &unescape(raw));

@@ -1,0 +1,229 @@
+//! [`Input`]: what a connection has received and not yet carried out, without copies of large bodies.
+//!
+//! ```text
+//!   nothing, or little    received into a buffer of the shard that all of them use in turn;
+//!                         what is left of it is copied out, and in front of what comes next
+//!   much                  the connection keeps the buffer, and the rest is received behind it
+//! ```
+//!
+//! The buffers are used again, the last one first: its memory is warm, and a page that is touched for
+//! the first time costs more than copying it.
+
+use std::io;
+use std::ops::Range;
+use std::task::{Poll, ready};
+
+/// The size of a buffer: what one read brings at most.
+const BUFFER_BYTES: usize = 512 * 1024;
+
+/// Up to here what is left is copied.
+const COPIED_BYTES_MAX: usize = 16 * 1024;
+
+/// What a connection without input may hold on to.
+const IDLE_BYTES_MAX: usize = 1024;
+
+/// Connections of a shard that may keep a buffer. Further ones copy into memory of their own, as much
+/// as the command needs: many slow peers must not cost half a megabyte each.
+const KEPT_MAX: usize = 16;
+
+/// Buffers that wait to be used again.
+const SPARES_MAX: usize = 4;
+
+/// The receive buffers of a shard.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    spares: Vec<Box<[u8]>>,
+    kept: usize,
+}
+
+impl Buffers {
+    /// A buffer that begins with `little`.
+    fn hold(&mut self, little: &[u8]) -> Held {
+        let mut buffer = self
+            .spares
+            .pop()
+            .unwrap_or_else(|| vec![0; BUFFER_BYTES].into_boxed_slice());
+        buffer[..little.len()].copy_from_slice(little);
+        Held {
+            buffer,
+            at: 0..little.len(),
+            lent: Lent::ForOneRead,
+        }
+    }
+
+    fn give_back(&mut self, held: Held) {
+        self.kept -= usize::from(held.lent == Lent::Kept);
+        if held.lent != Lent::No && self.spares.len() < SPARES_MAX {
+            self.spares.push(held.buffer);
+        }
+    }
+}
+
+/// What a connection has received and not yet carried out.
+#[derive(Default)]
+pub(crate) struct Input {
+    /// When it is little.
+    little: Vec<u8>,
+    /// When it is much, and while it is carried out. `little` is empty then.
+    held: Option<Held>,
+}
+
+/// A buffer and where in it the input is.
+struct Held {
+    buffer: Box<[u8]>,
+    at: Range<usize>,
+    lent: Lent,
+}
+
+/// Whether a buffer is one of the shard's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lent {
+    /// It is the connection's own.
+    No,
+    ForOneRead,
+    /// Until an unfinished command is complete.
+    Kept,
+}
+
+/// What [`Input::poll_fill`] brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filled {
+    /// Less than there was room for.
+    Some,
+    /// As much as there was room for.
+    All,
+    /// The peer sends nothing more.
+    End,
+}
+
+impl Input {
+    /// Input that came with a connection from another shard: it may be much.
+    pub(crate) fn new(bytes: Vec<u8>) -> Input {
+        let mut input = Input::default();
+        if bytes.len() <= COPIED_BYTES_MAX {
+            input.little = bytes;
+        } else {
+            input.held = Some(Held {
+                at: 0..bytes.len(),
+                buffer: bytes.into_boxed_slice(),
+                lent: Lent::No,
+            });
+        }
+        input
+    }
+
+    /// The input.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.held {
+            Some(held) => &held.buffer[held.at.clone()],
+            None => &self.little,
+        }
+    }
+
+    /// Receives once, behind what is there. `needs` is how long the input must become for its first
+    /// command, 0 if that is not known. What is there then is to be offered, and
+    /// [`consumed`](Input::consumed) told how much was carried out.
+    ///
+    /// # Errors
+    /// Those of `read`, as they are.
+    pub(crate) fn poll_fill(
+        &mut self,
+        buffers: &mut Buffers,
+        needs: usize,
+        read: impl FnOnce(&mut [u8]) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<Filled>> {
+        let is_kept = self.held.is_some();
+        let mut held = match self.held.take() {
+            Some(held) => held,
+            None => buffers.hold(&self.little),
+        };
+        held.make_room(needs, buffers);
+        let room = &mut held.buffer[held.at.end..];
+        let room_bytes = room.len();
+        let result = read(room);
+        match result {
+            Poll::Ready(Ok(bytes @ 1..)) => {
+                held.at.end += bytes;
+                self.little.clear();
+                self.held = Some(held);
+            }
+            _ if is_kept => self.held = Some(held),
+            _ => buffers.give_back(held),
+        }
+        Poll::Ready(Ok(match ready!(result)? {
+            0 => Filled::End,
+            bytes if bytes == room_bytes => Filled::All,
+            _ => Filled::Some,
+        }))
+    }
+
+    /// Drops the first `bytes` bytes, and the buffer unless much is left.
+    pub(crate) fn consumed(&mut self, buffers: &mut Buffers, bytes: usize) {
+        let Some(mut held) = self.held.take() else {
+            self.little.drain(..bytes);
+            return;
+        };
+        held.at.start += bytes;
+        if held.at.len() > COPIED_BYTES_MAX {
+            self.held = Some(held.keep(buffers));
+            return;
+        }
+        if held.at.is_empty() && self.little.capacity() > IDLE_BYTES_MAX {
+            self.little = Vec::new();
+        }
+        self.little.extend_from_slice(&held.buffer[held.at.clone()]);
+        buffers.give_back(held);
+    }
+
+    /// Everything there is, for another shard, and at the end of a connection: the buffer goes back.
+    pub(crate) fn take(&mut self, buffers: &mut Buffers) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.little);
+        if let Some(held) = self.held.take() {
+            bytes.extend_from_slice(&held.buffer[held.at.clone()]);
+            buffers.give_back(held);
+        }
+        bytes
+    }
+}
+
+impl Held {
+    /// Makes room behind the input: up to `needs` bytes from its start, and something in any case.
+    fn make_room(&mut self, needs: usize, buffers: &mut Buffers) {
+        let wanted = needs.max(self.at.len() + 1);
+        if self.buffer.len() - self.at.start >= wanted {
+            return;
+        }
+        if self.buffer.len() < wanted {
+            return self.copy_to_own(wanted.next_power_of_two(), buffers);
+        }
+        self.buffer.copy_within(self.at.clone(), 0);
+        self.at = 0..self.at.len();
+    }
+
+    /// Keeps the buffer for a connection, or as much memory of its own as the input takes.
+    fn keep(mut self, buffers: &mut Buffers) -> Held {
+        if self.lent == Lent::ForOneRead {
+            if buffers.kept < KEPT_MAX {
+                buffers.kept += 1;
+                self.lent = Lent::Kept;
+            } else {
+                self.copy_to_own(self.at.len(), buffers);
+            }
+        }
+        self
+    }
+
+    fn copy_to_own(&mut self, bytes: usize, buffers: &mut Buffers) {
+        let mut own = vec![0; bytes].into_boxed_slice();
+        own[..self.at.len()].copy_from_slice(&self.buffer[self.at.clone()]);
+        let own = Held {
+            buffer: own,
+            at: 0..self.at.len(),
+            lent: Lent::No,
+        };
+        buffers.give_back(std::mem::replace(self, own));
+    }
+}
+
+#[cfg(test)]
+mod tests;
