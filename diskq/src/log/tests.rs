@@ -655,6 +655,27 @@ fn what_is_finished_at_once_is_recycled_without_the_keeper() {
 }
 
 #[test]
+fn a_backlog_of_a_few_segments_that_comes_and_goes_makes_no_files() {
+    let mut options = small_options();
+    options.resident_messages = 1000;
+    options.resident_bytes_min = 10 * 8192;
+    let mut world = World::new(options);
+    let mut made = Vec::new();
+    for _ in 0..20 {
+        let before = world.log.supply.prepared_upto();
+        let backlog: Vec<Seq> = (0..200).map(|_| world.must_append(200)).collect();
+        for seq in backlog {
+            world.finish(seq);
+        }
+        world.pump(100);
+        made.push(world.log.supply.prepared_upto().0 - before.0);
+    }
+    assert!(made[0] >= 7, "{made:?}");
+    assert!(made[2..].iter().all(|&count| count == 0), "{made:?}");
+    world.log.check();
+}
+
+#[test]
 fn what_a_checkpoint_names_stays_until_a_synced_one_does_not() {
     let mut world = World::new(small_options());
     world.must_append(500);
