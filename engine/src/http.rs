@@ -1,55 +1,46 @@
 //! nsqd's HTTP interface: publishing, administration, statistics.
 //!
 //! ```text
-//!   HttpIo -> hyper -> route -> publish | admin | stats -> Broker
-//!                        |          (checks, in nsqd's order)
-//!                        +-> redirect, OPTIONS, 404, 405
+//!   Connection -> head -> route -> publish | admin | stats -> Broker
+//!        |                  |          (checks, in nsqd's order)
+//!      body                 +-> redirect, OPTIONS, 404, 405
 //! ```
 //!
 //! This module knows bytes, names and limits. What a topic is, it knows only as [`Broker`], which
 //! the shell implements over its shards. One connection is one call of [`serve_connection`], on one
 //! shard: nothing here is `Send`, nothing is shared.
 
-use std::cell::Cell;
-use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use engine_core::stats::{StatsFilter, StatsSnapshot};
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::header::{CONNECTION, EXPECT, HOST};
-use hyper::rt::ReadBuf;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode, Version};
+use http::{Method, StatusCode};
 
 use crate::config::Config;
 use crate::{log_error, log_info, log_warn};
 
 use body::RequestBody;
+use connection::{Io, NoRequest};
+use head::{Expectation, Head};
 use query::Query;
-use reply::{Failure, Reply};
+use reply::{Exchange, Failure, Reply};
 use route::{Endpoint, Route};
 
 mod admin;
 mod body;
+mod chunked;
+mod connection;
+mod date;
 mod go_text;
-mod io;
+mod head;
 mod publish;
 mod query;
 mod reply;
 mod route;
 mod stats;
 
-pub use io::HttpIo;
-
-/// Bytes that are taken off a connection which is closed before its request was read. Closing a
-/// socket with unread bytes makes the kernel reset it, and the reset can overtake the answer.
-const LINGER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+pub use connection::Connection;
 
 /// What is published by one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,109 +190,101 @@ pub trait Broker {
     fn health(&self) -> Result<(), String>;
     /// See [`Info`].
     fn info(&self) -> &Info;
+    /// Whether the connection would be better off on another shard. Asked between requests.
+    fn is_better_elsewhere(&self) -> bool;
 }
 
-/// Serves one connection until it ends. An error of the peer ends it, and is nobody else's
-/// business: nothing is returned. A peer that goes on sending what is not read has until `linger` is
-/// ready.
-pub async fn serve_connection<B: Broker + 'static>(
-    io: impl hyper::rt::Read + hyper::rt::Write + Unpin + 'static,
-    peer: SocketAddr,
-    broker: Rc<B>,
-    linger: impl Future<Output = ()>,
-) {
-    let has_left_unread = Rc::new(Cell::new(false));
-    let left_unread = has_left_unread.clone();
-    let service = service_fn(move |request| {
-        let broker = broker.clone();
-        let left_unread = left_unread.clone();
-        async move { Ok::<_, Infallible>(respond(request, peer, &*broker, &left_unread).await) }
-    });
-    let connection = http1::Builder::new()
-        .half_close(true)
-        .title_case_headers(true)
-        .serve_connection(io, service);
-    // An error is that of a peer that went away or does not speak HTTP; hyper has answered what
-    // there was to answer.
-    if let Ok(parts) = connection.without_shutdown().await {
-        let close = close(parts.io, has_left_unread.get());
-        futures_lite::future::or(close, linger).await;
-    }
+/// Why a connection is not served any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// It has ended, or is to be dropped.
+    ToTheEnd,
+    /// [`Broker::is_better_elsewhere`]. No request is under way.
+    UntilMoved,
 }
 
-/// Ends the output, and takes what the peer still sends if it may not have seen the answer yet.
-async fn close(mut io: impl hyper::rt::Read + hyper::rt::Write + Unpin, has_left_unread: bool) {
-    let mut io = Pin::new(&mut io);
-    // A failure means that the peer is gone, which is what is wanted.
-    if std::future::poll_fn(|context| io.as_mut().poll_shutdown(context))
-        .await
-        .is_err()
-    {
-        return;
-    }
-    let mut left_bytes = if has_left_unread { LINGER_BYTES_MAX } else { 0 };
-    let mut buffer = [0; 4096];
-    while left_bytes > 0 {
-        let mut target = ReadBuf::new(&mut buffer);
-        let read =
-            std::future::poll_fn(|context| io.as_mut().poll_read(context, target.unfilled())).await;
-        let count = target.filled().len() as u64;
-        if read.is_err() || count == 0 {
-            return;
-        }
-        left_bytes = left_bytes.saturating_sub(count);
-    }
-}
-
-/// From request to response, the log line included.
-async fn respond<B: Broker>(
-    request: Request<Incoming>,
+/// Serves one connection until it ends or is to move. An error of the peer ends it, and is nobody
+/// else's business: nothing is returned. A peer that goes on sending what is not read has until
+/// `linger` is ready.
+pub async fn serve_connection<B: Broker>(
+    connection: &mut Connection<impl Io>,
     peer: SocketAddr,
     broker: &B,
-    left_unread: &Cell<bool>,
-) -> Response<Full<Bytes>> {
-    let started = Instant::now();
-    let (head, body) = request.into_parts();
-    let mut body = RequestBody::new(body);
-    let asked_to_close = has_word(&head.headers, CONNECTION, "close");
-    let is_closing = asked_to_close || head.version < Version::HTTP_11;
-    let awaits_continue = head.headers.contains_key(EXPECT);
+    linger: impl Future<Output = ()>,
+) -> Served {
+    let has_left_unread = loop {
+        let (reply, exchange, has_left_unread) = match connection.next_head().await {
+            Ok(head) => {
+                let exchange = head.exchange();
+                let (reply, has_left_unread) = respond(head, connection, peer, broker).await;
+                (reply, exchange, has_left_unread)
+            }
+            Err(NoRequest::Refused(status)) => (
+                Reply::plain(status, "").and_close(true),
+                Exchange::NONE,
+                true,
+            ),
+            Err(NoRequest::Ended) => break false,
+        };
+        if connection.answer(&reply, exchange).await.is_err() {
+            return Served::ToTheEnd;
+        }
+        if !reply.keeps_alive(exchange) {
+            break has_left_unread;
+        }
+        if broker.is_better_elsewhere() {
+            return Served::UntilMoved;
+        }
+    };
+    let close = connection.close(has_left_unread);
+    futures_lite::future::or(close, linger).await;
+    Served::ToTheEnd
+}
 
-    let reply = if head.version == Version::HTTP_11 && !head.headers.contains_key(HOST) {
+/// From request to response, the log line included. Also returns whether the peer may still be
+/// sending what nobody reads.
+async fn respond<B: Broker>(
+    head: Head,
+    connection: &mut Connection<impl Io>,
+    peer: SocketAddr,
+    broker: &B,
+) -> (Reply, bool) {
+    // HTTP/1.0 knows no answer before the answer.
+    let awaits_continue = head.is_http_11 && head.expects == Some(Expectation::Continue);
+    let is_closing = head.asks_to_close || !head.is_http_11;
+    let mut body = RequestBody::new(connection, head.framing, awaits_continue);
+
+    let reply = if head.is_http_11 && !head.has_host {
         let text = "400 Bad Request: missing required Host header";
         Reply::protocol_error(StatusCode::BAD_REQUEST, text)
-    } else if awaits_continue && !has_word(&head.headers, EXPECT, "100-continue") {
+    } else if head.expects == Some(Expectation::Unknown) {
         Reply::protocol_error(StatusCode::EXPECTATION_FAILED, "")
     } else {
-        let query = head.uri.query().unwrap_or_default();
+        let query = head.target.query().unwrap_or_default();
         if query.contains(';') {
             log_warn!(
                 "http: URL query contains semicolon, which is no longer a supported separator; \
                  parts of the query may be stripped when parsed; see golang.org/issue/25192"
             );
         }
-        let route = route::route(head.method.as_str(), head.uri.path());
-        let is_logged = is_logged(&route);
+        let route = route::route(head.method.as_str(), head.target.path());
+        let started = is_logged(&route).then(Instant::now);
         let reply = answer(route, &head.method, query, &mut body, broker).await;
-        if is_logged {
-            let target = head
-                .uri
-                .path_and_query()
-                .map_or("", |target| target.as_str());
+        if let Some(started) = started {
+            let target = head.target.path_and_query();
             log_info!(
-                "{} {} {target} ({peer}) {}",
+                "{} {} {} ({peer}) {}",
                 reply.status().as_u16(),
                 head.method,
+                target.map_or("", |target| target.as_str()),
                 go_text::duration_text(started.elapsed())
             );
         }
         reply
     };
-    let has_left_unread = body.finish(is_closing, awaits_continue).await;
-    left_unread.set(has_left_unread);
-    reply
-        .and_close(has_left_unread || asked_to_close)
-        .into_response()
+    let has_left_unread = body.finish(is_closing).await;
+    let must_close = has_left_unread || head.asks_to_close;
+    (reply.and_close(must_close), has_left_unread)
 }
 
 /// Publishes are too many to be logged. Redirects and OPTIONS never reach nsqd's own code.
@@ -317,7 +300,7 @@ async fn answer<B: Broker>(
     route: Route,
     method: &Method,
     query: &str,
-    body: &mut RequestBody,
+    body: &mut RequestBody<'_, impl Io>,
     broker: &B,
 ) -> Reply {
     match route {
@@ -338,7 +321,7 @@ async fn answer<B: Broker>(
 async fn serve<B: Broker>(
     endpoint: Endpoint,
     query: &str,
-    body: &mut RequestBody,
+    body: &mut RequestBody<'_, impl Io>,
     broker: &B,
 ) -> Result<Reply, Failure> {
     match endpoint {
@@ -378,24 +361,11 @@ fn health_text(health: &Result<(), String>) -> String {
     }
 }
 
-fn parse_query(text: &str) -> Result<Query, Failure> {
+fn parse_query(text: &str) -> Result<Query<'_>, Failure> {
     Query::parse(text).map_err(|why| {
         log_error!("failed to parse request params - {why}");
         Failure::bad("INVALID_REQUEST")
     })
-}
-
-/// Whether a header, a list of words without regard to case, has this one.
-fn has_word(headers: &hyper::HeaderMap, name: hyper::header::HeaderName, word: &str) -> bool {
-    let values = headers.get_all(name);
-    values
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .any(|value| {
-            value
-                .split(',')
-                .any(|given| given.trim().eq_ignore_ascii_case(word))
-        })
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use crate::http::Info;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::connection::{self, Connection};
 use crate::net::input::Buffers;
+use crate::net::listener;
 use crate::reactor;
 use crate::{log_error, log_info, log_warn};
 use engine_core::{Broker, ClientId, Level, Now, Output, ShardId};
@@ -456,6 +457,11 @@ impl Shard {
             Mail::Connection(moving) => {
                 if !self.is_stopping.get() {
                     connection::resume(self, *moving);
+                }
+            }
+            Mail::HttpConnection(moving) => {
+                if !self.is_stopping.get() {
+                    listener::resume_http(self, *moving);
                 }
             }
             Mail::Call(call) => call(self),

@@ -5,7 +5,8 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::thread;
 
 use support::{Broker, Client, FrameType, Message, PATIENCE, Random, wait_until, whole_machine};
@@ -472,4 +473,57 @@ fn consumers_from_all_shards_share_a_channel() {
             "each message went to exactly one consumer"
         );
     }
+}
+
+/// HTTP connections that publish to one topic again and again move to its shard, and take what was
+/// sent ahead along: whole requests, and half of one.
+#[test]
+fn http_connections_move_with_what_was_sent_ahead() {
+    let _machine = whole_machine();
+    for shards in SHARDS {
+        let broker = with_channels(shards);
+        let mut published = Published::default();
+        let mut connections = Vec::new();
+        for connection in 0..10 {
+            let mut requests = String::new();
+            for number in 0..TOPICS {
+                for count in 0..40 {
+                    let body = format!("http-{connection}-{number}-{count}");
+                    published.add(number, &body);
+                    let (topic, length) = (topic(number), body.len());
+                    requests += &format!("POST /pub?topic={topic} HTTP/1.1\r\nHost: x\r\n");
+                    requests += &format!("Content-Length: {length}\r\n\r\n{body}");
+                }
+            }
+            connections.push(thread::spawn({
+                let address = broker.http_addr();
+                move || talk_http(address, requests.as_bytes())
+            }));
+        }
+        for connection in connections {
+            let answers = connection.join().expect("the connection lasts");
+            assert_eq!(answers.matches("HTTP/1.1 200 OK\r\n").count(), TOPICS * 40);
+            assert_eq!(answers.matches("\r\n\r\nOK").count(), TOPICS * 40);
+        }
+        published.expect_delivered(&broker);
+    }
+}
+
+/// Sends it all, in pieces that end anywhere; returns what comes back.
+fn talk_http(address: std::net::SocketAddr, requests: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).expect("listening");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let mut reader = stream.try_clone().expect("descriptors are left");
+    let answers = thread::spawn(move || {
+        let mut answers = String::new();
+        reader
+            .read_to_string(&mut answers)
+            .expect("it ends in order");
+        answers
+    });
+    for piece in requests.chunks(5011) {
+        stream.write_all(piece).expect("connected");
+    }
+    stream.shutdown(Shutdown::Write).expect("connected");
+    answers.join().expect("the reader ends")
 }

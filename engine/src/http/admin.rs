@@ -4,6 +4,7 @@
 use wire::name::is_valid_name;
 
 use super::body::RequestBody;
+use super::connection::Io;
 use super::query::Query;
 use super::reply::{Failure, Reply};
 use super::route::Endpoint;
@@ -15,7 +16,7 @@ pub(super) async fn administer<B: Broker>(
     broker: &B,
     endpoint: Endpoint,
     raw_query: &str,
-    body: &mut RequestBody,
+    body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
     let query = parse_query(raw_query)?;
     // All but this one read the body, for nothing.
@@ -76,7 +77,7 @@ pub(super) fn failure_of(error: AdminError) -> Failure {
 }
 
 /// The topic of a topic endpoint. `invalid` is what a bad name is called there.
-fn topic_of(query: &Query, invalid: Failure) -> Result<&str, Failure> {
+fn topic_of<'a>(query: &'a Query<'_>, invalid: Failure) -> Result<&'a str, Failure> {
     let topic = query
         .get("topic")
         .ok_or(Failure::bad("MISSING_ARG_TOPIC"))?;
@@ -87,7 +88,7 @@ fn topic_of(query: &Query, invalid: Failure) -> Result<&str, Failure> {
     }
 }
 
-fn topic_and_channel_of(query: &Query) -> Result<(&str, &str), Failure> {
+fn topic_and_channel_of<'a>(query: &'a Query<'_>) -> Result<(&'a str, &'a str), Failure> {
     let topic = topic_of(query, Failure::bad("INVALID_ARG_TOPIC"))?;
     let channel = query
         .get("channel")

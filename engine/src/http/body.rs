@@ -1,11 +1,14 @@
 //! Request bodies: read up to a limit, or got rid of; and the two forms of `/mpub`.
 
-use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use std::io;
+
+use bytes::Bytes;
 use wire::command::Batch;
 use wire::limits::Limits;
 
+use super::chunked::{Chunked, Step};
+use super::connection::{Connection, Io};
+use super::head::Framing;
 use super::reply::Failure;
 
 /// What is left of a body is read and thrown away before the answer if it is less than this; else
@@ -13,9 +16,12 @@ use super::reply::Failure;
 const DISCARD_BYTES_MAX: u64 = 256 * 1024;
 
 /// A request's body and what has become of it.
-pub(super) struct RequestBody {
-    incoming: Incoming,
-    is_polled: bool,
+pub(super) struct RequestBody<'a, S> {
+    connection: &'a mut Connection<S>,
+    framing: Framing,
+    announced_bytes: Option<u64>,
+    /// The peer sends nothing before it is asked to, which has not been done yet.
+    awaits_continue: bool,
     is_broken: bool,
 }
 
@@ -32,60 +38,79 @@ pub(super) enum End {
     Complete,
     /// The peer stopped in the middle, or the chunks are malformed.
     Broken,
-    /// There is more than the limit. `bytes` holds more than the limit, by at most one frame.
+    /// There is more than the limit. `bytes` holds more than the limit, by at most one read.
     OverLimit,
 }
 
-impl RequestBody {
-    pub(super) fn new(incoming: Incoming) -> RequestBody {
+impl<'a, S: Io> RequestBody<'a, S> {
+    /// What follows a head that was just taken off the connection.
+    pub(super) fn new(
+        connection: &'a mut Connection<S>,
+        framing: Framing,
+        awaits_continue: bool,
+    ) -> RequestBody<'a, S> {
+        let announced_bytes = match framing {
+            Framing::Length(bytes) => Some(bytes),
+            Framing::Chunked(_) => None,
+        };
         RequestBody {
-            incoming,
-            is_polled: false,
+            connection,
+            framing,
+            announced_bytes,
+            awaits_continue,
             is_broken: false,
         }
     }
 
     /// The announced length; `None` when it is sent in chunks.
     pub(super) fn announced_bytes(&self) -> Option<u64> {
-        self.incoming.size_hint().exact()
+        self.announced_bytes
     }
 
-    /// Reads until the end or until there is more than the limit. Bodies that come in one piece,
-    /// the usual case, are not copied.
+    /// Reads until the end or until there is more than the limit. A body of known length is read to
+    /// where it stays: only what came together with the head is copied.
     pub(super) async fn receive(&mut self, bytes_max: u64) -> Received {
-        let mut first = Bytes::new();
-        let mut collected = BytesMut::new();
-        let mut count: u64 = 0;
-        let end = loop {
-            let Some(data) = self.next_piece().await else {
-                break if self.is_broken {
-                    End::Broken
-                } else {
-                    End::Complete
-                };
-            };
-            if count == 0 {
-                first = data.clone();
-            } else {
-                if collected.is_empty() {
-                    let announced = self.announced_bytes().unwrap_or(0).saturating_add(count);
-                    let wanted = announced.saturating_add(data.len() as u64).min(bytes_max);
-                    collected.reserve(usize::try_from(wanted).unwrap_or(0));
-                    collected.extend_from_slice(&first);
-                }
-                collected.extend_from_slice(&data);
+        let mut bytes = Vec::new();
+        let end = match self.framing {
+            Framing::Length(count) if count <= bytes_max => {
+                self.receive_announced(&mut bytes, count).await
             }
-            count += data.len() as u64;
-            if count > bytes_max {
-                break End::OverLimit;
-            }
+            _ => self.receive_pieces(&mut bytes, bytes_max).await,
         };
-        let bytes = if collected.is_empty() {
-            first
+        Received {
+            bytes: Bytes::from(bytes),
+            end,
+        }
+    }
+
+    async fn receive_announced(&mut self, bytes: &mut Vec<u8>, count: u64) -> End {
+        let count = usize::try_from(count).expect("below a limit of nsqd's");
+        let asked = self.ask_to_continue().await;
+        self.framing = Framing::Length(0);
+        let read = match asked {
+            Ok(()) => self.connection.read_to(bytes, count).await,
+            Err(error) => Err(error),
+        };
+        self.is_broken = read.is_err();
+        if self.is_broken {
+            End::Broken
         } else {
-            collected.freeze()
-        };
-        Received { bytes, end }
+            End::Complete
+        }
+    }
+
+    async fn receive_pieces(&mut self, bytes: &mut Vec<u8>, bytes_max: u64) -> End {
+        while let Some(piece) = self.next_piece().await {
+            bytes.extend_from_slice(piece);
+            if bytes.len() as u64 > bytes_max {
+                return End::OverLimit;
+            }
+        }
+        if self.is_broken {
+            End::Broken
+        } else {
+            End::Complete
+        }
     }
 
     /// Reads to the end without keeping anything, whatever the length; false if that fails.
@@ -95,22 +120,25 @@ impl RequestBody {
     }
 
     /// Gets rid of what the handler left unread. Returns whether the connection has to be closed
-    /// because that is too much. `is_closing`: the connection ends anyway. `awaits_continue`: the
-    /// peer sends its body only when asked, and there is no reason to ask any more.
-    pub(super) async fn finish(&mut self, is_closing: bool, awaits_continue: bool) -> bool {
+    /// because that is too much. `is_closing`: the connection ends anyway. A peer that sends its body
+    /// only when asked is not asked any more.
+    pub(super) async fn finish(&mut self, is_closing: bool) -> bool {
         if self.is_broken {
             return true;
         }
-        if self.incoming.is_end_stream() {
+        let (is_at_end, left_bytes) = match &self.framing {
+            Framing::Length(left) => (*left == 0, *left),
+            Framing::Chunked(chunked) => (chunked.is_at_end(), 0),
+        };
+        if is_at_end {
             return false;
         }
-        let announced = self.announced_bytes().unwrap_or(0);
-        if is_closing || (awaits_continue && !self.is_polled) || announced >= DISCARD_BYTES_MAX {
+        if is_closing || self.awaits_continue || left_bytes >= DISCARD_BYTES_MAX {
             return true;
         }
         let mut count: u64 = 0;
-        while let Some(data) = self.next_piece().await {
-            count += data.len() as u64;
+        while let Some(piece) = self.next_piece().await {
+            count += piece.len() as u64;
             if count >= DISCARD_BYTES_MAX {
                 return true;
             }
@@ -119,22 +147,66 @@ impl RequestBody {
     }
 
     /// The next bytes, never empty; `None` at the end and after a failure.
-    async fn next_piece(&mut self) -> Option<Bytes> {
-        self.is_polled = true;
+    async fn next_piece(&mut self) -> Option<&[u8]> {
+        match self.find_piece().await {
+            Ok(0) => None,
+            Ok(count) => Some(self.connection.take(count)),
+            Err(_) => {
+                self.is_broken = true;
+                None
+            }
+        }
+    }
+
+    /// Reads until a piece of the body is at the front of what was read. Returns its length; 0 at
+    /// the end.
+    async fn find_piece(&mut self) -> io::Result<usize> {
+        self.ask_to_continue().await?;
         loop {
-            match self.incoming.frame().await? {
-                Ok(frame) => match frame.into_data() {
-                    Ok(data) if !data.is_empty() => return Some(data),
-                    // Trailers, or nothing.
-                    _ => {}
-                },
-                Err(_) => {
-                    self.is_broken = true;
-                    return None;
+            let unread = self.connection.unread();
+            let step = match &mut self.framing {
+                Framing::Length(left) => take_length(left, unread),
+                Framing::Chunked(chunked) => take_chunk(chunked, unread)?,
+            };
+            match step {
+                Step::Skip(count) => _ = self.connection.take(count),
+                Step::Data(count) => return Ok(count),
+                Step::End => return Ok(0),
+                Step::More => {
+                    if self.connection.fill().await? == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
                 }
             }
         }
     }
+
+    /// Also if the body is there already, as most servers do.
+    async fn ask_to_continue(&mut self) -> io::Result<()> {
+        let is_empty = matches!(self.framing, Framing::Length(0));
+        if !is_empty && std::mem::take(&mut self.awaits_continue) {
+            let answer = b"HTTP/1.1 100 Continue\r\n\r\n";
+            return self.connection.write(answer).await;
+        }
+        Ok(())
+    }
+}
+
+fn take_length(left: &mut u64, unread: &[u8]) -> Step {
+    if *left == 0 {
+        return Step::End;
+    }
+    if unread.is_empty() {
+        return Step::More;
+    }
+    let count = usize::try_from(*left).map_or(unread.len(), |left| left.min(unread.len()));
+    *left -= count as u64;
+    Step::Data(count)
+}
+
+fn take_chunk(chunked: &mut Chunked, unread: &[u8]) -> io::Result<Step> {
+    let step = chunked.step(unread);
+    step.map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 /// The limits of `/mpub`.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use wire::name::is_valid_name;
 
 use super::body::{End, MpubLimits, RequestBody, split_binary, split_lines};
+use super::connection::Io;
 use super::query::Query;
 use super::reply::{Failure, Reply};
 use super::{Bodies, Broker, PublishError, admin, parse_query};
@@ -14,7 +15,7 @@ use crate::{log_error, log_warn};
 pub(super) async fn publish<B: Broker>(
     broker: &B,
     raw_query: &str,
-    body: &mut RequestBody,
+    body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
     const TOO_BIG: Failure = Failure::too_large("MSG_TOO_BIG");
     let bytes_max = broker.info().msg_bytes_max;
@@ -50,7 +51,7 @@ pub(super) async fn publish<B: Broker>(
 pub(super) async fn publish_many<B: Broker>(
     broker: &B,
     raw_query: &str,
-    body: &mut RequestBody,
+    body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
     let info = broker.info();
     let limits = MpubLimits {
@@ -106,7 +107,7 @@ async fn hand_over<B: Broker>(
     }
 }
 
-fn topic_of(query: &Query) -> Result<&str, Failure> {
+fn topic_of<'a>(query: &'a Query<'_>) -> Result<&'a str, Failure> {
     let topic = query
         .get("topic")
         .ok_or(Failure::bad("MISSING_ARG_TOPIC"))?;

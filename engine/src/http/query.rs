@@ -1,11 +1,12 @@
 //! The query string, as Go's `url.ParseQuery` reads it, and percent escapes.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// Keys and values of a query; the first value of a key counts.
 #[derive(Debug, Default)]
-pub(super) struct Query {
-    pairs: Vec<(String, String)>,
+pub(super) struct Query<'a> {
+    pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
 
 /// Why a query is not one. The texts are Go's; they end up in the log.
@@ -24,8 +25,8 @@ impl fmt::Display for QueryError {
     }
 }
 
-impl Query {
-    pub(super) fn parse(text: &str) -> Result<Query, QueryError> {
+impl<'a> Query<'a> {
+    pub(super) fn parse(text: &'a str) -> Result<Query<'a>, QueryError> {
         let mut query = Query::default();
         for piece in text.split('&').filter(|piece| !piece.is_empty()) {
             if piece.contains(';') {
@@ -42,7 +43,7 @@ impl Query {
         self.pairs
             .iter()
             .find(|(known, _)| known == key)
-            .map(|(_, value)| value.as_str())
+            .map(|(_, value)| &**value)
     }
 
     /// The value of a key, `None` also if it is empty.
@@ -62,18 +63,21 @@ impl Query {
     }
 }
 
-fn unescape(text: &str) -> Result<String, QueryError> {
-    let bytes: Vec<u8> = text
-        .bytes()
-        .map(|byte| if byte == b'+' { b' ' } else { byte })
-        .collect();
-    let bytes = percent_decode(&bytes).map_err(QueryError::Escape)?;
+fn unescape(text: &str) -> Result<Cow<'_, str>, QueryError> {
+    if !text.contains(['%', '+']) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let bytes = text.replace('+', " ");
+    let bytes = percent_decode(bytes.as_bytes()).map_err(QueryError::Escape)?;
     // Go keeps other bytes as they are. No name and no number is made of them, so nothing is lost.
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// Replaces `%XX`. The error is the escape that is none.
-pub(super) fn percent_decode(text: &[u8]) -> Result<Vec<u8>, String> {
+pub(super) fn percent_decode(text: &[u8]) -> Result<Cow<'_, [u8]>, String> {
+    if !text.contains(&b'%') {
+        return Ok(Cow::Borrowed(text));
+    }
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
@@ -93,7 +97,7 @@ pub(super) fn percent_decode(text: &[u8]) -> Result<Vec<u8>, String> {
             }
         }
     }
-    Ok(decoded)
+    Ok(Cow::Owned(decoded))
 }
 
 fn hex_value(digit: u8) -> u8 {

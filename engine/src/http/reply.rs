@@ -1,19 +1,18 @@
 //! What a handler answers, and how it becomes a response: nsqd's two styles and their headers.
 
+use std::io::Write as _;
+
 use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
-use hyper::{Response, StatusCode};
+use http::StatusCode;
 
 use super::go_text::JsonObject;
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+const JSON: &str = "application/json; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
 
 /// Client libraries take an answer without it for one of nsqd before 1.0, and see no data.
-const MARKER_NAME: HeaderName = HeaderName::from_static("x-nsq-content-type");
-const MARKER_VALUE: HeaderValue = HeaderValue::from_static("nsq; version=1.0");
+const MARKER: (&str, &str) = ("X-Nsq-Content-Type", "nsq; version=1.0");
 
 /// An error as clients see it: a status and a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +40,29 @@ impl Failure {
 pub(super) struct Reply {
     status: StatusCode,
     is_v1: bool,
-    content_type: Option<HeaderValue>,
-    header: Option<(HeaderName, String)>,
+    content_type: Option<&'static str>,
+    header: Option<(&'static str, String)>,
     body: Bytes,
     must_close: bool,
+}
+
+/// What the request has to say about the form of its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exchange {
+    pub(super) is_http_11: bool,
+    /// HEAD: the answer's head only.
+    pub(super) is_head: bool,
+    /// The request lets the connection go on.
+    pub(super) keeps_alive: bool,
+}
+
+impl Exchange {
+    /// Of input that is no request.
+    pub(super) const NONE: Exchange = Exchange {
+        is_http_11: true,
+        is_head: false,
+        keeps_alive: false,
+    };
 }
 
 impl Reply {
@@ -89,13 +107,13 @@ impl Reply {
     pub(super) fn wrong_method(allow: String) -> Reply {
         let failure = Failure(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED");
         let mut reply = Reply::failure(failure);
-        reply.header = Some((ALLOW, allow));
+        reply.header = Some(("Allow", allow));
         reply
     }
 
     pub(super) fn options(allow: Option<String>) -> Reply {
         let mut reply = Reply::plain(StatusCode::OK, "");
-        reply.header = allow.map(|allow| (ALLOW, allow));
+        reply.header = allow.map(|allow| ("Allow", allow));
         reply
     }
 
@@ -109,7 +127,7 @@ impl Reply {
             Reply::plain(StatusCode::TEMPORARY_REDIRECT, "")
         };
         reply.content_type = is_get.then_some(HTML);
-        reply.header = Some((LOCATION, location));
+        reply.header = Some(("Location", location));
         reply
     }
 
@@ -128,26 +146,58 @@ impl Reply {
         self.status
     }
 
-    pub(super) fn into_response(self) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::new(self.body));
-        *response.status_mut() = self.status;
-        let headers = response.headers_mut();
+    /// Whether the connection goes on after this answer.
+    pub(super) fn keeps_alive(&self, exchange: Exchange) -> bool {
+        exchange.keeps_alive && !self.must_close
+    }
+
+    /// Appends the answer as it goes over the wire.
+    pub(super) fn write(&self, out: &mut Vec<u8>, exchange: Exchange, date: &str) {
+        out.reserve(256 + self.body.len());
+        let mut push = |text: &str| out.extend_from_slice(text.as_bytes());
+        push(match exchange.is_http_11 {
+            true => "HTTP/1.1 ",
+            false => "HTTP/1.0 ",
+        });
+        push(self.status.as_str());
+        push(" ");
+        push(self.status.canonical_reason().unwrap_or_default());
+        push("\r\n");
+        let mut field = |name: &str, value: &str| {
+            for part in [name, ": ", value, "\r\n"] {
+                push(part);
+            }
+        };
         if let Some(content_type) = self.content_type {
-            headers.insert(CONTENT_TYPE, content_type);
+            field("Content-Type", content_type);
         }
         if self.is_v1 {
-            headers.insert(MARKER_NAME, MARKER_VALUE);
+            let (name, value) = MARKER;
+            field(name, value);
         }
-        if let Some((name, value)) = self.header
-            // What hyper accepted in a request line is fine in a header.
-            && let Ok(value) = HeaderValue::try_from(value)
-        {
-            headers.insert(name, value);
+        if let Some((name, value)) = &self.header {
+            // Our own words, or part of a request line: no line end is in it.
+            field(name, value);
         }
-        if self.must_close {
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        match (exchange.is_http_11, self.keeps_alive(exchange)) {
+            (true, true) => {}
+            (true, false) => field("Connection", "close"),
+            (false, true) => field("Connection", "keep-alive"),
+            // The usual end of HTTP/1.0, unless it is not the peer's own wish.
+            (false, false) if self.must_close => field("Connection", "close"),
+            (false, false) => {}
         }
-        response
+        // An empty body has no length that HEAD could ask for.
+        if !(exchange.is_head && self.body.is_empty()) {
+            // Writing to memory does not fail.
+            let _ = write!(out, "Content-Length: {}\r\n", self.body.len());
+        }
+        for part in ["Date: ", date, "\r\n\r\n"] {
+            out.extend_from_slice(part.as_bytes());
+        }
+        if !exchange.is_head {
+            out.extend_from_slice(&self.body);
+        }
     }
 }
 

@@ -63,12 +63,12 @@ pub(super) fn route(method: &str, raw_path: &str) -> Route {
     let Ok(path) = percent_decode(raw_path.as_bytes()) else {
         return Route::BadPath;
     };
-    let exact = |route: &str| route.as_bytes() == path;
+    let exact = |route: &str| route.as_bytes() == &*path;
     let own = || ROUTES.iter().filter(|(of, ..)| *of == method);
     if let Some((.., endpoint)) = own().find(|(_, route, _)| exact(route)) {
         return Route::Found(*endpoint);
     }
-    if own().next().is_some() && path != b"/" {
+    if own().next().is_some() && &*path != b"/" {
         let cleaned = clean(&path);
         if let Some((_, route, _)) =
             own().find(|(_, route, _)| route.as_bytes().eq_ignore_ascii_case(&cleaned))

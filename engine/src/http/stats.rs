@@ -7,7 +7,7 @@ use engine_core::stats::{
     ChannelStats, ClientStats, LatencyStats, MemoryStats, PubCount, StatsFilter, StatsSnapshot,
     TopicStats,
 };
-use hyper::StatusCode;
+use http::StatusCode;
 
 use super::go_text::{JsonObject, duration_text, latency_text, push_json_array, push_json_float};
 use super::query::Query;
@@ -25,7 +25,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    pub(super) fn from_query(query: &Query) -> Wanted {
+    pub(super) fn from_query(query: &Query<'_>) -> Wanted {
         Wanted {
             filter: StatsFilter {
                 topic: query.get_filter("topic"),

@@ -1,5 +1,7 @@
 use std::cell::RefCell;
 use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use engine_core::stats::{
@@ -14,6 +16,8 @@ use crate::log::capture;
 struct Peer {
     input: Vec<u8>,
     read_bytes: usize,
+    /// Bytes that come with one read.
+    at_once: usize,
     output: Rc<RefCell<Vec<u8>>>,
 }
 
@@ -23,7 +27,8 @@ impl AsyncRead for Peer {
         _: &mut Context<'_>,
         target: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let count = target.len().min(self.input.len() - self.read_bytes);
+        let left = self.input.len() - self.read_bytes;
+        let count = target.len().min(left).min(self.at_once);
         target[..count].copy_from_slice(&self.input[self.read_bytes..self.read_bytes + count]);
         self.read_bytes += count;
         Poll::Ready(Ok(count))
@@ -56,6 +61,7 @@ struct Fake {
     publish_error: Option<PublishError>,
     health: Result<(), String>,
     snapshot: StatsSnapshot,
+    moves: bool,
 }
 
 fn fake() -> Fake {
@@ -80,6 +86,7 @@ fn fake() -> Fake {
         publish_error: None,
         health: Ok(()),
         snapshot: StatsSnapshot::default(),
+        moves: false,
     }
 }
 
@@ -182,21 +189,32 @@ impl Broker for Fake {
     fn info(&self) -> &Info {
         &self.info
     }
+
+    fn is_better_elsewhere(&self) -> bool {
+        self.moves
+    }
 }
 
 /// Sends bytes to the broker; returns what comes back, with dates cut out, and the log.
 fn talk_bytes(broker: &Rc<Fake>, input: &[u8]) -> (String, Vec<String>) {
+    talk_slowly(broker, input, usize::MAX)
+}
+
+/// The same, a few bytes at a time.
+fn talk_slowly(broker: &Rc<Fake>, input: &[u8], at_once: usize) -> (String, Vec<String>) {
     let output = Rc::new(RefCell::new(Vec::new()));
     let peer = Peer {
         input: input.to_vec(),
         read_bytes: 0,
+        at_once,
         output: output.clone(),
     };
     capture::start();
     let address = SocketAddr::from(([127, 0, 0, 1], 59002));
     let never = std::future::pending();
-    let connection = serve_connection(HttpIo::new(peer), address, broker.clone(), never);
-    futures_lite::future::block_on(connection);
+    let mut connection = Connection::new(peer, b"");
+    let served = serve_connection(&mut connection, address, &**broker, never);
+    assert_eq!(futures_lite::future::block_on(served), Served::ToTheEnd);
     let log = capture::stop();
     let text = String::from_utf8(output.borrow().clone()).unwrap();
     let without_dates: String = text
@@ -435,12 +453,130 @@ fn continue_is_sent_when_the_body_is_wanted() {
         answer.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"),
         "{answer}"
     );
+    let old = head.replace("1.1", "1.0");
+    let answer = talk(&broker, &format!("{old}Content-Length: 2\r\n\r\nhi"));
+    assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
     let answer = talk(&broker, &format!("{head}Content-Length: 11\r\n\r\n"));
     assert!(
         answer.starts_with("HTTP/1.1 413 Payload Too Large\r\n"),
         "{answer}"
     );
     assert!(answer.contains("Connection: close\r\n"), "{answer}");
+}
+
+#[test]
+fn answers_are_these_bytes() {
+    let broker = Rc::new(fake());
+    let check = |request: &str, expected: &str| {
+        assert_eq!(talk(&broker, request), expected.replace('\n', "\r\n"));
+    };
+    check(
+        "POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi",
+        "HTTP/1.1 200 OK\nContent-Type: text/plain; charset=utf-8\n\
+         X-Nsq-Content-Type: nsq; version=1.0\nContent-Length: 2\n\nOK",
+    );
+    check(
+        "GET /pub HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 405 Method Not Allowed\nContent-Type: application/json; charset=utf-8\n\
+         X-Nsq-Content-Type: nsq; version=1.0\nAllow: OPTIONS, POST\nConnection: close\n\
+         Content-Length: 32\n\n{\"message\":\"METHOD_NOT_ALLOWED\"}",
+    );
+    check(
+        "GET /ping HTTP/1.0\r\nConnection: keep-alive\r\n\r\nnonsense\n",
+        "HTTP/1.0 200 OK\nContent-Type: text/plain; charset=utf-8\nConnection: keep-alive\n\
+         Content-Length: 2\n\nOKHTTP/1.1 400 Bad Request\nConnection: close\n\
+         Content-Length: 0\n\n",
+    );
+    check("GET /ping HTTP/1.1\r\nHost: x\r\n", "");
+    let start = "GET /ping HTTP/1.1\r\nHost: x\r\nA: ";
+    for (length, status) in [(head::HEAD_BYTES_MAX, 200), (head::HEAD_BYTES_MAX + 1, 431)] {
+        let filler = "b".repeat(length - start.len() - 4);
+        let answer = talk(&broker, &format!("{start}{filler}\r\n\r\n"));
+        assert_eq!(status_and_body(&answer).0, status);
+    }
+}
+
+#[test]
+fn requests_may_come_in_any_pieces() {
+    let broker = Rc::new(fake());
+    let requests = "\r\n\
+        POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n0123456789\
+        POST /nope HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello\n\
+        POST /mpub?topic=t HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n\n\
+        3;x\r\na\nb\r\n2\r\n\nc\r\n0\r\nA: b\r\n\r\n\
+        POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n\
+        Content-Length: 2\r\n\r\nhi\
+        GET /ping HTTP/1.0\r\n\r\n";
+    let (whole, _) = talk_bytes(&broker, requests.as_bytes());
+    assert_eq!(whole.matches(" 200 OK").count(), 4, "{whole}");
+    assert_eq!(whole.matches(" 100 Continue").count(), 1, "{whole}");
+    assert_eq!(whole.matches(" 404 Not Found").count(), 1, "{whole}");
+    let expected = calls(&broker);
+    assert_eq!(expected.len(), 3);
+    for at_once in [1, 2, 3, 7, 50, 100] {
+        let (answer, _) = talk_slowly(&broker, requests.as_bytes(), at_once);
+        assert_eq!(answer, whole, "{at_once}");
+        assert_eq!(calls(&broker), expected, "{at_once}");
+    }
+}
+
+#[test]
+fn long_bodies_arrive_whole() {
+    let mut broker = fake();
+    broker.info.msg_bytes_max = 1 << 20;
+    let broker = Rc::new(broker);
+    for length in [8_000, 8_192, 20_000, 300_001, 1 << 20] {
+        let body: String = (0..length)
+            .map(|i| char::from(b'a' + (i % 23) as u8))
+            .collect();
+        for at_once in [1_000, 9_000, usize::MAX] {
+            let head = format!("POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nContent-Length: {length}");
+            let request = format!("{head}\r\n\r\n{body}GET /ping HTTP/1.1\r\nHost: x\r\n\r\n");
+            let (answer, _) = talk_slowly(&broker, request.as_bytes(), at_once);
+            assert_eq!(
+                answer.matches("\r\n\r\nOK").count(),
+                2,
+                "{length} {at_once}"
+            );
+            let expected = format!("publish t {:?} None", [&body]);
+            assert!(calls(&broker) == [expected], "{length} {at_once}");
+            let cut = request.len() - 100;
+            let (answer, _) = talk_slowly(&broker, &request.as_bytes()[..cut], at_once);
+            is_failure(status_and_body(&answer), 500, "INTERNAL_ERROR");
+        }
+    }
+}
+
+#[test]
+fn a_connection_moves_between_requests_with_what_was_read_ahead() {
+    let broker = Fake {
+        moves: true,
+        ..fake()
+    };
+    let ping = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n";
+    let output = Rc::new(RefCell::new(Vec::new()));
+    let peer = Peer {
+        input: [&ping[..], &ping[..], b"GET /pi"].concat(),
+        read_bytes: 0,
+        at_once: usize::MAX,
+        output: output.clone(),
+    };
+    capture::start();
+    let mut connection = Connection::new(peer, b"");
+    for _ in 0..2 {
+        let address = SocketAddr::from(([127, 0, 0, 1], 59002));
+        let never = std::future::pending();
+        let served = serve_connection(&mut connection, address, &broker, never);
+        assert_eq!(futures_lite::future::block_on(served), Served::UntilMoved);
+        let (peer, unread) = connection.into_parts();
+        connection = Connection::new(peer, &unread);
+    }
+    capture::stop();
+    assert_eq!(connection.unread(), b"GET /pi");
+    let answers = String::from_utf8_lossy(&output.borrow())
+        .matches("200 OK")
+        .count();
+    assert_eq!(answers, 2);
 }
 
 #[test]

@@ -4,9 +4,12 @@ use crate::net::connection;
 use crate::net::socket::{Listener, Stream};
 use crate::reactor;
 use crate::shard::Shard;
+use crate::shard::http_broker::HttpBroker;
+use crate::shard::mail::Mail;
 use crate::{http, log_info, log_warn};
 use diskq::system_text;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,6 +21,13 @@ const BACK_OFF_MAX: Duration = Duration::from_millis(500);
 /// How long what an HTTP client still sends is taken, after an answer that did not need it: as long
 /// as Go's server, and so nsqd, does.
 const LINGER: Duration = Duration::from_millis(500);
+
+/// An HTTP connection on its way to another shard, between two requests.
+pub(crate) struct MovingHttp {
+    descriptor: OwnedFd,
+    unread: Vec<u8>,
+    peer: SocketAddr,
+}
 
 /// Serves NSQ clients until the task is dropped.
 pub(crate) async fn serve_clients(shard: Rc<Shard>, listener: Listener) {
@@ -32,15 +42,40 @@ pub(crate) async fn serve_clients(shard: Rc<Shard>, listener: Listener) {
 pub(crate) async fn serve_http(shard: Rc<Shard>, listener: Listener) {
     loop {
         let (stream, peer) = accept(&listener).await;
-        let broker = Rc::new(crate::shard::http_broker::HttpBroker::new(shard.clone()));
-        reactor::spawn(http::serve_connection(
-            http::HttpIo::new(stream),
-            peer,
-            broker,
-            reactor::sleep(LINGER),
-        ))
-        .detach();
+        serve_http_connection(&shard, http::Connection::new(stream, b""), peer);
     }
+}
+
+/// Takes an HTTP connection in that comes from another shard.
+pub(crate) fn resume_http(shard: &Rc<Shard>, moving: MovingHttp) {
+    let stream = Stream::adopt(moving.descriptor);
+    let connection = http::Connection::new(stream, &moving.unread);
+    serve_http_connection(shard, connection, moving.peer);
+}
+
+fn serve_http_connection(
+    shard: &Rc<Shard>,
+    mut connection: http::Connection<Stream>,
+    peer: SocketAddr,
+) {
+    let shard = shard.clone();
+    reactor::spawn(async move {
+        let broker = HttpBroker::new(shard.clone());
+        let linger = async { reactor::sleep(LINGER).await };
+        let served = http::serve_connection(&mut connection, peer, &broker, linger).await;
+        if served == http::Served::UntilMoved {
+            let (stream, unread) = connection.into_parts();
+            let descriptor = stream.into_descriptor();
+            let moving = MovingHttp {
+                descriptor,
+                unread,
+                peer,
+            };
+            let mail = Mail::HttpConnection(Box::new(moving));
+            shard.post.send(broker.better_shard(), mail);
+        }
+    })
+    .detach();
 }
 
 async fn accept(listener: &Listener) -> (Stream, SocketAddr) {

@@ -42,6 +42,11 @@ impl Stream {
         Stream::of(Socket::from(descriptor))
     }
 
+    /// The descriptor alone, for another shard to adopt.
+    pub(crate) fn into_descriptor(self) -> OwnedFd {
+        self.socket.into()
+    }
+
     /// A second descriptor of the socket, which outlives the stream.
     ///
     /// # Errors

@@ -5,13 +5,20 @@ use crate::shard::Shard;
 use crate::shard::task::Task;
 use engine_core::stats::{StatsFilter, StatsSnapshot};
 use engine_core::{AdminError as CoreError, Outcome, Publication, ShardId, Wakeup, place};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use wire::name::{ChannelName, TopicName};
 
-/// Answers HTTP requests on one shard, with the help of the others.
+/// After so many publishes in a row to topics of one other shard a connection moves there: the
+/// number at which producers move.
+const STREAK_MAX: u32 = 16;
+
+/// Answers the HTTP requests of one connection, with the help of the other shards.
 pub(crate) struct HttpBroker {
     shard: Rc<Shard>,
+    /// How many publishes in a row went to topics of this shard, the last one included.
+    streak: Cell<(ShardId, u32)>,
 }
 
 /// An operator's wish, as sent to the shard of its topic.
@@ -28,7 +35,21 @@ enum Wish {
 
 impl HttpBroker {
     pub(crate) fn new(shard: Rc<Shard>) -> HttpBroker {
-        HttpBroker { shard }
+        HttpBroker {
+            streak: Cell::new((shard.id, 0)),
+            shard,
+        }
+    }
+
+    /// Where the last publish went.
+    pub(crate) fn better_shard(&self) -> ShardId {
+        self.streak.get().0
+    }
+
+    fn count_publish(&self, owner: ShardId) {
+        let (last, count) = self.streak.get();
+        let count = if last == owner { count } else { 0 };
+        self.streak.set((owner, count.saturating_add(1)));
     }
 
     fn owner(&self, topic: &str) -> ShardId {
@@ -51,6 +72,7 @@ impl http::Broker for HttpBroker {
         defer: Option<Duration>,
     ) -> Result<(), PublishError> {
         let owner = self.owner(topic);
+        self.count_publish(owner);
         let result = if owner == self.shard.id {
             publish(&self.shard, topic, &bodies, defer).await
         } else {
@@ -129,6 +151,11 @@ impl http::Broker for HttpBroker {
 
     fn info(&self) -> &Info {
         &self.shard.info
+    }
+
+    fn is_better_elsewhere(&self) -> bool {
+        let (owner, count) = self.streak.get();
+        owner != self.shard.id && count >= STREAK_MAX
     }
 }
 

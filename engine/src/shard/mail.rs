@@ -5,6 +5,7 @@
 //! jobs, and an HTTP connection one call.
 
 use crate::net::connection::Moving;
+use crate::net::listener::MovingHttp;
 use crate::reactor;
 use crate::shard::Shard;
 use diskq::Reply;
@@ -23,6 +24,8 @@ pub(crate) enum Mail {
     ForwardReplies(Vec<ForwardReply>),
     /// A connection that moves in.
     Connection(Box<Moving>),
+    /// The same, of HTTP.
+    HttpConnection(Box<MovingHttp>),
     /// Something to be done on the receiving shard, for the control plane.
     Call(Call),
 }

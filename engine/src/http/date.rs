@@ -1,0 +1,49 @@
+//! The `Date` header, made once a second.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimePrinter;
+
+/// The text of a second.
+#[derive(Debug, Default)]
+pub(super) struct Date {
+    second: u64,
+    text: String,
+}
+
+impl Date {
+    /// The date now, as HTTP writes it.
+    pub(super) fn now(&mut self) -> &str {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        // A wall clock before 1970 is no clock.
+        self.at(since.map_or(0, |since| since.as_secs()))
+    }
+
+    fn at(&mut self, second: u64) -> &str {
+        if self.text.is_empty() || self.second != second {
+            self.second = second;
+            // Beyond the year 9999 there is no text for it.
+            let time = i64::try_from(second).ok().map(Timestamp::from_second);
+            let time = time.and_then(Result::ok).unwrap_or(Timestamp::MAX);
+            self.text.clear();
+            let printed = DateTimePrinter::new().print_timestamp_rfc9110(&time, &mut self.text);
+            printed.expect("strings take everything, and the year has four digits");
+        }
+        &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        let mut date = Date::default();
+        assert_eq!(date.at(0), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(date.at(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(date.at(784_111_778), "Sun, 06 Nov 1994 08:49:38 GMT");
+        assert!(date.at(u64::MAX).ends_with(" Dec 9999 22:00:00 GMT"));
+    }
+}

@@ -1,0 +1,302 @@
+//! The head of a request: what it asks for and how long its body is. Pure: bytes in, values out.
+
+use std::mem::MaybeUninit;
+
+use http::{Method, StatusCode, Uri};
+
+use super::chunked::Chunked;
+use super::reply::Exchange;
+
+/// A longer head is refused. This limit and the next are those of hyper, which served here before;
+/// Go's server takes 1 MiB.
+pub(super) const HEAD_BYTES_MAX: usize = 8 * 1024 + 400 * 1024;
+const FIELDS_MAX: usize = 100;
+const TARGET_BYTES_MAX: usize = 65_534;
+/// Lengths that no limit of nsqd's admits, and that no arithmetic here overflows with.
+const BODY_BYTES_MAX: u64 = u64::MAX - 2;
+
+/// A request without its body. Owned: its body is read into the memory it came in.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) method: Method,
+    pub(super) target: Uri,
+    pub(super) is_http_11: bool,
+    pub(super) has_host: bool,
+    pub(super) expects: Option<Expectation>,
+    pub(super) asks_to_close: bool,
+    /// The connection may go on after the answer.
+    pub(super) keeps_alive: bool,
+    pub(super) framing: Framing,
+}
+
+/// The header `Expect`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expectation {
+    /// The peer waits for "100 Continue" before it sends the body.
+    Continue,
+    /// Something that nobody knows.
+    Unknown,
+}
+
+/// How a body ends.
+#[derive(Debug)]
+pub(super) enum Framing {
+    /// After so many bytes.
+    Length(u64),
+    /// Where its chunks say.
+    Chunked(Chunked),
+}
+
+/// Bytes of the empty lines in front of a request, which mean nothing.
+pub(super) fn empty_lines(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    while let [b'\n', after @ ..] | [b'\r', b'\n', after @ ..] = rest {
+        rest = after;
+    }
+    bytes.len() - rest.len()
+}
+
+/// Whether a head may end in what follows the first `seen` bytes.
+pub(super) fn may_end(bytes: &[u8], seen: usize) -> bool {
+    let new = &bytes[seen.saturating_sub(3)..];
+    let has = |end: &[u8]| new.windows(end.len()).any(|window| window == end);
+    has(b"\n\r\n") || has(b"\n\n")
+}
+
+/// Reads a head: it and its length, `None` if it is not complete. The error is the answer's status.
+pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, StatusCode> {
+    let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut request = httparse::Request::new(&mut []);
+    let count = match request.parse_with_uninit_headers(bytes, &mut fields) {
+        Ok(httparse::Status::Complete(count)) => count,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => {
+            return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+        }
+        Err(_) => return Err(StatusCode::BAD_REQUEST),
+    };
+    let method = request.method.unwrap_or_default();
+    let target = request.path.unwrap_or_default();
+    if target.len() > TARGET_BYTES_MAX {
+        return Err(StatusCode::URI_TOO_LONG);
+    }
+    let mut head = Head {
+        method: Method::from_bytes(method.as_bytes()).map_err(|_| StatusCode::BAD_REQUEST)?,
+        target: Uri::try_from(target).map_err(|_| StatusCode::BAD_REQUEST)?,
+        is_http_11: request.version == Some(1),
+        has_host: false,
+        expects: None,
+        asks_to_close: false,
+        keeps_alive: false,
+        framing: Framing::Length(0),
+    };
+    head.read_fields(request.headers)?;
+    Ok(Some((head, count)))
+}
+
+/// The header fields that frame the body, as far as they were seen.
+#[derive(Default)]
+struct Lengths {
+    announced: Option<u64>,
+    has_announced: bool,
+    has_encoding: bool,
+    is_chunked: bool,
+}
+
+impl Head {
+    /// What counts for the form of the answer.
+    pub(super) fn exchange(&self) -> Exchange {
+        Exchange {
+            is_http_11: self.is_http_11,
+            is_head: self.method == Method::HEAD,
+            keeps_alive: self.keeps_alive,
+        }
+    }
+
+    fn read_fields(&mut self, fields: &[httparse::Header<'_>]) -> Result<(), StatusCode> {
+        let mut lengths = Lengths::default();
+        let mut asks_to_stay = false;
+        for field in fields {
+            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+            if is("host") {
+                self.has_host = true;
+            } else if is("content-length") {
+                lengths.announce(field.value)?;
+            } else if is("transfer-encoding") {
+                if !self.is_http_11 {
+                    return Err(StatusCode::BAD_REQUEST);
+                }
+                lengths.encode(field.value);
+            } else if is("connection") {
+                self.asks_to_close |= has_word(field.value, "close");
+                asks_to_stay |= has_word(field.value, "keep-alive");
+            } else if is("expect") {
+                let is_known = has_word(field.value, "100-continue")
+                    || self.expects == Some(Expectation::Continue);
+                self.expects = Some(match is_known {
+                    true => Expectation::Continue,
+                    false => Expectation::Unknown,
+                });
+            }
+        }
+        // Two lengths are one too many: whoever sent this may disagree about where the next
+        // request begins.
+        let is_ambiguous = lengths.has_encoding && lengths.has_announced;
+        self.keeps_alive =
+            (self.is_http_11 || asks_to_stay) && !self.asks_to_close && !is_ambiguous;
+        self.framing = lengths.framing()?;
+        Ok(())
+    }
+}
+
+impl Lengths {
+    fn announce(&mut self, value: &[u8]) -> Result<(), StatusCode> {
+        self.has_announced = true;
+        if self.has_encoding {
+            // The encoding counts.
+            return Ok(());
+        }
+        let bytes = digits(value).ok_or(StatusCode::BAD_REQUEST)?;
+        if self.announced.is_some_and(|earlier| earlier != bytes) {
+            return Err(StatusCode::BAD_REQUEST);
+        }
+        if bytes > BODY_BYTES_MAX {
+            return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+        }
+        self.announced = Some(bytes);
+        Ok(())
+    }
+
+    fn encode(&mut self, value: &[u8]) {
+        self.has_encoding = true;
+        let last = value.rsplit(|&byte| byte == b',').next();
+        self.is_chunked =
+            last.is_some_and(|word| word.trim_ascii().eq_ignore_ascii_case(b"chunked"));
+    }
+
+    fn framing(self) -> Result<Framing, StatusCode> {
+        match (self.has_encoding, self.is_chunked) {
+            (true, true) => Ok(Framing::Chunked(Chunked::default())),
+            (true, false) => Err(StatusCode::BAD_REQUEST),
+            (false, _) => Ok(Framing::Length(self.announced.unwrap_or(0))),
+        }
+    }
+}
+
+/// Digits and nothing else.
+fn digits(value: &[u8]) -> Option<u64> {
+    if value.is_empty() {
+        return None;
+    }
+    value.iter().try_fold(0_u64, |number, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// Whether a list of words, without regard to case, has this one.
+fn has_word(value: &[u8], word: &str) -> bool {
+    value
+        .split(|&byte| byte == b',')
+        .any(|given| given.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(text: &str) -> Head {
+        let (head, count) = parse(text.as_bytes()).unwrap().unwrap();
+        assert_eq!(count, text.len());
+        head
+    }
+
+    fn length(fields: &str) -> Result<Option<u64>, u16> {
+        let text = format!("POST /pub HTTP/1.1\r\n{fields}\r\n");
+        match parse(text.as_bytes()).map_err(|status| status.as_u16())? {
+            Some((head, _)) => Ok(match head.framing {
+                Framing::Length(bytes) => Some(bytes),
+                Framing::Chunked(_) => None,
+            }),
+            None => panic!("{text:?} is complete"),
+        }
+    }
+
+    #[test]
+    fn bodies_have_one_length() {
+        assert_eq!(length(""), Ok(Some(0)));
+        assert_eq!(length("content-LENGTH: 7\r\n"), Ok(Some(7)));
+        let twice = "Content-Length: 7\r\nContent-Length: 07\r\n";
+        assert_eq!(length(twice), Ok(Some(7)));
+        for bad in ["+7", "-7", "", "7, 7", "0x7", "7 7", "18446744073709551616"] {
+            assert_eq!(length(&format!("Content-Length: {bad}\r\n")), Err(400));
+        }
+        assert_eq!(length("Content-Length: 18446744073709551615\r\n"), Err(431));
+        assert_eq!(
+            length("Content-Length: 7\r\nContent-Length: 8\r\n"),
+            Err(400)
+        );
+        assert_eq!(length("Transfer-Encoding: Chunked\r\n"), Ok(None));
+        assert_eq!(length("Transfer-Encoding: gzip , chunked\r\n"), Ok(None));
+        assert_eq!(length("Transfer-Encoding: chunked, gzip\r\n"), Err(400));
+        assert_eq!(length("Transfer-Encoding: gzip\r\n"), Err(400));
+        let both = "Content-Length: 7\r\nTransfer-Encoding: chunked\r\n";
+        assert_eq!(length(both), Ok(None));
+        assert!(!head(&format!("POST /pub HTTP/1.1\r\n{both}\r\n")).keeps_alive);
+        let old = b"POST /pub HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert_eq!(parse(old).unwrap_err(), StatusCode::BAD_REQUEST);
+    }
+
+    #[test]
+    fn connections_stay_or_end() {
+        let check = |version: &str, fields: &str, keeps_alive: bool, asks_to_close: bool| {
+            let head = head(&format!("GET /ping HTTP/{version}\r\n{fields}\r\n"));
+            let got = (head.keeps_alive, head.asks_to_close);
+            assert_eq!(got, (keeps_alive, asks_to_close), "{version} {fields}");
+        };
+        check("1.1", "", true, false);
+        check("1.1", "Connection: foo, Close\r\n", false, true);
+        check("1.1", "Connection: closed\r\n", true, false);
+        check("1.0", "", false, false);
+        check("1.0", "Connection: Keep-Alive\r\n", true, false);
+        let both = "Connection: close\r\nConnection: keep-alive\r\n";
+        check("1.0", both, false, true);
+        check("1.1", both, false, true);
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        let check = |text: &str, status: u16| {
+            let refused = parse(text.as_bytes()).unwrap_err().as_u16();
+            assert_eq!(refused, status, "{}", &text[..text.len().min(60)]);
+        };
+        check("nonsense\r\n\r\n", 400);
+        check("GET /ping HTTP/2.0\r\n\r\n", 400);
+        check("GET /ping\r\n\r\n", 400);
+        check("GET  HTTP/1.1\r\n\r\n", 400);
+        check("G@T /ping HTTP/1.1\r\n\r\n", 400);
+        check("GET /ping HTTP/1.1\r\nHost x\r\n\r\n", 400);
+        check("GET /ping HTTP/1.1\r\nHost : x\r\n\r\n", 400);
+        check("GET /ping HTTP/1.1\r\nHost: x\r\n folded\r\n\r\n", 400);
+        let long = "x".repeat(TARGET_BYTES_MAX);
+        check(&format!("GET /{long} HTTP/1.1\r\n\r\n"), 414);
+        let many = "a: b\r\n".repeat(FIELDS_MAX + 1);
+        check(&format!("GET /ping HTTP/1.1\r\n{many}\r\n"), 431);
+        let most = "a: b\r\n".repeat(FIELDS_MAX);
+        head(&format!("GET /ping HTTP/1.1\r\n{most}\r\n"));
+    }
+
+    #[test]
+    fn the_end_is_seen_however_the_head_comes() {
+        for text in ["GET / HTTP/1.1\r\nA: b\r\n\r\n", "GET / HTTP/1.1\nA: b\n\n"] {
+            for seen in 1..text.len() {
+                assert!(may_end(text.as_bytes(), seen), "{seen} of {text:?}");
+                let cut = &text.as_bytes()[..seen];
+                assert!(parse(cut).unwrap().is_none());
+                assert!(!may_end(cut, seen.saturating_sub(1)), "{seen} of {text:?}");
+            }
+        }
+        assert_eq!(empty_lines(b"\r\n\n\r\nGET"), 5);
+        assert_eq!(empty_lines(b"\r\r\nGET"), 0);
+    }
+}
