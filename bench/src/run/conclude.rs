@@ -205,9 +205,8 @@ fn resources(
         }
     };
     let cpu_s = to.cpu_ns.saturating_sub(from.cpu_ns) as f64 / 1e9;
-    let per = |cpu_s: f64, messages: u64| {
-        (whole && messages > 0).then(|| cpu_s * 1e6 / messages as f64)
-    };
+    let per =
+        |cpu_s: f64, messages: u64| (whole && messages > 0).then(|| cpu_s * 1e6 / messages as f64);
     // Where one came after the other, what each of them took is known.
     let consumed_from = course.consumed_from.and_then(|(_, usage)| usage);
     let phase = |messages: u64, from: Usage, to: Usage| {
