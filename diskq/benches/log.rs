@@ -116,6 +116,19 @@ fn floor(bencher: Bencher<'_, '_>, crc: impl Fn(u32, &[u8]) -> u32) {
     });
 }
 
+/// The CRC of a slot alone, from a starting value and in one pass as `Slot::of` computes it.
+#[divan::bench]
+fn floor_crc_of_234_bytes(bencher: Bencher<'_, '_>) {
+    let frames = vec![7u8; 1000 * 234];
+    bencher.counter(ItemsCount::new(1000u32)).bench_local(|| {
+        for (index, frame) in black_box(&frames).chunks_exact(234).enumerate() {
+            let mut hasher = crc32fast::Hasher::new_with_initial(index as u32);
+            hasher.update(frame);
+            black_box(hasher.finalize());
+        }
+    });
+}
+
 #[divan::bench]
 fn floor_copy_of_234_bytes(bencher: Bencher<'_, '_>) {
     floor(bencher, |start, _| start);

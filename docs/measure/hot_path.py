@@ -3,13 +3,14 @@
 
     docs/measure/hot_path.py --original NSQD [--rounds 5] [--rows mpub,deliver] [--ours target/release]
 
-Prints a line of Markdown per row: medians of both sides and their ratio. The original keeps everything in memory
-(-mem-queue-size=100000000) unless the row is about its disk queue; ours runs with its defaults unless the row
-says otherwise.
+Prints each row's command, and a line of Markdown per metric: medians of both sides and their ratio. The original
+keeps everything in memory (-mem-queue-size=100000000) unless the row is about its disk queue; ours runs with its
+defaults unless the row says otherwise.
 """
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ MPUB = "--via mpub --batch 200 --window 2000 --producers 2 --warm-up 1s"
 CLOSED = "--consumers 0 --channels 0"
 OPEN = "--producers 4 --consumers 2 --via pub --rdy 2500 --output-buffer-timeout 25ms --duration 4s"
 AFTER = "--via mpub --batch 200 --window 2000 --producers 2 --consumers 2 --rdy 2500 --consume after-publish --warm-up 0s"
+FAN_OUT = "--consumers 1 --rdy 2500 --duration 60s"
 IN_MEMORY = "-mem-queue-size=100000000"
 SYNCED = "-mem-queue-size=0 -sync-every=1"
 
@@ -36,6 +38,9 @@ ROWS = {
     "pub-200k": (f"{OPEN} --rate 200k", IN_MEMORY, "", [RATE_D, CPU, "delivery_p50_us", DEL99, "delivery_p999_us"]),
     "sync-1": (f"--producers 1 {CLOSED} --via pub --window 1 --duration 3s", IN_MEMORY, "", [RATE_P, CPU, PUB99]),
     "sync-32": (f"--producers 32 {CLOSED} --via pub --window 1 --duration 3s", IN_MEMORY, "", [RATE_P, CPU, PUB99]),
+    "fan-out-1": (f"{MPUB} {FAN_OUT} --channels 1 --messages 4000000", IN_MEMORY, "", [RATE_D, CPU]),
+    "fan-out-4": (f"{MPUB} {FAN_OUT} --channels 4 --messages 1000000", IN_MEMORY, "", [RATE_D, CPU]),
+    "fan-out-16": (f"{MPUB} {FAN_OUT} --channels 16 --messages 250000", IN_MEMORY, "", [RATE_D, CPU]),
     "4k": ("--producers 2 --consumers 2 --via mpub --batch 40 --window 400 --size 4096 --rdy 500 --duration 4s",
            IN_MEMORY, "", [RATE_D, CPU]),
     "64k": ("--producers 2 --consumers 2 --via mpub --batch 4 --window 40 --size 65536 --rdy 50 --duration 4s",
@@ -61,6 +66,7 @@ def run(name, options):
             "--a", f"{options.original} {places} {theirs}", "--b", f"{options.ours / 'nsqd'} {places} {ours}",
             *flags.split(),
         ]
+        print(f"    {shlex.join(map(str, command))}", flush=True)
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         if done.returncode != 0:
             print(done.stdout, file=sys.stderr)

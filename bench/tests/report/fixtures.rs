@@ -191,6 +191,8 @@ pub(crate) fn run(behaviour: Behaviour) -> RunResult {
         resources: Some(Resources {
             cpu_s: behaviour.cpu_percent * 0.6,
             cpu_us_per_message: Some(behaviour.cpu_percent * 0.6e6 / (2.0 * count as f64)),
+            cpu_us_per_published: None,
+            cpu_us_per_delivered: None,
             rss_start_bytes: 48_000_000,
             rss_max_bytes: 54_000_000,
             memory_bytes_per_queued: Some(279.0),

@@ -1,49 +1,26 @@
 //! The message path without sockets, for those who count what it costs: a broker with a producer and
-//! a consumer, their bytes, and the keeper at hand.
+//! a consumer, and their bytes.
 
-use diskq::{Keeper, LogOptions, SimFiles};
-use engine_core::{Broker, BrokerOptions, ClientId, Now, Output, Sent, ShardId, TopicOptions};
-use std::io::IoSlice;
-use std::path::Path;
+mod shell;
+
+use engine_core::ClientId;
+use shell::Shell;
+pub(crate) use shell::{Counter, Part};
 use std::time::Duration;
 use wire::encode::{self, FrameDecoded, decode_frame};
 use wire::frame::{FrameType, Message};
-use wire::identify::ServerSettings;
-use wire::limits::Limits;
 use wire::name::{ChannelName, TopicName};
 
 /// The messages of a round: the first half is published one by one, the second in one batch.
 pub(crate) const MESSAGES: usize = 200;
 
-const DATA_PATH: &str = "/data";
-
-/// What the broker does something for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// Taking messages in.
-    Publish,
-    /// Giving them out, and taking the answers.
-    Deliver,
-}
-
-/// Runs what the broker does, and counts of it what it likes.
-pub(crate) trait Counter {
-    /// Runs `act`.
-    fn count<R>(&mut self, part: Part, act: impl FnOnce() -> R) -> R;
-}
-
 /// A broker with one producer and one consumer.
 pub(crate) struct MessagePath<C> {
-    /// Sees everything the broker does.
-    pub(crate) counter: C,
     /// Messages that were finished, and that were requeued first.
     pub(crate) finished: u64,
     pub(crate) requeued: u64,
-    broker: Broker,
-    files: SimFiles,
-    out: Vec<Output>,
+    shell: Shell<C>,
     to_flush: Vec<ClientId>,
-    mono: Duration,
     producer: ClientId,
     consumer: ClientId,
     publishes: Vec<u8>,
@@ -54,25 +31,8 @@ pub(crate) struct MessagePath<C> {
 impl<C: Counter> MessagePath<C> {
     /// Ready for the first round.
     pub(crate) fn new(counter: C) -> MessagePath<C> {
-        let mut broker = Broker::new(BrokerOptions {
-            shard: ShardId(0),
-            shards: 1,
-            limits: Limits::default(),
-            server: ServerSettings::default(),
-            topic: TopicOptions {
-                log: LogOptions {
-                    node: 3,
-                    ..LogOptions::default()
-                },
-                mem_queue_size: 10_000,
-                group_commit: false,
-            },
-            resident_bytes: 1 << 20,
-            channel_consumers_max: 0,
-            seed: 1,
-        });
-        let mut connect = || broker.connect(now(Duration::ZERO), "a:1".to_owned(), "a".to_owned());
-        let (producer, consumer) = (connect(), connect());
+        let mut shell = Shell::new(counter);
+        let (producer, consumer) = (shell.connect(), shell.connect());
         let topic = TopicName::new(b"orders").unwrap();
         let body = [7u8; 200];
         let mut publishes = Vec::new();
@@ -85,14 +45,10 @@ impl<C: Counter> MessagePath<C> {
             std::iter::repeat_n(&body, MESSAGES / 2),
         );
         let mut path = MessagePath {
-            counter,
             finished: 0,
             requeued: 0,
-            broker,
-            files: SimFiles::new(),
-            out: Vec::new(),
+            shell,
             to_flush: Vec::new(),
-            mono: Duration::ZERO,
             producer,
             consumer,
             publishes,
@@ -110,7 +66,7 @@ impl<C: Counter> MessagePath<C> {
     /// Publishes and delivers [`MESSAGES`] messages. With `requeueing`, one in sixteen is given back
     /// and delivered again.
     pub(crate) fn round(&mut self, requeueing: bool) {
-        self.mono += Duration::from_millis(1);
+        self.shell.mono += Duration::from_millis(1);
         let publishes = std::mem::take(&mut self.publishes);
         self.send(Part::Publish, self.producer, &publishes);
         self.publishes = publishes;
@@ -144,77 +100,14 @@ impl<C: Counter> MessagePath<C> {
         }
     }
 
-    /// Input that the broker must take whole, perhaps after the keeper made room.
-    fn send(&mut self, part: Part, id: ClientId, mut input: &[u8]) {
-        for _ in 0..100 {
-            let now = now(self.mono);
-            let taken = self
-                .counter
-                .count(part, || self.broker.receive(now, id, input, &mut self.out));
-            input = &input[taken..];
-            self.turn();
-            if input.is_empty() {
-                return;
-            }
-        }
-        panic!("the broker does not take the input");
+    fn send(&mut self, part: Part, id: ClientId, input: &[u8]) {
+        self.shell.receive(part, id, input);
+        self.shell.end_turn();
     }
 
-    fn turn(&mut self) {
-        loop {
-            let now = now(self.mono);
-            self.counter
-                .count(Part::Deliver, || self.broker.end_turn(now, &mut self.out));
-            let outputs: Vec<Output> = self.out.drain(..).collect();
-            for output in outputs {
-                if let Output::Keeper(key, topic, request) = output {
-                    for (name, log) in self.broker.logs() {
-                        self.files.observe(Path::new(DATA_PATH), name, log);
-                    }
-                    let keeper = Keeper::new(self.files.clone(), DATA_PATH);
-                    if let Some(reply) = keeper.handle(&topic, request) {
-                        self.broker.handle_reply(now, key, reply, &mut self.out);
-                    }
-                }
-            }
-            if self.out.is_empty() && !self.broker.is_turn_open() {
-                return;
-            }
-        }
-    }
-
-    /// Takes everything that is to be sent to `id`.
     fn take_output(&mut self, id: ClientId) {
         self.received.clear();
-        loop {
-            let now = now(self.mono);
-            let broker = &mut self.broker;
-            self.counter.count(Part::Deliver, || {
-                broker.take_clients_to_flush(&mut self.to_flush)
-            });
-            let mut slices = [IoSlice::new(&[]); 64];
-            let count = self
-                .counter
-                .count(Part::Deliver, || broker.output(id, &mut slices));
-            // The kernel's part: a buffer that has room already.
-            for slice in &slices[..count] {
-                assert!(self.received.len() + slice.len() <= self.received.capacity());
-                self.received.extend_from_slice(slice);
-            }
-            let bytes: usize = slices[..count].iter().map(|slice| slice.len()).sum();
-            let left = self
-                .counter
-                .count(Part::Deliver, || broker.sent(now, id, bytes));
-            if left != Sent::More {
-                return;
-            }
-        }
-    }
-}
-
-fn now(mono: Duration) -> Now {
-    Now {
-        mono,
-        wall_ns: 1_800_000_000_000_000_000 + mono.as_nanos() as u64,
+        self.shell.take_clients_to_flush(&mut self.to_flush);
+        self.shell.take_output(id, &mut self.received);
     }
 }

@@ -1,0 +1,551 @@
+#!/usr/bin/env python3
+"""What more of something costs our nsqd: channels, topics, connections, backlog, a neighbour; and what nothing costs.
+
+    docs/measure/scaling.py [--ours target/release] [--rows fan-out,topics] [--rounds 5] [--sizes 1,100]
+
+| row         | sizes, the first is the base of the ratios                | disk, GB |
+| fan-out     | channels; at full speed                                   | 5        |
+| fan-out-10k | channels; bench/scenarios/fan-out-*.toml, 10,000 a second | 1        |
+| topics      | topics that exist and are in use; MPUB of 20              | 20       |
+| idle-peers  | connections that do nothing, beside four at full speed    | 5        |
+| peers       | connections that are all in use, PUB                      | 5        |
+| backlog     | messages that wait while others come and go               | 30       |
+| idle        | topics or connections that do nothing                     | 12       |
+| start       | messages that wait, 40 M are 10 GB                        | 12       |
+| tmpfs       | data path on disk and on a tmpfs (--tmpfs), 500,000/s     | 2        |
+| neighbour   | a flow beside a flood on the same shard                   | 20       |
+
+Each row starts brokers of its own on free loopback ports, with fresh data paths in --data, and loads them with
+nsq-bench. Variants alternate, round by round. Prints a line of Markdown per figure: median (range) and the ratio
+to the first variant, and each command the first time it runs. Run it as root to drop the page cache (start).
+"""
+
+import argparse
+import contextlib
+import http.client
+import json
+import os
+import re
+import resource
+import select
+import shutil
+import signal
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+SCENARIOS = Path(__file__).resolve().parents[2] / "bench" / "scenarios"
+FULL_SPEED = "--via mpub --batch 200 --window 2000 --producers 2"
+DESCRIPTORS = 12_000
+POSTERS = 32
+
+
+class Table:
+    """Figures of one row by variant, in the order they were first measured."""
+
+    def __init__(self, row):
+        self.row = row
+        self.values = {}
+
+    def add(self, variant, metric, value):
+        if value is not None:
+            self.values.setdefault(metric, {}).setdefault(variant, []).append(value)
+
+    def show(self):
+        for metric, variants in self.values.items():
+            base = statistics.median(next(iter(variants.values())))
+            for variant, values in variants.items():
+                median = statistics.median(values)
+                ratio = f"{median / base:.2f}" if base else ""
+                print(f"| {self.row} | {variant} | {metric} | {number(median)} ({number(min(values))}-"
+                      f"{number(max(values))}) | {ratio} |", flush=True)
+
+
+def number(value):
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+class Runner:
+    """The two programs, and which of their commands were printed already."""
+
+    def __init__(self, options):
+        self.options = options
+        self.seen = set()
+
+    def say(self, command):
+        # Ports, processes and folders differ from run to run.
+        text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", " ".join(map(str, command)))
+        text = re.sub(r"--pid \d+", "--pid PID", text)
+        text = re.sub(r"[^ =]*/ringq-\S*", "DIR", text)
+        if text not in self.seen:
+            self.seen.add(text)
+            print(f"    {text}", flush=True)
+
+    def bench(self, broker, flags):
+        """Starts nsq-bench; `result` waits for it."""
+        folder = tempfile.TemporaryDirectory(prefix="ringq-")
+        command = [self.options.ours / "nsq-bench", "run", "--tcp-address", broker.tcp, "--http-address",
+                   broker.http, "--pid", str(broker.process.pid), *flags.split()]
+        self.say(command)
+        command += ["--out", Path(folder.name) / "result.json"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return Bench(process, folder)
+
+    def run(self, broker, flags, leaves_some=False):
+        with self.bench(broker, flags) as bench:
+            return bench.result(leaves_some)
+
+
+class Bench:
+    """An nsq-bench that runs, and dies with the `with` around it."""
+
+    def __init__(self, process, folder):
+        self.process = process
+        self.folder = folder
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        remove(self.folder)
+
+    def result(self, leaves_some=False):
+        """The RunResult (bench/src/result.rs). What is wrong with it is said, but no reason to stop. Consumers
+        that are not to take everything leave holes, which count as lost."""
+        text, _ = self.process.communicate()
+        saved = Path(self.folder.name) / "result.json"
+        if self.process.returncode != 0 and not leaves_some:
+            print(text, file=sys.stderr, flush=True)
+        if not saved.exists():
+            raise SystemExit(f"nsq-bench ended with {self.process.returncode} and no result")
+        result = json.loads(saved.read_text())["outcome"]
+        for reason in result["self_check"]["reasons"]:
+            print(f"note: {reason}", file=sys.stderr, flush=True)
+        return result
+
+
+class Broker:
+    """An nsqd of ours. Its data path is removed with it, unless it is to be started again."""
+
+    def __init__(self, runner, flags="", base=None):
+        self.runner, self.flags = runner, flags
+        self.folder = tempfile.TemporaryDirectory(prefix="ringq-", dir=base or runner.options.data)
+        self.data = Path(self.folder.name) / "data"
+        self.data.mkdir()
+        self.log = Path(self.folder.name) / "log"
+        self.process = None
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        remove(self.folder)
+
+    def start(self, tcp="127.0.0.1:0", http="127.0.0.1:0"):
+        command = [self.runner.options.ours / "nsqd", f"-tcp-address={tcp}", f"-http-address={http}",
+                   f"-data-path={self.data}", *self.flags.split()]
+        self.runner.say(command)
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen(command, stderr=log)
+        self.tcp, self.http = self.port("TCP"), self.port("HTTP")
+
+    def port(self, kind):
+        for _ in range(60_000):
+            match = re.search(kind + r": listening on (\S+)", self.log.read_text())
+            if match:
+                return match.group(1)
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.001)
+        raise SystemExit(f"no {kind} listener: {self.log.read_text()}")
+
+    def end(self, how):
+        self.process.send_signal(how)
+        self.process.wait(120)
+
+    def cpu_s(self):
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+    def rss_bytes(self):
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * resource.getpagesize()
+
+    def connection(self):
+        return http.client.HTTPConnection(self.http, timeout=120)
+
+    def depth(self, topic):
+        connection = self.connection()
+        connection.request("GET", f"/stats?format=json&include_clients=false&topic={topic}")
+        stats = json.loads(connection.getresponse().read())
+        connection.close()
+        return sum(channel["depth"] for found in stats["topics"] for channel in found["channels"])
+
+    def post(self, paths, body=b""):
+        """All of them, over several connections: the broker writes its metadata once for those that wait."""
+        paths = list(paths)
+
+        def some(first):
+            connection = self.connection()
+            for path in paths[first:first + 50]:
+                connection.request("POST", path, body)
+                answer = connection.getresponse()
+                text = answer.read()
+                if answer.status != 200:
+                    raise SystemExit(f"{path}: {answer.status} {text}")
+            connection.close()
+
+        pool = ThreadPoolExecutor(POSTERS)
+        try:
+            list(pool.map(some, range(0, len(paths), 50)))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def remove(folder):
+    """Also when interrupted: ten thousand topics take a while."""
+    try:
+        folder.cleanup()
+    except KeyboardInterrupt:
+        folder.cleanup()
+        raise
+
+
+def interrupt(*_):
+    """Once: what follows is removing everything and leaving nothing running."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def identify(broker, heartbeat_ms=60_000):
+    """A connection that has sent IDENTIFY and got its OK."""
+    host, port = broker.tcp.split(":")
+    peer = socket.create_connection((host, int(port)), timeout=60)
+    try:
+        body = json.dumps({"client_id": "scaling", "heartbeat_interval": heartbeat_ms}).encode()
+        peer.sendall(b"  V2IDENTIFY\n" + struct.pack(">I", len(body)) + body)
+        expect_ok(peer)
+    except BaseException:
+        peer.close()
+        raise
+    return peer
+
+
+def expect_ok(peer):
+    size, kind = struct.unpack(">II", take(peer, 8))
+    answer = take(peer, size - 4)
+    if (kind, answer) != (0, b"OK"):
+        raise SystemExit(f"the broker answered {answer}")
+
+
+def take(peer, count):
+    taken = b""
+    while len(taken) < count:
+        more = peer.recv(count - len(taken))
+        if not more:
+            raise SystemExit(f"the broker closed a connection behind {taken}")
+        taken += more
+    return taken
+
+
+@contextlib.contextmanager
+def idle_peers(broker, count, heartbeat_ms=60_000):
+    """So many consumers of a channel that gets no messages, with RDY 1."""
+    peers = []
+    try:
+        for _ in range(count):
+            peers.append(identify(broker, heartbeat_ms))
+            peers[-1].sendall(b"SUB nobody sleeps\nRDY 1\n")
+        for peer in peers:
+            expect_ok(peer)
+        yield peers
+    finally:
+        for peer in peers:
+            peer.close()
+
+
+def answer_heartbeats(peers, seconds):
+    """Waits, and lets the peers answer as a client library does."""
+    poll = select.epoll()
+    by_descriptor = {peer.fileno(): peer for peer in peers}
+    for descriptor in by_descriptor:
+        poll.register(descriptor, select.EPOLLIN)
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        for descriptor, _ in poll.poll(left):
+            if not by_descriptor[descriptor].recv(4096):
+                raise SystemExit("the broker closed an idle connection")
+            by_descriptor[descriptor].sendall(b"NOP\n")
+    poll.close()
+
+
+def cpu_us_per_delivered(result):
+    delivered = result["totals"]["delivered"]
+    return result["resources"]["cpu_s"] * 1e6 / delivered if delivered else None
+
+
+def fan_out(runner, sizes, table):
+    """A number of messages each, until the last one is delivered: so all that was published is delivered, too."""
+    for channels in sizes:
+        messages = max(8_000_000 // channels, 1_000_000)
+        with Broker(runner) as broker:
+            result = runner.run(broker, f"{FULL_SPEED} --channels {channels} --consumers 1 --rdy 2500 "
+                                        f"--messages {messages} --duration 60s")
+        table.add(f"{channels} channels", "CPU us per delivered", cpu_us_per_delivered(result))
+        table.add(f"{channels} channels", "delivered/s", result["totals"]["delivered_per_s"])
+
+
+def fan_out_10k(runner, sizes, table):
+    for channels in sizes:
+        with Broker(runner) as broker:
+            result = runner.run(broker, f"--scenario {SCENARIOS}/fan-out-{channels}.toml")
+        table.add(f"{channels} channels", "CPU us per delivered", cpu_us_per_delivered(result))
+
+
+def topics(runner, sizes, table):
+    """One run makes the topics, with a message each; the next two use them. A consumer of each is a connection
+    of each, so delivering to many topics is also delivering to many connections."""
+    seconds = runner.options.seconds
+    for count in sizes:
+        variant = f"{count} topics"
+        load = f"--topic many --topics {count} --producers 2"
+        with Broker(runner) as broker:
+            runner.run(broker, f"{load} --consumers 1 --via pub --window 1 --messages {max(count, 2)} --duration 300s")
+            load += " --via mpub --batch 20 --window 2000"
+            both = runner.run(broker, f"{load} --consumers 1 --rdy 100 --duration {seconds}s")
+            table.add(variant, "published and delivered/s", both["totals"]["delivered_per_s"])
+            table.add(variant, "CPU us per message, both", both["resources"]["cpu_us_per_message"])
+            only = runner.run(broker, f"{load} --consumers 0 --channels 0 --duration {seconds}s")
+            table.add(variant, "published/s", only["totals"]["acknowledged_per_s"])
+            table.add(variant, "CPU us per published", only["resources"]["cpu_us_per_message"])
+            table.add(variant, "memory, MB", only["resources"]["rss_max_bytes"] / 1e6)
+
+
+def with_idle_peers(runner, sizes, table):
+    for count in sizes:
+        with Broker(runner) as broker, idle_peers(broker, count):
+            result = runner.run(broker, f"{FULL_SPEED} --consumers 2 --rdy 2500 --duration {runner.options.seconds}s")
+        table.add(f"{count} idle", "delivered/s", result["totals"]["delivered_per_s"])
+        table.add(f"{count} idle", "CPU us per message", result["resources"]["cpu_us_per_message"])
+
+
+def peers(runner, sizes, table):
+    """Half of the connections publish, half consume. All of them together may have 10,000 messages
+    unanswered, or one each."""
+    for count in sizes:
+        half = max(count // 2, 1)
+        window, rdy = max(10_000 // half, 1), min(max(10_000 // half, 10), 2500)
+        with Broker(runner) as broker:
+            result = runner.run(broker, f"--threads 2 --producers {half} --consumers {half} --via pub --rdy {rdy} "
+                                        f"--window {window} --duration {runner.options.seconds}s")
+        table.add(f"{count} in use", "delivered/s", result["totals"]["delivered_per_s"])
+        table.add(f"{count} in use", "CPU us per message", result["resources"]["cpu_us_per_message"])
+
+
+def backlog(runner, sizes, table, rounds):
+    """A broker for each backlog, all there at once. A round publishes 4 M on top of it and takes from it for a second:
+    from an empty one, of the 4 M, which are then removed."""
+    load = f"{FULL_SPEED} --topic deep --channels 1 --consumers 0 --duration 600s"
+    on_top = 4_000_000
+    with contextlib.ExitStack() as stack:
+        brokers = {count: stack.enter_context(Broker(runner)) for count in sizes}
+        for count, broker in brokers.items():
+            runner.run(broker, f"{load} --messages {count or on_top}")
+        for _ in range(rounds):
+            for count, broker in brokers.items():
+                if not count:
+                    broker.post(["/channel/empty?topic=deep&channel=ch"])
+                variant = f"{count:,} waiting"
+                result = runner.run(broker, f"{load} --messages {on_top}")
+                table.add(variant, "published/s", result["totals"]["acknowledged_per_s"])
+                table.add(variant, "CPU us per published", result["resources"]["cpu_us_per_message"])
+                result = runner.run(broker, "--topic deep --producers 0 --consumers 2 --rdy 2500 --warm-up 100ms "
+                                            "--duration 1s", leaves_some=True)
+                table.add(variant, "delivered/s", result["totals"]["delivered_per_s"])
+                table.add(variant, "CPU us per delivered", cpu_us_per_delivered(result))
+                table.add(variant, "memory, MB", broker.rss_bytes() / 1e6)
+
+
+def idle(runner, sizes, table):
+    for count in sizes:
+        names = [f"idle-{n}" for n in range(count)]
+        for what in ("empty topics", "topics with a message"):
+            with Broker(runner) as broker:
+                broker.post(f"/topic/create?topic={name}" for name in names)
+                broker.post(f"/channel/create?topic={name}&channel=ch" for name in names)
+                if what != "empty topics":
+                    broker.post((f"/pub?topic={name}" for name in names), b"one message")
+                percent = cpu_percent(broker, time.sleep)
+                table.add(f"{count} {what}", "CPU, % of a core", percent)
+                table.add(f"{count} {what}", "memory, MB", broker.rss_bytes() / 1e6)
+        for what, heartbeat_ms in (("connections", 60_000), ("connections with heartbeats of 10 s", 10_000)):
+            with Broker(runner) as broker:
+                with idle_peers(broker, 10):
+                    before = broker.rss_bytes()
+                    with idle_peers(broker, count, heartbeat_ms) as others:
+                        percent = cpu_percent(broker, lambda seconds: answer_heartbeats(others, seconds))
+                        table.add(f"{count} {what}", "CPU, % of a core", percent)
+                        each = (broker.rss_bytes() - before) / count
+                        table.add(f"{count} {what}", "bytes of memory for each, without the kernel's", each)
+
+
+def cpu_percent(broker, wait, seconds=10):
+    """Of a core, while nothing happens, once what creation left to do is done."""
+    wait(5)
+    before = broker.cpu_s()
+    wait(seconds)
+    return 100 * (broker.cpu_s() - before) / seconds
+
+
+def start(runner, sizes, table, rounds):
+    for count in sizes:
+        with Broker(runner) as broker:
+            runner.run(broker, f"{FULL_SPEED} --topic deep --channels 1 --consumers 0 --messages {count} "
+                               "--duration 600s")
+            waiting = broker.depth("deep")
+            for _ in range(rounds):
+                for how, name in ((signal.SIGTERM, "clean stop"), (signal.SIGKILL, "kill -9")):
+                    began = time.monotonic()
+                    broker.end(how)
+                    table.add(f"{count:,} waiting, {name}", "stop, ms", 1e3 * (time.monotonic() - began))
+                    cache = drop_caches()
+                    seconds = time_to_answer(broker)
+                    table.add(f"{count:,} waiting, {name}, {cache}", "start, ms", 1e3 * seconds)
+                    table.add(f"{count:,} waiting, {name}", "memory, MB", broker.rss_bytes() / 1e6)
+                    if broker.depth("deep") != waiting:
+                        print(f"note: {waiting} were waiting, {broker.depth('deep')} are", file=sys.stderr, flush=True)
+
+
+def drop_caches():
+    os.sync()
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("3\n")
+    except OSError:
+        return "warm page cache"
+    return "cold page cache"
+
+
+def time_to_answer(broker):
+    """From exec until both ports have answered, the same ports as before."""
+    tcp, http_address = broker.tcp, broker.http
+    began = time.monotonic()
+    broker.start(tcp, http_address)
+    connection = broker.connection()
+    connection.request("GET", "/ping")
+    assert connection.getresponse().read() == b"OK"
+    connection.close()
+    identify(broker).close()
+    return time.monotonic() - began
+
+
+def tmpfs(runner, _, table):
+    for name, base in (("disk", runner.options.data), ("tmpfs", runner.options.tmpfs)):
+        with Broker(runner, base=base) as broker:
+            result = runner.run(broker, "--via mpub --batch 200 --producers 2 --consumers 2 --rdy 2500 --rate 500k "
+                                        f"--duration {runner.options.seconds}s")
+        table.add(name, "CPU us per message", result["resources"]["cpu_us_per_message"])
+        table.add(name, "delivered/s", result["totals"]["delivered_per_s"])
+        table.add(name, "deepest backlog, messages", max(row["depth"] or 0 for row in result["series"]))
+
+
+def neighbour(runner, _, table):
+    """The same flood against another broker takes as much of the processor and the disk, but not of the shard. The wide
+    one has more on its way than a socket holds: the shard always finds a full buffer to read."""
+    seconds = runner.options.seconds
+    light = (f"--topic light --via pub --rate 2k --consumers 1 --rdy 100 --output-buffer-timeout 25ms --warm-up 1s "
+             f"--duration {seconds}s")
+    flood = (f"--via mpub --batch 200 --producers 2 --topic flood --channels 1 --consumers 0 --warm-up 0s "
+             f"--duration {seconds + 3}s")
+    for variant, window in (("alone", 0), ("flood of another broker", 2_000), ("flood of the same shard", 2_000),
+                            ("wide flood of another broker", 40_000), ("wide flood of the same shard", 40_000)):
+        with contextlib.ExitStack() as stack:
+            broker = stack.enter_context(Broker(runner, "-shards=1"))
+            if window:
+                other = broker if "same" in variant else stack.enter_context(Broker(runner, "-shards=1"))
+                flooding = stack.enter_context(runner.bench(other, f"{flood} --window {window}"))
+                time.sleep(1)
+            result = runner.run(broker, light)
+            for histogram in result["histograms"]:
+                if histogram["kind"] in ("delivery", "publish"):
+                    for point in ("p50_us", "p99_us", "p999_us", "max_us"):
+                        table.add(variant, f"{histogram['kind']} {point}", histogram[point])
+            if window:
+                table.add(variant, "flood, messages/s", flooding.result()["totals"]["acknowledged_per_s"])
+
+
+# name: (what measures a round, or with `rounds` all of them; sizes; GB of disk)
+ROWS = {
+    "fan-out": (fan_out, [1, 4, 16], 5),
+    "fan-out-10k": (fan_out_10k, [1, 4, 16], 1),
+    "topics": (topics, [1, 100, 1_000, 10_000], 20),
+    "idle-peers": (with_idle_peers, [1, 100, 1_000, 10_000], 5),
+    "peers": (peers, [2, 100, 1_000, 10_000], 5),
+    "backlog": (backlog, [0, 1_000_000, 10_000_000, 50_000_000], 30),
+    "idle": (idle, [10_000], 12),
+    "start": (start, [40_000_000], 12),
+    "tmpfs": (tmpfs, [0], 2),
+    "neighbour": (neighbour, [0], 20),
+}
+ALL_ROUNDS = (backlog, start)
+
+
+def measure(name, runner):
+    act, sizes, disk_gb = ROWS[name]
+    options = runner.options
+    sizes = options.sizes or sizes
+    free_gb = shutil.disk_usage(options.data).free / 1e9
+    if free_gb < disk_gb:
+        print(f"note: {name} may need {disk_gb} GB of disk, {options.data} has {free_gb:.0f}: it may fail",
+              file=sys.stderr, flush=True)
+    table = Table(name)
+    try:
+        if act in ALL_ROUNDS:
+            act(runner, sizes, table, options.rounds)
+        else:
+            for _ in range(options.rounds):
+                act(runner, sizes, table)
+    finally:
+        table.show()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ours", type=Path, default=Path("target/release"), help="folder of our programs")
+    parser.add_argument("--rows", default=",".join(ROWS), help="names, separated by commas")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=4, help="measured time of a run that has no number of messages")
+    parser.add_argument("--sizes", type=lambda text: [int(size) for size in text.split(",")], help="other sizes")
+    parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()), help="where data paths are made")
+    parser.add_argument("--tmpfs", type=Path, default=Path("/dev/shm"), help="where data paths in memory are made")
+    options = parser.parse_args()
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < DESCRIPTORS:
+        print(f"note: {hard} open files are allowed, 10,000 connections need {DESCRIPTORS}", file=sys.stderr)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, DESCRIPTORS)) if hard >= 0 else DESCRIPTORS, hard))
+    runner = Runner(options)
+    try:
+        for name in options.rows.split(","):
+            measure(name, runner)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+//! The broker's shell without sockets: the bytes of connections go in and come out, the keeper is at
+//! hand, and whoever counts or times sees each call.
+
+use diskq::{Keeper, LogOptions, SimFiles};
+use engine_core::{Broker, BrokerOptions, ClientId, Now, Output, Sent, ShardId, TopicOptions};
+use std::io::IoSlice;
+use std::path::Path;
+use std::time::Duration;
+use wire::identify::ServerSettings;
+use wire::limits::Limits;
+
+const DATA_PATH: &str = "/data";
+
+/// What the broker does something for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Taking messages in.
+    Publish,
+    /// Giving them out, and taking the answers.
+    Deliver,
+}
+
+/// Runs what the broker does, and counts of it what it likes.
+pub(crate) trait Counter {
+    /// Runs `act`.
+    fn count<R>(&mut self, part: Part, act: impl FnOnce() -> R) -> R;
+}
+
+/// A broker, and what the shell does for it: brings input, ends turns, writes output, plays the keeper.
+pub(crate) struct Shell<C> {
+    /// Sees everything the broker does.
+    pub(crate) counter: C,
+    /// The time.
+    pub(crate) mono: Duration,
+    broker: Broker,
+    files: SimFiles,
+    out: Vec<Output>,
+}
+
+impl<C: Counter> Shell<C> {
+    /// Without topics and connections.
+    pub(crate) fn new(counter: C) -> Shell<C> {
+        let broker = Broker::new(BrokerOptions {
+            shard: ShardId(0),
+            shards: 1,
+            limits: Limits::default(),
+            server: ServerSettings::default(),
+            topic: TopicOptions {
+                log: LogOptions {
+                    node: 3,
+                    ..LogOptions::default()
+                },
+                mem_queue_size: 10_000,
+                group_commit: false,
+            },
+            resident_bytes: 1 << 20,
+            channel_consumers_max: 0,
+            seed: 1,
+        });
+        Shell {
+            counter,
+            mono: Duration::ZERO,
+            broker,
+            files: SimFiles::new(),
+            out: Vec::new(),
+        }
+    }
+
+    /// A new connection.
+    pub(crate) fn connect(&mut self) -> ClientId {
+        let now = now(self.mono);
+        self.broker.connect(now, "a:1".to_owned(), "a".to_owned())
+    }
+
+    /// Input that the broker must take whole, perhaps after the keeper made room. No turn follows
+    /// unless it has to.
+    pub(crate) fn receive(&mut self, part: Part, id: ClientId, mut input: &[u8]) {
+        for _ in 0..100 {
+            let now = now(self.mono);
+            let taken = self
+                .counter
+                .count(part, || self.broker.receive(now, id, input, &mut self.out));
+            input = &input[taken..];
+            if input.is_empty() {
+                return;
+            }
+            self.end_turn();
+        }
+        panic!("the broker does not take the input");
+    }
+
+    /// Deliveries, and the keeper's jobs.
+    pub(crate) fn end_turn(&mut self) {
+        loop {
+            let now = now(self.mono);
+            self.counter
+                .count(Part::Deliver, || self.broker.end_turn(now, &mut self.out));
+            let outputs: Vec<Output> = self.out.drain(..).collect();
+            for output in outputs {
+                if let Output::Keeper(key, topic, request) = output {
+                    let mut logs = self.broker.logs();
+                    if let Some((name, log)) = logs.find(|(name, _)| **name == *topic) {
+                        self.files.observe(Path::new(DATA_PATH), name, log);
+                    }
+                    drop(logs);
+                    let keeper = Keeper::new(self.files.clone(), DATA_PATH);
+                    if let Some(reply) = keeper.handle(&topic, request) {
+                        self.broker.handle_reply(now, key, reply, &mut self.out);
+                    }
+                }
+            }
+            if self.out.is_empty() && !self.broker.is_turn_open() {
+                return;
+            }
+        }
+    }
+
+    /// Takes the list of connections with output, in `into`.
+    pub(crate) fn take_clients_to_flush(&mut self, into: &mut Vec<ClientId>) {
+        self.counter.count(Part::Deliver, || {
+            self.broker.take_clients_to_flush(into);
+        });
+    }
+
+    /// Takes everything that is to be sent to `id`, behind what is in `received` already, which must
+    /// have room.
+    pub(crate) fn take_output(&mut self, id: ClientId, received: &mut Vec<u8>) {
+        loop {
+            let now = now(self.mono);
+            let broker = &mut self.broker;
+            let mut slices = [IoSlice::new(&[]); 64];
+            let count = self
+                .counter
+                .count(Part::Deliver, || broker.output(id, &mut slices));
+            // The kernel's part: a buffer that has room already.
+            for slice in &slices[..count] {
+                assert!(received.len() + slice.len() <= received.capacity());
+                received.extend_from_slice(slice);
+            }
+            let bytes: usize = slices[..count].iter().map(|slice| slice.len()).sum();
+            let left = self
+                .counter
+                .count(Part::Deliver, || broker.sent(now, id, bytes));
+            if left != Sent::More {
+                return;
+            }
+        }
+    }
+}
+
+fn now(mono: Duration) -> Now {
+    Now {
+        mono,
+        wall_ns: 1_800_000_000_000_000_000 + mono.as_nanos() as u64,
+    }
+}
