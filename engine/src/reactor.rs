@@ -37,6 +37,9 @@ use timers::{TimerKey, Timers};
 
 /// After so many tasks the ring is looked at, even if more are ready.
 const TASKS_PER_LOOK: usize = 64;
+/// And after so many bytes read, which may be half a millisecond's work: whoever sends without end must
+/// not keep the others from being seen.
+const BYTES_PER_LOOK: usize = 256 * 1024;
 
 /// How long a ring is tried for.
 const RING_PATIENCE: Duration = Duration::from_secs(1);
@@ -50,6 +53,8 @@ struct Reactor {
     timers: RefCell<Timers>,
     /// Tells sources apart that have had the same place.
     next_serial: Cell<u32>,
+    /// Bytes read since the last look.
+    bytes_read: Cell<usize>,
 }
 
 /// What the tasks of a thread can reach.
@@ -134,7 +139,8 @@ impl Runtime {
         let mut context = Context::from_waker(&waker);
         loop {
             for _ in 0..TASKS_PER_LOOK {
-                if !self.executor.try_tick() {
+                let is_enough = self.reactor.bytes_read.get() >= BYTES_PER_LOOK;
+                if is_enough || !self.executor.try_tick() {
                     break;
                 }
             }
@@ -158,6 +164,7 @@ impl Reactor {
             sources: RefCell::default(),
             timers: RefCell::default(),
             next_serial: Cell::new(0),
+            bytes_read: Cell::new(0),
         };
         reactor
             .ring
@@ -174,6 +181,7 @@ impl Reactor {
             (true, Some(at)) => Some(at.saturating_duration_since(Instant::now())),
         };
         let entered = self.ring.enter(wait);
+        self.bytes_read.set(0);
         self.notify.wake_up();
         entered?;
         self.ring.for_each_completion(|token| {

@@ -61,6 +61,7 @@ impl Stream {
             std::task::ready!(self.source.poll_readable(cx, self.socket.as_fd()));
             match (&self.socket).read(buffer) {
                 Ok(bytes) => {
+                    self.source.note_read(bytes);
                     if bytes < buffer.len() {
                         // The poll that comes next finds what came meanwhile, and the end.
                         self.source.drained();

@@ -71,6 +71,12 @@ impl Source {
         Poll::Pending
     }
 
+    /// So many bytes were read.
+    pub(crate) fn note_read(&self, bytes: usize) {
+        let before = self.reactor.bytes_read.get();
+        self.reactor.bytes_read.set(before + bytes);
+    }
+
     /// There was nothing to read, or less than there was room for.
     pub(crate) fn drained(&self) {
         self.watched.is_readable.set(false);

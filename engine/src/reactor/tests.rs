@@ -2,6 +2,7 @@ use super::*;
 use crate::net::socket::Stream;
 use futures_channel::{mpsc, oneshot};
 use futures_lite::{AsyncReadExt, AsyncWriteExt, StreamExt, future};
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::thread;
@@ -236,6 +237,46 @@ fn a_task_that_never_rests_leaves_the_others_their_turn() {
         is_done.set(true);
         restless.await;
     });
+}
+
+#[test]
+fn a_socket_that_always_has_more_leaves_the_others_their_turn() {
+    const CHUNK: usize = 64 * 1024;
+    let (flood, source) = UnixStream::pair().expect("descriptors are left");
+    // Ends with an error when the other end is closed.
+    let writer = thread::spawn(move || while (&source).write_all(&[7; CHUNK]).is_ok() {});
+    run(async move {
+        flood.set_nonblocking(true).expect("a socket");
+        let mut flood = Stream::adopt(OwnedFd::from(flood));
+        let (mut near, mut far) = pair();
+        let seen = Rc::new(Cell::new(0));
+        let count = Rc::clone(&seen);
+        spawn(async move {
+            let mut byte = [0];
+            while far.read_exact(&mut byte).await.is_ok() {
+                count.set(count.get() + 1);
+            }
+        })
+        .detach();
+        let mut buffer = vec![0; CHUNK];
+        let mut worst = 0;
+        for number in 1..=20 {
+            near.write_all(&[1]).await.expect("room for a byte");
+            let mut bytes = 0;
+            while seen.get() < number {
+                bytes += flood.read(&mut buffer).await.expect("more");
+                future::yield_now().await;
+            }
+            worst = worst.max(bytes);
+        }
+        // What was under way, and the task that comes before the look.
+        let most = BYTES_PER_LOOK + 3 * CHUNK;
+        assert!(
+            worst <= most,
+            "{worst} bytes were read before a byte was seen"
+        );
+    });
+    writer.join().expect("no panic");
 }
 
 #[test]
