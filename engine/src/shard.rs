@@ -239,7 +239,7 @@ impl Shard {
 
     /// How long the next FINs of a consumer may gather.
     pub(crate) fn patience(&self, id: ClientId) -> Option<Duration> {
-        self.broker.borrow().patience(id)
+        self.broker.borrow_mut().patience(id)
     }
 
     // --- connections

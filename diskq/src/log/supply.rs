@@ -16,6 +16,8 @@ const PREPARE_RETRY: Duration = Duration::from_millis(250);
 /// A log without appends for this long gives back what it has in stock for them, one without loads
 /// its buffers.
 pub(super) const IDLE_AFTER: Duration = Duration::from_secs(5);
+/// Recycled segments may be larger and smaller than new ones by this factor.
+const POOL_SIZES: u64 = 4;
 /// Of a backlog that is spilled, a segment holds this part, up to [`SPILLED_BYTES`].
 const SPILL_SHARE: u64 = 16;
 /// A segment is larger only for this part of the backlog: so many files, whatever its size.
@@ -112,10 +114,14 @@ impl Supply {
     }
 
     /// Takes a memory back for the next append, or returns it if it does not fit the pool: a few in
-    /// any case, more of them up to `bytes_max`.
+    /// any case, more of them up to `bytes_max`. About the size of new ones will do: a backlog that
+    /// swings changes that all the time.
     fn recycle(&mut self, number: SegmentNumber, memory: Memory, bytes_max: u64) -> Option<Memory> {
-        let bytes = u64::from(self.steady);
-        if memory.as_ref().len() as u64 != bytes || !self.has_place(bytes, bytes_max) {
+        let bytes = memory.as_ref().len() as u64;
+        let steady = u64::from(self.steady);
+        let least = (steady / POOL_SIZES).max(u64::from(self.steady_min));
+        let is_alike = (least..=steady * POOL_SIZES).contains(&bytes);
+        if !is_alike || !self.has_place(bytes, bytes_max) {
             return Some(memory);
         }
         self.pool.push(Stocked { number, memory });

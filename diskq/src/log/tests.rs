@@ -676,6 +676,45 @@ fn a_backlog_of_a_few_segments_that_comes_and_goes_makes_no_files() {
 }
 
 #[test]
+fn a_backlog_that_swings_makes_no_files() {
+    let mut options = small_options();
+    options.segment_bytes_max = 16 * 8192;
+    options.resident_messages = 1 << 20;
+    options.resident_bytes_min = 1 << 20;
+    let mut world = World::new(options);
+    let mut backlog = std::collections::VecDeque::new();
+    let mut until = |world: &mut World, messages: usize| {
+        while backlog.len() < messages {
+            backlog.push_back(world.must_append(200));
+        }
+        while backlog.len() > messages {
+            world.finish(backlog.pop_front().unwrap());
+        }
+        world.pump(100);
+    };
+    let mut made = Vec::new();
+    for _ in 0..10 {
+        let before = world.log.supply.prepared_upto();
+        // Segments of 16 KiB are right for the one, of 8 KiB for the other.
+        until(&mut world, 900);
+        until(&mut world, 20);
+        made.push(world.log.supply.prepared_upto().0 - before.0);
+    }
+    assert!(made[0] >= 10, "{made:?}");
+    assert!(made[2..].iter().all(|&count| count <= 1), "{made:?}");
+    // What a far larger backlog used is no pool for a small one: it would be cold.
+    until(&mut world, 8000);
+    until(&mut world, 20);
+    for _ in 0..500 {
+        until(&mut world, 60);
+        until(&mut world, 20);
+    }
+    let stock = world.log.supply.stock();
+    let largest = stock.map(|stocked| stocked.memory.as_ref().len()).max();
+    assert!(largest <= Some(4 * 8192), "{largest:?}");
+}
+
+#[test]
 fn what_a_checkpoint_names_stays_until_a_synced_one_does_not() {
     let mut world = World::new(small_options());
     world.must_append(500);

@@ -2,6 +2,7 @@
 //! and the answers it is owed.
 
 use crate::outbound::Outbound;
+use crate::patience::Patience;
 use crate::slab::{Key, Slab};
 use crate::topic::TopicKey;
 use crate::{ChannelId, ShardId};
@@ -119,6 +120,7 @@ pub struct Client {
     pub(crate) in_ready: bool,
     /// Waits in its channel until it has credit for more than a few messages.
     pub(crate) in_refills: bool,
+    pub(crate) patience: Patience,
     pub(crate) message_count: u64,
     pub(crate) finish_count: u64,
     pub(crate) requeue_count: u64,
@@ -169,6 +171,7 @@ impl Client {
             in_flight: 0,
             in_ready: false,
             in_refills: false,
+            patience: Patience::default(),
             message_count: 0,
             finish_count: 0,
             requeue_count: 0,

@@ -27,6 +27,7 @@ mod channel;
 mod client;
 mod deferred;
 mod outbound;
+mod patience;
 mod ranges;
 mod slab;
 pub mod stats;

@@ -178,6 +178,7 @@ impl Broker {
             return;
         };
         client.in_flight -= count;
+        client.patience.note(count);
         *counter(client) += u64::from(count);
         let Some((topic_key, channel_id)) = client.subscription else {
             return;

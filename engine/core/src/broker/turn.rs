@@ -133,19 +133,12 @@ impl Broker {
         }
     }
 
-    /// How long the next FINs of a consumer may gather: so long that it still has messages in hand
-    /// when they are carried out, however fast it is. `None` if it has few, or waits for an answer.
-    ///
-    /// Many clients write each FIN by itself. Carried out one by one, each costs a turn; gathered
-    /// they cost one together.
-    pub fn patience(&self, id: ClientId) -> Option<Duration> {
-        const MANY: u32 = 64;
-        // No client takes less than twice that for a message.
-        const PER_MESSAGE: Duration = Duration::from_nanos(500);
-        const MOST: Duration = Duration::from_millis(1);
-        let client = self.clients.get(id)?;
-        let has_many = client.in_flight >= MANY && !client.has_output();
-        has_many.then(|| MOST.min(PER_MESSAGE * client.in_flight))
+    /// After a read: how long the next answers of a consumer may gather. `None` if they may not, or
+    /// there is output for it.
+    pub fn patience(&mut self, id: ClientId) -> Option<Duration> {
+        let client = self.clients.get_mut(id)?;
+        let may_wait = !client.has_output();
+        client.patience.after_read(client.in_flight, may_wait)
     }
 
     /// True while commands of a connection are carried out as they come.

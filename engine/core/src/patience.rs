@@ -1,0 +1,122 @@
+//! [`Patience`]: how long the answers of a consumer may gather before they are read.
+//!
+//! Many clients write each FIN by itself. Carried out one by one, each costs a turn of the shard, and
+//! a write for the message that takes its place; gathered they cost one together. A consumer with many
+//! messages in hand does not notice, as long as they are read before it has none left. How long that
+//! takes is learned: from a consumer that was nearly done, the next ones are read after half the time.
+
+use std::time::Duration;
+
+/// With fewer messages in hand than this, answers are read as they come.
+const MANY: u32 = 64;
+/// What a message takes a client, as long as nothing else is known. Few take less.
+const PER_MESSAGE_NS_MAX: u32 = 500;
+const PER_MESSAGE_NS_MIN: u32 = 30;
+const LONGEST: Duration = Duration::from_millis(1);
+/// Less is not worth a timer.
+const SHORTEST: Duration = Duration::from_micros(20);
+
+/// Of one consumer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    per_message_ns: u32,
+    /// Answers since the last read.
+    answered: u32,
+    /// They could gather before it.
+    has_waited: bool,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience {
+            per_message_ns: PER_MESSAGE_NS_MAX,
+            answered: 0,
+            has_waited: false,
+        }
+    }
+}
+
+impl Patience {
+    /// Messages were answered for.
+    pub(crate) fn note(&mut self, answers: u32) {
+        self.answered = self.answered.saturating_add(answers);
+    }
+
+    /// After a read: how long the next answers may gather, of the `left` messages still in hand, if
+    /// they may at all. `None`: not at all.
+    pub(crate) fn after_read(&mut self, left: u32, may_wait: bool) -> Option<Duration> {
+        let answered = u64::from(std::mem::take(&mut self.answered));
+        if self.has_waited {
+            let held = answered + u64::from(left);
+            if answered * 4 >= held * 3 {
+                self.per_message_ns = (self.per_message_ns / 2).max(PER_MESSAGE_NS_MIN);
+            } else if answered * 4 < held {
+                self.per_message_ns = (self.per_message_ns * 5 / 4).min(PER_MESSAGE_NS_MAX);
+            }
+        }
+        let wait = Duration::from_nanos(u64::from(self.per_message_ns) * u64::from(left));
+        self.has_waited = may_wait && left >= MANY && wait >= SHORTEST;
+        self.has_waited.then(|| wait.min(LONGEST))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A consumer that takes `ns` for a message and always gets new ones, over `reads` reads. Returns
+    /// how many of them it would have been idle before, and the last pause.
+    fn play(ns: u64, rdy: u32, reads: u32) -> (u32, Option<Duration>) {
+        let mut patience = Patience::default();
+        let (mut idle, mut last) = (0, None);
+        for _ in 0..reads {
+            // What came at once, after the last delivery.
+            patience.note(1);
+            last = patience.after_read(rdy - 1, true);
+            let Some(pause) = last else { continue };
+            let done = (pause.as_nanos() as u64 / ns).min(u64::from(rdy - 1)) as u32;
+            idle += u32::from(done == rdy - 1);
+            patience.note(done);
+            assert!(patience.after_read(rdy - 1 - done, true) <= Some(LONGEST));
+            // Delivered to again; it was not kept waiting for that read.
+            patience.has_waited = false;
+        }
+        (idle, last)
+    }
+
+    #[test]
+    fn a_slow_consumer_may_gather_for_long() {
+        assert_eq!(play(1_000, 2500, 100), (0, Some(LONGEST)));
+        assert_eq!(
+            play(100_000, 200, 100),
+            (0, Some(Duration::from_nanos(199 * 500)))
+        );
+    }
+
+    #[test]
+    fn a_fast_consumer_is_soon_read_before_it_is_idle() {
+        let (idle, last) = play(150, 2500, 1000);
+        assert!((1..20).contains(&idle), "{idle}");
+        let last = last.unwrap();
+        assert!(
+            last < Duration::from_nanos(150 * 2500) && last >= SHORTEST,
+            "{last:?}"
+        );
+    }
+
+    #[test]
+    fn with_little_in_hand_nothing_gathers() {
+        assert_eq!(play(1_000, 64, 10).1, None);
+        let mut patience = Patience::default();
+        assert_eq!(patience.after_read(0, true), None);
+        assert_eq!(
+            patience.after_read(64, true),
+            Some(Duration::from_micros(32))
+        );
+        assert_eq!(
+            patience.after_read(2500, false),
+            None,
+            "something is to be written first"
+        );
+    }
+}
