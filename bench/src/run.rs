@@ -159,6 +159,8 @@ struct Course {
     ended_ns: u64,
     /// When publishing was to end, or was interrupted.
     publish_end_ns: u64,
+    /// What the daemon had used when publishing was done, if consumers begin after it.
+    published_usage: Option<Usage>,
     /// When consumers began, if after publishing, and what the daemon had used until then.
     consumed_from: Option<(u64, Option<Usage>)>,
 }
@@ -272,6 +274,7 @@ impl Conductor<'_> {
             ended: Ended::Complete,
             ended_ns: 0,
             publish_end_ns: grid.publish_end,
+            published_usage: None,
             consumed_from: None,
         };
         let mut progress = Progress::new(self.options.progress, self.scenario, grid);
@@ -312,10 +315,7 @@ impl Conductor<'_> {
                     progress_ns = now_ns;
                     looks_from = looker.count();
                     Control::set(&self.control.published);
-                    if self.scenario.consume == Consume::AfterPublish {
-                        course.consumed_from = Some((now_ns, self.usage()));
-                        Control::set(&self.control.consume);
-                    }
+                    course.published_usage = self.usage();
                 } else if now_ns > ends_at + self.scenario.drain.as_ns() {
                     break Ended::NotDrained;
                 }
@@ -323,6 +323,15 @@ impl Conductor<'_> {
             };
             if self.scenario.consumers == 0 || producers == 0 {
                 break Ended::Complete;
+            }
+            if self.scenario.consume == Consume::AfterPublish && course.consumed_from.is_none() {
+                let interrupted = interrupted_ns.is_some();
+                if !interrupted && now_ns < since_ns + self.scenario.pause.as_ns() {
+                    progress_ns = now_ns;
+                    continue;
+                }
+                course.consumed_from = Some((now_ns, self.usage()));
+                Control::set(&self.control.consume);
             }
             let arrived_now = self.control.arrived();
             if arrived_now != arrived {

@@ -118,6 +118,9 @@ pub struct Scenario {
 
     /// When consumers begin.
     pub consume: Consume,
+    /// With [`Consume::AfterPublish`]: time between the last answer and the first message, in which the
+    /// daemon does what publishing left to be done. It counts for neither.
+    pub pause: Span,
     /// Ready count of each consumer, in messages.
     pub rdy: u32,
     /// Time a consumer works on a message.
@@ -198,6 +201,7 @@ impl Default for Scenario {
             duration: Span::from_secs(10),
             drain: Span::from_secs(30),
             consume: Consume::AtOnce,
+            pause: Span::default(),
             rdy: 1000,
             work: Work::None,
             requeue: 0.0,
@@ -358,6 +362,9 @@ impl Scenario {
         }
         if self.consume == Consume::AfterPublish && self.producers == 0 {
             return Err("consume after-publish needs producers".into());
+        }
+        if self.consume == Consume::AtOnce && !self.pause.is_zero() {
+            return Err("a pause needs consume after-publish".into());
         }
         self.check_upgrades()
     }

@@ -3,6 +3,7 @@
 
 mod support;
 
+use nsq_bench::process::Process;
 use nsq_bench::result::{Ended, HistogramKind, LoopKind};
 use nsq_bench::run::{Options, run};
 use nsq_bench::sink::Faults;
@@ -97,10 +98,16 @@ fn faults_are_counted_exactly() {
 fn without_faults_the_ledger_is_clean() {
     let check = |toml: &str, channels: u64| {
         let sink = echo(Faults::default());
+        // The sink is part of this process.
+        let own = Process {
+            pid: std::process::id(),
+        };
         let scenario = scenario(&format!(
             "messages = 5000\nwarm-up = '0s'\nduration = '100s'\n{toml}"
         ));
-        let finished = run(&target(&sink), &scenario, &Options::default()).unwrap();
+        let mut target = target(&sink);
+        target.process = Some(own);
+        let finished = run(&target, &scenario, &Options::default()).unwrap();
         let counts = sink.stop().unwrap();
         let result = finished.result;
         assert_eq!(result.ended, Ended::Complete, "{toml}");
@@ -118,7 +125,16 @@ fn without_faults_the_ledger_is_clean() {
         3,
     );
     check("size = 'list:28*5,300000*1'\nbatch = 3\nwindow = 9", 1);
-    let phases = check("via = 'mpub'\nproducers = 2\nconsume = 'after-publish'", 1);
+    let started = std::time::Instant::now();
+    let phases = check(
+        "via = 'mpub'\nproducers = 2\nconsume = 'after-publish'\npause = '700ms'",
+        1,
+    );
+    assert!(started.elapsed() > std::time::Duration::from_millis(700));
+    assert!(
+        phases.totals.delivered_per_s > 5000.0 / 0.7,
+        "the pause counts for neither"
+    );
     let resources = phases.resources.unwrap();
     assert!(resources.cpu_us_per_published > Some(0.0));
     assert!(resources.cpu_us_per_delivered > Some(0.0));

@@ -107,8 +107,6 @@ struct Opening<'a, F> {
     checkpoints: Checkpoints,
     /// What the checkpoint owes, sorted.
     owed: Vec<SeqRange>,
-    /// What any readable checkpoint names, sorted: the newest may not be durable.
-    named: Vec<SeqRange>,
     any_slot_is_bad: bool,
     segments: Vec<Segment>,
     /// Files with messages and a head of zeros.
@@ -129,7 +127,6 @@ impl<'a, F: Files> Opening<'a, F> {
             checkpoint: None,
             checkpoints: Checkpoints::default(),
             owed: Vec::new(),
-            named: Vec::new(),
             any_slot_is_bad: false,
             segments: Vec::new(),
             headless: Vec::new(),
@@ -188,14 +185,10 @@ impl<'a, F: Files> Opening<'a, F> {
             );
         }
         for (checkpoint, _) in whole.iter().flatten() {
-            self.named.extend(checkpoint.named());
-            self.next = self.next.max(checkpoint.next).max(checkpoint.synced);
+            let named = checkpoint.named().map(|range| range.end).max();
+            let all = [Some(checkpoint.next), Some(checkpoint.synced), named];
+            self.next = all.into_iter().flatten().fold(self.next, Seq::max);
         }
-        normalise(&mut self.named);
-        self.next = self
-            .named
-            .last()
-            .map_or(self.next, |last| self.next.max(last.end));
         self.checkpoints = checkpoints_of(&whole);
         let newest = whole
             .into_iter()
@@ -343,9 +336,8 @@ impl<'a, F: Files> Opening<'a, F> {
             let _ = self.files.remove(&self.directory.segment_path(number));
             return;
         }
-        if !within(segment.range(), &self.named).is_empty() {
-            segment.named_by = self.checkpoints.last_number();
-        }
+        // Whether or not the newest checkpoint names it: see `Checkpoints::found_number`.
+        segment.named_by = self.checkpoints.last_number();
         self.segments.push(segment);
     }
 

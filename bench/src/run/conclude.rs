@@ -208,10 +208,12 @@ fn resources(
     let per =
         |cpu_s: f64, messages: u64| (whole && messages > 0).then(|| cpu_s * 1e6 / messages as f64);
     // Where one came after the other, what each of them took is known.
-    let consumed_from = course.consumed_from.and_then(|(_, usage)| usage);
-    let phase = |messages: u64, from: Usage, to: Usage| {
+    let phase = |messages: u64, from: Option<Usage>, to: Option<Usage>| {
+        let (from, to) = (from?, to?);
         per(to.cpu_ns.saturating_sub(from.cpu_ns) as f64 / 1e9, messages)
     };
+    let consumed_from = course.consumed_from.and_then(|(_, usage)| usage);
+    let published = consumed_from.and(course.published_usage);
     let written = to.disk_written_bytes.zip(from.disk_written_bytes);
     let written = written.map(|(to, from)| to.saturating_sub(from));
     let rss = |row: &Interval| row.daemon.map_or(0, |daemon| daemon.rss_bytes);
@@ -223,10 +225,8 @@ fn resources(
     Some(Resources {
         cpu_s,
         cpu_us_per_message: per(cpu_s, totals.acknowledged + totals.delivered),
-        cpu_us_per_published: consumed_from
-            .and_then(|between| phase(totals.acknowledged, from, between)),
-        cpu_us_per_delivered: consumed_from
-            .and_then(|between| phase(totals.delivered, between, to)),
+        cpu_us_per_published: phase(totals.acknowledged, Some(from), published),
+        cpu_us_per_delivered: phase(totals.delivered, consumed_from, Some(to)),
         rss_start_bytes: start.rss_bytes,
         rss_max_bytes: rows.iter().map(rss).max().unwrap_or(0).max(to.rss_bytes),
         memory_bytes_per_queued: per_queued,

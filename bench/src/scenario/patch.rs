@@ -101,6 +101,7 @@ patch! {
     }
     "Consuming" {
         consume: Consume, "WHEN", "When consumers begin to take messages [at-once]";
+        pause: Span, "TIME", "With consume after-publish: rest between the two, measured for neither [0s]";
         rdy: u32, "MESSAGES", "Ready count of each consumer [1000]";
         work: Work, "TIME", "Work on each message: 0, 1ms, uniform:1ms-5ms or exp:MEAN [0]";
         requeue: f64, "SHARE", "Share of first deliveries answered with REQ, 0 to 1 [0]";

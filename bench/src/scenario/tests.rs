@@ -65,4 +65,5 @@ fn what_does_not_fit_together_is_refused() {
     check("tls = true\ntls-ca = 'a'\ntls-key = 'k'", "belong together");
     check("via = 'http-pub'\nsnappy = true", "HTTP");
     check("producers = 0\nconsume = 'after-publish'", "producers");
+    check("pause = '1s'", "needs consume after-publish");
 }

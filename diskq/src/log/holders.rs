@@ -76,6 +76,10 @@ impl Log {
             segment.is_fresh_find = false;
         }
         self.settle_all();
+        if self.segments.iter().any(|segment| !segment.is_held()) {
+            // They go with the first checkpoint.
+            self.note_progress();
+        }
     }
 
     /// An unfinished socket write points into the segment of `seq`: it stays where it is.

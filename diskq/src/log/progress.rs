@@ -33,6 +33,10 @@ pub(crate) struct Checkpoints {
     last_number: u64,
     /// The number of the last one that is surely durable; 0: none.
     synced_number: u64,
+    /// The newest that start-up found; 0: none. The process that wrote it may have overwritten others
+    /// that are on disk all the same, and a power failure brings them back. So until a newer one is
+    /// durable nothing goes that was there, and the next one is to be durable.
+    found_number: u64,
     /// What each slot holds; 0: nothing that counts.
     slots: [u64; SLOT_FILES.len()],
     writing: Option<Writing>,
@@ -50,6 +54,7 @@ impl Checkpoints {
         Checkpoints {
             last_number,
             synced_number,
+            found_number: last_number,
             slots,
             ..Checkpoints::default()
         }
@@ -117,7 +122,8 @@ impl Log {
         self.mono = self.mono.max(mono);
         let number = self.checkpoints.last_number + 1;
         let replaced = self.checkpoints.pending.take();
-        let sync = sync || replaced.is_some_and(|replaced| replaced.sync);
+        let is_first = self.checkpoints.synced_number < self.checkpoints.found_number;
+        let sync = sync || is_first || replaced.is_some_and(|replaced| replaced.sync);
         let stamp = Stamp {
             synced: self.sync.synced(),
             next: self.next,
