@@ -154,7 +154,7 @@ pub struct Run {
 /// Facts for /stats and /ping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {
-    /// Bytes of all segment files, the spare and the pool included.
+    /// Bytes of all segment files, the spare, the pool and the parked one included.
     pub bytes_on_disk: u64,
     /// Bytes of all segments in memory, the spare and the pool included.
     pub resident_bytes: u64,
@@ -324,6 +324,7 @@ impl Log {
             stats.resident_bytes += stocked.memory.as_ref().len() as u64;
             stats.mappings += 1;
         }
+        stats.bytes_on_disk += self.supply.parked_bytes();
         stats.health = self.health().map(ToString::to_string);
         stats
     }

@@ -8,8 +8,7 @@ use wire::id::{MessageId, Seq};
 use crate::error::AppendError;
 use crate::range::SeqRange;
 use crate::segment::{
-    FRAMES_AT, Head, NewFrame, SEGMENT_BYTES_LIMIT, Seal, bytes_needed, write_frame, write_head,
-    write_seal,
+    FRAMES_AT, Head, NewFrame, SEGMENT_BYTES_LIMIT, bytes_needed, write_frame, write_head,
 };
 
 use super::Log;
@@ -144,13 +143,7 @@ impl Log {
         let Some(mut tail) = self.segments.tail.take() else {
             return;
         };
-        if let Residency::Mapped(memory) = &mut tail.residency {
-            let seal = Seal {
-                count: tail.count,
-                end: tail.end,
-            };
-            write_seal(memory.as_mut(), &tail.head, &seal);
-        }
+        tail.seal();
         self.reads += 1;
         tail.read_at = self.reads;
         self.segments.sealed.push_back(tail);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::checkpoint::{Checkpoint, SLOT_FILES, Stamp, encode};
+use crate::checkpoint::{Checkpoint, SLOTS, Stamp, encode};
 use crate::keeper::{CheckpointFailure, CheckpointNumber, Request, SegmentNumber};
 
 use super::{Event, Log};
@@ -34,7 +34,7 @@ pub(crate) struct Checkpoints {
     /// The number of the last one that is surely durable; 0: none.
     synced_number: u64,
     /// What each slot holds; 0: nothing that counts.
-    slots: [u64; SLOT_FILES.len()],
+    slots: [u64; SLOTS],
     writing: Option<Writing>,
     /// The next to be written. A newer one replaces it: it says all the older one did.
     pending: Option<Encoded>,
@@ -45,7 +45,7 @@ pub(crate) struct Checkpoints {
 
 impl Checkpoints {
     /// The state after start-up: which checkpoint each slot holds, and which is surely durable.
-    pub(crate) fn from_found(slots: [u64; SLOT_FILES.len()], synced_number: u64) -> Checkpoints {
+    pub(crate) fn from_found(slots: [u64; SLOTS], synced_number: u64) -> Checkpoints {
         let last_number = slots.iter().copied().max().unwrap_or(0);
         Checkpoints {
             last_number,

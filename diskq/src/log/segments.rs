@@ -8,7 +8,7 @@ use wire::id::Seq;
 use crate::files::Memory;
 use crate::keeper::{Request, SegmentNumber};
 use crate::range::SeqRange;
-use crate::segment::{FRAMES_AT, Head, count_limit};
+use crate::segment::{FRAMES_AT, Head, Seal, count_limit, write_seal};
 use crate::slot::SLOT_BYTES;
 
 use super::Checkpoints;
@@ -117,6 +117,17 @@ impl Segment {
             Residency::Spilling { .. } | Residency::Cold | Residency::Loading | Residency::Lost => {
                 None
             }
+        }
+    }
+
+    /// Writes down that it takes no more messages.
+    pub(super) fn seal(&mut self) {
+        let seal = Seal {
+            count: self.count,
+            end: self.end,
+        };
+        if let Residency::Mapped(memory) = &mut self.residency {
+            write_seal(memory.as_mut(), &self.head, &seal);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::files::Memory;
 use crate::keeper::{Failure, Request, SegmentNumber};
 use crate::segment::{PAGE_BYTES, SEGMENT_BYTES_LIMIT, SPILLED_BYTES};
 
+use super::segments::{Residency, Segment};
 use super::{Event, Log, LogOptions};
 
 /// How long after a failed allocation the next is tried: P6 asks for service within 1 s of space.
@@ -28,6 +29,13 @@ pub(super) struct Stocked {
     pub(super) memory: Memory,
 }
 
+/// A file as a new log gets it, in no memory. It holds nothing anyone needs.
+#[derive(Clone, Copy, Debug)]
+struct Parked {
+    number: SegmentNumber,
+    bytes: u32,
+}
+
 /// Why there is no next segment.
 #[derive(Debug)]
 struct Refusal {
@@ -45,6 +53,9 @@ pub(super) struct Supply {
     /// ones are used, the fewer are written to disk and faulted again.
     pool: Vec<Stocked>,
     pool_max: usize,
+    /// What an idle log keeps of its last segment: making a file costs more than all else that its
+    /// next message will.
+    parked: Option<Parked>,
     /// The job under way.
     preparing: Option<SegmentNumber>,
     /// An append could not be done and needs a segment this large.
@@ -68,6 +79,7 @@ impl Supply {
             spare: None,
             pool: Vec::new(),
             pool_max: options.pool_segments_max,
+            parked: None,
             preparing: None,
             waiting: None,
             refusal: None,
@@ -126,6 +138,11 @@ impl Supply {
 
     pub(super) fn into_stock(self) -> impl Iterator<Item = Stocked> {
         self.pool.into_iter().chain(self.spare)
+    }
+
+    /// The bytes of a file that is in no memory.
+    pub(super) fn parked_bytes(&self) -> u64 {
+        self.parked.map_or(0, |parked| u64::from(parked.bytes))
     }
 
     pub(super) fn prepared_upto(&self) -> SegmentNumber {
@@ -218,7 +235,11 @@ impl Log {
 
     fn prepare(&mut self, needed: u32) {
         let bytes = self.next_segment_bytes(needed);
-        let segment = self.supply.next_number();
+        let parked = self.supply.parked.take_if(|parked| parked.bytes == bytes);
+        let segment = match parked {
+            Some(parked) => parked.number,
+            None => self.supply.next_number(),
+        };
         self.supply.preparing = Some(segment);
         self.requests.push_back(Request::Prepare { segment, bytes });
     }
@@ -311,7 +332,7 @@ impl Log {
     }
 
     /// Gives back the pool, a tail whose messages are all finished, and then the spare: an idle
-    /// topic costs no memory.
+    /// topic costs no memory, and at most the file of its first segment.
     pub(super) fn trim_if_idle(&mut self) {
         if self.trim_at().is_none_or(|at| at > self.mono) {
             return;
@@ -322,7 +343,7 @@ impl Log {
             .as_ref()
             .is_some_and(|tail| !tail.is_held())
         {
-            self.seal_tail();
+            self.park_tail();
         }
         let spare = self.supply.spare.take_if(|_| self.segments.tail.is_none());
         for Stocked { number, memory } in self.supply.pool.drain(..).chain(spare) {
@@ -335,6 +356,36 @@ impl Log {
         self.follow_backlog();
         if self.segments.tail.is_none() {
             self.supply.growing = self.options.segment_bytes_min;
+        }
+    }
+
+    /// Ends the tail, which nobody holds. If it may be used again at once, as any recycled segment,
+    /// and is no larger than the first segment of a log, its file stays for that.
+    fn park_tail(&mut self) {
+        let bytes = self.options.segment_bytes_min;
+        let may_park = |tail: &mut Segment| {
+            tail.head.bytes == bytes && !self.checkpoints.may_name(tail.named_by)
+        };
+        let Some(mut tail) = self.segments.tail.take_if(may_park) else {
+            return self.seal_tail();
+        };
+        // With its seal it costs the next start one look at its head.
+        tail.seal();
+        let Segment {
+            number, residency, ..
+        } = tail;
+        let Residency::Mapped(memory) = residency else {
+            unreachable!("the tail is mapped")
+        };
+        self.requests.push_back(Request::Unmap {
+            segment: number,
+            memory,
+        });
+        if let Some(older) = self.supply.parked.replace(Parked { number, bytes }) {
+            self.requests.push_back(Request::Discard {
+                segment: older.number,
+                memory: None,
+            });
         }
     }
 }

@@ -973,6 +973,87 @@ fn an_idle_topic_gives_its_memory_back() {
     assert_eq!(world.owed.len(), 1);
 }
 
+fn segment_files(world: &World) -> Vec<String> {
+    let directory = log_path(&data_path(), TOPIC);
+    let entries = world.files.list(&directory).unwrap().into_iter();
+    let names = entries.map(|entry| entry.name);
+    names.filter(|name| name.ends_with(".segment")).collect()
+}
+
+/// A topic with a message now and then: its one file is used again and again, whatever stops it.
+#[test]
+fn an_idle_log_keeps_the_file_of_its_first_segment_for_its_next_message() {
+    for crash in [
+        None,
+        Some(Crash::Process),
+        Some(Crash::Power { seed: 5 }),
+        Some(Crash::Power { seed: 8 }),
+    ] {
+        let mut world = World::new(small_options());
+        for round in 0..5 {
+            let seq = world.must_append(100);
+            world.finish(seq);
+            world.write_checkpoint(true);
+            for _ in 0..10 {
+                world.step_time(1000);
+            }
+            let stats = world.log.stats();
+            let kept = (stats.resident_bytes, stats.bytes_on_disk, stats.segments);
+            assert_eq!(kept, (0, 4096, 0), "round {round}");
+            assert_eq!(segment_files(&world), ["000000000001.segment"]);
+        }
+        let kept = world.must_append(10);
+        assert_eq!(segment_files(&world), ["000000000001.segment"]);
+        world.log.sync_now();
+        world.pump(10);
+        world.must_append(10);
+        if let Some(crash) = crash {
+            world.reopen(crash);
+            assert!(world.owed.contains_key(&kept), "{crash:?}");
+        }
+    }
+}
+
+#[test]
+fn a_kept_file_that_cannot_be_used_again_is_replaced() {
+    for call in [Call::Allocate, Call::Map] {
+        let mut world = World::new(small_options());
+        let seq = world.must_append(100);
+        world.finish(seq);
+        for _ in 0..10 {
+            world.step_time(1000);
+        }
+        assert_eq!(world.log.stats().bytes_on_disk, 4096);
+        world.files.fail_next(call, ErrorKind::Other);
+        assert!(matches!(world.append(10, 0), Err(AppendError::WouldBlock)));
+        world.pump(10);
+        assert!(matches!(world.append(10, 0), Err(AppendError::Io(_))));
+        assert_eq!(segment_files(&world), [""; 0]);
+        world.step_time(1000);
+        world.must_append(10);
+        assert_eq!(segment_files(&world), ["000000000002.segment"]);
+        world.reopen(Crash::Process);
+        assert_eq!(world.owed.len(), 1);
+    }
+}
+
+/// What a checkpoint names may come back by a crash: its file is not written to.
+#[test]
+fn an_idle_tail_that_a_durable_checkpoint_names_is_not_used_again() {
+    let mut world = World::new(small_options());
+    let seq = world.must_append(100);
+    world.write_checkpoint(true);
+    world.pump(10);
+    world.finish(seq);
+    world.mono += Duration::from_secs(6);
+    world.log.handle_timeout(world.mono);
+    world.pump(10);
+    assert_eq!(world.log.stats().segments, 1);
+    world.must_append(10);
+    let files = ["000000000001.segment", "000000000002.segment"];
+    assert_eq!(segment_files(&world), files);
+}
+
 #[test]
 fn cold_segments_come_back_checked() {
     let mut options = small_options();
