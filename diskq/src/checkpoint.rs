@@ -1,17 +1,55 @@
-//! [`Checkpoint`]: what is still owed to whom, and how that is kept in three small files.
+//! [`Checkpoint`]: what is still owed to whom, and how that is kept in one small file.
 //!
-//! A log has the slot files `checkpoint.a`, `.b` and `.c`; the newest readable one wins. Three,
-//! because two of them are never overwritten: the last one that is durable (power may fail) and the
-//! last one that was written (the process may be killed while it writes the next). See
-//! docs/format.md for the bytes.
+//! The file has three slots; the newest readable one wins. Three, because two of them are never
+//! overwritten: the last one that is durable (power may fail) and the last one that was written (the
+//! process may be killed while it writes the next). One file, because making a file is the dearest
+//! thing that happens to a new topic. See docs/format.md for the bytes.
+
+use std::iter;
+use std::ops::Range;
 
 use wire::id::Seq;
 
 use crate::crc::crc32c;
 use crate::range::SeqRange;
 
-/// The slot files, by slot.
-pub(crate) const SLOT_FILES: [&str; 3] = ["checkpoint.a", "checkpoint.b", "checkpoint.c"];
+/// The file of all slots.
+pub(crate) const CHECKPOINT_FILE: &str = "checkpoint";
+/// How many slots it has.
+pub(crate) const SLOTS: usize = 3;
+/// The least room of a slot. No two slots share a block of this size, so that writing the one does
+/// not touch the other.
+const SLOT_ROOM_MIN: u64 = 4096;
+
+/// The room a slot needs for `bytes` bytes.
+pub(crate) fn slot_room(bytes: usize) -> u64 {
+    (bytes as u64).next_power_of_two().max(SLOT_ROOM_MIN)
+}
+
+/// The length of a file with so much room in each slot.
+pub(crate) fn file_bytes(slot_room: u64) -> u64 {
+    slot_room * SLOTS as u64
+}
+
+/// Which of the first `bytes` bytes of a slot are where in the file.
+///
+/// ```text
+///   room 4096       | a | b | c |
+///   room 8192       | a | b | c | a | b | c |
+///   room 16384      | a | b | c | a | b | c | a     | b     | c     |
+/// ```
+///
+/// So the slots grow at the end of the file, where they are, and none of them ever moves.
+pub(crate) fn pieces(slot: usize, bytes: u64) -> impl Iterator<Item = (Range<u64>, u64)> {
+    let slot = slot as u64;
+    let first = (0..SLOT_ROOM_MIN, slot * SLOT_ROOM_MIN);
+    let rooms = iter::successors(Some(SLOT_ROOM_MIN), |room| room.checked_mul(2));
+    let others = rooms.map(move |room| (room..room * 2, file_bytes(room) + slot * room));
+    iter::once(first)
+        .chain(others)
+        .take_while(move |(piece, _)| piece.start < bytes)
+        .map(move |(piece, at)| (piece.start..piece.end.min(bytes), at))
+}
 
 const MAGIC: [u8; 4] = *b"RQCP";
 const VERSION: u16 = 2;
@@ -93,7 +131,7 @@ impl CheckpointRun {
     }
 }
 
-/// What one slot file turns out to hold.
+/// What one slot turns out to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SlotContent {
     /// Nothing was ever written.
@@ -116,7 +154,7 @@ pub(crate) struct Stamp {
     pub(crate) sync: bool,
 }
 
-/// The bytes of a slot file that holds `checkpoint` with the log's `stamp`.
+/// The bytes of a slot that holds `checkpoint` with the log's `stamp`.
 pub(crate) fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     out.extend_from_slice(&MAGIC);
@@ -145,7 +183,7 @@ pub(crate) fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
     out
 }
 
-/// Reads a slot file; whatever lies behind the checkpoint is of earlier, longer ones.
+/// Reads a slot; whatever lies behind the checkpoint is of earlier, longer ones.
 pub(crate) fn decode(bytes: &[u8]) -> SlotContent {
     let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
         return if bytes.is_empty() {

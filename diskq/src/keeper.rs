@@ -8,7 +8,7 @@
 //!
 //! The keeper remembers nothing between jobs; what a job needs is in the request. The jobs of one
 //! log must be done in the order the log gave them (a sync before the discard that follows it);
-//! different logs may have different keepers.
+//! different logs may have different keepers. [`Request::is_urgent`] says which may overtake.
 
 use std::io;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use wire::id::Seq;
 
-use crate::checkpoint::SLOT_FILES;
+use crate::checkpoint::{self, CHECKPOINT_FILE};
 use crate::error::{Damage, DamageKind, DiskError, system_text};
 use crate::files::{Files, Memory, SyncError};
 use crate::range::SeqRange;
@@ -34,9 +34,9 @@ pub struct CheckpointNumber(pub u64);
 /// A job for the keeper. The jobs of one log are done in the order in which the log gave them.
 #[derive(Debug)]
 pub enum Request {
-    /// Allocate, map and populate a new segment file.
+    /// Allocate, map and populate a segment file, a new one or one that holds nothing any more.
     Prepare {
-        /// The new file.
+        /// The file.
         segment: SegmentNumber,
         /// Its size.
         bytes: u32,
@@ -81,7 +81,7 @@ pub enum Request {
     WriteCheckpoint {
         /// Its number.
         number: CheckpointNumber,
-        /// Which of the slot files.
+        /// Which of the slots.
         slot: u8,
         /// The encoded checkpoint.
         bytes: Vec<u8>,
@@ -106,6 +106,31 @@ pub enum Request {
         /// Its memory, if it is mapped.
         memory: Option<Memory>,
     },
+}
+
+impl Request {
+    /// Whether it ends with a sync that others may share.
+    #[must_use]
+    pub fn is_sync(&self) -> bool {
+        matches!(
+            self,
+            Request::Sync { .. } | Request::WriteCheckpoint { sync: true, .. }
+        )
+    }
+
+    /// Whether somebody waits for it and nothing else of its log has to be done first, but for an
+    /// [`Request::Unmap`]: that may be of the file that is prepared.
+    ///
+    /// A new segment concerns no other file of the log. A checkpoint that need not be durable says
+    /// what was true when the log gave it, and nothing is given up before a later one is durable;
+    /// there is one at a time, so it overtakes no other.
+    #[must_use]
+    pub fn is_urgent(&self) -> bool {
+        matches!(
+            self,
+            Request::Prepare { .. } | Request::WriteCheckpoint { sync: false, .. }
+        )
+    }
 }
 
 /// Why a job failed.
@@ -138,7 +163,7 @@ pub enum Reply {
     Prepared {
         /// The file.
         segment: SegmentNumber,
-        /// Its memory, all zeros, or why there is none.
+        /// Its memory, all zeros if it is new, or why there is none. Then there is no file, either.
         result: Result<Memory, Failure>,
     },
     /// To [`Request::Spill`].
@@ -173,6 +198,25 @@ pub enum Reply {
         /// Whether it worked.
         result: Result<(), CheckpointFailure>,
     },
+}
+
+impl Reply {
+    /// The reply to a job whose sync was done elsewhere, with `synced` as its result. That one
+    /// failed is what counts, whatever else did.
+    #[must_use]
+    pub fn unless(self, synced: Result<(), SyncFailure>) -> Reply {
+        match (self, synced) {
+            (Reply::Synced { upto, result }, synced) => Reply::Synced {
+                upto,
+                result: synced.and(result),
+            },
+            (Reply::CheckpointWritten { number, result }, synced) => Reply::CheckpointWritten {
+                number,
+                result: synced.map_err(CheckpointFailure::from).and(result),
+            },
+            (other, _) => other,
+        }
+    }
 }
 
 /// Why something was not synced.
@@ -307,8 +351,35 @@ impl<F: Files> Keeper<F> {
         }
     }
 
-    /// Does what a [`Request::Sync`] of each of these topics asks for, at once; their earlier jobs
-    /// are done. The cost is that of one, and of whatever else waits to be written in this file
+    /// Does of a job that makes something durable what comes before that. The reply is true once
+    /// [`Keeper::sync_together`] has worked, see [`Reply::unless`]. Other jobs are done as a whole.
+    pub fn handle_but_sync(&self, topic: &str, request: Request) -> Option<Reply> {
+        match request {
+            Request::Sync { upto, .. } => Some(Reply::Synced {
+                upto,
+                result: Ok(()),
+            }),
+            Request::WriteCheckpoint {
+                number,
+                slot,
+                bytes,
+                ..
+            } => {
+                let unsynced = Request::WriteCheckpoint {
+                    number,
+                    slot,
+                    bytes,
+                    sync: false,
+                    names: false,
+                };
+                self.handle(topic, unsynced)
+            }
+            other => self.handle(topic, other),
+        }
+    }
+
+    /// Does what jobs of each of these topics ask to be made durable, at once; their earlier jobs
+    /// are done, and they themselves up to there ([`Keeper::handle_but_sync`]). The cost is that of one, and of whatever else waits to be written in this file
     /// system. `whole` was taken ([`Files::whole`]) before any of the messages was stored.
     ///
     /// If something is not written, whose it was is not known: it is final for all of them.
@@ -414,28 +485,42 @@ impl<'a, F: Files> LogDirectory<'a, F> {
 
     fn prepare(&self, segment: SegmentNumber, bytes: u32) -> Result<Memory, Failure> {
         let path = self.segment_path(segment);
-        self.with_directory(|| self.files.allocate(&path, u64::from(bytes)))
-            .map_err(|error| Failure::of("allocate", &path, &error))?;
-        self.files.map(&path, bytes).map_err(|error| {
-            // The mapping's error is the one to report; an unused file goes at the next start.
+        let prepared = self
+            .with_directory(|| self.files.allocate(&path, u64::from(bytes)))
+            .map_err(|error| Failure::of("allocate", &path, &error))
+            .and_then(|()| {
+                let mapped = self.files.map(&path, bytes);
+                mapped.map_err(|error| Failure::of("map", &path, &error))
+            });
+        if prepared.is_err() {
+            // That error is the one to report; an unused file goes at the next start.
             let _ = self.files.remove(&path);
-            Failure::of("map", &path, &error)
-        })
+        }
+        prepared
     }
 
     /// Runs `job`; if the directory is missing, makes it, with the checkpoint's room, and runs it
     /// again. So that a topic without messages has no files.
-    fn with_directory(&self, job: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    fn with_directory<T>(&self, job: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match job() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => return result,
         }
         self.files.create_dir(&self.path)?;
-        for name in SLOT_FILES {
-            self.files
-                .allocate(&self.path.join(name), CHECKPOINT_BYTES_MIN)?;
+        // For the first checkpoint and one twice as long.
+        let room = checkpoint::file_bytes(checkpoint::slot_room(0) * 2);
+        let reserved = self.files.allocate(&self.checkpoint_path(), room);
+        if let Err(error) = reserved {
+            // Otherwise the next job would find a directory, and no room in it. That error is the
+            // one to report; one with files in it stays.
+            let _ = self.files.remove_dir(&self.path);
+            return Err(error);
         }
         job()
+    }
+
+    pub(crate) fn checkpoint_path(&self) -> PathBuf {
+        self.path.join(CHECKPOINT_FILE)
     }
 
     /// The copy gets its name when it is whole, and synced if it must be: for whoever looks after a
@@ -639,12 +724,20 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         sync: bool,
         names: bool,
     ) -> Result<(), CheckpointFailure> {
-        let path = self.path.join(SLOT_FILES[usize::from(slot)]);
-        let room = (bytes.len() as u64)
-            .next_power_of_two()
-            .max(CHECKPOINT_BYTES_MIN);
-        self.with_directory(|| self.reserve(&path, room))
-            .and_then(|()| self.files.write_at(&path, 0, bytes))
+        let path = self.checkpoint_path();
+        let room = checkpoint::slot_room(bytes.len());
+        let write = || {
+            let length = self.with_directory(|| self.files.length(&path))?;
+            if length < checkpoint::file_bytes(room) {
+                self.files.allocate(&path, checkpoint::file_bytes(room))?;
+            }
+            for (piece, at) in checkpoint::pieces(usize::from(slot), bytes.len() as u64) {
+                let piece = &bytes[piece.start as usize..piece.end as usize];
+                self.files.write_at(&path, at, piece)?;
+            }
+            Ok(length)
+        };
+        let length = write()
             .map_err(|error| CheckpointFailure::Write(Failure::of("write", &path, &error)))?;
         if sync {
             let synced = self.files.sync(&path);
@@ -654,19 +747,11 @@ impl<'a, F: Files> LogDirectory<'a, F> {
             self.sync_names()?;
         }
         // Room for the checkpoints that follow, while there is room: finishing must not need any.
-        for name in SLOT_FILES {
+        if length < checkpoint::file_bytes(room * 2) {
             // Not having it is no failure of this checkpoint. The next one tries again.
-            let _ = self.reserve(&self.path.join(name), room * 2);
+            let _ = self.files.allocate(&path, checkpoint::file_bytes(room * 2));
         }
         Ok(())
-    }
-
-    fn reserve(&self, path: &Path, room: u64) -> io::Result<()> {
-        if self.files.length(path)? >= room {
-            Ok(())
-        } else {
-            self.files.allocate(path, room)
-        }
     }
 
     fn discard(&self, segment: SegmentNumber, memory: Option<Memory>) {
@@ -730,8 +815,6 @@ fn is_media_error(error: &io::Error) -> bool {
 
 const SEGMENT_SUFFIX: &str = ".segment";
 const PARTIAL_SUFFIX: &str = ".partial";
-/// The room each checkpoint slot has from the start: one page.
-const CHECKPOINT_BYTES_MIN: u64 = 4096;
 /// How much of a segment's damaged bytes is kept.
 const SET_ASIDE_BYTES_MAX: usize = 4 << 20;
 

@@ -10,7 +10,7 @@
 //!                       └── open_log: checkpoint, heads, slots a crash may have torn
 //!
 //!   <data-path>/<topic>.log/000000000001.segment    frames forward, slots backward
-//!                           checkpoint.a .b .c      what is still owed to whom
+//!                           checkpoint              what is still owed to whom, in three slots
 //! ```
 //!
 //! # Promises

@@ -33,12 +33,14 @@ impl Files for OsFiles {
     }
 
     fn allocate(&self, path: &Path, bytes: u64) -> io::Result<()> {
-        let is_new = !path.try_exists()?;
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let mut options = OpenOptions::new();
+        options.write(true);
+        let (file, is_new) = match options.clone().create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                (options.open(path)?, false)
+            }
+            result => (result?, true),
+        };
         let result = reserve(&file, bytes);
         if result.is_err() && is_new {
             // The reservation's error is the one to report; a leftover is found at the next start.

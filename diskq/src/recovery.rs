@@ -14,7 +14,7 @@ use std::path::Path;
 
 use wire::id::Seq;
 
-use crate::checkpoint::{self, Checkpoint, SLOT_FILES, SlotContent};
+use crate::checkpoint::{self, CHECKPOINT_FILE, Checkpoint, SLOTS, SlotContent};
 use crate::error::{Damage, DamageKind, DiskError, system_text};
 use crate::files::{Entry, Files};
 use crate::keeper::{
@@ -157,19 +157,15 @@ impl<'a, F: Files> Opening<'a, F> {
     }
 
     fn read_checkpoints(&mut self, entries: &[Entry]) {
-        let mut whole: [Option<(Checkpoint, bool)>; SLOT_FILES.len()] = [const { None }; 3];
-        for (slot, name) in SLOT_FILES.into_iter().enumerate() {
-            let Some(entry) = entries.iter().find(|entry| entry.name == name) else {
-                continue;
-            };
-            let mut bytes = vec![0; entry.bytes as usize];
-            let read = self
-                .files
-                .read_at(&self.directory.path().join(name), 0, &mut bytes);
-            let trouble = match read.map(|()| checkpoint::decode(&bytes)) {
+        let mut whole = [const { None }; SLOTS];
+        let file = entries.iter().find(|entry| entry.name == CHECKPOINT_FILE);
+        let file_bytes = file.map_or(0, |entry| entry.bytes);
+        for (slot, whole) in whole.iter_mut().enumerate() {
+            let read = self.read_slot(slot, file_bytes);
+            let trouble = match read.map(|bytes| checkpoint::decode(&bytes)) {
                 Ok(SlotContent::Empty) => continue,
                 Ok(SlotContent::Whole(checkpoint, sync)) => {
-                    whole[slot] = Some((checkpoint, sync));
+                    *whole = Some((checkpoint, sync));
                     continue;
                 }
                 Ok(SlotContent::Bad) => "does not agree with its CRC".to_owned(),
@@ -177,11 +173,12 @@ impl<'a, F: Files> Opening<'a, F> {
                 Err(error) => format!("cannot be read: {}", system_text(&error)),
             };
             self.any_slot_is_bad = true;
+            let slot = char::from(b'a' + slot as u8);
             self.report(
                 DamageKind::Checkpoint,
-                name,
+                CHECKPOINT_FILE,
                 NO_SEQS,
-                format!("checkpoint {trouble}"),
+                format!("checkpoint in slot {slot} {trouble}"),
             );
         }
         for (checkpoint, _) in whole.iter().flatten() {
@@ -196,13 +193,30 @@ impl<'a, F: Files> Opening<'a, F> {
             .max_by_key(|(checkpoint, _)| checkpoint.number);
         if newest.is_none() && self.any_slot_is_bad {
             let detail = "no checkpoint is readable: everything found is delivered".to_owned();
-            self.report(DamageKind::CheckpointLost, SLOT_FILES[0], NO_SEQS, detail);
+            self.report(DamageKind::CheckpointLost, CHECKPOINT_FILE, NO_SEQS, detail);
         }
         if let Some((checkpoint, _)) = newest {
             self.owed = checkpoint.named().collect();
             normalise(&mut self.owed);
             self.checkpoint = Some(checkpoint);
         }
+    }
+
+    /// What a file of `file_bytes` bytes has of a slot. Slot by slot, so that a block that cannot be
+    /// read costs no other slot.
+    fn read_slot(&self, slot: usize, file_bytes: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for (piece, at) in checkpoint::pieces(slot, file_bytes) {
+            let piece_bytes = piece.end - piece.start;
+            if at.saturating_add(piece_bytes) > file_bytes {
+                break;
+            }
+            bytes.resize(piece.end as usize, 0);
+            let path = self.directory.checkpoint_path();
+            self.files
+                .read_at(&path, at, &mut bytes[piece.start as usize..])?;
+        }
+        Ok(bytes)
     }
 
     fn read_segments(&mut self, entries: &[Entry]) {
@@ -490,7 +504,7 @@ impl<'a, F: Files> Opening<'a, F> {
 ///
 /// They are written one after the other. So one that was to be durable is, if a newer one was
 /// written after it; only the very newest may have been cut off before its sync ended.
-fn checkpoints_of(whole: &[Option<(Checkpoint, bool)>; SLOT_FILES.len()]) -> Checkpoints {
+fn checkpoints_of(whole: &[Option<(Checkpoint, bool)>; SLOTS]) -> Checkpoints {
     let slots = whole
         .each_ref()
         .map(|slot| slot.as_ref().map_or(0, |(found, _)| found.number));

@@ -98,6 +98,31 @@ fn a_newer_version_is_named() {
     assert_eq!(decode(&bytes), SlotContent::Newer(VERSION + 1));
 }
 
+#[test]
+fn slots_fill_their_file_without_overlapping_and_share_no_block() {
+    for room in [4096_u64, 8192, 16_384, 1 << 20] {
+        assert_eq!(slot_room(room as usize), room);
+        let mut owners = vec![None; (file_bytes(room) / SLOT_ROOM_MIN) as usize];
+        for slot in 0..SLOTS {
+            let mut covered = 0;
+            for (piece, at) in pieces(slot, room) {
+                assert_eq!(piece.start, covered);
+                covered = piece.end;
+                let blocks = at / SLOT_ROOM_MIN..(at + piece.end - piece.start) / SLOT_ROOM_MIN;
+                for block in blocks {
+                    let before = owners[block as usize].replace(slot);
+                    assert_eq!(before, None, "two slots share block {block}");
+                }
+            }
+            assert_eq!(covered, room);
+        }
+        assert!(owners.iter().all(Option::is_some), "room {room} has a hole");
+    }
+    // Where it is does not depend on how much of it is asked for.
+    let (long, short): (Vec<_>, Vec<_>) = (pieces(2, 5000).collect(), pieces(2, 3).collect());
+    assert_eq!((long[0].1, long[1].0.clone()), (short[0].1, 4096..5000));
+}
+
 proptest! {
     #[test]
     fn no_bytes_crash_the_reader(mut bytes in prop::collection::vec(any::<u8>(), 24..400)) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::checkpoint::{Checkpoint, SLOT_FILES, Stamp, encode};
+use crate::checkpoint::{Checkpoint, SLOTS, Stamp, encode};
 use crate::keeper::{CheckpointFailure, CheckpointNumber, Request, SegmentNumber};
 
 use super::{Event, Log};
@@ -38,18 +38,18 @@ pub(crate) struct Checkpoints {
     /// durable nothing goes that was there, and the next one is to be durable.
     found_number: u64,
     /// What each slot holds; 0: nothing that counts.
-    slots: [u64; SLOT_FILES.len()],
+    slots: [u64; SLOTS],
     writing: Option<Writing>,
     /// The next to be written. A newer one replaces it: it says all the older one did.
     pending: Option<Encoded>,
-    /// When the last one was asked for, or when the first progress was noted.
-    began: Option<Duration>,
+    /// When the first progress was noted that the last one asked for does not have.
+    began: Duration,
     has_progress: bool,
 }
 
 impl Checkpoints {
     /// The state after start-up: which checkpoint each slot holds, and which is surely durable.
-    pub(crate) fn from_found(slots: [u64; SLOT_FILES.len()], synced_number: u64) -> Checkpoints {
+    pub(crate) fn from_found(slots: [u64; SLOTS], synced_number: u64) -> Checkpoints {
         let last_number = slots.iter().copied().max().unwrap_or(0);
         Checkpoints {
             last_number,
@@ -84,10 +84,7 @@ impl Checkpoints {
 
     pub(super) fn due_at(&self, sync_timeout: Duration) -> Option<Duration> {
         let is_idle = self.writing.is_none() && self.pending.is_none();
-        let at = self
-            .began
-            .map_or(Duration::ZERO, |began| began + sync_timeout);
-        (self.has_progress && is_idle).then_some(at)
+        (self.has_progress && is_idle).then_some(self.began + sync_timeout)
     }
 }
 
@@ -95,9 +92,10 @@ impl Log {
     /// Something a checkpoint would record has changed.
     #[inline]
     pub fn note_progress(&mut self) {
-        self.checkpoints.has_progress = true;
-        // The first checkpoint, too, waits for company.
-        self.checkpoints.began.get_or_insert(self.mono);
+        // A topic that was idle, too, waits for company: other messages, and other topics to sync with.
+        if !std::mem::replace(&mut self.checkpoints.has_progress, true) {
+            self.checkpoints.began = self.mono;
+        }
     }
 
     /// Whether it is time for [`Log::write_checkpoint`].
@@ -132,7 +130,6 @@ impl Log {
         };
         self.mark_named(checkpoint, number);
         self.checkpoints.last_number = number;
-        self.checkpoints.began = Some(self.mono);
         self.checkpoints.has_progress = false;
         self.checkpoints.pending = Some(Encoded {
             number,

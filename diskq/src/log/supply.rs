@@ -16,6 +16,8 @@ const PREPARE_RETRY: Duration = Duration::from_millis(250);
 /// A log without appends for this long gives back what it has in stock for them, one without loads
 /// its buffers.
 pub(super) const IDLE_AFTER: Duration = Duration::from_secs(5);
+/// And its last segment after this: a topic that has a message now and then would make a file for each.
+pub(super) const TAIL_IDLE_AFTER: Duration = Duration::from_secs(60);
 /// Recycled segments may be larger and smaller than new ones by this factor.
 const POOL_SIZES: u64 = 4;
 /// Of a backlog that is spilled, a segment holds this part, up to [`SPILLED_BYTES`].
@@ -323,24 +325,27 @@ impl Log {
     /// When an idle log has something to give back.
     pub(super) fn trim_at(&self) -> Option<Duration> {
         let tail = self.segments.tail.as_ref();
-        let has_idle_spare = tail.is_none() && self.supply.spare.is_some();
-        let has_idle_tail = tail.is_some_and(|tail| !tail.is_held());
-        let has_idle = has_idle_spare || has_idle_tail || !self.supply.pool.is_empty();
-        has_idle.then_some(self.last_append + IDLE_AFTER)
+        let has_stock =
+            !self.supply.pool.is_empty() || tail.is_none() && self.supply.spare.is_some();
+        let stock_at = has_stock.then_some(self.last_append + IDLE_AFTER);
+        let has_tail = tail.is_some_and(|tail| !tail.is_held());
+        let tail_at = has_tail.then_some(self.last_append + TAIL_IDLE_AFTER);
+        [stock_at, tail_at].into_iter().flatten().min()
     }
 
-    /// Gives back the pool, a tail whose messages are all finished, and then the spare: an idle
+    /// Gives back the pool, later a tail whose messages are all finished, and then the spare: an idle
     /// topic costs no memory.
     pub(super) fn trim_if_idle(&mut self) {
         if self.trim_at().is_none_or(|at| at > self.mono) {
             return;
         }
-        if self
-            .segments
-            .tail
-            .as_ref()
-            .is_some_and(|tail| !tail.is_held())
-        {
+        let is_idle_tail = self.last_append + TAIL_IDLE_AFTER <= self.mono
+            && self
+                .segments
+                .tail
+                .as_ref()
+                .is_some_and(|tail| !tail.is_held());
+        if is_idle_tail {
             self.seal_tail();
         }
         let spare = self.supply.spare.take_if(|_| self.segments.tail.is_none());

@@ -146,17 +146,17 @@ fn a_flipped_bit_in_a_segment_costs_one_counted_message_at_most() {
 #[test]
 fn a_flipped_bit_in_a_checkpoint_is_reported_and_costs_nothing() {
     let (pristine, _) = disk_with(80);
-    let name = SLOT_FILES.into_iter().find(|name| {
+    let path = directory().join(CHECKPOINT_FILE);
+    let slot_at = |slot| checkpoint::pieces(slot, 1).next().unwrap().1;
+    let newest = (0..SLOTS).map(slot_at).find(|at| {
         let mut number = [0; 1];
-        pristine
-            .read_at(&directory().join(name), 8, &mut number)
-            .unwrap();
+        pristine.read_at(&path, at + 8, &mut number).unwrap();
         number == [2]
     });
-    let path = directory().join(name.unwrap());
+    let newest = newest.unwrap() as usize;
     for bit in 0..100 * 8 {
         let (files, first) = disk_with(80);
-        files.damage(&path, bit / 8, 1 << (bit % 8));
+        files.damage(&path, newest + bit / 8, 1 << (bit % 8));
         let recovered = open(&files);
         let kinds: Vec<_> = recovered.damage.iter().map(|damage| damage.kind).collect();
         let older = recovered.checkpoint.as_ref().unwrap();
@@ -172,9 +172,10 @@ fn a_flipped_bit_in_a_checkpoint_is_reported_and_costs_nothing() {
 #[test]
 fn unreadable_checkpoints_are_not_absent() {
     let (files, first) = disk_with(80);
-    for name in SLOT_FILES {
-        files.damage(&directory().join(name), 30, 1);
-        files.damage(&directory().join(name), 0, 1);
+    for slot in 0..SLOTS {
+        let (_, at) = checkpoint::pieces(slot, 1).next().unwrap();
+        files.damage(&directory().join(CHECKPOINT_FILE), at as usize + 30, 1);
+        files.damage(&directory().join(CHECKPOINT_FILE), at as usize, 1);
     }
     let recovered = open(&files);
     assert!(recovered.checkpoint.is_none());

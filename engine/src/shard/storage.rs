@@ -5,27 +5,35 @@
 //! others: the file it reads is whole and changes no more, and if a later job removes it, nobody waits
 //! for it any longer.
 //!
-//! Thousands of topics have thousands of syncs every few seconds, of about a millisecond each: those
-//! that wait at the same time are done as one, of the file system.
+//! Thousands of topics have thousands of syncs every few seconds, of messages and of checkpoints, of about
+//! a millisecond each: those that wait at the same time are done as one, of the file system.
+//!
+//! What somebody waits for, a new segment or the checkpoint that makes a channel, overtakes all of that
+//! ([`Request::is_urgent`]); one such job, or those that came meanwhile, for each of the others.
 
 use crate::log_error;
 use crate::shard::mail::{Mail, Post};
 use diskq::{Files, Keeper, OsFiles, Reply, Request};
 use engine_core::{ShardId, TopicKey};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
-use std::iter;
+use std::mem;
 use std::ops::ControlFlow;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{Builder, JoinHandle};
-use wire::id::Seq;
+use std::thread::{self, Builder, JoinHandle};
+use std::time::Duration;
 
 /// So many syncs at the same time are done as one. Fewer do not justify writing what others have
 /// stored in the same file system.
 const SYNCS_TOGETHER: usize = 32;
+
+/// How often is looked whether such a sync has ended, while nothing else is to be done. It takes a hundred
+/// times as long.
+const SYNCER_LOOK: Duration = Duration::from_millis(1);
 
 /// A job for the keeper.
 pub(crate) enum Job {
@@ -97,42 +105,84 @@ impl Worker {
     }
 
     fn run(&self, queue: &Receiver<Job>) {
-        while let Ok(first) = queue.recv() {
-            let round = iter::once(first).chain(queue.try_iter()).collect();
-            if self.do_round(round).is_break() {
+        let mut waiting = Waiting::new(queue);
+        while waiting.take_next() {
+            if self.do_round(&mut waiting).is_break() {
                 return;
             }
         }
     }
 
     /// Does what waited at the same time.
-    fn do_round(&self, round: Vec<Job>) -> ControlFlow<()> {
-        let syncs = round.iter().filter(|job| job.sync().is_some()).count();
-        if syncs < SYNCS_TOGETHER {
-            return round.into_iter().try_for_each(|job| self.do_job(job));
-        }
+    fn do_round(&self, waiting: &mut Waiting<'_>) -> ControlFlow<()> {
+        self.do_urgent(waiting);
         let Round {
             before,
             syncs,
             after,
-        } = Round::of(round);
-        before.into_iter().try_for_each(|job| self.do_job(job))?;
-        let topics = syncs.iter().map(|(_, topic, _)| &**topic);
-        let results = self.keeper.sync_together(&self.whole, topics);
-        for ((key, _, upto), result) in syncs.into_iter().zip(results) {
-            let reply = Reply::Synced { upto, result };
+        } = Round::of(mem::take(&mut waiting.others));
+        self.do_jobs(before, waiting)?;
+        self.sync_together(syncs, waiting);
+        self.do_jobs(after, waiting)
+    }
+
+    fn do_jobs(&self, jobs: Vec<Job>, waiting: &mut Waiting<'_>) -> ControlFlow<()> {
+        jobs.into_iter().try_for_each(|job| {
+            self.do_urgent(waiting);
+            waiting.note_done(&job);
+            self.do_job(job)
+        })
+    }
+
+    /// Does what came and somebody waits for; what comes meanwhile is for the next time, so that the
+    /// other jobs have their turn, too.
+    fn do_urgent(&self, waiting: &mut Waiting<'_>) {
+        waiting.take_all();
+        for (key, topic, request) in mem::take(&mut waiting.urgent) {
+            self.reply(key, self.keeper.handle(&topic, request));
+        }
+    }
+
+    fn sync_together(&self, syncs: Vec<Task>, waiting: &mut Waiting<'_>) {
+        if syncs.is_empty() {
+            return;
+        }
+        let mut promised = Vec::with_capacity(syncs.len());
+        for (key, topic, request) in syncs {
+            self.do_urgent(waiting);
+            if let Some(reply) = self.keeper.handle_but_sync(&topic, request) {
+                promised.push((key, topic, reply));
+            }
+        }
+        let (keeper, whole) = (&self.keeper, &self.whole);
+        let topics = || promised.iter().map(|(_, topic, _)| &**topic);
+        let sync = || keeper.sync_together(whole, topics());
+        // It takes long. Whoever waits for a new segment or channel should not wait for it.
+        let results = thread::scope(|scope| {
+            let name = format!("syncer-{}", self.shard.0);
+            let Ok(syncer) = Builder::new().name(name).spawn_scoped(scope, sync) else {
+                return sync();
+            };
+            while !syncer.is_finished() {
+                waiting.wait(SYNCER_LOOK);
+                self.do_urgent(waiting);
+            }
+            syncer.join().unwrap_or_else(|panic| resume_unwind(panic))
+        });
+        for ((key, _, reply), result) in promised.into_iter().zip(results) {
+            self.reply(key, Some(reply.unless(result)));
+        }
+    }
+
+    fn reply(&self, key: TopicKey, reply: Option<Reply>) {
+        if let Some(reply) = reply {
             self.post.send(self.shard, Mail::Keeper(key, reply));
         }
-        after.into_iter().try_for_each(|job| self.do_job(job))
     }
 
     fn do_job(&self, job: Job) -> ControlFlow<()> {
         match job {
-            Job::Log(key, topic, request) => {
-                if let Some(reply) = self.keeper.handle(&topic, request) {
-                    self.post.send(self.shard, Mail::Keeper(key, reply));
-                }
-            }
+            Job::Log(key, topic, request) => self.reply(key, self.keeper.handle(&topic, request)),
             Job::Stop => return ControlFlow::Break(()),
             Job::Delete(topic, requests) => {
                 for request in requests {
@@ -148,27 +198,119 @@ impl Worker {
     }
 }
 
-/// Jobs whose syncs are done together. Those of one log stay in their order.
+/// A job of a topic's log.
+type Task = (TopicKey, Arc<str>, Request);
+
+/// The jobs that came and are not done.
+struct Waiting<'a> {
+    queue: &'a Receiver<Job>,
+    /// Those that may overtake all others but those that `fences` counts.
+    urgent: Vec<Task>,
+    others: Vec<Job>,
+    /// By topic: how many jobs nothing of its log may overtake. Its log may be that of a topic of
+    /// the same name, deleted before.
+    fences: HashMap<Arc<str>, u32>,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(queue: &'a Receiver<Job>) -> Waiting<'a> {
+        Waiting {
+            queue,
+            urgent: Vec::new(),
+            others: Vec::new(),
+            fences: HashMap::new(),
+        }
+    }
+
+    /// Waits until there is a job. False: there will be none.
+    fn take_next(&mut self) -> bool {
+        if self.urgent.is_empty() && self.others.is_empty() {
+            match self.queue.recv() {
+                Ok(job) => self.push(job),
+                Err(_) => return false,
+            }
+        }
+        self.take_all();
+        true
+    }
+
+    /// Waits for a job, but not for long.
+    fn wait(&mut self, time: Duration) {
+        // Without one the caller looks for something else.
+        if let Ok(job) = self.queue.recv_timeout(time) {
+            self.push(job);
+        }
+    }
+
+    fn take_all(&mut self) {
+        self.queue.try_iter().for_each(|job| self.push(job));
+    }
+
+    fn push(&mut self, job: Job) {
+        if job.is_fence()
+            && let Some(topic) = job.topic()
+        {
+            *self.fences.entry(Arc::clone(topic)).or_default() += 1;
+        }
+        match job {
+            Job::Log(key, topic, request)
+                if request.is_urgent() && !self.fences.contains_key(&topic) =>
+            {
+                self.urgent.push((key, topic, request));
+            }
+            job => self.others.push(job),
+        }
+    }
+
+    /// One of the others is about to be done.
+    fn note_done(&mut self, job: &Job) {
+        if job.is_fence()
+            && let Some(topic) = job.topic()
+            && let Some(count) = self.fences.get_mut(topic)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.fences.remove(topic);
+            }
+        }
+    }
+}
+
+/// Jobs whose syncs are done together, if they are many. Those of one log stay in their order, but
+/// that its checkpoint may be written before its messages are synced: it says what was synced when
+/// the log gave it.
 #[derive(Default)]
 struct Round {
     before: Vec<Job>,
-    syncs: Vec<(TopicKey, Arc<str>, Seq)>,
+    syncs: Vec<Task>,
     after: Vec<Job>,
 }
 
 impl Round {
     fn of(jobs: Vec<Job>) -> Round {
         let mut round = Round::default();
+        if jobs.iter().filter(|job| job.is_sync()).count() < SYNCS_TOGETHER {
+            round.before = jobs;
+            return round;
+        }
         let mut synced = HashSet::new();
+        let mut behind = HashSet::new();
         for job in jobs {
-            let is_behind = job.topic().is_none_or(|topic| synced.contains(topic));
-            if is_behind {
+            let Some(topic) = job.topic().cloned() else {
                 round.after.push(job);
-            } else if let Some((key, topic, upto)) = job.sync() {
-                synced.insert(Arc::clone(topic));
-                round.syncs.push((key, Arc::clone(topic), upto));
-            } else {
-                round.before.push(job);
+                continue;
+            };
+            let is_behind = behind.contains(&topic);
+            match job {
+                Job::Log(key, name, request) if request.is_sync() && !is_behind => {
+                    synced.insert(topic);
+                    round.syncs.push((key, name, request));
+                }
+                job if is_behind || synced.contains(&topic) => {
+                    behind.insert(topic);
+                    round.after.push(job);
+                }
+                job => round.before.push(job),
             }
         }
         round
@@ -183,19 +325,25 @@ impl Job {
         }
     }
 
-    /// Which log it syncs, and up to where, if it does only that.
-    fn sync(&self) -> Option<(TopicKey, &Arc<str>, Seq)> {
-        match self {
-            Job::Log(key, topic, Request::Sync { upto, .. }) => Some((*key, topic, *upto)),
-            _ => None,
-        }
+    fn is_sync(&self) -> bool {
+        matches!(self, Job::Log(_, _, request) if request.is_sync())
+    }
+
+    /// Whether no urgent job of the same topic may overtake it: the file that it unmaps may be the
+    /// one that is prepared, the directory that it removes the one that is made.
+    fn is_fence(&self) -> bool {
+        matches!(
+            self,
+            Job::Delete(..) | Job::Log(_, _, Request::Unmap { .. })
+        )
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use diskq::SegmentNumber;
+    use diskq::{CheckpointNumber, SegmentNumber};
+    use wire::id::Seq;
 
     fn key(index: u32) -> TopicKey {
         TopicKey {
@@ -213,6 +361,25 @@ mod tests {
         Job::Log(key(0), topic.into(), request)
     }
 
+    fn checkpoint(topic: &str, number: u64, sync: bool) -> Job {
+        let request = Request::WriteCheckpoint {
+            number: CheckpointNumber(number),
+            slot: 0,
+            bytes: b"bytes".to_vec(),
+            sync,
+            names: sync,
+        };
+        Job::Log(key(0), topic.into(), request)
+    }
+
+    fn prepare(topic: &str, segment: u64) -> Job {
+        let request = Request::Prepare {
+            segment: SegmentNumber(segment),
+            bytes: 4096,
+        };
+        Job::Log(key(0), topic.into(), request)
+    }
+
     fn discard(topic: &str, segment: u64) -> Job {
         let request = Request::Discard {
             segment: SegmentNumber(segment),
@@ -224,36 +391,99 @@ mod tests {
     fn shown(jobs: &[Job]) -> Vec<String> {
         let show = |job: &Job| match job {
             Job::Log(_, topic, Request::Discard { segment, .. }) => format!("{topic}{}", segment.0),
-            Job::Log(_, topic, Request::Sync { upto, .. }) => format!("{topic} to {}", upto.0),
-            Job::Log(..) => unreachable!("not in these tests"),
+            Job::Log(_, topic, request) => show_task(topic, request),
             Job::Delete(topic, _) => format!("delete {topic}"),
             Job::Stop => "stop".to_owned(),
         };
         jobs.iter().map(show).collect()
     }
 
+    fn show_task(topic: &str, request: &Request) -> String {
+        match request {
+            Request::Sync { upto, .. } => format!("{topic} to {}", upto.0),
+            Request::WriteCheckpoint { number, .. } => format!("{topic}#{}", number.0),
+            Request::Prepare { segment, .. } => format!("{topic}+{}", segment.0),
+            _ => unreachable!("not in these tests"),
+        }
+    }
+
+    fn show_tasks(tasks: &[Task]) -> Vec<String> {
+        let show = |(_, topic, request): &Task| show_task(topic, request);
+        tasks.iter().map(show).collect()
+    }
+
     #[test]
     fn what_follows_a_sync_of_its_log_follows_the_sync_of_all() {
-        let round = Round::of(vec![
+        let mut jobs = vec![
             discard("a", 1),
             sync("a", 10),
             discard("b", 1),
+            checkpoint("a", 1, true),
             discard("a", 2),
             sync("b", 20),
+            checkpoint("a", 2, true),
             // The topic was deleted and made again.
             Job::Delete("a".into(), Vec::new()),
             discard("a", 3),
             sync("a", 30),
             discard("c", 1),
             Job::Stop,
-        ]);
+        ];
+        let in_order = shown(&jobs);
+        let few = Round::of(mem::take(&mut jobs));
+        assert_eq!(shown(&few.before), in_order, "too few to be done as one");
+        assert!(few.syncs.is_empty() && few.after.is_empty());
+
+        jobs = few.before;
+        jobs.splice(
+            0..0,
+            (0..SYNCS_TOGETHER).map(|index| sync("x", index as u64)),
+        );
+        let round = Round::of(jobs);
         assert_eq!(shown(&round.before), ["a1", "b1", "c1"]);
-        let syncs: Vec<u64> = round.syncs.iter().map(|(_, _, upto)| upto.0).collect();
-        assert_eq!(syncs, [10, 20]);
+        let syncs = show_tasks(&round.syncs[SYNCS_TOGETHER..]);
+        assert_eq!(syncs, ["a to 10", "a#1", "b to 20"]);
         assert_eq!(
             shown(&round.after),
-            ["a2", "delete a", "a3", "a to 30", "stop"]
+            ["a2", "a#2", "delete a", "a3", "a to 30", "stop"]
         );
+    }
+
+    #[test]
+    fn what_somebody_waits_for_overtakes_all_but_what_it_depends_on() {
+        let (sender, queue) = channel();
+        let mut waiting = Waiting::new(&queue);
+        let unmap = Request::Unmap {
+            segment: SegmentNumber(1),
+            memory: diskq::Memory::Heap(Box::default()),
+        };
+        let jobs = [
+            sync("a", 10),
+            checkpoint("a", 1, true),
+            prepare("a", 2),
+            Job::Log(key(0), "b".into(), unmap),
+            prepare("b", 1),
+            Job::Delete("c".into(), Vec::new()),
+            checkpoint("c", 1, false),
+            checkpoint("d", 1, false),
+        ];
+        for job in jobs {
+            sender.send(job).expect("somebody listens");
+        }
+        assert!(waiting.take_next());
+        assert_eq!(show_tasks(&waiting.urgent), ["a+2", "d#1"]);
+        let others = mem::take(&mut waiting.others);
+        let is_fence: Vec<bool> = others.iter().map(Job::is_fence).collect();
+        assert_eq!(is_fence, [false, false, true, false, true, false]);
+        // The one that was in the way is done: the next overtakes again.
+        others.iter().for_each(|job| waiting.note_done(job));
+        waiting.urgent.clear();
+        sender.send(prepare("b", 2)).expect("somebody listens");
+        drop(sender);
+        assert!(waiting.take_next());
+        assert_eq!(show_tasks(&waiting.urgent), ["b+2"]);
+        waiting.urgent.clear();
+        assert!(!waiting.take_next(), "nobody is left to send");
     }
 
     #[test]
@@ -266,20 +496,39 @@ mod tests {
             let log = directory.path().join(format!("t{index}.log"));
             std::fs::create_dir(log).expect("a new directory");
         }
-        let jobs = (0..COUNT).map(|index| sync(&format!("t{index}"), index));
-        assert!(
-            worker
-                .do_round(jobs.chain([Job::Stop]).collect())
-                .is_break()
-        );
+        let (sender, queue) = channel();
         for index in 0..COUNT {
-            let mail = inboxes[0].try_recv().expect("mail");
-            let Mail::Keeper(_, Reply::Synced { upto, result }) = mail else {
+            sender
+                .send(sync(&format!("t{index}"), index))
+                .expect("somebody listens");
+        }
+        // Makes its directory.
+        sender
+            .send(checkpoint("new", 7, true))
+            .expect("somebody listens");
+        sender.send(prepare("new", 1)).expect("somebody listens");
+        sender.send(Job::Stop).expect("somebody listens");
+        worker.run(&queue);
+        let mut next = || {
+            let Mail::Keeper(_, reply) = inboxes[0].try_recv().expect("mail") else {
                 panic!("other mail");
+            };
+            reply
+        };
+        assert!(matches!(next(), Reply::Prepared { result: Ok(_), .. }));
+        for index in 0..COUNT {
+            let Reply::Synced { upto, result } = next() else {
+                panic!("another reply");
             };
             assert_eq!(upto, Seq(index));
             // The log of the first one is not there.
             assert_eq!(result.is_ok(), index > 0, "{result:?}");
         }
+        let Reply::CheckpointWritten { number, result } = next() else {
+            panic!("another reply");
+        };
+        assert!(number == CheckpointNumber(7) && result.is_ok());
+        let written = std::fs::read(directory.path().join("new.log/checkpoint")).expect("a file");
+        assert!(written.starts_with(b"bytes"));
     }
 }
