@@ -154,6 +154,38 @@ fn a_comparison_takes_turns_and_judges() {
     assert!(!result.passed && said.contains("FAILED"));
 }
 
+/// What publishing and what delivering took is told apart where one comes after the other.
+#[test]
+fn a_comparison_knows_what_each_half_took() {
+    let directory = tempfile::tempdir().unwrap();
+    let sink = format!("{PROGRAM} sink --mode echo --address {{tcp}}");
+    let metrics = |number: u32, flags: &str| {
+        let out = directory.path().join(format!("{number}.json"));
+        let output = Command::new(PROGRAM)
+            .args(["compare", "--a", &sink, "--b", &sink, "--rounds", "1"])
+            .args("--messages 20000 --warm-up 0s --duration 60s --via mpub --out".split(' '))
+            .arg(&out)
+            .args(flags.split_whitespace())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = std::fs::read_to_string(&out).unwrap_or_else(|error| panic!("{error}: {said}"));
+        let Outcome::Compare(result) = SavedResult::from_json(&text).unwrap().outcome else {
+            panic!("{said}");
+        };
+        let metrics = result.b.metrics.into_iter();
+        metrics.map(|metric| metric.name).collect::<Vec<String>>()
+    };
+    let halves = ["cpu_us_per_published", "cpu_us_per_delivered"].map(String::from);
+    let apart = metrics(1, "--consume after-publish --pause 200ms");
+    assert!(halves.iter().all(|half| apart.contains(half)), "{apart:?}");
+    let at_once = metrics(2, "");
+    assert!(
+        halves.iter().all(|half| !at_once.contains(half)),
+        "{at_once:?}"
+    );
+}
+
 #[test]
 fn a_daemon_that_does_not_come_up_shows_its_log() {
     let output = Command::new(PROGRAM)
