@@ -118,8 +118,8 @@ impl Request {
         )
     }
 
-    /// Whether somebody waits for it and nothing else of its log has to be done first, but for an
-    /// [`Request::Unmap`]: that may be of the file that is prepared.
+    /// Whether somebody waits for it and nothing else of its log has to be done first, but for a
+    /// [`Request::Spill`]: that gives memory back, so that less is needed.
     ///
     /// A new segment concerns no other file of the log. A checkpoint that need not be durable says
     /// what was true when the log gave it, and nothing is given up before a later one is durable;

@@ -23,7 +23,7 @@ const POOL_SIZES: u64 = 4;
 /// Of a backlog that is spilled, a segment holds this part, up to [`SPILLED_BYTES`].
 const SPILL_SHARE: u64 = 16;
 /// A segment is larger only for this part of the backlog: so many files, whatever its size.
-const BACKLOG_SHARE: u64 = 256;
+const BACKLOG_SHARE: u64 = 1024;
 
 /// A segment file in memory that holds nothing anyone needs.
 #[derive(Debug)]

@@ -329,12 +329,13 @@ impl Job {
         matches!(self, Job::Log(_, _, request) if request.is_sync())
     }
 
-    /// Whether no urgent job of the same topic may overtake it: the file that it unmaps may be the
-    /// one that is prepared, the directory that it removes the one that is made.
+    /// Whether no urgent job of the same topic may overtake it: the directory that it removes may be the
+    /// one that is made, and what it spills leaves memory for what is prepared. Without that a topic that
+    /// outruns the disk would get new memory for everything.
     fn is_fence(&self) -> bool {
         matches!(
             self,
-            Job::Delete(..) | Job::Log(_, _, Request::Unmap { .. })
+            Job::Delete(..) | Job::Log(_, _, Request::Spill { .. })
         )
     }
 }
@@ -453,15 +454,17 @@ mod tests {
     fn what_somebody_waits_for_overtakes_all_but_what_it_depends_on() {
         let (sender, queue) = channel();
         let mut waiting = Waiting::new(&queue);
-        let unmap = Request::Unmap {
+        let spill = Request::Spill {
             segment: SegmentNumber(1),
             memory: diskq::Memory::Heap(Box::default()),
+            copy: SegmentNumber(2),
+            sync: false,
         };
         let jobs = [
             sync("a", 10),
             checkpoint("a", 1, true),
             prepare("a", 2),
-            Job::Log(key(0), "b".into(), unmap),
+            Job::Log(key(0), "b".into(), spill),
             prepare("b", 1),
             Job::Delete("c".into(), Vec::new()),
             checkpoint("c", 1, false),
