@@ -290,7 +290,7 @@ impl Log {
             loads,
             self.trim_at(),
             self.trim_buffers_at(),
-            self.checkpoints.due_at(self.options.sync_timeout),
+            self.checkpoint_at(),
         ]
         .into_iter()
         .flatten()

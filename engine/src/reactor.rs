@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The ring says which sockets are ready; the bytes themselves go by plain `recv` and `sendmsg`, so
-//! that a shard reads into one buffer and writes from its log. Polls are submitted with the call that
+//! that a shard reads into few buffers and writes from its log. Polls are submitted with the call that
 //! waits: a turn of a busy shard is one `io_uring_enter`, and one `recv` or `sendmsg` for each
 //! connection that has something. A socket is polled only while somebody waits for it: one that is
 //! left to gather input wakes nobody. Tasks are those of `async-executor`.

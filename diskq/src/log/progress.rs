@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::checkpoint::{Checkpoint, SLOTS, Stamp, encode};
 use crate::keeper::{CheckpointFailure, CheckpointNumber, Request, SegmentNumber};
 
+use super::supply::PREPARE_RETRY;
 use super::{Event, Log};
 
 /// An encoded checkpoint.
@@ -82,9 +83,9 @@ impl Checkpoints {
             .expect("two of three slots are kept at most")
     }
 
-    pub(super) fn due_at(&self, sync_timeout: Duration) -> Option<Duration> {
+    fn due_at(&self, delay: Duration) -> Option<Duration> {
         let is_idle = self.writing.is_none() && self.pending.is_none();
-        (self.has_progress && is_idle).then_some(self.began + sync_timeout)
+        (self.has_progress && is_idle).then_some(self.began + delay)
     }
 }
 
@@ -101,9 +102,18 @@ impl Log {
     /// Whether it is time for [`Log::write_checkpoint`].
     #[must_use]
     pub fn checkpoint_due(&self, mono: Duration) -> bool {
-        self.checkpoints
-            .due_at(self.options.sync_timeout)
-            .is_some_and(|at| at <= mono)
+        self.checkpoint_at().is_some_and(|at| at <= mono)
+    }
+
+    /// When a checkpoint is due. While the disk is full it does not wait for company: segments that
+    /// nobody holds may go with it, and their room is wanted.
+    pub(super) fn checkpoint_at(&self) -> Option<Duration> {
+        let timeout = self.options.sync_timeout;
+        let delay = match self.supply.refusal_text() {
+            Some(_) => timeout.min(PREPARE_RETRY),
+            None => timeout,
+        };
+        self.checkpoints.due_at(delay)
     }
 
     /// Writes a checkpoint; `synced`, `next` and `number` are filled in here.

@@ -12,7 +12,7 @@ use crate::segment::{PAGE_BYTES, SEGMENT_BYTES_LIMIT, SPILLED_BYTES};
 use super::{Event, Log, LogOptions};
 
 /// How long after a failed allocation the next is tried: P6 asks for service within 1 s of space.
-const PREPARE_RETRY: Duration = Duration::from_millis(250);
+pub(super) const PREPARE_RETRY: Duration = Duration::from_millis(250);
 /// A log without appends for this long gives back what it has in stock for them, one without loads
 /// its buffers.
 pub(super) const IDLE_AFTER: Duration = Duration::from_secs(5);

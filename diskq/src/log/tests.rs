@@ -654,6 +654,38 @@ fn what_is_finished_at_once_is_recycled_without_the_keeper() {
     assert!(jobs < 20, "{jobs} jobs for the keeper");
 }
 
+/// What start-up found goes with the first durable checkpoint: on a full disk that comes at once.
+#[test]
+fn after_a_crash_on_a_full_disk_finishing_makes_room() {
+    let mut world = World::new(small_options());
+    world.must_append(200);
+    world.write_checkpoint(true);
+    world.pump(10);
+    while world.log.stats().segments < 6 {
+        world.must_append(200);
+    }
+    world.files.limit(Some(world.files.bytes()));
+    world.reopen(Crash::Process);
+    let owed: Vec<Seq> = world.owed.keys().copied().collect();
+    assert!(!owed.is_empty());
+    for seq in owed {
+        world.finish(seq);
+    }
+    for _ in 0..2 {
+        assert!(world.append(200, 0).is_err());
+        world.pump(10);
+    }
+    let mut ms = 0;
+    while world.append(200, 0).is_err() {
+        ms += 50;
+        assert!(ms <= 1000, "still full");
+        world.step_time(50);
+        if world.log.checkpoint_due(world.mono) {
+            world.write_checkpoint(true);
+        }
+    }
+}
+
 #[test]
 fn a_backlog_of_a_few_segments_that_comes_and_goes_makes_no_files() {
     let mut options = small_options();
