@@ -34,9 +34,9 @@ pub struct CheckpointNumber(pub u64);
 /// A job for the keeper. The jobs of one log are done in the order in which the log gave them.
 #[derive(Debug)]
 pub enum Request {
-    /// Allocate, map and populate a segment file, a new one or one that holds nothing any more.
+    /// Allocate, map and populate a new segment file.
     Prepare {
-        /// The file.
+        /// The new file.
         segment: SegmentNumber,
         /// Its size.
         bytes: u32,
@@ -163,7 +163,7 @@ pub enum Reply {
     Prepared {
         /// The file.
         segment: SegmentNumber,
-        /// Its memory, all zeros if it is new, or why there is none. Then there is no file, either.
+        /// Its memory, all zeros, or why there is none.
         result: Result<Memory, Failure>,
     },
     /// To [`Request::Spill`].
@@ -379,8 +379,8 @@ impl<F: Files> Keeper<F> {
     }
 
     /// Does what jobs of each of these topics ask to be made durable, at once; their earlier jobs
-    /// are done, and they themselves up to there ([`Keeper::handle_but_sync`]). The cost is that of one, and of whatever else waits to be written in this file
-    /// system. `whole` was taken ([`Files::whole`]) before any of the messages was stored.
+    /// are done, and they themselves up to there ([`Keeper::handle_but_sync`]). The cost is that of
+    /// one, and of whatever else waits to be written in this file system. `whole` was taken ([`Files::whole`]) before any of the messages was stored.
     ///
     /// If something is not written, whose it was is not known: it is final for all of them.
     pub fn sync_together<'a>(
@@ -485,18 +485,13 @@ impl<'a, F: Files> LogDirectory<'a, F> {
 
     fn prepare(&self, segment: SegmentNumber, bytes: u32) -> Result<Memory, Failure> {
         let path = self.segment_path(segment);
-        let prepared = self
-            .with_directory(|| self.files.allocate(&path, u64::from(bytes)))
-            .map_err(|error| Failure::of("allocate", &path, &error))
-            .and_then(|()| {
-                let mapped = self.files.map(&path, bytes);
-                mapped.map_err(|error| Failure::of("map", &path, &error))
-            });
-        if prepared.is_err() {
-            // That error is the one to report; an unused file goes at the next start.
+        self.with_directory(|| self.files.allocate(&path, u64::from(bytes)))
+            .map_err(|error| Failure::of("allocate", &path, &error))?;
+        self.files.map(&path, bytes).map_err(|error| {
+            // The mapping's error is the one to report; an unused file goes at the next start.
             let _ = self.files.remove(&path);
-        }
-        prepared
+            Failure::of("map", &path, &error)
+        })
     }
 
     /// Runs `job`; if the directory is missing, makes it, with the checkpoint's room, and runs it

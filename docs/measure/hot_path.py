@@ -9,11 +9,9 @@ defaults unless the row says otherwise.
 """
 
 import argparse
-import json
 import shlex
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 MPUB = "--via mpub --batch 200 --window 2000 --producers 2 --warm-up 1s"
@@ -60,20 +58,17 @@ ROWS = {
 def run(name, options):
     flags, theirs, ours, metrics = ROWS[name]
     places = "-tcp-address={tcp} -http-address={http} -data-path={data}"
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "result.json"
-        command = [
-            options.ours / "nsq-bench", "compare", "--rounds", str(options.rounds), "--out", out,
-            "--name-a", "original", "--name-b", "ringq",
-            "--a", f"{options.original} {places} {theirs}", "--b", f"{options.ours / 'nsqd'} {places} {ours}",
-            *flags.split(),
-        ]
-        print(f"    {shlex.join(map(str, command))}", flush=True)
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        if done.returncode != 0:
-            print(done.stdout, file=sys.stderr)
-        written = sorted(Path(folder).glob("*.json"))
-        return metrics, done.stdout, json.loads(written[0].read_text()) if written else None
+    command = [
+        options.ours / "nsq-bench", "compare", "--rounds", str(options.rounds),
+        "--name-a", "original", "--name-b", "ringq",
+        "--a", f"{options.original} {places} {theirs}", "--b", f"{options.ours / 'nsqd'} {places} {ours}",
+        *flags.split(),
+    ]
+    print(f"    {shlex.join(map(str, command))}", flush=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        print(done.stdout, file=sys.stderr)
+    return metrics, done.stdout
 
 
 def show(name, metrics, text):
@@ -95,7 +90,7 @@ def main():
     parser.add_argument("--rows", default=",".join(ROWS), help="names, separated by commas")
     options = parser.parse_args()
     for name in options.rows.split(","):
-        metrics, text, _ = run(name, options)
+        metrics, text = run(name, options)
         show(name, metrics, text)
 
 

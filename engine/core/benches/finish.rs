@@ -8,9 +8,8 @@ use std::cell::RefCell;
 
 use divan::{Bencher, counter::ItemsCount};
 use engine_core::ClientId;
-use shell::{Counter, Part, Shell};
-use wire::encode::{self, FrameDecoded, decode_frame};
-use wire::frame::{FrameType, Message};
+use shell::{Counter, Part, Shell, messages};
+use wire::encode;
 use wire::name::{ChannelName, TopicName};
 
 const BODY: [u8; 200] = [7; 200];
@@ -73,18 +72,8 @@ impl Path {
             self.shell.take_output(*client, &mut self.received);
         }
         let mut answers = Vec::new();
-        let mut rest = &self.received[..];
-        while let FrameDecoded::Frame {
-            kind,
-            data,
-            consumed,
-        } = decode_frame(rest)
-        {
-            rest = &rest[consumed..];
-            if kind == FrameType::Message {
-                let message = Message::parse(data).expect("a message of the broker's");
-                encode::fin(&mut answers, &message.id);
-            }
+        for message in messages(&self.received) {
+            encode::fin(&mut answers, &message.id);
         }
         answers
     }

@@ -16,9 +16,8 @@ use std::time::{Duration, Instant};
 
 use engine_core::ClientId;
 use hdrhistogram::Histogram;
-use shell::{Counter, Part, Shell};
-use wire::encode::{self, FrameDecoded, decode_frame};
-use wire::frame::{FrameType, Message};
+use shell::{Counter, Part, Shell, messages};
+use wire::encode;
 use wire::name::{ChannelName, TopicName};
 
 const BODY: [u8; 200] = [7; 200];
@@ -177,19 +176,9 @@ impl Run {
     }
 
     fn answer(&mut self, client: ClientId) {
-        let mut rest = &self.received[..];
-        while let FrameDecoded::Frame {
-            kind,
-            data,
-            consumed,
-        } = decode_frame(rest)
-        {
-            rest = &rest[consumed..];
-            if kind == FrameType::Message {
-                let message = Message::parse(data).expect("a message of the broker's");
-                encode::fin(self.answers.entry(client).or_default(), &message.id);
-                self.finished += 1;
-            }
+        for message in messages(&self.received) {
+            encode::fin(self.answers.entry(client).or_default(), &message.id);
+            self.finished += 1;
         }
     }
 }

@@ -4,7 +4,7 @@ mod admin;
 mod consume;
 mod forward;
 mod keeper;
-mod publish;
+pub(crate) mod publish;
 mod report;
 mod time;
 mod turn;

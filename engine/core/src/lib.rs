@@ -34,6 +34,7 @@ pub mod stats;
 mod topic;
 mod window;
 
+pub use broker::publish::REMOTE_STREAK_MAX;
 pub use broker::{
     AdminError, Broker, BrokerOptions, ChannelFacts, ForwardBatch, ForwardId, ForwardReply, Level,
     Outcome, Output, Sent, TopicFacts, Wakeup, place,

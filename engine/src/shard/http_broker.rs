@@ -4,15 +4,13 @@ use crate::http::{self, AdminError, Bodies, Info, PublishError};
 use crate::shard::Shard;
 use crate::shard::task::Task;
 use engine_core::stats::{StatsFilter, StatsSnapshot};
-use engine_core::{AdminError as CoreError, Outcome, Publication, ShardId, Wakeup, place};
+use engine_core::{
+    AdminError as CoreError, Outcome, Publication, REMOTE_STREAK_MAX, ShardId, Wakeup, place,
+};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use wire::name::{ChannelName, TopicName};
-
-/// After so many publishes in a row to topics of one other shard a connection moves there: the
-/// number at which producers move.
-const STREAK_MAX: u32 = 16;
 
 /// Answers the HTTP requests of one connection, with the help of the other shards.
 pub(crate) struct HttpBroker {
@@ -155,7 +153,7 @@ impl http::Broker for HttpBroker {
 
     fn is_better_elsewhere(&self) -> bool {
         let (owner, count) = self.streak.get();
-        owner != self.shard.id && count >= STREAK_MAX
+        owner != self.shard.id && count >= REMOTE_STREAK_MAX
     }
 }
 

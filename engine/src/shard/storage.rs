@@ -1,15 +1,14 @@
 //! The keeper: everything of a shard that may block on the disk, in two threads.
 //!
-//! One does the jobs in order. The other reads cold segments back: a consumer that is behind must not
-//! wait until what producers push out of memory is written. That is the only job that may overtake
-//! others: the file it reads is whole and changes no more, and if a later job removes it, nobody waits
-//! for it any longer.
+//! One reads cold segments back: a consumer that is behind must not wait until what producers push out
+//! of memory is written. That may overtake everything: the file is whole and changes no more, and if a
+//! later job removes it, nobody waits for it any longer. The other does all else.
 //!
 //! Thousands of topics have thousands of syncs every few seconds, of messages and of checkpoints, of about
 //! a millisecond each: those that wait at the same time are done as one, of the file system.
 //!
-//! What somebody waits for, a new segment or the checkpoint that makes a channel, overtakes all of that
-//! ([`Request::is_urgent`]); one such job, or those that came meanwhile, for each of the others.
+//! What somebody waits for, a new segment or the checkpoint that makes a channel, overtakes what does not
+//! concern it ([`Request::is_urgent`]); one such job, or those that came meanwhile, for each of the others.
 
 use crate::log_error;
 use crate::shard::mail::{Mail, Post};

@@ -8,7 +8,7 @@ use diskq::AppendError;
 use wire::name::TopicName;
 
 /// A producer whose publishes went to the same other shard this often in a row moves there.
-const REMOTE_STREAK_MAX: u32 = 16;
+pub const REMOTE_STREAK_MAX: u32 = 16;
 
 /// Bytes a connection may have on their way to other shards before it waits for answers.
 const FORWARDED_BYTES_MAX: usize = 1024 * 1024;

@@ -4,11 +4,10 @@
 mod shell;
 
 use engine_core::ClientId;
-use shell::Shell;
 pub(crate) use shell::{Counter, Part};
+use shell::{Shell, messages};
 use std::time::Duration;
-use wire::encode::{self, FrameDecoded, decode_frame};
-use wire::frame::{FrameType, Message};
+use wire::encode;
 use wire::name::{ChannelName, TopicName};
 
 /// The messages of a round: the first half is published one by one, the second in one batch.
@@ -75,18 +74,7 @@ impl<C: Counter> MessagePath<C> {
             self.take_output(self.consumer);
             let mut answers = std::mem::take(&mut self.answers);
             answers.clear();
-            let mut at = 0;
-            while let FrameDecoded::Frame {
-                kind,
-                data,
-                consumed,
-            } = decode_frame(&self.received[at..])
-            {
-                at += consumed;
-                if kind != FrameType::Message {
-                    continue;
-                }
-                let message = Message::parse(data).unwrap();
+            for message in messages(&self.received) {
                 if requeueing && again == 0 && message.id.as_bytes()[15] == b'3' {
                     encode::req(&mut answers, &message.id, Duration::ZERO);
                     self.requeued += 1;

@@ -6,6 +6,8 @@ use engine_core::{Broker, BrokerOptions, ClientId, Now, Output, Sent, ShardId, T
 use std::io::IoSlice;
 use std::path::Path;
 use std::time::Duration;
+use wire::encode::{FrameDecoded, decode_frame};
+use wire::frame::{FrameType, Message};
 use wire::identify::ServerSettings;
 use wire::limits::Limits;
 
@@ -146,6 +148,24 @@ impl<C: Counter> Shell<C> {
             }
         }
     }
+}
+
+/// The messages in a connection's output; other frames are left out.
+pub(crate) fn messages(mut received: &[u8]) -> impl Iterator<Item = Message<'_>> {
+    std::iter::from_fn(move || {
+        while let FrameDecoded::Frame {
+            kind,
+            data,
+            consumed,
+        } = decode_frame(received)
+        {
+            received = &received[consumed..];
+            if kind == FrameType::Message {
+                return Some(Message::parse(data).expect("a message of the broker's"));
+            }
+        }
+        None
+    })
 }
 
 fn now(mono: Duration) -> Now {
