@@ -52,7 +52,7 @@ pub struct LogOptions {
     pub node: u16,
     /// The size of a log's first segment.
     pub segment_bytes_min: u32,
-    /// Up to here each segment is twice the size of the one before.
+    /// Up to here segments grow with the flow.
     pub segment_bytes_steady: u32,
     /// Up to here segments grow with the live backlog (at most `--max-bytes-per-file`).
     pub segment_bytes_max: u32,

@@ -132,6 +132,8 @@ impl Log {
         let Some(stocked) = self.supply.take(bytes) else {
             return Err(self.ask_for(bytes));
         };
+        let behind_full = self.segments.tail.is_some();
+        self.supply.note_tail(&self.options, self.mono, behind_full);
         self.seal_tail();
         self.start_tail(stocked, wall_ns);
         self.follow_backlog();

@@ -18,6 +18,9 @@ pub(super) const PREPARE_RETRY: Duration = Duration::from_millis(250);
 pub(super) const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// And its last segment after this: a topic that has a message now and then would make a file for each.
 pub(super) const TAIL_IDLE_AFTER: Duration = Duration::from_secs(60);
+/// A flow that fills a segment sooner gets larger ones, up to [`LogOptions::segment_bytes_steady`]: each
+/// costs a change of segments. A slower one keeps the small: each topic holds a few.
+const FILLED_SOON: Duration = Duration::from_millis(500);
 /// Recycled segments may be larger and smaller than new ones by this factor.
 const POOL_SIZES: u64 = 4;
 /// Of a backlog that is spilled, a segment holds this part, up to [`SPILLED_BYTES`].
@@ -54,12 +57,12 @@ pub(super) struct Supply {
     /// An append could not be done and needs a segment this large.
     waiting: Option<u32>,
     refusal: Option<Refusal>,
-    /// The next size while the log is below its steady size.
-    growing: u32,
-    /// The size of recycled segments; above the configured one if batches or a backlog need it.
+    /// The size of new and recycled segments: what flow, batches and backlog need.
     steady: u32,
-    /// What batches need.
+    /// What flow and batches need.
     steady_min: u32,
+    /// When the tail took its first message.
+    tail_since: Duration,
     next_number: SegmentNumber,
     /// Every file up to this number existed when the last reply came.
     prepared_upto: SegmentNumber,
@@ -75,9 +78,9 @@ impl Supply {
             preparing: None,
             waiting: None,
             refusal: None,
-            growing: options.segment_bytes_min,
-            steady: options.segment_bytes_steady,
-            steady_min: options.segment_bytes_steady,
+            steady: options.segment_bytes_min,
+            steady_min: options.segment_bytes_min,
+            tail_since: Duration::ZERO,
             next_number,
             prepared_upto: SegmentNumber(next_number.0 - 1),
             generations: options.generation_seed,
@@ -104,6 +107,16 @@ impl Supply {
         let number = self.next_number;
         self.next_number = SegmentNumber(number.0 + 1);
         number
+    }
+
+    /// A tail begins, maybe behind a full one: if that was full soon, the next ones are larger.
+    pub(super) fn note_tail(&mut self, options: &LogOptions, mono: Duration, behind_full: bool) {
+        let filled_soon = behind_full && mono.saturating_sub(self.tail_since) < FILLED_SOON;
+        if filled_soon && self.steady_min < options.segment_bytes_steady {
+            let larger = self.steady_min.saturating_mul(2);
+            self.steady_min = larger.min(options.segment_bytes_steady);
+        }
+        self.tail_since = mono;
     }
 
     /// A segment of `bytes` bytes at least: the warmest, else the prepared one.
@@ -168,7 +181,7 @@ impl Supply {
             "the pool is over its bound"
         );
         assert!(
-            self.steady >= self.steady_min && self.steady_min >= options.segment_bytes_steady,
+            self.steady >= self.steady_min && self.steady_min >= options.segment_bytes_min,
             "the steady size went below its own"
         );
     }
@@ -260,14 +273,7 @@ impl Log {
         let largest = options.segment_bytes_max.max(options.segment_bytes_steady);
         supply.steady_min = supply.steady_min.max(ample.min(largest));
         supply.steady = supply.steady.max(supply.steady_min);
-        let size = if supply.growing < supply.steady_min {
-            let size = supply.growing.max(ample.min(supply.steady_min));
-            supply.growing = size.saturating_mul(2).min(supply.steady_min);
-            size
-        } else {
-            supply.steady
-        };
-        size.max(whole_pages)
+        supply.steady.max(whole_pages)
     }
 
     pub(super) fn prepared(
@@ -355,10 +361,7 @@ impl Log {
                 memory: Some(memory),
             });
         }
-        self.supply.steady_min = self.options.segment_bytes_steady;
+        self.supply.steady_min = self.options.segment_bytes_min;
         self.follow_backlog();
-        if self.segments.tail.is_none() {
-            self.supply.growing = self.options.segment_bytes_min;
-        }
     }
 }

@@ -455,7 +455,7 @@ fn a_new_log_costs_nothing() {
 }
 
 #[test]
-fn segments_double_up_to_the_steady_size_and_grow_with_the_backlog() {
+fn segments_double_with_the_flow_and_grow_with_the_backlog() {
     let mut options = small_options();
     options.segment_bytes_max = 65_536;
     let mut world = World::new(options);
@@ -469,7 +469,11 @@ fn segments_double_up_to_the_steady_size_and_grow_with_the_backlog() {
         .iter()
         .map(|segment| segment.head.bytes)
         .collect();
-    assert_eq!(sizes[..3], [4096, 8192, 8192]);
+    assert_eq!(
+        sizes[..4],
+        [4096, 4096, 8192, 8192],
+        "the second was on its way"
+    );
     assert_eq!(sizes.last(), Some(&65_536));
     assert!(sizes.is_sorted(), "{sizes:?}");
     world.drain();
@@ -479,6 +483,24 @@ fn segments_double_up_to_the_steady_size_and_grow_with_the_backlog() {
     }
     let tail = world.log.segments.tail.as_ref().unwrap();
     assert_eq!(tail.head.bytes, 8192, "and shrink with it");
+}
+
+#[test]
+fn a_slow_flow_stays_in_the_same_small_segments() {
+    let mut world = World::new(small_options());
+    for _ in 0..1000 {
+        let seq = world.must_append(300);
+        world.finish(seq);
+        world.step_time(100);
+        if world.log.checkpoint_due(world.mono) {
+            world.write_checkpoint(false);
+        }
+        world.pump(10);
+    }
+    let tail = world.log.segments.tail.as_ref();
+    assert_eq!(tail.map(|tail| tail.head.bytes), Some(4096));
+    let made = world.log.supply.prepared_upto().0;
+    assert!(made <= 4, "{made} files");
 }
 
 /// A log whose sealed segments leave memory at once, and what it holds.
@@ -664,8 +686,8 @@ fn after_a_crash_on_a_full_disk_finishing_makes_room() {
     while world.log.stats().segments < 6 {
         world.must_append(200);
     }
-    world.files.limit(Some(world.files.bytes()));
     world.reopen(Crash::Process);
+    world.files.limit(Some(world.files.bytes()));
     let owed: Vec<Seq> = world.owed.keys().copied().collect();
     assert!(!owed.is_empty());
     for seq in owed {
