@@ -2,6 +2,10 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::time::Duration;
+
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
 
 use crate::machine::field;
 
@@ -15,11 +19,11 @@ pub struct Process {
 /// What a process has used up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// CPU time of all its threads in nanoseconds. Threads that have ended do not count.
+    /// CPU time of all its threads in nanoseconds, also of those that have ended.
     pub cpu_ns: u64,
     /// Resident memory in bytes.
     pub rss_bytes: u64,
-    /// Voluntary context switches of its threads.
+    /// Voluntary context switches of the threads it has now.
     pub switches_voluntary: u64,
     /// Involuntary ones.
     pub switches_involuntary: u64,
@@ -69,7 +73,10 @@ impl Process {
         let pages: u64 = read("statm")?.split_whitespace().nth(1)?.parse().ok()?;
         let io = read("io");
         let written = io.and_then(|io| field(&io, "write_bytes")?.parse().ok());
+        let clock = clock_getcpuclockid(Pid::from_raw(self.pid.try_into().ok()?)).ok()?;
+        let cpu = Duration::from(clock.now().ok()?);
         let mut usage = Usage {
+            cpu_ns: cpu.as_nanos() as u64,
             rss_bytes: pages * rustix::param::page_size() as u64,
             disk_written_bytes: written,
             ..Usage::default()
@@ -80,7 +87,6 @@ impl Process {
         {
             // A thread may end while we look.
             let read = |file: &str| fs::read_to_string(task.path().join(file)).unwrap_or_default();
-            usage.cpu_ns += first_number(&read("schedstat"));
             let status = read("status");
             let count = |name| field(&status, name).map_or(0, first_number);
             usage.switches_voluntary += count("voluntary_ctxt_switches");

@@ -178,8 +178,8 @@ class Broker:
         self.process.wait(120)
 
     def cpu_s(self):
-        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+        # The clock of the whole process, as clock_getcpuclockid(3) makes it: with threads that have ended.
+        return time.clock_gettime(~self.process.pid << 3 | 2)
 
     def rss_bytes(self):
         pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]

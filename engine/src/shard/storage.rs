@@ -21,8 +21,8 @@ use std::mem;
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 use std::time::Duration;
 
@@ -126,10 +126,42 @@ impl Worker {
     }
 
     fn do_jobs(&self, jobs: Vec<Job>, waiting: &mut Waiting<'_>) -> ControlFlow<()> {
-        jobs.into_iter().try_for_each(|job| {
+        let mut jobs = jobs.into_iter().peekable();
+        while let Some(job) = jobs.next() {
             self.do_urgent(waiting);
             waiting.note_done(&job);
-            self.do_job(job)
+            let beside = if job.is_spill() {
+                jobs.next_if(Job::is_spill)
+            } else {
+                None
+            };
+            match beside {
+                None => self.do_job(job)?,
+                Some(other) => {
+                    waiting.note_done(&other);
+                    self.do_both(job, other)?;
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Two spills at a time: one alone leaves the disk idle while its file is made.
+    fn do_both(&self, job: Job, other: Job) -> ControlFlow<()> {
+        let other = Mutex::new(Some(other));
+        let do_other = || {
+            let job = other.lock().unwrap_or_else(PoisonError::into_inner).take();
+            job.map_or(ControlFlow::Continue(()), |job| self.do_job(job))
+        };
+        thread::scope(|scope| {
+            let name = format!("spiller-{}", self.shard.0);
+            // Without a thread, or if it comes late, this one does both.
+            let spiller = Builder::new().name(name).spawn_scoped(scope, do_other);
+            self.do_job(job)?;
+            do_other()?;
+            spiller.map_or(ControlFlow::Continue(()), |spiller| {
+                spiller.join().unwrap_or_else(|panic| resume_unwind(panic))
+            })
         })
     }
 
@@ -328,14 +360,15 @@ impl Job {
         matches!(self, Job::Log(_, _, request) if request.is_sync())
     }
 
+    fn is_spill(&self) -> bool {
+        matches!(self, Job::Log(_, _, Request::Spill { .. }))
+    }
+
     /// Whether no urgent job of the same topic may overtake it: the directory that it removes may be the
     /// one that is made, and what it spills leaves memory for what is prepared. Without that a topic that
     /// outruns the disk would get new memory for everything.
     fn is_fence(&self) -> bool {
-        matches!(
-            self,
-            Job::Delete(..) | Job::Log(_, _, Request::Spill { .. })
-        )
+        matches!(self, Job::Delete(..)) || self.is_spill()
     }
 }
 
