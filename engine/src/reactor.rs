@@ -17,6 +17,7 @@
 mod notify;
 mod ring;
 mod source;
+mod spin;
 mod timers;
 
 use async_executor::{LocalExecutor, Task};
@@ -24,6 +25,7 @@ use notify::Notify;
 use ring::Ring;
 pub(crate) use source::Source;
 use source::Watched;
+use spin::Spin;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
@@ -41,6 +43,9 @@ const TASKS_PER_LOOK: usize = 64;
 /// not keep the others from being seen.
 const BYTES_PER_LOOK: usize = 256 * 1024;
 
+/// How often a spinning thread looks at its ring before it lets others run.
+const LOOKS_PER_YIELD: usize = 20;
+
 /// How long a ring is tried for.
 const RING_PATIENCE: Duration = Duration::from_secs(1);
 const RING_PAUSE: Duration = Duration::from_millis(10);
@@ -55,6 +60,9 @@ struct Reactor {
     next_serial: Cell<u32>,
     /// Bytes read since the last look.
     bytes_read: Cell<usize>,
+    spin: RefCell<Spin>,
+    /// When the last wait ended.
+    awake_since: Cell<Instant>,
 }
 
 /// What the tasks of a thread can reach.
@@ -165,6 +173,8 @@ impl Reactor {
             timers: RefCell::default(),
             next_serial: Cell::new(0),
             bytes_read: Cell::new(0),
+            spin: RefCell::default(),
+            awake_since: Cell::new(Instant::now()),
         };
         reactor
             .ring
@@ -175,12 +185,11 @@ impl Reactor {
     /// Wakes whom the ring and the clock have something for; waits for that, if it may.
     fn look(&self, may_wait: bool) -> io::Result<()> {
         let next_timer = self.timers.borrow().next();
-        let wait = match (may_wait, next_timer) {
-            (false, _) => Some(Duration::ZERO),
-            (true, None) => None,
-            (true, Some(at)) => Some(at.saturating_duration_since(Instant::now())),
+        let entered = if may_wait {
+            self.wait(next_timer)
+        } else {
+            self.ring.enter(Some(Duration::ZERO))
         };
-        let entered = self.ring.enter(wait);
         self.bytes_read.set(0);
         self.notify.wake_up();
         entered?;
@@ -200,6 +209,45 @@ impl Reactor {
             }
         }
         Ok(())
+    }
+
+    /// Waits for the ring or the clock.
+    fn wait(&self, next_timer: Option<Instant>) -> io::Result<()> {
+        let start = Instant::now();
+        let timer = next_timer.map(|at| at.saturating_duration_since(start));
+        let window = self.spin.borrow().window(timer);
+        let hit = match window {
+            Some(window) => Some(self.spin_until(start + window)?),
+            None => None,
+        };
+        let rest = if hit == Some(true) {
+            Some(Duration::ZERO)
+        } else {
+            timer.map(|timer| timer.saturating_sub(window.unwrap_or_default()))
+        };
+        let entered = self.ring.enter(rest);
+        let end = Instant::now();
+        let worked = start.saturating_duration_since(self.awake_since.replace(end));
+        self.spin.borrow_mut().note(worked, end - start, hit);
+        entered
+    }
+
+    /// Looks whether there is something in the ring until there is, or the time is over.
+    fn spin_until(&self, end: Instant) -> io::Result<bool> {
+        self.ring.enter(Some(Duration::ZERO))?;
+        loop {
+            for _ in 0..LOOKS_PER_YIELD {
+                if self.ring.has_news() {
+                    return Ok(true);
+                }
+                std::hint::spin_loop();
+            }
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+            // Whoever else this processor could run comes first.
+            rustix::thread::sched_yield();
+        }
     }
 
     fn source(&self, token: ring::Token) -> Option<Rc<Watched>> {

@@ -93,6 +93,12 @@ impl Ring {
         }
     }
 
+    /// Whether there are completions to take, maybe only after [`Ring::enter`]. No system call.
+    pub(super) fn has_news(&self) -> bool {
+        let mut ring = self.ring.borrow_mut();
+        ring.submission().taskrun() || !ring.completion().is_empty()
+    }
+
     /// Submits everything and waits for a completion: `None` for ever, zero not at all. May return
     /// early.
     ///
