@@ -247,6 +247,7 @@ impl Log {
 
     /// The next job for the keeper. Drain it after every call that changes the log, in order.
     pub fn next_request(&mut self) -> Option<Request> {
+        self.sync_if_wanted();
         self.requests.pop_front()
     }
 

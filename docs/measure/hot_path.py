@@ -18,7 +18,7 @@ MPUB = "--via mpub --batch 200 --window 2000 --producers 2 --warm-up 1s"
 # With more under way the consumers of one generator thread fall behind, and their backlog is measured.
 KEPT_UP = "--via mpub --batch 200 --window 1000 --producers 2 --warm-up 1s"
 CLOSED = "--consumers 0 --channels 0"
-OPEN = "--producers 4 --consumers 2 --via pub --rdy 2500 --output-buffer-timeout 25ms --duration 4s"
+OPEN = "--threads 2 --producers 4 --consumers 2 --via pub --rdy 2500 --output-buffer-timeout 25ms --duration 4s"
 AFTER = "--via mpub --batch 200 --window 2000 --producers 2 --consumers 2 --rdy 2500 --consume after-publish --pause 3s --warm-up 0s"
 FAN_OUT = "--consumers 1 --rdy 2500 --duration 60s"
 IN_MEMORY = "-mem-queue-size=100000000"

@@ -14,6 +14,11 @@ use super::{Event, Log};
 /// syncs write the same warm pages again and again.
 const SYNC_INTERVAL_MIN: Duration = Duration::from_millis(200);
 
+/// Whoever publishes and waits for the sync publishes again once it has ended. For so many as before the
+/// next sync waits, as long as the last one took and at most this: one for all of them instead of one for the
+/// first and one for the others.
+const GATHER_MAX: Duration = Duration::from_millis(2);
+
 /// How long after a sync that could not open its files the next is tried.
 const SYNC_RETRY: Duration = Duration::from_millis(250);
 /// Of syncs in a row that could not open their files, the first is told and then one every 10 s.
@@ -37,6 +42,12 @@ pub(super) struct Sync {
     syncing: Option<Syncing>,
     /// Another one is wanted when this one ends.
     again: bool,
+    /// Publishes wait for one.
+    is_wanted: bool,
+    /// How many messages the last one covered.
+    group: u64,
+    /// Until when the next one waits for as many.
+    gather_until: Duration,
     /// When the next one starts; `None` while everything appended is covered.
     due: Option<Duration>,
     /// The seq whose append makes the sync due early.
@@ -56,6 +67,9 @@ impl Sync {
             synced,
             syncing: None,
             again: false,
+            is_wanted: false,
+            group: 0,
+            gather_until: Duration::ZERO,
             due: None,
             count_trigger: Seq(0),
             began: None,
@@ -161,6 +175,29 @@ impl Log {
         }
     }
 
+    /// Publishes wait for a sync of everything appended so far: it starts when the requests are drained,
+    /// or a little later if more such publishes are expected. [`Event::Synced`] tells when it is done.
+    #[inline]
+    pub fn want_sync(&mut self) {
+        self.sync.is_wanted = true;
+    }
+
+    /// Starts the sync that publishes wait for, if it does not wait for more of them.
+    pub(super) fn sync_if_wanted(&mut self) {
+        let sync = &mut self.sync;
+        let can_start = sync.syncing.is_none() && sync.delayed == 0 && sync.poisoned.is_none();
+        if !sync.is_wanted || !can_start {
+            return;
+        }
+        let count = self.next.0.saturating_sub(sync.synced.0);
+        if count >= sync.group || self.mono >= sync.gather_until {
+            self.start_sync();
+        } else {
+            let gathered = sync.gather_until;
+            sync.due = Some(sync.due.map_or(gathered, |due| due.min(gathered)));
+        }
+    }
+
     /// The first unsynced append, or the one that makes too many.
     #[cold]
     pub(super) fn note_unsynced(&mut self) {
@@ -216,6 +253,7 @@ impl Log {
         self.sync.began = Some(self.mono);
         self.sync.due = None;
         self.sync.again = false;
+        self.sync.is_wanted = false;
         self.requests.push_back(Request::Sync {
             segments,
             names,
@@ -244,6 +282,12 @@ impl Log {
                 return self.sync_now();
             }
         }
+        let took = self
+            .sync
+            .began
+            .map_or(Duration::ZERO, |began| self.mono - began);
+        self.sync.gather_until = self.mono + took.min(GATHER_MAX);
+        self.sync.group = upto.0.saturating_sub(self.sync.synced.0);
         self.sync.synced = self.sync.synced.max(upto);
         events.push(Event::Synced(self.sync.synced));
         if self.sync.again {

@@ -343,6 +343,7 @@ enum Op {
     Pump(usize),
     Time(u64),
     SyncNow,
+    WantSync,
     Checkpoint(bool),
     Limit(Option<u64>),
     Reopen(Crash),
@@ -360,6 +361,7 @@ fn op() -> impl Strategy<Value = Op> {
         12 => (1usize..5).prop_map(Op::Pump),
         5 => (1u64..3000).prop_map(Op::Time),
         2 => Just(Op::SyncNow),
+        2 => Just(Op::WantSync),
         4 => any::<bool>().prop_map(Op::Checkpoint),
         1 => prop::option::of(20_000u64..60_000).prop_map(Op::Limit),
         1 => Just(Op::Reopen(Crash::Process)),
@@ -418,6 +420,7 @@ fn run(world: &mut World, op: Op) {
             }
         }
         Op::SyncNow => world.log.sync_now(),
+        Op::WantSync => world.log.want_sync(),
         Op::Checkpoint(sync) => {
             world.write_checkpoint(sync);
         }
@@ -1018,6 +1021,55 @@ fn syncs_are_grouped() {
     );
     assert!(world.log.is_synced());
     assert!(world.log.next_request().is_none());
+}
+
+#[test]
+fn what_is_published_together_is_synced_together() {
+    let mut world = World::new(LogOptions {
+        segment_bytes_min: 65_536,
+        ..small_options()
+    });
+    world.must_append(10);
+    world.pump(10);
+    let publish = |world: &mut World, count: u32| {
+        for _ in 0..count {
+            world.append(10, 0).unwrap();
+            world.log.want_sync();
+        }
+    };
+    let started = |world: &mut World| match world.log.next_request() {
+        Some(Request::Sync { upto, .. }) => Some(upto),
+        None => None,
+        other => panic!("{other:?}"),
+    };
+    let ended = |world: &mut World, upto| {
+        let result = Ok(());
+        let reply = Reply::Synced { upto, result };
+        world.log.handle_reply(world.mono, reply, &mut world.events);
+    };
+    publish(&mut world, 5);
+    let upto = started(&mut world).expect("at once");
+    assert_eq!(upto, world.log.next_seq(), "all five");
+    publish(&mut world, 2);
+    world.mono += Duration::from_micros(400);
+    ended(&mut world, upto);
+    assert_eq!(started(&mut world), None, "as many may come again");
+    publish(&mut world, 4);
+    let upto = started(&mut world).expect("they have");
+    assert_eq!(upto, world.log.next_seq());
+    world.mono += Duration::from_micros(400);
+    ended(&mut world, upto);
+
+    publish(&mut world, 1);
+    assert_eq!(started(&mut world), None);
+    let last = world.log.next_timeout();
+    assert_eq!(last, Some(world.mono + Duration::from_micros(400)));
+    world.mono += Duration::from_micros(400);
+    world.log.handle_timeout(world.mono);
+    let upto = started(&mut world).expect("no longer than the last one took");
+    ended(&mut world, upto);
+    publish(&mut world, 1);
+    assert!(started(&mut world).is_some(), "one is as many as before");
 }
 
 #[test]

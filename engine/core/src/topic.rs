@@ -208,7 +208,7 @@ impl Topic {
             self.drop_beyond_memory();
         }
         if self.options.group_commit && !self.ephemeral {
-            self.log.sync_now();
+            self.log.want_sync();
             return Ok(Published::AfterSync(range.end));
         }
         Ok(Published::Done)
