@@ -6,7 +6,7 @@
 | row         | sizes, the first is the base of the ratios                | disk, GB |
 | fan-out     | channels; at full speed                                   | 5        |
 | fan-out-10k | channels; bench/scenarios/fan-out-*.toml, 10,000 a second | 1        |
-| topics      | topics that exist and are in use; MPUB of 20              | 20       |
+| topics      | topics that exist and are in use                          | 20       |
 | idle-peers  | connections that do nothing, beside four at full speed    | 5        |
 | peers       | connections that are all in use, PUB                      | 5        |
 | backlog     | messages that wait while others come and go               | 30       |
@@ -328,8 +328,8 @@ def topics(runner, sizes, table):
         load = f"--topic many --topics {count} --producers 2"
         with Broker(runner) as broker:
             runner.run(broker, f"{load} --consumers 1 --via pub --window 1 --messages {max(count, 2)} --duration 300s")
-            load += " --via mpub --batch 20 --window 2000"
-            both = runner.run(broker, f"{load} --consumers 1 --rdy 100 --duration {seconds}s")
+            load += " --via mpub --batch 200 --window 2000 --warm-up 4s"
+            both = runner.run(broker, f"{load} --consumers 1 --rdy 2500 --duration {seconds}s")
             table.add(variant, "published and delivered/s", both["totals"]["delivered_per_s"])
             table.add(variant, "CPU us per message, both", both["resources"]["cpu_us_per_message"])
             only = runner.run(broker, f"{load} --consumers 0 --channels 0 --duration {seconds}s")
@@ -395,12 +395,12 @@ def idle(runner, sizes, table):
                 percent = cpu_percent(broker, time.sleep)
                 table.add(f"{count} {what}", "CPU, % of a core", percent)
                 table.add(f"{count} {what}", "memory, MB", broker.rss_bytes() / 1e6)
-        for what, heartbeat_ms in (("connections", 60_000), ("connections with heartbeats of 10 s", 10_000)):
+        for what, heartbeat_ms in (("connections", 60_000), ("connections with heartbeats of 30 s", 30_000)):
             with Broker(runner) as broker:
                 with idle_peers(broker, 10):
                     before = broker.rss_bytes()
                     with idle_peers(broker, count, heartbeat_ms) as others:
-                        percent = cpu_percent(broker, lambda seconds: answer_heartbeats(others, seconds))
+                        percent = cpu_percent(broker, lambda seconds: answer_heartbeats(others, seconds), 30)
                         table.add(f"{count} {what}", "CPU, % of a core", percent)
                         each = (broker.rss_bytes() - before) / count
                         table.add(f"{count} {what}", "bytes of memory for each, without the kernel's", each)
