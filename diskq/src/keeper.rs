@@ -131,6 +131,17 @@ impl Request {
             Request::Prepare { .. } | Request::WriteCheckpoint { sync: false, .. }
         )
     }
+
+    /// The mapped bytes that it takes along, for a simulated file system.
+    pub(crate) fn segment_image(&self) -> Option<(SegmentNumber, &[u8])> {
+        match self {
+            Request::Spill {
+                segment, memory, ..
+            }
+            | Request::Unmap { segment, memory } => Some((*segment, memory.as_ref())),
+            _ => None,
+        }
+    }
 }
 
 /// Why a job failed.

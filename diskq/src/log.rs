@@ -348,12 +348,7 @@ impl Log {
                 | Residency::Loaded(_)
                 | Residency::Lost => None,
             });
-        let leaving = self.requests.iter().filter_map(|request| match request {
-            Request::Spill {
-                segment, memory, ..
-            } => Some((*segment, memory.as_ref())),
-            _ => None,
-        });
+        let leaving = self.requests.iter().filter_map(Request::segment_image);
         let stock = self
             .supply
             .stock()

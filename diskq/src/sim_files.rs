@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::files::{Entry, Files, Memory, SyncError};
-use crate::keeper::{log_path, segment_file};
+use crate::keeper::{Request, log_path, segment_file};
 use crate::log::Log;
 
 /// What a device writes in one piece.
@@ -115,12 +115,21 @@ impl SimFiles {
     }
 
     /// Copies the memories of a log into the page cache, where a sync and a crash find them. Call
-    /// it before each sync of the log and before a crash.
+    /// it before each sync of the log and before a crash, and [`SimFiles::observe_request`] for the jobs of
+    /// the log that are not done.
     pub fn observe(&self, data_path: &Path, topic: &str, log: &Log) {
         let directory = log_path(data_path, topic);
         let mut disk = self.disk();
         for (number, image) in log.segment_images() {
             disk.store(&directory.join(segment_file(number)), image);
+        }
+    }
+
+    /// The same for the memory that a job of a log takes along.
+    pub fn observe_request(&self, data_path: &Path, topic: &str, request: &Request) {
+        if let Some((number, image)) = request.segment_image() {
+            let path = log_path(data_path, topic).join(segment_file(number));
+            self.disk().store(&path, image);
         }
     }
 

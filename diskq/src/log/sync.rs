@@ -40,9 +40,7 @@ pub(super) struct Sync {
     /// Everything below is synced.
     synced: Seq,
     syncing: Option<Syncing>,
-    /// Another one is wanted when this one ends.
-    again: bool,
-    /// Publishes wait for one.
+    /// Somebody waits for one that covers everything appended.
     is_wanted: bool,
     /// How many messages the last one covered.
     group: u64,
@@ -66,7 +64,6 @@ impl Sync {
         Sync {
             synced,
             syncing: None,
-            again: false,
             is_wanted: false,
             group: 0,
             gather_until: Duration::ZERO,
@@ -163,13 +160,13 @@ impl Log {
     }
 
     /// Asks for a sync of everything appended so far; [`Event::Synced`] tells when. At most one is
-    /// under way: the next starts when it ends, and covers all that was appended meanwhile.
+    /// under way: the next starts soon after it ends, and covers all that was appended meanwhile.
     pub fn sync_now(&mut self) {
         if self.is_synced() || self.sync.poisoned.is_some() {
             return;
         }
         match self.sync.upto() {
-            Some(upto) => self.sync.again |= upto < self.next,
+            Some(upto) => self.sync.is_wanted |= upto < self.next,
             None if self.sync.delayed > 0 => {}
             None => self.start_sync(),
         }
@@ -252,7 +249,6 @@ impl Log {
         });
         self.sync.began = Some(self.mono);
         self.sync.due = None;
-        self.sync.again = false;
         self.sync.is_wanted = false;
         self.requests.push_back(Request::Sync {
             segments,
@@ -290,9 +286,6 @@ impl Log {
         self.sync.group = upto.0.saturating_sub(self.sync.synced.0);
         self.sync.synced = self.sync.synced.max(upto);
         events.push(Event::Synced(self.sync.synced));
-        if self.sync.again {
-            self.sync_now();
-        }
     }
 
     /// Nothing was lost, and who waits for the sync goes on waiting: it is tried again.

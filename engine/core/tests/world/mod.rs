@@ -298,19 +298,14 @@ impl World {
             for (topic, log) in self.shards[shard].broker.logs() {
                 self.files.observe(Path::new(DATA_PATH), topic, log);
             }
-            // What is on its way to the keeper is in the page cache all the same.
-            for (_, topic, request) in std::mem::take(&mut self.shards[shard].jobs) {
-                let (Request::Unmap { segment, memory }
-                | Request::Spill {
-                    segment, memory, ..
-                }) = request
-                else {
-                    continue;
-                };
+            let jobs = std::mem::take(&mut self.shards[shard].jobs);
+            if jobs
+                .iter()
+                .any(|job| matches!(job.2, Request::Spill { .. }))
+            {
                 self.reached.note("killed before a spill");
-                let unmap = Request::Unmap { segment, memory };
-                Keeper::new(self.files.clone(), DATA_PATH).handle(&topic, unmap);
             }
+            self.observe_jobs(&jobs);
         }
         if self.shards.iter().any(|shard| shard.is_metadata_old) {
             self.reached.note("nsqd.dat was older");
@@ -667,6 +662,7 @@ impl World {
                 self.files.observe(Path::new(DATA_PATH), name, log);
             }
         }
+        self.observe_jobs(&self.shards[shard].jobs);
         match &request {
             Request::Spill { .. } => self.reached.note("spilled"),
             Request::Load { .. } => self.reached.note("loaded"),
@@ -675,6 +671,14 @@ impl World {
         let keeper = Keeper::new(self.files.clone(), DATA_PATH);
         if let Some(reply) = keeper.handle(&topic, request) {
             self.shards[shard].inbox.push_back(Mail::Keeper(key, reply));
+        }
+    }
+
+    /// What is on its way to the keeper is in the page cache all the same.
+    fn observe_jobs(&self, jobs: &VecDeque<(TopicKey, Arc<str>, Request)>) {
+        for (_, topic, request) in jobs {
+            let path = Path::new(DATA_PATH);
+            self.files.observe_request(path, topic, request);
         }
     }
 
