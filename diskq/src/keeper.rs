@@ -391,7 +391,8 @@ impl<F: Files> Keeper<F> {
 
     /// Does what jobs of each of these topics ask to be made durable, at once; their earlier jobs
     /// are done, and they themselves up to there ([`Keeper::handle_but_sync`]). The cost is that of
-    /// one, and of whatever else waits to be written in this file system. `whole` was taken ([`Files::whole`]) before any of the messages was stored.
+    /// one, and of whatever else waits to be written in this file system. `whole` was taken
+    /// ([`Files::whole`]) before any of the messages was stored.
     ///
     /// If something is not written, whose it was is not known: it is final for all of them.
     pub fn sync_together<'a>(

@@ -216,10 +216,8 @@ impl Reactor {
         let start = Instant::now();
         let timer = next_timer.map(|at| at.saturating_duration_since(start));
         let window = self.spin.borrow().window(timer);
-        let hit = match window {
-            Some(window) => Some(self.spin_until(start + window)?),
-            None => None,
-        };
+        let hit = window.map(|window| self.spin_until(start + window));
+        let hit = hit.transpose()?;
         let rest = if hit == Some(true) {
             Some(Duration::ZERO)
         } else {

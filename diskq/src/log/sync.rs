@@ -201,7 +201,7 @@ impl Log {
         if self.sync.due.is_none() {
             self.sync.due = Some(self.mono + self.options.sync_timeout);
             let covered = self.sync.covered();
-            // Every message is the topic's business (`sync_now`), no message is no one's.
+            // Every message is the topic's business (`want_sync`), no message is no one's.
             self.sync.count_trigger = match self.options.sync_every {
                 0 | 1 => Seq(u64::MAX),
                 every => Seq(covered.0.saturating_add(every)),
