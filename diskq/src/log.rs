@@ -113,7 +113,7 @@ pub enum Event {
     Checkpointed {
         /// The checkpoint.
         number: CheckpointNumber,
-        /// Whether it is durable.
+        /// Whether it is durable; never after a failed sync.
         synced: bool,
     },
     /// This checkpoint could not be written; an older one stands. It is due again.

@@ -118,8 +118,8 @@ impl Log {
 
     /// Writes a checkpoint; `synced`, `next` and `number` are filled in here.
     ///
-    /// With `sync` it is durable when [`Event::Checkpointed`] comes. Without, it survives the
-    /// process only, and never overwrites the last durable one. While one is being written the next
+    /// With `sync` it is durable when [`Event::Checkpointed`] comes, unless that says otherwise.
+    /// Without, it survives the process only, and never overwrites the last durable one. While one is being written the next
     /// waits, and is replaced by a newer one: the event of a number stands for all lower ones.
     pub fn write_checkpoint(
         &mut self,
@@ -214,11 +214,11 @@ impl Log {
         match result {
             Ok(()) => {
                 self.checkpoints.slots[writing.slot] = writing.number;
-                events.push(Event::Checkpointed {
-                    number,
-                    synced: writing.sync,
-                });
-                if writing.sync {
+                // After a failed sync a later one that works says nothing: the kernel may have
+                // dropped what failed.
+                let synced = writing.sync && self.sync.poisoned().is_none();
+                events.push(Event::Checkpointed { number, synced });
+                if synced {
                     self.checkpoints.synced_number = writing.number;
                     self.sync.note_names_synced(writing.names_upto);
                     self.settle_all();

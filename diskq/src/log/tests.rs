@@ -851,6 +851,9 @@ fn a_failed_sync_is_final() {
     world.log.sync_now();
     world.step_time(10_000);
     assert!(!world.told(|event| matches!(event, Event::Synced(_) | Event::SyncFailed(_))));
+    world.write_checkpoint(true);
+    world.pump(10);
+    assert!(world.told(|event| matches!(event, Event::Checkpointed { synced: false, .. })));
     let range = world.owed_run(0).unwrap();
     assert!(world.take(range, 1, 1).is_some(), "reads go on");
 }

@@ -493,13 +493,22 @@ impl Topic {
             .collect()
     }
 
-    /// Channels recorded by checkpoint `number` would survive a crash from now on.
-    pub(crate) fn note_recorded(&mut self, number: CheckpointNumber) {
+    /// Checkpoint `number` is written: what [`Topic::write_promise`] was to make sure of by then is
+    /// sure, or an error says that it is not.
+    pub(crate) fn note_recorded(
+        &mut self,
+        number: CheckpointNumber,
+        synced: bool,
+    ) -> Result<(), &'static str> {
+        if self.options.group_commit && !synced {
+            return Err("nothing is durable any more since a failed sync");
+        }
         for channel in self.channels.iter_mut().flatten() {
             if channel.unrecorded.is_some_and(|wanted| wanted <= number) {
                 channel.unrecorded = None;
             }
         }
+        Ok(())
     }
 
     // --- time and checkpoints

@@ -78,11 +78,11 @@ impl Broker {
                 self.wake_blocked(key, out);
                 self.refuse_held(key, &cause);
             }
-            Event::Checkpointed { number, .. } => {
-                topic.note_recorded(number);
+            Event::Checkpointed { number, synced } => {
+                let kept = topic.note_recorded(number, synced);
                 topic.note_checkpoint(number);
                 for waiter in topic.take_checkpointed(number) {
-                    self.answer(waiter, Ok(()), out);
+                    self.answer(waiter, kept, out);
                 }
             }
             Event::CheckpointFailed { number, cause } => {

@@ -820,8 +820,8 @@ r< OK
     );
 }
 
-/// P7: with group commit nobody gets an OK that waited for the sync that failed, or any after it;
-/// what is stored is still delivered.
+/// P7: with group commit nobody gets an OK that waited for the sync that failed, or any after it,
+/// be it for a channel; what is stored is still delivered.
 #[test]
 fn a_failed_sync_is_final() {
     let mut options = script::options();
@@ -845,6 +845,11 @@ a: RDY 1
 a< x (1)
 a: FIN #x
 a< y (1)
+b: SUB t ch
+b< OK
+c: SUB t later
+c< E_SUB_FAILED SUB failed nothing is durable any more since a failed sync
+c closed
 ",
     );
 }
