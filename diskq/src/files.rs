@@ -3,18 +3,31 @@
 //! All of it may block. Only the keeper and start-up call it, never a reactor.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
+
+use crate::mapping::{Mapping, Written};
 
 /// The bytes of one segment, wherever they are kept. Dropping a mapped one unmaps it, which may
 /// block: a reactor hands memories to the keeper instead of dropping them.
 #[derive(Debug)]
 pub enum Memory {
     /// A shared, writable mapping of the segment's file.
-    Mapped(memmap2::MmapMut),
+    Mapped(Mapping),
     /// Anonymous pages, of which the first so many bytes are a copy of the segment's file.
     Buffer(memmap2::MmapMut, u32),
     /// Plain memory: simulation, or a rescued copy of a file with unreadable blocks.
     Heap(Box<[u8]>),
+}
+
+impl Memory {
+    /// Marks pieces as written, for the sync; what is not mapped does not care.
+    pub(crate) fn written(&self, pieces: [Range<u32>; 2]) -> Option<Written> {
+        match self {
+            Memory::Mapped(mapping) => Some(mapping.written(pieces)),
+            Memory::Buffer(..) | Memory::Heap(_) => None,
+        }
+    }
 }
 
 impl AsRef<[u8]> for Memory {

@@ -19,6 +19,7 @@ use wire::id::Seq;
 use crate::checkpoint::{self, CHECKPOINT_FILE};
 use crate::error::{Damage, DamageKind, DiskError, system_text};
 use crate::files::{Files, Memory, SyncError};
+use crate::mapping::Written;
 use crate::range::SeqRange;
 use crate::segment::{self, FRAMES_AT, Head, PAGE_BYTES};
 use crate::slot::SLOT_BYTES;
@@ -72,6 +73,8 @@ pub enum Request {
     Sync {
         /// The files with unsynced messages.
         segments: Vec<SegmentNumber>,
+        /// Their pages that are mapped.
+        written: Vec<Written>,
         /// Whether names changed since the last sync: the directories are synced too.
         names: bool,
         /// Everything below is synced when this succeeds.
@@ -331,12 +334,16 @@ impl<F: Files> Keeper<F> {
             }
             Request::Sync {
                 segments,
+                written,
                 names,
                 upto,
-            } => Some(Reply::Synced {
-                upto,
-                result: log.sync(&segments, names),
-            }),
+            } => {
+                written.iter().for_each(Written::let_go);
+                Some(Reply::Synced {
+                    upto,
+                    result: log.sync(&segments, names),
+                })
+            }
             Request::WriteCheckpoint {
                 number,
                 slot,
@@ -366,10 +373,13 @@ impl<F: Files> Keeper<F> {
     /// [`Keeper::sync_together`] has worked, see [`Reply::unless`]. Other jobs are done as a whole.
     pub fn handle_but_sync(&self, topic: &str, request: Request) -> Option<Reply> {
         match request {
-            Request::Sync { upto, .. } => Some(Reply::Synced {
-                upto,
-                result: Ok(()),
-            }),
+            Request::Sync { written, upto, .. } => {
+                written.iter().for_each(Written::let_go);
+                Some(Reply::Synced {
+                    upto,
+                    result: Ok(()),
+                })
+            }
             Request::WriteCheckpoint {
                 number,
                 slot,

@@ -63,7 +63,7 @@ pub use keeper::{
 };
 pub use lock::{DataPathLock, check_writable};
 pub use log::{Event, Log, LogOptions, LogStats, Run, Taken};
-pub use mapping::install_sigbus_reporter;
+pub use mapping::{Mapping, Written, install_sigbus_reporter};
 pub use os_files::OsFiles;
 pub use range::SeqRange;
 pub use recovery::{Recovered, list_logs, open_log};

@@ -4,20 +4,83 @@
 //!
 //! - A segment's file is never made shorter while it is mapped, by us or, because the data path is
 //!   locked, by another nsqd. [`Files`](crate::Files) has no call that shortens a file.
-//! - A file is mapped once at a time: the one [`Memory`](crate::Memory) that holds it is owned by
-//!   its log, so `&mut` is exclusive inside the process.
+//! - A file is mapped once at a time: the one [`Mapping`] that gives out its bytes is owned by its
+//!   log, so `&mut` is exclusive inside the process. [`Written`] shares the pages, not the bytes.
 //! - Only the length asked for is mapped, and only after the file was found to be that long.
 #![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io;
 use std::mem;
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr;
+use std::slice;
+use std::sync::Arc;
 
-use memmap2::{Advice, MmapMut, MmapOptions};
+use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
+
+/// The bytes of a file, in the page cache: a shared and writable mapping.
+#[derive(Debug)]
+pub struct Mapping(Arc<MmapRaw>);
+
+impl Deref for Mapping {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: so many bytes are mapped as long as the `Arc` lives, the file stays as long, and who
+        // else has the `Arc` reads and writes none of them (module invariants). Bytes that change on the
+        // device or are scribbled on by a foreign process are covered by the CRC on every read from cold.
+        unsafe { slice::from_raw_parts(self.0.as_ptr(), self.0.len()) }
+    }
+}
+
+impl DerefMut for Mapping {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and this is the only `Mapping` of these pages.
+        unsafe { slice::from_raw_parts_mut(self.0.as_mut_ptr(), self.0.len()) }
+    }
+}
+
+impl Mapping {
+    /// Marks pieces as written, for the sync.
+    pub(crate) fn written(&self, pieces: [Range<u32>; 2]) -> Written {
+        Written {
+            pages: Arc::clone(&self.0),
+            pieces,
+        }
+    }
+}
+
+/// The pages of a mapping that were written since they were synced.
+#[derive(Debug)]
+pub struct Written {
+    pages: Arc<MmapRaw>,
+    pieces: [Range<u32>; 2],
+}
+
+impl Written {
+    /// Takes the pages out of the page tables, not out of the page cache: the next access brings them
+    /// back, as they are. A sync write-protects every page that is still there, and each of them is an
+    /// interrupt to every processor that runs this program; here one does for all of them.
+    pub(crate) fn let_go(&self) {
+        for piece in &self.pieces {
+            let (start, length) = (piece.start as usize, piece.len());
+            // SAFETY: what was stored into a shared mapping of a file is in the page cache, and that is where
+            // the next access finds it; no byte changes, so it does not matter who uses them meanwhile.
+            let let_go = unsafe {
+                self.pages
+                    .unchecked_advise_range(UncheckedAdvice::DontNeed, start, length)
+            };
+            // Locked memory (mlockall) cannot go: the sync is dearer, and as good.
+            let_go.unwrap_or_default();
+        }
+    }
+}
 
 /// Maps the first `bytes` bytes of `file`, shared and writable, and brings its pages in.
-pub(crate) fn map(file: &File, bytes: u32) -> io::Result<MmapMut> {
+pub(crate) fn map(file: &File, bytes: u32) -> io::Result<Mapping> {
     let length = file.metadata()?.len();
     if length < u64::from(bytes) {
         let text = format!("file of {length} bytes, expected {bytes}");
@@ -25,15 +88,11 @@ pub(crate) fn map(file: &File, bytes: u32) -> io::Result<MmapMut> {
     }
     let mut options = MmapOptions::new();
     options.len(bytes as usize);
-    // SAFETY: the file is at least `bytes` long and stays so, and no one else in this process maps
-    // it (module invariants). Bytes that change on the device or are scribbled on by a foreign
-    // process are covered by the CRC on every read from cold; types of a mapping are plain bytes.
-    let mapping = unsafe { options.map_mut(file) }?;
-    match mapping.advise(Advice::PopulateWrite) {
+    let pages = options.map_raw(file)?;
+    match pages.advise(Advice::PopulateWrite) {
         // Kernels before 5.14 do not know the advice. Pages then come in on first touch: slower.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(mapping),
-        Err(error) => Err(error),
-        Ok(()) => Ok(mapping),
+        Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(error),
+        _ => Ok(Mapping(Arc::new(pages))),
     }
 }
 

@@ -180,6 +180,18 @@ pub(crate) fn slot_at(bytes: &[u8], index: u32) -> Option<Slot> {
     Some(Slot::decode(slot))
 }
 
+/// Where the messages from the `index`-th on are, of `count` whose last frame ends at `end`: frames,
+/// and slots.
+pub(crate) fn pieces_from(bytes: &[u8], index: u32, count: u32, end: u32) -> [Range<u32>; 2] {
+    let length = bytes.len() as u32;
+    let slot_end = |count: u32| length.saturating_sub(count.saturating_mul(SLOT_BYTES as u32));
+    let start = match slot_at(bytes, index) {
+        Some(slot) if index > 0 => slot.start.min(end),
+        _ => 0,
+    };
+    [start..end, slot_end(count)..slot_end(index)]
+}
+
 /// One message to be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewFrame<'a> {

@@ -7,8 +7,9 @@ use wire::id::Seq;
 
 use crate::files::Memory;
 use crate::keeper::{Request, SegmentNumber};
+use crate::mapping::Written;
 use crate::range::SeqRange;
-use crate::segment::{FRAMES_AT, Head, count_limit};
+use crate::segment::{FRAMES_AT, Head, count_limit, pieces_from};
 use crate::slot::SLOT_BYTES;
 
 use super::Checkpoints;
@@ -118,6 +119,16 @@ impl Segment {
                 None
             }
         }
+    }
+
+    /// The pages with messages from `seq` on, if they are mapped.
+    pub(super) fn written_since(&self, seq: Seq) -> Option<Written> {
+        let Residency::Mapped(memory) = &self.residency else {
+            return None;
+        };
+        let index = seq.0.saturating_sub(self.head.base.0) as u32;
+        let bytes = memory.as_ref();
+        memory.written(pieces_from(bytes, index, self.count, self.end))
     }
 
     #[inline]

@@ -231,6 +231,8 @@ impl Log {
         let unsynced = self.segments.tail.iter().chain(sealed);
         let unsynced = unsynced.take_while(|segment| segment.end_seq() > synced);
         let unsynced = unsynced.filter(|segment| !segment.is_durable);
+        let written = unsynced.clone().filter_map(|s| s.written_since(synced));
+        let written = written.collect();
         // What is being spilled is there, or this sync void, before its turn comes.
         let file = |segment: &Segment| match segment.residency {
             Residency::Spilling {
@@ -252,6 +254,7 @@ impl Log {
         self.sync.is_wanted = false;
         self.requests.push_back(Request::Sync {
             segments,
+            written,
             names,
             upto: self.next,
         });

@@ -988,6 +988,7 @@ fn syncs_are_grouped() {
         segments,
         names: true,
         upto,
+        ..
     }) = request
     else {
         panic!("{request:?}")

@@ -34,6 +34,66 @@ fn what_is_stored_is_in_the_file_whoever_drops_it() {
     );
 }
 
+/// Of the mapping that starts at `address`: how many KiB are in the page tables.
+fn resident_kib(address: usize) -> u64 {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let start = format!("{address:x}-");
+    let mut lines = maps.lines().skip_while(|line| !line.starts_with(&start));
+    let rss = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
+    rss.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn pages_that_were_let_go_come_back_as_they_were() {
+    const PAGE: u32 = 4096;
+    let file = file_of(16 * u64::from(PAGE));
+    let mut mapping = map(&file, 16 * PAGE).unwrap();
+    mapping.fill(7);
+    let address = mapping.as_ptr() as usize;
+    assert_eq!(resident_kib(address), 64);
+    // The first 10 pages, the last of them in part, and the last one.
+    let written = mapping.written([0..9 * PAGE + 1, 16 * PAGE - 8..16 * PAGE]);
+    written.let_go();
+    assert_eq!(resident_kib(address), 5 * 4);
+    assert!(mapping.iter().all(|&byte| byte == 7));
+    let mut bytes = vec![0; 16 * PAGE as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert_eq!(bytes, &mapping[..]);
+}
+
+#[test]
+fn nothing_stored_is_lost_while_pages_are_let_go() {
+    const BYTES: usize = 1 << 16;
+    let file = file_of(BYTES as u64);
+    let mut mapping = map(&file, BYTES as u32).unwrap();
+    let written: Vec<_> = (0..2)
+        .map(|_| mapping.written([0..BYTES as u32, 0..0]))
+        .collect();
+    std::thread::scope(|scope| {
+        for written in &written {
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    written.let_go();
+                    file.sync_data().unwrap();
+                }
+            });
+        }
+        for round in 1..=50u8 {
+            for at in 0..BYTES {
+                assert_eq!(mapping[at], round - 1);
+                mapping[at] = round;
+            }
+        }
+    });
+    // The pages stay mapped for those that hold them, also when their owner is gone.
+    drop(mapping);
+    written.iter().for_each(Written::let_go);
+    drop(written);
+    let mut bytes = vec![0; BYTES];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert!(bytes.iter().all(|&byte| byte == 50));
+}
+
 #[test]
 fn a_short_file_is_refused_not_stretched() {
     let file = file_of(4096);

@@ -388,6 +388,7 @@ mod tests {
     fn sync(topic: &str, upto: u64) -> Job {
         let request = Request::Sync {
             segments: Vec::new(),
+            written: Vec::new(),
             names: false,
             upto: Seq(upto),
         };
