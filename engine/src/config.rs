@@ -43,6 +43,30 @@ pub fn version_line() -> String {
 /// Upper bound of `--shards`: what the kernel's default affinity mask can name.
 pub const SHARDS_MAX: i64 = 1024;
 
+/// Who has to use TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsRequired {
+    /// Nobody.
+    No,
+    /// TCP clients; plain HTTP is served, too (`tcp-https`).
+    ExceptHttp,
+    /// Everybody.
+    Yes,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsVersion {
+    /// 1.0
+    V10,
+    /// 1.1
+    V11,
+    /// 1.2
+    V12,
+    /// 1.3
+    V13,
+}
+
 /// One row of the table.
 struct Flag {
     name: &'static str,
@@ -56,7 +80,13 @@ struct Flag {
 enum Kind {
     Switch,
     Text,
+    /// One text per occurrence.
+    List,
+    /// Numbers, several per occurrence if separated by commas.
+    Floats,
     Level,
+    TlsRequired,
+    TlsVersion,
     Integer(i64, i64),
     /// Nanoseconds.
     Span(i64, i64),
@@ -79,7 +109,7 @@ const fn flag(name: &'static str, kind: Kind, default: &'static str, help: &'sta
 /// those with which it crashes later. A negative value that nsqd accepts means 0.
 #[rustfmt::skip]
 const FLAGS: &[Flag] = {
-    use Kind::{Integer, Span, Switch, Text};
+    use Kind::{Floats, Integer, List, Span, Switch, Text};
     &[
     flag("version", Switch, "false", "print version string"),
     flag("log-level", Kind::Level, "info", "set log verbosity: debug, info, warn, error, or fatal"),
@@ -90,9 +120,15 @@ const FLAGS: &[Flag] = {
     flag("node-id", Integer(0, 1023), "", "unique part for message IDs, in [0,1024); by default from the host name"),
     flag("tcp-address", Text, "0.0.0.0:4150", "<addr>:<port> to listen on for TCP clients"),
     flag("http-address", Text, "0.0.0.0:4151", "<addr>:<port> to listen on for HTTP clients; empty for none"),
+    flag("https-address", Text, "0.0.0.0:4152", "<addr>:<port> to listen on for HTTPS clients, if there is a certificate; empty for none"),
     flag("broadcast-address", Text, "", "address that is announced to nsqlookupd; by default the host name"),
     flag("broadcast-tcp-port", Integer(0, 65535), "0", "TCP port that is announced to nsqlookupd; 0 for the one listened on"),
     flag("broadcast-http-port", Integer(0, 65535), "0", "HTTP port that is announced to nsqlookupd; 0 for the one listened on"),
+    flag("lookupd-tcp-address", List, "", "TCP address of an nsqlookupd (may be given multiple times)"),
+    flag("auth-http-address", List, "", "<addr>:<port> or URL of an auth server (may be given multiple times)"),
+    flag("auth-http-request-method", Text, "get", "HTTP method of queries to auth servers: get or post"),
+    flag("http-client-connect-timeout", Span(MIN, MAX), "2s", "timeout of connecting to auth servers and nsqlookupd over HTTP"),
+    flag("http-client-request-timeout", Span(MIN, MAX), "5s", "timeout of HTTP requests to auth servers and nsqlookupd"),
     flag("topology-region", Text, "", "region of this node, for clients that prefer near nodes"),
     flag("topology-zone", Text, "", "zone of this node, for clients that prefer near nodes"),
 
@@ -116,7 +152,26 @@ const FLAGS: &[Flag] = {
     flag("min-output-buffer-timeout", Span(MIN, MAX), "25ms", "minimum client configurable duration between output flushes"),
     flag("output-buffer-timeout", Span(1, MAX), "250ms", "default duration between output flushes"),
     flag("max-channel-consumers", Integer(0, MAX), "0", "maximum number of consumers of a channel; 0 for no limit"),
+
+    flag("statsd-address", Text, "", "UDP <addr>:<port> of a statsd daemon for pushing stats"),
+    flag("statsd-interval", Span(1, MAX), "1m0s", "duration between pushes to statsd"),
+    flag("statsd-mem-stats", Switch, "true", "push memory stats to statsd, too"),
+    flag("statsd-prefix", Text, "nsq.%s", "prefix of keys sent to statsd (%s for host replacement)"),
+    flag("statsd-udp-packet-size", Integer(MIN, MAX), "508", "maximum size in bytes of a statsd UDP packet"),
+    flag("statsd-exclude-ephemeral", Switch, "false", "leave ephemeral topics and channels out of what is pushed to statsd"),
+    flag("e2e-processing-latency-percentile", Floats, "", "message processing time percentiles, in (0, 1], to keep track of (multiple, or separated by commas)"),
+    flag("e2e-processing-latency-window-time", Span(MIN, MAX), "10m0s", "time that the end-to-end latency percentiles cover"),
+
+    flag("tls-cert", Text, "", "path to the certificate file (PEM)"),
+    flag("tls-key", Text, "", "path to the private key file (PEM)"),
+    flag("tls-client-auth-policy", Text, "", "client certificate policy: require or require-verify"),
+    flag("tls-root-ca-file", Text, "", "path to the file of certificate authorities (PEM)"),
+    flag("tls-required", Kind::TlsRequired, "false", "require TLS of client connections: true, false, tcp-https"),
+    flag("tls-min-version", Kind::TlsVersion, "tls1.0", "lowest version of TLS: tls1.0, tls1.1, tls1.2, or tls1.3"),
+    flag("deflate", Switch, "true", "let clients negotiate deflate compression"),
     flag("max-deflate-level", Integer(1, 9), "6", "maximum deflate compression level that a client can negotiate"),
+    flag("snappy", Switch, "true", "let clients negotiate snappy compression"),
+    flag("enable-experiment", List, "", "enable an experiment (may be given multiple times): topology-aware-consumption"),
 
     flag("shards", Integer(0, SHARDS_MAX), "0", "number of shards; 0 for one per core that this process may use"),
     flag("pin-shards", Switch, "false", "bind each shard to a core"),
@@ -154,7 +209,7 @@ const FLAGS_NOT_YET: &[&str] = &[
 
 /// The program's configuration. Durations and sizes that were given as negative are 0 here, which
 /// is what they amount to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// `--log-level`
     pub log_level: Level,
@@ -166,6 +221,18 @@ pub struct Config {
     pub tcp_address: String,
     /// `--http-address`; empty: no listener.
     pub http_address: String,
+    /// `--https-address`; empty: no listener.
+    pub https_address: String,
+    /// `--lookupd-tcp-address`
+    pub lookupd_tcp_addresses: Vec<String>,
+    /// `--auth-http-address`
+    pub auth_http_addresses: Vec<String>,
+    /// `--auth-http-request-method`: `get` or `post`.
+    pub auth_http_request_method: String,
+    /// `--http-client-connect-timeout`
+    pub http_connect_timeout: Duration,
+    /// `--http-client-request-timeout`
+    pub http_request_timeout: Duration,
     /// `--broadcast-address`
     pub broadcast_address: String,
     /// The system's name for this machine, as shown by `/info`.
@@ -212,8 +279,42 @@ pub struct Config {
     pub output_buffer_timeout: Duration,
     /// `--max-channel-consumers`; 0: no limit.
     pub channel_consumers_max: u64,
+    /// `--statsd-address`; empty: nothing is pushed.
+    pub statsd_address: String,
+    /// `--statsd-interval`, above 0.
+    pub statsd_interval: Duration,
+    /// `--statsd-mem-stats`
+    pub statsd_mem_stats: bool,
+    /// `--statsd-prefix`, as given.
+    pub statsd_prefix: String,
+    /// `--statsd-udp-packet-size`; 0 stands for 4096.
+    pub statsd_packet_bytes: u64,
+    /// `--statsd-exclude-ephemeral`
+    pub statsd_exclude_ephemeral: bool,
+    /// `--e2e-processing-latency-percentile`, in the order of the answers.
+    pub e2e_percentiles: Vec<f64>,
+    /// `--e2e-processing-latency-window-time`
+    pub e2e_window: Duration,
+    /// `--tls-cert`; empty: none.
+    pub tls_cert: String,
+    /// `--tls-key`; empty: none.
+    pub tls_key: String,
+    /// `--tls-client-auth-policy`
+    pub tls_client_auth_policy: String,
+    /// `--tls-root-ca-file`; empty: none.
+    pub tls_root_ca_file: String,
+    /// `--tls-required`
+    pub tls_required: TlsRequired,
+    /// `--tls-min-version`
+    pub tls_min_version: TlsVersion,
+    /// `--deflate`
+    pub deflate: bool,
     /// `--max-deflate-level`, 1 to 9.
     pub deflate_level_max: u8,
+    /// `--snappy`
+    pub snappy: bool,
+    /// `--enable-experiment`
+    pub experiments: Vec<String>,
     /// `--shards`, with 0 already replaced by the number of usable cores.
     pub shard_count: NonZeroUsize,
     /// `--pin-shards`
@@ -263,6 +364,12 @@ impl Config {
             node_id: count(matches, "node-id").try_into().expect(narrow),
             tcp_address: text(matches, "tcp-address"),
             http_address: text(matches, "http-address"),
+            https_address: text(matches, "https-address"),
+            lookupd_tcp_addresses: list(matches, "lookupd-tcp-address"),
+            auth_http_addresses: list(matches, "auth-http-address"),
+            auth_http_request_method: text(matches, "auth-http-request-method"),
+            http_connect_timeout: span(matches, "http-client-connect-timeout"),
+            http_request_timeout: span(matches, "http-client-request-timeout"),
             broadcast_address: text(matches, "broadcast-address"),
             hostname: hostname.to_string(),
             broadcast_tcp_port: count(matches, "broadcast-tcp-port")
@@ -290,9 +397,26 @@ impl Config {
             output_buffer_timeout_min: span(matches, "min-output-buffer-timeout"),
             output_buffer_timeout: span(matches, "output-buffer-timeout"),
             channel_consumers_max: count(matches, "max-channel-consumers"),
+            statsd_address: text(matches, "statsd-address"),
+            statsd_interval: span(matches, "statsd-interval"),
+            statsd_mem_stats: switch(matches, "statsd-mem-stats"),
+            statsd_prefix: text(matches, "statsd-prefix"),
+            statsd_packet_bytes: count(matches, "statsd-udp-packet-size"),
+            statsd_exclude_ephemeral: switch(matches, "statsd-exclude-ephemeral"),
+            e2e_percentiles: percentiles(matches),
+            e2e_window: span(matches, "e2e-processing-latency-window-time"),
+            tls_cert: text(matches, "tls-cert"),
+            tls_key: text(matches, "tls-key"),
+            tls_client_auth_policy: text(matches, "tls-client-auth-policy"),
+            tls_root_ca_file: text(matches, "tls-root-ca-file"),
+            tls_required: *value(matches, "tls-required"),
+            tls_min_version: *value(matches, "tls-min-version"),
+            deflate: switch(matches, "deflate"),
             deflate_level_max: count(matches, "max-deflate-level")
                 .try_into()
                 .expect(narrow),
+            snappy: switch(matches, "snappy"),
+            experiments: list(matches, "enable-experiment"),
             shard_count: shard_count(count(matches, "shards")),
             pin_shards: switch(matches, "pin-shards"),
         })
@@ -323,17 +447,19 @@ fn command(hostname: &str) -> Command {
             "broadcast-address" => hostname.to_string(),
             _ => flag.default.to_string(),
         };
-        command = command.arg(
-            Arg::new(flag.name)
-                .long(flag.name)
-                .help(flag.help)
-                .value_name(flag.kind.word())
-                .value_parser(flag.value_parser())
-                .default_value(default)
+        let arg = Arg::new(flag.name)
+            .long(flag.name)
+            .help(flag.help)
+            .value_name(flag.kind.word())
+            .value_parser(flag.value_parser())
+            .allow_hyphen_values(true);
+        command = command.arg(match flag.kind {
+            Kind::List | Kind::Floats => arg.action(ArgAction::Append),
+            _ => arg
                 .action(ArgAction::Set)
-                .overrides_with(flag.name)
-                .allow_hyphen_values(true),
-        );
+                .default_value(default)
+                .overrides_with(flag.name),
+        });
     }
     command
 }
@@ -344,7 +470,8 @@ impl Kind {
         match self {
             Kind::Switch => "",
             Kind::Text => "string",
-            Kind::Level => "value",
+            Kind::List | Kind::Floats => "value",
+            Kind::Level | Kind::TlsRequired | Kind::TlsVersion => "value",
             Kind::Integer(..) => "int",
             Kind::Span(..) => "duration",
         }
@@ -359,7 +486,15 @@ impl Flag {
             format!("invalid value {text:?} for flag -{name}: {reason}")
         };
         match self.kind {
-            Kind::Text => ValueParser::string(),
+            Kind::Text | Kind::List => ValueParser::string(),
+            Kind::Floats => ValueParser::from(move |text: &str| go_value::parse_floats(text)),
+            Kind::TlsRequired => ValueParser::from(move |text: &str| {
+                go_value::parse_tls_required(text)
+                    .map_err(|why| format!("invalid boolean value {text:?} for -{name}: {why}"))
+            }),
+            Kind::TlsVersion => ValueParser::from(move |text: &str| {
+                go_value::parse_tls_version(text).map_err(|why| refuse(text, &why))
+            }),
             Kind::Switch => ValueParser::from(move |text: &str| {
                 go_value::parse_bool(text)
                     .map_err(|why| format!("invalid boolean value {text:?} for -{name}: {why}"))
@@ -406,7 +541,7 @@ fn check_ranges(matches: &ArgMatches) -> Result<(), String> {
         let (min, max, unit) = match flag.kind {
             Kind::Integer(min, max) => (min, max, ""),
             Kind::Span(min, max) => (min, max, "s"),
-            Kind::Switch | Kind::Text | Kind::Level => continue,
+            _ => continue,
         };
         let value: i64 = *value(matches, flag.name);
         if value < min || value > max {
@@ -453,6 +588,19 @@ fn value<'a, T: Clone + Send + Sync + 'static>(matches: &'a ArgMatches, name: &s
 
 fn text(matches: &ArgMatches, name: &str) -> String {
     value::<String>(matches, name).clone()
+}
+
+fn list(matches: &ArgMatches, name: &str) -> Vec<String> {
+    let texts = matches.get_many::<String>(name);
+    texts.map_or_else(Vec::new, |texts| texts.cloned().collect())
+}
+
+/// In nsqd's order: descending.
+fn percentiles(matches: &ArgMatches) -> Vec<f64> {
+    let given = matches.get_many::<Vec<f64>>("e2e-processing-latency-percentile");
+    let mut percentiles: Vec<f64> = given.into_iter().flatten().flatten().copied().collect();
+    percentiles.sort_by(|a, b| b.total_cmp(a));
+    percentiles
 }
 
 fn switch(matches: &ArgMatches, name: &str) -> bool {

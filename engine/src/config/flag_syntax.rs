@@ -67,9 +67,14 @@ fn collect(
         let Some(argument) = command.get_arguments().find(|known| known.get_id() == name) else {
             return Err(undefined(name));
         };
-        let is_switch = argument
-            .get_value_names()
-            .is_some_and(|names| names[0].is_empty());
+        if FLAGS_NOT_YET.contains(&name) {
+            return Err(undefined(name));
+        }
+        // Without a value they mean true.
+        let is_switch = name == "tls-required"
+            || argument
+                .get_value_names()
+                .is_some_and(|names| names[0].is_empty());
         let value = match (value, is_switch) {
             (Some(value), _) => value.to_string(),
             (None, true) => "true".to_string(),

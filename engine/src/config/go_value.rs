@@ -2,6 +2,8 @@
 //! by word, durations with units. Each function gives the *reason* of a refusal in Go's words; the
 //! caller puts the flag's name around it.
 
+use super::{TlsRequired, TlsVersion};
+
 /// What Go says about a value that is not of the flag's type.
 pub(crate) const PARSE_ERROR: &str = "parse error";
 /// What Go says about a number that is one, but too large.
@@ -159,6 +161,41 @@ fn parse_duration_part(text: &str) -> Option<(u128, &str)> {
 
 fn digit_count(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
+}
+
+/// Numbers separated by commas.
+pub(super) fn parse_floats(text: &str) -> Result<Vec<f64>, String> {
+    let number = |part: &str| {
+        part.parse::<f64>()
+            .map_err(|_| format!("Could not parse: {part}"))
+    };
+    text.split(',').map(number).collect()
+}
+
+/// `tcp-https` in any case, or a boolean.
+pub(super) fn parse_tls_required(text: &str) -> Result<TlsRequired, String> {
+    let lower = text.to_ascii_lowercase();
+    match lower.as_str() {
+        "tcp-https" => Ok(TlsRequired::ExceptHttp),
+        _ => match parse_bool(&lower) {
+            Ok(true) => Ok(TlsRequired::Yes),
+            Ok(false) => Ok(TlsRequired::No),
+            Err(_) => Err(format!(
+                "strconv.ParseBool: parsing {text:?}: invalid syntax"
+            )),
+        },
+    }
+}
+
+/// `tls1.0` to `tls1.3` in any case; empty: the default.
+pub(super) fn parse_tls_version(text: &str) -> Result<TlsVersion, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "" | "tls1.0" => Ok(TlsVersion::V10),
+        "tls1.1" => Ok(TlsVersion::V11),
+        "tls1.2" => Ok(TlsVersion::V12),
+        "tls1.3" => Ok(TlsVersion::V13),
+        other => Err(format!("unknown tlsVersionOption {other:?}")),
+    }
 }
 
 #[cfg(test)]
