@@ -194,8 +194,6 @@ const FLAGS_NOT_YET: &[&str] = &[
     "statsd-prefix",
     "statsd-udp-packet-size",
     "statsd-exclude-ephemeral",
-    "e2e-processing-latency-percentile",
-    "e2e-processing-latency-window-time",
     "tls-cert",
     "tls-key",
     "tls-client-auth-policy",

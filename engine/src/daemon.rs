@@ -13,7 +13,7 @@ use crate::shard::{Clock, Parts, Shard};
 use crate::{config, log, log_error, log_info, log_warn, preflight, reactor};
 use core_affinity::CoreId;
 use diskq::{DataPathLock, LogOptions, OsFiles};
-use engine_core::{Broker, BrokerOptions, ShardId, TopicOptions, place};
+use engine_core::{Broker, BrokerOptions, LatencyOptions, ShardId, TopicOptions, place};
 use futures_channel::oneshot;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -342,11 +342,20 @@ impl Plan {
                 log: self.log_options(),
                 mem_queue_size: config.mem_queue_count,
                 group_commit: config.sync_every == 1,
+                latency: self.latency_options(),
             },
             resident_bytes: RESIDENT_SHARD_BYTES,
             channel_consumers_max: config.channel_consumers_max,
             seed: self.seed.wrapping_add(u64::from(shard.0)),
         }
+    }
+
+    fn latency_options(&self) -> Option<LatencyOptions> {
+        let percentiles = &self.config.e2e_percentiles;
+        (!percentiles.is_empty()).then(|| LatencyOptions {
+            percentiles: percentiles.as_slice().into(),
+            window: self.config.e2e_window,
+        })
     }
 
     fn log_options(&self) -> LogOptions {

@@ -12,11 +12,12 @@
 //! A first delivery is a run straight out of the log; a redelivery goes frame by frame, with the
 //! attempts patched in a copy of its header.
 
-use crate::Random;
 use crate::client::{Client, ClientId, Clients};
 use crate::deferred::{Deferred, DeferredEntry};
+use crate::latency::Latency;
 use crate::ranges::Ranges;
 use crate::window::{NotYours, Window};
+use crate::{Now, Random};
 use diskq::{ChannelCheckpoint, CheckpointNumber, CheckpointRun, Log, SeqRange, Taken};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -82,6 +83,8 @@ pub(crate) struct Channel {
     pub(crate) to_pump: bool,
     /// The checkpoint that will record a new channel, until it is written.
     pub(crate) unrecorded: Option<CheckpointNumber>,
+    /// From publish to FIN, if that is measured.
+    pub(crate) latency: Option<Box<Latency>>,
     waiting: Ranges,
     requeued: VecDeque<Requeued>,
     deferred: Deferred,
@@ -105,7 +108,7 @@ enum Step {
 }
 
 impl Channel {
-    pub(crate) fn new(name: &str, ephemeral: bool) -> Channel {
+    pub(crate) fn new(name: &str, ephemeral: bool, latency: Option<Latency>) -> Channel {
         Channel {
             name: name.into(),
             ephemeral,
@@ -114,6 +117,7 @@ impl Channel {
             counters: ChannelCounters::default(),
             to_pump: false,
             unrecorded: None,
+            latency: latency.map(Box::new),
             waiting: Ranges::default(),
             requeued: VecDeque::new(),
             deferred: Deferred::default(),
@@ -253,18 +257,21 @@ impl Channel {
     /// FIN.
     pub(crate) fn finish(
         &mut self,
+        now: Now,
         seq: Seq,
         owner: ClientId,
         log: &mut Log,
     ) -> Result<(), NotYours> {
         self.window.take(seq, owner)?;
         log.release(seq);
+        self.note_finished(now, SeqRange::one(seq));
         Ok(())
     }
 
     /// FINs, until one that is none of the owner's. Returns how many there were before it.
     pub(crate) fn finish_run(
         &mut self,
+        now: Now,
         seqs: impl Iterator<Item = Seq>,
         owner: ClientId,
         log: &mut Log,
@@ -279,12 +286,21 @@ impl Channel {
             count += 1;
             if seq != run.end {
                 log.release_range(run);
+                self.note_finished(now, run);
                 run.start = seq;
             }
             run.end = seq.offset(1);
         }
         log.release_range(run);
+        self.note_finished(now, run);
         count
+    }
+
+    #[inline]
+    fn note_finished(&mut self, now: Now, seqs: SeqRange) {
+        if let Some(latency) = &mut self.latency {
+            latency.note_finished(now, seqs);
+        }
     }
 
     /// REQ: back to the queue, at once or deferred by `timeout`.
@@ -296,6 +312,9 @@ impl Channel {
         timeout: Duration,
     ) -> Result<(), NotYours> {
         let attempts = self.window.take(seq, owner)?.attempts;
+        if let Some(latency) = &mut self.latency {
+            latency.forget(seq);
+        }
         self.counters.requeue_count += 1;
         if timeout.is_zero() {
             self.requeued.push_back(Requeued { seq, attempts });
@@ -328,6 +347,9 @@ impl Channel {
         let (requeued, counters) = (&mut self.requeued, &mut self.counters);
         self.window.expire(now, |seq, entry| {
             moved = true;
+            if let Some(latency) = &mut self.latency {
+                latency.forget(seq);
+            }
             counters.timeout_count += 1;
             requeued.push_back(Requeued {
                 seq,
@@ -384,6 +406,9 @@ impl Channel {
         }
         for (seq, _) in self.window.drain() {
             log.release(seq);
+        }
+        if let Some(latency) = &mut self.latency {
+            latency.forget_all();
         }
         for index in 0..self.consumers.len() {
             let id = self.consumers[index];
@@ -491,6 +516,9 @@ impl Channel {
                 log.release_range(seqs);
                 continue;
             }
+            if let Some(latency) = &mut self.latency {
+                latency.note_delivered(run.first, log.bytes(&run));
+            }
             if client.outbound.push_run(run) {
                 log.pin(run.first);
             }
@@ -542,6 +570,9 @@ impl Channel {
                 continue;
             }
             let attempts = attempts.saturating_add(1);
+            if let Some(latency) = &mut self.latency {
+                latency.note_delivered(seq, log.bytes(&run));
+            }
             let mut header = [0; frame::HEADER_BYTES];
             header.copy_from_slice(&log.bytes(&run)[..frame::HEADER_BYTES]);
             frame::patch_attempts(&mut header, attempts);
@@ -630,6 +661,9 @@ impl Channel {
         self.waiting.check();
         self.window.check();
         assert!(self.refills.is_empty() || self.refill_at.is_some());
+        if let Some(latency) = &self.latency {
+            assert_eq!(latency.in_flight_count(), self.window.count());
+        }
         let mut owed = self.owed();
         owed.sort_unstable();
         let before = owed.len();

@@ -26,6 +26,7 @@ mod broker;
 mod channel;
 mod client;
 mod deferred;
+mod latency;
 mod outbound;
 mod patience;
 mod ranges;
@@ -40,6 +41,7 @@ pub use broker::{
     Outcome, Output, Sent, TopicFacts, Wakeup, place,
 };
 pub use client::{Client, ClientId};
+pub use latency::LatencyOptions;
 pub use outbound::Piece;
 pub use slab::{Key, Slab};
 pub use topic::{Publication, TopicKey, TopicOptions};

@@ -14,6 +14,7 @@ mod record;
 use crate::broker::{ForwardId, HeldPublish};
 use crate::channel::{Channel, Delivery};
 use crate::client::{ClientId, Clients, Token};
+use crate::latency::{Latency, LatencyOptions};
 use crate::ranges::Ranges;
 use crate::slab::Key;
 use crate::{ChannelId, Now, TaskId};
@@ -80,6 +81,8 @@ pub struct TopicOptions {
     pub mem_queue_size: u64,
     /// OK only after a sync (`--sync-every=1`).
     pub group_commit: bool,
+    /// End-to-end latency, if it is measured.
+    pub latency: Option<LatencyOptions>,
 }
 
 /// One topic.
@@ -405,7 +408,8 @@ impl Topic {
         if let Some(id) = self.find_channel(name.as_str()) {
             return id;
         }
-        let channel = Channel::new(name.as_str(), name.is_ephemeral());
+        let latency = self.options.latency.as_ref().map(Latency::new);
+        let channel = Channel::new(name.as_str(), name.is_ephemeral(), latency);
         let free = self.channels.iter().position(Option::is_none);
         let index = free.unwrap_or_else(|| {
             self.channels.push(None);

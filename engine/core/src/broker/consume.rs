@@ -126,7 +126,7 @@ impl Broker {
         let Some((channel, log)) = topic.channel_and_log(channel_id) else {
             return Flow::Next;
         };
-        if let Err(reason) = channel.finish(seq, id, log) {
+        if let Err(reason) = channel.finish(now, seq, id, log) {
             return self.not_yours(id, WireError::fin_failed, &message, reason, out);
         }
         self.note_answers(now, id, 1, |client| &mut client.finish_count);
@@ -153,7 +153,7 @@ impl Broker {
             Some((seq, node)) if node == ours => Some(seq),
             _ => None,
         });
-        let finished = channel.finish_run(seqs, id, log);
+        let finished = channel.finish_run(now, seqs, id, log);
         if finished > 0 {
             if let Some(client) = self.clients.get_mut(id) {
                 // The first of them may be what was awaited.

@@ -4,6 +4,7 @@ use super::Broker;
 use crate::Now;
 use crate::channel::Channel;
 use crate::client::{Client, ClientId};
+use crate::latency;
 use crate::stats::{
     ChannelStats, ClientStats, LatencyStats, PubCount, StatsFilter, StatsSnapshot, TopicStats,
 };
@@ -45,8 +46,9 @@ impl Broker {
             let Some(topic) = self.topics.get(key) else {
                 continue;
             };
-            let channels = topic.channels().map(|(_, channel)| channel);
-            let channels = channels.filter(|channel| filter.wants_channel(&channel.name));
+            let all = || topic.channels().map(|(_, channel)| channel);
+            let latency = self.latency_stats(now, all());
+            let channels = all().filter(|channel| filter.wants_channel(&channel.name));
             let resident = self.options.topic.mem_queue_size;
             let backend = |depth: u64, ephemeral: bool| {
                 if ephemeral {
@@ -58,14 +60,14 @@ impl Broker {
             snapshot.topics.push(TopicStats {
                 topic_name: topic.name.to_string(),
                 channels: channels
-                    .map(|c| self.channel_stats(c, filter, &backend))
+                    .map(|c| self.channel_stats(now, c, filter, &backend))
                     .collect(),
                 depth: topic.depth(),
                 backend_depth: backend(topic.depth(), topic.ephemeral),
                 message_count: topic.message_count,
                 message_bytes: topic.message_bytes,
                 paused: topic.paused,
-                e2e_processing_latency: LatencyStats::default(),
+                e2e_processing_latency: latency,
             });
             self.note_topic(key);
         }
@@ -79,8 +81,19 @@ impl Broker {
         snapshot
     }
 
+    fn latency_stats<'a>(
+        &self,
+        now: Now,
+        channels: impl Iterator<Item = &'a Channel>,
+    ) -> LatencyStats {
+        let options = self.options.topic.latency.as_ref();
+        let latencies = channels.filter_map(|channel| channel.latency.as_deref());
+        latency::stats(now.mono, options, latencies)
+    }
+
     fn channel_stats(
         &self,
+        now: Now,
         channel: &Channel,
         filter: &StatsFilter,
         backend: &impl Fn(u64, bool) -> u64,
@@ -110,7 +123,7 @@ impl Broker {
                 Vec::new()
             },
             paused: channel.paused,
-            e2e_processing_latency: LatencyStats::default(),
+            e2e_processing_latency: self.latency_stats(now, std::iter::once(channel)),
         }
     }
 

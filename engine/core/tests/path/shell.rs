@@ -54,6 +54,7 @@ impl<C: Counter> Shell<C> {
                 },
                 mem_queue_size: 10_000,
                 group_commit: false,
+                latency: None,
             },
             resident_bytes: 1 << 20,
             channel_consumers_max: 0,

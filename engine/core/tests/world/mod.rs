@@ -9,8 +9,8 @@ mod peer;
 use diskq::{Call, Crash, Keeper, LogOptions, Reply, Request, SimFiles};
 use engine_core::stats::StatsFilter;
 use engine_core::{
-    Broker, BrokerOptions, Client, ForwardBatch, ForwardReply, Now, Output, Random, ShardId,
-    TaskId, TopicFacts, TopicKey, TopicOptions, place,
+    Broker, BrokerOptions, Client, ForwardBatch, ForwardReply, LatencyOptions, Now, Output, Random,
+    ShardId, TaskId, TopicFacts, TopicKey, TopicOptions, place,
 };
 use model::{Model, Place};
 use peer::Peer;
@@ -118,6 +118,7 @@ pub(crate) struct World {
     mono: Duration,
     wall_ns: u64,
     group_commit: bool,
+    latency: Option<LatencyOptions>,
     /// Whether syncs may fail in this history.
     has_faults: bool,
     /// A sync failed in the life of an earlier process: files may lie from now on.
@@ -159,6 +160,11 @@ impl World {
             mono: Duration::ZERO,
             wall_ns: 1_800_000_000_000_000_000,
             group_commit,
+            // Half of the histories measure it.
+            latency: seed.is_multiple_of(2).then(|| LatencyOptions {
+                percentiles: [0.5].into(),
+                window: Duration::from_secs(60),
+            }),
             has_faults,
             had_failed_sync: false,
             was_power_lost: false,
@@ -204,6 +210,7 @@ impl World {
                 log: self.log_options(),
                 mem_queue_size: 50,
                 group_commit: self.group_commit,
+                latency: self.latency.clone(),
             },
             resident_bytes: 1 << 20,
             channel_consumers_max: 0,

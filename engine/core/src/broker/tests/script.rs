@@ -48,6 +48,7 @@ pub(super) fn options() -> BrokerOptions {
             log: LogOptions::default(),
             mem_queue_size: 10_000,
             group_commit: false,
+            latency: None,
         },
         resident_bytes: 1 << 20,
         channel_consumers_max: 0,

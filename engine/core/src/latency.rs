@@ -1,0 +1,237 @@
+//! End-to-end latency of a channel: from publish to FIN, over the last while.
+//!
+//! Two histograms, each of half a window, the older of which is dropped every half window: what is
+//! shown covers between half of `--e2e-processing-latency-window-time` and all of it, as in nsqd.
+//! Values are within 1 % (two significant digits), ranks are exact; nsqd's sketch has exact values and
+//! ranks within 1 %.
+
+use crate::Now;
+use crate::stats::{LatencyStats, Percentile};
+use diskq::SeqRange;
+use hdrhistogram::Histogram;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::frame::{ATTEMPTS_AT, TIMESTAMP_AT};
+use wire::id::Seq;
+
+const DIGITS: u8 = 2;
+/// A clock that was set in between must not make a histogram of any size: a year.
+const VALUE_MAX_NS: u64 = 365 * 24 * 3600 * 1_000_000_000;
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LatencyOptions {
+    /// Quantiles in (0, 1], in the order in which they are shown.
+    pub percentiles: Arc<[f64]>,
+    /// How long a sample counts at most.
+    pub window: Duration,
+}
+
+/// The latency of one channel.
+#[derive(Debug)]
+pub(crate) struct Latency {
+    /// When the messages in flight were published, in Unix nanoseconds: at FIN they may have left memory.
+    published_ns: HashMap<Seq, u64>,
+    newer: Histogram<u32>,
+    older: Histogram<u32>,
+    half_window: Duration,
+    /// When `newer` becomes `older`.
+    turn_at: Duration,
+}
+
+impl Latency {
+    pub(crate) fn new(options: &LatencyOptions) -> Latency {
+        Latency {
+            published_ns: HashMap::new(),
+            newer: histogram(),
+            older: histogram(),
+            half_window: options.window / 2,
+            turn_at: Duration::ZERO,
+        }
+    }
+
+    /// Messages go out: `frames` are theirs, the first one `first`'s.
+    pub(crate) fn note_delivered(&mut self, first: Seq, mut frames: &[u8]) {
+        let mut seq = first;
+        while let Some((size, rest)) = frames.split_first_chunk() {
+            if let Some(timestamp) = frames.get(TIMESTAMP_AT..ATTEMPTS_AT) {
+                let timestamp = timestamp.try_into().expect("eight bytes");
+                let published = u64::try_from(i64::from_be_bytes(timestamp)).unwrap_or(0);
+                self.published_ns.insert(seq, published);
+            }
+            frames = rest
+                .get(u32::from_be_bytes(*size) as usize..)
+                .unwrap_or_default();
+            seq = seq.offset(1);
+        }
+    }
+
+    /// FIN.
+    pub(crate) fn note_finished(&mut self, now: Now, seqs: SeqRange) {
+        self.turn(now.mono);
+        for seq in seqs.start.0..seqs.end.0 {
+            if let Some(published) = self.published_ns.remove(&Seq(seq)) {
+                let took = now.wall_ns.saturating_sub(published).min(VALUE_MAX_NS);
+                self.newer.record(took).expect("it grows with the value");
+            }
+        }
+    }
+
+    /// Back to the queue.
+    pub(crate) fn forget(&mut self, seq: Seq) {
+        self.published_ns.remove(&seq);
+    }
+
+    /// Nothing is in flight any more.
+    pub(crate) fn forget_all(&mut self) {
+        self.published_ns.clear();
+    }
+
+    /// Messages that it knows to be in flight.
+    pub(crate) fn in_flight_count(&self) -> u64 {
+        self.published_ns.len() as u64
+    }
+
+    fn turn(&mut self, mono: Duration) {
+        if mono < self.turn_at {
+            return;
+        }
+        std::mem::swap(&mut self.newer, &mut self.older);
+        self.newer.reset();
+        if self.is_out_of_date(mono) {
+            self.older.reset();
+        }
+        self.turn_at = mono + self.half_window;
+    }
+
+    /// Nothing happened for so long that not even the newer half counts.
+    fn is_out_of_date(&self, mono: Duration) -> bool {
+        mono >= self.turn_at + self.half_window
+    }
+
+    fn halves(&self, mono: Duration) -> impl Iterator<Item = &Histogram<u32>> {
+        let newer = (!self.is_out_of_date(mono)).then_some(&self.newer);
+        let older = (mono < self.turn_at).then_some(&self.older);
+        newer.into_iter().chain(older)
+    }
+}
+
+/// The latencies of these channels together.
+pub(crate) fn stats<'a>(
+    mono: Duration,
+    options: Option<&LatencyOptions>,
+    latencies: impl Iterator<Item = &'a Latency>,
+) -> LatencyStats {
+    let Some(options) = options else {
+        return LatencyStats::default();
+    };
+    let mut all = histogram();
+    for half in latencies.flat_map(|latency| latency.halves(mono)) {
+        all.add(half).expect("it grows with what is added");
+    }
+    let percentile = |&quantile: &f64| Percentile {
+        quantile,
+        value: all.value_at_quantile(quantile) as f64,
+    };
+    LatencyStats {
+        count: all.len(),
+        percentiles: options.percentiles.iter().map(percentile).collect(),
+    }
+}
+
+fn histogram() -> Histogram<u32> {
+    Histogram::new(DIGITS).expect("between 0 and 5 digits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::frame::{HEADER_BYTES, write_header};
+    use wire::id::MessageId;
+
+    const OPTIONS_WINDOW: Duration = Duration::from_secs(600);
+
+    fn options() -> LatencyOptions {
+        LatencyOptions {
+            percentiles: [0.99, 0.5].into(),
+            window: OPTIONS_WINDOW,
+        }
+    }
+
+    fn now(seconds: u64) -> Now {
+        Now {
+            mono: Duration::from_secs(seconds),
+            wall_ns: (1000 + seconds) * 1_000_000_000,
+        }
+    }
+
+    fn frames(published: &[u64], body: &[u8]) -> Vec<u8> {
+        let mut frames = Vec::new();
+        for seconds in published {
+            let mut header = [0; HEADER_BYTES];
+            let timestamp = ((1000 + seconds) * 1_000_000_000) as i64;
+            let bytes = body.len() as u32;
+            write_header(&mut header, bytes, timestamp, 1, &MessageId([b'0'; 16]));
+            frames.extend_from_slice(&header);
+            frames.extend_from_slice(body);
+        }
+        frames
+    }
+
+    fn shown(latency: &Latency, seconds: u64) -> (u64, Vec<u64>) {
+        let mono = Duration::from_secs(seconds);
+        let stats = stats(mono, Some(&options()), std::iter::once(latency));
+        let seconds = |p: &Percentile| (p.value / 1e9).round() as u64;
+        (stats.count, stats.percentiles.iter().map(seconds).collect())
+    }
+
+    #[test]
+    fn from_publish_to_fin() {
+        let mut latency = Latency::new(&options());
+        assert_eq!(shown(&latency, 0), (0, vec![0, 0]));
+        latency.note_delivered(Seq(7), &frames(&[0, 1, 2], b"body"));
+        latency.note_finished(now(10), SeqRange::new(Seq(7), Seq(9)));
+        // Requeued and delivered again: it is the first publish that counts.
+        latency.forget(Seq(9));
+        latency.note_finished(now(11), SeqRange::new(Seq(9), Seq(10)));
+        assert_eq!(shown(&latency, 12), (2, vec![10, 9]));
+        latency.note_delivered(Seq(9), &frames(&[2], b""));
+        latency.note_finished(now(22), SeqRange::new(Seq(9), Seq(10)));
+        assert_eq!(shown(&latency, 23), (3, vec![20, 10]));
+        assert!(latency.published_ns.is_empty());
+    }
+
+    #[test]
+    fn samples_count_for_half_a_window_to_a_whole_one() {
+        let mut latency = Latency::new(&options());
+        let sample = |latency: &mut Latency, seconds: u64| {
+            latency.note_delivered(Seq(seconds), &frames(&[seconds - 1], b"x"));
+            let seqs = SeqRange::new(Seq(seconds), Seq(seconds + 1));
+            latency.note_finished(now(seconds), seqs);
+        };
+        sample(&mut latency, 1);
+        sample(&mut latency, 200);
+        sample(&mut latency, 302);
+        assert_eq!(shown(&latency, 600).0, 3);
+        assert_eq!(shown(&latency, 602).0, 1, "the first half is gone");
+        assert_eq!(shown(&latency, 5000).0, 0);
+    }
+
+    #[test]
+    fn several_channels_together_and_none_if_not_wanted() {
+        let mut channels = [1, 2].map(|_| Latency::new(&options()));
+        for (latency, published) in channels.iter_mut().zip([0, 90]) {
+            latency.note_delivered(Seq(1), &frames(&[published], b"x"));
+            latency.note_finished(now(100), SeqRange::new(Seq(1), Seq(2)));
+        }
+        let all = stats(now(100).mono, Some(&options()), channels.iter());
+        assert_eq!(all.count, 2);
+        assert!((all.percentiles[0].value - 100e9).abs() < 1e9);
+        assert!((all.percentiles[1].value - 10e9).abs() < 0.1e9);
+        assert_eq!(
+            stats(now(100).mono, None, channels.iter()),
+            LatencyStats::default()
+        );
+    }
+}
