@@ -10,7 +10,7 @@ use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Post};
 use crate::shard::storage::Storage;
 use crate::shard::{Clock, Parts, Shard};
-use crate::{config, log, log_error, log_info, log_warn, preflight, reactor};
+use crate::{config, log, log_error, log_info, log_warn, preflight, reactor, statsd};
 use core_affinity::CoreId;
 use diskq::{DataPathLock, LogOptions, OsFiles};
 use engine_core::{Broker, BrokerOptions, LatencyOptions, ShardId, TopicOptions, place};
@@ -62,6 +62,8 @@ pub struct Daemon {
     shards: Vec<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
     metadata: MetadataWriter,
+    /// Ends the pushes when it goes.
+    statsd: mpsc::Sender<()>,
     lock: DataPathLock,
 }
 
@@ -128,6 +130,7 @@ impl Daemon {
             metadata: writer,
             config,
         };
+        let (statsd, statsd_stopped) = mpsc::channel();
         let mut daemon = Daemon {
             tcp_address: plan.tcp_address,
             http_address: plan.http_address,
@@ -135,6 +138,7 @@ impl Daemon {
             shards: Vec::new(),
             threads: vec![writer_thread],
             metadata: plan.metadata.clone(),
+            statsd,
             lock,
         };
         let (started, starts) = mpsc::channel();
@@ -155,6 +159,11 @@ impl Daemon {
                 .map_err(|_| StartError("a shard ended at once".to_owned()))?;
             result.map_err(StartError)?;
         }
+        let http_port = plan.info().http_port;
+        let pusher = statsd::start(&plan.config, http_port, post, statsd_stopped);
+        daemon
+            .threads
+            .extend(pusher.map_err(|error| no_thread(&error))?);
         log_info!("TCP: listening on {}", daemon.tcp_address);
         if let Some(address) = daemon.http_address {
             log_info!("HTTP: listening on {address}");
@@ -220,10 +229,11 @@ impl Daemon {
             }
         }
         log_info!("NSQ: stopping subsystems");
+        drop(self.statsd);
         self.metadata.stop();
         for thread in self.threads {
             if thread.join().is_err() {
-                log_error!("a keeper did not end well");
+                log_error!("a thread did not end well");
             }
         }
         drop(self.lock);

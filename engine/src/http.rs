@@ -41,6 +41,7 @@ mod route;
 mod stats;
 
 pub use connection::Connection;
+pub(crate) use stats::memory_fields;
 
 /// What is published by one request.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -352,7 +352,8 @@ impl View<'_> {
     }
 }
 
-fn memory_fields(memory: &MemoryStats) -> [(&'static str, u64); 9] {
+/// The figures by their names, in the order in which they are shown.
+pub(crate) fn memory_fields(memory: &MemoryStats) -> [(&'static str, u64); 9] {
     [
         ("heap_objects", memory.heap_objects),
         ("heap_idle_bytes", memory.heap_idle_bytes),

@@ -2,6 +2,7 @@
 
 use crate::http::{self, AdminError, Bodies, Info, PublishError};
 use crate::shard::Shard;
+use crate::shard::mail::Post;
 use crate::shard::task::Task;
 use engine_core::stats::{StatsFilter, StatsSnapshot};
 use engine_core::{
@@ -131,16 +132,7 @@ impl http::Broker for HttpBroker {
     }
 
     async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot {
-        let mut parts = Vec::new();
-        for peer in self.shard.post.shards() {
-            let filter = filter.clone();
-            let call = move |shard: Rc<Shard>| async move {
-                shard.with_broker(|broker, now, _| broker.stats(now, &filter))
-            };
-            // A shard that has stopped has nothing to show.
-            parts.extend(self.shard.post.call(peer, call).await);
-        }
-        StatsSnapshot::merge(parts)
+        stats_of_all(&self.shard.post, filter).await
     }
 
     fn health(&self) -> Result<(), String> {
@@ -155,6 +147,20 @@ impl http::Broker for HttpBroker {
         let (owner, count) = self.streak.get();
         owner != self.shard.id && count >= REMOTE_STREAK_MAX
     }
+}
+
+/// What all shards together show.
+pub(crate) async fn stats_of_all(post: &Post, filter: &StatsFilter) -> StatsSnapshot {
+    let mut parts = Vec::new();
+    for peer in post.shards() {
+        let filter = filter.clone();
+        let call = move |shard: Rc<Shard>| async move {
+            shard.with_broker(|broker, now, _| broker.stats(now, &filter))
+        };
+        // A shard that has stopped has nothing to show.
+        parts.extend(post.call(peer, call).await);
+    }
+    StatsSnapshot::merge(parts)
 }
 
 async fn publish(

@@ -1,0 +1,184 @@
+//! The push to statsd: every interval a snapshot as UDP datagrams.
+//!
+//! ```text
+//!   shards ──► snapshot ──► lines (what changed since the last one) ──► datagrams, spread over the interval
+//! ```
+//!
+//! It has a thread of its own: names are resolved there, and nothing of it touches a shard but the question
+//! for its numbers.
+
+use crate::config::Config;
+use crate::shard::http_broker;
+use crate::shard::mail::Post;
+use crate::{log_error, log_info};
+use engine_core::stats::StatsFilter;
+use futures_lite::future::block_on;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+mod lines;
+
+use lines::Lines;
+
+/// Left of each interval for what follows.
+const SPREAD_MARGIN: Duration = Duration::from_secs(1);
+/// A datagram's size when none is given: `--statsd-udp-packet-size` of 0 or less.
+const PACKET_BYTES_DEFAULT: usize = 4096;
+
+/// Starts the pushes, if they are configured; they end when `stop`'s sender is gone.
+///
+/// # Errors
+/// No thread could be started.
+pub(crate) fn start(
+    config: &Config,
+    http_port: u16,
+    post: Post,
+    stop: Receiver<()>,
+) -> io::Result<Option<JoinHandle<()>>> {
+    if config.statsd_address.is_empty() {
+        return Ok(None);
+    }
+    let pusher = Pusher {
+        address: config.statsd_address.clone(),
+        interval: config.statsd_interval,
+        packet_bytes: match usize::try_from(config.statsd_packet_bytes) {
+            Ok(0) => PACKET_BYTES_DEFAULT,
+            bytes => bytes.unwrap_or(usize::MAX),
+        },
+        lines: Lines::new(
+            prefix(&config.statsd_prefix, &config.broadcast_address, http_port),
+            config.statsd_mem_stats,
+            config.statsd_exclude_ephemeral,
+        ),
+        post,
+        stop,
+    };
+    let thread = Builder::new().name("statsd".to_owned());
+    thread.spawn(move || pusher.run()).map(Some)
+}
+
+/// The keys' prefix: `%s` becomes the host's key, and a dot ends it.
+pub(crate) fn prefix(option: &str, broadcast_address: &str, http_port: u16) -> String {
+    let host = match broadcast_address.contains(':') {
+        true => format!("[{broadcast_address}]:{http_port}"),
+        false => format!("{broadcast_address}:{http_port}"),
+    };
+    let mut prefix = option.replace("%s", &host.replace(['.', ':'], "_"));
+    if !prefix.is_empty() && !prefix.ends_with('.') {
+        prefix.push('.');
+    }
+    prefix
+}
+
+struct Pusher {
+    address: String,
+    interval: Duration,
+    packet_bytes: usize,
+    lines: Lines,
+    post: Post,
+    stop: Receiver<()>,
+}
+
+impl Pusher {
+    fn run(mut self) {
+        let mut next = Instant::now();
+        loop {
+            next = (next + self.interval).max(Instant::now());
+            if self.is_stopped_before(next) {
+                break;
+            }
+            self.push();
+        }
+        log_info!("STATSD: closing");
+    }
+
+    /// Waits, but not beyond the end of the broker.
+    fn is_stopped_before(&self, at: Instant) -> bool {
+        let wait = at.saturating_duration_since(Instant::now());
+        self.stop.recv_timeout(wait) != Err(RecvTimeoutError::Timeout)
+    }
+
+    fn push(&mut self) {
+        let address = &self.address;
+        let socket = match connect(address) {
+            Ok(socket) => socket,
+            Err(error) => {
+                return log_error!("failed to create UDP socket to statsd({address}) - {error}");
+            }
+        };
+        log_info!("STATSD: pushing stats to {address}");
+        let filter = StatsFilter::default();
+        let snapshot = block_on(http_broker::stats_of_all(&self.post, &filter));
+        let packets = packets(self.lines.of(snapshot), self.packet_bytes);
+        let spread = self.interval.saturating_sub(SPREAD_MARGIN);
+        let pause = spread / u32::try_from(packets.len().max(1)).unwrap_or(u32::MAX);
+        let mut is_stopped = false;
+        for packet in &packets {
+            // As in nsqd: nobody listens, or not just now. The counters say so later.
+            let _ = socket.send(packet.as_bytes());
+            is_stopped = is_stopped || self.is_stopped_before(Instant::now() + pause);
+        }
+    }
+}
+
+fn connect(address: &str) -> io::Result<UdpSocket> {
+    let address = address
+        .to_socket_addrs()?
+        .next()
+        .ok_or_else(|| io::Error::other("the name has no address"))?;
+    let any: SocketAddr = match address {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(address)?;
+    Ok(socket)
+}
+
+/// Whole lines, as many as fit; one that fits none has a datagram of its own.
+fn packets(lines: Vec<String>, bytes_max: usize) -> Vec<String> {
+    let mut packets: Vec<String> = Vec::new();
+    for line in lines {
+        match packets.last_mut() {
+            Some(packet) if packet.len() + line.len() <= bytes_max => packet.push_str(&line),
+            _ => packets.push(line),
+        }
+    }
+    packets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prefix_is_nsqds() {
+        assert_eq!(prefix("nsq.%s", "vm", 24151), "nsq.vm_24151.");
+        assert_eq!(
+            prefix("%s.%s.", "node.example.com", 1),
+            "node_example_com_1.node_example_com_1."
+        );
+        assert_eq!(prefix("nsq.%s", "::1", 4151), "nsq.[__1]_4151.");
+        assert_eq!(prefix("foo", "vm", 1), "foo.");
+        assert_eq!(prefix("", "vm", 1), "");
+        assert_eq!(prefix("50%.%d", "vm", 1), "50%.%d.");
+    }
+
+    #[test]
+    fn lines_are_never_split() {
+        let lines = |lengths: &[usize]| lengths.iter().map(|n| "x".repeat(*n)).collect();
+        let sizes = |lengths: &[usize], max| -> Vec<usize> {
+            packets(lines(lengths), max)
+                .iter()
+                .map(String::len)
+                .collect()
+        };
+        assert_eq!(sizes(&[4, 4, 4], 8), [8, 4]);
+        assert_eq!(sizes(&[4, 5, 4], 8), [4, 5, 4]);
+        assert_eq!(sizes(&[20, 3, 20, 3, 3], 8), [20, 3, 20, 6]);
+        assert_eq!(sizes(&[], 8), [0; 0]);
+    }
+}

@@ -1,0 +1,221 @@
+//! What nsqd tells of itself over time: pushes to statsd, and end-to-end latency.
+
+mod support;
+
+use std::net::UdpSocket;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::{Broker, Client, PATIENCE, wait_until};
+
+/// A listener, and the flags that have a broker push to it every second.
+fn statsd() -> (UdpSocket, String) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    socket
+        .set_read_timeout(Some(PATIENCE))
+        .expect("longer than nothing");
+    let address = socket.local_addr().expect("bound");
+    (socket, format!("--statsd-address={address}"))
+}
+
+fn datagram(socket: &UdpSocket) -> String {
+    let mut buffer = [0; 65_536];
+    let bytes = socket.recv(&mut buffer).expect("a push");
+    String::from_utf8(buffer[..bytes].to_vec()).expect("text")
+}
+
+/// The datagrams of one push, up to the last line of all.
+fn push(socket: &UdpSocket) -> Vec<String> {
+    let mut datagrams = Vec::new();
+    loop {
+        datagrams.push(datagram(socket));
+        if datagrams
+            .last()
+            .is_some_and(|last| last.contains("mem.gc_runs"))
+        {
+            return datagrams;
+        }
+    }
+}
+
+fn value(push: &[String], key: &str) -> Option<String> {
+    let lines = push.iter().flat_map(|datagram| datagram.lines());
+    let mut values = lines.filter_map(|line| line.split_once(':'));
+    values
+        .find(|(found, _)| *found == key)
+        .map(|(_, value)| value.to_owned())
+}
+
+fn one_message_through(broker: &Broker) {
+    let mut producer = Client::connect(broker.tcp_addr());
+    producer.publish("orders", b"four");
+    let mut consumer = Client::connect(broker.tcp_addr());
+    consumer.subscribe("orders", "billing");
+    consumer.ready(1);
+    let message = consumer.message();
+    // So that there is a latency to see.
+    thread::sleep(Duration::from_millis(20));
+    consumer.finish(&message.id);
+    let is_finished = || {
+        let stats = broker
+            .channel_stats("orders", "billing")
+            .expect("it is there");
+        stats["clients"][0]["finish_count"] == 1
+    };
+    assert!(wait_until(PATIENCE, is_finished));
+}
+
+#[test]
+fn pushes_hold_every_topic_and_what_was_added_since_the_last() {
+    let (socket, address) = statsd();
+    let flags = [
+        &address,
+        "--statsd-interval=1s",
+        "--statsd-prefix=x.%s",
+        "--broadcast-address=node.example.com",
+        "--e2e-processing-latency-percentile=0.5,0.99",
+    ];
+    let broker = Broker::start(2, &flags);
+    one_message_through(&broker);
+    let prefix = format!("x.node_example_com_{}.", broker.http_addr().port());
+    let count = format!("{prefix}topic.orders.message_count");
+    // The first one may have been taken before the message.
+    let mut total = 0;
+    let mut last = Vec::new();
+    let has_come = wait_until(PATIENCE, || {
+        last = push(&socket);
+        let counted = value(&last, &count).unwrap_or("0|c".to_owned());
+        total += counted
+            .trim_end_matches("|c")
+            .parse::<i64>()
+            .expect("a number");
+        total == 1
+            && value(
+                &last,
+                &format!("{prefix}topic.orders.channel.billing.depth"),
+            )
+            .is_some()
+    });
+    assert!(has_come, "{total} messages counted");
+    for datagram in &last {
+        assert!(
+            datagram.len() <= 508 && datagram.ends_with('\n'),
+            "{datagram}"
+        );
+        assert!(
+            datagram.lines().all(|line| line.starts_with(&prefix)),
+            "{datagram}"
+        );
+    }
+    let clients = value(
+        &last,
+        &format!("{prefix}topic.orders.channel.billing.clients"),
+    );
+    assert_eq!(clients.as_deref(), Some("0|g"), "the consumer has left");
+    let latency = value(
+        &last,
+        &format!("{prefix}topic.orders.e2e_processing_latency_99"),
+    );
+    let latency: u64 = latency
+        .expect("measured")
+        .trim_end_matches("|g")
+        .parse()
+        .expect("ns");
+    assert!(
+        (20_000_000..60_000_000_000).contains(&latency),
+        "{latency} ns"
+    );
+    assert_eq!(
+        value(&push(&socket), &count).as_deref(),
+        Some("0|c"),
+        "none was added"
+    );
+    broker.wait_for_log("INFO: STATSD: pushing stats to 127.0.0.1:");
+}
+
+#[test]
+fn ephemeral_ones_memory_and_packets_are_as_asked_for() {
+    let (socket, address) = statsd();
+    let flags = [
+        &address,
+        "--statsd-interval=1s",
+        "--statsd-mem-stats=false",
+        "--statsd-exclude-ephemeral",
+        "--statsd-udp-packet-size=1",
+        "--statsd-prefix=",
+    ];
+    let broker = Broker::start(1, &flags);
+    for name in ["kept", "gone%23ephemeral"] {
+        broker
+            .post(&format!("/topic/create?topic={name}"), b"")
+            .expect_status(200);
+    }
+    let first = datagram(&socket);
+    assert_eq!(
+        first, "topic.kept.message_count:0|c\n",
+        "a datagram per line"
+    );
+    let deadline = Instant::now() + Duration::from_millis(2500);
+    while Instant::now() < deadline {
+        let next = datagram(&socket);
+        assert!(next.starts_with("topic.kept."), "{next}");
+        assert_eq!(next.lines().count(), 1);
+    }
+}
+
+#[test]
+fn a_name_that_is_none_is_told_and_the_end_waits_for_no_push() {
+    let flags = ["--statsd-address=nowhere.invalid:1", "--statsd-interval=1s"];
+    let broker = Broker::start(1, &flags);
+    broker.wait_for_log("ERROR: failed to create UDP socket to statsd(nowhere.invalid:1)");
+    broker.get("/ping").expect_status(200);
+    drop(broker);
+
+    let (_socket, address) = statsd();
+    let mut broker = Broker::start(1, &[&address, "--statsd-interval=1h"]);
+    let began = Instant::now();
+    assert!(broker.sigterm_and_wait().success());
+    assert!(began.elapsed() < PATIENCE);
+    assert!(broker.log().contains("INFO: STATSD: closing"));
+}
+
+#[test]
+fn latencies_are_shown_in_the_order_of_nsqd() {
+    let broker = Broker::start(
+        1,
+        &[
+            "--e2e-processing-latency-percentile=0.5",
+            "--e2e-processing-latency-percentile=0.99",
+        ],
+    );
+    broker
+        .post("/topic/create?topic=orders", b"")
+        .expect_status(200);
+    broker
+        .post("/channel/create?topic=orders&channel=billing", b"")
+        .expect_status(200);
+    let latency = broker
+        .channel_stats("orders", "billing")
+        .expect("it is there");
+    let shown = latency["e2e_processing_latency"].to_string();
+    let empty =
+        r#"{"count":0,"percentiles":[{"quantile":0.99,"value":0},{"quantile":0.5,"value":0}]}"#;
+    let parsed: serde_json::Value = serde_json::from_str(empty).expect("JSON");
+    assert_eq!(shown, parsed.to_string());
+    one_message_through(&broker);
+    for latency in [
+        &broker
+            .channel_stats("orders", "billing")
+            .expect("it is there")["e2e_processing_latency"],
+        &broker.topic_stats("orders").expect("it is there")["e2e_processing_latency"],
+    ] {
+        assert_eq!(latency["count"], 1);
+        assert_eq!(latency["percentiles"][0]["quantile"], 0.99);
+        let value = latency["percentiles"][1]["value"]
+            .as_f64()
+            .expect("a number");
+        assert!(value >= 20e6, "{value} ns");
+    }
+    let text = broker.get("/stats").text();
+    assert!(text.contains("ms, "), "{text}");
+}
