@@ -3,7 +3,7 @@
 use engine::config::Config;
 use engine::daemon::Daemon;
 use engine::{log, log_fatal};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::process::ExitCode;
 
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         return ExitCode::from(1);
     }
     // Before any other thread, so that none of them takes the signals.
-    let mut signals = match Signals::new([SIGINT, SIGTERM]) {
+    let mut signals = match Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2]) {
         Ok(signals) => signals,
         Err(error) => {
             log_fatal!("cannot receive signals: {error}");
@@ -39,7 +39,9 @@ fn main() -> ExitCode {
     };
     match Daemon::start(config) {
         Ok(daemon) => {
-            signals.forever().next();
+            if !is_stop_wanted(&mut signals) {
+                return ExitCode::from(2);
+            }
             daemon.stop();
             ExitCode::SUCCESS
         }
@@ -49,4 +51,21 @@ fn main() -> ExitCode {
             ExitCode::from(1)
         }
     }
+}
+
+/// Waits for a signal that ends the broker. False: it is to end at once, as if it were killed.
+fn is_stop_wanted(signals: &mut Signals) -> bool {
+    for signal in signals.forever() {
+        match signal {
+            SIGINT | SIGTERM => return true,
+            SIGQUIT => {
+                log_fatal!("SIGQUIT: ending at once");
+                log::flush();
+                return false;
+            }
+            // nsqd survives SIGUSR1 and SIGUSR2, and scripts may rely on that.
+            _ => {}
+        }
+    }
+    unreachable!("the signals never end")
 }

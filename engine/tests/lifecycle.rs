@@ -863,3 +863,23 @@ fn deleting_leaves_nothing_on_disk() {
     broker.restart();
     assert_eq!(broker.stats()["topics"].as_array().map(Vec::len), Some(0));
 }
+
+/// Like nsqd: USR1, USR2, PIPE and WINCH are nothing; QUIT and HUP end it at once, and lose nothing here.
+#[test]
+fn other_signals_do_what_they_do_to_nsqd() {
+    let mut broker = Broker::start(1, &[]);
+    for signal in ["USR1", "USR2", "PIPE", "WINCH"] {
+        broker.signal(signal);
+    }
+    create(&broker, "kept", "channel");
+    for (signal, expected) in [("QUIT", "exit status: 2"), ("HUP", "signal: 1 (SIGHUP)")] {
+        broker.post("/pub?topic=kept", b"body").expect_status(200);
+        broker.signal(signal);
+        let status = broker.wait(PATIENCE);
+        assert_eq!(status.to_string(), expected);
+        let log = broker.log();
+        assert!(!log.contains("NSQ: bye"), "it ended cleanly:\n{log}");
+        broker.restart();
+    }
+    expect_depth(&broker, "kept", "channel", 2);
+}
