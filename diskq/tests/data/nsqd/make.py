@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the data directories beside this file with the original nsqd: make.py /path/to/nsqd"""
+"""Makes the data directories beside this file with the original nsqd: make.py /path/to/nsqd [name ...]"""
 import json, os, shutil, signal, socket, struct, subprocess, sys, time, urllib.request
 
 NSQD, HERE = sys.argv[1], os.path.dirname(os.path.abspath(__file__))
@@ -100,14 +100,14 @@ def requeued():
     nsqd = Nsqd("requeued")
     nsqd.make("orders", "billing", "audit")
     consumer = Consumer(nsqd, "orders", "billing")
-    nsqd.publish("orders", range(6))
+    nsqd.publish("orders", range(3))
     consumer.send(b"RDY 3\n")
-    first, second, third = [consumer.message_id() for _ in range(3)]
-    # Twice delivered, once delivered and deferred, once delivered and in flight.
-    consumer.send(b"RDY 1\nREQ %s 0\n" % first)
-    consumer.send(b"REQ %s 60000\n" % second)
+    first, second, _third = [consumer.message_id() for _ in range(3)]
+    consumer.send(b"REQ %s 0\n" % first)
+    assert consumer.message_id() == first
+    consumer.send(b"RDY 0\nREQ %s 60000\n" % second)
     time.sleep(0.3)
-    consumer.send(b"RDY 0\n")
+    nsqd.publish("orders", range(3, 6))
     nsqd.post("/pub?topic=orders&defer=60000", b"message 0006")
     time.sleep(0.3)
     nsqd.stop()
@@ -171,5 +171,7 @@ def leftovers():
 
 
 for make in [topic_only, two_channels, requeued, paused, rolled, killed, bad, leftovers]:
-    shutil.rmtree(os.path.join(HERE, make.__name__.replace("_", "-")), ignore_errors=True)
-    make()
+    name = make.__name__.replace("_", "-")
+    if name in sys.argv[2:] or not sys.argv[2:]:
+        shutil.rmtree(os.path.join(HERE, name), ignore_errors=True)
+        make()
