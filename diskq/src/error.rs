@@ -124,6 +124,39 @@ impl std::error::Error for DiskError {
     }
 }
 
+/// Why nsqd's files were not taken over, or not written.
+#[derive(Debug)]
+pub enum TransferError {
+    /// The system refused something.
+    Disk(DiskError),
+    /// Anything else: what is in the way, and what to do.
+    Failed(String),
+}
+
+impl From<DiskError> for TransferError {
+    fn from(error: DiskError) -> TransferError {
+        TransferError::Disk(error)
+    }
+}
+
+impl fmt::Display for TransferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TransferError::Disk(error) => error.fmt(f),
+            TransferError::Failed(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for TransferError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            TransferError::Disk(error) => Some(error),
+            TransferError::Failed(_) => None,
+        }
+    }
+}
+
 /// What kind of thing was found damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DamageKind {

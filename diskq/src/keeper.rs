@@ -816,7 +816,7 @@ pub(crate) fn seqs_at(base: Seq, indices: &Range<u32>) -> SeqRange {
 
 /// Whether the file, and not a limit of this process, is what failed: its device, or its length.
 /// Populating says EFAULT where a touch would be a SIGBUS.
-fn is_media_error(error: &io::Error) -> bool {
+pub(crate) fn is_media_error(error: &io::Error) -> bool {
     let codes = [
         libc::EFAULT,
         libc::EIO,

@@ -41,11 +41,16 @@
 mod checkpoint;
 mod crc;
 mod error;
+mod export;
 mod files;
+mod import;
 mod keeper;
 mod lock;
 mod log;
+mod log_reader;
+mod log_writer;
 mod mapping;
+pub mod nsqd_files;
 mod os_files;
 mod range;
 mod recovery;
@@ -55,8 +60,10 @@ mod sim_files;
 mod slot;
 
 pub use checkpoint::{ChannelCheckpoint, Checkpoint, CheckpointRun};
-pub use error::{AppendError, Damage, DamageKind, DiskError, system_text};
+pub use error::{AppendError, Damage, DamageKind, DiskError, TransferError, system_text};
+pub use export::{ExportOptions, Exported, export};
 pub use files::{Entry, Files, Memory, SyncError};
+pub use import::{Takeover, TakeoverOptions, TopicTakeover, take_over};
 pub use keeper::{
     CheckpointFailure, CheckpointNumber, Failure, Keeper, Reply, Request, SegmentNumber,
     SyncFailure,

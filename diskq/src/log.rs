@@ -43,6 +43,7 @@ pub(crate) use progress::Checkpoints;
 use segments::Segments;
 pub(crate) use segments::{FoundLog, Residency, Segment};
 use supply::Supply;
+pub(crate) use supply::next_generation;
 use sync::Sync;
 
 /// How a log behaves. Every bound of the log is here.
@@ -243,6 +244,19 @@ impl Log {
             log.sync.due_now();
         }
         log
+    }
+
+    /// The numbers that the next segment file and the next checkpoint get.
+    pub(crate) fn next_numbers(&self) -> (SegmentNumber, u64) {
+        (
+            self.supply.coming_number(),
+            self.checkpoints.last_number() + 1,
+        )
+    }
+
+    /// The segments that hold messages, in the order of their seqs.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.iter()
     }
 
     /// The next job for the keeper. Drain it after every call that changes the log, in order.

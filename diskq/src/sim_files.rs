@@ -103,6 +103,8 @@ struct Disk {
     fail_at: Option<(u64, io::ErrorKind)>,
     /// The kind of call, how many of them until it fails, and how.
     fail_next: Option<(Call, u64, io::ErrorKind)>,
+    /// From this call on nothing is done any more: the process is dead.
+    dead_from: Option<u64>,
     fail_count: u64,
     failed_syncs: u64,
 }
@@ -138,6 +140,7 @@ impl SimFiles {
         let mut disk = self.disk();
         disk.fail_at = None;
         disk.fail_next = None;
+        disk.dead_from = None;
     }
 
     /// Stops the machine; what a later start finds is what `crash` leaves. Armed faults go.
@@ -174,6 +177,13 @@ impl SimFiles {
     /// Makes the `nth` call of one kind from now on fail (1: the next one).
     pub fn fail_nth_of(&self, call: Call, nth: u64, kind: io::ErrorKind) {
         self.disk().fail_next = Some((call, nth, kind));
+    }
+
+    /// Makes the `nth` call from now on (1: the next one) and all that follow do nothing, until the
+    /// crash that this is the beginning of.
+    pub fn die_at(&self, nth: u64) {
+        let mut disk = self.disk();
+        disk.dead_from = Some(disk.calls + nth);
     }
 
     /// How many armed faults were hit.
@@ -224,7 +234,8 @@ impl SimFiles {
             .fail_next
             .take_if(|(_, left, _)| *left == 0)
             .map(|(_, _, kind)| kind);
-        match nth.or(next) {
+        let is_dead = disk.dead_from.is_some_and(|from| calls >= from);
+        match nth.or(next).or(is_dead.then_some(io::ErrorKind::Other)) {
             Some(kind) => {
                 disk.fail_count += 1;
                 disk.failed_syncs += u64::from(matches!(call, Call::Sync | Call::SyncDir));

@@ -2,7 +2,6 @@
 
 use crate::config::Config;
 use crate::http::{Info, Ports};
-use crate::metadata::Metadata;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::listener;
 use crate::net::socket::Listener;
@@ -10,8 +9,9 @@ use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Post};
 use crate::shard::storage::Storage;
 use crate::shard::{Clock, Parts, Shard};
-use crate::{config, log, log_error, log_info, log_warn, preflight, reactor, statsd};
+use crate::{config, log, log_error, log_info, log_warn, preflight, reactor, statsd, takeover};
 use core_affinity::CoreId;
+use diskq::nsqd_files::Metadata;
 use diskq::{DataPathLock, LogOptions, OsFiles};
 use engine_core::{Broker, BrokerOptions, LatencyOptions, ShardId, TopicOptions, place};
 use futures_channel::oneshot;
@@ -110,6 +110,7 @@ impl Daemon {
             .map_err(|error| StartError(format!("failed to instantiate nsqd - {error}")))?;
         let metadata = Metadata::load(&config.data_path)
             .map_err(|error| StartError(format!("failed to load metadata - {error}")))?;
+        takeover::run(&config, &metadata).map_err(StartError)?;
         let shards = u32::try_from(config.shard_count.get()).unwrap_or(u32::MAX);
         let heritage = divide(&config, metadata, shards)?;
         let (post, inboxes) = Post::new(shards);
@@ -370,7 +371,7 @@ impl Plan {
 
     fn log_options(&self) -> LogOptions {
         let config = &self.config;
-        let segment_bytes_max = config.file_bytes_max.clamp(64 * 1024, SEGMENT_BYTES_MAX) as u32;
+        let segment_bytes_max = segment_bytes_max(config);
         let defaults = LogOptions::default();
         LogOptions {
             node: config.node_id,
@@ -387,6 +388,11 @@ impl Plan {
             ..defaults
         }
     }
+}
+
+/// The largest segment of a log.
+pub(crate) fn segment_bytes_max(config: &Config) -> u32 {
+    config.file_bytes_max.clamp(64 * 1024, SEGMENT_BYTES_MAX) as u32
 }
 
 /// Gives each topic that the metadata file or a log names to its shard.

@@ -4,7 +4,7 @@
 //! keeper's threads, HTTP, nsqd.dat. It decides nothing about messages.
 //!
 //! ```text
-//!   main ──► config ──► daemon ──► preflight, lock, recovery ──► one shard per core
+//!   main ──► config ──► daemon ──► lock, preflight, takeover, recovery ──► one shard per core
 //!                                                                 │
 //!   net/ (TCP) ─┐                                                 ▼
 //!   http/ ──────┴──────────────────────────────────► shard: engine_core::Broker
@@ -18,10 +18,10 @@ pub mod config;
 pub mod daemon;
 pub mod http;
 pub mod log;
-pub mod metadata;
 mod metadata_writer;
 mod net;
 pub mod preflight;
 mod reactor;
 mod shard;
 mod statsd;
+mod takeover;

@@ -2,9 +2,9 @@
 //!
 //! Writes coalesce: whoever asks while a write is under way is served by the next one, together.
 
-use crate::metadata::Metadata;
 use crate::{log_error, log_info};
-use engine_core::{ShardId, TopicFacts};
+use diskq::nsqd_files::{Metadata, TopicFacts};
+use engine_core::ShardId;
 use futures_channel::oneshot;
 use std::io;
 use std::path::{Path, PathBuf};

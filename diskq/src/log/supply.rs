@@ -87,13 +87,14 @@ impl Supply {
         }
     }
 
-    /// A random number for the next use of a segment (splitmix64). Never 0.
+    /// A random number for the next use of a segment. Never 0.
     pub(super) fn next_generation(&mut self) -> u64 {
-        self.generations = self.generations.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.generations;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ mixed >> 31).max(1)
+        next_generation(&mut self.generations)
+    }
+
+    /// The number the next new file gets.
+    pub(super) fn coming_number(&self) -> SegmentNumber {
+        self.next_number
     }
 
     /// Whether a next segment is there or on its way.
@@ -185,6 +186,15 @@ impl Supply {
             "the steady size went below its own"
         );
     }
+}
+
+/// The next of the random numbers that `seed` began (splitmix64). Never 0.
+pub(crate) fn next_generation(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut mixed = *seed;
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (mixed ^ mixed >> 31).max(1)
 }
 
 impl Log {

@@ -12,7 +12,6 @@ mod turn;
 pub use admin::{AdminError, Outcome};
 pub(crate) use forward::HeldPublish;
 pub use forward::{ForwardBatch, ForwardId, ForwardReply};
-pub use report::{ChannelFacts, TopicFacts};
 pub use turn::Sent;
 
 use crate::client::{Blocked, Client, ClientId, Clients, Ending, Verb};

@@ -37,8 +37,8 @@ mod window;
 
 pub use broker::publish::REMOTE_STREAK_MAX;
 pub use broker::{
-    AdminError, Broker, BrokerOptions, ChannelFacts, ForwardBatch, ForwardId, ForwardReply, Level,
-    Outcome, Output, Sent, TopicFacts, Wakeup, place,
+    AdminError, Broker, BrokerOptions, ForwardBatch, ForwardId, ForwardReply, Level, Outcome,
+    Output, Sent, Wakeup, place,
 };
 pub use client::{Client, ClientId};
 pub use latency::LatencyOptions;

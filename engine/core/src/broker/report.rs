@@ -8,27 +8,8 @@ use crate::latency;
 use crate::stats::{
     ChannelStats, ClientStats, LatencyStats, PubCount, StatsFilter, StatsSnapshot, TopicStats,
 };
+use diskq::nsqd_files::{ChannelFacts, TopicFacts};
 use std::sync::Arc;
-
-/// A durable topic, for the metadata file.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TopicFacts {
-    /// Its name.
-    pub name: String,
-    /// Whether it is paused.
-    pub paused: bool,
-    /// Its durable channels, by name.
-    pub channels: Vec<ChannelFacts>,
-}
-
-/// A durable channel, for the metadata file.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ChannelFacts {
-    /// Its name.
-    pub name: String,
-    /// Whether it is paused.
-    pub paused: bool,
-}
 
 impl Broker {
     /// The state of this shard's topics, channels and connections.

@@ -6,11 +6,12 @@
 mod model;
 mod peer;
 
+use diskq::nsqd_files::TopicFacts;
 use diskq::{Call, Crash, Keeper, LogOptions, Reply, Request, SimFiles};
 use engine_core::stats::StatsFilter;
 use engine_core::{
     Broker, BrokerOptions, Client, ForwardBatch, ForwardReply, LatencyOptions, Now, Output, Random,
-    ShardId, TaskId, TopicFacts, TopicKey, TopicOptions, place,
+    ShardId, TaskId, TopicKey, TopicOptions, place,
 };
 use model::{Model, Place};
 use peer::Peer;

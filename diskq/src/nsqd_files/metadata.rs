@@ -22,17 +22,38 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use engine_core::{ChannelFacts, TopicFacts};
 use serde_json::{Map, Value};
 
-use crate::config::NSQD_VERSION;
-use diskq::system_text;
+use crate::error::system_text;
 
 /// The file's name in the data directory.
 pub const FILE_NAME: &str = "nsqd.dat";
 
 /// Names with this ending live in memory only and are never written.
 const EPHEMERAL: &str = "#ephemeral";
+
+/// The nsqd whose file this is; it writes its version down and never looks at it.
+const VERSION: &str = "1.3.0";
+
+/// A durable topic.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TopicFacts {
+    /// Its name.
+    pub name: String,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// Its durable channels.
+    pub channels: Vec<ChannelFacts>,
+}
+
+/// A durable channel.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChannelFacts {
+    /// Its name.
+    pub name: String,
+    /// Whether it is paused.
+    pub paused: bool,
+}
 
 /// The content of `nsqd.dat`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -173,7 +194,7 @@ impl Metadata {
                 topic.paused
             )
         }));
-        format!("{{\"topics\":{topics},\"version\":\"{NSQD_VERSION}\"}}")
+        format!("{{\"topics\":{topics},\"version\":\"{VERSION}\"}}")
     }
 }
 

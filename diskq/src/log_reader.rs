@@ -1,0 +1,146 @@
+//! [`LogReader`]: the messages of a log that nobody has open, read where they are wanted: for the
+//! export and the import. Changes nothing.
+
+use std::path::Path;
+
+use wire::frame::{DATA_AT, Message};
+use wire::id::Seq;
+
+use crate::checkpoint::CheckpointRun;
+use crate::error::{Damage, DiskError};
+use crate::files::{Files, Memory};
+use crate::keeper::{LogDirectory, SegmentNumber};
+use crate::range::{SeqRange, within};
+use crate::recovery::Recovered;
+use crate::segment::{self, Head, Scan, slot_at};
+
+/// What a log owes beyond its channels' runs, and to every channel: `undistributed` of the
+/// checkpoint, and what is behind it.
+pub(crate) fn undistributed(recovered: &Recovered) -> Vec<CheckpointRun> {
+    let checkpoint = recovered.checkpoint.as_ref();
+    let next = checkpoint.map_or(Seq(0), |checkpoint| checkpoint.next);
+    let known = checkpoint.map_or(&[][..], |checkpoint| &checkpoint.undistributed);
+    let mut runs = existing(recovered, known);
+    for range in within(SeqRange::new(next, Seq(u64::MAX)), &recovered.found) {
+        let mut rest = range;
+        let deferred = recovered.deferred.iter();
+        for &(seq, due_ns) in deferred.filter(|(seq, _)| range.contains(*seq)) {
+            runs.push(run(SeqRange::new(rest.start, seq), 0));
+            runs.push(run(SeqRange::one(seq), due_ns));
+            rest.start = seq.offset(1);
+        }
+        runs.push(run(rest, 0));
+    }
+    runs.retain(|run| run.count > 0);
+    runs
+}
+
+/// What there is of `runs`, sorted.
+pub(crate) fn existing(recovered: &Recovered, runs: &[CheckpointRun]) -> Vec<CheckpointRun> {
+    let parts = |run: &CheckpointRun| {
+        let run = *run;
+        let ranges = within(run.range(), &recovered.found).into_iter();
+        ranges.map(move |range| CheckpointRun {
+            start: range.start,
+            count: range.len(),
+            ..run
+        })
+    };
+    let mut parts: Vec<CheckpointRun> = runs.iter().flat_map(parts).collect();
+    parts.sort_by_key(|run| run.start);
+    parts
+}
+
+fn run(range: SeqRange, due_ns: u64) -> CheckpointRun {
+    CheckpointRun {
+        start: range.start,
+        count: range.len(),
+        attempts: 0,
+        due_ns,
+    }
+}
+
+/// Reads messages by seq, best in their order: it holds one segment at a time.
+pub(crate) struct LogReader<'a, F> {
+    directory: LogDirectory<'a, F>,
+    /// In the order of their seqs.
+    segments: Vec<(SegmentNumber, Head, u32)>,
+    loaded: Option<Loaded>,
+    /// What was found damaged while reading.
+    damage: Vec<Damage>,
+}
+
+struct Loaded {
+    index: usize,
+    memory: Memory,
+    scan: Scan,
+}
+
+impl<'a, F: Files> LogReader<'a, F> {
+    pub(crate) fn new(
+        files: &'a F,
+        data_path: &'a Path,
+        topic: &str,
+        recovered: &Recovered,
+    ) -> LogReader<'a, F> {
+        let segments = recovered.log.segments();
+        LogReader {
+            directory: LogDirectory::new(files, data_path, topic),
+            segments: segments
+                .map(|segment| (segment.number, segment.head, segment.count))
+                .collect(),
+            loaded: None,
+            damage: Vec::new(),
+        }
+    }
+
+    /// The message `seq`; `None` if it is damaged.
+    pub(crate) fn read(&mut self, seq: Seq) -> Result<Option<Message<'_>>, DiskError> {
+        let behind = self
+            .segments
+            .partition_point(|(_, head, _)| head.base <= seq);
+        let Some(index) = behind.checked_sub(1) else {
+            return Ok(None);
+        };
+        if self
+            .loaded
+            .as_ref()
+            .is_none_or(|loaded| loaded.index != index)
+        {
+            self.load(index)?;
+        }
+        let Some(Loaded { memory, scan, .. }) = &self.loaded else {
+            return Ok(None);
+        };
+        let at = seq.0 - self.segments[index].1.base.0;
+        let is_whole = scan
+            .whole
+            .iter()
+            .any(|whole| (u64::from(whole.start)..u64::from(whole.end)).contains(&at));
+        let bytes = memory.as_ref();
+        let slot = is_whole.then(|| slot_at(bytes, at as u32)).flatten();
+        let frame = slot.and_then(|slot| bytes.get(slot.start as usize..slot.end as usize));
+        Ok(frame.and_then(|frame| Message::parse(frame.get(DATA_AT..)?)))
+    }
+
+    /// What was found unreadable so far, beside messages.
+    pub(crate) fn into_damage(self) -> Vec<Damage> {
+        self.damage
+    }
+
+    fn load(&mut self, index: usize) -> Result<(), DiskError> {
+        self.loaded = None;
+        let (number, head, count) = self.segments[index];
+        let read = self.directory.read_segment(number, head.bytes);
+        let path = self.directory.segment_path(number);
+        let (memory, damage) = read.map_err(|error| DiskError::io("read", &path, error))?;
+        self.damage.extend(damage);
+        let scan = segment::scan(memory.as_ref(), &head, Some(count));
+        self.loaded = Some(Loaded {
+            index,
+            memory,
+            scan,
+        });
+        Ok(())
+    }
+}

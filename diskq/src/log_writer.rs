@@ -1,0 +1,171 @@
+//! [`LogWriter`]: the segments and the checkpoint of a log that nobody has open, written from end to
+//! end: for the import. A running topic's is [`Log`](crate::Log).
+
+use std::path::Path;
+
+use wire::id::{MessageId, Seq};
+
+use crate::checkpoint::{Checkpoint, Stamp, encode};
+use crate::error::{DiskError, TransferError};
+use crate::files::Files;
+use crate::keeper::{
+    CheckpointFailure, CheckpointNumber, Keeper, Reply, Request, SegmentNumber, log_path,
+    segment_file,
+};
+use crate::log::{Log, LogOptions, next_generation};
+use crate::segment::{
+    FRAMES_AT, Head, NewFrame, PAGE_BYTES, SEGMENT_BYTES_LIMIT, Seal, bytes_needed, write_frame,
+    write_head, write_seal,
+};
+use crate::slot::SLOT_BYTES;
+
+/// Writes the log of one topic below a directory. Nothing is durable until the caller syncs.
+pub(crate) struct LogWriter<'a, F> {
+    files: &'a F,
+    directory: &'a Path,
+    topic: &'a str,
+    node: u16,
+    generations: u64,
+    next: Seq,
+    next_number: SegmentNumber,
+    checkpoint_number: u64,
+    segment_bytes: u32,
+    /// The segment being filled; of `segment_bytes`, or more for a larger message.
+    image: Vec<u8>,
+    head: Head,
+    count: u32,
+    end: u32,
+}
+
+impl<'a, F: Files + Clone> LogWriter<'a, F> {
+    /// Goes on where `log` ends, in a directory of its own. `image` is memory to fill segments in.
+    pub(crate) fn behind(
+        log: &Log,
+        files: &'a F,
+        directory: &'a Path,
+        topic: &'a str,
+        options: &LogOptions,
+        image: Vec<u8>,
+    ) -> LogWriter<'a, F> {
+        let (next_number, checkpoint_number) = log.next_numbers();
+        LogWriter {
+            files,
+            directory,
+            topic,
+            node: options.node,
+            generations: options.generation_seed,
+            next: log.next_seq(),
+            next_number,
+            checkpoint_number,
+            segment_bytes: (options.segment_bytes_max / PAGE_BYTES).max(1) * PAGE_BYTES,
+            image,
+            head: Head {
+                generation: 0,
+                base: Seq(0),
+                bytes: 0,
+                node: options.node,
+            },
+            count: 0,
+            end: FRAMES_AT,
+        }
+    }
+
+    pub(crate) fn append(&mut self, timestamp_ns: i64, body: &[u8]) -> Result<Seq, TransferError> {
+        let used = u64::from(self.end) + u64::from(self.count) * SLOT_BYTES as u64;
+        let needed = bytes_needed(1, body.len() as u64);
+        if self.count == 0 || used + needed > self.image.len() as u64 {
+            self.flush()?;
+            self.start_segment(needed)?;
+        }
+        let seq = self.next;
+        let new = NewFrame {
+            timestamp_ns,
+            id: MessageId::new(seq, self.node),
+            defer_ms: 0,
+            body,
+        };
+        self.end = write_frame(&mut self.image, &self.head, self.count, self.end, &new);
+        self.count += 1;
+        self.next = seq.offset(1);
+        Ok(seq)
+    }
+
+    /// Writes what is left, and a checkpoint that says that all of it is synced: which the caller
+    /// sees to before anyone reads it. Gives the memory back.
+    pub(crate) fn finish(mut self, checkpoint: &Checkpoint) -> Result<Vec<u8>, TransferError> {
+        self.flush()?;
+        let number = self.checkpoint_number;
+        let stamp = Stamp {
+            synced: self.next,
+            next: self.next,
+            number,
+            sync: true,
+        };
+        let request = Request::WriteCheckpoint {
+            number: CheckpointNumber(number),
+            slot: 0,
+            bytes: encode(checkpoint, &stamp),
+            sync: false,
+            names: false,
+        };
+        let keeper = Keeper::new(self.files.clone(), self.directory);
+        let Some(Reply::CheckpointWritten { result, .. }) = keeper.handle(self.topic, request)
+        else {
+            unreachable!("a checkpoint is answered as such")
+        };
+        match result {
+            Ok(()) => Ok(self.image),
+            Err(CheckpointFailure::Write(failure) | CheckpointFailure::Sync(failure)) => {
+                Err(TransferError::Failed(failure.text))
+            }
+        }
+    }
+
+    fn start_segment(&mut self, needed: u64) -> Result<(), TransferError> {
+        let bytes = u64::from(FRAMES_AT) + needed;
+        let bytes = bytes.next_multiple_of(u64::from(PAGE_BYTES));
+        if bytes > u64::from(SEGMENT_BYTES_LIMIT) {
+            let text = format!("a message of {needed} bytes never fits a segment");
+            return Err(TransferError::Failed(text));
+        }
+        let bytes = self.segment_bytes.max(bytes as u32);
+        self.image.resize(bytes as usize, 0);
+        self.head = Head {
+            generation: next_generation(&mut self.generations),
+            base: self.next,
+            bytes,
+            node: self.node,
+        };
+        Ok(())
+    }
+
+    /// Cuts the segment to the pages it fills, seals it and writes it.
+    fn flush(&mut self) -> Result<(), TransferError> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let slots = self.count as usize * SLOT_BYTES;
+        let bytes = (self.end as usize + slots).next_multiple_of(PAGE_BYTES as usize);
+        let slots_at = self.image.len() - slots;
+        self.image.copy_within(slots_at.., bytes - slots);
+        self.image[self.end as usize..bytes - slots].fill(0);
+        self.head.bytes = bytes as u32;
+        let seal = Seal {
+            count: self.count,
+            end: self.end,
+        };
+        let image = &mut self.image[..bytes];
+        write_head(image, &self.head);
+        write_seal(image, &self.head, &seal);
+        let log = log_path(self.directory, self.topic);
+        let path = log.join(segment_file(self.next_number));
+        let made = self.files.create_dir(&log);
+        made.map_err(|error| DiskError::io("make", &log, error))?;
+        let written = self.files.write_at(&path, 0, image);
+        written.map_err(|error| DiskError::io("write", &path, error))?;
+        self.next_number = SegmentNumber(self.next_number.0 + 1);
+        self.count = 0;
+        self.end = FRAMES_AT;
+        Ok(())
+    }
+}

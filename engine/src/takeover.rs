@@ -1,0 +1,89 @@
+//! The first start on a data directory of the original nsqd: its backlog becomes ours, and the log
+//! says what became of what. Everything that counts is `diskq::take_over`.
+
+use crate::config::Config;
+use crate::daemon::segment_bytes_max;
+use crate::{log_info, log_warn};
+use diskq::nsqd_files::Metadata;
+use diskq::{LogOptions, OsFiles, TakeoverOptions, TopicTakeover};
+use jiff::Zoned;
+use jiff::fmt::strtime;
+use std::time::{Instant, SystemTime};
+
+/// Takes over what the original nsqd left in the data path, which is locked. Blocks.
+///
+/// # Errors
+/// Why it could not, for the FATAL line: nothing was changed.
+pub(crate) fn run(config: &Config, metadata: &Metadata) -> Result<(), String> {
+    let began = Instant::now();
+    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let wall_ns = unix.unwrap_or_default().as_nanos() as u64;
+    let defaults = LogOptions::default();
+    let options = TakeoverOptions {
+        log: LogOptions {
+            node: config.node_id,
+            segment_bytes_max: segment_bytes_max(config),
+            generation_seed: wall_ns ^ (u64::from(std::process::id()) << 32),
+            ..defaults
+        },
+        message_bytes_max: config.msg_bytes_max,
+        label: label(),
+        wall_ns,
+    };
+    let done = diskq::take_over(&OsFiles, &config.data_path, &metadata.topics, &options)
+        .map_err(|error| format!("failed to take over the data files of nsqd - {error}"))?;
+    if done.completed_earlier {
+        log_info!("TAKEOVER: completed an earlier one that was cut off");
+    }
+    for note in &done.notes {
+        log_warn!("TAKEOVER: {note}");
+    }
+    if !done.unlisted.is_empty() {
+        log_warn!(
+            "TAKEOVER: nsqd.dat does not list {}: their files are left alone",
+            done.unlisted.join(", ")
+        );
+    }
+    for topic in &done.topics {
+        log_info!("TAKEOVER: {}", line(topic));
+    }
+    if let Some(original) = &done.original {
+        let messages: u64 = done.topics.iter().map(|topic| topic.message_count).sum();
+        log_info!(
+            "TAKEOVER: {messages} messages of {} topics in {:.1} s; the files of nsqd are kept in {}",
+            done.topics.len(),
+            began.elapsed().as_secs_f64(),
+            original.display()
+        );
+    }
+    Ok(())
+}
+
+fn line(topic: &TopicTakeover) -> String {
+    let TopicTakeover {
+        name,
+        message_count,
+        undistributed_count,
+        channels,
+        is_appended,
+    } = topic;
+    let mut line = format!("topic {name}: {message_count} messages");
+    if *is_appended {
+        line.push_str(" behind those of its log");
+    }
+    if *undistributed_count > 0 {
+        line.push_str(&format!(
+            ", {undistributed_count} of them in no channel yet"
+        ));
+    }
+    for (channel, count) in channels {
+        line.push_str(&format!(", channel {channel}: {count}"));
+    }
+    line
+}
+
+/// When it happened, in local time.
+fn label() -> String {
+    // A clock outside jiff's range is not worth refusing to start for.
+    strtime::format("%Y-%m-%d-%H%M%S", &Zoned::now()).unwrap_or_else(|_| "undated".to_owned())
+}
