@@ -10,7 +10,6 @@
 //! the shell implements over its shards. One connection is one call of [`serve_connection`], on one
 //! shard: nothing here is `Send`, nothing is shared.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -18,6 +17,7 @@ use engine_core::stats::{StatsFilter, StatsSnapshot};
 use http::{Method, StatusCode};
 
 use crate::config::Config;
+use crate::net::address::Peer;
 use crate::{log_error, log_info, log_warn};
 
 use body::RequestBody;
@@ -90,10 +90,10 @@ pub struct Info {
     pub broadcast_address: String,
     /// The system's name for this machine.
     pub hostname: String,
-    /// Where HTTP is listened for; 0: nowhere.
-    pub http_port: u16,
-    /// Where clients are listened for.
-    pub tcp_port: u16,
+    /// Where HTTP is listened for; 0: nowhere, -1: on a unix socket.
+    pub http_port: i32,
+    /// Where clients are listened for; -1: on a unix socket.
+    pub tcp_port: i32,
     /// When the process started.
     pub start_time: SystemTime,
     /// A message's limit, inclusive.
@@ -119,10 +119,10 @@ pub struct Info {
 /// The ports that are really listened on.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
-    /// Of the client protocol.
-    pub tcp: u16,
-    /// Of HTTP; 0: none.
-    pub http: u16,
+    /// Of the client protocol; -1: a unix socket.
+    pub tcp: i32,
+    /// Of HTTP; 0: none, -1: a unix socket.
+    pub http: i32,
 }
 
 impl Info {
@@ -208,7 +208,7 @@ pub enum Served {
 /// `linger` is ready.
 pub async fn serve_connection<B: Broker>(
     connection: &mut Connection<impl Io>,
-    peer: SocketAddr,
+    peer: &Peer,
     broker: &B,
     linger: impl Future<Output = ()>,
 ) -> Served {
@@ -246,7 +246,7 @@ pub async fn serve_connection<B: Broker>(
 async fn respond<B: Broker>(
     head: Head,
     connection: &mut Connection<impl Io>,
-    peer: SocketAddr,
+    peer: &Peer,
     broker: &B,
 ) -> (Reply, bool) {
     // HTTP/1.0 knows no answer before the answer.

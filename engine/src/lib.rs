@@ -20,7 +20,7 @@ pub mod http;
 pub mod log;
 pub mod metadata;
 mod metadata_writer;
-mod net;
+pub mod net;
 pub mod preflight;
 mod reactor;
 mod shard;

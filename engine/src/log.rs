@@ -194,6 +194,13 @@ pub fn fatal_line(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// A line, with its line feed, of the sort that nsqd prints before it has a log: without prefix and
+/// fractions of seconds.
+pub fn bare_line(text: &str) -> String {
+    let at = Timestamp::now().to_zoned(TimeZone::system());
+    format!("{} {text}\n", at.strftime("%Y/%m/%d %H:%M:%S"))
+}
+
 /// The wall clock in RFC 3339 with the local zone's offset, to the second: `2026-11-21T09:41:38Z`.
 pub fn rfc3339_local(at: SystemTime) -> String {
     let Ok(timestamp) = Timestamp::try_from(at) else {

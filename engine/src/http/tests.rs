@@ -210,10 +210,10 @@ fn talk_slowly(broker: &Rc<Fake>, input: &[u8], at_once: usize) -> (String, Vec<
         output: output.clone(),
     };
     capture::start();
-    let address = SocketAddr::from(([127, 0, 0, 1], 59002));
+    let address = super::Peer::Ip(([127, 0, 0, 1], 59002).into());
     let never = std::future::pending();
     let mut connection = Connection::new(peer, b"");
-    let served = serve_connection(&mut connection, address, &**broker, never);
+    let served = serve_connection(&mut connection, &address, &**broker, never);
     assert_eq!(futures_lite::future::block_on(served), Served::ToTheEnd);
     let log = capture::stop();
     let text = String::from_utf8(output.borrow().clone()).unwrap();
@@ -564,9 +564,9 @@ fn a_connection_moves_between_requests_with_what_was_read_ahead() {
     capture::start();
     let mut connection = Connection::new(peer, b"");
     for _ in 0..2 {
-        let address = SocketAddr::from(([127, 0, 0, 1], 59002));
+        let address = super::Peer::Ip(([127, 0, 0, 1], 59002).into());
         let never = std::future::pending();
-        let served = serve_connection(&mut connection, address, &broker, never);
+        let served = serve_connection(&mut connection, &address, &broker, never);
         assert_eq!(futures_lite::future::block_on(served), Served::UntilMoved);
         let (peer, unread) = connection.into_parts();
         connection = Connection::new(peer, &unread);
