@@ -27,6 +27,7 @@ mod go_value;
 mod table;
 mod value;
 
+pub(crate) use go_value::parse_decimal;
 pub use value::{Options, Value};
 
 /// The version of nsqd that this program stands in for. Clients and tools decide by it what the

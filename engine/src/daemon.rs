@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::http::{Info, Ports};
+use crate::lookupd_addresses::LookupdAddresses;
 use crate::metadata::Metadata;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::address::ListenAddress;
@@ -77,6 +78,7 @@ struct Plan {
     health: Health,
     seed: u64,
     metadata: MetadataWriter,
+    lookupd_addresses: LookupdAddresses,
 }
 
 /// What one shard takes over from an earlier run.
@@ -133,6 +135,7 @@ impl Daemon {
             health: Health::new(shards),
             seed: unix.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32),
             metadata: writer,
+            lookupd_addresses: LookupdAddresses::new(config.lookupd_tcp_addresses.clone()),
             config,
         };
         let mut daemon = Daemon {
@@ -309,6 +312,7 @@ impl Plan {
             metadata: self.metadata.clone(),
             health: self.health.clone(),
             info: self.info(),
+            lookupd_addresses: self.lookupd_addresses.clone(),
         }
     }
 

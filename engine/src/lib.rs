@@ -18,6 +18,7 @@ pub mod config;
 pub mod daemon;
 pub mod http;
 pub mod log;
+mod lookupd_addresses;
 pub mod metadata;
 mod metadata_writer;
 pub mod net;

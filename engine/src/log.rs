@@ -149,6 +149,14 @@ pub fn set_level(level: Level) {
     LEVEL.store(level as u8, Ordering::Relaxed);
 }
 
+/// The lowest level that is written.
+pub fn level() -> Level {
+    let level = LEVEL.load(Ordering::Relaxed);
+    let levels = [Level::Debug, Level::Info, Level::Warn, Level::Error];
+    let known = levels.into_iter().find(|known| *known as u8 == level);
+    known.unwrap_or(Level::Fatal)
+}
+
 /// Whether lines of this level are written. The macros ask before they format.
 pub fn enabled(level: Level) -> bool {
     level as u8 >= LEVEL.load(Ordering::Relaxed)

@@ -135,7 +135,9 @@ fn convert(kind: Kind, given: &Toml) -> Result<Value, String> {
         },
         Kind::Integer(..) => match given {
             Toml::Integer(value) => Ok(Value::Integer(*value)),
-            Toml::String(text) => decimal(text).map(Value::Integer),
+            Toml::String(text) => go_value::parse_decimal(text)
+                .map(Value::Integer)
+                .map_err(|why| format!("strconv.ParseInt: parsing {text:?}: {why}")),
             other => Err(wrong_type("int64", other)),
         },
         Kind::Span(..) => match given {
@@ -182,16 +184,6 @@ fn convert(kind: Kind, given: &Toml) -> Result<Value, String> {
             unreachable!("words are no plain values")
         }
     }
-}
-
-/// As `strconv.ParseInt(text, 10, 64)`: no prefix, no underscores.
-fn decimal(text: &str) -> Result<i64, String> {
-    let refuse = |why: &str| Err(format!("strconv.ParseInt: parsing {text:?}: {why}"));
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return refuse("invalid syntax");
-    }
-    text.parse().or_else(|_| refuse(go_value::OUT_OF_RANGE))
 }
 
 fn wrong_type(wanted: &str, given: &Toml) -> String {

@@ -9,6 +9,19 @@ pub(crate) const PARSE_ERROR: &str = "parse error";
 /// What Go says about a number that is one, but too large.
 pub(crate) const OUT_OF_RANGE: &str = "value out of range";
 
+/// What Go says about a number that is none where only decimal ones are taken.
+const INVALID_SYNTAX: &str = "invalid syntax";
+
+/// A decimal integer, as `strconv.ParseInt(text, 10, 64)` and `strconv.Atoi`: no prefix, no
+/// underscores.
+pub(crate) fn parse_decimal(text: &str) -> Result<i64, &'static str> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(INVALID_SYNTAX);
+    }
+    text.parse().map_err(|_| OUT_OF_RANGE)
+}
+
 /// A boolean, in the spellings of Go's `strconv.ParseBool` (not `fALSE`).
 pub(crate) fn parse_bool(text: &str) -> Result<bool, &'static str> {
     match text {

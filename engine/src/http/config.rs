@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use http::StatusCode;
 
+use super::Broker;
 use super::body::{End, RequestBody};
 use super::connection::Io;
 use super::go_text::{push_json_array, push_json_float, push_json_string};
 use super::reply::{Failure, Reply};
-use super::{Broker, Info};
 use crate::config::{TlsRequired, TlsVersion, Value};
 use crate::log::{self, Level};
 
@@ -20,13 +20,12 @@ pub(super) fn get<B: Broker>(broker: &B, option: &str) -> Result<Reply, Failure>
     let info = broker.info();
     let value = match option {
         LOG_LEVEL => Value::Level(log::level()),
-        LOOKUPD_ADDRESSES => return Ok(addresses(broker.lookupd_addresses().as_deref())),
-        "broadcast_tcp_port" => Value::Integer(announced(info.broadcast_tcp_port, info.tcp_port)),
-        "broadcast_http_port" => {
-            Value::Integer(announced(info.broadcast_http_port, info.http_port))
+        LOOKUPD_ADDRESSES => {
+            return Ok(list(broker.lookupd_addresses().as_deref()));
         }
-        "statsd_prefix" => Value::Text(info.statsd_prefix()),
-        // Ours are in the file, too; nsqd's interface does not know them.
+        "broadcast_tcp_port" => Value::Integer(info.announced.tcp.into()),
+        "broadcast_http_port" => Value::Integer(info.announced.http.into()),
+        "statsd_prefix" => Value::Text(info.statsd_prefix.clone()),
         _ => match info.options.by_key(option) {
             Some(value) => value.clone(),
             None => return Err(Failure::bad("INVALID_OPTION")),
@@ -54,21 +53,12 @@ pub(super) async fn put<B: Broker>(
             log::set_level(text.parse::<Level>().map_err(|_| invalid)?);
         }
         LOOKUPD_ADDRESSES => {
-            let list = serde_json::from_slice(&received.bytes).map_err(|_| invalid)?;
-            broker.set_lookupd_addresses(list).await;
+            let addresses = serde_json::from_slice(&received.bytes).map_err(|_| invalid)?;
+            broker.set_lookupd_addresses(addresses);
         }
         _ => return Err(Failure::bad("INVALID_OPTION")),
     }
     get(broker, option)
-}
-
-/// What is announced to nsqlookupd: the port asked for, or the one listened on, of which a unix
-/// socket has none.
-fn announced(asked: u16, listened: i32) -> i64 {
-    match asked {
-        0 => i64::from(listened.max(0)),
-        port => i64::from(port),
-    }
 }
 
 /// Texts as they are, everything else as JSON.
@@ -76,7 +66,7 @@ fn shown(value: &Value) -> Reply {
     let mut json = String::new();
     match value {
         Value::Text(text) => return Reply::text(text.clone()),
-        Value::List(texts) => return addresses(Some(texts)),
+        Value::List(texts) => return list(Some(texts)),
         Value::Floats(numbers) => push_json_array(&mut json, numbers, |out, number| {
             push_json_float(out, *number);
         }),
@@ -110,12 +100,12 @@ fn push_number(out: &mut String, number: i64) {
     let _ = write!(out, "{number}");
 }
 
-/// A list of texts; `null` was put as `null`.
-fn addresses(list: Option<&[String]>) -> Reply {
+/// A list of texts, or `null`.
+fn list(texts: Option<&[String]>) -> Reply {
     let mut json = String::new();
-    match list {
+    match texts {
         None => json.push_str("null"),
-        Some(list) => push_json_array(&mut json, list, |out, text| push_json_string(out, text)),
+        Some(texts) => push_json_array(&mut json, texts, |out, text| push_json_string(out, text)),
     }
     Reply::json(StatusCode::OK, json)
 }

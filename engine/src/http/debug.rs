@@ -1,13 +1,13 @@
 //! `/debug/*`: nsqd's are the profiler of Go's runtime, of which there is nothing here. What can be
 //! answered truly is; the rest says where to look instead.
 
-use http::{Method, StatusCode};
+use http::StatusCode;
 
 use super::body::{End, RequestBody};
 use super::connection::Io;
-use super::go_text::decimal_error;
 use super::query::Query;
-use super::reply::{Failure, Reply};
+use super::reply::Reply;
+use crate::config::parse_decimal;
 
 /// A form is read up to here, as in Go's server.
 const FORM_BYTES_MAX: u64 = 10 * 1024 * 1024;
@@ -18,7 +18,15 @@ pub(super) fn index() -> Reply {
         "<html>\n<head>\n<title>/debug/pprof/</title>\n</head>\n<body>\n/debug/pprof/\n<br>\n\
          <p>This program is not written in Go: the profiles below are empty.</p>\n<ul>\n",
     );
-    for name in ["block", "cmdline", "goroutine", "heap", "profile", "symbol", "threadcreate"] {
+    for name in [
+        "block",
+        "cmdline",
+        "goroutine",
+        "heap",
+        "profile",
+        "symbol",
+        "threadcreate",
+    ] {
         page += &format!("<li><a href='{name}?debug=1'>{name}</a></li>\n");
     }
     page += "</ul>\n</body>\n</html>\n";
@@ -52,12 +60,7 @@ fn text(body: String) -> Reply {
 
 /// `PUT /debug/setblockrate`: there is nothing to set. nsqd judges the value and then answers 500
 /// to a good one, by mistake; what it meant to answer is this.
-pub(super) async fn set_block_rate(
-    method: &Method,
-    raw_query: &str,
-    body: &mut RequestBody<'_, impl Io>,
-) -> Result<Reply, Failure> {
-    debug_assert_eq!(method, Method::PUT);
+pub(super) async fn set_block_rate(raw_query: &str, body: &mut RequestBody<'_, impl Io>) -> Reply {
     let received = body.receive(FORM_BYTES_MAX).await;
     let form = match received.end {
         End::Complete => String::from_utf8_lossy(&received.bytes).into_owned(),
@@ -68,13 +71,13 @@ pub(super) async fn set_block_rate(
         .iter()
         .find_map(|pairs| Query::parse(pairs).ok()?.get("rate").map(str::to_string))
         .unwrap_or_default();
-    Ok(match decimal_error(&rate) {
-        None => Reply::plain(StatusCode::OK, ""),
-        Some(why) => {
+    match parse_decimal(&rate) {
+        Ok(_) => Reply::plain(StatusCode::OK, ""),
+        Err(why) => {
             let text = format!("invalid block rate : strconv.Atoi: parsing {rate:?}: {why}");
             Reply::plain(StatusCode::BAD_REQUEST, text)
         }
-    })
+    }
 }
 
 /// `POST /debug/freememory`: nothing is kept that could be given back. For 200 see above.
