@@ -36,7 +36,7 @@ fn main() -> Result<(), Failure> {
     println!("broker: TCP {}, HTTP {}", daemon.tcp_address, http(&daemon));
     println!("moving {MESSAGES} messages of {BODY_BYTES} bytes through topic {TOPIC} ...");
 
-    let address = daemon.tcp_address;
+    let address = daemon.tcp_address.ip().ok_or("not on TCP")?;
     let began = Instant::now();
     let consumer = thread::spawn(move || consume(address));
     let producer = thread::spawn(move || produce(address));
@@ -97,6 +97,7 @@ fn start(data_path: &std::path::Path) -> Result<Daemon, Failure> {
 fn http(daemon: &Daemon) -> String {
     daemon
         .http_address
+        .as_ref()
         .map_or("off".to_owned(), |address| address.to_string())
 }
 

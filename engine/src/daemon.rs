@@ -2,7 +2,9 @@
 
 use crate::config::Config;
 use crate::http::{Info, Ports};
+use crate::lookupd_addresses::LookupdAddresses;
 use crate::metadata_writer::MetadataWriter;
+use crate::net::address::ListenAddress;
 use crate::net::listener;
 use crate::net::socket::Listener;
 use crate::shard::health::Health;
@@ -18,7 +20,6 @@ use futures_channel::oneshot;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 use std::time::SystemTime;
@@ -55,9 +56,9 @@ impl std::error::Error for StartError {}
 /// A running broker.
 pub struct Daemon {
     /// Where clients connect.
-    pub tcp_address: SocketAddr,
+    pub tcp_address: ListenAddress,
     /// Where HTTP is served, if it is.
-    pub http_address: Option<SocketAddr>,
+    pub http_address: Option<ListenAddress>,
     stops: Vec<oneshot::Sender<()>>,
     shards: Vec<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
@@ -73,12 +74,13 @@ struct Plan {
     config: Config,
     clock: Clock,
     shards: u32,
-    tcp_address: SocketAddr,
-    http_address: Option<SocketAddr>,
+    tcp_address: ListenAddress,
+    http_address: Option<ListenAddress>,
     start_time: SystemTime,
     health: Health,
     seed: u64,
     metadata: MetadataWriter,
+    lookupd_addresses: LookupdAddresses,
 }
 
 /// What one shard takes over from an earlier run.
@@ -104,8 +106,15 @@ impl Daemon {
         let lock = DataPathLock::acquire(&config.data_path)
             .and_then(|lock| diskq::check_writable(&config.data_path).map(|()| lock))
             .map_err(|error| lock_failed(&config, &error))?;
+        let refuse = |why: String| StartError(format!("failed to instantiate nsqd - {why}"));
+        config.check_before_tls().map_err(refuse)?;
+        config.check_after_tls().map_err(refuse)?;
         log_info!("{}", config::version_line());
         log_info!("ID: {}", config.node_id);
+        if !config.unknown_keys().is_empty() {
+            let keys = config.unknown_keys().join(", ");
+            log_warn!("keys in the config file that mean nothing, ignored: {keys}");
+        }
         let ready = preflight::check(&config)
             .map_err(|error| StartError(format!("failed to instantiate nsqd - {error}")))?;
         let metadata = Metadata::load(&config.data_path)
@@ -123,18 +132,19 @@ impl Daemon {
         let plan = Plan {
             clock: Clock::start(),
             shards,
-            tcp_address: ready.tcp_address,
-            http_address: ready.http_address,
+            tcp_address: ready.tcp,
+            http_address: ready.http,
             start_time,
             health: Health::new(shards),
             seed: unix.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32),
             metadata: writer,
+            lookupd_addresses: LookupdAddresses::new(config.lookupd_tcp_addresses.clone()),
             config,
         };
         let (statsd, statsd_stopped) = mpsc::channel();
         let mut daemon = Daemon {
-            tcp_address: plan.tcp_address,
-            http_address: plan.http_address,
+            tcp_address: plan.tcp_address.clone(),
+            http_address: plan.http_address.clone(),
             stops: Vec::new(),
             shards: Vec::new(),
             threads: vec![writer_thread],
@@ -160,13 +170,13 @@ impl Daemon {
                 .map_err(|_| StartError("a shard ended at once".to_owned()))?;
             result.map_err(StartError)?;
         }
-        let http_port = plan.info().http_port;
-        let pusher = statsd::start(&plan.config, http_port, post, statsd_stopped);
+        let prefix = plan.info().statsd_prefix;
+        let pusher = statsd::start(&plan.config, &prefix, post, statsd_stopped);
         daemon
             .threads
             .extend(pusher.map_err(|error| no_thread(&error))?);
         log_info!("TCP: listening on {}", daemon.tcp_address);
-        if let Some(address) = daemon.http_address {
+        if let Some(address) = &daemon.http_address {
             log_info!("HTTP: listening on {address}");
         }
         Ok(daemon)
@@ -216,8 +226,10 @@ impl Daemon {
     /// Stops the broker: closes connections, makes everything durable, releases the data path.
     pub fn stop(self) {
         log_info!("TCP: closing {}", self.tcp_address);
-        if let Some(address) = self.http_address {
+        self.tcp_address.retire();
+        if let Some(address) = &self.http_address {
             log_info!("HTTP: closing {address}");
+            address.retire();
         }
         log_info!("NSQ: closing topics");
         for stop in self.stops {
@@ -269,17 +281,14 @@ impl Birth {
             Err(error) => return report(&started, Err(error)),
         };
         let shard = Shard::new(broker, storage, plan.parts(id, post));
-        let tcp = Listener::bind(plan.tcp_address);
-        let http = plan.http_address.map(Listener::bind).transpose();
+        let open = |address: &ListenAddress| {
+            Listener::open(address).map_err(|error| listen_failed(address, &error))
+        };
+        let tcp = open(&plan.tcp_address);
+        let http = plan.http_address.as_ref().map(open).transpose();
         let (tcp, http) = match (tcp, http) {
             (Ok(tcp), Ok(http)) => (tcp, http),
-            (Err(error), _) => {
-                return report(&started, Err(listen_failed(plan.tcp_address, &error)));
-            }
-            (_, Err(error)) => {
-                let address = plan.http_address.unwrap_or(plan.tcp_address);
-                return report(&started, Err(listen_failed(address, &error)));
-            }
+            (Err(error), _) | (_, Err(error)) => return report(&started, Err(error)),
         };
         shard.start(inbox);
         shard.persist_metadata().await;
@@ -298,7 +307,7 @@ impl Birth {
 
 impl Plan {
     fn info(&self) -> Info {
-        let http = self.http_address.map_or(0, |address| address.port());
+        let http = self.http_address.as_ref().map_or(0, ListenAddress::port);
         let ports = Ports {
             tcp: self.tcp_address.port(),
             http,
@@ -314,6 +323,7 @@ impl Plan {
             metadata: self.metadata.clone(),
             health: self.health.clone(),
             info: self.info(),
+            lookupd_addresses: self.lookupd_addresses.clone(),
         }
     }
 
@@ -520,7 +530,7 @@ fn no_thread(error: &std::io::Error) -> StartError {
     ))
 }
 
-fn listen_failed(address: SocketAddr, error: &std::io::Error) -> String {
+fn listen_failed(address: &ListenAddress, error: &std::io::Error) -> String {
     let why = diskq::system_text(error);
-    format!("failed to instantiate nsqd - listen ({address}) failed - listen tcp {address}: {why}")
+    format!("failed to instantiate nsqd - listen ({address}) failed - {why}")
 }

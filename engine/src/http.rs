@@ -1,7 +1,7 @@
 //! nsqd's HTTP interface: publishing, administration, statistics.
 //!
 //! ```text
-//!   Connection -> head -> route -> publish | admin | stats -> Broker
+//!   Connection -> head -> route -> publish | admin | stats | config -> Broker
 //!        |                  |          (checks, in nsqd's order)
 //!      body                 +-> redirect, OPTIONS, 404, 405
 //! ```
@@ -10,28 +10,31 @@
 //! the shell implements over its shards. One connection is one call of [`serve_connection`], on one
 //! shard: nothing here is `Send`, nothing is shared.
 
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use engine_core::stats::{StatsFilter, StatsSnapshot};
 use http::{Method, StatusCode};
 
-use crate::config::Config;
-use crate::{log_error, log_info, log_warn};
+use crate::config::{Config, Options};
+use crate::net::address::Peer;
+use crate::{log_error, log_info, log_warn, statsd};
 
 use body::RequestBody;
 use connection::{Io, NoRequest};
 use head::{Expectation, Head};
 use query::Query;
-use reply::{Exchange, Failure, Reply};
+use reply::{Failure, Reply};
 use route::{Endpoint, Route};
 
 mod admin;
 mod body;
 mod chunked;
+mod config;
 mod connection;
 mod date;
+mod debug;
 mod go_text;
 mod head;
 mod publish;
@@ -91,16 +94,23 @@ pub struct Info {
     pub broadcast_address: String,
     /// The system's name for this machine.
     pub hostname: String,
-    /// Where HTTP is listened for; 0: nowhere.
-    pub http_port: u16,
-    /// Where clients are listened for.
-    pub tcp_port: u16,
+    /// Where HTTP is listened for; 0: nowhere, -1: on a unix socket.
+    pub http_port: i32,
+    /// Where clients are listened for; -1: on a unix socket.
+    pub tcp_port: i32,
     /// When the process started.
     pub start_time: SystemTime,
     /// A message's limit, inclusive.
     pub msg_bytes_max: u64,
     /// A body's limit, inclusive.
     pub body_bytes_max: u64,
+    /// Every option as it was given.
+    pub options: Arc<Options>,
+    /// The ports announced to nsqlookupd: those asked for, or those listened on; 0 for a unix
+    /// socket, which has none.
+    pub announced: Ports,
+    /// `--statsd-prefix` with this node's name in it: `nsq.vm_4151.`
+    pub statsd_prefix: String,
     /// The limit of `defer`.
     pub req_timeout_max: Duration,
     /// Shown only.
@@ -120,21 +130,32 @@ pub struct Info {
 /// The ports that are really listened on.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
-    /// Of the client protocol.
-    pub tcp: u16,
-    /// Of HTTP; 0: none.
-    pub http: u16,
+    /// Of the client protocol; -1: a unix socket.
+    pub tcp: i32,
+    /// Of HTTP; 0: none, -1: a unix socket.
+    pub http: i32,
 }
 
 impl Info {
     /// From the configuration and what start-up has found out.
     pub fn new(config: &Config, ports: Ports, start_time: SystemTime) -> Info {
+        let announced = |asked: u16, listened: i32| match asked {
+            0 => listened.max(0),
+            asked => i32::from(asked),
+        };
+        let announced = Ports {
+            tcp: announced(config.broadcast_tcp_port, ports.tcp),
+            http: announced(config.broadcast_http_port, ports.http),
+        };
         Info {
             broadcast_address: config.broadcast_address.clone(),
             hostname: config.hostname.clone(),
             http_port: ports.http,
             tcp_port: ports.tcp,
             start_time,
+            options: config.options.clone(),
+            announced,
+            statsd_prefix: statsd::prefix(config, announced.http),
             msg_bytes_max: config.msg_bytes_max,
             body_bytes_max: config.body_bytes_max,
             req_timeout_max: config.req_timeout_max,
@@ -189,6 +210,10 @@ pub trait Broker {
     async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot;
     /// The result of the most recent write to a log.
     fn health(&self) -> Result<(), String>;
+    /// Where nsqlookupd is, as it was set last; `None`: set to `null`.
+    fn lookupd_addresses(&self) -> Option<Vec<String>>;
+    /// Replaces that list, until the process ends.
+    fn set_lookupd_addresses(&self, addresses: Option<Vec<String>>);
     /// See [`Info`].
     fn info(&self) -> &Info;
     /// Whether the connection would be better off on another shard. Asked between requests.
@@ -209,7 +234,7 @@ pub enum Served {
 /// `linger` is ready.
 pub async fn serve_connection<B: Broker>(
     connection: &mut Connection<impl Io>,
-    peer: SocketAddr,
+    peer: &Peer,
     broker: &B,
     linger: impl Future<Output = ()>,
 ) -> Served {
@@ -220,11 +245,12 @@ pub async fn serve_connection<B: Broker>(
                 let (reply, has_left_unread) = respond(head, connection, peer, broker).await;
                 (reply, exchange, has_left_unread)
             }
-            Err(NoRequest::Refused(status)) => (
-                Reply::plain(status, "").and_close(true),
-                Exchange::NONE,
-                true,
-            ),
+            Err(NoRequest::Refused(refusal)) => {
+                if connection.refuse(refusal).await.is_err() {
+                    return Served::ToTheEnd;
+                }
+                break true;
+            }
             Err(NoRequest::Ended) => break false,
         };
         if connection.answer(&reply, exchange).await.is_err() {
@@ -247,7 +273,7 @@ pub async fn serve_connection<B: Broker>(
 async fn respond<B: Broker>(
     head: Head,
     connection: &mut Connection<impl Io>,
-    peer: SocketAddr,
+    peer: &Peer,
     broker: &B,
 ) -> (Reply, bool) {
     // HTTP/1.0 knows no answer before the answer.
@@ -255,11 +281,8 @@ async fn respond<B: Broker>(
     let is_closing = head.asks_to_close || !head.is_http_11;
     let mut body = RequestBody::new(connection, head.framing, awaits_continue);
 
-    let reply = if head.is_http_11 && !head.has_host {
-        let text = "400 Bad Request: missing required Host header";
-        Reply::protocol_error(StatusCode::BAD_REQUEST, text)
-    } else if head.expects == Some(Expectation::Unknown) {
-        Reply::protocol_error(StatusCode::EXPECTATION_FAILED, "")
+    let reply = if head.expects == Some(Expectation::Unknown) {
+        Reply::plain(StatusCode::EXPECTATION_FAILED, "").and_close(true)
     } else {
         let query = head.target.query().unwrap_or_default();
         if query.contains(';') {
@@ -288,12 +311,21 @@ async fn respond<B: Broker>(
     (reply.and_close(must_close), has_left_unread)
 }
 
-/// Publishes are too many to be logged. Redirects and OPTIONS never reach nsqd's own code.
+/// Publishes are too many to be logged. Redirects, OPTIONS and the profiler never reach nsqd's own
+/// code.
 fn is_logged(route: &Route) -> bool {
     match route {
-        Route::Found(Endpoint::Pub | Endpoint::Mpub) => false,
-        Route::Found(_) | Route::WrongMethod(_) | Route::NotFound => true,
-        Route::Redirect(_) | Route::Options(_) | Route::BadPath => false,
+        Route::Found(endpoint, _) => !matches!(
+            endpoint,
+            Endpoint::Pub
+                | Endpoint::Mpub
+                | Endpoint::PprofIndex
+                | Endpoint::PprofCommandLine
+                | Endpoint::PprofSymbol
+                | Endpoint::Pprof
+        ),
+        Route::WrongMethod(_) | Route::NotFound => true,
+        Route::Redirect(_) | Route::Options(_) => false,
     }
 }
 
@@ -305,7 +337,7 @@ async fn answer<B: Broker>(
     broker: &B,
 ) -> Reply {
     match route {
-        Route::Found(endpoint) => serve(endpoint, query, body, broker)
+        Route::Found(endpoint, option) => serve(endpoint, &option, query, body, broker)
             .await
             .unwrap_or_else(Reply::failure),
         Route::Redirect(path) => {
@@ -315,12 +347,12 @@ async fn answer<B: Broker>(
         Route::Options(allow) => Reply::options(allow),
         Route::WrongMethod(allow) => Reply::wrong_method(allow),
         Route::NotFound => Reply::failure(Failure(StatusCode::NOT_FOUND, "NOT_FOUND")),
-        Route::BadPath => Reply::protocol_error(StatusCode::BAD_REQUEST, "400 Bad Request"),
     }
 }
 
 async fn serve<B: Broker>(
     endpoint: Endpoint,
+    option: &str,
     query: &str,
     body: &mut RequestBody<'_, impl Io>,
     broker: &B,
@@ -352,6 +384,14 @@ async fn serve<B: Broker>(
         | Endpoint::ChannelDelete
         | Endpoint::ChannelEmpty
         | Endpoint::ChannelPause(_) => admin::administer(broker, endpoint, query, body).await,
+        Endpoint::ConfigGet => config::get(broker, option),
+        Endpoint::ConfigPut => config::put(broker, option, body).await,
+        Endpoint::PprofIndex => Ok(debug::index()),
+        Endpoint::PprofCommandLine => Ok(debug::command_line()),
+        Endpoint::PprofSymbol => Ok(debug::symbols()),
+        Endpoint::Pprof => Ok(debug::profile()),
+        Endpoint::SetBlockRate => Ok(debug::set_block_rate(query, body).await),
+        Endpoint::FreeMemory => Ok(debug::free_memory()),
     }
 }
 

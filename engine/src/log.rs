@@ -149,6 +149,14 @@ pub fn set_level(level: Level) {
     LEVEL.store(level as u8, Ordering::Relaxed);
 }
 
+/// The lowest level that is written.
+pub fn level() -> Level {
+    let level = LEVEL.load(Ordering::Relaxed);
+    let levels = [Level::Debug, Level::Info, Level::Warn, Level::Error];
+    let known = levels.into_iter().find(|known| *known as u8 == level);
+    known.unwrap_or(Level::Fatal)
+}
+
 /// Whether lines of this level are written. The macros ask before they format.
 pub fn enabled(level: Level) -> bool {
     level as u8 >= LEVEL.load(Ordering::Relaxed)
@@ -192,6 +200,13 @@ pub fn fatal_line(text: &str) -> String {
     let mut bytes = Vec::new();
     line.append_to(&mut bytes, PREFIX_DEFAULT, &TimeZone::system());
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A line, with its line feed, of the sort that nsqd prints before it has a log: without prefix and
+/// fractions of seconds.
+pub fn bare_line(text: &str) -> String {
+    let at = Timestamp::now().to_zoned(TimeZone::system());
+    format!("{} {text}\n", at.strftime("%Y/%m/%d %H:%M:%S"))
 }
 
 /// The wall clock in RFC 3339 with the local zone's offset, to the second: `2026-11-21T09:41:38Z`.

@@ -1,5 +1,6 @@
-//! TCP: accepting connections, reading their commands, writing their output. No rules of NSQ here.
+//! Clients' sockets: accepting connections, reading their commands, writing their output. No rules of NSQ here.
 
+pub mod address;
 pub(crate) mod connection;
 pub(crate) mod input;
 pub(crate) mod listener;

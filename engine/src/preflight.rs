@@ -5,7 +5,7 @@
 //! ```text
 //!   descriptors                            soft limits are raised as far as they go
 //!   io_uring there, allowed, new enough?   as many rings as shards, once
-//!   addresses                              bound once without SO_REUSEPORT, then given to the shards
+//!   addresses (bind.rs)                    bound once without SO_REUSEPORT, then given to the shards
 //! ```
 //!
 //! Each check is a question to the system and a pure judgement of its answer; the judgements are
@@ -13,16 +13,19 @@
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::num::NonZeroUsize;
-use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
+use crate::net::address::ListenAddress;
 use crate::reactor;
 use diskq::system_text;
+
+mod bind;
+
+pub use bind::{Bound, BoundProbe, bind, bind_probe};
 
 /// The first kernel that can wait in a ring for a time.
 const KERNEL_MIN: Kernel = Kernel {
@@ -39,13 +42,6 @@ const DESCRIPTORS_PROCESS: u64 = 64;
 
 /// Descriptors per shard: the ring, the wake-up, listeners, a few segments.
 const DESCRIPTORS_PER_SHARD: u64 = 16;
-
-/// How long an address that is in use is tried again. The listener of a killed process was seen to
-/// outlive it, for less than 20 ms (8 of 8 runs, Linux 6.18); most likely because the kernel takes
-/// rings apart later, and a request in a ring holds its socket. A supervisor that restarts at once
-/// must not fail for that.
-const BIND_PATIENCE: Duration = Duration::from_secs(1);
-const BIND_PAUSE: Duration = Duration::from_millis(20);
 
 /// A kernel's version, as far as it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -180,12 +176,12 @@ impl std::error::Error for PreflightError {
 }
 
 /// What the checks found out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Ready {
     /// Where clients are to be listened for, with the port decided.
-    pub tcp_address: SocketAddr,
+    pub tcp: ListenAddress,
     /// The same for HTTP; `None` if it is switched off.
-    pub http_address: Option<SocketAddr>,
+    pub http: Option<ListenAddress>,
 }
 
 /// All checks but those of addresses.
@@ -197,15 +193,15 @@ pub fn check_system(shard_count: NonZeroUsize) -> Result<(), PreflightError> {
 /// All checks, in the order in which nsqd would fail.
 pub fn check(config: &Config) -> Result<Ready, PreflightError> {
     check_system(config.shard_count)?;
-    // Both probes are held until both have succeeded: two equal ports are found out.
-    let tcp = bind_probe(&config.tcp_address)?;
+    // All are held until all have succeeded: two equal ports are found out.
+    let tcp = bind(&config.tcp_address)?;
     let http = match config.http_address.as_str() {
         "" => None,
-        address => Some(bind_probe(address)?),
+        address => Some(bind(address)?),
     };
     Ok(Ready {
-        tcp_address: tcp.address(),
-        http_address: http.as_ref().map(BoundProbe::address),
+        tcp: tcp.address(),
+        http: http.as_ref().map(Bound::address),
     })
 }
 
@@ -339,180 +335,6 @@ fn check_descriptors(shard_count: NonZeroUsize) -> Result<(), PreflightError> {
 
 fn descriptors_need_count(shard_count: NonZeroUsize) -> u64 {
     DESCRIPTORS_PROCESS + DESCRIPTORS_PER_SHARD * shard_count.get() as u64
-}
-
-/// An address that was found free, and is kept until this is dropped. The shards bind it with
-/// SO_REUSEPORT, which fails while this is held; so it is dropped right before.
-#[derive(Debug)]
-pub struct BoundProbe {
-    address: SocketAddr,
-    /// `None` if only connections of an earlier process are in the way.
-    _listener: Option<TcpListener>,
-}
-
-impl BoundProbe {
-    /// What the shards are to bind: resolved, and with a port.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-/// Binds an address without SO_REUSEPORT. With it, a second nsqd of the same user would start
-/// without an error and take half of the connections. Blocks for up to a second.
-pub fn bind_probe(address: &str) -> Result<BoundProbe, PreflightError> {
-    bind_probe_within(address, BIND_PATIENCE)
-}
-
-fn bind_probe_within(address: &str, patience: Duration) -> Result<BoundProbe, PreflightError> {
-    let refuse = |why: String, hint: &'static str| PreflightError::Listen {
-        address: address.to_string(),
-        why,
-        hint,
-    };
-    let (host, port) = split_host_port(address).ok_or_else(|| {
-        let why = "not of the form <host>:<port>, which nsqd takes for a unix socket".to_string();
-        refuse(
-            why,
-            "this version of ringq listens on TCP only, for example on 0.0.0.0:4150",
-        )
-    })?;
-    let port = parse_port(port).map_err(|why| refuse(format!("listen tcp: {why}"), ""))?;
-    let candidate = resolve(host, port)
-        .map_err(|why| refuse(format!("listen tcp: lookup {host}: {why}"), ""))?;
-    let Some(candidate) = candidate else {
-        return Err(refuse(
-            format!("listen tcp: lookup {host}: no such host"),
-            "",
-        ));
-    };
-    bind_patiently(candidate, patience).map_err(|error| {
-        let why = system_text(&error);
-        refuse(
-            format!("listen tcp {candidate}: bind: {why}"),
-            bind_hint(&error),
-        )
-    })
-}
-
-fn bind_patiently(candidate: SocketAddr, patience: Duration) -> io::Result<BoundProbe> {
-    let deadline = Instant::now() + patience;
-    loop {
-        let error = match TcpListener::bind(candidate) {
-            Ok(listener) => {
-                let address = listener.local_addr()?;
-                return Ok(BoundProbe {
-                    address,
-                    _listener: Some(listener),
-                });
-            }
-            Err(error) => error,
-        };
-        if is_only_left_over(&error, candidate) {
-            return Ok(BoundProbe {
-                address: candidate,
-                _listener: None,
-            });
-        }
-        if error.kind() != io::ErrorKind::AddrInUse || Instant::now() >= deadline {
-            return Err(error);
-        }
-        std::thread::sleep(BIND_PAUSE);
-    }
-}
-
-fn bind_hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "another process listens there, perhaps another nsqd (see: ss -ltnp); stop it, or \
-             choose another port"
-        }
-        io::ErrorKind::AddrNotAvailable => "no interface of this machine has this address",
-        io::ErrorKind::PermissionDenied => {
-            "ports below 1024 need privileges (CAP_NET_BIND_SERVICE); choose a higher one"
-        }
-        _ => "",
-    }
-}
-
-/// Splits as Go's `net.SplitHostPort`: an IPv6 address needs brackets.
-fn split_host_port(address: &str) -> Option<(&str, &str)> {
-    let (host, port) = address.rsplit_once(':')?;
-    if let Some(inner) = host.strip_prefix('[') {
-        let inner = inner.strip_suffix(']')?;
-        return (!inner.contains(['[', ']'])).then_some((inner, port));
-    }
-    (!host.contains([':', '[', ']']) && !port.contains(['[', ']'])).then_some((host, port))
-}
-
-/// The error is Go's text.
-fn parse_port(text: &str) -> Result<u16, String> {
-    if text.is_empty() {
-        return Ok(0);
-    }
-    if let Ok(port) = text.parse::<i64>() {
-        return u16::try_from(port).map_err(|_| format!("address {text}: invalid port"));
-    }
-    // Go would ask for a service of this name; nobody names nsqd's ports.
-    Err(format!("lookup tcp/{text}: unknown port"))
-}
-
-/// The address to bind. A wildcard is both families on one socket, as in nsqd, or IPv4 alone where
-/// the system has no IPv6. A name gives one address, IPv4 if it has one: listening on only one of
-/// several is what nsqd does, too.
-fn resolve(host: &str, port: u16) -> Result<Option<SocketAddr>, String> {
-    if matches!(host, "" | "0.0.0.0" | "::") {
-        let any4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
-        let any6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
-        return Ok(Some(if has_ipv6() { any6 } else { any4 }));
-    }
-    let found = (host, port).to_socket_addrs().map_err(|error| {
-        // The C library's text, behind the standard library's own words.
-        let text = error.to_string();
-        text.rsplit(": ")
-            .next()
-            .unwrap_or_default()
-            .to_ascii_lowercase()
-    })?;
-    Ok(found.min_by_key(SocketAddr::is_ipv6))
-}
-
-fn has_ipv6() -> bool {
-    TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
-}
-
-/// Whether the address is in use only by closing connections of an earlier process. They do not
-/// hinder the shards' SO_REUSEPORT, but they do hinder the probe's bind: without this, a restart
-/// would be refused for a minute.
-fn is_only_left_over(error: &io::Error, address: SocketAddr) -> bool {
-    if error.kind() != io::ErrorKind::AddrInUse {
-        return false;
-    }
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
-    match tables {
-        [Ok(tcp), Ok(tcp6)] => {
-            !has_listener(&tcp, address.port()) && !has_listener(&tcp6, address.port())
-        }
-        // Without IPv6 there is no second table.
-        [Ok(tcp), Err(_)] => !has_listener(&tcp, address.port()),
-        // What cannot be ruled out stands.
-        [Err(_), _] => false,
-    }
-}
-
-/// Whether a table of `/proc/net/tcp` has a listening socket (state 0A) on the port. On whatever
-/// address: telling overlapping addresses apart is not worth a wrong answer.
-///
-/// ```text
-///   sl  local_address rem_address   st ...
-///    0: 0100007F:5E56 00000000:0000 0A ...
-/// ```
-fn has_listener(table: &str, port: u16) -> bool {
-    let port = format!(":{port:04X}");
-    table.lines().skip(1).any(|line| {
-        let mut words = line.split_ascii_whitespace().skip(1);
-        let is_port = words.next().is_some_and(|local| local.ends_with(&port));
-        is_port && words.nth(1) == Some("0A")
-    })
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ pub(crate) mod storage;
 pub(crate) mod task;
 
 use crate::http::Info;
+use crate::lookupd_addresses::LookupdAddresses;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::connection::{self, Connection};
 use crate::net::input::Buffers;
@@ -47,6 +48,7 @@ pub(crate) struct Shard {
     pub(crate) metadata: MetadataWriter,
     pub(crate) health: ShardHealth,
     pub(crate) info: Info,
+    pub(crate) lookupd_addresses: LookupdAddresses,
     /// What sockets are read into; lent to one reader at a time, never across an await.
     pub(crate) buffers: RefCell<Buffers>,
     broker: RefCell<Broker>,
@@ -76,6 +78,7 @@ pub(crate) struct Parts {
     pub(crate) metadata: MetadataWriter,
     pub(crate) health: Health,
     pub(crate) info: Info,
+    pub(crate) lookupd_addresses: LookupdAddresses,
 }
 
 /// Both clocks, from one start.
@@ -140,6 +143,7 @@ impl Shard {
             metadata,
             health,
             info,
+            lookupd_addresses,
         } = parts;
         Rc::new(Shard {
             id,
@@ -147,6 +151,7 @@ impl Shard {
             metadata,
             health: ShardHealth::new(id, health),
             info,
+            lookupd_addresses,
             buffers: RefCell::default(),
             broker: RefCell::new(broker),
             outputs: RefCell::default(),

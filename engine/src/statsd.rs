@@ -34,7 +34,7 @@ const PACKET_BYTES_DEFAULT: usize = 4096;
 /// No thread could be started.
 pub(crate) fn start(
     config: &Config,
-    http_port: u16,
+    prefix: &str,
     post: Post,
     stop: Receiver<()>,
 ) -> io::Result<Option<JoinHandle<()>>> {
@@ -49,7 +49,7 @@ pub(crate) fn start(
             bytes => bytes.unwrap_or(usize::MAX),
         },
         lines: Lines::new(
-            prefix(&config.statsd_prefix, &config.broadcast_address, http_port),
+            prefix.to_owned(),
             config.statsd_mem_stats,
             config.statsd_exclude_ephemeral,
         ),
@@ -60,8 +60,12 @@ pub(crate) fn start(
     thread.spawn(move || pusher.run()).map(Some)
 }
 
-/// The keys' prefix: `%s` becomes the host's key, and a dot ends it.
-pub(crate) fn prefix(option: &str, broadcast_address: &str, http_port: u16) -> String {
+/// The keys' prefix: `%s` becomes the host's key, and a dot ends it. `http_port` is the announced one.
+pub(crate) fn prefix(config: &Config, http_port: i32) -> String {
+    expand(&config.statsd_prefix, &config.broadcast_address, http_port)
+}
+
+fn expand(option: &str, broadcast_address: &str, http_port: i32) -> String {
     let host = match broadcast_address.contains(':') {
         true => format!("[{broadcast_address}]:{http_port}"),
         false => format!("{broadcast_address}:{http_port}"),
@@ -156,15 +160,15 @@ mod tests {
 
     #[test]
     fn the_prefix_is_nsqds() {
-        assert_eq!(prefix("nsq.%s", "vm", 24151), "nsq.vm_24151.");
+        assert_eq!(expand("nsq.%s", "vm", 24151), "nsq.vm_24151.");
         assert_eq!(
-            prefix("%s.%s.", "node.example.com", 1),
+            expand("%s.%s.", "node.example.com", 1),
             "node_example_com_1.node_example_com_1."
         );
-        assert_eq!(prefix("nsq.%s", "::1", 4151), "nsq.[__1]_4151.");
-        assert_eq!(prefix("foo", "vm", 1), "foo.");
-        assert_eq!(prefix("", "vm", 1), "");
-        assert_eq!(prefix("50%.%d", "vm", 1), "50%.%d.");
+        assert_eq!(expand("nsq.%s", "::1", 4151), "nsq.[__1]_4151.");
+        assert_eq!(expand("foo", "vm", 1), "foo.");
+        assert_eq!(expand("", "vm", 1), "");
+        assert_eq!(expand("50%.%d", "vm", 1), "50%.%d.");
     }
 
     #[test]

@@ -180,8 +180,20 @@ fn addresses_that_mean_nothing_are_refused_in_nsqds_words() {
             &["listen (no-such-host.invalid:4150) failed", "lookup"],
         ),
         (
-            "/tmp/nsqd.sock",
-            &["listen (/tmp/nsqd.sock) failed", "TCP only", "0.0.0.0:4150"],
+            "127.0.0.1:no-such-service",
+            &["failed - listen tcp: lookup tcp/no-such-service: unknown port"],
+        ),
+        (
+            "/etc/passwd",
+            &[
+                "listen (/etc/passwd) failed - listen unix /etc/passwd: bind: address already in \
+                 use",
+                "the file exists",
+            ],
+        ),
+        (
+            "/no/such/n.sock",
+            &["failed - listen unix /no/such/n.sock: bind: no such file or directory"],
         ),
         (
             "192.0.2.1:4150",
@@ -398,7 +410,6 @@ fn flags_of_nsqd_that_are_missing_say_so() {
         "--tls-required=true",
         "--snappy",
         "--lookupd-tcp-address=x:1",
-        "--config=/x",
     ] {
         let exit = run_nsqd(&[flag], PATIENCE);
         assert_eq!(exit.code(), 2, "{exit}");
@@ -437,6 +448,77 @@ fn values_out_of_range_end_with_code_1_in_nsqds_words() {
         let fatal = refused(nsqd(&[], data.path()).arg(flag), data.path());
         assert_eq!(fatal, format!("failed to instantiate nsqd - {text}"));
     }
+}
+
+/// What is wrong twice is reported in nsqd's order: configuration file, data path, values, addresses.
+#[test]
+fn the_first_of_several_reasons_is_that_of_nsqd() {
+    let data = scratch();
+    let file = data.path().join("nsqd.toml");
+    std::fs::write(&file, "msg_timeout = 1.5\n").expect("written");
+    let config = format!("--config={}", file.display());
+    let missing = data.path().join("missing");
+    let start = |data_path: &Path, args: &[&str]| {
+        let mut command = nsqd_on(&[], data_path, "127.0.0.1:99999", "127.0.0.1:0");
+        command.args(args);
+        let exit = run(&mut command, PATIENCE);
+        assert_eq!(exit.code(), 1, "{exit}");
+        exit
+    };
+    let bad_value = "--max-deflate-level=0";
+    let exit = start(&missing, &[&config, bad_value]);
+    assert_eq!(exit.stderr.lines().count(), 1, "{exit}");
+    assert!(exit.stderr.starts_with("20"), "no prefix: {exit}");
+    assert!(
+        exit.stderr.ends_with(
+            " ERROR: Resolve failed to coerce value 1.5 (1m0s) for field MsgTimeout - invalid \
+             time.Duration value type float64\n"
+        ),
+        "{exit}"
+    );
+    let exit = start(&missing, &[bad_value]);
+    says(&fatal_text(&exit), &["failed to lock data-path"]);
+    let exit = start(data.path(), &[bad_value, "--node-id=-1"]);
+    let text = "failed to instantiate nsqd - --max-deflate-level must be [1,9]";
+    assert_eq!(fatal_text(&exit), text);
+    assert_eq!(exit.stderr.lines().count(), 1, "before the version: {exit}");
+    let exit = start(data.path(), &[]);
+    says(&fatal_text(&exit), &["invalid port"]);
+    says(&exit.stderr, &["INFO: nsqd v1.3.0 (built w/", "INFO: ID: "]);
+}
+
+#[test]
+fn a_config_file_is_read_and_its_mistakes_are_named() {
+    let data = scratch();
+    let file = data.path().join("nsqd.toml");
+    let text = "id = 5\nlog_prefix = \"[own] \"\nmax_rdy_count = 7\nnode_id = 6\n[other]\nx = 1\n";
+    std::fs::write(&file, text).expect("written");
+    let config = format!("--config={}", file.display());
+    let broker = Broker::start(1, &[&config, "--max-rdy-count=8"]);
+    let line = broker.wait_for_log("INFO: ID: 5");
+    assert!(line.starts_with("[own] 20"), "{line}");
+    broker.wait_for_log(
+        "WARNING: keys in the config file that mean nothing, ignored: node_id, other",
+    );
+    for (key, value) in [
+        ("id", "5"),
+        ("max_rdy_count", "8"),
+        ("log_prefix", "[own] "),
+    ] {
+        let shown = broker.get(&format!("/config/{key}")).expect_status(200);
+        assert_eq!(shown.text(), value, "{key}");
+    }
+    std::fs::write(&file, "log_level = 5\n").expect("written");
+    let exit = run(nsqd(&[], data.path()).arg(&config), PATIENCE);
+    assert_eq!(exit.code(), 1, "{exit}");
+    assert_eq!(fatal_text(&exit), "failed parsing log_level 5");
+    std::fs::write(&file, "id = \n").expect("written");
+    let exit = run(nsqd(&[], data.path()).arg(&config), PATIENCE);
+    let why = format!(
+        "failed to load config file {} - toml: line 1: ",
+        file.display()
+    );
+    says(&fatal_text(&exit), &[&why]);
 }
 
 #[test]

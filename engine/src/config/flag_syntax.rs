@@ -3,9 +3,12 @@
 
 use std::ffi::OsString;
 
-use clap::{ArgMatches, Command};
+use clap::ArgMatches;
 
-use super::{ConfigExit, FLAGS_NOT_YET, usage};
+use super::table;
+use super::value::BadValue;
+use super::{ConfigExit, FLAGS_NOT_YET};
+use crate::log;
 
 /// Why the command line cannot be read further.
 enum Stop {
@@ -18,27 +21,33 @@ enum Stop {
 /// Reads all flags. The first error from the left wins, whether it is one of syntax (found here) or
 /// of a value (found by clap): so what stands before a syntax error is judged first.
 pub(super) fn parse(
-    command: &Command,
+    hostname: &str,
     args: impl IntoIterator<Item = OsString>,
 ) -> Result<ArgMatches, ConfigExit> {
     let mut plain = Vec::new();
-    let stopped = collect(command, args, &mut plain);
-    let matches = command
-        .clone()
+    let stopped = collect(args, &mut plain);
+    let matches = table::command(hostname)
         .try_get_matches_from(plain)
         .map_err(|error| {
             let source = std::error::Error::source(&error);
-            let line = source.map_or_else(|| error.to_string(), ToString::to_string);
-            exit(command, Stop::Error(line))
+            match source.and_then(|source| source.downcast_ref::<BadValue>()) {
+                Some(bad) if bad.is_final => ConfigExit {
+                    code: 1,
+                    stdout: String::new(),
+                    stderr: log::bare_line(&bad.text),
+                },
+                Some(bad) => exit(hostname, Stop::Error(bad.text.clone())),
+                None => exit(hostname, Stop::Error(error.to_string())),
+            }
         })?;
     match stopped {
         Ok(()) => Ok(matches),
-        Err(stop) => Err(exit(command, stop)),
+        Err(stop) => Err(exit(hostname, stop)),
     }
 }
 
-fn exit(command: &Command, stop: Stop) -> ConfigExit {
-    let usage = usage(command);
+fn exit(hostname: &str, stop: Stop) -> ConfigExit {
+    let usage = table::usage(hostname);
     let (code, stderr) = match stop {
         Stop::Help => (0, usage),
         Stop::Error(line) => (2, format!("{line}\n{usage}")),
@@ -52,11 +61,7 @@ fn exit(command: &Command, stop: Stop) -> ConfigExit {
 
 /// Rewrites flags into `plain` until the first argument that is no flag; what follows is ignored,
 /// as nsqd does.
-fn collect(
-    command: &Command,
-    args: impl IntoIterator<Item = OsString>,
-    plain: &mut Vec<String>,
-) -> Result<(), Stop> {
+fn collect(args: impl IntoIterator<Item = OsString>, plain: &mut Vec<String>) -> Result<(), Stop> {
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         // An argument that is not Unicode cannot be a flag of ours, but it can hold one's value.
@@ -64,18 +69,11 @@ fn collect(
         let Some((name, value)) = split(&arg)? else {
             break;
         };
-        let Some(argument) = command.get_arguments().find(|known| known.get_id() == name) else {
+        let flag = table::find(name).filter(|_| !FLAGS_NOT_YET.contains(&name));
+        let Some(flag) = flag else {
             return Err(undefined(name));
         };
-        if FLAGS_NOT_YET.contains(&name) {
-            return Err(undefined(name));
-        }
-        // Without a value they mean true.
-        let is_switch = name == "tls-required"
-            || argument
-                .get_value_names()
-                .is_some_and(|names| names[0].is_empty());
-        let value = match (value, is_switch) {
+        let value = match (value, flag.kind.is_switch()) {
             (Some(value), _) => value.to_string(),
             (None, true) => "true".to_string(),
             (None, false) => match args.next() {

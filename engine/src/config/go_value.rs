@@ -9,6 +9,19 @@ pub(crate) const PARSE_ERROR: &str = "parse error";
 /// What Go says about a number that is one, but too large.
 pub(crate) const OUT_OF_RANGE: &str = "value out of range";
 
+/// What Go says about a number that is none where only decimal ones are taken.
+const INVALID_SYNTAX: &str = "invalid syntax";
+
+/// A decimal integer, as `strconv.ParseInt(text, 10, 64)` and `strconv.Atoi`: no prefix, no
+/// underscores.
+pub(crate) fn parse_decimal(text: &str) -> Result<i64, &'static str> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(INVALID_SYNTAX);
+    }
+    text.parse().map_err(|_| OUT_OF_RANGE)
+}
+
 /// A boolean, in the spellings of Go's `strconv.ParseBool` (not `fALSE`).
 pub(crate) fn parse_bool(text: &str) -> Result<bool, &'static str> {
     match text {
@@ -132,16 +145,7 @@ fn parse_duration_part(text: &str) -> Option<(u128, &str)> {
         .find(|c: char| c == '.' || c.is_ascii_digit())
         .unwrap_or(rest.len());
     let (unit, rest) = rest.split_at(unit_bytes);
-    let unit: u128 = match unit {
-        "ns" => 1,
-        // The micro sign and the Greek letter mu are two characters that look alike.
-        "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        _ => return None,
-    };
+    let unit = unit_nanos(unit)?;
     let whole: u128 = if whole.is_empty() {
         0
     } else {
@@ -159,17 +163,79 @@ fn parse_duration_part(text: &str) -> Option<(u128, &str)> {
     Some((whole + fraction * unit / scale, rest))
 }
 
+fn unit_nanos(unit: &str) -> Option<u128> {
+    Some(match unit {
+        "ns" => 1,
+        // The micro sign and the Greek letter mu are two characters that look alike.
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    })
+}
+
 fn digit_count(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
-/// Numbers separated by commas.
-pub(super) fn parse_floats(text: &str) -> Result<Vec<f64>, String> {
-    let number = |part: &str| {
-        part.parse::<f64>()
-            .map_err(|_| format!("Could not parse: {part}"))
+/// Why a text is no duration, in the words of `time.ParseDuration`.
+pub(super) fn duration_error(text: &str) -> String {
+    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
+    while let Some(number) = rest.find(|c: char| c != '.' && !c.is_ascii_digit()) {
+        let (digits, after) = rest.split_at(number);
+        let unit_bytes = after.find(|c: char| c == '.' || c.is_ascii_digit());
+        let (unit, after) = after.split_at(unit_bytes.unwrap_or(after.len()));
+        let is_number = digits.matches('.').count() < 2 && digits.contains(char::is_numeric);
+        if is_number && unit_nanos(unit).is_none() {
+            return format!("time: unknown unit {unit:?} in duration {text:?}");
+        }
+        if !is_number {
+            return format!("time: invalid duration {text:?}");
+        }
+        rest = after;
+    }
+    let is_number = rest.matches('.').count() < 2 && rest.contains(char::is_numeric);
+    if is_number {
+        format!("time: missing unit in duration {text:?}")
+    } else {
+        format!("time: invalid duration {text:?}")
+    }
+}
+
+/// Numbers separated by commas. The error is the part that is none.
+pub(super) fn parse_floats(text: &str) -> Result<Vec<f64>, &str> {
+    text.split(',')
+        .map(|part| parse_float(part).ok_or(part))
+        .collect()
+}
+
+/// A number, as `strconv.ParseFloat`, but for hexadecimal ones.
+pub(super) fn parse_float(text: &str) -> Option<f64> {
+    text.parse().ok()
+}
+
+/// A number as Go prints it (`%v`).
+pub(super) fn float_text(value: f64) -> String {
+    let magnitude = value.abs();
+    if value.is_nan() {
+        return "NaN".to_string();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_string();
+    }
+    if magnitude == 0.0 || (1e-4..1e21).contains(&magnitude) {
+        return value.to_string();
+    }
+    // Rust writes 1e21 and 1e-5 where Go writes 1e+21 and 1e-05.
+    let text = format!("{value:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, exponent) = match exponent.strip_prefix('-') {
+        Some(exponent) => ('-', exponent),
+        None => ('+', exponent),
     };
-    text.split(',').map(number).collect()
+    format!("{digits}e{sign}{exponent:0>2}")
 }
 
 /// `tcp-https` in any case, or a boolean.

@@ -87,7 +87,6 @@ fn flags_are_read_as_go_reads_them() {
         good(&["--verbose", "--worker-id", "--node-id=5"]).node_id,
         5
     );
-    assert_eq!(good(&["--queue-scan-selection-count=0"]), good(&[]));
 }
 
 #[test]
@@ -194,6 +193,12 @@ fn help_and_version_exit_0() {
     assert!(help.contains(" before requeueing a message (default 1m0s)\n"));
     assert!(help.contains("\n  -pin-shards\n    \tbind each shard to a core\n"));
     assert!(help.contains("from the host name (default 617)\n"));
+    let (nsqds, ours) = help
+        .split_once("Flags of ringq that nsqd does not have:\n")
+        .expect("ours stand apart");
+    assert!(ours.starts_with("  -pin-shards\n"), "{ours}");
+    assert!(!nsqds.contains("shards"), "{nsqds}");
+    assert!(help.contains("\n  -log-level value\n    \tset log verbosity: debug, info, warn, error, or fatal (default INFO)\n"));
     let exit = parse(&["--version"]).unwrap_err();
     assert_eq!((exit.code, exit.stderr.as_str()), (0, ""));
     assert!(
@@ -205,16 +210,18 @@ fn help_and_version_exit_0() {
     assert!(parse(&["--version=false"]).is_ok());
 }
 
+/// What the checks say, in the order in which they are made.
+fn refused(args: &[&str]) -> String {
+    let config = good(args);
+    config
+        .check_before_tls()
+        .and_then(|()| config.check_after_tls())
+        .expect_err("must be refused")
+}
+
 #[test]
-fn refused_values_are_fatal_lines() {
-    let check = |arg: &str, why: &str| {
-        let line = bad(1, &[arg]);
-        assert!(line.starts_with("[nsqd] "), "{line}");
-        assert!(
-            line.ends_with(&format!(" FATAL: failed to instantiate nsqd - {why}")),
-            "{line}"
-        );
-    };
+fn values_are_checked_in_nsqds_order_and_words() {
+    let check = |arg: &str, why: &str| assert_eq!(refused(&[arg]), why, "{arg}");
     check("--max-deflate-level=0", "--max-deflate-level must be [1,9]");
     check(
         "--max-deflate-level=10",
@@ -243,14 +250,438 @@ fn refused_values_are_fatal_lines() {
         "--broadcast-tcp-port must be [0,65535]",
     );
     check("--shards=1025", "--shards must be [0,1024]");
-    let line = bad(1, &["--node-id=-1", "--max-deflate-level=0"]);
-    assert!(
-        line.ends_with("--max-deflate-level must be [1,9]"),
-        "nsqd's order: {line}"
+    assert_eq!(
+        refused(&["--shards=-1", "--node-id=-1", "--max-deflate-level=0"]),
+        "--max-deflate-level must be [1,9]"
     );
+    assert_eq!(
+        refused(&["--shards=-1", "--node-id=-1"]),
+        "--node-id must be [0,1024)"
+    );
+    // The rest of the table, whose flags may not be offered yet.
+    let mut config = good(&[]);
+    config.e2e_percentiles = vec![1.0, 1.5];
+    let check = |config: &Config, expected: Result<(), &str>| {
+        assert_eq!(
+            config.check_after_tls(),
+            expected.map_err(str::to_string),
+            "{config:?}"
+        );
+    };
+    check(
+        &config,
+        Err("invalid E2E processing latency percentile: 1.5"),
+    );
+    config.auth_http_request_method = "POST".to_string();
+    check(
+        &config,
+        Err("--auth-http-request-method must be post or get"),
+    );
+    config.auth_http_request_method = "post".to_string();
+    for bad in [0.0, -0.5, f64::NAN, 1.1] {
+        config.e2e_percentiles = vec![bad];
+        assert!(config.check_after_tls().is_err(), "{bad}");
+    }
+    config.e2e_percentiles = vec![1.0, 0.00001];
+    check(&config, Ok(()));
+}
+
+fn flag(name: &str) -> &'static table::Flag {
+    table::find(name).expect("in the table")
+}
+
+#[test]
+fn values_of_each_type_are_parsed_with_gos_errors() {
+    let bad = |name: &str, text: &str| {
+        let error = Value::parse(flag(name), text).expect_err(text);
+        assert!(!error.is_final);
+        error.text
+    };
+    let good = |name: &str, text: &str| Value::parse(flag(name), text).expect(text);
+    assert_eq!(
+        bad("deflate", "maybe"),
+        "invalid boolean value \"maybe\" for -deflate: parse error"
+    );
+    assert_eq!(
+        bad("tls-required", "foo"),
+        "invalid boolean value \"foo\" for -tls-required: strconv.ParseBool: parsing \"foo\": \
+         invalid syntax"
+    );
+    assert_eq!(
+        bad("tls-min-version", "ssl3.0"),
+        "invalid value \"ssl3.0\" for flag -tls-min-version: unknown tlsVersionOption \"ssl3.0\""
+    );
+    for (text, expected) in [
+        ("true", TlsRequired::Yes),
+        ("TRUE", TlsRequired::Yes),
+        ("TCP-https", TlsRequired::ExceptHttp),
+        ("0", TlsRequired::No),
+    ] {
+        assert_eq!(good("tls-required", text), Value::TlsRequired(expected));
+    }
+    for (text, expected) in [
+        ("", TlsVersion::V10),
+        ("TLS1.3", TlsVersion::V13),
+        ("tls1.1", TlsVersion::V11),
+    ] {
+        assert_eq!(good("tls-min-version", text), Value::TlsVersion(expected));
+    }
+    assert_eq!(
+        good("lookupd-tcp-address", "a:1,b:2"),
+        Value::List(vec!["a:1,b:2".to_string()]),
+        "no comma splitting"
+    );
+    assert_eq!(
+        good("e2e-processing-latency-percentile", "0.5,1e-3"),
+        Value::Floats(vec![0.5, 0.001])
+    );
+    for (text, part) in [("abc", "abc"), ("0.5,,x", ""), ("0.5, 1", " 1")] {
+        let error = Value::parse(flag("e2e-processing-latency-percentile"), text).unwrap_err();
+        let text = format!("Could not parse: {part}");
+        assert_eq!((error.text, error.is_final), (text, true));
+    }
+}
+
+/// The line of a configuration file that is refused.
+fn file_error(text: &str) -> String {
+    let refused = File::parse(text).and_then(|file| {
+        for flag in table::flags() {
+            file.value(flag, "vm")?;
+        }
+        Ok(())
+    });
+    match refused.expect_err(text) {
+        FileError::Fatal(why) => format!("FATAL: {why}"),
+        FileError::Error(why) => format!("ERROR: {why}"),
+    }
+}
+
+fn file_value(name: &str, text: &str) -> Option<Value> {
+    let file = File::parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+    file.value(flag(name), "vm")
+        .unwrap_or_else(|error| panic!("{text}: {error:?}"))
+}
+
+#[test]
+fn values_in_a_file_are_refused_in_nsqds_words() {
+    let check = |line: &str, tail: &str| {
+        let expected = format!("ERROR: Resolve failed to coerce value {tail}");
+        assert_eq!(file_error(line), expected, "{line}");
+    };
+    check(
+        "msg_timeout = 1.5",
+        "1.5 (1m0s) for field MsgTimeout - invalid time.Duration value type float64",
+    );
+    check(
+        "msg_timeout = true",
+        "true (1m0s) for field MsgTimeout - invalid time.Duration value type bool",
+    );
+    check(
+        "msg_timeout = []",
+        "[] (1m0s) for field MsgTimeout - invalid time.Duration value type []interface {}",
+    );
+    check(
+        "msg_timeout = {a = 1}",
+        "map[a:1] (1m0s) for field MsgTimeout - invalid time.Duration value type \
+         map[string]interface {}",
+    );
+    check(
+        "msg_timeout = \"5\"",
+        "5 (1m0s) for field MsgTimeout - time: missing unit in duration \"5\"",
+    );
+    check(
+        "msg_timeout = \"5d\"",
+        "5d (1m0s) for field MsgTimeout - time: unknown unit \"d\" in duration \"5d\"",
+    );
+    check(
+        "msg_timeout = \"x\"",
+        "x (1m0s) for field MsgTimeout - time: invalid duration \"x\"",
+    );
+    check(
+        "mem_queue_size = 1.0",
+        "1 (10000) for field MemQueueSize - invalid int64 value type float64",
+    );
+    check(
+        "mem_queue_size = \"0x10\"",
+        "0x10 (10000) for field MemQueueSize - strconv.ParseInt: parsing \"0x10\": invalid syntax",
+    );
+    check(
+        "mem_queue_size = [1, 2.5]",
+        "[1 2.5] (10000) for field MemQueueSize - invalid int64 value type []interface {}",
+    );
+    check(
+        "id = \"99999999999999999999\"",
+        "99999999999999999999 (617) for field ID - strconv.ParseInt: parsing \
+         \"99999999999999999999\": value out of range",
+    );
+    check(
+        "deflate = \"nope\"",
+        "nope (true) for field DeflateEnabled - strconv.ParseBool: parsing \"nope\": invalid syntax",
+    );
+    check(
+        "deflate = 1.0",
+        "1 (true) for field DeflateEnabled - invalid bool value type float64",
+    );
+    check(
+        "broadcast_tcp_port = true",
+        "true (0) for field BroadcastTCPPort - invalid int64 value type bool",
+    );
+    check(
+        "e2e_processing_latency_percentiles = \"0.5, x\"",
+        "0.5, x ([]) for field E2EProcessingLatencyPercentiles - strconv.ParseFloat: parsing \
+         \"x\": invalid syntax",
+    );
+    // What nsqd takes for something else, or crashes with.
+    check(
+        "tcp_address = 5",
+        "5 (0.0.0.0:4150) for field TCPAddress - invalid string value type int64",
+    );
+    check(
+        "deflate = 1",
+        "1 (true) for field DeflateEnabled - write true or false: nsqd takes 0 for true",
+    );
+    check(
+        "nsqlookupd_tcp_addresses = true",
+        "true ([]) for field NSQLookupdTCPAddresses - invalid []string value type bool",
+    );
+    check(
+        "nsqlookupd_tcp_addresses = [1]",
+        "[1] ([]) for field NSQLookupdTCPAddresses - 1 in an array that takes only strings",
+    );
+    check(
+        "e2e_processing_latency_percentiles = [0.5, 1]",
+        "[0.5 1] ([]) for field E2EProcessingLatencyPercentiles - 1 in an array that takes only \
+         floats (1.0, not 1)",
+    );
+    check(
+        "e2e_processing_latency_percentiles = 0.5",
+        "0.5 ([]) for field E2EProcessingLatencyPercentiles - invalid []float64 value type float64",
+    );
+    for (line, expected) in [
+        ("tls_required = \"maybe\"", "tls_required maybe"),
+        ("tls_required = 5", "tls_required 5"),
+        ("tls_required = \"\"", "tls_required "),
+        ("tls_min_version = \"ssl3.0\"", "tls_min_version ssl3.0"),
+        ("tls_min_version = 5", "tls_min_version 5"),
+        ("log_level = \"warning\"", "log_level warning"),
+        ("log_level = 5", "log_level 5"),
+    ] {
+        assert_eq!(
+            file_error(line),
+            format!("FATAL: failed parsing {expected}")
+        );
+    }
+}
+
+#[test]
+fn values_in_a_file_are_converted_as_nsqd_converts_them() {
+    let check = |name: &str, line: &str, expected: Value| {
+        assert_eq!(file_value(name, line), Some(expected), "{line}");
+    };
+    let texts = |texts: &[&str]| Value::List(texts.iter().map(|text| text.to_string()).collect());
+    check("node-id", "id = 5", Value::Integer(5));
+    check("node-id", "id = \"+12\"", Value::Integer(12));
+    check(
+        "mem-queue-size",
+        "mem_queue_size = 0x10",
+        Value::Integer(16),
+    );
+    let second = Value::Span(1_000_000_000);
+    check("msg-timeout", "msg_timeout = 1000", second.clone());
+    check("msg-timeout", "msg_timeout = \"1s\"", second);
+    check("deflate", "deflate = false", Value::Switch(false));
+    check("deflate", "deflate = \"T\"", Value::Switch(true));
+    check(
+        "log-level",
+        "log_level = \"Debug\"",
+        Value::Level(Level::Debug),
+    );
+    let yes = Value::TlsRequired(TlsRequired::Yes);
+    check("tls-required", "tls_required = true", yes.clone());
+    check("tls-required", "tls_required = \"True\"", yes);
+    let default = Value::TlsVersion(TlsVersion::V10);
+    check("tls-min-version", "tls_min_version = \"\"", default);
+    let name = "lookupd-tcp-address";
+    let key = "nsqlookupd_tcp_addresses";
+    check(name, &format!("{key} = \"a, b\""), texts(&["a", " b"]));
+    check(
+        name,
+        &format!("{key} = [\"a,b\", \"c\"]"),
+        texts(&["a,b", "c"]),
+    );
+    check("auth-http-address", "auth_http_addresses = []", texts(&[]));
+    let name = "e2e-processing-latency-percentile";
+    let key = "e2e_processing_latency_percentiles";
+    let numbers = Value::Floats(vec![0.5, 0.99]);
+    check(name, &format!("{key} = \"0.5, 0.99\""), numbers.clone());
+    check(name, &format!("{key} = [0.5, 0.99]"), numbers);
+    check("shards", "shards = 3", Value::Integer(3));
+    assert_eq!(file_value("node-id", "node_id = 5\nID = 5"), None);
+    let file = File::parse("node_id = 5\nid = 6\nverbose = true\n[x]\ny = 1").unwrap();
+    assert_eq!(file.unknown_keys(), ["node_id", "verbose", "x"]);
+}
+
+#[test]
+fn flags_overrule_the_file_and_the_file_the_defaults() {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let path = directory.path().join("nsqd.toml");
+    std::fs::write(
+        &path,
+        "id = 7\nmsg_timeout = \"2s\"\nmax_rdy_count = true\nlog_level = \"error\"\ntypo = 1\n",
+    )
+    .expect("the directory can be written");
+    let file = format!("--config={}", path.display());
+    let config = good(&[&file, "--max-rdy-count=9", "--log-level=warn"]);
+    assert_eq!(config.node_id, 7);
+    assert_eq!(config.msg_timeout, Duration::from_secs(2));
+    assert_eq!(config.rdy_count_max, 9, "what is overruled is not judged");
+    assert_eq!(config.log_level, Level::Warn);
+    assert_eq!(config.msg_bytes_max, 1_048_576);
+    assert_eq!(config.unknown_keys(), ["typo"]);
+    assert_eq!(
+        good(&["--node-id=617", &file, "--max-rdy-count=1"]).node_id,
+        617,
+        "also if the flag says what is the default"
+    );
+    let line = bad(1, &[&file]);
+    assert!(
+        line.ends_with(
+            " ERROR: Resolve failed to coerce value true (2500) for field MaxRdyCount - invalid \
+             int64 value type bool"
+        ),
+        "{line}"
+    );
+    assert!(line.starts_with("20"), "no prefix: {line}");
+
+    std::fs::write(&path, "log_level = \"loud\"").expect("the directory can be written");
+    let line = bad(1, &[&file, "--log-level=debug"]);
+    assert!(
+        line.starts_with("[nsqd] ") && line.ends_with(" FATAL: failed parsing log_level loud"),
+        "checked even if overruled: {line}"
+    );
+    assert_eq!(parse(&[&file, "--version"]).unwrap_err().code, 0);
+    assert_eq!(good(&["--config="]), good(&[]));
+
+    std::fs::write(&path, "a = 1\na = ").expect("the directory can be written");
+    let line = bad(1, &[&file]);
+    let why = format!(
+        "failed to load config file {} - toml: line 2: ",
+        path.display()
+    );
+    assert!(line.contains(&why), "{line}");
+    let line = bad(1, &["--config=/nope"]);
+    let why = "FATAL: failed to load config file /nope - open /nope: no such file or directory";
+    assert!(line.ends_with(why), "{line}");
+    let line = bad(1, &[&format!("--config={}", directory.path().display())]);
+    assert!(line.ends_with(": is a directory"), "{line}");
+}
+
+#[test]
+fn fields_and_keys_are_named_as_nsqd_names_them() {
+    let check = |name: &str, field: &str, key: Option<&str>| {
+        assert_eq!(flag(name).field(), field);
+        assert_eq!(flag(name).key().as_deref(), key);
+    };
+    check("tcp-address", "TCPAddress", Some("tcp_address"));
+    check("tls-min-version", "TLSMinVersion", Some("tls_min_version"));
+    check(
+        "tls-root-ca-file",
+        "TLSRootCAFile",
+        Some("tls_root_ca_file"),
+    );
+    check(
+        "statsd-udp-packet-size",
+        "StatsdUDPPacketSize",
+        Some("statsd_udp_packet_size"),
+    );
+    check(
+        "http-client-connect-timeout",
+        "HTTPClientConnectTimeout",
+        Some("http_client_connect_timeout"),
+    );
+    check(
+        "e2e-processing-latency-window-time",
+        "E2EProcessingLatencyWindowTime",
+        Some("e2e_processing_latency_window_time"),
+    );
+    check(
+        "enable-experiment",
+        "Experiments",
+        Some("enable_experiment"),
+    );
+    check("snappy", "SnappyEnabled", Some("snappy"));
+    check(
+        "auth-http-address",
+        "AuthHTTPAddresses",
+        Some("auth_http_addresses"),
+    );
+    check("verbose", "Verbose", None);
+    check("worker-id", "WorkerId", None);
+    let options = good(&["--max-rdy-count=-3"]).options;
+    assert_eq!(options.by_key("max_rdy_count"), Some(&Value::Integer(-3)));
+    for name in [
+        "node_id",
+        "lookupd_tcp_address",
+        "config",
+        "version",
+        "ID",
+        "",
+    ] {
+        assert_eq!(options.by_key(name), None, "{name}");
+    }
+}
+
+/// docs/configuration.md holds a table of all flags, and it is this one. To write it anew, run this
+/// test with UPDATE_DOCS=1.
+#[test]
+fn the_documentation_has_every_flag() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration.md");
+    let page = std::fs::read_to_string(path).expect("the page exists");
+    let updated = with_table(&page, "nsqd's flags", table::NSQD_FLAGS);
+    let updated = with_table(&updated, "our flags", table::OWN_FLAGS);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, &updated).expect("the page can be written");
+    }
+    assert!(
+        page == updated,
+        "out of date: run with UPDATE_DOCS=1 and look at the difference"
+    );
+}
+
+/// The page with the text between two marks replaced by the table of `flags`.
+fn with_table(page: &str, name: &str, flags: &[table::Flag]) -> String {
+    let (begin, end) = (
+        format!("<!-- {name} -->\n"),
+        format!("<!-- end of {name} -->\n"),
+    );
+    let (before, rest) = page.split_once(&begin).expect("the mark is there");
+    let (_, after) = rest.split_once(&end).expect("the end mark is there");
+    let mut rows =
+        String::from("| flag | type | default | config key | meaning |\n|---|---|---|---|---|\n");
+    for flag in flags {
+        let kind = match flag.kind {
+            table::Kind::Switch => "boolean",
+            table::Kind::List => "texts",
+            table::Kind::Floats => "numbers",
+            table::Kind::Level | table::Kind::TlsRequired | table::Kind::TlsVersion => "word",
+            other => other.word(),
+        };
+        let default = match (flag.name, flag.default) {
+            ("node-id" | "broadcast-address", _) => "from the host name".to_string(),
+            (_, "") => String::new(),
+            (_, default) => format!("`{default}`"),
+        };
+        let key = flag.key().map_or(String::new(), |key| format!("`{key}`"));
+        let help = flag.help.replace('<', "&lt;").replace('|', "\\|");
+        rows += &format!(
+            "| `--{}` | {kind} | {default} | {key} | {help} |\n",
+            flag.name
+        );
+    }
+    format!("{before}{begin}{rows}{end}{after}")
 }
 
 #[test]
 fn the_command_passes_claps_own_checks() {
-    command("vm").debug_assert();
+    table::command("vm").debug_assert();
 }

@@ -56,9 +56,7 @@ pub(super) async fn administer<B: Broker>(
             let (topic, channel) = topic_and_channel_of(&query)?;
             broker.channel_pause(topic, channel, paused).await
         }
-        Endpoint::Ping | Endpoint::Info | Endpoint::Stats | Endpoint::Pub | Endpoint::Mpub => {
-            unreachable!("{endpoint:?} is no administrative endpoint")
-        }
+        other => unreachable!("{other:?} is no administrative endpoint"),
     };
     done.map(|()| Reply::text("")).map_err(failure_of)
 }

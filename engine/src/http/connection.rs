@@ -5,11 +5,10 @@ use std::io;
 use std::pin::Pin;
 
 use futures_lite::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use http::StatusCode;
 
 use super::date::Date;
 use super::head::{self, Head};
-use super::reply::{Exchange, Reply};
+use super::reply::{Exchange, Refusal, Reply};
 
 /// Bytes per read while nothing is known of what comes. A keep-alive connection holds them as long
 /// as it lives.
@@ -54,7 +53,7 @@ pub(super) enum NoRequest {
     /// The peer has ended, in the middle or not, or the connection is broken.
     Ended,
     /// What came is none, which is answered by this.
-    Refused(StatusCode),
+    Refused(Refusal),
 }
 
 impl<S: Io> Connection<S> {
@@ -184,6 +183,13 @@ impl<S: Io> Connection<S> {
         result
     }
 
+    /// Writes an answer to what is no request.
+    pub(super) async fn refuse(&mut self, refusal: Refusal) -> io::Result<()> {
+        let mut output = Vec::new();
+        refusal.write(&mut output);
+        self.stream.write_all(&output).await
+    }
+
     async fn take_turns(&mut self) {
         self.steps = self.steps.wrapping_add(1);
         if self.steps.is_multiple_of(STEPS_AT_ONCE) {
@@ -209,8 +215,7 @@ impl<S: Io> Connection<S> {
             }
             parsed_bytes = self.unread().len();
             if parsed_bytes >= head::HEAD_BYTES_MAX {
-                let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-                return Err(NoRequest::Refused(status));
+                return Err(NoRequest::Refused(Refusal::LONG_HEAD));
             }
             if !matches!(self.fill().await, Ok(1..)) {
                 return Err(NoRequest::Ended);

@@ -2,10 +2,11 @@
 
 use std::mem::MaybeUninit;
 
-use http::{Method, StatusCode, Uri};
+use http::{Method, Uri};
 
 use super::chunked::Chunked;
-use super::reply::Exchange;
+use super::query::percent_decode;
+use super::reply::{Exchange, Refusal};
 
 /// A longer head is refused. This limit and the next are those of hyper, which served here before;
 /// Go's server takes 1 MiB.
@@ -21,7 +22,6 @@ pub(super) struct Head {
     pub(super) method: Method,
     pub(super) target: Uri,
     pub(super) is_http_11: bool,
-    pub(super) has_host: bool,
     pub(super) expects: Option<Expectation>,
     pub(super) asks_to_close: bool,
     /// The connection may go on after the answer.
@@ -63,35 +63,52 @@ pub(super) fn may_end(bytes: &[u8], seen: usize) -> bool {
     has(b"\n\r\n") || has(b"\n\n")
 }
 
-/// Reads a head: it and its length, `None` if it is not complete. The error is the answer's status.
-pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, StatusCode> {
+/// Reads a head: it and its length, `None` if it is not complete. The error is the answer.
+pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut []);
     let count = match request.parse_with_uninit_headers(bytes, &mut fields) {
         Ok(httparse::Status::Complete(count)) => count,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(httparse::Error::TooManyHeaders) => {
-            return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
-        }
-        Err(_) => return Err(StatusCode::BAD_REQUEST),
+        Err(httparse::Error::TooManyHeaders) => return Err(Refusal::LONG_HEAD),
+        Err(httparse::Error::Version) if names_a_version(bytes) => return Err(Refusal::VERSION),
+        Err(_) => return Err(Refusal::MALFORMED),
     };
     let method = request.method.unwrap_or_default();
     let target = request.path.unwrap_or_default();
     if target.len() > TARGET_BYTES_MAX {
-        return Err(StatusCode::URI_TOO_LONG);
+        return Err(Refusal::LONG_TARGET);
     }
     let mut head = Head {
-        method: Method::from_bytes(method.as_bytes()).map_err(|_| StatusCode::BAD_REQUEST)?,
-        target: Uri::try_from(target).map_err(|_| StatusCode::BAD_REQUEST)?,
+        method: Method::from_bytes(method.as_bytes()).map_err(|_| Refusal::MALFORMED)?,
+        target: Uri::try_from(target).map_err(|_| Refusal::MALFORMED)?,
         is_http_11: request.version == Some(1),
-        has_host: false,
         expects: None,
         asks_to_close: false,
         keeps_alive: false,
         framing: Framing::Length(0),
     };
+    let is_path = target.starts_with('/') || target == "*" || head.target.scheme().is_some();
+    let is_sound = is_path || head.method == Method::CONNECT;
+    if !is_sound || percent_decode(head.target.path().as_bytes()).is_err() {
+        return Err(Refusal::MALFORMED);
+    }
     head.read_fields(request.headers)?;
     Ok(Some((head, count)))
+}
+
+/// Whether a request line ends in a version, though in none that we know.
+fn names_a_version(bytes: &[u8]) -> bool {
+    let line = bytes
+        .split(|&byte| byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    let version = line.trim_ascii_end().rsplit(|&byte| byte == b' ').next();
+    matches!(
+        version,
+        Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor])
+            if major.is_ascii_digit() && minor.is_ascii_digit()
+    )
 }
 
 /// The header fields that frame the body, as far as they were seen.
@@ -113,18 +130,21 @@ impl Head {
         }
     }
 
-    fn read_fields(&mut self, fields: &[httparse::Header<'_>]) -> Result<(), StatusCode> {
+    fn read_fields(&mut self, fields: &[httparse::Header<'_>]) -> Result<(), Refusal> {
         let mut lengths = Lengths::default();
+        let mut host = None;
         let mut asks_to_stay = false;
         for field in fields {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
             if is("host") {
-                self.has_host = true;
+                if host.replace(field.value).is_some() {
+                    return Err(Refusal::MALFORMED);
+                }
             } else if is("content-length") {
                 lengths.announce(field.value)?;
             } else if is("transfer-encoding") {
                 if !self.is_http_11 {
-                    return Err(StatusCode::BAD_REQUEST);
+                    return Err(Refusal::MALFORMED);
                 }
                 lengths.encode(field.value);
             } else if is("connection") {
@@ -139,6 +159,11 @@ impl Head {
                 });
             }
         }
+        match host {
+            None if self.is_http_11 => return Err(Refusal::NO_HOST),
+            Some(host) if !host.iter().all(is_host_byte) => return Err(Refusal::BAD_HOST),
+            _ => {}
+        }
         // Two lengths are one too many: whoever sent this may disagree about where the next
         // request begins.
         let is_ambiguous = lengths.has_encoding && lengths.has_announced;
@@ -150,37 +175,42 @@ impl Head {
 }
 
 impl Lengths {
-    fn announce(&mut self, value: &[u8]) -> Result<(), StatusCode> {
+    fn announce(&mut self, value: &[u8]) -> Result<(), Refusal> {
         self.has_announced = true;
         if self.has_encoding {
             // The encoding counts.
             return Ok(());
         }
-        let bytes = digits(value).ok_or(StatusCode::BAD_REQUEST)?;
+        let bytes = digits(value).ok_or(Refusal::MALFORMED)?;
         if self.announced.is_some_and(|earlier| earlier != bytes) {
-            return Err(StatusCode::BAD_REQUEST);
+            return Err(Refusal::MALFORMED);
         }
         if bytes > BODY_BYTES_MAX {
-            return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+            return Err(Refusal::MALFORMED);
         }
         self.announced = Some(bytes);
         Ok(())
     }
 
+    /// One encoding, and this one, is all that is understood.
     fn encode(&mut self, value: &[u8]) {
+        let is_chunked = value.trim_ascii().eq_ignore_ascii_case(b"chunked");
+        self.is_chunked = is_chunked && !self.has_encoding;
         self.has_encoding = true;
-        let last = value.rsplit(|&byte| byte == b',').next();
-        self.is_chunked =
-            last.is_some_and(|word| word.trim_ascii().eq_ignore_ascii_case(b"chunked"));
     }
 
-    fn framing(self) -> Result<Framing, StatusCode> {
+    fn framing(self) -> Result<Framing, Refusal> {
         match (self.has_encoding, self.is_chunked) {
             (true, true) => Ok(Framing::Chunked(Chunked::default())),
-            (true, false) => Err(StatusCode::BAD_REQUEST),
+            (true, false) => Err(Refusal::ENCODING),
             (false, _) => Ok(Framing::Length(self.announced.unwrap_or(0))),
         }
     }
+}
+
+/// What Go's server takes in a `Host` header.
+fn is_host_byte(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(byte)
 }
 
 /// Digits and nothing else.
@@ -211,9 +241,9 @@ mod tests {
         head
     }
 
-    fn length(fields: &str) -> Result<Option<u64>, u16> {
-        let text = format!("POST /pub HTTP/1.1\r\n{fields}\r\n");
-        match parse(text.as_bytes()).map_err(|status| status.as_u16())? {
+    fn length(fields: &str) -> Result<Option<u64>, Refusal> {
+        let text = format!("POST /pub HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
+        match parse(text.as_bytes())? {
             Some((head, _)) => Ok(match head.framing {
                 Framing::Length(bytes) => Some(bytes),
                 Framing::Chunked(_) => None,
@@ -229,28 +259,39 @@ mod tests {
         let twice = "Content-Length: 7\r\nContent-Length: 07\r\n";
         assert_eq!(length(twice), Ok(Some(7)));
         for bad in ["+7", "-7", "", "7, 7", "0x7", "7 7", "18446744073709551616"] {
-            assert_eq!(length(&format!("Content-Length: {bad}\r\n")), Err(400));
+            assert_eq!(
+                length(&format!("Content-Length: {bad}\r\n")),
+                Err(Refusal::MALFORMED)
+            );
         }
-        assert_eq!(length("Content-Length: 18446744073709551615\r\n"), Err(431));
+        assert_eq!(
+            length("Content-Length: 18446744073709551615\r\n"),
+            Err(Refusal::MALFORMED)
+        );
         assert_eq!(
             length("Content-Length: 7\r\nContent-Length: 8\r\n"),
-            Err(400)
+            Err(Refusal::MALFORMED)
         );
         assert_eq!(length("Transfer-Encoding: Chunked\r\n"), Ok(None));
-        assert_eq!(length("Transfer-Encoding: gzip , chunked\r\n"), Ok(None));
-        assert_eq!(length("Transfer-Encoding: chunked, gzip\r\n"), Err(400));
-        assert_eq!(length("Transfer-Encoding: gzip\r\n"), Err(400));
+        for other in ["gzip , chunked", "chunked, gzip", "gzip", ""] {
+            let encoding = format!("Transfer-Encoding: {other}\r\n");
+            assert_eq!(length(&encoding), Err(Refusal::ENCODING), "{other}");
+        }
+        let twice = "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n";
+        assert_eq!(length(twice), Err(Refusal::ENCODING));
         let both = "Content-Length: 7\r\nTransfer-Encoding: chunked\r\n";
         assert_eq!(length(both), Ok(None));
-        assert!(!head(&format!("POST /pub HTTP/1.1\r\n{both}\r\n")).keeps_alive);
+        assert!(!head(&format!("POST /pub HTTP/1.1\r\nHost: x\r\n{both}\r\n")).keeps_alive);
         let old = b"POST /pub HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
-        assert_eq!(parse(old).unwrap_err(), StatusCode::BAD_REQUEST);
+        assert_eq!(parse(old).unwrap_err(), Refusal::MALFORMED);
     }
 
     #[test]
     fn connections_stay_or_end() {
         let check = |version: &str, fields: &str, keeps_alive: bool, asks_to_close: bool| {
-            let head = head(&format!("GET /ping HTTP/{version}\r\n{fields}\r\n"));
+            let head = head(&format!(
+                "GET /ping HTTP/{version}\r\nHost: x\r\n{fields}\r\n"
+            ));
             let got = (head.keeps_alive, head.asks_to_close);
             assert_eq!(got, (keeps_alive, asks_to_close), "{version} {fields}");
         };
@@ -266,29 +307,47 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_refused() {
-        let check = |text: &str, status: u16| {
-            let refused = parse(text.as_bytes()).unwrap_err().as_u16();
-            assert_eq!(refused, status, "{}", &text[..text.len().min(60)]);
+        let check = |text: &str, expected: Refusal| {
+            let refused = parse(text.as_bytes()).unwrap_err();
+            assert_eq!(refused, expected, "{}", &text[..text.len().min(60)]);
         };
-        check("nonsense\r\n\r\n", 400);
-        check("GET /ping HTTP/2.0\r\n\r\n", 400);
-        check("GET /ping\r\n\r\n", 400);
-        check("GET  HTTP/1.1\r\n\r\n", 400);
-        check("G@T /ping HTTP/1.1\r\n\r\n", 400);
-        check("GET /ping HTTP/1.1\r\nHost x\r\n\r\n", 400);
-        check("GET /ping HTTP/1.1\r\nHost : x\r\n\r\n", 400);
-        check("GET /ping HTTP/1.1\r\nHost: x\r\n folded\r\n\r\n", 400);
+        let get = |rest: &str| format!("GET /ping HTTP/1.1\r\n{rest}\r\n");
+        for malformed in [
+            "nonsense\r\n\r\n",
+            "GET /ping\r\n\r\n",
+            "GET  HTTP/1.1\r\nHost: x\r\n\r\n",
+            "GET ping HTTP/1.1\r\nHost: x\r\n\r\n",
+            "GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n",
+            "G@T /ping HTTP/1.1\r\nHost: x\r\n\r\n",
+            &get("Host x\r\n"),
+            &get("Host : x\r\n"),
+            &get("Host: x\r\n folded\r\n"),
+            &get("Host: x\r\nHost: x\r\n"),
+        ] {
+            check(malformed, Refusal::MALFORMED);
+        }
+        check("GET /ping HTTP/2.0\r\n\r\n", Refusal::VERSION);
+        check("GET /ping HTTP/0.9\r\n\r\n", Refusal::VERSION);
+        check(&get(""), Refusal::NO_HOST);
+        check("GET http://any/ping HTTP/1.1\r\n\r\n", Refusal::NO_HOST);
+        check(&get("Host: a b\r\n"), Refusal::BAD_HOST);
+        head(&get("Host:\r\n"));
+        head("CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n");
         let long = "x".repeat(TARGET_BYTES_MAX);
-        check(&format!("GET /{long} HTTP/1.1\r\n\r\n"), 414);
-        let many = "a: b\r\n".repeat(FIELDS_MAX + 1);
-        check(&format!("GET /ping HTTP/1.1\r\n{many}\r\n"), 431);
-        let most = "a: b\r\n".repeat(FIELDS_MAX);
-        head(&format!("GET /ping HTTP/1.1\r\n{most}\r\n"));
+        let long = format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n");
+        check(&long, Refusal::LONG_TARGET);
+        let many = "a: b\r\n".repeat(FIELDS_MAX);
+        check(&get(&format!("Host: x\r\n{many}")), Refusal::LONG_HEAD);
+        let most = "a: b\r\n".repeat(FIELDS_MAX - 1);
+        head(&get(&format!("Host: x\r\n{most}")));
     }
 
     #[test]
     fn the_end_is_seen_however_the_head_comes() {
-        for text in ["GET / HTTP/1.1\r\nA: b\r\n\r\n", "GET / HTTP/1.1\nA: b\n\n"] {
+        for text in [
+            "GET / HTTP/1.1\r\nHost: b\r\n\r\n",
+            "GET / HTTP/1.1\nHost: b\n\n",
+        ] {
             for seen in 1..text.len() {
                 assert!(may_end(text.as_bytes(), seen), "{seen} of {text:?}");
                 let cut = &text.as_bytes()[..seen];

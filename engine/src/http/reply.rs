@@ -41,6 +41,8 @@ pub(super) struct Reply {
     status: StatusCode,
     is_v1: bool,
     content_type: Option<&'static str>,
+    /// The type is not the handler's, but found by looking at the body.
+    is_sniffed: bool,
     header: Option<(&'static str, String)>,
     body: Bytes,
     must_close: bool,
@@ -56,15 +58,6 @@ pub(super) struct Exchange {
     pub(super) keeps_alive: bool,
 }
 
-impl Exchange {
-    /// Of input that is no request.
-    pub(super) const NONE: Exchange = Exchange {
-        is_http_11: true,
-        is_head: false,
-        keeps_alive: false,
-    };
-}
-
 impl Reply {
     fn new(status: StatusCode, is_v1: bool, body: impl Into<Bytes>) -> Reply {
         let body = body.into();
@@ -74,6 +67,7 @@ impl Reply {
             status,
             is_v1,
             content_type,
+            is_sniffed: true,
             header: None,
             body,
             must_close: false,
@@ -91,9 +85,25 @@ impl Reply {
     }
 
     pub(super) fn json(status: StatusCode, body: String) -> Reply {
-        let mut reply = Reply::new(status, true, body);
-        reply.content_type = Some(JSON);
-        reply
+        Reply::new(status, true, body).with_type(JSON)
+    }
+
+    /// A page for browsers.
+    pub(super) fn html(body: String) -> Reply {
+        Reply::plain(StatusCode::OK, body).with_type(HTML)
+    }
+
+    fn with_type(mut self, content_type: &'static str) -> Reply {
+        self.content_type = Some(content_type);
+        self.is_sniffed = false;
+        self
+    }
+
+    /// Tells browsers to believe the type.
+    pub(super) fn and_no_sniffing(mut self) -> Reply {
+        self.header = Some(("X-Content-Type-Options", "nosniff".to_string()));
+        self.is_sniffed = false;
+        self
     }
 
     pub(super) fn failure(failure: Failure) -> Reply {
@@ -122,18 +132,12 @@ impl Reply {
         let mut reply = if is_get {
             let link = escape_html(&location);
             let body = format!("<a href=\"{link}\">Moved Permanently</a>.\n\n");
-            Reply::plain(StatusCode::MOVED_PERMANENTLY, body)
+            Reply::plain(StatusCode::MOVED_PERMANENTLY, body).with_type(HTML)
         } else {
             Reply::plain(StatusCode::TEMPORARY_REDIRECT, "")
         };
-        reply.content_type = is_get.then_some(HTML);
         reply.header = Some(("Location", location));
         reply
-    }
-
-    /// An error of the protocol, which ends the connection.
-    pub(super) fn protocol_error(status: StatusCode, body: &'static str) -> Reply {
-        Reply::plain(status, body).and_close(true)
     }
 
     /// Whether the connection is to end with this answer.
@@ -151,53 +155,119 @@ impl Reply {
         exchange.keeps_alive && !self.must_close
     }
 
-    /// Appends the answer as it goes over the wire.
+    /// Appends the answer as it goes over the wire, in the order of Go's server: the handler's
+    /// headers by name, then what the server adds.
     pub(super) fn write(&self, out: &mut Vec<u8>, exchange: Exchange, date: &str) {
         out.reserve(256 + self.body.len());
-        let mut push = |text: &str| out.extend_from_slice(text.as_bytes());
-        push(match exchange.is_http_11 {
+        let version = match exchange.is_http_11 {
             true => "HTTP/1.1 ",
             false => "HTTP/1.0 ",
-        });
-        push(self.status.as_str());
-        push(" ");
-        push(self.status.canonical_reason().unwrap_or_default());
-        push("\r\n");
-        let mut field = |name: &str, value: &str| {
-            for part in [name, ": ", value, "\r\n"] {
-                push(part);
-            }
         };
-        if let Some(content_type) = self.content_type {
-            field("Content-Type", content_type);
+        push(
+            out,
+            &[
+                version,
+                self.status.as_str(),
+                " ",
+                reason(self.status),
+                "\r\n",
+            ],
+        );
+        let (named, sniffed) = match self.is_sniffed {
+            true => (None, self.content_type),
+            false => (self.content_type, None),
+        };
+        let own = self
+            .header
+            .as_ref()
+            .map(|(name, value)| (*name, value.as_str()));
+        let (before, after) = match own {
+            Some(("Allow", _)) => (own, None),
+            _ => (None, own),
+        };
+        let named = named.map(|content_type| ("Content-Type", content_type));
+        let marker = self.is_v1.then_some(MARKER);
+        // A header of the handler's is our own words, or part of a request line: no line end in it.
+        for (name, value) in [before, named, after, marker].into_iter().flatten() {
+            push(out, &[name, ": ", value, "\r\n"]);
         }
-        if self.is_v1 {
-            let (name, value) = MARKER;
-            field(name, value);
-        }
-        if let Some((name, value)) = &self.header {
-            // Our own words, or part of a request line: no line end is in it.
-            field(name, value);
-        }
-        match (exchange.is_http_11, self.keeps_alive(exchange)) {
-            (true, true) => {}
-            (true, false) => field("Connection", "close"),
-            (false, true) => field("Connection", "keep-alive"),
-            // The usual end of HTTP/1.0, unless it is not the peer's own wish.
-            (false, false) if self.must_close => field("Connection", "close"),
-            (false, false) => {}
-        }
+        push(out, &["Date: ", date, "\r\n"]);
         // An empty body has no length that HEAD could ask for.
         if !(exchange.is_head && self.body.is_empty()) {
             // Writing to memory does not fail.
             let _ = write!(out, "Content-Length: {}\r\n", self.body.len());
         }
-        for part in ["Date: ", date, "\r\n\r\n"] {
-            out.extend_from_slice(part.as_bytes());
+        if let Some(content_type) = sniffed {
+            push(out, &["Content-Type: ", content_type, "\r\n"]);
         }
+        push(
+            out,
+            &[match (exchange.is_http_11, self.keeps_alive(exchange)) {
+                (true, true) => "",
+                (true, false) => "Connection: close\r\n",
+                (false, true) => "Connection: keep-alive\r\n",
+                // The usual end of HTTP/1.0, unless it is not the peer's own wish.
+                (false, false) if self.must_close => "Connection: close\r\n",
+                (false, false) => "",
+            }],
+        );
+        out.extend_from_slice(b"\r\n");
         if !exchange.is_head {
             out.extend_from_slice(&self.body);
         }
+    }
+}
+
+fn push(out: &mut Vec<u8>, parts: &[&str]) {
+    for part in parts {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// The words beside a status, which have changed since Go learned them.
+fn reason(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::PAYLOAD_TOO_LARGE => "Request Entity Too Large",
+        other => other.canonical_reason().unwrap_or_default(),
+    }
+}
+
+/// What is answered, by Go's server and not by nsqd, to what is no request. The connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    status: &'static str,
+    body: &'static str,
+}
+
+impl Refusal {
+    pub(super) const MALFORMED: Refusal = Refusal::of("400 Bad Request");
+    pub(super) const NO_HOST: Refusal =
+        Refusal::of("400 Bad Request: missing required Host header");
+    pub(super) const BAD_HOST: Refusal = Refusal::of("400 Bad Request: malformed Host header");
+    pub(super) const LONG_TARGET: Refusal = Refusal::of("414 Request URI Too Long");
+    pub(super) const LONG_HEAD: Refusal = Refusal::of("431 Request Header Fields Too Large");
+    pub(super) const ENCODING: Refusal = Refusal {
+        status: "501 Not Implemented",
+        body: "Unsupported transfer encoding",
+    };
+    pub(super) const VERSION: Refusal =
+        Refusal::of("505 HTTP Version Not Supported: unsupported protocol version");
+
+    const fn of(status: &'static str) -> Refusal {
+        Refusal {
+            status,
+            body: status,
+        }
+    }
+
+    /// Appends the answer as it goes over the wire: without date and length.
+    pub(super) fn write(self, out: &mut Vec<u8>) {
+        let Refusal { status, body } = self;
+        // Writing to memory does not fail.
+        let _ = write!(
+            out,
+            "HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nConnection: close\r\n\r\n{body}"
+        );
     }
 }
 

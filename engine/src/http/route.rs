@@ -18,9 +18,17 @@ pub(super) enum Endpoint {
     ChannelDelete,
     ChannelEmpty,
     ChannelPause(bool),
+    ConfigGet,
+    ConfigPut,
+    PprofIndex,
+    PprofCommandLine,
+    PprofSymbol,
+    Pprof,
+    SetBlockRate,
+    FreeMemory,
 }
 
-/// Every route. nsqd's `/config/:opt` and `/debug/...` are not there yet and answer 404.
+/// Every route. A `*` at the end is one segment of any name.
 const ROUTES: &[(&str, &str, Endpoint)] = &[
     ("GET", "/ping", Endpoint::Ping),
     ("GET", "/info", Endpoint::Info),
@@ -37,21 +45,33 @@ const ROUTES: &[(&str, &str, Endpoint)] = &[
     ("POST", "/channel/empty", Endpoint::ChannelEmpty),
     ("POST", "/channel/pause", Endpoint::ChannelPause(true)),
     ("POST", "/channel/unpause", Endpoint::ChannelPause(false)),
+    ("GET", "/config/*", Endpoint::ConfigGet),
+    ("PUT", "/config/*", Endpoint::ConfigPut),
+    ("GET", "/debug/pprof/", Endpoint::PprofIndex),
+    ("GET", "/debug/pprof/cmdline", Endpoint::PprofCommandLine),
+    ("GET", "/debug/pprof/symbol", Endpoint::PprofSymbol),
+    ("POST", "/debug/pprof/symbol", Endpoint::PprofSymbol),
+    ("GET", "/debug/pprof/profile", Endpoint::Pprof),
+    ("GET", "/debug/pprof/heap", Endpoint::Pprof),
+    ("GET", "/debug/pprof/goroutine", Endpoint::Pprof),
+    ("GET", "/debug/pprof/block", Endpoint::Pprof),
+    ("GET", "/debug/pprof/threadcreate", Endpoint::Pprof),
+    ("PUT", "/debug/setblockrate", Endpoint::SetBlockRate),
+    ("POST", "/debug/freememory", Endpoint::FreeMemory),
 ];
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    Found(Endpoint),
+    /// With the segment that stands for the `*`, if the route has one.
+    Found(Endpoint, String),
     /// To the path as it should have been written.
-    Redirect(&'static str),
+    Redirect(String),
     /// OPTIONS on a path that exists; the value of `Allow`, or `None` for `OPTIONS *`.
     Options(Option<String>),
     /// The path exists for other methods; the value of `Allow`.
     WrongMethod(String),
     NotFound,
-    /// The path cannot be decoded; answered by Go's server, not by nsqd.
-    BadPath,
 }
 
 /// Finds the route. Redirects look at the request's own method only, so that `GET /topic/create/`
@@ -60,25 +80,23 @@ pub(super) fn route(method: &str, raw_path: &str) -> Route {
     if method == "OPTIONS" && raw_path == "*" {
         return Route::Options(None);
     }
-    let Ok(path) = percent_decode(raw_path.as_bytes()) else {
-        return Route::BadPath;
-    };
-    let exact = |route: &str| route.as_bytes() == &*path;
+    // A path that cannot be decoded was refused with its head.
+    let path = percent_decode(raw_path.as_bytes()).unwrap_or_default();
     let own = || ROUTES.iter().filter(|(of, ..)| *of == method);
-    if let Some((.., endpoint)) = own().find(|(_, route, _)| exact(route)) {
-        return Route::Found(*endpoint);
+    let found = own().find_map(|(_, route, endpoint)| Some((endpoint, wildcard(route, &path)?)));
+    if let Some((endpoint, segment)) = found {
+        return Route::Found(*endpoint, String::from_utf8_lossy(segment).into_owned());
     }
     if own().next().is_some() && &*path != b"/" {
         let cleaned = clean(&path);
-        if let Some((_, route, _)) =
-            own().find(|(_, route, _)| route.as_bytes().eq_ignore_ascii_case(&cleaned))
-        {
-            return Route::Redirect(route);
+        if let Some(canonical) = own().find_map(|(_, route, _)| canonical(route, &cleaned)) {
+            return Route::Redirect(canonical);
         }
     }
+    let has_path = |route: &str| raw_path == "*" || wildcard(route, &path).is_some();
     let mut methods: Vec<&str> = ROUTES
         .iter()
-        .filter(|(_, route, _)| exact(route))
+        .filter(|(_, route, _)| has_path(route))
         .map(|(of, ..)| *of)
         .collect();
     if methods.is_empty() {
@@ -86,12 +104,50 @@ pub(super) fn route(method: &str, raw_path: &str) -> Route {
     }
     methods.push("OPTIONS");
     methods.sort_unstable();
+    methods.dedup();
     let allow = methods.join(", ");
     if method == "OPTIONS" {
         Route::Options(Some(allow))
     } else {
         Route::WrongMethod(allow)
     }
+}
+
+/// What stands for the `*` of a route, or nothing if there is none. `None`: the path is another.
+fn wildcard<'a>(route: &str, path: &'a [u8]) -> Option<&'a [u8]> {
+    let Some(prefix) = route.strip_suffix('*') else {
+        return (route.as_bytes() == path).then_some(&[]);
+    };
+    let segment = path.strip_prefix(prefix.as_bytes())?;
+    (!segment.is_empty() && !segment.contains(&b'/')).then_some(segment)
+}
+
+/// The path as it should have been written, of one that is a route's but for the case. What stands
+/// for a `*` keeps its case.
+fn canonical(route: &str, cleaned: &[u8]) -> Option<String> {
+    let Some(prefix) = route.strip_suffix('*') else {
+        let is_same = route
+            .trim_end_matches('/')
+            .as_bytes()
+            .eq_ignore_ascii_case(cleaned);
+        return is_same.then(|| route.to_string());
+    };
+    let (start, segment) = cleaned.split_at_checked(prefix.len())?;
+    let is_same = start.eq_ignore_ascii_case(prefix.as_bytes());
+    (is_same && wildcard("*", segment).is_some()).then(|| format!("{prefix}{}", escape(segment)))
+}
+
+/// A segment as it stands in a path.
+fn escape(segment: &[u8]) -> String {
+    let mut escaped = String::with_capacity(segment.len());
+    for &byte in segment {
+        if byte.is_ascii_alphanumeric() || b"-_.~$&+,:;=@".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
 }
 
 /// The path without empty, `.` and `..` segments, and without a slash at its end.
@@ -124,13 +180,11 @@ mod tests {
             assert_eq!(route(method, path), expected, "{method} {path}");
         };
         let allow = |text: &str| text.to_string();
-        check("GET", "/ping", Route::Found(Endpoint::Ping));
-        check("GET", "/%70ing", Route::Found(Endpoint::Ping));
-        check(
-            "POST",
-            "/topic/unpause",
-            Route::Found(Endpoint::TopicPause(false)),
-        );
+        let found = |endpoint| Route::Found(endpoint, String::new());
+        let redirect = |path: &str| Route::Redirect(path.to_string());
+        check("GET", "/ping", found(Endpoint::Ping));
+        check("GET", "/%70ing", found(Endpoint::Ping));
+        check("POST", "/topic/unpause", found(Endpoint::TopicPause(false)));
         for path in [
             "/ping/",
             "/PING",
@@ -140,10 +194,10 @@ mod tests {
             "/./Ping/",
             "/../ping",
         ] {
-            check("GET", path, Route::Redirect("/ping"));
+            check("GET", path, redirect("/ping"));
         }
-        check("POST", "/PUB", Route::Redirect("/pub"));
-        check("POST", "/Topic/Create/", Route::Redirect("/topic/create"));
+        check("POST", "/PUB", redirect("/pub"));
+        check("POST", "/Topic/Create/", redirect("/topic/create"));
         for path in ["/topic/create/", "/", "/nope", "/ping/x", "/put", "/pingx"] {
             check("GET", path, Route::NotFound);
         }
@@ -159,6 +213,46 @@ mod tests {
         );
         check("OPTIONS", "/PUB", Route::NotFound);
         check("OPTIONS", "*", Route::Options(None));
-        check("GET", "/%zz", Route::BadPath);
+        check(
+            "GET",
+            "*",
+            Route::WrongMethod(allow("GET, OPTIONS, POST, PUT")),
+        );
+        let option = |endpoint, name: &str| Route::Found(endpoint, name.to_string());
+        check("GET", "/config/Foo", option(Endpoint::ConfigGet, "Foo"));
+        check("PUT", "/config/a%20b", option(Endpoint::ConfigPut, "a b"));
+        check("GET", "/CONFIG/Foo", redirect("/config/Foo"));
+        check("GET", "/Config//Id/", redirect("/config/Id"));
+        check("PUT", "/config/a%20b/", redirect("/config/a%20b"));
+        for path in [
+            "/config/",
+            "/config",
+            "/config/a/b",
+            "/config/a%2fb",
+            "/debug",
+            "/debug/pprof/mutex",
+        ] {
+            check("GET", path, Route::NotFound);
+        }
+        check(
+            "POST",
+            "/config/x",
+            Route::WrongMethod(allow("GET, OPTIONS, PUT")),
+        );
+        check("GET", "/debug/pprof/", found(Endpoint::PprofIndex));
+        check("GET", "/debug/pprof", redirect("/debug/pprof/"));
+        check("POST", "/debug/freememory/", redirect("/debug/freememory"));
+        let all = Some(allow("GET, OPTIONS, POST"));
+        check("OPTIONS", "/debug/pprof/symbol", Route::Options(all));
+        // nsqd before 1.0.
+        for path in [
+            "/put",
+            "/mput",
+            "/create_topic",
+            "/delete_channel",
+            "/empty_channel",
+        ] {
+            check("POST", path, Route::NotFound);
+        }
     }
 }

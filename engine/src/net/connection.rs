@@ -7,6 +7,7 @@
 //! (`Shard::turn`). Only a connection whose socket is full gets a task that waits for room.
 
 use crate::log_info;
+use crate::net::address::Peer;
 use crate::net::input::{Filled, Input};
 use crate::net::socket::Stream;
 use crate::reactor;
@@ -15,7 +16,6 @@ use engine_core::{ClientId, Sent};
 use futures_lite::future;
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -57,10 +57,9 @@ pub(crate) struct Moving {
 }
 
 /// Takes a new connection in.
-pub(crate) fn start(shard: &Rc<Shard>, stream: Stream, peer: SocketAddr) {
+pub(crate) fn start(shard: &Rc<Shard>, stream: Stream, peer: &Peer) {
     shard.read_clock();
-    let id = shard
-        .with_broker(|broker, now, _| broker.connect(now, peer.to_string(), peer.ip().to_string()));
+    let id = shard.with_broker(|broker, now, _| broker.connect(now, peer.to_string(), peer.host()));
     run(shard, Connection::new(id, stream, Input::default(), false));
 }
 

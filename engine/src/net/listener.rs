@@ -1,5 +1,6 @@
 //! Accepting connections on one shard, and what to do when there are no descriptors left.
 
+use crate::net::address::Peer;
 use crate::net::connection;
 use crate::net::socket::{Listener, Stream};
 use crate::reactor;
@@ -8,7 +9,6 @@ use crate::shard::http_broker::HttpBroker;
 use crate::shard::mail::Mail;
 use crate::{http, log_info, log_warn};
 use diskq::system_text;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const LINGER: Duration = Duration::from_millis(500);
 pub(crate) struct MovingHttp {
     descriptor: OwnedFd,
     unread: Vec<u8>,
-    peer: SocketAddr,
+    peer: Peer,
 }
 
 /// Serves NSQ clients until the task is dropped.
@@ -34,7 +34,7 @@ pub(crate) async fn serve_clients(shard: Rc<Shard>, listener: Listener) {
     loop {
         let (stream, peer) = accept(&listener).await;
         log_info!("TCP: new client({peer})");
-        connection::start(&shard, stream, peer);
+        connection::start(&shard, stream, &peer);
     }
 }
 
@@ -53,16 +53,12 @@ pub(crate) fn resume_http(shard: &Rc<Shard>, moving: MovingHttp) {
     serve_http_connection(shard, connection, moving.peer);
 }
 
-fn serve_http_connection(
-    shard: &Rc<Shard>,
-    mut connection: http::Connection<Stream>,
-    peer: SocketAddr,
-) {
+fn serve_http_connection(shard: &Rc<Shard>, mut connection: http::Connection<Stream>, peer: Peer) {
     let shard = shard.clone();
     reactor::spawn(async move {
         let broker = HttpBroker::new(shard.clone());
         let linger = async { reactor::sleep(LINGER).await };
-        let served = http::serve_connection(&mut connection, peer, &broker, linger).await;
+        let served = http::serve_connection(&mut connection, &peer, &broker, linger).await;
         if served == http::Served::UntilMoved {
             let (stream, unread) = connection.into_parts();
             let descriptor = stream.into_descriptor();
@@ -78,11 +74,11 @@ fn serve_http_connection(
     .detach();
 }
 
-async fn accept(listener: &Listener) -> (Stream, SocketAddr) {
+async fn accept(listener: &Listener) -> (Stream, Peer) {
     let mut back_off = BACK_OFF;
     loop {
         let failure = match listener.accept().await {
-            Ok(Some((stream, peer))) => return (stream, plain(peer)),
+            Ok(Some((stream, peer))) => return (stream, peer),
             Ok(None) => continue,
             Err(error) => system_text(&error),
         };
@@ -90,9 +86,4 @@ async fn accept(listener: &Listener) -> (Stream, SocketAddr) {
         reactor::sleep(back_off).await;
         back_off = (back_off * 2).min(BACK_OFF_MAX);
     }
-}
-
-/// An IPv4 peer on a dual-stack listener is shown as what it is.
-fn plain(peer: SocketAddr) -> SocketAddr {
-    SocketAddr::new(peer.ip().to_canonical(), peer.port())
 }

@@ -1,6 +1,7 @@
-//! TCP sockets on the reactor: reading when there is something, gathering writes, being duplicated
+//! Sockets on the reactor: reading when there is something, gathering writes, being duplicated
 //! for another shard, listening.
 
+use crate::net::address::{LISTEN_BACKLOG, ListenAddress, Peer};
 use crate::reactor::Source;
 use futures_lite::{AsyncRead, AsyncWrite, future};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
@@ -10,9 +11,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-
-/// The backlog asked for; the kernel's net.core.somaxconn caps it.
-const LISTEN_BACKLOG: i32 = 4096;
 
 /// Keep-alive probes after this long, as nsqd's runtime sets it.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -131,8 +129,8 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// One of several listeners of the same address, one per shard: the kernel spreads the connections
-/// over them.
+/// One of several listeners of the same address, one per shard. The kernel spreads the connections
+/// over those of an IP address. Those of a unix socket are one, and whoever is first accepts.
 pub(crate) struct Listener {
     source: Source,
     socket: Socket,
@@ -142,8 +140,18 @@ impl Listener {
     /// Listens on an address.
     ///
     /// # Errors
-    /// The system's answer to socket, bind or listen.
-    pub(crate) fn bind(address: SocketAddr) -> io::Result<Listener> {
+    /// The system's answer to socket, bind or listen, or that no descriptor is left.
+    pub(crate) fn open(address: &ListenAddress) -> io::Result<Listener> {
+        match address {
+            ListenAddress::Tcp(address) => Listener::bind(*address),
+            ListenAddress::Unix(socket) => Ok(Listener {
+                source: Source::new(),
+                socket: socket.share()?,
+            }),
+        }
+    }
+
+    fn bind(address: SocketAddr) -> io::Result<Listener> {
         let socket = Socket::new(
             Domain::for_address(address),
             Type::STREAM,
@@ -168,13 +176,15 @@ impl Listener {
     ///
     /// # Errors
     /// The system's answer, for example too many open files.
-    pub(crate) async fn accept(&self) -> io::Result<Option<(Stream, SocketAddr)>> {
+    pub(crate) async fn accept(&self) -> io::Result<Option<(Stream, Peer)>> {
         let socket = future::poll_fn(|cx| self.poll_accept(cx)).await?;
-        let prepared = set_options(&socket).and_then(|()| socket.peer_addr());
-        let Some(peer) = prepared.ok().and_then(|peer| peer.as_socket()) else {
+        let Ok(peer) = socket.peer_addr() else {
             return Ok(None);
         };
-        Ok(Some((Stream::new(socket)?, peer)))
+        if !peer.is_unix() && set_options(&socket).is_err() {
+            return Ok(None);
+        }
+        Ok(Some((Stream::new(socket)?, Peer::of(&peer))))
     }
 
     fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<Socket>> {

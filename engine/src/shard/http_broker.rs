@@ -139,6 +139,14 @@ impl http::Broker for HttpBroker {
         self.shard.health.of_all()
     }
 
+    fn lookupd_addresses(&self) -> Option<Vec<String>> {
+        self.shard.lookupd_addresses.get()
+    }
+
+    fn set_lookupd_addresses(&self, addresses: Option<Vec<String>>) {
+        self.shard.lookupd_addresses.set(addresses);
+    }
+
     fn info(&self) -> &Info {
         &self.shard.info
     }

@@ -1,0 +1,212 @@
+//! Where is listened, and who has connected: IP or a unix socket.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+/// The backlog asked for; the kernel's net.core.somaxconn caps it.
+pub(crate) const LISTEN_BACKLOG: i32 = 4096;
+
+/// A place to listen at, resolved and found free.
+#[derive(Clone, Debug)]
+pub enum ListenAddress {
+    /// Every shard binds it for itself.
+    Tcp(SocketAddr),
+    /// Bound already; the shards share its descriptor.
+    Unix(Arc<UnixSocket>),
+}
+
+impl ListenAddress {
+    /// The port as `/info` shows it: -1 for a unix socket.
+    pub fn port(&self) -> i32 {
+        match self {
+            ListenAddress::Tcp(address) => i32::from(address.port()),
+            ListenAddress::Unix(_) => -1,
+        }
+    }
+
+    /// The IP address; `None` for a unix socket.
+    pub fn ip(&self) -> Option<SocketAddr> {
+        match self {
+            ListenAddress::Tcp(address) => Some(*address),
+            ListenAddress::Unix(_) => None,
+        }
+    }
+
+    /// What goes with the listener, but not with its descriptor: the file of a unix socket.
+    pub(crate) fn retire(&self) {
+        if let ListenAddress::Unix(socket) = self {
+            socket.remove_file();
+        }
+    }
+}
+
+/// As in log lines.
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ListenAddress::Tcp(address) => write!(f, "{address}"),
+            ListenAddress::Unix(socket) => f.write_str(&socket.name),
+        }
+    }
+}
+
+/// A unix socket that is listened on. SO_REUSEPORT does not exist for these: there is one, and
+/// every shard accepts from it. Its file is removed with it.
+#[derive(Debug)]
+pub struct UnixSocket {
+    socket: Socket,
+    name: String,
+    /// Until it is removed.
+    file: Mutex<Option<PathBuf>>,
+}
+
+impl UnixSocket {
+    /// Listens. A path that begins with `@` is an abstract name, which has no file; of an empty one
+    /// the system makes such a name.
+    ///
+    /// # Errors
+    /// The system's answer. A file that exists is one, whatever it is.
+    pub(crate) fn bind(path: &str) -> io::Result<UnixSocket> {
+        let abstract_name = path.strip_prefix('@');
+        let address = match abstract_name {
+            Some(name) => SockAddr::unix(Path::new(&format!("\0{name}"))),
+            None => SockAddr::unix(Path::new(path)),
+        };
+        // The library refuses long names itself, in words of its own.
+        let address = address.map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.bind(&address)?;
+        let has_file = abstract_name.is_none() && !path.is_empty();
+        let socket = UnixSocket {
+            name: text(&socket.local_addr()?),
+            socket,
+            file: Mutex::new(has_file.then(|| PathBuf::from(path))),
+        };
+        socket.socket.listen(LISTEN_BACKLOG)?;
+        socket.socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+
+    /// Another descriptor of it, for one shard.
+    pub(crate) fn share(&self) -> io::Result<Socket> {
+        self.socket.try_clone()
+    }
+
+    fn remove_file(&self) {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = file.take() {
+            // Somebody was faster: what is wanted.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Drop for UnixSocket {
+    fn drop(&mut self) {
+        self.remove_file();
+    }
+}
+
+/// Who has connected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// From there.
+    Ip(SocketAddr),
+    /// Over a unix socket; its name, `@` if it has none.
+    Unix(String),
+}
+
+impl Peer {
+    /// Of an accepted socket. An IPv4 peer of a dual-stack listener is shown as what it is.
+    pub(crate) fn of(address: &SockAddr) -> Peer {
+        match address.as_socket() {
+            Some(peer) => Peer::Ip(SocketAddr::new(peer.ip().to_canonical(), peer.port())),
+            None => Peer::Unix(text(address)),
+        }
+    }
+
+    /// The IP address alone; empty for a unix socket.
+    pub(crate) fn host(&self) -> String {
+        match self {
+            Peer::Ip(address) => address.ip().to_string(),
+            Peer::Unix(_) => String::new(),
+        }
+    }
+}
+
+/// As in log lines and statistics.
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Ip(address) => write!(f, "{address}"),
+            Peer::Unix(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A unix socket's address as Go shows it.
+fn text(address: &SockAddr) -> String {
+    if let Some(path) = address.as_pathname() {
+        return path.display().to_string();
+    }
+    let name = address.as_abstract_namespace().unwrap_or_default();
+    format!("@{}", String::from_utf8_lossy(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    #[test]
+    fn a_socket_has_its_file_as_long_as_it_is_there() {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let path = directory.path().join("n.sock");
+        let name = path.to_str().expect("the path is text");
+        let socket = UnixSocket::bind(name).expect("nothing is there yet");
+        assert_eq!(socket.name, name);
+        UnixStream::connect(&path).expect("it is listened on");
+        let second = UnixSocket::bind(name).unwrap_err();
+        assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
+        assert!(path.exists(), "the failure has left it alone");
+        let address = ListenAddress::Unix(Arc::new(socket));
+        assert_eq!((address.port(), address.ip()), (-1, None));
+        address.retire();
+        assert!(!path.exists());
+        let next = UnixListener::bind(&path).expect("the name is free");
+        drop(address);
+        assert!(path.exists(), "the file of somebody else stays");
+        drop(next);
+    }
+
+    #[test]
+    fn abstract_names_have_no_file() {
+        let own = format!("@ringq-test-{}", std::process::id());
+        let socket = UnixSocket::bind(&own).expect("the name is free");
+        assert_eq!(socket.name, own);
+        let chosen = UnixSocket::bind("").expect("the system finds a name");
+        assert!(
+            chosen.name.starts_with('@') && chosen.name.len() > 1,
+            "{}",
+            chosen.name
+        );
+        let long = UnixSocket::bind(&"x".repeat(108)).unwrap_err();
+        assert_eq!(long.raw_os_error(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn peers_are_shown_as_in_nsqd() {
+        let ip = SocketAddr::from(([127, 0, 0, 1], 5));
+        let mapped: SocketAddr = "[::ffff:127.0.0.1]:5".parse().expect("an address");
+        assert_eq!(Peer::of(&mapped.into()), Peer::Ip(ip));
+        assert_eq!(Peer::Ip(ip).host(), "127.0.0.1");
+        let unnamed = SockAddr::unix("").expect("short enough");
+        let peer = Peer::of(&unnamed);
+        assert_eq!((peer.to_string().as_str(), peer.host().as_str()), ("@", ""));
+    }
+}

@@ -1,0 +1,164 @@
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use socket2::{Domain, Socket, Type};
+
+use super::*;
+
+#[test]
+fn services_are_found_by_name_and_alias() {
+    let services = "# comment\nhttp\t\t80/tcp\twww # web\ndomain 53/udp\ndomain 53/tcp\n";
+    assert_eq!(find_service(services, "http"), Some(80));
+    assert_eq!(find_service(services, "WWW"), Some(80));
+    assert_eq!(find_service(services, "domain"), Some(53));
+    assert_eq!(find_service(services, "web"), None);
+    assert_eq!(find_service("", "http"), None);
+}
+
+#[test]
+fn addresses_split_as_go_splits_them() {
+    let check = |address: &str, expected: Option<(&str, &str)>| {
+        assert_eq!(split_host_port(address), expected, "{address}");
+    };
+    check("127.0.0.1:4150", Some(("127.0.0.1", "4150")));
+    check(":4150", Some(("", "4150")));
+    check("[::1]:4150", Some(("::1", "4150")));
+    check("/run/a:b", Some(("/run/a", "b")));
+    check("4150", None);
+    check("localhost", None);
+    check("", None);
+    check("::1:4150", None);
+    check("[::1]", None);
+    check("[::1", None);
+    check("/run/nsqd.sock", None);
+}
+
+#[test]
+fn addresses_that_cannot_be_are_refused_in_nsqds_words() {
+    let check = |address: &str, text: &str| {
+        let error = bind(address).unwrap_err().to_string();
+        assert!(error.starts_with(text), "{error}");
+    };
+    // HTTPS knows no unix sockets.
+    let error = bind_probe("4150").unwrap_err().to_string();
+    let text = "listen (4150) failed - listen tcp: address 4150: missing port in address";
+    assert_eq!(error, text);
+    check(
+        "127.0.0.1:99999",
+        "listen (127.0.0.1:99999) failed - listen tcp: address 99999: invalid port",
+    );
+    check(
+        "127.0.0.1:-1",
+        "listen (127.0.0.1:-1) failed - listen tcp: address -1: invalid port",
+    );
+    check(
+        "127.0.0.1:nope",
+        "listen (127.0.0.1:nope) failed - listen tcp: lookup tcp/nope: unknown",
+    );
+    check(
+        "/x/n.sock",
+        "listen (/x/n.sock) failed - listen unix /x/n.sock: bind: no such file or directory",
+    );
+    check(
+        "/etc/passwd",
+        "listen (/etc/passwd) failed - listen unix /etc/passwd: bind: address already in use - the",
+    );
+    let long = "x".repeat(150);
+    check(
+        &long,
+        &format!("listen ({long}) failed - listen unix {long}: bind: invalid argument - the path"),
+    );
+    // An address of the range for documentation is on no machine.
+    check(
+        "192.0.2.1:0",
+        "listen (192.0.2.1:0) failed - listen tcp 192.0.2.1:0: bind: cannot assign requested \
+         address - no interface",
+    );
+}
+
+#[test]
+fn a_port_in_use_is_found_and_a_free_one_is_picked() {
+    let first = bind_probe("127.0.0.1:0").unwrap();
+    let address = first.address();
+    assert_ne!(address.port(), 0);
+    let again = bind_probe_within(&address.to_string(), Duration::ZERO);
+    let error = again.unwrap_err().to_string();
+    assert!(
+        error.starts_with(&format!(
+            "listen ({address}) failed - listen tcp {address}: bind: address already in use - "
+        )),
+        "{error}"
+    );
+    drop(first);
+    assert_eq!(bind_probe(&address.to_string()).unwrap().address(), address);
+}
+
+#[test]
+fn wildcards_are_both_families() {
+    for address in [":0", "0.0.0.0:0", "[::]:0"] {
+        let probe = bind_probe(address).unwrap();
+        assert_eq!(probe.address().is_ipv6(), has_ipv6(), "{address}");
+        assert!(probe.address().ip().is_unspecified());
+    }
+    assert_eq!(
+        bind_probe("localhost:0").unwrap().address().ip(),
+        Ipv4Addr::LOCALHOST
+    );
+}
+
+/// A restart was refused while connections of the old process were in TIME_WAIT. Opened by closing
+/// the server's end of a connection first, on a listener that has SO_REUSEPORT like the shards'.
+#[test]
+fn closing_connections_of_an_earlier_process_are_not_in_the_way() {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    listener.set_reuse_port(true).unwrap();
+    listener
+        .bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())
+        .unwrap();
+    listener.listen(8).unwrap();
+    let listener = TcpListener::from(listener);
+    let address = listener.local_addr().unwrap();
+    let mut client = TcpStream::connect(address).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    let early = bind_probe_within(&address.to_string(), Duration::ZERO);
+    assert!(early.is_err(), "it still listens");
+    server.write_all(b"x").unwrap();
+    drop(server);
+    client.read_to_end(&mut Vec::new()).unwrap();
+    drop(client);
+    drop(listener);
+    let probe = bind_probe(&address.to_string()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(probe.address(), address);
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let port = format!(":{:04X}", address.port());
+    assert!(
+        table.contains(&port),
+        "the connection must still be there for this to mean anything"
+    );
+}
+
+#[test]
+fn listeners_are_found_in_the_table() {
+    let table = "  sl  local_address rem_address   st tx_queue rx_queue\n\
+                 \x20  0: 0100007F:5E56 00000000:0000 0A 00000000:00000000\n\
+                 \x20  1: 0100007F:1F90 0100007F:5E57 06 00000000:00000000\n";
+    assert!(has_listener(table, 0x5E56));
+    assert!(!has_listener(table, 0x1F90), "TIME_WAIT");
+    assert!(!has_listener(table, 0x5E57), "the other end");
+    assert!(!has_listener("", 1));
+}
+
+/// A restart right after a kill was refused: the kernel had not yet taken the old process's rings
+/// apart, and its listener was still there. Opened by a listener that goes away a little later.
+#[test]
+fn a_listener_that_is_about_to_go_is_waited_for() {
+    let first = bind_probe("127.0.0.1:0").unwrap();
+    let address = first.address();
+    let thread = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        drop(first);
+    });
+    let second = bind_probe_within(&address.to_string(), Duration::from_secs(60)).unwrap();
+    assert_eq!(second.address(), address);
+    thread.join().unwrap();
+}
