@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use diskq::nsqd_files::Metadata;
 use diskq::{DataPathLock, ExportOptions, OsFiles};
-use support::{Broker, Client, Launch, PATIENCE, Tmpfs, contents, wait_until};
+use support::{Broker, Client, Launch, PATIENCE, Tmpfs, contents, not_tested, wait_until};
 
 /// A queue: the numbers of its messages, and how often they were delivered.
 type Queue = Vec<(u32, u16)>;
@@ -209,7 +209,7 @@ fn records(directory: &Path, queue: &str) -> Vec<(String, u16, i64)> {
 fn going_back_loses_nothing() {
     let original = std::env::var_os("NSQD_ORIGINAL").map(PathBuf::from);
     if original.is_none() {
-        eprintln!("NSQD_ORIGINAL is not set: what is exported is compared, but not given to nsqd");
+        not_tested("NSQD_ORIGINAL names no nsqd 1.3.0: it does not read what is exported");
     }
     for fixture in fixtures() {
         let (directory, output) = (directory(), directory());

@@ -36,7 +36,7 @@ fn disk() -> SimFiles {
                 timestamp_ns: n as i64,
                 attempts: (n % 3) as u16,
                 id: MessageId::new(Seq(n), 1).0,
-                body: &vec![n as u8; 200],
+                body: &[n as u8; 200],
             };
             writer.append(&record).unwrap();
         }

@@ -19,7 +19,7 @@ use crate::keeper::is_media_error;
 use super::{HEADER_BYTES, SIZE_BYTES, data_file, positions_file};
 
 /// So much of a file is read at a time; more for a larger record.
-const WINDOW_BYTES: u64 = 256 << 10;
+const WINDOW_BYTES: u64 = 64 << 10;
 /// Positions are three short lines.
 const POSITIONS_BYTES_MAX: u64 = 256;
 
