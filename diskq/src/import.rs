@@ -85,7 +85,7 @@ pub struct TopicTakeover {
 /// says. The data path must be locked.
 ///
 /// # Errors
-/// Nothing was changed (or nothing more, if an earlier takeover is being completed).
+/// Nothing was changed; or, where a takeover counts already, the next start completes it.
 pub fn take_over<F: Files + Clone>(
     files: &F,
     data_path: &Path,

@@ -50,12 +50,18 @@ impl Directory {
                 continue;
             };
             let queue = queue.to_owned();
-            let files = directory.queues.entry(queue.clone());
+            let queue_files = directory.queues.entry(queue.clone());
+            // A link may well lead to it.
+            let path = data_path.join(&entry.name);
+            let length = || {
+                let length = files.length(&path);
+                length.map_err(|error| DiskError::io("look at", &path, error))
+            };
             match kind {
                 FileKind::Data(number) => {
-                    files.or_default().data.insert(number, entry.bytes);
+                    queue_files.or_default().data.insert(number, length()?);
                 }
-                FileKind::Positions => files.or_default().positions = Some(entry.bytes),
+                FileKind::Positions => queue_files.or_default().positions = Some(length()?),
                 FileKind::Ignored => {
                     directory.ignored.push((entry.name, entry.bytes));
                     continue;

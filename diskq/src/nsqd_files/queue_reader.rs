@@ -19,7 +19,7 @@ use crate::keeper::is_media_error;
 use super::{HEADER_BYTES, SIZE_BYTES, data_file, positions_file};
 
 /// So much of a file is read at a time; more for a larger record.
-const WINDOW_BYTES: u64 = 256 << 10;
+const WINDOW_BYTES: u64 = 64 << 10;
 /// Positions are three short lines.
 const POSITIONS_BYTES_MAX: u64 = 256;
 
@@ -130,32 +130,35 @@ impl<'a, F: Files> QueueReader<'a, F> {
     pub(crate) fn advance(&mut self) -> Result<(), DiskError> {
         self.head = None;
         loop {
+            match &self.current {
+                Some(open) if open.offset < open.bytes => {}
+                _ => match self.upcoming.pop_front() {
+                    Some((number, offset, bytes)) => {
+                        self.current = self.open_file(number, offset, bytes);
+                        continue;
+                    }
+                    None => return Ok(()),
+                },
+            }
+            let why = match self.read_record() {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(why)) => Ok(why),
+                Err(error) => Err(error),
+            };
             let Some(open) = self.current.take() else {
-                let Some((number, offset, bytes)) = self.upcoming.pop_front() else {
-                    return Ok(());
-                };
-                self.open_file(number, offset, bytes);
                 continue;
             };
-            if open.offset == open.bytes {
-                continue;
-            }
-            let (offset, bytes, name) = (open.offset, open.bytes, open.name.clone());
-            self.current = Some(open);
-            match self.read_record() {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(why)) => {
-                    let left = bytes - offset;
-                    self.notes.push(format!(
-                        "{name} cannot be read from byte {offset} on ({why}): its last {left} bytes are \
-                         not imported"
-                    ));
-                    self.current = None;
-                }
-                Err(error) => {
-                    return Err(DiskError::io("read", &self.directory.join(name), error));
-                }
-            }
+            let why = why.map_err(|error| DiskError::io("read", &open.path, error))?;
+            let Open {
+                name,
+                offset,
+                bytes,
+                ..
+            } = open;
+            self.notes.push(format!(
+                "{name} cannot be read from byte {offset} on ({why}): its last {} bytes are not imported",
+                bytes - offset
+            ));
         }
     }
 
@@ -250,23 +253,23 @@ impl<'a, F: Files> QueueReader<'a, F> {
         }
     }
 
-    fn open_file(&mut self, number: u64, offset: u64, bytes: u64) {
+    fn open_file(&mut self, number: u64, offset: u64, bytes: u64) -> Option<Open> {
         let name = data_file(&self.name, number);
         if offset > bytes {
             self.notes.push(format!(
                 "{name} has {bytes} bytes and is read up to byte {offset}: what it lost was read, or is \
                  lost"
             ));
-            return;
+            return None;
         }
         self.window.clear();
-        self.current = Some(Open {
+        Some(Open {
             path: self.directory.join(&name),
             name,
             offset,
             bytes,
             window_at: offset,
-        });
+        })
     }
 
     /// Makes the next record of the current file the head. The inner error says why it is none.

@@ -54,6 +54,8 @@ pub struct Launch {
     /// A program that becomes the broker, and its arguments: `["prlimit", "--nofile=100"]`. It must
     /// exec, so that its process id is the broker's. Empty: none.
     pub via: Vec<String>,
+    /// Another broker than the one under test; it is told nothing of shards.
+    pub program: Option<PathBuf>,
 }
 
 impl Launch {
@@ -65,6 +67,7 @@ impl Launch {
             tcp_address: "127.0.0.1:0".to_owned(),
             http_address: "127.0.0.1:0".to_owned(),
             via: Vec::new(),
+            program: None,
         }
     }
 
@@ -102,11 +105,12 @@ impl Launch {
     }
 
     fn command(&self, data_path: &Path) -> Command {
+        let broker = self.program.clone().unwrap_or_else(nsqd_path);
         let mut command = match self.via.split_first() {
-            None => Command::new(nsqd_path()),
+            None => Command::new(broker),
             Some((program, arguments)) => {
                 let mut command = Command::new(program);
-                command.args(arguments).arg(nsqd_path());
+                command.args(arguments).arg(broker);
                 command
             }
         };
@@ -114,7 +118,7 @@ impl Launch {
             .arg(format!("--tcp-address={}", self.tcp_address))
             .arg(format!("--http-address={}", self.http_address))
             .arg(format!("--data-path={}", data_path.display()));
-        if !is_standin() {
+        if !is_standin() && self.program.is_none() {
             command.arg(format!("--shards={}", self.shards));
         }
         command.args(&self.extra_args);
