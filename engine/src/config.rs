@@ -178,11 +178,10 @@ const FLAGS: &[Flag] = {
     ]
 };
 
-/// Flags of nsqd that are not there yet. They must fail: a daemon that runs without the TLS that it
-/// was told to require is worse than one that does not start.
+/// Flags of nsqd that are not there yet. They must fail: a daemon that runs without the authentication
+/// that it was told to require is worse than one that does not start.
 const FLAGS_NOT_YET: &[&str] = &[
     "config",
-    "https-address",
     "lookupd-tcp-address",
     "auth-http-address",
     "auth-http-request-method",
@@ -196,14 +195,6 @@ const FLAGS_NOT_YET: &[&str] = &[
     "statsd-exclude-ephemeral",
     "e2e-processing-latency-percentile",
     "e2e-processing-latency-window-time",
-    "tls-cert",
-    "tls-key",
-    "tls-client-auth-policy",
-    "tls-root-ca-file",
-    "tls-required",
-    "tls-min-version",
-    "deflate",
-    "snappy",
     "enable-experiment",
 ];
 
@@ -333,6 +324,11 @@ pub struct ConfigExit {
 }
 
 impl Config {
+    /// Whether there is TLS; half of a certificate and its key is an error at the start.
+    pub fn has_certificate(&self) -> bool {
+        !self.tls_cert.is_empty() || !self.tls_key.is_empty()
+    }
+
     /// Reads the command line, without the program's name.
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, ConfigExit> {
         Config::from_args_on_host(args, &hostname())

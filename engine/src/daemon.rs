@@ -1,6 +1,6 @@
 //! The life of the process: checks, recovery, shards, and the end.
 
-use crate::config::Config;
+use crate::config::{Config, TlsRequired};
 use crate::http::{Info, Ports};
 use crate::metadata::Metadata;
 use crate::metadata_writer::MetadataWriter;
@@ -10,7 +10,7 @@ use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Post};
 use crate::shard::storage::Storage;
 use crate::shard::{Clock, Parts, Shard};
-use crate::{config, log, log_error, log_info, log_warn, preflight, reactor};
+use crate::{config, log, log_error, log_info, log_warn, preflight, reactor, tls};
 use core_affinity::CoreId;
 use diskq::{DataPathLock, LogOptions, OsFiles};
 use engine_core::{Broker, BrokerOptions, ShardId, TopicOptions, place};
@@ -19,9 +19,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::SystemTime;
+use upgrade::ServerConfig;
 use wire::identify::ServerSettings;
 use wire::limits::Limits;
 use wire::name::{ChannelName, TopicName};
@@ -58,6 +59,8 @@ pub struct Daemon {
     pub tcp_address: SocketAddr,
     /// Where HTTP is served, if it is.
     pub http_address: Option<SocketAddr>,
+    /// Where HTTPS is served, if it is.
+    pub https_address: Option<SocketAddr>,
     stops: Vec<oneshot::Sender<()>>,
     shards: Vec<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
@@ -73,6 +76,8 @@ struct Plan {
     shards: u32,
     tcp_address: SocketAddr,
     http_address: Option<SocketAddr>,
+    https_address: Option<SocketAddr>,
+    tls: Option<Arc<ServerConfig>>,
     start_time: SystemTime,
     health: Health,
     seed: u64,
@@ -98,10 +103,12 @@ impl Daemon {
     /// # Errors
     /// Why it cannot start, and what to do. Nothing was changed on disk by a broker that did not
     /// get the lock of its data path.
-    pub fn start(config: Config) -> Result<Daemon, StartError> {
+    pub fn start(mut config: Config) -> Result<Daemon, StartError> {
         let lock = DataPathLock::acquire(&config.data_path)
             .and_then(|lock| diskq::check_writable(&config.data_path).map(|()| lock))
             .map_err(|error| lock_failed(&config, &error))?;
+        let tls = tls::configure(&mut config)
+            .map_err(|why| StartError(format!("failed to instantiate nsqd - {why}")))?;
         log_info!("{}", config::version_line());
         log_info!("ID: {}", config.node_id);
         let ready = preflight::check(&config)
@@ -122,6 +129,8 @@ impl Daemon {
             shards,
             tcp_address: ready.tcp_address,
             http_address: ready.http_address,
+            https_address: ready.https_address,
+            tls,
             start_time,
             health: Health::new(shards),
             seed: unix.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32),
@@ -131,6 +140,7 @@ impl Daemon {
         let mut daemon = Daemon {
             tcp_address: plan.tcp_address,
             http_address: plan.http_address,
+            https_address: plan.https_address,
             stops: Vec::new(),
             shards: Vec::new(),
             threads: vec![writer_thread],
@@ -158,6 +168,9 @@ impl Daemon {
         log_info!("TCP: listening on {}", daemon.tcp_address);
         if let Some(address) = daemon.http_address {
             log_info!("HTTP: listening on {address}");
+        }
+        if let Some(address) = daemon.https_address {
+            log_info!("HTTPS: listening on {address}");
         }
         Ok(daemon)
     }
@@ -209,6 +222,9 @@ impl Daemon {
         if let Some(address) = self.http_address {
             log_info!("HTTP: closing {address}");
         }
+        if let Some(address) = self.https_address {
+            log_info!("HTTPS: closing {address}");
+        }
         log_info!("NSQ: closing topics");
         for stop in self.stops {
             // A shard that ended by itself needs no telling.
@@ -258,28 +274,27 @@ impl Birth {
             Err(error) => return report(&started, Err(error)),
         };
         let shard = Shard::new(broker, storage, plan.parts(id, post));
-        let tcp = Listener::bind(plan.tcp_address);
-        let http = plan.http_address.map(Listener::bind).transpose();
-        let (tcp, http) = match (tcp, http) {
-            (Ok(tcp), Ok(http)) => (tcp, http),
-            (Err(error), _) => {
-                return report(&started, Err(listen_failed(plan.tcp_address, &error)));
-            }
-            (_, Err(error)) => {
-                let address = plan.http_address.unwrap_or(plan.tcp_address);
-                return report(&started, Err(listen_failed(address, &error)));
-            }
+        let listeners = listen(plan.tcp_address).and_then(|tcp| {
+            let http = plan.http_address.map(listen).transpose()?;
+            let https = plan.https_address.map(listen).transpose()?;
+            Ok((tcp, http, https))
+        });
+        let (tcp, http, https) = match listeners {
+            Ok(listeners) => listeners,
+            Err(error) => return report(&started, Err(error)),
         };
         shard.start(inbox);
         shard.persist_metadata().await;
-        let clients = reactor::spawn(listener::serve_clients(shard.clone(), tcp));
-        let http = http.map(|http| reactor::spawn(listener::serve_http(shard.clone(), http)));
+        let mut tasks = vec![reactor::spawn(listener::serve_clients(shard.clone(), tcp))];
+        tasks.extend(http.map(|http| reactor::spawn(listener::serve_http(shard.clone(), http))));
+        tasks.extend(https.zip(plan.tls).map(|(https, config)| {
+            reactor::spawn(listener::serve_https(shard.clone(), https, config))
+        }));
         report(&started, Ok(()));
         // The sender is dropped only together with the daemon: both mean the end.
         let _ = stopped.await;
-        clients.cancel().await;
-        if let Some(http) = http {
-            http.cancel().await;
+        for task in tasks {
+            task.cancel().await;
         }
         shard.stop().await;
     }
@@ -287,10 +302,11 @@ impl Birth {
 
 impl Plan {
     fn info(&self) -> Info {
-        let http = self.http_address.map_or(0, |address| address.port());
+        let port = |address: Option<SocketAddr>| address.map_or(0, |address| address.port());
         let ports = Ports {
             tcp: self.tcp_address.port(),
-            http,
+            http: port(self.http_address),
+            https: port(self.https_address),
         };
         Info::new(&self.config, ports, self.start_time)
     }
@@ -303,6 +319,7 @@ impl Plan {
             metadata: self.metadata.clone(),
             health: self.health.clone(),
             info: self.info(),
+            tls: self.tls.clone(),
         }
     }
 
@@ -330,10 +347,10 @@ impl Plan {
                 output_buffer_timeout_max: config.output_buffer_timeout_max,
                 output_buffer_size_max: wide(config.output_buffer_bytes_max),
                 deflate_level_max: i64::from(config.deflate_level_max),
-                // Not offered yet, and IDENTIFY says so.
-                tls_available: false,
-                snappy_available: false,
-                deflate_available: false,
+                tls_available: self.tls.is_some(),
+                snappy_available: config.snappy,
+                deflate_available: config.deflate,
+                tls_required: config.tls_required != TlsRequired::No,
                 auth_required: false,
                 topology_region: config.topology_region.clone(),
                 topology_zone: config.topology_zone.clone(),
@@ -495,7 +512,11 @@ fn no_thread(error: &std::io::Error) -> StartError {
     ))
 }
 
-fn listen_failed(address: SocketAddr, error: &std::io::Error) -> String {
-    let why = diskq::system_text(error);
-    format!("failed to instantiate nsqd - listen ({address}) failed - listen tcp {address}: {why}")
+fn listen(address: SocketAddr) -> Result<Listener, String> {
+    Listener::bind(address).map_err(|error| {
+        let why = diskq::system_text(&error);
+        format!(
+            "failed to instantiate nsqd - listen ({address}) failed - listen tcp {address}: {why}"
+        )
+    })
 }

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use engine_core::stats::{StatsFilter, StatsSnapshot};
 use http::{Method, StatusCode};
 
-use crate::config::Config;
+use crate::config::{Config, TlsRequired};
 use crate::{log_error, log_info, log_warn};
 
 use body::RequestBody;
@@ -41,6 +41,10 @@ mod route;
 mod stats;
 
 pub use connection::Connection;
+
+/// What is sent to a peer that speaks plain HTTP where HTTPS is served.
+pub(crate) const PLAIN_HTTP_REFUSED: &[u8] =
+    b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
 /// What is published by one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +96,10 @@ pub struct Info {
     pub hostname: String,
     /// Where HTTP is listened for; 0: nowhere.
     pub http_port: u16,
+    /// Where HTTPS is listened for; 0: nowhere.
+    pub https_port: u16,
+    /// Whether plain HTTP is refused.
+    pub is_https_only: bool,
     /// Where clients are listened for.
     pub tcp_port: u16,
     /// When the process started.
@@ -123,6 +131,8 @@ pub struct Ports {
     pub tcp: u16,
     /// Of HTTP; 0: none.
     pub http: u16,
+    /// Of HTTPS; 0: none.
+    pub https: u16,
 }
 
 impl Info {
@@ -132,6 +142,8 @@ impl Info {
             broadcast_address: config.broadcast_address.clone(),
             hostname: config.hostname.clone(),
             http_port: ports.http,
+            https_port: ports.https,
+            is_https_only: config.tls_required == TlsRequired::Yes,
             tcp_port: ports.tcp,
             start_time,
             msg_bytes_max: config.msg_bytes_max,
@@ -190,6 +202,8 @@ pub trait Broker {
     fn health(&self) -> Result<(), String>;
     /// See [`Info`].
     fn info(&self) -> &Info;
+    /// Whether the connection came over TLS.
+    fn is_secure(&self) -> bool;
     /// Whether the connection would be better off on another shard. Asked between requests.
     fn is_better_elsewhere(&self) -> bool;
 }
@@ -252,6 +266,7 @@ async fn respond<B: Broker>(
     // HTTP/1.0 knows no answer before the answer.
     let awaits_continue = head.is_http_11 && head.expects == Some(Expectation::Continue);
     let is_closing = head.asks_to_close || !head.is_http_11;
+    let is_refused = is_refused(&head, broker);
     let mut body = RequestBody::new(connection, head.framing, awaits_continue);
 
     let reply = if head.is_http_11 && !head.has_host {
@@ -259,6 +274,8 @@ async fn respond<B: Broker>(
         Reply::protocol_error(StatusCode::BAD_REQUEST, text)
     } else if head.expects == Some(Expectation::Unknown) {
         Reply::protocol_error(StatusCode::EXPECTATION_FAILED, "")
+    } else if is_refused {
+        Reply::tls_required(broker.info().https_port)
     } else {
         let query = head.target.query().unwrap_or_default();
         if query.contains(';') {
@@ -285,6 +302,12 @@ async fn respond<B: Broker>(
     let has_left_unread = body.finish(is_closing).await;
     let must_close = has_left_unread || head.asks_to_close;
     (reply.and_close(must_close), has_left_unread)
+}
+
+/// `OPTIONS *` is answered by Go's server, and so also where TLS is required.
+fn is_refused<B: Broker>(head: &Head, broker: &B) -> bool {
+    let is_for_server = head.method == Method::OPTIONS && head.target.path() == "*";
+    broker.info().is_https_only && !broker.is_secure() && !is_for_server
 }
 
 /// Publishes are too many to be logged. Redirects and OPTIONS never reach nsqd's own code.

@@ -24,3 +24,4 @@ mod net;
 pub mod preflight;
 mod reactor;
 mod shard;
+mod tls;

@@ -1,6 +1,8 @@
 //! TCP: accepting connections, reading their commands, writing their output. No rules of NSQ here.
 
 pub(crate) mod connection;
+pub(crate) mod http_stream;
 pub(crate) mod input;
+pub(crate) mod layered;
 pub(crate) mod listener;
 pub(crate) mod socket;

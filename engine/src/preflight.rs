@@ -186,6 +186,8 @@ pub struct Ready {
     pub tcp_address: SocketAddr,
     /// The same for HTTP; `None` if it is switched off.
     pub http_address: Option<SocketAddr>,
+    /// The same for HTTPS; `None` also without a certificate.
+    pub https_address: Option<SocketAddr>,
 }
 
 /// All checks but those of addresses.
@@ -197,15 +199,20 @@ pub fn check_system(shard_count: NonZeroUsize) -> Result<(), PreflightError> {
 /// All checks, in the order in which nsqd would fail.
 pub fn check(config: &Config) -> Result<Ready, PreflightError> {
     check_system(config.shard_count)?;
-    // Both probes are held until both have succeeded: two equal ports are found out.
+    // All probes are held until all have succeeded: two equal ports are found out.
     let tcp = bind_probe(&config.tcp_address)?;
     let http = match config.http_address.as_str() {
         "" => None,
         address => Some(bind_probe(address)?),
     };
+    let https = match config.https_address.as_str() {
+        address if config.has_certificate() && !address.is_empty() => Some(bind_probe(address)?),
+        _ => None,
+    };
     Ok(Ready {
         tcp_address: tcp.address(),
         http_address: http.as_ref().map(BoundProbe::address),
+        https_address: https.as_ref().map(BoundProbe::address),
     })
 }
 

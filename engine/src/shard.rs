@@ -31,10 +31,12 @@ use health::{Health, ShardHealth};
 use mail::{Inbox, Mail, Post};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 use storage::{Job, Storage};
 use task::{Task, Tasks};
+use upgrade::{Layer, ServerConfig, UpgradeError};
 
 /// How long a connection that is to move waits for a descriptor: half a minute, in steps.
 const MOVE_PAUSE: Duration = Duration::from_millis(100);
@@ -47,6 +49,7 @@ pub(crate) struct Shard {
     pub(crate) metadata: MetadataWriter,
     pub(crate) health: ShardHealth,
     pub(crate) info: Info,
+    tls: Option<Arc<ServerConfig>>,
     /// What sockets are read into; lent to one reader at a time, never across an await.
     pub(crate) buffers: RefCell<Buffers>,
     broker: RefCell<Broker>,
@@ -76,6 +79,7 @@ pub(crate) struct Parts {
     pub(crate) metadata: MetadataWriter,
     pub(crate) health: Health,
     pub(crate) info: Info,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
 }
 
 /// Both clocks, from one start.
@@ -140,6 +144,7 @@ impl Shard {
             metadata,
             health,
             info,
+            tls,
         } = parts;
         Rc::new(Shard {
             id,
@@ -147,6 +152,7 @@ impl Shard {
             metadata,
             health: ShardHealth::new(id, health),
             info,
+            tls,
             buffers: RefCell::default(),
             broker: RefCell::new(broker),
             outputs: RefCell::default(),
@@ -243,6 +249,18 @@ impl Shard {
     }
 
     // --- connections
+
+    /// A connection's `ip:port`, for the log.
+    pub(crate) fn address(&self, id: ClientId) -> String {
+        let broker = self.broker.borrow();
+        broker.address(id).unwrap_or_default().to_owned()
+    }
+
+    /// The daemon's side of TLS.
+    pub(crate) fn tls_layer(&self) -> Result<Layer, UpgradeError> {
+        let config = self.tls.as_ref();
+        Layer::tls_server(config.expect("IDENTIFY grants TLS only where there is a certificate"))
+    }
 
     pub(crate) fn add_connection(&self, connection: Rc<Connection>) {
         let mut connections = self.connections.borrow_mut();
@@ -345,6 +363,11 @@ impl Shard {
                 }
             }
             Output::Move(id, to) => self.move_connection(id, to),
+            Output::Upgrade(id, upgrade) => {
+                if let Some(connection) = self.connection(id) {
+                    connection.upgrade(self, upgrade);
+                }
+            }
             Output::Resume(id) => {
                 if let Some(connection) = self.connection(id) {
                     connection.offer_input(self);

@@ -39,7 +39,7 @@ pub use broker::{
     AdminError, Broker, BrokerOptions, ChannelFacts, ForwardBatch, ForwardId, ForwardReply, Level,
     Outcome, Output, Sent, TopicFacts, Wakeup, place,
 };
-pub use client::{Client, ClientId};
+pub use client::{Client, ClientId, TlsSession};
 pub use outbound::Piece;
 pub use slab::{Key, Slab};
 pub use topic::{Publication, TopicKey, TopicOptions};

@@ -73,6 +73,11 @@ impl<S: Io> Connection<S> {
         }
     }
 
+    /// What carries it.
+    pub fn stream(&self) -> &S {
+        &self.stream
+    }
+
     /// The stream, and what was read of it and not used.
     pub fn into_parts(mut self) -> (S, Vec<u8>) {
         self.buffer.truncate(self.end);
@@ -171,7 +176,8 @@ impl<S: Io> Connection<S> {
 
     /// Writes all of it.
     pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes).await
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await
     }
 
     /// Writes an answer.
@@ -181,7 +187,8 @@ impl<S: Io> Connection<S> {
         let result = self.stream.write_all(&self.output).await;
         self.output.clear();
         self.output.shrink_to(OUTPUT_BYTES_KEPT);
-        result
+        result?;
+        self.stream.flush().await
     }
 
     async fn take_turns(&mut self) {

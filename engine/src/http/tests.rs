@@ -70,6 +70,8 @@ fn fake() -> Fake {
             broadcast_address: "node1.example.com".to_string(),
             hostname: "node1".to_string(),
             http_port: 4151,
+            https_port: 4152,
+            is_https_only: false,
             tcp_port: 4150,
             start_time: SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_252_135),
             msg_bytes_max: 10,
@@ -188,6 +190,10 @@ impl Broker for Fake {
 
     fn info(&self) -> &Info {
         &self.info
+    }
+
+    fn is_secure(&self) -> bool {
+        false
     }
 
     fn is_better_elsewhere(&self) -> bool {

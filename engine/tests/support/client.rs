@@ -7,6 +7,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::PATIENCE;
+use super::transport::{Transport, Upgrade};
 
 /// Sixteen hexadecimal digits.
 pub type MessageId = [u8; 16];
@@ -66,7 +67,7 @@ impl Message {
 
 /// One connection.
 pub struct Client {
-    reader: BufReader<TcpStream>,
+    reader: BufReader<Transport>,
     /// Answered heartbeats, for tests about heartbeats.
     pub heartbeats: usize,
 }
@@ -99,7 +100,7 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         Ok(Client {
-            reader: BufReader::with_capacity(256 * 1024, stream),
+            reader: BufReader::with_capacity(256 * 1024, Transport::new(stream)),
             heartbeats: 0,
         })
     }
@@ -120,20 +121,23 @@ impl Client {
     /// How long a read waits before it gives up; `PATIENCE` at first.
     pub fn set_read_timeout(&mut self, timeout: Duration) {
         self.reader
-            .get_mut()
+            .get_ref()
+            .stream()
             .set_read_timeout(Some(timeout))
             .expect("a timeout above zero is accepted");
     }
 
     /// Tells the broker that nothing more will be sent; reading goes on.
     pub fn close_write(&mut self) {
-        let _ = self.reader.get_mut().shutdown(Shutdown::Write); // Already closed is as good.
+        let stream = self.reader.get_ref().stream();
+        let _ = stream.shutdown(Shutdown::Write); // Already closed is as good.
     }
 
     /// A second handle on the same socket, for a thread that sends while this one reads.
     pub fn writer(&self) -> TcpStream {
         self.reader
             .get_ref()
+            .stream()
             .try_clone()
             .expect("a descriptor can be duplicated")
     }
@@ -141,6 +145,7 @@ impl Client {
     pub fn local_addr(&self) -> SocketAddr {
         self.reader
             .get_ref()
+            .stream()
             .local_addr()
             .expect("a connected socket has an address")
     }
@@ -148,6 +153,33 @@ impl Client {
     /// True when a part of the next frame has been received already.
     pub fn has_buffered(&self) -> bool {
         !self.reader.buffer().is_empty()
+    }
+
+    // Upgrades.
+
+    /// Asks for `upgrades` in an IDENTIFY, whose answer is returned, and goes through them as a client
+    /// library does: each one is confirmed by an OK in its own encoding.
+    pub fn upgrade(&mut self, upgrades: &[Upgrade]) -> String {
+        let asked: String = upgrades.iter().map(Upgrade::json).collect();
+        let answer = self.identify(&format!("{{\"feature_negotiation\":true{asked}}}"));
+        for upgrade in upgrades {
+            self.push_upgrade(upgrade);
+            self.expect_ok();
+        }
+        answer
+    }
+
+    /// Changes the encoding, as after an answer that grants it.
+    pub fn push_upgrade(&mut self, upgrade: &Upgrade) {
+        assert!(!self.has_buffered(), "an upgrade comes behind everything");
+        if let Err(error) = self.reader.get_mut().push(upgrade) {
+            panic!("no {upgrade:?}: {error}");
+        }
+    }
+
+    /// From now on everything is sent in pieces of one byte.
+    pub fn trickle(&mut self) {
+        self.reader.get_mut().trickle();
     }
 
     // Frames.
@@ -254,7 +286,7 @@ impl Client {
             }
             if !self.has_buffered() {
                 self.set_read_timeout(left);
-                let waited = self.reader.get_ref().peek(&mut [0]);
+                let waited = self.reader.get_ref().stream().peek(&mut [0]);
                 self.set_read_timeout(PATIENCE);
                 match waited {
                     Ok(_) => {}
