@@ -19,7 +19,7 @@ use crate::{log_error, log_info};
 use engine_core::{ClientId, Sent};
 use futures_lite::future;
 use std::cell::{Cell, RefCell};
-use std::io::{self, IoSlice};
+use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -205,9 +205,13 @@ impl Connection {
                 let address = shard.address(self.id);
                 let why = diskq::system_text(&error);
                 log_error!("client({address}) - failed to read command - {why}");
-                // TLS has a last word for the peer.
+                if error.kind() != ErrorKind::InvalidData {
+                    return Poll::Ready(ReadOnce::Over);
+                }
+                // Nothing can be read behind that. What came before is still answered, and TLS has a
+                // word of its own for the peer.
                 self.flush(shard);
-                return Poll::Ready(ReadOnce::Over);
+                Filled::End
             }
             Poll::Ready(Ok(filled)) => filled,
         };

@@ -9,7 +9,7 @@ use rcgen::{
 };
 use upgrade::{ClientConfig, ClientTls, authorities, client_config};
 
-use super::Upgrade;
+use super::{Broker, Upgrade};
 
 /// An authority (`ca.pem`), a certificate for 127.0.0.1 and localhost (`server.pem`, `server-key.pem`)
 /// and one for a client (`client.pem`, `client-key.pem`), as files.
@@ -51,6 +51,13 @@ impl Certificates {
 
     pub fn text(&self, name: &str) -> String {
         self.path(name).display().to_string()
+    }
+
+    /// A broker with the certificate for 127.0.0.1, and HTTPS on a free port.
+    pub fn broker(&self, shards: usize, further: &[&str]) -> Broker {
+        let flags = self.flags(further);
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        Broker::start(shards, &flags)
     }
 
     /// The flags that give a broker its certificate, and HTTPS a free port; and further ones.

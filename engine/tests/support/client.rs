@@ -2,7 +2,7 @@
 //! never reconnects, never buffers what it sends, and answers heartbeats only while it waits for a
 //! message or a response.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -160,21 +160,31 @@ impl Client {
     /// Asks for `upgrades` in an IDENTIFY, whose answer is returned, and goes through them as a client
     /// library does: each one is confirmed by an OK in its own encoding.
     pub fn upgrade(&mut self, upgrades: &[Upgrade]) -> String {
-        let asked: String = upgrades.iter().map(Upgrade::json).collect();
-        let answer = self.identify(&format!("{{\"feature_negotiation\":true{asked}}}"));
-        for upgrade in upgrades {
-            self.push_upgrade(upgrade);
-            self.expect_ok();
+        match self.try_upgrade(upgrades) {
+            Ok(answer) => answer,
+            Err(error) => panic!("no upgrade to {upgrades:?}: {error}"),
         }
-        answer
     }
 
-    /// Changes the encoding, as after an answer that grants it.
-    pub fn push_upgrade(&mut self, upgrade: &Upgrade) {
-        assert!(!self.has_buffered(), "an upgrade comes behind everything");
-        if let Err(error) = self.reader.get_mut().push(upgrade) {
-            panic!("no {upgrade:?}: {error}");
+    pub fn try_upgrade(&mut self, upgrades: &[Upgrade]) -> io::Result<String> {
+        let answer = self.ask(upgrades);
+        for upgrade in upgrades {
+            // The OK may have come with the answer already.
+            let behind = self.reader.buffer().to_vec();
+            self.reader.consume(behind.len());
+            self.reader.get_mut().push(upgrade, &behind)?;
+            match self.try_frame()? {
+                Some(frame) if frame.data == b"OK" => {}
+                other => return Err(invalid(format!("{other:?} instead of an OK"))),
+            }
         }
+        Ok(answer)
+    }
+
+    /// Asks for `upgrades` in an IDENTIFY, and leaves it at that.
+    pub fn ask(&mut self, upgrades: &[Upgrade]) -> String {
+        let asked: String = upgrades.iter().map(Upgrade::json).collect();
+        self.identify(&format!("{{\"feature_negotiation\":true{asked}}}"))
     }
 
     /// From now on everything is sent in pieces of one byte.

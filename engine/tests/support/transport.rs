@@ -30,7 +30,10 @@ impl Upgrade {
 pub struct Transport {
     stream: TcpStream,
     layers: Option<Layers>,
+    /// Received, not opened yet.
     unopened: Vec<u8>,
+    /// Opened, not read yet.
+    opened: Vec<u8>,
     /// Bytes of one write.
     piece: usize,
 }
@@ -41,6 +44,7 @@ impl Transport {
             stream,
             layers: None,
             unopened: Vec::new(),
+            opened: Vec::new(),
             piece: usize::MAX,
         }
     }
@@ -53,8 +57,9 @@ impl Transport {
         self.piece = 1;
     }
 
-    /// Adds a layer; with TLS, waits until both sides have come to terms.
-    pub fn push(&mut self, upgrade: &Upgrade) -> io::Result<()> {
+    /// Adds a layer, for what is sent from now on, and for what was read before and is not of the older
+    /// layers. With TLS, waits until both sides have come to terms.
+    pub fn push(&mut self, upgrade: &Upgrade, mut behind: &[u8]) -> io::Result<()> {
         let layer = match upgrade {
             Upgrade::Tls(config) => {
                 let name = ServerName::try_from("127.0.0.1").expect("an address is a name");
@@ -65,6 +70,9 @@ impl Transport {
         };
         let layers = self.layers.get_or_insert_default();
         layers.push(layer);
+        let mut plain = vec![0; 1 << 20];
+        let bytes = layers.open_last(&mut behind, &mut plain)?;
+        self.opened.extend_from_slice(&plain[..bytes]);
         while self
             .layers
             .as_ref()
@@ -102,6 +110,12 @@ impl Read for Transport {
         let Some(layers) = &mut self.layers else {
             return self.stream.read(plain);
         };
+        if !self.opened.is_empty() {
+            let bytes = plain.len().min(self.opened.len());
+            plain[..bytes].copy_from_slice(&self.opened[..bytes]);
+            self.opened.drain(..bytes);
+            return Ok(bytes);
+        }
         loop {
             let mut wire = &self.unopened[..];
             let opened = layers.open(&mut wire, plain)?;
