@@ -86,11 +86,11 @@ impl Deflate {
             let (taken, given) = (self.decompress.total_in(), self.decompress.total_out());
             let status = self
                 .decompress
-                .decompress(input, room.left(), FlushDecompress::None)
-                .map_err(UpgradeError::Inflate)?;
+                .decompress(input, room.left(), FlushDecompress::None);
             *input = &input[(self.decompress.total_in() - taken) as usize..];
+            // Also what comes before data that are none.
             room.fill((self.decompress.total_out() - given) as usize);
-            self.ended = status == Status::StreamEnd;
+            self.ended = status.map_err(UpgradeError::Inflate)? == Status::StreamEnd;
             // With room left there is nothing more in it.
             if input.is_empty() {
                 break;
