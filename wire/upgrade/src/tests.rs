@@ -241,3 +241,87 @@ fn tls_and_what_is_in_it_may_be_cut_anywhere() {
         }
     }
 }
+
+proptest::proptest! {
+    /// However the writes, the reads and the room are cut: the same bytes come out, in order.
+    #[test]
+    fn nothing_depends_on_how_it_is_cut(
+        pieces in proptest::collection::vec(
+            (0..3000usize, proptest::prelude::any::<u8>()), 1..20),
+        writes in proptest::collection::vec(1..5000usize, 1..5),
+        rooms in proptest::collection::vec(1..5000usize, 1..5),
+        compression in 0..3u32,
+        with_tls in proptest::prelude::any::<bool>(),
+    ) {
+        let (mut client, mut server) = match with_tls {
+            true => shaken_hands(),
+            false => Default::default(),
+        };
+        for side in [&mut client, &mut server] {
+            match compression {
+                0 => {}
+                1 => side.push(Layer::snappy()),
+                _ => side.push(Layer::deflate(6)),
+            }
+        }
+        // Some of it repeats, some does not.
+        let piece = |(bytes, seed): &(usize, u8)| -> Vec<u8> {
+            (0..*bytes).map(|n| (n * n / 7 % (1 + usize::from(*seed))) as u8).collect()
+        };
+        let pieces: Vec<Vec<u8>> = pieces.iter().map(piece).collect();
+        for pair in pieces.chunks(2) {
+            let slices: Vec<IoSlice<'_>> = pair.iter().map(|piece| IoSlice::new(piece)).collect();
+            client.seal(&slices).unwrap();
+        }
+        let wire = std::mem::take(&mut client.wire);
+        let (mut writes, mut rooms) = (writes.iter().cycle(), rooms.iter().cycle());
+        let (mut out, mut rest) = (Vec::new(), &wire[..]);
+        while !rest.is_empty() {
+            let (part, behind) = rest.split_at(rest.len().min(*writes.next().unwrap()));
+            rest = behind;
+            out.extend(open(&mut server, part, *rooms.next().unwrap()).unwrap());
+        }
+        proptest::prop_assert!(out == pieces.concat());
+    }
+}
+
+/// Both sides of TLS, behind the handshake.
+fn shaken_hands() -> (Layers, Layers) {
+    static CONFIGS: std::sync::LazyLock<(Arc<ClientConfig>, Arc<ServerConfig>)> =
+        std::sync::LazyLock::new(|| {
+            let directory = tempfile::tempdir().unwrap();
+            certificates(directory.path());
+            let path = |name: &str| directory.path().join(name);
+            let server = server_config(&server_tls(&path("cert.pem"), &path("key.pem"))).unwrap();
+            (client_config(&ClientTls::default()).unwrap(), server)
+        });
+    let (client_config, server_config) = &*CONFIGS;
+    let (mut client, mut server) = (Layers::default(), Layers::default());
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    client.push(Layer::tls_client(client_config, name).unwrap());
+    server.push(Layer::tls_server(server_config).unwrap());
+    while client.is_handshaking() || server.is_handshaking() {
+        carry(&mut client, &mut server, 1 << 14).unwrap();
+        carry(&mut server, &mut client, 1 << 14).unwrap();
+    }
+    (client, server)
+}
+
+/// A thousandfold by decompression comes out in pieces of the room that there is.
+#[test]
+fn what_does_not_fit_stays_compressed() {
+    let zeros = vec![vec![0; 10_000_000]];
+    for layer in [Layer::snappy as fn() -> Layer, || Layer::deflate(9)] {
+        let wire = sealed(of(layer()), &zeros);
+        let (mut layers, mut rest, mut plain) = (of(layer()), &wire[..], [0; 1000]);
+        let before = rest.len();
+        assert_eq!(layers.open(&mut rest, &mut plain).unwrap(), 1000);
+        assert!(before - rest.len() < 80_000, "one chunk at most is taken");
+        // Without further input what is there is given, and no more.
+        let mut given = 1000;
+        while let bytes @ 1.. = layers.open(&mut &b""[..], &mut plain).unwrap() {
+            given += bytes;
+        }
+        assert!(given <= 1 << 17, "{given}");
+    }
+}
