@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair,
 };
 use upgrade::{ClientConfig, ClientTls, authorities, client_config};
 
@@ -24,6 +25,10 @@ impl Certificates {
             fs::write(directory.path().join(name), pem).expect("a temporary file can be written");
         };
         let mut params = CertificateParams::default();
+        // OpenSSL takes a certificate whose issuer has its own name for self-signed.
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "the authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = || KeyPair::generate().expect("a key can be made");
         let ca = CertifiedIssuer::self_signed(params, key()).expect("an authority can be made");
@@ -35,6 +40,7 @@ impl Certificates {
             let key = key();
             let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
             let mut params = CertificateParams::new(names).expect("both are names");
+            params.distinguished_name.push(DnType::CommonName, name);
             params.extended_key_usages = vec![usage];
             let cert = params
                 .signed_by(&key, &ca)

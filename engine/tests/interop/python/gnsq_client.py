@@ -54,7 +54,7 @@ def consume(args, ledger, control):
     # One consumer has one connection per nsqd, so two connections are two consumers.
     consumers = [
         gnsq.Consumer(args.topic, ledger.name, args.tcp, message_handler=handle,
-                      max_in_flight=scenario.READY, max_tries=0)
+                      max_in_flight=scenario.READY, max_tries=0, **scenario.upgrades(args))
         for _ in range(scenario.CONSUMERS_PER_CHANNEL)
     ]
     for consumer in consumers:
@@ -67,7 +67,7 @@ def consume(args, ledger, control):
 
 
 def produce(args, plan):
-    producers = [gnsq.Producer(args.tcp) for _ in range(scenario.PRODUCERS)]
+    producers = [gnsq.Producer(args.tcp, **scenario.upgrades(args)) for _ in range(scenario.PRODUCERS)]
     for producer in producers:
         producer.start()
     # Everything deferred first, while the queues are short: a deferral is a property of a message
