@@ -46,7 +46,7 @@ pub mod span;
 pub mod sweep;
 pub mod tally;
 pub mod target;
-pub mod upgrade;
+pub mod upgrades;
 pub mod verdict;
 pub mod work;
 pub mod worker;

@@ -1,13 +1,12 @@
 //! [`Link`]: one nonblocking connection with its unsent output and its unfinished input, both in plain
 //! text also where TLS or compression lie between them and the socket.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
 
 use socket2::{Domain, Protocol, Socket, Type};
-
-use crate::upgrade::{Layer, Layers, Room};
+use upgrade::{Layer, Layers, UpgradeError};
 
 /// Most output that is put together before the socket has to take some, in bytes.
 pub const OUTPUT_BYTES_MAX: usize = 256 * 1024;
@@ -82,7 +81,7 @@ impl Link {
     /// When a library fails.
     pub fn upgrade(&mut self, layer: Layer) -> io::Result<()> {
         let layers = self.layers.get_or_insert_default();
-        layers.seal(&self.output[self.sent..])?;
+        layers.seal(&[IoSlice::new(&self.output[self.sent..])])?;
         self.output.clear();
         self.sent = 0;
         layers.push(layer);
@@ -103,9 +102,9 @@ impl Link {
             return Ok(part);
         };
         let input = scratch[part].to_vec();
-        let mut room = Room::behind(scratch, 0);
-        layers.open_last(&input, &mut room)?;
-        Ok(0..room.filled)
+        let mut input = &input[..];
+        let length = open_all(scratch, 0, |plain| layers.open_last(&mut input, plain))?;
+        Ok(0..length)
     }
 
     /// The socket, for the poller.
@@ -140,7 +139,7 @@ impl Link {
             if self.output.is_empty() {
                 return Ok(true);
             }
-            layers.seal(&self.output)?;
+            layers.seal(&[IoSlice::new(&self.output)])?;
             self.output.clear();
         }
     }
@@ -228,17 +227,44 @@ fn read_and_open(
             Err(error) => return Err(error),
         }
     };
-    let mut room = Room::behind(scratch, 0);
-    room.append(rest);
-    if let Err(error) = layers.open(&wire[..bytes], &mut room) {
-        // TLS wants to tell the other side; if that fails, this error is still the cause.
-        let _ = write(stream, &mut layers.wire, &mut layers.sent);
-        return Err(error.into());
+    if scratch.len() < kept {
+        scratch.resize(kept, 0);
     }
-    if room.filled == kept {
+    scratch[..kept].copy_from_slice(rest);
+    let mut wire = &wire[..bytes];
+    let length = match open_all(scratch, kept, |plain| layers.open(&mut wire, plain)) {
+        Ok(length) => length,
+        Err(error) => {
+            // TLS wants to tell the other side; if that fails, this error is still the cause.
+            let _ = write(stream, &mut layers.wire, &mut layers.sent);
+            return Err(error.into());
+        }
+    };
+    if length == kept {
         // A part of a record, or one that is the layer's own business.
         return Ok((ReadOutcome::Later, kept));
     }
     rest.clear();
-    Ok((ReadOutcome::Bytes(room.filled - kept), room.filled))
+    Ok((ReadOutcome::Bytes(length - kept), length))
+}
+
+/// Opens everything, behind the first `length` bytes of a buffer that grows. Returns how long they are
+/// then.
+fn open_all(
+    buffer: &mut Vec<u8>,
+    mut length: usize,
+    mut open: impl FnMut(&mut [u8]) -> Result<usize, UpgradeError>,
+) -> Result<usize, UpgradeError> {
+    loop {
+        if buffer.len() < length + WIRE_READ_BYTES {
+            buffer.resize(length + WIRE_READ_BYTES, 0);
+        }
+        let plain = &mut buffer[length..];
+        let opened = open(plain)?;
+        let was_enough = opened < plain.len();
+        length += opened;
+        if was_enough {
+            return Ok(length);
+        }
+    }
 }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustls::ServerConfig;
+use upgrade::ServerConfig;
 
 use crate::clock::Clock;
 use crate::link::{Link, ReadOutcome};

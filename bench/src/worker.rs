@@ -30,7 +30,7 @@ use crate::grid::Grid;
 use crate::ledger::ProducerRecord;
 use crate::random::Random;
 use crate::tally::Tally;
-use crate::upgrade::Upgrades;
+use crate::upgrades::Upgrades;
 use connection::{Connection, Role};
 pub use connection::{ConsumerPlan, ProducerPlan, Reading, identify_json};
 

@@ -12,7 +12,7 @@ use std::process::Child;
 use nsq_bench::result::Ended;
 use nsq_bench::run::{Options, run};
 use nsq_bench::sink::{Faults, Mode, Sink, SinkOptions};
-use nsq_bench::upgrade::server_config;
+use nsq_bench::upgrades::server_config;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
 };

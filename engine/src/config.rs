@@ -74,23 +74,14 @@ pub enum TlsVersion {
     V13,
 }
 
-/// Flags of nsqd that are not there yet. They must fail: a daemon that runs without the TLS that it
-/// was told to require is worse than one that does not start.
+/// Flags of nsqd that are not there yet. They must fail: a daemon that runs without the authentication
+/// that it was told to require is worse than one that does not start.
 const FLAGS_NOT_YET: &[&str] = &[
-    "https-address",
     "lookupd-tcp-address",
     "auth-http-address",
     "auth-http-request-method",
     "http-client-connect-timeout",
     "http-client-request-timeout",
-    "tls-cert",
-    "tls-key",
-    "tls-client-auth-policy",
-    "tls-root-ca-file",
-    "tls-required",
-    "tls-min-version",
-    "deflate",
-    "snappy",
     "enable-experiment",
 ];
 
@@ -222,6 +213,11 @@ pub struct ConfigExit {
 }
 
 impl Config {
+    /// Whether there is TLS; half of a certificate and its key is an error at the start.
+    pub fn has_certificate(&self) -> bool {
+        !self.tls_cert.is_empty() || !self.tls_key.is_empty()
+    }
+
     /// Reads the command line, without the program's name.
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, ConfigExit> {
         Config::from_args_on_host(args, &hostname())

@@ -1,6 +1,6 @@
 //! The life of the process: checks, recovery, shards, and the end.
 
-use crate::config::Config;
+use crate::config::{Config, TlsRequired};
 use crate::http::{Info, Ports};
 use crate::lookupd_addresses::LookupdAddresses;
 use crate::metadata_writer::MetadataWriter;
@@ -11,7 +11,9 @@ use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Post};
 use crate::shard::storage::Storage;
 use crate::shard::{Clock, Parts, Shard};
-use crate::{config, log, log_error, log_info, log_warn, preflight, reactor, statsd, takeover};
+use crate::{
+    config, log, log_error, log_info, log_warn, preflight, reactor, statsd, takeover, tls,
+};
 use core_affinity::CoreId;
 use diskq::nsqd_files::Metadata;
 use diskq::{DataPathLock, LogOptions, OsFiles};
@@ -20,9 +22,10 @@ use futures_channel::oneshot;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::SystemTime;
+use upgrade::ServerConfig;
 use wire::identify::ServerSettings;
 use wire::limits::Limits;
 use wire::name::{ChannelName, TopicName};
@@ -59,6 +62,8 @@ pub struct Daemon {
     pub tcp_address: ListenAddress,
     /// Where HTTP is served, if it is.
     pub http_address: Option<ListenAddress>,
+    /// Where HTTPS is served, if it is.
+    pub https_address: Option<ListenAddress>,
     stops: Vec<oneshot::Sender<()>>,
     shards: Vec<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
@@ -76,6 +81,8 @@ struct Plan {
     shards: u32,
     tcp_address: ListenAddress,
     http_address: Option<ListenAddress>,
+    https_address: Option<ListenAddress>,
+    tls: Option<Arc<ServerConfig>>,
     start_time: SystemTime,
     health: Health,
     seed: u64,
@@ -102,12 +109,13 @@ impl Daemon {
     /// # Errors
     /// Why it cannot start, and what to do. Nothing was changed on disk by a broker that did not
     /// get the lock of its data path.
-    pub fn start(config: Config) -> Result<Daemon, StartError> {
+    pub fn start(mut config: Config) -> Result<Daemon, StartError> {
         let lock = DataPathLock::acquire(&config.data_path)
             .and_then(|lock| diskq::check_writable(&config.data_path).map(|()| lock))
             .map_err(|error| lock_failed(&config, &error))?;
         let refuse = |why: String| StartError(format!("failed to instantiate nsqd - {why}"));
         config.check_before_tls().map_err(refuse)?;
+        let tls = tls::configure(&mut config).map_err(refuse)?;
         config.check_after_tls().map_err(refuse)?;
         log_info!("{}", config::version_line());
         log_info!("ID: {}", config.node_id);
@@ -134,6 +142,8 @@ impl Daemon {
             shards,
             tcp_address: ready.tcp,
             http_address: ready.http,
+            https_address: ready.https,
+            tls,
             start_time,
             health: Health::new(shards),
             seed: unix.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32),
@@ -145,6 +155,7 @@ impl Daemon {
         let mut daemon = Daemon {
             tcp_address: plan.tcp_address.clone(),
             http_address: plan.http_address.clone(),
+            https_address: plan.https_address.clone(),
             stops: Vec::new(),
             shards: Vec::new(),
             threads: vec![writer_thread],
@@ -178,6 +189,9 @@ impl Daemon {
         log_info!("TCP: listening on {}", daemon.tcp_address);
         if let Some(address) = &daemon.http_address {
             log_info!("HTTP: listening on {address}");
+        }
+        if let Some(address) = &daemon.https_address {
+            log_info!("HTTPS: listening on {address}");
         }
         Ok(daemon)
     }
@@ -229,6 +243,10 @@ impl Daemon {
         self.tcp_address.retire();
         if let Some(address) = &self.http_address {
             log_info!("HTTP: closing {address}");
+            address.retire();
+        }
+        if let Some(address) = &self.https_address {
+            log_info!("HTTPS: closing {address}");
             address.retire();
         }
         log_info!("NSQ: closing topics");
@@ -284,22 +302,27 @@ impl Birth {
         let open = |address: &ListenAddress| {
             Listener::open(address).map_err(|error| listen_failed(address, &error))
         };
-        let tcp = open(&plan.tcp_address);
-        let http = plan.http_address.as_ref().map(open).transpose();
-        let (tcp, http) = match (tcp, http) {
-            (Ok(tcp), Ok(http)) => (tcp, http),
-            (Err(error), _) | (_, Err(error)) => return report(&started, Err(error)),
+        let listeners = open(&plan.tcp_address).and_then(|tcp| {
+            let http = plan.http_address.as_ref().map(open).transpose()?;
+            let https = plan.https_address.as_ref().map(open).transpose()?;
+            Ok((tcp, http, https))
+        });
+        let (tcp, http, https) = match listeners {
+            Ok(listeners) => listeners,
+            Err(error) => return report(&started, Err(error)),
         };
         shard.start(inbox);
         shard.persist_metadata().await;
-        let clients = reactor::spawn(listener::serve_clients(shard.clone(), tcp));
-        let http = http.map(|http| reactor::spawn(listener::serve_http(shard.clone(), http)));
+        let mut tasks = vec![reactor::spawn(listener::serve_clients(shard.clone(), tcp))];
+        tasks.extend(http.map(|http| reactor::spawn(listener::serve_http(shard.clone(), http))));
+        tasks.extend(https.zip(plan.tls).map(|(https, config)| {
+            reactor::spawn(listener::serve_https(shard.clone(), https, config))
+        }));
         report(&started, Ok(()));
         // The sender is dropped only together with the daemon: both mean the end.
         let _ = stopped.await;
-        clients.cancel().await;
-        if let Some(http) = http {
-            http.cancel().await;
+        for task in tasks {
+            task.cancel().await;
         }
         shard.stop().await;
     }
@@ -307,10 +330,12 @@ impl Birth {
 
 impl Plan {
     fn info(&self) -> Info {
-        let http = self.http_address.as_ref().map_or(0, ListenAddress::port);
+        let port =
+            |address: &Option<ListenAddress>| address.as_ref().map_or(0, ListenAddress::port);
         let ports = Ports {
             tcp: self.tcp_address.port(),
-            http,
+            http: port(&self.http_address),
+            https: port(&self.https_address),
         };
         Info::new(&self.config, ports, self.start_time)
     }
@@ -324,6 +349,7 @@ impl Plan {
             health: self.health.clone(),
             info: self.info(),
             lookupd_addresses: self.lookupd_addresses.clone(),
+            tls: self.tls.clone(),
         }
     }
 
@@ -351,10 +377,10 @@ impl Plan {
                 output_buffer_timeout_max: config.output_buffer_timeout_max,
                 output_buffer_size_max: wide(config.output_buffer_bytes_max),
                 deflate_level_max: i64::from(config.deflate_level_max),
-                // Not offered yet, and IDENTIFY says so.
-                tls_available: false,
-                snappy_available: false,
-                deflate_available: false,
+                tls_available: self.tls.is_some(),
+                snappy_available: config.snappy,
+                deflate_available: config.deflate,
+                tls_required: config.tls_required != TlsRequired::No,
                 auth_required: false,
                 topology_region: config.topology_region.clone(),
                 topology_zone: config.topology_zone.clone(),

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use engine_core::stats::{StatsFilter, StatsSnapshot};
 use http::{Method, StatusCode};
 
-use crate::config::{Config, Options};
+use crate::config::{Config, Options, TlsRequired};
 use crate::net::address::Peer;
 use crate::{log_error, log_info, log_warn, statsd};
 
@@ -45,6 +45,10 @@ mod stats;
 
 pub use connection::Connection;
 pub(crate) use stats::memory_fields;
+
+/// What is sent to a peer that speaks plain HTTP where HTTPS is served.
+pub(crate) const PLAIN_HTTP_REFUSED: &[u8] =
+    b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
 /// What is published by one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +100,10 @@ pub struct Info {
     pub hostname: String,
     /// Where HTTP is listened for; 0: nowhere, -1: on a unix socket.
     pub http_port: i32,
+    /// Where HTTPS is listened for; 0: nowhere, -1: on a unix socket.
+    pub https_port: i32,
+    /// Whether plain HTTP is refused.
+    pub is_https_only: bool,
     /// Where clients are listened for; -1: on a unix socket.
     pub tcp_port: i32,
     /// When the process started.
@@ -134,6 +142,8 @@ pub struct Ports {
     pub tcp: i32,
     /// Of HTTP; 0: none, -1: a unix socket.
     pub http: i32,
+    /// Of HTTPS; 0: none, -1: a unix socket.
+    pub https: i32,
 }
 
 impl Info {
@@ -146,11 +156,14 @@ impl Info {
         let announced = Ports {
             tcp: announced(config.broadcast_tcp_port, ports.tcp),
             http: announced(config.broadcast_http_port, ports.http),
+            https: ports.https,
         };
         Info {
             broadcast_address: config.broadcast_address.clone(),
             hostname: config.hostname.clone(),
             http_port: ports.http,
+            https_port: ports.https,
+            is_https_only: config.tls_required == TlsRequired::Yes,
             tcp_port: ports.tcp,
             start_time,
             options: config.options.clone(),
@@ -216,6 +229,8 @@ pub trait Broker {
     fn set_lookupd_addresses(&self, addresses: Option<Vec<String>>);
     /// See [`Info`].
     fn info(&self) -> &Info;
+    /// Whether the connection came over TLS.
+    fn is_secure(&self) -> bool;
     /// Whether the connection would be better off on another shard. Asked between requests.
     fn is_better_elsewhere(&self) -> bool;
 }
@@ -279,10 +294,13 @@ async fn respond<B: Broker>(
     // HTTP/1.0 knows no answer before the answer.
     let awaits_continue = head.is_http_11 && head.expects == Some(Expectation::Continue);
     let is_closing = head.asks_to_close || !head.is_http_11;
+    let is_refused = is_refused(&head, broker);
     let mut body = RequestBody::new(connection, head.framing, awaits_continue);
 
     let reply = if head.expects == Some(Expectation::Unknown) {
         Reply::plain(StatusCode::EXPECTATION_FAILED, "").and_close(true)
+    } else if is_refused {
+        Reply::tls_required(broker.info().https_port)
     } else {
         let query = head.target.query().unwrap_or_default();
         if query.contains(';') {
@@ -309,6 +327,12 @@ async fn respond<B: Broker>(
     let has_left_unread = body.finish(is_closing).await;
     let must_close = has_left_unread || head.asks_to_close;
     (reply.and_close(must_close), has_left_unread)
+}
+
+/// `OPTIONS *` is answered by Go's server, and so also where TLS is required.
+fn is_refused<B: Broker>(head: &Head, broker: &B) -> bool {
+    let is_for_server = head.method == Method::OPTIONS && head.target.path() == "*";
+    broker.info().is_https_only && !broker.is_secure() && !is_for_server
 }
 
 /// Publishes are too many to be logged. Redirects, OPTIONS and the profiler never reach nsqd's own

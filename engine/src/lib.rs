@@ -26,3 +26,4 @@ mod reactor;
 mod shard;
 mod statsd;
 mod takeover;
+mod tls;

@@ -2,6 +2,8 @@
 
 pub mod address;
 pub(crate) mod connection;
+pub(crate) mod http_stream;
 pub(crate) mod input;
+pub(crate) mod layered;
 pub(crate) mod listener;
 pub(crate) mod socket;

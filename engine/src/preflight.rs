@@ -182,6 +182,8 @@ pub struct Ready {
     pub tcp: ListenAddress,
     /// The same for HTTP; `None` if it is switched off.
     pub http: Option<ListenAddress>,
+    /// The same for HTTPS; `None` also without a certificate.
+    pub https: Option<ListenAddress>,
 }
 
 /// All checks but those of addresses.
@@ -199,9 +201,14 @@ pub fn check(config: &Config) -> Result<Ready, PreflightError> {
         "" => None,
         address => Some(bind(address)?),
     };
+    let https = match config.https_address.as_str() {
+        address if config.has_certificate() && !address.is_empty() => Some(bind(address)?),
+        _ => None,
+    };
     Ok(Ready {
         tcp: tcp.address(),
         http: http.as_ref().map(Bound::address),
+        https: https.as_ref().map(Bound::address),
     })
 }
 

@@ -32,10 +32,12 @@ use health::{Health, ShardHealth};
 use mail::{Inbox, Mail, Post};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 use storage::{Job, Storage};
 use task::{Task, Tasks};
+use upgrade::{Layer, ServerConfig, UpgradeError};
 
 /// How long a connection that is to move waits for a descriptor: half a minute, in steps.
 const MOVE_PAUSE: Duration = Duration::from_millis(100);
@@ -49,6 +51,7 @@ pub(crate) struct Shard {
     pub(crate) health: ShardHealth,
     pub(crate) info: Info,
     pub(crate) lookupd_addresses: LookupdAddresses,
+    tls: Option<Arc<ServerConfig>>,
     /// What sockets are read into; lent to one reader at a time, never across an await.
     pub(crate) buffers: RefCell<Buffers>,
     broker: RefCell<Broker>,
@@ -79,6 +82,7 @@ pub(crate) struct Parts {
     pub(crate) health: Health,
     pub(crate) info: Info,
     pub(crate) lookupd_addresses: LookupdAddresses,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
 }
 
 /// Both clocks, from one start.
@@ -144,6 +148,7 @@ impl Shard {
             health,
             info,
             lookupd_addresses,
+            tls,
         } = parts;
         Rc::new(Shard {
             id,
@@ -152,6 +157,7 @@ impl Shard {
             health: ShardHealth::new(id, health),
             info,
             lookupd_addresses,
+            tls,
             buffers: RefCell::default(),
             broker: RefCell::new(broker),
             outputs: RefCell::default(),
@@ -248,6 +254,18 @@ impl Shard {
     }
 
     // --- connections
+
+    /// A connection's `ip:port`, for the log.
+    pub(crate) fn address(&self, id: ClientId) -> String {
+        let broker = self.broker.borrow();
+        broker.address(id).unwrap_or_default().to_owned()
+    }
+
+    /// The daemon's side of TLS.
+    pub(crate) fn tls_layer(&self) -> Result<Layer, UpgradeError> {
+        let config = self.tls.as_ref();
+        Layer::tls_server(config.expect("IDENTIFY grants TLS only where there is a certificate"))
+    }
 
     pub(crate) fn add_connection(&self, connection: Rc<Connection>) {
         let mut connections = self.connections.borrow_mut();
@@ -350,6 +368,11 @@ impl Shard {
                 }
             }
             Output::Move(id, to) => self.move_connection(id, to),
+            Output::Upgrade(id, upgrade) => {
+                if let Some(connection) = self.connection(id) {
+                    connection.upgrade(self, upgrade);
+                }
+            }
             Output::Resume(id) => {
                 if let Some(connection) = self.connection(id) {
                     connection.offer_input(self);

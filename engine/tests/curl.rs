@@ -2,12 +2,17 @@
 
 mod support;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
-use support::{Broker, Client, Response, is_installed, parse_http, run, wait_until, whole_machine};
+use support::{
+    Broker, Certificates, Client, Response, is_installed, parse_http, run, wait_until,
+    whole_machine,
+};
 
 const V1: &str = "nsq; version=1.0";
 const JSON: &str = "application/json; charset=utf-8";
@@ -17,21 +22,44 @@ const TEXT: &str = "text/plain; charset=utf-8";
 struct Session {
     broker: Broker,
     bodies: tempfile::TempDir,
+    /// Asked over HTTPS.
+    certificates: Option<Certificates>,
 }
 
 impl Session {
-    fn start(shards: usize) -> Session {
+    fn start(shards: usize, is_secure: bool) -> Session {
         let bodies = tempfile::tempdir().expect("a temporary directory can be made");
+        let certificates = is_secure.then(Certificates::new);
         Session {
-            broker: Broker::start(shards, &[]),
+            broker: match &certificates {
+                Some(certificates) => certificates.broker(shards, &[]),
+                None => Broker::start(shards, &[]),
+            },
             bodies,
+            certificates,
         }
     }
 
-    fn curl(&self, options: &[&str], target: &str) -> Response {
-        let url = format!("http://{}{target}", self.broker.http_addr());
-        let is_head = options.contains(&"--head");
+    fn url(&self, target: &str) -> String {
+        match self.certificates {
+            Some(_) => format!("https://{}{target}", self.broker.https_addr()),
+            None => format!("http://{}{target}", self.broker.http_addr()),
+        }
+    }
+
+    /// curl, told whom to trust.
+    fn command(&self) -> Command {
         let mut command = Command::new("curl");
+        if let Some(certificates) = &self.certificates {
+            command.args(["--cacert", &certificates.text("ca.pem")]);
+        }
+        command
+    }
+
+    fn curl(&self, options: &[&str], target: &str) -> Response {
+        let url = self.url(target);
+        let is_head = options.contains(&"--head");
+        let mut command = self.command();
         // --raw, because the headers that come with --include describe the raw body.
         command.args([
             "--silent",
@@ -134,8 +162,8 @@ fn every_endpoint_answers_curl() {
         return;
     }
     let _machine = whole_machine();
-    for shards in [1, 2, 5] {
-        let session = Session::start(shards);
+    for (shards, is_secure) in [(1, false), (2, false), (5, false), (1, true), (5, true)] {
+        let session = Session::start(shards, is_secure);
         ping_and_info(&session);
         publishing(&session);
         stats(&session);
@@ -145,6 +173,67 @@ fn every_endpoint_answers_curl() {
         admin_errors(&session);
         routing(&session);
     }
+}
+
+/// Connections with requests for topics of several shards move, TLS and all.
+#[test]
+fn https_connections_move_between_shards() {
+    const TOPICS: usize = 4;
+    const STREAK: usize = 30;
+    if !is_installed("curl", "the package curl") {
+        return;
+    }
+    let session = Session::start(5, true);
+    let topics = (0..TOPICS).flat_map(|n| std::iter::repeat_n(format!("moved-{n}"), STREAK));
+    let urls: Vec<String> = topics
+        .map(|topic| session.url(&format!("/pub?topic={topic}")))
+        .collect();
+    let mut command = session.command();
+    command.args([
+        "--silent",
+        "--show-error",
+        "--fail",
+        "--data-binary",
+        "a message",
+    ]);
+    command
+        .args(["--write-out", " %{num_connects}\n"])
+        .args(&urls);
+    let exit = run(&mut command, Duration::from_secs(20));
+    let answers: Vec<&str> = exit.stdout.lines().collect();
+    assert_eq!(answers[0], "OK 1", "{exit}");
+    assert!(
+        answers[1..].iter().all(|answer| *answer == "OK 0"),
+        "one connection: {exit}"
+    );
+    for n in 0..TOPICS {
+        let topic = session
+            .broker
+            .topic_stats(&format!("moved-{n}"))
+            .expect("published to");
+        assert_eq!(topic["message_count"], STREAK);
+    }
+}
+
+#[test]
+fn plain_http_is_told_that_it_is_https() {
+    let certificates = Certificates::new();
+    let broker = certificates.broker(1, &[]);
+    let mut stream = TcpStream::connect(broker.https_addr()).expect("listening");
+    stream
+        .write_all(b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n")
+        .expect("connected");
+    let mut answer = String::new();
+    // A reset may follow the answer.
+    let _ = stream.read_to_string(&mut answer);
+    assert_eq!(
+        answer,
+        "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+    );
+    broker.wait_for_log("WARNING: http: TLS handshake error from 127.0.0.1:");
+    let mut stream = TcpStream::connect(broker.https_addr()).expect("listening");
+    stream.write_all(b"garbage").expect("connected");
+    broker.wait_for_log(": tls: first record does not look like a TLS handshake");
 }
 
 fn ping_and_info(session: &Session) {
@@ -513,9 +602,11 @@ fn routing(session: &Session) {
         (307, Some("/pub?topic=x"))
     );
     // curl itself follows it.
-    let url = format!("http://{}/stats/?format=json", session.broker.http_addr());
+    let url = session.url("/stats/?format=json");
     let followed = run(
-        Command::new("curl").args(["--silent", "--fail", "--location", &url]),
+        session
+            .command()
+            .args(["--silent", "--fail", "--location", &url]),
         Duration::from_secs(20),
     );
     assert!(

@@ -16,10 +16,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use support::{Broker, interop_dir, is_installed, run, whole_machine};
+use support::{Broker, Certificates, interop_dir, is_installed, run, whole_machine};
 
 /// Messages per library and number of shards.
 const MESSAGES: usize = 100_000;
+
+/// The same where connections are upgraded.
+const MESSAGES_UPGRADED: usize = 20_000;
 
 /// The default of clients that cannot ask for a message timeout. The scenarios know it.
 const MSG_TIMEOUT_FLAG: &str = "--msg-timeout=4s";
@@ -33,18 +36,81 @@ type Client = fn() -> Option<Command>;
 
 fn check(client: Client, shards: usize) {
     let _machine = whole_machine();
-    let Some(mut command) = client() else {
-        return;
-    };
-    let broker = Broker::start(shards, &[MSG_TIMEOUT_FLAG]);
+    if let Some(command) = client() {
+        let broker = Broker::start(shards, &[MSG_TIMEOUT_FLAG]);
+        check_with(command, &broker, MESSAGES, &format!("{shards} shards"));
+    }
+}
+
+/// The same with connections that are upgraded, in every way that the library knows.
+fn check_upgraded(client: Client, compressions: &[&str]) {
+    let _machine = whole_machine();
+    let certificates = Certificates::new();
+    let compressions = compressions.iter().copied().map(Some);
+    let ways = [None]
+        .into_iter()
+        .chain(compressions)
+        .flat_map(|way| [(false, way), (true, way)]);
+    for (is_secure, compression) in ways.skip(1) {
+        let Some(mut command) = client() else {
+            return;
+        };
+        let broker = certificates.broker(2, &[MSG_TIMEOUT_FLAG]);
+        if is_secure {
+            command.args(["--tls-ca", &certificates.text("ca.pem")]);
+        }
+        if let Some(compression) = compression {
+            command.args(["--compression", compression]);
+        }
+        let name = format!(
+            "TLS {is_secure}, {}",
+            compression.unwrap_or("no compression")
+        );
+        check_with(command, &broker, MESSAGES_UPGRADED, &name);
+        // Two consumers of each channel, and the producers of all but gnsq.
+        let log = broker.log();
+        let upgrades = |to: &str| {
+            log.matches(&format!("upgrading connection to {to}"))
+                .count()
+        };
+        assert!(!is_secure || upgrades("TLS") >= 4, "{name}");
+        assert!(
+            compression.is_none_or(|compression| upgrades(compression) >= 4),
+            "{name}"
+        );
+    }
+}
+
+fn check_with(mut command: Command, broker: &Broker, messages: usize, name: &str) {
     command
         .args(["--tcp", &broker.tcp_addr().to_string()])
         .args(["--http", &broker.http_addr().to_string()])
-        .args(["--messages", &MESSAGES.to_string()])
+        .args(["--messages", &messages.to_string()])
         .args(["--topic", "interop"]);
     let exit = run(&mut command, SCENARIO_PATIENCE);
-    assert!(exit.status.success(), "{shards} shards: {exit}");
-    eprintln!("{shards} shards: {}", exit.stdout.trim_end());
+    assert!(exit.status.success(), "{name}: {exit}");
+    eprintln!("{name}: {}", exit.stdout.trim_end());
+}
+
+#[test]
+fn pynsq_upgraded() {
+    check_upgraded(pynsq, &["snappy", "deflate"]);
+}
+
+#[test]
+fn gnsq_upgraded() {
+    check_upgraded(gnsq, &["snappy", "deflate"]);
+}
+
+/// Its snappy is an optional native part, which is not installed.
+#[test]
+fn nsqjs_upgraded() {
+    check_upgraded(nsqjs, &["deflate"]);
+}
+
+#[test]
+fn go_nsq_upgraded() {
+    check_upgraded(go_nsq, &["snappy", "deflate"]);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use support::{
-    Broker, Client, Exit, Launch, Tmpfs, answer_io_uring_with, contents, is_root, not_tested,
-    nsqd_path, run, run_nsqd, whole_machine, without_privileges,
+    Broker, Certificates, Client, Exit, Launch, Tmpfs, answer_io_uring_with, contents, is_root,
+    not_tested, nsqd_path, run, run_nsqd, whole_machine, without_privileges,
 };
 
 /// A refusal takes milliseconds; an address in use is tried for a second.
@@ -208,6 +208,94 @@ fn addresses_that_mean_nothing_are_refused_in_nsqds_words() {
             data.path(),
         );
         says(&text, parts);
+    }
+}
+
+// --- TLS
+
+/// In nsqd's order, and in its words as far as they go.
+#[test]
+fn certificates_that_cannot_be_used_are_refused() {
+    let files = Certificates::new();
+    let data = scratch();
+    std::fs::write(files.path("garbage.pem"), b"garbage").expect("written");
+    let file = |name: &str| match name {
+        "" | "/nope" => name.to_owned(),
+        name => files.text(name),
+    };
+    let check = |flags: &[(&str, &str)], why: &str| {
+        let mut command = nsqd(&[], data.path());
+        for (flag, value) in flags {
+            command.arg(format!("--{flag}={value}"));
+        }
+        let text = refused(&mut command, data.path());
+        let why = format!("failed to instantiate nsqd - {why}");
+        assert!(text.starts_with(&why), "{flags:?}: {text}");
+    };
+    let pair = |cert: &str, key: &str, why: &str| {
+        let why = format!("failed to build TLS config - {why}");
+        check(&[("tls-cert", &file(cert)), ("tls-key", &file(key))], &why);
+    };
+    pair("server.pem", "", "open : no such file or directory");
+    pair("", "server-key.pem", "open : no such file or directory");
+    pair("/nope", "/nope", "open /nope: no such file or directory");
+    pair(
+        "server.pem",
+        "client-key.pem",
+        "tls: private key does not match public key",
+    );
+    let no_pem = "tls: failed to find any PEM data in";
+    pair(
+        "garbage.pem",
+        "server-key.pem",
+        &format!("{no_pem} certificate input"),
+    );
+    pair("server.pem", "garbage.pem", &format!("{no_pem} key input"));
+    let switched = "tls: failed to find certificate PEM data in certificate input, but did find a \
+                    private key; PEM inputs may have been switched";
+    pair("server-key.pem", "server.pem", switched);
+    let cert = "tls: found a certificate rather than a key in the PEM for the private key";
+    pair("server.pem", "server.pem", cert);
+
+    let own = [
+        ("tls-cert", &*file("server.pem")),
+        ("tls-key", &*file("server-key.pem")),
+    ];
+    let with = |flag, value| [own[0], own[1], (flag, value)];
+    let garbage = file("garbage.pem");
+    let append = "failed to append certificate to pool";
+    let failed = "failed to build TLS config";
+    check(
+        &with("tls-root-ca-file", &garbage),
+        &format!("{failed} - {append}"),
+    );
+    let nope = "open /nope: no such file or directory";
+    check(
+        &with("tls-root-ca-file", "/nope"),
+        &format!("{failed} - {nope}"),
+    );
+    check(
+        &with("tls-client-auth-policy", "require-verify"),
+        &format!("{failed} - tls: no authorities to verify client certificates with: "),
+    );
+    let failed = "failed to build client TLS config";
+    check(
+        &[("tls-root-ca-file", &garbage)],
+        &format!("{failed} - {append}"),
+    );
+    check(
+        &[("tls-root-ca-file", "/nope")],
+        &format!("{failed} - {nope}"),
+    );
+    for flag in [
+        ("tls-required", "true"),
+        ("tls-required", "tcp-https"),
+        ("tls-client-auth-policy", "anything"),
+    ] {
+        check(
+            &[flag],
+            "cannot require TLS client connections without TLS key and cert",
+        );
     }
 }
 

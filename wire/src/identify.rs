@@ -134,6 +134,8 @@ pub struct ServerSettings {
     pub snappy_available: bool,
     /// Whether the connection can go on with deflate.
     pub deflate_available: bool,
+    /// Whether a client without TLS may do nothing but IDENTIFY.
+    pub tls_required: bool,
     /// Whether an auth server is configured.
     pub auth_required: bool,
     /// `--topology-region`.
@@ -161,6 +163,7 @@ impl Default for ServerSettings {
             tls_available: false,
             snappy_available: false,
             deflate_available: false,
+            tls_required: false,
             auth_required: false,
             topology_region: String::new(),
             topology_zone: String::new(),
@@ -259,8 +262,31 @@ impl ClientSettings {
 pub enum Response {
     /// `OK`, to a client that negotiates nothing.
     Ok,
-    /// What was settled on.
-    Json(String),
+    /// What was settled on, and the upgrades that follow.
+    Json(String, Vec<Upgrade>),
+}
+
+/// What a connection goes on with after the answer to its IDENTIFY. TLS comes first; a connection has
+/// at most one compression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upgrade {
+    /// TLS, in which the broker is the server.
+    Tls,
+    /// Snappy's framing format in both directions.
+    Snappy,
+    /// Raw deflate in both directions; from the broker with this level, 1 to 9.
+    Deflate(u8),
+}
+
+/// As nsqd's log names it.
+impl fmt::Display for Upgrade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Upgrade::Tls => f.write_str("TLS"),
+            Upgrade::Snappy => f.write_str("snappy"),
+            Upgrade::Deflate(level) => write!(f, "deflate (level {level})"),
+        }
+    }
 }
 
 /// Settles what holds for a client from now on. The settings may come from an earlier IDENTIFY, which
@@ -308,7 +334,13 @@ pub fn negotiate(
     );
     json.text("topology_region", &server.topology_region);
     json.text("topology_zone", &server.topology_zone);
-    Ok(Response::Json(json.finish()))
+    let upgrades = [
+        tls.then_some(Upgrade::Tls),
+        snappy.then_some(Upgrade::Snappy),
+        deflate.then_some(Upgrade::Deflate(deflate_level as u8)),
+    ];
+    let upgrades = upgrades.into_iter().flatten().collect();
+    Ok(Response::Json(json.finish(), upgrades))
 }
 
 /// A JSON object in the order of its keys, in Go's spelling.

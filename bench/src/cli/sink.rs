@@ -12,7 +12,7 @@ use crate::header::HEADER_BYTES;
 use crate::sink::{Faults, Mode, Sink, SinkOptions};
 use crate::span::Span;
 use crate::target::resolve;
-use crate::upgrade::server_config;
+use crate::upgrades::server_config;
 
 /// The flags of `sink`.
 #[derive(Debug, Args)]
@@ -99,7 +99,10 @@ pub(super) fn main(args: &SinkArgs) -> Result<u8, String> {
         size: args.size,
     };
     let tls = match (&args.tls_cert, &args.tls_key) {
-        (Some(cert), Some(key)) => Some(server_config(cert, key, args.tls_client_ca.as_deref())?),
+        (Some(cert), Some(key)) => {
+            let config = server_config(cert, key, args.tls_client_ca.as_deref());
+            Some(config.map_err(|error| error.to_string())?)
+        }
         _ => None,
     };
     let sink = Sink::start_with_tls(options, tls)

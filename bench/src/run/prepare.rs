@@ -17,7 +17,7 @@ use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::size::Sizes;
 use crate::target::Target;
-use crate::upgrade::Upgrades;
+use crate::upgrades::Upgrades;
 use crate::worker::{ConsumerPlan, ProducerPlan, Reading, WorkerPlan, identify_json};
 
 /// Sizes drawn beforehand, to be used in turn.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustls::ServerConfig;
+use upgrade::{Layer, ServerConfig};
 use wire::command::Command;
 use wire::decode::{ClientState, Context, Decoded, Decoder, MAGIC_V2};
 use wire::encode;
@@ -13,7 +13,6 @@ use wire::limits::Limits;
 use super::channel::Store;
 use super::http;
 use crate::link::{Link, OUTPUT_BYTES_MAX};
-use crate::upgrade::Layer;
 
 /// Largest ready count.
 const RDY_MAX: i64 = 1_000_000;

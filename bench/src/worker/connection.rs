@@ -25,7 +25,7 @@ use crate::grid::Grid;
 use crate::link::Link;
 use crate::pace::{Pace, Pacer};
 use crate::producer::{Producer, PublishPlan};
-use crate::upgrade::Upgrades;
+use crate::upgrades::Upgrades;
 
 /// A producer to be.
 #[derive(Clone, Debug)]

@@ -8,6 +8,7 @@ pub(crate) mod publish;
 mod report;
 mod time;
 mod turn;
+mod upgrade;
 
 pub use admin::{AdminError, Outcome};
 pub(crate) use forward::HeldPublish;
@@ -25,7 +26,9 @@ use time::{Timer, Timers};
 use wire::command::Command;
 use wire::decode::{Context, Decoded, MAGIC_V2};
 use wire::error::{ErrorCode, WireError};
-use wire::identify::{ClientSettings, IdentifyRequest, Response, ServerSettings, negotiate};
+use wire::identify::{
+    ClientSettings, IdentifyRequest, Response, ServerSettings, Upgrade, negotiate,
+};
 use wire::limits::{LINE_BYTES_MAX, Limits};
 use wire::name::{ChannelName, TopicName};
 
@@ -79,9 +82,12 @@ pub enum Output {
     /// Take the connection to another shard: [`Broker::detach`] here, [`Broker::attach`] there,
     /// unread input included.
     Move(ClientId, ShardId),
+    /// Put a layer under the connection, behind the output that is there, which leaves as it would have.
+    /// Unread input is dropped. Then call [`Broker::upgraded`] or [`Broker::upgrade_failed`].
+    Upgrade(ClientId, Upgrade),
     /// Offer the unread input again.
     Resume(ClientId),
-    /// The peer was silent for too long: treat its input as ended.
+    /// The peer was silent for too long: treat its input as ended, or its upgrade as failed.
     Expired(ClientId),
     /// Let a task go on.
     Wake(TaskId, Wakeup),
@@ -309,7 +315,7 @@ impl Broker {
             let context = Context {
                 state: client.state,
                 heartbeats: client.settings.heartbeat.is_some(),
-                tls_missing: false,
+                tls_missing: self.options.server.tls_required && client.tls.is_none(),
                 limits: &self.options.limits,
             };
             match client.decoder.decode(rest, &context) {
@@ -375,7 +381,7 @@ impl Broker {
         let context = Context {
             state: client.state,
             heartbeats: client.settings.heartbeat.is_some(),
-            tls_missing: false,
+            tls_missing: self.options.server.tls_required && client.tls.is_none(),
             limits: &self.options.limits,
         };
         let complaint = if client.magic_seen {
@@ -495,9 +501,13 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return Flow::Next;
         };
-        let result = IdentifyRequest::decode(body).and_then(|request| {
+        let result = IdentifyRequest::decode(body).and_then(|mut request| {
             let line = format!("[{}] IDENTIFY: {request}", client.address);
             out.push(Output::Log(Level::Info, line));
+            if client.is_upgraded() {
+                // Upgrades come once; an IDENTIFY that is sent again gets none.
+                (request.tls_v1, request.snappy, request.deflate) = (false, false, false);
+            }
             let response = negotiate(&request, &self.options.server, &mut client.settings)?;
             Ok((request, response))
         });
@@ -515,10 +525,11 @@ impl Broker {
         client.topology_zone = request.topology_zone;
         match response {
             Response::Ok => client.reply(wire::encode::OK),
-            Response::Json(json) => {
+            Response::Json(json, upgrades) => {
                 let mut frame = Vec::with_capacity(json.len() + 8);
                 wire::encode::response(&mut frame, json.as_bytes());
                 client.reply(&frame);
+                client.upgrades_left = upgrades.into();
             }
         }
         if !client.identified {
@@ -526,6 +537,7 @@ impl Broker {
             client.delivery = client.settings.clone();
             self.arm_heartbeat(id, now.mono);
         }
+        self.start_upgrades(id, out);
         self.arm_deadline(id, now.mono);
         self.note_output(id);
         Flow::Next
@@ -570,6 +582,9 @@ impl Broker {
             // One that dies does so here.
             Some(Blocked::Moving(to)) if client.all_answered() && client.ending == Ending::No => {
                 out.push(Output::Move(id, to));
+            }
+            Some(Blocked::Upgrading) if client.all_answered() && client.ending == Ending::No => {
+                self.next_upgrade(id, out);
             }
             _ => {}
         }

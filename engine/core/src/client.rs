@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use wire::decode::{ClientState, Decoder};
 use wire::error::WireError;
-use wire::identify::ClientSettings;
+use wire::identify::{ClientSettings, Upgrade};
 
 /// A connection of this shard.
 pub type ClientId = Key;
@@ -75,6 +75,8 @@ pub(crate) enum Blocked {
     Forwards,
     /// It moves to another shard as soon as all answers are out.
     Moving(ShardId),
+    /// Its encoding changes: as soon as all answers are out, and until the last layer is there.
+    Upgrading,
 }
 
 /// How a connection ends.
@@ -86,6 +88,15 @@ pub(crate) enum Ending {
     AfterOutput,
     /// Closed now; no farewell.
     Now,
+}
+
+/// What a connection's TLS has agreed on, in nsqd's words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsSession {
+    /// `TLS1.2` and the like.
+    pub version: String,
+    /// Name or number of the cipher suite.
+    pub cipher_suite: String,
 }
 
 /// One connection. It can leave its shard (SUB to a topic elsewhere) with all of this.
@@ -114,6 +125,11 @@ pub struct Client {
     pub(crate) user_agent: String,
     pub(crate) topology_region: String,
     pub(crate) topology_zone: String,
+    /// Upgrades that were granted and are not there yet.
+    pub(crate) upgrades_left: VecDeque<Upgrade>,
+    /// With TLS.
+    pub(crate) tls: Option<Box<TlsSession>>,
+    pub(crate) compression: Option<Upgrade>,
     pub(crate) subscription: Option<(TopicKey, ChannelId)>,
     pub(crate) ready_count: u32,
     pub(crate) in_flight: u32,
@@ -166,6 +182,9 @@ impl Client {
             user_agent: String::new(),
             topology_region: String::new(),
             topology_zone: String::new(),
+            upgrades_left: VecDeque::new(),
+            tls: None,
+            compression: None,
             subscription: None,
             ready_count: 0,
             in_flight: 0,
@@ -202,6 +221,11 @@ impl Client {
         } else {
             0
         }
+    }
+
+    /// True when its encoding is not that of a new connection.
+    pub(crate) fn is_upgraded(&self) -> bool {
+        self.tls.is_some() || self.compression.is_some()
     }
 
     /// True while no command of it is read.
@@ -314,5 +338,7 @@ impl Client {
         let subscribed = self.state != ClientState::Init && self.ending != Ending::Now;
         assert!(self.subscription.is_some() == subscribed || self.ending == Ending::Now);
         assert!(self.subscription.is_some() || self.in_flight == 0);
+        let is_upgrading = self.blocked == Some(Blocked::Upgrading);
+        assert!(is_upgrading != self.upgrades_left.is_empty());
     }
 }

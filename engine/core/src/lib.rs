@@ -40,7 +40,7 @@ pub use broker::{
     AdminError, Broker, BrokerOptions, ForwardBatch, ForwardId, ForwardReply, Level, Outcome,
     Output, Sent, Wakeup, place,
 };
-pub use client::{Client, ClientId};
+pub use client::{Client, ClientId, TlsSession};
 pub use latency::LatencyOptions;
 pub use outbound::Piece;
 pub use slab::{Key, Slab};

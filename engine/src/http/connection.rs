@@ -72,6 +72,11 @@ impl<S: Io> Connection<S> {
         }
     }
 
+    /// What carries it.
+    pub fn stream(&self) -> &S {
+        &self.stream
+    }
+
     /// The stream, and what was read of it and not used.
     pub fn into_parts(mut self) -> (S, Vec<u8>) {
         self.buffer.truncate(self.end);
@@ -170,7 +175,8 @@ impl<S: Io> Connection<S> {
 
     /// Writes all of it.
     pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes).await
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await
     }
 
     /// Writes an answer.
@@ -180,7 +186,8 @@ impl<S: Io> Connection<S> {
         let result = self.stream.write_all(&self.output).await;
         self.output.clear();
         self.output.shrink_to(OUTPUT_BYTES_KEPT);
-        result
+        result?;
+        self.stream.flush().await
     }
 
     /// Writes an answer to what is no request.

@@ -114,6 +114,12 @@ impl Reply {
         Reply::json(failure.0, body)
     }
 
+    /// To plain HTTP where it is not served. Not by the encoder: nsqd writes it with these spaces.
+    pub(super) fn tls_required(https_port: i32) -> Reply {
+        let body = format!(r#"{{"message": "TLS_REQUIRED", "https_port": {https_port}}}"#);
+        Reply::json(StatusCode::FORBIDDEN, body)
+    }
+
     pub(super) fn wrong_method(allow: String) -> Reply {
         let failure = Failure(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED");
         let mut reply = Reply::failure(failure);

@@ -71,6 +71,8 @@ fn fake() -> Fake {
             broadcast_address: "node1.example.com".to_string(),
             hostname: "node1".to_string(),
             http_port: 4151,
+            https_port: 4152,
+            is_https_only: false,
             tcp_port: 4150,
             start_time: SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_252_135),
             msg_bytes_max: 10,
@@ -81,6 +83,7 @@ fn fake() -> Fake {
             announced: Ports {
                 tcp: 4150,
                 http: 80,
+                https: 0,
             },
             statsd_prefix: "nsq.node1_80.".to_string(),
             req_timeout_max: Duration::from_secs(3600),
@@ -206,6 +209,10 @@ impl Broker for Fake {
 
     fn info(&self) -> &Info {
         &self.info
+    }
+
+    fn is_secure(&self) -> bool {
+        false
     }
 
     fn is_better_elsewhere(&self) -> bool {

@@ -5,21 +5,28 @@
 //!
 //! Writing: the shard's turn writes for everybody, once per turn, straight from the log
 //! (`Shard::turn`). Only a connection whose socket is full gets a task that waits for room.
+//!
+//! Where TLS or compression lie between, both go through [`Layered`]; what is told to the broker is
+//! the same: what has left the process.
 
-use crate::log_info;
 use crate::net::address::Peer;
 use crate::net::input::{Filled, Input};
+use crate::net::layered::{HandshakeError, Layered};
 use crate::net::socket::Stream;
 use crate::reactor;
 use crate::shard::Shard;
+use crate::tls;
+use crate::{log_error, log_info};
 use engine_core::{ClientId, Sent};
 use futures_lite::future;
 use std::cell::{Cell, RefCell};
-use std::io::{self, IoSlice};
+use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use upgrade::Layer;
+use wire::identify::Upgrade;
 
 /// Pieces of output that go into one write. The kernel takes 1024.
 pub(crate) const SLICES_MAX: usize = 64;
@@ -28,6 +35,8 @@ pub(crate) const SLICES_MAX: usize = 64;
 pub(crate) struct Connection {
     pub(crate) id: ClientId,
     stream: Stream,
+    /// TLS and compression, if there are any.
+    layered: RefCell<Option<Box<Layered>>>,
     /// The unfinished command at the end of what was read.
     input: RefCell<Input>,
     /// The socket is full; a task waits for room.
@@ -52,6 +61,7 @@ enum Leaving {
 pub(crate) struct Moving {
     pub(crate) client: engine_core::Client,
     descriptor: OwnedFd,
+    layered: Option<Box<Layered>>,
     input: Vec<u8>,
     input_ended: bool,
 }
@@ -60,7 +70,7 @@ pub(crate) struct Moving {
 pub(crate) fn start(shard: &Rc<Shard>, stream: Stream, peer: &Peer) {
     shard.read_clock();
     let id = shard.with_broker(|broker, now, _| broker.connect(now, peer.to_string(), peer.host()));
-    run(shard, Connection::new(id, stream, Input::default(), false));
+    run(shard, Connection::new(id, stream));
 }
 
 /// Takes a connection in that comes from another shard.
@@ -68,19 +78,18 @@ pub(crate) fn resume(shard: &Rc<Shard>, moving: Moving) {
     let Moving {
         client,
         descriptor,
+        layered,
         input,
         input_ended,
     } = moving;
     let id = shard.with_broker(|broker, now, _| broker.attach(now, client));
-    run(
-        shard,
-        Connection::new(
-            id,
-            Stream::adopt(descriptor),
-            Input::new(input),
-            input_ended,
-        ),
-    );
+    let connection = Connection {
+        layered: RefCell::new(layered),
+        input: RefCell::new(Input::new(input)),
+        input_ended: Cell::new(input_ended),
+        ..Connection::new(id, Stream::adopt(descriptor))
+    };
+    run(shard, connection);
 }
 
 fn run(shard: &Rc<Shard>, connection: Connection) {
@@ -105,7 +114,7 @@ fn run(shard: &Rc<Shard>, connection: Connection) {
 }
 
 /// Reads and carries out commands until the connection ends or leaves.
-async fn read(shard: &Rc<Shard>, connection: &Connection) {
+async fn read(shard: &Rc<Shard>, connection: &Rc<Connection>) {
     // What came with the connection from another shard.
     connection.offer_input(shard);
     loop {
@@ -138,13 +147,14 @@ enum ReadOnce {
 }
 
 impl Connection {
-    fn new(id: ClientId, stream: Stream, input: Input, input_ended: bool) -> Connection {
+    fn new(id: ClientId, stream: Stream) -> Connection {
         Connection {
             id,
             stream,
-            input: RefCell::new(input),
+            layered: RefCell::new(None),
+            input: RefCell::default(),
             is_stuck: Cell::new(false),
-            input_ended: Cell::new(input_ended),
+            input_ended: Cell::new(false),
             leaving: Cell::new(None),
             reader: RefCell::new(None),
             writer: RefCell::new(None),
@@ -152,7 +162,7 @@ impl Connection {
     }
 
     /// Reads until there is nothing more, or enough for one turn.
-    fn poll_reads(&self, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<Step> {
+    fn poll_reads(self: &Rc<Self>, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<Step> {
         loop {
             match std::task::ready!(self.poll_read_once(shard, cx)) {
                 // The reactor watches the socket already: this comes back pending, at no cost.
@@ -165,11 +175,14 @@ impl Connection {
     }
 
     /// One read and everything it completes.
-    fn poll_read_once(&self, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<ReadOnce> {
+    fn poll_read_once(self: &Rc<Self>, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<ReadOnce> {
         if self.leaving.get().is_some() {
             return Poll::Ready(ReadOnce::Over);
         }
         if self.input_ended.get() || !shard.is_reading(self.id) {
+            if self.is_handshaking() {
+                return self.poll_handshake(shard, cx);
+            }
             // Backpressure, an answer that has to come first, or output that has yet to leave.
             *self.reader.borrow_mut() = Some(cx.waker().clone());
             return Poll::Pending;
@@ -177,14 +190,28 @@ impl Connection {
         let filled = self.input.borrow_mut().poll_fill(
             &mut shard.buffers.borrow_mut(),
             shard.needs(self.id),
-            |room| self.stream.poll_read(cx, room),
+            |room| match &mut *self.layered.borrow_mut() {
+                None => self.stream.poll_read(cx, room),
+                Some(layered) => layered.poll_read(&self.stream, cx, room),
+            },
         );
         let filled = match filled {
             Poll::Pending => {
                 *self.reader.borrow_mut() = Some(cx.waker().clone());
                 return Poll::Pending;
             }
-            Poll::Ready(Err(_)) => return Poll::Ready(ReadOnce::Over),
+            Poll::Ready(Err(error)) => {
+                let address = shard.address(self.id);
+                let why = diskq::system_text(&error);
+                log_error!("client({address}) - failed to read command - {why}");
+                if error.kind() != ErrorKind::InvalidData {
+                    return Poll::Ready(ReadOnce::Over);
+                }
+                // Nothing can be read behind that. What came before is still answered, and TLS has a
+                // word of its own for the peer.
+                self.flush(shard);
+                Filled::End
+            }
             Poll::Ready(Ok(filled)) => filled,
         };
         if filled == Filled::End {
@@ -231,8 +258,94 @@ impl Connection {
         self.wake_reader();
     }
 
+    // --- upgrades
+
+    fn is_handshaking(&self) -> bool {
+        let layered = self.layered.borrow();
+        layered
+            .as_ref()
+            .is_some_and(|layered| layered.is_handshaking())
+    }
+
+    /// Puts a layer behind the output that is there.
+    pub(crate) fn upgrade(self: &Rc<Self>, shard: &Rc<Shard>, upgrade: Upgrade) {
+        // As nsqd: what came before the client could know of the upgrade is dropped.
+        self.take_input(shard);
+        let layer = match upgrade {
+            Upgrade::Tls => shard.tls_layer(),
+            Upgrade::Snappy => Ok(Layer::snappy()),
+            Upgrade::Deflate(level) => Ok(Layer::deflate(u32::from(level))),
+        };
+        if let Err(error) = layer
+            .map_err(io::Error::from)
+            .and_then(|layer| self.push_layer(shard, layer))
+        {
+            return shard.with_broker(|broker, _, out| {
+                broker.upgrade_failed(self.id, &error.to_string(), out);
+            });
+        }
+        match upgrade {
+            Upgrade::Tls => self.wake_reader(),
+            Upgrade::Snappy | Upgrade::Deflate(_) => {
+                shard.with_broker(|broker, now, out| broker.upgraded(now, self.id, None, out));
+            }
+        }
+    }
+
+    fn push_layer(&self, shard: &Rc<Shard>, layer: Layer) -> io::Result<()> {
+        let mut layered = self.layered.borrow_mut();
+        let layered = layered.get_or_insert_default();
+        shard.in_turn(|broker, _, _| {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = broker.output(self.id, &mut slices);
+            layered.seal_all(&slices[..count])
+        })?;
+        layered.push(layer);
+        Ok(())
+    }
+
+    /// One read of the handshake and its answer.
+    fn poll_handshake(self: &Rc<Self>, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<ReadOnce> {
+        let step = match &mut *self.layered.borrow_mut() {
+            Some(layered) => layered.poll_handshake(&self.stream, cx, |_| Ok(())),
+            None => return Poll::Ready(ReadOnce::Some),
+        };
+        match step {
+            Poll::Pending => {
+                *self.reader.borrow_mut() = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(Err(error)) => self.fail_handshake(shard, &error),
+            Poll::Ready(Ok(())) if self.is_handshaking() => self.flush(shard),
+            Poll::Ready(Ok(())) => {
+                shard.read_clock();
+                let session = self
+                    .layered
+                    .borrow()
+                    .as_ref()
+                    .and_then(|layered| layered.session());
+                let session = session.map(tls::describe);
+                shard.with_broker(|broker, now, out| broker.upgraded(now, self.id, session, out));
+            }
+        }
+        Poll::Ready(ReadOnce::Some)
+    }
+
+    /// There is no TLS: the peer is told so in the clear, behind TLS's own last word.
+    fn fail_handshake(&self, shard: &Rc<Shard>, error: &HandshakeError) {
+        if let Some(layered) = &mut *self.layered.borrow_mut() {
+            layered.clear();
+        }
+        shard.with_broker(|broker, _, out| {
+            broker.upgrade_failed(self.id, &error.to_string(), out);
+        });
+    }
+
     /// The peer was silent for too long.
     pub(crate) fn expire(&self, shard: &Rc<Shard>) {
+        if self.is_handshaking() {
+            return self.fail_handshake(shard, &HandshakeError::TimedOut);
+        }
         self.input_ended.set(true);
         self.finish_input(shard);
     }
@@ -261,6 +374,7 @@ impl Connection {
         Ok(Some(Moving {
             client,
             descriptor,
+            layered: self.layered.take(),
             input,
             input_ended: self.input_ended.get(),
         }))
@@ -290,6 +404,9 @@ impl Connection {
     }
 
     fn write_once(&self, shard: &Rc<Shard>) -> io::Result<Written> {
+        if let Some(layered) = &mut *self.layered.borrow_mut() {
+            return self.write_sealed(shard, layered);
+        }
         let (sent, offered) = shard.in_turn(|broker, now, _| {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let count = broker.output(self.id, &mut slices);
@@ -318,6 +435,38 @@ impl Connection {
         }
     }
 
+    /// As above, through layers: what was sealed before leaves before more is sealed.
+    fn write_sealed(&self, shard: &Rc<Shard>, layered: &mut Layered) -> io::Result<Written> {
+        shard.in_turn(|broker, now, _| {
+            if layered.unsent().is_empty() {
+                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+                let count = broker.output(self.id, &mut slices);
+                layered.seal(&slices[..count])?;
+            }
+            let offered = layered.unsent().len();
+            let sent = match offered {
+                0 => 0,
+                _ => match self.stream.send(&[IoSlice::new(layered.unsent())])? {
+                    Some(bytes) => bytes,
+                    None => {
+                        broker.sent(now, self.id, 0);
+                        return Ok(Written::Stuck);
+                    }
+                },
+            };
+            let left = layered.note_sent(sent);
+            Ok(match broker.sent(now, self.id, left) {
+                Sent::Over => {
+                    self.close();
+                    Written::All
+                }
+                _ if sent < offered => Written::Stuck,
+                Sent::All => Written::All,
+                Sent::More => Written::Some,
+            })
+        })
+    }
+
     /// Waits until the socket takes the first piece, then writes on.
     async fn write_stuck(self: Rc<Self>, shard: &Rc<Shard>) {
         let result = future::poll_fn(|cx| {
@@ -327,6 +476,23 @@ impl Connection {
             // The wait may have been long, and what leaves now counts for the write deadline.
             shard.read_clock();
             shard.with_broker(|broker, now, _| {
+                if let Some(layered) = &mut *self.layered.borrow_mut() {
+                    if layered.unsent().is_empty() {
+                        return Poll::Ready(Ok(()));
+                    }
+                    return match self.stream.poll_write(cx, layered.unsent()) {
+                        Poll::Pending => {
+                            *self.writer.borrow_mut() = Some(cx.waker().clone());
+                            Poll::Pending
+                        }
+                        Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                        Poll::Ready(Ok(bytes)) => {
+                            let left = layered.note_sent(bytes);
+                            broker.sent(now, self.id, left);
+                            Poll::Ready(Ok(()))
+                        }
+                    };
+                }
                 let mut slices = [IoSlice::new(&[]); 1];
                 if broker.output(self.id, &mut slices) == 0 {
                     return Poll::Ready(Ok(()));

@@ -2,6 +2,8 @@
 
 use crate::net::address::Peer;
 use crate::net::connection;
+use crate::net::http_stream::HttpStream;
+use crate::net::layered::{HandshakeError, Layered};
 use crate::net::socket::{Listener, Stream};
 use crate::reactor;
 use crate::shard::Shard;
@@ -9,9 +11,12 @@ use crate::shard::http_broker::HttpBroker;
 use crate::shard::mail::Mail;
 use crate::{http, log_info, log_warn};
 use diskq::system_text;
+use futures_lite::AsyncWriteExt;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
+use upgrade::ServerConfig;
 
 /// The wait after a failed accept, doubled each time up to the maximum: without descriptors there
 /// is nothing to gain by asking at once. Existing connections go on meanwhile.
@@ -25,6 +30,7 @@ const LINGER: Duration = Duration::from_millis(500);
 /// An HTTP connection on its way to another shard, between two requests.
 pub(crate) struct MovingHttp {
     descriptor: OwnedFd,
+    layered: Option<Box<Layered>>,
     unread: Vec<u8>,
     peer: Peer,
 }
@@ -42,28 +48,62 @@ pub(crate) async fn serve_clients(shard: Rc<Shard>, listener: Listener) {
 pub(crate) async fn serve_http(shard: Rc<Shard>, listener: Listener) {
     loop {
         let (stream, peer) = accept(&listener).await;
+        let stream = HttpStream::plain(stream);
         serve_http_connection(&shard, http::Connection::new(stream, b""), peer);
+    }
+}
+
+/// Serves HTTPS requests until the task is dropped.
+pub(crate) async fn serve_https(shard: Rc<Shard>, listener: Listener, config: Arc<ServerConfig>) {
+    loop {
+        let (stream, peer) = accept(&listener).await;
+        let (shard, config) = (shard.clone(), config.clone());
+        reactor::spawn(async move {
+            let mut stream = HttpStream::plain(stream);
+            match stream.secure(&config).await {
+                Ok(()) => serve_http_connection(&shard, http::Connection::new(stream, b""), peer),
+                Err(error) => {
+                    log_warn!("http: TLS handshake error from {peer}: {error}");
+                    refuse(stream, &error).await;
+                }
+            }
+        })
+        .detach();
+    }
+}
+
+/// Ends a connection that has no TLS; one that speaks HTTP is told why.
+async fn refuse(mut stream: HttpStream, error: &HandshakeError) {
+    if matches!(error, HandshakeError::PlainHttp)
+        && let Err(error) = stream.write_all(http::PLAIN_HTTP_REFUSED).await
+    {
+        log_warn!("http: an answer cannot be sent: {}", system_text(&error));
     }
 }
 
 /// Takes an HTTP connection in that comes from another shard.
 pub(crate) fn resume_http(shard: &Rc<Shard>, moving: MovingHttp) {
-    let stream = Stream::adopt(moving.descriptor);
+    let stream = HttpStream::adopt(moving.descriptor, moving.layered);
     let connection = http::Connection::new(stream, &moving.unread);
     serve_http_connection(shard, connection, moving.peer);
 }
 
-fn serve_http_connection(shard: &Rc<Shard>, mut connection: http::Connection<Stream>, peer: Peer) {
+fn serve_http_connection(
+    shard: &Rc<Shard>,
+    mut connection: http::Connection<HttpStream>,
+    peer: Peer,
+) {
     let shard = shard.clone();
     reactor::spawn(async move {
-        let broker = HttpBroker::new(shard.clone());
+        let broker = HttpBroker::new(shard.clone(), connection.stream().is_secure());
         let linger = async { reactor::sleep(LINGER).await };
         let served = http::serve_connection(&mut connection, &peer, &broker, linger).await;
         if served == http::Served::UntilMoved {
             let (stream, unread) = connection.into_parts();
-            let descriptor = stream.into_descriptor();
+            let (descriptor, layered) = stream.into_parts();
             let moving = MovingHttp {
                 descriptor,
+                layered,
                 unread,
                 peer,
             };

@@ -16,6 +16,7 @@ use wire::name::{ChannelName, TopicName};
 /// Answers the HTTP requests of one connection, with the help of the other shards.
 pub(crate) struct HttpBroker {
     shard: Rc<Shard>,
+    is_secure: bool,
     /// How many publishes in a row went to topics of this shard, the last one included.
     streak: Cell<(ShardId, u32)>,
 }
@@ -33,8 +34,9 @@ enum Wish {
 }
 
 impl HttpBroker {
-    pub(crate) fn new(shard: Rc<Shard>) -> HttpBroker {
+    pub(crate) fn new(shard: Rc<Shard>, is_secure: bool) -> HttpBroker {
         HttpBroker {
+            is_secure,
             streak: Cell::new((shard.id, 0)),
             shard,
         }
@@ -145,6 +147,10 @@ impl http::Broker for HttpBroker {
 
     fn set_lookupd_addresses(&self, addresses: Option<Vec<String>>) {
         self.shard.lookupd_addresses.set(addresses);
+    }
+
+    fn is_secure(&self) -> bool {
+        self.is_secure
     }
 
     fn info(&self) -> &Info {

@@ -152,6 +152,11 @@ impl Broker {
         self.running.http_addr
     }
 
+    /// Where HTTPS is spoken, if it is.
+    pub fn https_addr(&self) -> SocketAddr {
+        address_in(&self.wait_for_log("HTTPS: listening on "))
+    }
+
     pub fn pid(&self) -> u32 {
         self.running.child.id()
     }

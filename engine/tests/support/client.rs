@@ -2,11 +2,12 @@
 //! never reconnects, never buffers what it sends, and answers heartbeats only while it waits for a
 //! message or a response.
 
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::PATIENCE;
+use super::transport::{Transport, Upgrade};
 
 /// Sixteen hexadecimal digits.
 pub type MessageId = [u8; 16];
@@ -66,7 +67,7 @@ impl Message {
 
 /// One connection.
 pub struct Client {
-    reader: BufReader<TcpStream>,
+    reader: BufReader<Transport>,
     /// Answered heartbeats, for tests about heartbeats.
     pub heartbeats: usize,
 }
@@ -99,7 +100,7 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         Ok(Client {
-            reader: BufReader::with_capacity(256 * 1024, stream),
+            reader: BufReader::with_capacity(256 * 1024, Transport::new(stream)),
             heartbeats: 0,
         })
     }
@@ -120,20 +121,23 @@ impl Client {
     /// How long a read waits before it gives up; `PATIENCE` at first.
     pub fn set_read_timeout(&mut self, timeout: Duration) {
         self.reader
-            .get_mut()
+            .get_ref()
+            .stream()
             .set_read_timeout(Some(timeout))
             .expect("a timeout above zero is accepted");
     }
 
     /// Tells the broker that nothing more will be sent; reading goes on.
     pub fn close_write(&mut self) {
-        let _ = self.reader.get_mut().shutdown(Shutdown::Write); // Already closed is as good.
+        let stream = self.reader.get_ref().stream();
+        let _ = stream.shutdown(Shutdown::Write); // Already closed is as good.
     }
 
     /// A second handle on the same socket, for a thread that sends while this one reads.
     pub fn writer(&self) -> TcpStream {
         self.reader
             .get_ref()
+            .stream()
             .try_clone()
             .expect("a descriptor can be duplicated")
     }
@@ -141,6 +145,7 @@ impl Client {
     pub fn local_addr(&self) -> SocketAddr {
         self.reader
             .get_ref()
+            .stream()
             .local_addr()
             .expect("a connected socket has an address")
     }
@@ -148,6 +153,43 @@ impl Client {
     /// True when a part of the next frame has been received already.
     pub fn has_buffered(&self) -> bool {
         !self.reader.buffer().is_empty()
+    }
+
+    // Upgrades.
+
+    /// Asks for `upgrades` in an IDENTIFY, whose answer is returned, and goes through them as a client
+    /// library does: each one is confirmed by an OK in its own encoding.
+    pub fn upgrade(&mut self, upgrades: &[Upgrade]) -> String {
+        match self.try_upgrade(upgrades) {
+            Ok(answer) => answer,
+            Err(error) => panic!("no upgrade to {upgrades:?}: {error}"),
+        }
+    }
+
+    pub fn try_upgrade(&mut self, upgrades: &[Upgrade]) -> io::Result<String> {
+        let answer = self.ask(upgrades);
+        for upgrade in upgrades {
+            // The OK may have come with the answer already.
+            let behind = self.reader.buffer().to_vec();
+            self.reader.consume(behind.len());
+            self.reader.get_mut().push(upgrade, &behind)?;
+            match self.try_frame()? {
+                Some(frame) if frame.data == b"OK" => {}
+                other => return Err(invalid(format!("{other:?} instead of an OK"))),
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Asks for `upgrades` in an IDENTIFY, and leaves it at that.
+    pub fn ask(&mut self, upgrades: &[Upgrade]) -> String {
+        let asked: String = upgrades.iter().map(Upgrade::json).collect();
+        self.identify(&format!("{{\"feature_negotiation\":true{asked}}}"))
+    }
+
+    /// From now on everything is sent in pieces of one byte.
+    pub fn trickle(&mut self) {
+        self.reader.get_mut().trickle();
     }
 
     // Frames.
@@ -254,7 +296,7 @@ impl Client {
             }
             if !self.has_buffered() {
                 self.set_read_timeout(left);
-                let waited = self.reader.get_ref().peek(&mut [0]);
+                let waited = self.reader.get_ref().stream().peek(&mut [0]);
                 self.set_read_timeout(PATIENCE);
                 match waited {
                     Ok(_) => {}

@@ -19,18 +19,22 @@
 #![allow(dead_code, unreachable_pub, unused_imports)]
 
 mod broker;
+mod certificates;
 mod client;
 mod http;
 mod process;
 mod random;
 mod sandbox;
+mod transport;
 
 pub use broker::{Broker, Exit, Launch, nsqd_path, run, run_nsqd};
+pub use certificates::Certificates;
 pub use client::{Client, Frame, FrameType, Message, MessageId};
 pub use http::{Response, http, http_with_headers, parse as parse_http};
 pub use process::{Rss, cpu_time, descriptors, open_files, rss};
 pub use random::Random;
 pub use sandbox::{Tmpfs, answer_io_uring_with, contents, is_root, not_tested, without_privileges};
+pub use transport::Upgrade;
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -276,7 +276,7 @@ fn the_captured_response() {
     let json = r#"{"client_id":"c","hostname":"h","feature_negotiation":true}"#;
     let (_, response) = settle(json, &ServerSettings::default());
     let expected = r#"{"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000,"tls_v1":false,"deflate":false,"deflate_level":6,"max_deflate_level":6,"snappy":false,"sample_rate":0,"auth_required":false,"output_buffer_size":16384,"output_buffer_timeout":250,"topology_region":"","topology_zone":""}"#;
-    assert_eq!(response, Ok(Response::Json(expected.to_owned())));
+    assert_eq!(response, Ok(Response::Json(expected.to_owned(), vec![])));
     let mut frame = Vec::new();
     crate::encode::response(&mut frame, expected.as_bytes());
     assert!(frame.starts_with(&[0, 0, 1, 0x34, 0, 0, 0, 0]));
@@ -415,7 +415,7 @@ fn settings_are_taken_over_and_zero_keeps_them() {
     let json = r#"{"heartbeat_interval":2000,"output_buffer_timeout":30,"output_buffer_size":100,
         "sample_rate":20,"msg_timeout":3000,"feature_negotiation":true}"#;
     let first = IdentifyRequest::decode(json.as_bytes()).unwrap();
-    let Ok(Response::Json(json)) = negotiate(&first, &server, &mut client) else {
+    let Ok(Response::Json(json, _)) = negotiate(&first, &server, &mut client) else {
         panic!()
     };
     for pair in [
@@ -457,7 +457,7 @@ fn upgrades_need_both_sides() {
     let none = ServerSettings::default();
     let check = |ask: &str, server: &ServerSettings, expected: &[&str]| {
         let (_, response) = settle(&format!("{{\"feature_negotiation\":true{ask}}}"), server);
-        let Ok(Response::Json(json)) = response else {
+        let Ok(Response::Json(json, _)) = response else {
             panic!("{ask}: {response:?}")
         };
         for pair in expected {
@@ -497,6 +497,20 @@ fn upgrades_need_both_sides() {
         &capped,
         &["\"deflate_level\":2,\"max_deflate_level\":2"],
     );
+    let upgrades = |ask: &str, server: &ServerSettings| {
+        let (_, response) = settle(&format!("{{\"feature_negotiation\":true{ask}}}"), server);
+        let Ok(Response::Json(_, upgrades)) = response else {
+            panic!("{ask}: {response:?}")
+        };
+        upgrades
+    };
+    let all = r#","tls_v1":true,"snappy":true"#;
+    assert_eq!(upgrades(all, &none), []);
+    assert_eq!(upgrades(all, &server), [Upgrade::Tls, Upgrade::Snappy]);
+    let deflate = r#","deflate":true,"deflate_level":3"#;
+    assert_eq!(upgrades(deflate, &server), [Upgrade::Deflate(3)]);
+    assert_eq!(upgrades(deflate, &capped), [Upgrade::Deflate(2)]);
+    assert_eq!(Upgrade::Deflate(2).to_string(), "deflate (level 2)");
 
     let both = r#"{"feature_negotiation":true,"snappy":true,"deflate":true}"#;
     let text = "E_IDENTIFY_FAILED cannot enable both deflate and snappy compression";
@@ -521,7 +535,7 @@ fn the_servers_own_texts_are_escaped() {
         r#"{"feature_negotiation":true,"topology_zone":"mine"}"#,
         &server,
     );
-    let Ok(Response::Json(json)) = response else {
+    let Ok(Response::Json(json, _)) = response else {
         panic!()
     };
     assert!(json.contains(r#""version":"1\u00262","#), "{json}");

@@ -10,6 +10,7 @@ use crate::stats::{
 };
 use diskq::nsqd_files::{ChannelFacts, TopicFacts};
 use std::sync::Arc;
+use wire::identify::Upgrade;
 
 impl Broker {
     /// The state of this shard's topics, channels and connections.
@@ -143,6 +144,7 @@ impl Broker {
 }
 
 fn client_stats(client: &Client) -> ClientStats {
+    let tls = client.tls.as_deref().cloned().unwrap_or_default();
     ClientStats {
         client_id: client.client_id.clone(),
         hostname: client.hostname.clone(),
@@ -155,6 +157,8 @@ fn client_stats(client: &Client) -> ClientStats {
         requeue_count: client.requeue_count,
         connect_ts: client.connected_at,
         sample_rate: client.delivery.sample_rate,
+        deflate: matches!(client.compression, Some(Upgrade::Deflate(_))),
+        snappy: client.compression == Some(Upgrade::Snappy),
         user_agent: client.user_agent.clone(),
         topology_zone: client.topology_zone.clone(),
         topology_region: client.topology_region.clone(),
@@ -166,6 +170,10 @@ fn client_stats(client: &Client) -> ClientStats {
                 count: *count,
             })
             .collect(),
+        tls: client.tls.is_some(),
+        tls_cipher_suite: tls.cipher_suite,
+        tls_version: tls.version,
+        tls_negotiated_protocol_is_mutual: client.tls.is_some(),
         ..ClientStats::default()
     }
 }

@@ -994,3 +994,127 @@ stats also
         ),
     );
 }
+
+// --- upgrades
+
+fn with_upgrades() -> crate::BrokerOptions {
+    let mut options = script::options();
+    options.server.tls_available = true;
+    options.server.snappy_available = true;
+    options.server.deflate_available = true;
+    options
+}
+
+/// The answer to an IDENTIFY that is granted these.
+fn granted(tls: bool, deflate: bool, level: u32, snappy: bool) -> String {
+    format!(
+        "{{\"max_rdy_count\":2500,\"version\":\"1.3.0\",\"max_msg_timeout\":900000,\
+         \"msg_timeout\":60000,\"tls_v1\":{tls},\"deflate\":{deflate},\"deflate_level\":{level},\
+         \"max_deflate_level\":6,\"snappy\":{snappy},\"sample_rate\":0,\"auth_required\":false,\
+         \"output_buffer_size\":16384,\"output_buffer_timeout\":250,\"topology_region\":\"\",\
+         \"topology_zone\":\"\"}}"
+    )
+}
+
+/// The answer first, then layer by layer, each with its OK; nothing is read or said meanwhile.
+#[test]
+fn upgrades_follow_the_answer_one_by_one() {
+    let (both, none) = (
+        granted(true, false, 6, true),
+        granted(false, false, 6, false),
+    );
+    check_with(
+        with_upgrades(),
+        &format!(
+            "
+a: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true,\"snappy\":true,\"heartbeat_interval\":1000}}
+a< {both}
+a upgrades to TLS
+a: PUB t | waits
++3s
+a upgraded
+a< OK
+a upgrades to snappy
+a upgraded
+a< OK
+a< OK
+stats t
+= depth 1, messages 1, bytes 5
+a: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true,\"snappy\":true}}
+a< {none}
+a: PUB t | x
+a< OK
+"
+        ),
+    );
+    let deflate = granted(false, true, 3, false);
+    check_with(
+        with_upgrades(),
+        &format!(
+            "
+a: IDENTIFY | {{\"feature_negotiation\":true,\"deflate\":true,\"deflate_level\":3}}
+a< {deflate}
+a upgrades to deflate (level 3)
+a upgraded
+a< OK
+a: NOP
+"
+        ),
+    );
+}
+
+#[test]
+fn an_upgrade_that_takes_too_long_fails() {
+    let tls = granted(true, false, 6, false);
+    for heartbeat in [-1, 1000] {
+        check_with(
+            with_upgrades(),
+            &format!(
+                "
+a: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true,\"heartbeat_interval\":{heartbeat}}}
+a< {tls}
+a upgrades to TLS
++4s
++1s
+a< E_IDENTIFY_FAILED IDENTIFY failed i/o timeout
+a closed
+"
+            ),
+        );
+    }
+}
+
+#[test]
+fn without_required_tls_there_is_only_identify() {
+    let mut options = with_upgrades();
+    options.server.tls_required = true;
+    let (snappy, tls) = (
+        granted(false, false, 6, true),
+        granted(true, false, 6, false),
+    );
+    check_with(
+        options,
+        &format!(
+            "
+a: PUB t | x
+a< E_INVALID cannot PUB in current state (TLS required)
+a closed
+b: IDENTIFY | {{\"feature_negotiation\":true,\"snappy\":true}}
+b< {snappy}
+b upgrades to snappy
+b upgraded
+b< OK
+b: FOO
+b< E_INVALID cannot FOO in current state (TLS required)
+b closed
+c: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true}}
+c< {tls}
+c upgrades to TLS
+c upgraded
+c< OK
+c: PUB t | x
+c< OK
+"
+        ),
+    );
+}

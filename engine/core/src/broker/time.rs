@@ -4,9 +4,10 @@
 //! that is replaced is removed, so neither reconnecting clients nor topics whose next timeout keeps
 //! changing leave anything behind.
 
+use super::upgrade::UPGRADE_TIME_MAX;
 use super::{Broker, Level, Output};
 use crate::Now;
-use crate::client::{Client, ClientId, Ending};
+use crate::client::{Blocked, Client, ClientId, Ending};
 use crate::topic::TopicKey;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -84,12 +85,15 @@ impl Broker {
         );
     }
 
-    /// Starts a client's read deadline: at connect, and again at each IDENTIFY.
+    /// Starts a client's read deadline: at connect, and again at each IDENTIFY and upgrade.
     pub(super) fn arm_deadline(&mut self, id: ClientId, now: Duration) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let at = client.settings.heartbeat.map(|interval| now + interval * 2);
+        let at = match client.blocked {
+            Some(Blocked::Upgrading) => Some(now + UPGRADE_TIME_MAX),
+            _ => client.settings.heartbeat.map(|interval| now + interval * 2),
+        };
         replace(
             &mut self.timers,
             Timer::Deadline(id),
@@ -139,7 +143,8 @@ impl Broker {
         }
         // The last words of a dying connection need no company, but their deadline counts, too: a
         // peer that asked for its end and reads nothing must not stay for ever.
-        if client.ending == Ending::No {
+        // Nor does an upgrade, in which the peer waits for an OK.
+        if client.ending == Ending::No && client.blocked != Some(Blocked::Upgrading) {
             client.outbound.push_bytes(wire::encode::HEARTBEAT);
             self.note_output(id);
         }
@@ -151,12 +156,20 @@ impl Broker {
             return;
         };
         client.deadline_at = None;
-        let Some(interval) = client.settings.heartbeat else {
-            return;
-        };
         if client.ending != Ending::No {
             return;
         }
+        if client.blocked == Some(Blocked::Upgrading) {
+            match client.all_answered() {
+                true => out.push(Output::Expired(id)),
+                // It is us who have not begun.
+                false => self.arm_deadline(id, now.mono),
+            }
+            return;
+        }
+        let Some(interval) = client.settings.heartbeat else {
+            return;
+        };
         if client.blocked.is_some() {
             // It is us who do not read.
             client.waiting_since = now.mono;

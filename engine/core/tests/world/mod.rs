@@ -556,6 +556,7 @@ impl World {
                         inbox.push_back(Mail::Connection(index, Box::new(client)));
                     }
                 }
+                Output::Upgrade(..) => unreachable!("nothing is on offer"),
                 Output::Resume(id) => {
                     if let Some(index) = self.peer_of(shard, id) {
                         self.reached.note("room awaited");

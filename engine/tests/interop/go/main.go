@@ -39,6 +39,28 @@ var (
 	bigBodies    = []int{1048576, 1048575, 1000000, 999999}
 )
 
+// What connections are upgraded with.
+var tlsCA, compression string
+
+func newConfig() *nsq.Config {
+	config := nsq.NewConfig()
+	set := func(name string, value any) {
+		if err := config.Set(name, value); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if tlsCA != "" {
+		set("tls_v1", true)
+		set("tls_root_ca_file", tlsCA)
+	}
+	if compression != "" {
+		set(compression, true)
+		// Compressing a megabyte counts as writing, which may take 1 s by default: little on a busy machine.
+		set("write_timeout", "30s")
+	}
+	return config
+}
+
 // plan is what is published: a pure function of the number of messages.
 type plan struct {
 	messages, tiny, numbered, deferred, bigEnd int
@@ -307,7 +329,7 @@ func (l *ledger) check() {
 func produce(tcp, topic string, p *plan, until time.Time) error {
 	var writers []*nsq.Producer
 	for i := 0; i < producers; i++ {
-		writer, err := nsq.NewProducer(tcp, nsq.NewConfig())
+		writer, err := nsq.NewProducer(tcp, newConfig())
 		if err != nil {
 			return err
 		}
@@ -456,7 +478,7 @@ func run(tcp, address, topic string, p *plan, ledgers []*ledger) error {
 		}
 		// One consumer has one connection per nsqd, so two connections are two consumers.
 		for i := 0; i < consumersPerChannel; i++ {
-			config := nsq.NewConfig()
+			config := newConfig()
 			config.MaxInFlight = ready
 			config.MaxAttempts = 0
 			config.MsgTimeout = msgTimeout
@@ -531,6 +553,8 @@ func main() {
 	address := flag.String("http", "", "host:port of HTTP")
 	messages := flag.Int("messages", 0, "messages in all")
 	topic := flag.String("topic", "", "topic")
+	flag.StringVar(&tlsCA, "tls-ca", "", "authority of the broker's certificate; empty for no TLS")
+	flag.StringVar(&compression, "compression", "", "snappy or deflate; empty for none")
 	flag.Parse()
 	started := time.Now()
 	p := newPlan(*messages)

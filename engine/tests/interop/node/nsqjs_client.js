@@ -248,7 +248,7 @@ async function fetchTopic(args) {
 function produce(args, plan) {
   const [host, port] = args.tcp.split(':')
   return new Promise((resolve, reject) => {
-    const writers = Array.from({length: PRODUCERS}, () => new nsq.Writer(host, Number(port)))
+    const writers = Array.from({length: PRODUCERS}, () => new nsq.Writer(host, Number(port), upgrades(args)))
     const work = plan.publications()
     let connected = 0
     let inFlight = 0
@@ -301,6 +301,7 @@ async function run(args, plan, ledgers) {
         nsqdTCPAddresses: args.tcp,
         maxInFlight: READY,
         messageTimeout: MSG_TIMEOUT,
+        ...upgrades(args),
       })
       reader.on('message', (message) => ledger.receive(message))
       reader.on('error', (error) => ledger.violation(`reader: ${error}`))
@@ -339,6 +340,14 @@ async function run(args, plan, ledgers) {
   })
   await sleep(300) // Whatever would still come now would be a violation.
   readers.forEach((reader) => reader.close())
+}
+
+/** What connections are upgraded with. nsqjs can only verify against the system's authorities. */
+function upgrades(args) {
+  const options = {}
+  if (args['tls-ca']) Object.assign(options, {tls: true, tlsVerification: false})
+  if (args.compression === 'deflate') Object.assign(options, {deflate: true, deflateLevel: 6})
+  return options
 }
 
 async function main() {

@@ -1,7 +1,8 @@
 """The interop scenario with gnsq (gevent).
 
 gnsq cannot ask for a message timeout in IDENTIFY: this client relies on the broker's default, which
-the driver sets with --msg-timeout to scenario.MSG_TIMEOUT.
+the driver sets with --msg-timeout to scenario.MSG_TIMEOUT. Nor can its producers be upgraded: they take
+the OK of an upgrade for the answer to a publication, and fail. Its consumers are.
 """
 
 import itertools
@@ -54,7 +55,7 @@ def consume(args, ledger, control):
     # One consumer has one connection per nsqd, so two connections are two consumers.
     consumers = [
         gnsq.Consumer(args.topic, ledger.name, args.tcp, message_handler=handle,
-                      max_in_flight=scenario.READY, max_tries=0)
+                      max_in_flight=scenario.READY, max_tries=0, **scenario.upgrades(args))
         for _ in range(scenario.CONSUMERS_PER_CHANNEL)
     ]
     for consumer in consumers:

@@ -54,7 +54,7 @@ def consume(args, ledger, control):
     readers = [
         nsq.Reader(args.topic, ledger.name, message_handler=handle,
                    nsqd_tcp_addresses=[args.tcp], max_in_flight=scenario.READY, max_tries=0,
-                   msg_timeout=scenario.MSG_TIMEOUT)
+                   msg_timeout=scenario.MSG_TIMEOUT, **scenario.upgrades(args))
         for _ in range(scenario.CONSUMERS_PER_CHANNEL)
     ]
 
@@ -70,7 +70,7 @@ def consume(args, ledger, control):
 
 def produce(args, plan):
     loop = tornado.ioloop.IOLoop.current()
-    writers = [nsq.Writer([args.tcp]) for _ in range(scenario.PRODUCERS)]
+    writers = [nsq.Writer([args.tcp], **scenario.upgrades(args)) for _ in range(scenario.PRODUCERS)]
     state = {"in_flight": 0, "error": None}
     # Everything deferred first, while the queues are short: a deferral is a property of a message
     # in memory, and the broker may forget it when the message overflows to disk.

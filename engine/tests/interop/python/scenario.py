@@ -292,6 +292,16 @@ def minimum_counts(plan):
     return requeued, left
 
 
+def upgrades(args):
+    """What connections are upgraded with, as both libraries take it."""
+    options = {}
+    if args.tls_ca:
+        options.update(tls_v1=True, tls_options={"ca_certs": args.tls_ca})
+    if args.compression:
+        options[args.compression] = True
+    return options
+
+
 def run(library, consume, produce, fetch=fetch_stats):
     """The scenario with one library's `consume(args, ledger, control)` and `produce(args, plan)`."""
     parser = argparse.ArgumentParser()
@@ -299,6 +309,8 @@ def run(library, consume, produce, fetch=fetch_stats):
     parser.add_argument("--http", required=True)
     parser.add_argument("--messages", type=int, required=True)
     parser.add_argument("--topic", required=True)
+    parser.add_argument("--tls-ca", help="authority of the broker's certificate [no TLS]")
+    parser.add_argument("--compression", choices=("snappy", "deflate"))
     args = parser.parse_args()
     started = time.monotonic()
     http(args, "POST", "/topic/create?topic=" + args.topic)

@@ -82,6 +82,7 @@ struct Peer {
     input: Vec<u8>,
     received: Vec<u8>,
     is_stuck: bool,
+    is_upgrading: bool,
 }
 
 pub(super) struct Session {
@@ -136,7 +137,11 @@ impl Session {
     }
 
     fn act(&mut self, line: &str) {
-        if line.contains("< ") || line.ends_with(" closed") || line.starts_with("= ") {
+        let happens = ["< ", " upgrades to "];
+        if happens.iter().any(|what| line.contains(what))
+            || line.ends_with(" closed")
+            || line.starts_with("= ")
+        {
             return;
         }
         self.transcript.push_str(line);
@@ -180,6 +185,14 @@ impl Session {
                     .expect("open");
                 let mut out = Vec::new();
                 self.broker.disconnect(self.now, id, &mut out);
+                self.settle(out);
+            }
+            [name, "upgraded"] => {
+                let peer = self.peers.get_mut(name).expect("connected");
+                peer.is_upgrading = false;
+                let id = peer.id.expect("open");
+                let mut out = Vec::new();
+                self.broker.upgraded(self.now, id, None, &mut out);
                 self.settle(out);
             }
             [name, "stuck"] => self.peers.get_mut(name).expect("connected").is_stuck = true,
@@ -299,8 +312,18 @@ impl Session {
                     self.offer(name, out);
                 }
             }
+            Output::Upgrade(id, upgrade) => {
+                if let Some(name) = self.name_of(id) {
+                    self.peers.get_mut(&name).expect("open").is_upgrading = true;
+                    let line = format!("{name} upgrades to {upgrade}\n");
+                    self.transcript.push_str(&line);
+                }
+            }
             Output::Expired(id) => {
                 if let Some(name) = self.name_of(id) {
+                    if self.peers[&name].is_upgrading {
+                        return self.broker.upgrade_failed(id, "i/o timeout", out);
+                    }
                     let rest = self.peers[&name].input.clone();
                     self.broker.finish_input(id, &rest, out);
                 }

@@ -8,6 +8,8 @@ use std::io;
 pub enum UpgradeError {
     /// TLS, whichever part of it.
     Tls(rustls::Error),
+    /// Where TLS was to begin is something else.
+    NoTls,
     /// Snappy data that are none.
     Snappy(snap::Error),
     /// The stream does not begin with snappy's stream identifier.
@@ -30,6 +32,7 @@ impl fmt::Display for UpgradeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             UpgradeError::Tls(error) => write!(f, "TLS: {error}"),
+            UpgradeError::NoTls => write!(f, "TLS: the first bytes are no handshake"),
             UpgradeError::Snappy(error) => write!(f, "snappy: {error}"),
             UpgradeError::SnappyIdentifier => write!(f, "snappy: no stream identifier"),
             UpgradeError::SnappyChunk(kind) => write!(f, "snappy: a chunk of type {kind:#04x}"),
@@ -49,7 +52,8 @@ impl std::error::Error for UpgradeError {
             UpgradeError::Snappy(error) => Some(error),
             UpgradeError::Deflate(error) => Some(error),
             UpgradeError::Inflate(error) => Some(error),
-            UpgradeError::SnappyIdentifier
+            UpgradeError::NoTls
+            | UpgradeError::SnappyIdentifier
             | UpgradeError::SnappyChunk(_)
             | UpgradeError::SnappyLength(_)
             | UpgradeError::SnappyChecksum

@@ -7,7 +7,10 @@
 //!     80..fe  to be skipped; 02..7f  an error         01  CRC-32C (4, masked), a block as it is
 //! ```
 
-use super::{Room, UpgradeError};
+use std::borrow::Cow;
+use std::io::IoSlice;
+
+use crate::{Room, UpgradeError};
 
 const IDENTIFIER: &[u8] = b"\xff\x06\x00\x00sNaPpY";
 const HEADER_BYTES: usize = 4;
@@ -33,21 +36,37 @@ pub struct Snappy {
     seen: bool,
     /// The front of a chunk whose end is to come.
     part: Vec<u8>,
+    /// Bytes of a chunk that is to be skipped, still to come.
+    skipped: usize,
+    /// A block for which there was not enough room, the first `taken` bytes of which were.
+    block: Vec<u8>,
+    taken: usize,
 }
 
 impl Snappy {
-    pub(super) fn new() -> Snappy {
+    pub(crate) fn new() -> Snappy {
         Snappy {
             encoder: snap::raw::Encoder::new(),
             written: false,
             decoder: snap::raw::Decoder::new(),
             seen: false,
             part: Vec::new(),
+            skipped: 0,
+            block: Vec::new(),
+            taken: 0,
         }
     }
 
     /// Appends the chunks of `plain`, all of it.
-    pub(super) fn compress(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), UpgradeError> {
+    pub(crate) fn compress(
+        &mut self,
+        plain: &[IoSlice<'_>],
+        out: &mut Vec<u8>,
+    ) -> Result<(), UpgradeError> {
+        let plain = match plain {
+            [whole] => Cow::Borrowed(&**whole),
+            parts => Cow::Owned(parts.iter().flat_map(|part| &**part).copied().collect()),
+        };
         if !self.written && !plain.is_empty() {
             out.extend_from_slice(IDENTIFIER);
             self.written = true;
@@ -77,33 +96,51 @@ impl Snappy {
         Ok(())
     }
 
-    /// Appends what the chunks hold that are complete with `input`.
-    pub(super) fn decompress(
+    /// Takes chunks off the front of `input` and appends what they hold, until there is no room, or
+    /// no chunk that is complete with `input`.
+    pub(crate) fn decompress(
         &mut self,
-        mut input: &[u8],
+        input: &mut &[u8],
         room: &mut Room<'_>,
     ) -> Result<(), UpgradeError> {
-        while !input.is_empty() {
+        loop {
+            self.empty_block(room);
+            if room.is_full() || input.is_empty() {
+                return Ok(());
+            }
+            if self.skipped > 0 {
+                let skipped = self.skipped.min(input.len());
+                self.skipped -= skipped;
+                *input = &input[skipped..];
+                continue;
+            }
             if self.part.is_empty()
                 && let Some(chunk) = input.get(..chunk_bytes(input)?)
             {
+                *input = &input[chunk.len()..];
                 self.chunk(chunk, room)?;
-                input = &input[chunk.len()..];
                 continue;
             }
             let missing = chunk_bytes(&self.part)? - self.part.len();
             let (front, behind) = input.split_at(missing.min(input.len()));
             self.part.extend_from_slice(front);
-            input = behind;
-            // With its header complete, a chunk is longer than its header.
+            *input = behind;
+            // With its header complete, most chunks are longer than their header.
             if self.part.len() == chunk_bytes(&self.part)? {
                 let part = std::mem::take(&mut self.part);
                 self.chunk(&part, room)?;
-                self.part = part;
-                self.part.clear();
             }
         }
-        Ok(())
+    }
+
+    /// Moves what is left of the block into the room.
+    fn empty_block(&mut self, room: &mut Room<'_>) {
+        let mut left = &self.block[self.taken..];
+        room.take(&mut left);
+        self.taken = self.block.len() - left.len();
+        if left.is_empty() && self.taken > 0 {
+            (self.block, self.taken) = (Vec::new(), 0);
+        }
     }
 
     fn chunk(&mut self, chunk: &[u8], room: &mut Room<'_>) -> Result<(), UpgradeError> {
@@ -119,50 +156,70 @@ impl Snappy {
             return Err(UpgradeError::SnappyIdentifier);
         }
         if kind >= SKIPPABLE_MIN {
+            self.skipped = data_bytes(chunk);
             return Ok(());
         }
         let Some((crc, data)) = data.split_first_chunk::<CRC_BYTES>() else {
             return Err(UpgradeError::SnappyLength(data.len()));
         };
-        let bytes = if kind == UNCOMPRESSED {
-            room.space(data.len())[..data.len()].copy_from_slice(data);
-            data.len()
+        let bytes = match kind {
+            UNCOMPRESSED => data.len(),
+            _ => snap::raw::decompress_len(data).map_err(UpgradeError::Snappy)?,
+        };
+        if bytes > BLOCK_BYTES_MAX {
+            return Err(UpgradeError::SnappyLength(bytes));
+        }
+        let fits = bytes <= room.left().len();
+        let space = if fits {
+            &mut room.left()[..bytes]
         } else {
-            let bytes = snap::raw::decompress_len(data).map_err(UpgradeError::Snappy)?;
-            if bytes > BLOCK_BYTES_MAX {
-                return Err(UpgradeError::SnappyLength(bytes));
-            }
-            let space = &mut room.space(bytes)[..bytes];
+            self.block.resize(bytes, 0);
+            &mut self.block[..]
+        };
+        if kind == UNCOMPRESSED {
+            space.copy_from_slice(data);
+        } else {
             self.decoder
                 .decompress(data, space)
-                .map_err(UpgradeError::Snappy)?
-        };
-        if masked_crc(&room.space(bytes)[..bytes]) != u32::from_le_bytes(*crc) {
+                .map_err(UpgradeError::Snappy)?;
+        }
+        if masked_crc(space) != u32::from_le_bytes(*crc) {
             return Err(UpgradeError::SnappyChecksum);
         }
-        room.filled += bytes;
+        if fits {
+            room.fill(bytes);
+        }
         Ok(())
     }
 }
 
-/// The length of the chunk that begins with these bytes, of its header as long as that is cut.
+/// The length of the chunk that begins with these bytes, of its header as long as that is cut. What is
+/// to be skipped is its header alone: its data are not kept.
 fn chunk_bytes(front: &[u8]) -> Result<usize, UpgradeError> {
-    let Some(header) = front.first_chunk::<HEADER_BYTES>() else {
+    let Some(&[kind, ..]) = front.first_chunk::<HEADER_BYTES>() else {
         return Ok(HEADER_BYTES);
     };
-    let kind = header[0];
-    let bytes = (u32::from_le_bytes(*header) >> 8) as usize;
+    let bytes = data_bytes(front);
     let most = match kind {
         COMPRESSED => COMPRESSED_BYTES_MAX + CRC_BYTES,
         UNCOMPRESSED => BLOCK_BYTES_MAX + CRC_BYTES,
-        // Three bytes of length are a limit, too.
-        SKIPPABLE_MIN.. => bytes,
+        IDENTIFIES if bytes != IDENTIFIER.len() - HEADER_BYTES => {
+            return Err(UpgradeError::SnappyIdentifier);
+        }
+        IDENTIFIES => bytes,
+        SKIPPABLE_MIN.. => return Ok(HEADER_BYTES),
         _ => return Err(UpgradeError::SnappyChunk(kind)),
     };
     if bytes > most {
         return Err(UpgradeError::SnappyLength(bytes));
     }
     Ok(HEADER_BYTES + bytes)
+}
+
+/// The length that a header announces.
+fn data_bytes(chunk: &[u8]) -> usize {
+    let header = chunk.first_chunk::<HEADER_BYTES>();
+    header.map_or(0, |header| (u32::from_le_bytes(*header) >> 8) as usize)
 }
 
 /// The format's checksum: a CRC of data that contain CRCs would be weak, hence the mask.

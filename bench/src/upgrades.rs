@@ -1,0 +1,203 @@
+//! What a run's connections are upgraded with: what IDENTIFY asks for, whether its answer grants that,
+//! and the layers that follow.
+//!
+//! IDENTIFY asks for upgrades and its answer, still in the old encoding, grants them. Then comes TLS,
+//! then compression, and the daemon says OK in the new encoding after each of them. A daemon that
+//! grants something else than what was asked is not measured: [`Upgrades::check_granted`].
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use upgrade::pki_types::ServerName;
+use upgrade::{
+    ClientConfig, ClientTls, ClientTrust, ConfigError, Layer, ServerConfig, ServerTls,
+    UpgradeError, authorities, client_config,
+};
+
+use crate::scenario::Scenario;
+
+/// What the connections of a run are upgraded with.
+#[derive(Clone, Debug, Default)]
+pub struct Upgrades {
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    snappy: bool,
+    /// The level; zero is no deflate.
+    deflate: u32,
+}
+
+/// The part of an IDENTIFY answer that grants upgrades.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Granted {
+    tls_v1: bool,
+    snappy: bool,
+    deflate: bool,
+    deflate_level: u32,
+}
+
+impl Upgrades {
+    /// The upgrades of a scenario; without a name for the certificate it must be for `address`.
+    ///
+    /// # Errors
+    /// When a file cannot be used; in words for the user.
+    pub fn new(scenario: &Scenario, address: SocketAddr) -> Result<Upgrades, String> {
+        let tls = if scenario.tls {
+            Some(tls(scenario, address)?)
+        } else {
+            None
+        };
+        Ok(Upgrades {
+            tls,
+            snappy: scenario.snappy,
+            deflate: scenario.deflate,
+        })
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tls.is_none() && !self.snappy && self.deflate == 0
+    }
+
+    /// The JSON of an IDENTIFY, with what is asked for added.
+    #[must_use]
+    pub fn ask<'a>(&self, identify: &'a [u8]) -> Cow<'a, [u8]> {
+        let Some(open) = identify
+            .strip_suffix(b"}")
+            .filter(|open| open.len() > 1 && !self.is_empty())
+        else {
+            return Cow::Borrowed(identify);
+        };
+        let mut asked = open.to_vec();
+        if self.tls.is_some() {
+            asked.extend_from_slice(b",\"tls_v1\":true");
+        }
+        if self.snappy {
+            asked.extend_from_slice(b",\"snappy\":true");
+        }
+        if self.deflate > 0 {
+            let level = format!(",\"deflate\":true,\"deflate_level\":{}", self.deflate);
+            asked.extend_from_slice(level.as_bytes());
+        }
+        asked.push(b'}');
+        Cow::Owned(asked)
+    }
+
+    /// Whether the answer to an IDENTIFY grants what was asked for, and nothing else.
+    ///
+    /// # Errors
+    /// What it does not, in words for the user.
+    pub fn check_granted(&self, answer: &[u8]) -> Result<(), String> {
+        let granted: Granted = if answer == b"OK" {
+            // The answer of a daemon that knows no feature negotiation.
+            Granted::default()
+        } else {
+            serde_json::from_slice(answer)
+                .map_err(|error| format!("its answer to IDENTIFY is not understood: {error}"))?
+        };
+        let features = [
+            (
+                "TLS",
+                self.tls.is_some(),
+                granted.tls_v1,
+                "nsqd needs --tls-cert and --tls-key",
+            ),
+            ("snappy", self.snappy, granted.snappy, "nsqd needs --snappy"),
+            (
+                "deflate",
+                self.deflate > 0,
+                granted.deflate,
+                "nsqd needs --deflate",
+            ),
+        ];
+        for (name, asked, granted, remedy) in features {
+            if asked && !granted {
+                return Err(format!(
+                    "the daemon does not grant {name} ({remedy}); nothing is measured without it"
+                ));
+            }
+            if granted && !asked {
+                return Err(format!("the daemon grants {name}, which was not asked for"));
+            }
+        }
+        if self.deflate > 0 && granted.deflate_level != self.deflate {
+            return Err(format!(
+                "the daemon grants deflate level {}, not {}: give --deflate {0}, or the daemon \
+                 --max-deflate-level",
+                granted.deflate_level, self.deflate
+            ));
+        }
+        Ok(())
+    }
+
+    /// The layer that is added when `done` of them are there; `None` when that is all.
+    ///
+    /// # Errors
+    /// When the library refuses the configuration.
+    pub fn layer(&self, done: usize) -> Result<Option<Layer>, UpgradeError> {
+        let compression = match &self.tls {
+            Some((config, name)) if done == 0 => {
+                return Layer::tls_client(config, name.clone()).map(Some);
+            }
+            tls => done == usize::from(tls.is_some()),
+        };
+        Ok(match (compression, self.snappy, self.deflate) {
+            (true, true, _) => Some(Layer::snappy()),
+            (true, false, level) if level > 0 => Some(Layer::deflate(level)),
+            _ => None,
+        })
+    }
+}
+
+/// What the generator's connections are configured with, and the name the daemon must show.
+fn tls(
+    scenario: &Scenario,
+    address: SocketAddr,
+) -> Result<(Arc<ClientConfig>, ServerName<'static>), String> {
+    let roots = match scenario.tls_insecure {
+        true => None,
+        false => Some(authorities(&scenario.tls_ca).map_err(|error| format!("--tls-ca: {error}"))?),
+    };
+    let cert_and_key = (!scenario.tls_cert.as_os_str().is_empty())
+        .then_some((&*scenario.tls_cert, &*scenario.tls_key));
+    let config = client_config(&ClientTls {
+        authorities: roots,
+        cert_and_key,
+    })
+    .map_err(|error| format!("--tls-cert: {error}"))?;
+    let name = if scenario.tls_name.is_empty() {
+        ServerName::IpAddress(address.ip().into())
+    } else {
+        ServerName::try_from(scenario.tls_name.clone())
+            .map_err(|error| format!("--tls-name {}: {error}", scenario.tls_name))?
+    };
+    Ok((config, name))
+}
+
+/// What the sink's connections are configured with: its certificate, its key, and who may sign the
+/// certificates that clients must then show.
+///
+/// # Errors
+/// When a file cannot be used.
+pub fn server_config(
+    cert: &Path,
+    key: &Path,
+    client_ca: Option<&Path>,
+) -> Result<Arc<ServerConfig>, ConfigError> {
+    let clients = match client_ca {
+        None => ClientTrust::Everybody,
+        Some(path) => ClientTrust::SignedBy(authorities(path)?),
+    };
+    upgrade::server_config(&ServerTls {
+        cert,
+        key,
+        clients,
+        only_tls13: false,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! The upgrades that an IDENTIFY was granted: one layer after the other, and an OK through each.
+//!
+//! ```text
+//!   JSON in the clear ──► Output::Upgrade(TLS) ──► upgraded: OK ──► Output::Upgrade(snappy) ──► ...
+//! ```
+//!
+//! Nothing else is said meanwhile, and no command is read: a client takes the next frame for the OK.
+
+use super::{Broker, Level, Output};
+use crate::Now;
+use crate::client::{Blocked, ClientId, TlsSession};
+use std::time::Duration;
+use wire::error::WireError;
+use wire::identify::Upgrade;
+
+/// What the peer has for its part of an upgrade.
+pub(super) const UPGRADE_TIME_MAX: Duration = Duration::from_secs(5);
+
+impl Broker {
+    /// Begins with what was granted, once all that was asked before is answered.
+    pub(super) fn start_upgrades(&mut self, id: ClientId, out: &mut Vec<Output>) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if client.upgrades_left.is_empty() {
+            return;
+        }
+        client.blocked = Some(Blocked::Upgrading);
+        if client.all_answered() {
+            self.next_upgrade(id, out);
+        }
+    }
+
+    /// Asks for the next layer; behind the last one, commands are read again.
+    pub(super) fn next_upgrade(&mut self, id: ClientId, out: &mut Vec<Output>) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        match client.upgrades_left.front() {
+            Some(upgrade) => {
+                let address = &client.address;
+                let line = format!("PROTOCOL(V2): [{address}] upgrading connection to {upgrade}");
+                out.push(Output::Log(Level::Info, line));
+                out.push(Output::Upgrade(id, *upgrade));
+            }
+            None => {
+                client.blocked = None;
+                out.push(Output::Resume(id));
+            }
+        }
+    }
+
+    /// The layer that was asked for is there, and everything from now on passes it: first an OK. TLS
+    /// comes with what it agreed on.
+    ///
+    /// # Panics
+    /// If none was asked for.
+    pub fn upgraded(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        session: Option<TlsSession>,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        match client.upgrades_left.pop_front() {
+            Some(Upgrade::Tls) => client.tls = Some(Box::new(session.unwrap_or_default())),
+            Some(compression) => client.compression = Some(compression),
+            None => panic!("an upgrade is asked for before it is there"),
+        }
+        client.waiting_since = now.mono;
+        client.reply(wire::encode::OK);
+        self.next_upgrade(id, out);
+        self.arm_deadline(id, now.mono);
+        self.note_output(id);
+    }
+
+    /// The layer that was asked for cannot be had. The peer is told, in the encoding that the shell has
+    /// gone back to, and the connection ends.
+    pub fn upgrade_failed(&mut self, id: ClientId, cause: &str, out: &mut Vec<Output>) {
+        if let Some(client) = self.clients.get_mut(id) {
+            client.upgrades_left.clear();
+            client.blocked = None;
+            self.fail(id, WireError::identify_failed(cause), out);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! [`Layered`]: TLS and compression between a socket and who reads and writes it.
+//!
+//! ```text
+//!   socket ──► unopened ──► layers ──► room of the reader        only what fits is opened
+//!   socket ◄──   wire   ◄── layers ◄── output of the writer      sealed when the socket took the rest
+//! ```
+//!
+//! Both sides are bounded: of what came, the connection keeps one read's worth at most, and of what
+//! leaves, one piece. All of it moves with the connection.
+
+use crate::net::socket::Stream;
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll, ready};
+use upgrade::{Layer, Layers, Session, UpgradeError};
+
+/// What one read brings at most.
+const WIRE_BYTES: usize = 32 * 1024;
+
+/// What is sealed at once: what a peer that does not read makes us keep besides its output.
+const SEALED_BYTES_MAX: usize = 64 * 1024;
+
+/// Pieces of output that are sealed at once.
+const SLICES_MAX: usize = 64;
+
+thread_local! {
+    /// What sockets are read into, one after the other: a shard is a thread.
+    static WIRE: RefCell<Box<[u8]>> = RefCell::new(vec![0; WIRE_BYTES].into_boxed_slice());
+}
+
+/// The upgrades of a connection, from the first one on.
+#[derive(Default)]
+pub(crate) struct Layered {
+    layers: Layers,
+    /// Received, and not opened: there was no room, or the handshake has just ended.
+    unopened: Vec<u8>,
+    /// Bytes of the output that are sealed and have not left.
+    sealed: usize,
+}
+
+impl Layered {
+    /// Adds a layer behind everything that was sealed.
+    pub(crate) fn push(&mut self, layer: Layer) {
+        self.layers.push(layer);
+    }
+
+    /// Goes back to no layer, behind everything that was sealed.
+    pub(crate) fn clear(&mut self) {
+        self.layers.clear();
+    }
+
+    /// True while TLS has not agreed on its keys.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.layers.is_handshaking()
+    }
+
+    /// What TLS has agreed on.
+    pub(crate) fn session(&self) -> Option<Session> {
+        self.layers.session()
+    }
+
+    // --- input
+
+    /// Reads once for the handshake, and shows what came to `look` before. What TLS has to answer is
+    /// then to be sent, also after an error.
+    ///
+    /// # Errors
+    /// [`HandshakeError`]
+    pub(crate) fn poll_handshake(
+        &mut self,
+        stream: &Stream,
+        cx: &Context<'_>,
+        look: impl FnOnce(&[u8]) -> Result<(), HandshakeError>,
+    ) -> Poll<Result<(), HandshakeError>> {
+        WIRE.with_borrow_mut(|wire| {
+            let bytes = ready!(stream.poll_read(cx, wire)).map_err(HandshakeError::Socket)?;
+            if bytes == 0 {
+                return Poll::Ready(Err(HandshakeError::Ended));
+            }
+            let mut rest = &wire[..bytes];
+            look(rest)?;
+            let done = self.layers.shake_hands(&mut rest);
+            self.unopened.extend_from_slice(rest);
+            Poll::Ready(done.map_err(HandshakeError::Refused))
+        })
+    }
+
+    /// Reads once, if there is nothing to open, and opens as much as there is room for; 0 is the end.
+    ///
+    /// # Errors
+    /// The connection is broken, or the peer does not keep to a format.
+    pub(crate) fn poll_read(
+        &mut self,
+        stream: &Stream,
+        cx: &Context<'_>,
+        room: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut unopened = &self.unopened[..];
+        let opened = self.layers.open(&mut unopened, room)?;
+        let left = unopened.len();
+        self.unopened.drain(..self.unopened.len() - left);
+        if self.unopened.is_empty() {
+            self.unopened = Vec::new();
+        }
+        if opened > 0 || self.layers.has_ended() {
+            return Poll::Ready(Ok(opened));
+        }
+        WIRE.with_borrow_mut(|wire| {
+            let bytes = ready!(stream.poll_read(cx, wire))?;
+            let mut rest = &wire[..bytes];
+            let opened = self.layers.open(&mut rest, room)?;
+            self.unopened.extend_from_slice(rest);
+            if opened == 0 && bytes > 0 && !self.layers.has_ended() {
+                // The layers' own business. Others have their turn before what follows.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Poll::Ready(Ok(opened))
+        })
+    }
+
+    // --- output
+
+    /// What the socket has to take first.
+    pub(crate) fn unsent(&self) -> &[u8] {
+        self.layers.unsent()
+    }
+
+    /// Seals the next piece of the output, behind what is sealed of it. Returns how many bytes more are.
+    ///
+    /// # Errors
+    /// A library failed.
+    pub(crate) fn seal(&mut self, output: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.seal_up_to(output, SEALED_BYTES_MAX)
+    }
+
+    /// Seals all of the output, for a layer that begins behind it.
+    ///
+    /// # Errors
+    /// A library failed.
+    pub(crate) fn seal_all(&mut self, output: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.seal_up_to(output, usize::MAX)
+    }
+
+    fn seal_up_to(&mut self, output: &[IoSlice<'_>], most: usize) -> io::Result<usize> {
+        let mut pieces = [IoSlice::new(&[]); SLICES_MAX];
+        let (mut skipped, mut bytes) = (0, 0);
+        for (piece, slice) in pieces.iter_mut().zip(output) {
+            let start = slice.len().min(self.sealed - skipped);
+            skipped += start;
+            let rest = &slice[start..];
+            let rest = &rest[..rest.len().min(most - bytes)];
+            bytes += rest.len();
+            *piece = IoSlice::new(rest);
+        }
+        if bytes > 0 {
+            self.layers.seal(&pieces[..output.len().min(SLICES_MAX)])?;
+            self.sealed += bytes;
+        }
+        Ok(bytes)
+    }
+
+    /// Notes that the socket took the first `bytes` bytes of what it had to. Returns how many bytes of
+    /// the output have left by that; of a piece that leaves in parts, in proportion.
+    pub(crate) fn note_sent(&mut self, bytes: usize) -> usize {
+        let unsent = self.layers.unsent().len();
+        self.layers.note_sent(bytes);
+        let left = match bytes == unsent {
+            true => self.sealed,
+            false => (self.sealed as u64 * bytes as u64 / unsent as u64) as usize,
+        };
+        self.sealed -= left;
+        left
+    }
+
+    /// Says that nothing follows, as far as a layer has a word for that.
+    pub(crate) fn end(&mut self) {
+        self.layers.end();
+    }
+}
+
+/// Why there is no TLS.
+#[derive(Debug)]
+pub(crate) enum HandshakeError {
+    /// The connection is broken.
+    Socket(io::Error),
+    /// The peer has ended.
+    Ended,
+    /// It took too long.
+    TimedOut,
+    /// The peer speaks HTTP.
+    PlainHttp,
+    /// The sides did not come to terms, or the peer does not speak TLS.
+    Refused(UpgradeError),
+}
+
+/// In Go's words, where it has some.
+impl std::fmt::Display for HandshakeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            HandshakeError::Socket(error) => f.write_str(&diskq::system_text(error)),
+            HandshakeError::Ended => f.write_str("EOF"),
+            HandshakeError::TimedOut => f.write_str("i/o timeout"),
+            HandshakeError::PlainHttp => {
+                f.write_str("client sent an HTTP request to an HTTPS server")
+            }
+            HandshakeError::Refused(UpgradeError::NoTls) => {
+                f.write_str("tls: first record does not look like a TLS handshake")
+            }
+            HandshakeError::Refused(error) => write!(f, "{error}"),
+        }
+    }
+}

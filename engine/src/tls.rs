@@ -1,0 +1,85 @@
+//! TLS as the operator chose it: from flags to a configuration, and from what a session agreed on to
+//! nsqd's words.
+
+use crate::config::{Config, TlsRequired, TlsVersion};
+use engine_core::TlsSession;
+use std::path::Path;
+use std::sync::Arc;
+use upgrade::{
+    ClientTrust, ConfigError, ServerConfig, ServerTls, Session, authorities, server_config,
+};
+
+/// Checks the flags about TLS, in nsqd's order, and reads the files they name. `None`: there is no
+/// certificate, and so no TLS.
+///
+/// # Errors
+/// Why the broker cannot start with these flags.
+pub(crate) fn configure(config: &mut Config) -> Result<Option<Arc<ServerConfig>>, String> {
+    if !config.tls_client_auth_policy.is_empty() && config.tls_required == TlsRequired::No {
+        config.tls_required = TlsRequired::Yes;
+    }
+    let failed =
+        |error: ConfigError| format!("failed to build TLS config - {}", error_text(&error));
+    let tls = match config.has_certificate() {
+        true => Some(server(config).map_err(failed)?),
+        false => None,
+    };
+    if tls.is_none() && config.tls_required != TlsRequired::No {
+        return Err("cannot require TLS client connections without TLS key and cert".to_owned());
+    }
+    if tls.is_none() && !config.tls_root_ca_file.is_empty() {
+        authorities(Path::new(&config.tls_root_ca_file)).map_err(|error| {
+            format!("failed to build client TLS config - {}", error_text(&error))
+        })?;
+    }
+    Ok(tls)
+}
+
+fn server(config: &Config) -> Result<Arc<ServerConfig>, ConfigError> {
+    let roots = match config.tls_root_ca_file.as_str() {
+        "" => None,
+        path => Some(authorities(Path::new(path))?),
+    };
+    let clients = match config.tls_client_auth_policy.as_str() {
+        "require" => ClientTrust::AnyCertificate,
+        "require-verify" => ClientTrust::SignedBy(roots.ok_or(ConfigError::NoAuthorities)?),
+        _ => ClientTrust::Everybody,
+    };
+    server_config(&ServerTls {
+        cert: Path::new(&config.tls_cert),
+        key: Path::new(&config.tls_key),
+        clients,
+        // There is nothing below 1.2 to be had: docs/compatibility.md.
+        only_tls13: config.tls_min_version == TlsVersion::V13,
+    })
+}
+
+fn error_text(error: &ConfigError) -> String {
+    match error {
+        ConfigError::Open(path, source) => {
+            format!("open {}: {}", path.display(), diskq::system_text(source))
+        }
+        ConfigError::NoAuthorities => {
+            format!("{error}: --tls-client-auth-policy=require-verify needs --tls-root-ca-file")
+        }
+        error => error.to_string(),
+    }
+}
+
+/// What /stats shows of a session: nsqd knows names for the suites of its youth only.
+pub(crate) fn describe(session: Session) -> TlsSession {
+    let version = match session.version {
+        0x0303 => "TLS1.2".to_owned(),
+        0x0304 => "TLS1.3".to_owned(),
+        other => format!("Unknown {other}"),
+    };
+    let cipher_suite = match session.cipher_suite {
+        0xc02b => "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256".to_owned(),
+        0xc02f => "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256".to_owned(),
+        other => format!("Unknown {other}"),
+    };
+    TlsSession {
+        version,
+        cipher_suite,
+    }
+}

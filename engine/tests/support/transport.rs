@@ -1,0 +1,152 @@
+//! What carries a client's frames: a socket, or TLS and compression over one.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use upgrade::pki_types::ServerName;
+use upgrade::{ClientConfig, Layer, Layers};
+
+/// An upgrade that a client asks for.
+#[derive(Clone, Debug)]
+pub enum Upgrade {
+    Tls(Arc<ClientConfig>),
+    Snappy,
+    /// With this level in both directions.
+    Deflate(u32),
+}
+
+impl Upgrade {
+    /// The part of an IDENTIFY that asks for it.
+    pub fn json(&self) -> String {
+        match self {
+            Upgrade::Tls(_) => ",\"tls_v1\":true".to_owned(),
+            Upgrade::Snappy => ",\"snappy\":true".to_owned(),
+            Upgrade::Deflate(level) => format!(",\"deflate\":true,\"deflate_level\":{level}"),
+        }
+    }
+}
+
+pub struct Transport {
+    stream: TcpStream,
+    layers: Option<Layers>,
+    /// Received, not opened yet.
+    unopened: Vec<u8>,
+    /// Opened, not read yet.
+    opened: Vec<u8>,
+    /// Bytes of one write.
+    piece: usize,
+}
+
+impl Transport {
+    pub fn new(stream: TcpStream) -> Transport {
+        Transport {
+            stream,
+            layers: None,
+            unopened: Vec::new(),
+            opened: Vec::new(),
+            piece: usize::MAX,
+        }
+    }
+
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub fn trickle(&mut self) {
+        self.piece = 1;
+    }
+
+    /// Adds a layer, for what is sent from now on, and for what was read before and is not of the older
+    /// layers. With TLS, waits until both sides have come to terms.
+    pub fn push(&mut self, upgrade: &Upgrade, mut behind: &[u8]) -> io::Result<()> {
+        let layer = match upgrade {
+            Upgrade::Tls(config) => {
+                let name = ServerName::try_from("127.0.0.1").expect("an address is a name");
+                Layer::tls_client(config, name)?
+            }
+            Upgrade::Snappy => Layer::snappy(),
+            Upgrade::Deflate(level) => Layer::deflate(*level),
+        };
+        let layers = self.layers.get_or_insert_default();
+        layers.push(layer);
+        let mut plain = vec![0; 1 << 20];
+        let bytes = layers.open_last(&mut behind, &mut plain)?;
+        self.opened.extend_from_slice(&plain[..bytes]);
+        while self
+            .layers
+            .as_ref()
+            .is_some_and(|layers| layers.is_handshaking())
+        {
+            self.send()?;
+            let mut wire = [0; 4096];
+            let bytes = self.stream.read(&mut wire)?;
+            if bytes == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let mut wire = &wire[..bytes];
+            if let Some(layers) = &mut self.layers {
+                let done = layers.shake_hands(&mut wire);
+                self.unopened.extend_from_slice(wire);
+                self.send()?;
+                done?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        let Some(layers) = &mut self.layers else {
+            return Ok(());
+        };
+        let wire = std::mem::take(&mut layers.wire);
+        wire.chunks(self.piece.min(wire.len().max(1)))
+            .try_for_each(|piece| self.stream.write_all(piece))
+    }
+}
+
+impl Read for Transport {
+    fn read(&mut self, plain: &mut [u8]) -> io::Result<usize> {
+        let Some(layers) = &mut self.layers else {
+            return self.stream.read(plain);
+        };
+        if !self.opened.is_empty() {
+            let bytes = plain.len().min(self.opened.len());
+            plain[..bytes].copy_from_slice(&self.opened[..bytes]);
+            self.opened.drain(..bytes);
+            return Ok(bytes);
+        }
+        loop {
+            let mut wire = &self.unopened[..];
+            let opened = layers.open(&mut wire, plain)?;
+            self.unopened = wire.to_vec();
+            if opened > 0 {
+                return Ok(opened);
+            }
+            let mut wire = [0; 16 * 1024];
+            let bytes = self.stream.read(&mut wire)?;
+            if bytes == 0 {
+                return Ok(0);
+            }
+            self.unopened.extend_from_slice(&wire[..bytes]);
+        }
+    }
+}
+
+impl Write for Transport {
+    fn write(&mut self, plain: &[u8]) -> io::Result<usize> {
+        let taken = &plain[..plain.len().min(self.piece)];
+        match &mut self.layers {
+            None => self.stream.write(taken),
+            Some(layers) => {
+                layers.seal(&[IoSlice::new(taken)])?;
+                self.send()?;
+                Ok(taken.len())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

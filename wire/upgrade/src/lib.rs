@@ -1,0 +1,312 @@
+//! TLS and compression of a connection, as pure bytes in and bytes out: no socket, no clock.
+//!
+//! ```text
+//!   socket ── wire ──► TLS ── decrypted ──► snappy | deflate ── plain ──► protocol     open
+//!   socket ◄── wire ── TLS ◄── compressed ── snappy | deflate ◄── plain ── protocol    seal
+//! ```
+//!
+//! This crate owns the formats and the libraries behind them, for both sides: the daemon, its clients
+//! and the load generator. It refuses to read or write anything but the files of a configuration, and
+//! knows nothing of commands.
+//!
+//! Opening is driven by who wants the plain bytes: there is never more of them than fits the space
+//! that was given, however well they were compressed. What is sealed is flushed: the other side can
+//! open all of it.
+
+#![forbid(unsafe_code)]
+
+mod config;
+mod deflate;
+mod error;
+mod room;
+mod snappy;
+mod tls;
+
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+
+pub use config::{
+    ClientTls, ClientTrust, ConfigError, ServerTls, authorities, client_config, server_config,
+};
+use deflate::Deflate;
+pub use error::UpgradeError;
+use room::Room;
+/// What TLS is configured with, and what it verifies.
+pub use rustls::{ClientConfig, RootCertStore, ServerConfig, pki_types};
+use snappy::Snappy;
+pub use tls::Session;
+use tls::Tls;
+
+/// Space for what is decrypted and not yet decompressed, in bytes: a TLS record.
+const DECRYPTED_BYTES: usize = 16 * 1024;
+
+/// Space that a connection keeps for sealing, in bytes.
+const KEPT_BYTES: usize = 16 * 1024;
+
+/// One upgrade of a connection.
+#[derive(Debug)]
+pub enum Layer {
+    /// TLS; comes before compression.
+    Tls(Box<Tls>),
+    /// Snappy's framing format.
+    Snappy(Box<Snappy>),
+    /// One raw deflate stream in each direction.
+    Deflate(Box<Deflate>),
+}
+
+impl Layer {
+    /// Snappy.
+    #[must_use]
+    pub fn snappy() -> Layer {
+        Layer::Snappy(Box::new(Snappy::new()))
+    }
+
+    /// Deflate; the level, 1 to 9, is that of the sending direction.
+    #[must_use]
+    pub fn deflate(level: u32) -> Layer {
+        Layer::Deflate(Box::new(Deflate::new(level)))
+    }
+
+    /// TLS as the daemon's side.
+    ///
+    /// # Errors
+    /// When the library refuses the configuration.
+    pub fn tls_server(config: &Arc<ServerConfig>) -> Result<Layer, UpgradeError> {
+        Ok(Layer::Tls(Box::new(Tls::server(Arc::clone(config))?)))
+    }
+
+    /// TLS as the client's side; the certificate must be for `name`.
+    ///
+    /// # Errors
+    /// When the library refuses the configuration.
+    pub fn tls_client(
+        config: &Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Layer, UpgradeError> {
+        let tls = Tls::client(Arc::clone(config), name)?;
+        Ok(Layer::Tls(Box::new(tls)))
+    }
+}
+
+/// The compression of a connection, for it has at most one.
+#[derive(Debug)]
+enum Compression {
+    Snappy(Box<Snappy>),
+    Deflate(Box<Deflate>),
+}
+
+impl Compression {
+    fn compress(&mut self, plain: &[IoSlice<'_>], out: &mut Vec<u8>) -> Result<(), UpgradeError> {
+        match self {
+            Compression::Snappy(snappy) => snappy.compress(plain, out),
+            Compression::Deflate(deflate) => deflate.compress(plain, out),
+        }
+    }
+
+    fn decompress(&mut self, input: &mut &[u8], room: &mut Room<'_>) -> Result<(), UpgradeError> {
+        match self {
+            Compression::Snappy(snappy) => snappy.decompress(input, room),
+            Compression::Deflate(deflate) => deflate.decompress(input, room),
+        }
+    }
+}
+
+/// The upgrades of a connection, from the first one on.
+#[derive(Debug, Default)]
+pub struct Layers {
+    tls: Option<Box<Tls>>,
+    compression: Option<Compression>,
+    /// Sealed bytes for the socket.
+    pub wire: Vec<u8>,
+    /// Of `wire`, what the socket has taken.
+    pub sent: usize,
+    compressed: Vec<u8>,
+    decrypted: Vec<u8>,
+    /// Of `decrypted`, what was not decompressed yet.
+    undecompressed: Range<usize>,
+    /// Behind plain bytes that came out before.
+    failure: Option<UpgradeError>,
+}
+
+impl Layers {
+    /// Adds the next layer. What was sealed before is unchanged.
+    ///
+    /// # Panics
+    /// When TLS does not come first, or anything comes twice.
+    pub fn push(&mut self, layer: Layer) {
+        assert!(
+            self.compression.is_none(),
+            "compression comes last, and once"
+        );
+        match layer {
+            Layer::Tls(tls) => {
+                assert!(self.tls.is_none(), "TLS comes once");
+                self.tls = Some(tls);
+                self.drain_tls();
+            }
+            Layer::Snappy(snappy) => self.compression = Some(Compression::Snappy(snappy)),
+            Layer::Deflate(deflate) => self.compression = Some(Compression::Deflate(deflate)),
+        }
+    }
+
+    /// Takes all layers away: who could not agree on TLS goes on in the clear, behind what is sealed.
+    pub fn clear(&mut self) {
+        (self.tls, self.compression) = (None, None);
+    }
+
+    /// True as long as TLS has not agreed on its keys. Plain bytes that are sealed wait for that.
+    #[must_use]
+    pub fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
+    /// What TLS has agreed on, if there is TLS and it has.
+    #[must_use]
+    pub fn session(&self) -> Option<Session> {
+        self.tls.as_ref().and_then(|tls| tls.session())
+    }
+
+    /// True when the other side has said that nothing follows.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let tls = self.tls.as_ref().is_some_and(|tls| tls.has_ended());
+        let deflate = match &self.compression {
+            Some(Compression::Deflate(deflate)) => deflate.has_ended(),
+            Some(Compression::Snappy(_)) | None => false,
+        };
+        tls || deflate
+    }
+
+    /// Appends plain bytes, sealed, to `wire`.
+    ///
+    /// # Errors
+    /// When a library fails.
+    pub fn seal(&mut self, plain: &[IoSlice<'_>]) -> Result<(), UpgradeError> {
+        match (&mut self.tls, &mut self.compression) {
+            (None, None) => plain.iter().for_each(|part| self.wire.extend(&**part)),
+            (None, Some(compression)) => compression.compress(plain, &mut self.wire)?,
+            (Some(tls), None) => tls.encrypt(plain)?,
+            (Some(tls), Some(compression)) => {
+                compression.compress(plain, &mut self.compressed)?;
+                tls.encrypt(&[IoSlice::new(&self.compressed)])?;
+                self.compressed.clear();
+                self.compressed.shrink_to(KEPT_BYTES);
+            }
+        }
+        self.drain_tls();
+        Ok(())
+    }
+
+    /// Appends to `wire` what says that nothing follows, as far as a layer has a word for that.
+    pub fn end(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.end();
+        }
+        self.drain_tls();
+    }
+
+    /// What the socket has to take.
+    #[must_use]
+    pub fn unsent(&self) -> &[u8] {
+        &self.wire[self.sent..]
+    }
+
+    /// Notes that the socket took the first `bytes` bytes of what it had to.
+    pub fn note_sent(&mut self, bytes: usize) {
+        self.sent += bytes;
+        assert!(self.sent <= self.wire.len(), "sent what was sealed");
+        if self.sent == self.wire.len() {
+            self.wire.clear();
+            self.wire.shrink_to(KEPT_BYTES);
+            self.sent = 0;
+        }
+    }
+
+    /// Goes on with the handshake, no further: bytes are taken off the front of `wire` until it is
+    /// over or there are none. What is to be answered is appended to `self.wire`, also after an error.
+    ///
+    /// # Errors
+    /// When the sides do not come to terms.
+    pub fn shake_hands(&mut self, wire: &mut &[u8]) -> Result<(), UpgradeError> {
+        let done = match &mut self.tls {
+            Some(tls) => tls.shake_hands(wire),
+            None => Ok(()),
+        };
+        self.drain_tls();
+        done
+    }
+
+    /// Opens bytes from the socket, which are taken off the front of `wire`, into `plain`. Returns how
+    /// many bytes it gave. When `plain` is full there may be more, also without `wire`; else all of `wire`
+    /// is taken, and what stays behind is never a whole record, chunk or block. What TLS has to answer is
+    /// appended to `self.wire`, also after an error.
+    ///
+    /// # Errors
+    /// When the other side does not keep to a format; behind everything that could be opened.
+    pub fn open(&mut self, wire: &mut &[u8], plain: &mut [u8]) -> Result<usize, UpgradeError> {
+        let mut room = Room::of(plain);
+        if self.failure.is_none() {
+            self.failure = self.open_into(wire, &mut room).err();
+        }
+        self.drain_tls();
+        match room.filled() {
+            0 => self.failure.take().map_or(Ok(0), Err),
+            filled => Ok(filled),
+        }
+    }
+
+    fn open_into(&mut self, wire: &mut &[u8], room: &mut Room<'_>) -> Result<(), UpgradeError> {
+        match (&mut self.tls, &mut self.compression) {
+            (None, None) => room.take(wire),
+            (None, Some(compression)) => compression.decompress(wire, room)?,
+            (Some(tls), None) => tls.decrypt(wire, room)?,
+            (Some(tls), Some(compression)) => loop {
+                let mut compressed = &self.decrypted[self.undecompressed.clone()];
+                compression.decompress(&mut compressed, room)?;
+                self.undecompressed.start = self.undecompressed.end - compressed.len();
+                if room.is_full() {
+                    break;
+                }
+                self.decrypted.resize(DECRYPTED_BYTES, 0);
+                let mut decrypted = Room::of(&mut self.decrypted);
+                tls.decrypt(wire, &mut decrypted)?;
+                self.undecompressed = 0..decrypted.filled();
+                if self.undecompressed.is_empty() {
+                    break;
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// As [`open`](Layers::open), for bytes that had passed the older layers when the last one was added.
+    ///
+    /// # Errors
+    /// When the other side does not keep to a format.
+    pub fn open_last(
+        &mut self,
+        bytes: &mut &[u8],
+        plain: &mut [u8],
+    ) -> Result<usize, UpgradeError> {
+        match &mut self.compression {
+            Some(compression) => {
+                let mut room = Room::of(plain);
+                compression.decompress(bytes, &mut room)?;
+                Ok(room.filled())
+            }
+            None => self.open(bytes, plain),
+        }
+    }
+
+    fn drain_tls(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.drain(&mut self.wire);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,327 @@
+use std::fs;
+use std::path::Path;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+
+use super::*;
+
+/// The OK frame of a daemon.
+const OK: &[u8] = b"\x00\x00\x00\x06\x00\x00\x00\x00OK";
+
+/// Data that compress well, data that do not, and a piece longer than a snappy block.
+fn pieces() -> Vec<Vec<u8>> {
+    // Odd multiples of a prime: nothing repeats.
+    let noise: Vec<u8> = (0..300u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
+    vec![
+        OK.to_vec(),
+        b"the same again ".repeat(20),
+        noise,
+        vec![b'x'],
+        Vec::new(),
+    ]
+}
+
+fn sealed(mut layer: Layers, pieces: &[Vec<u8>]) -> Vec<u8> {
+    for piece in pieces {
+        layer.seal(&[IoSlice::new(piece)]).unwrap();
+    }
+    layer.wire
+}
+
+fn of(layer: Layer) -> Layers {
+    let mut layers = Layers::default();
+    layers.push(layer);
+    layers
+}
+
+/// Everything that comes out when the parts go in.
+fn opened(mut layers: Layers, parts: &[&[u8]]) -> Result<Vec<u8>, UpgradeError> {
+    let mut out = Vec::new();
+    for part in parts {
+        out.extend(open(&mut layers, part, 1 << 16)?);
+    }
+    Ok(out)
+}
+
+/// Everything that comes out of `layers` when `wire` goes in, in pieces of `space` bytes at most.
+fn open(layers: &mut Layers, mut wire: &[u8], space: usize) -> Result<Vec<u8>, UpgradeError> {
+    let (mut out, mut plain) = (Vec::new(), vec![0; space]);
+    loop {
+        let opened = layers.open(&mut wire, &mut plain)?;
+        out.extend_from_slice(&plain[..opened]);
+        if opened < space {
+            assert!(wire.is_empty(), "who has room takes everything");
+            return Ok(out);
+        }
+    }
+}
+
+/// Whatever the cut, the same comes out; and nothing before its cut waits for what comes later.
+fn check_cuts(make: impl Fn() -> Layer) {
+    let pieces = pieces();
+    let plain = pieces.concat();
+    let wire = sealed(of(make()), &pieces);
+    for cut in 0..=wire.len() {
+        let (front, behind) = wire.split_at(cut);
+        assert_eq!(
+            opened(of(make()), &[front, behind]).unwrap(),
+            plain,
+            "{cut}"
+        );
+    }
+    let bytes: Vec<&[u8]> = wire.chunks(1).collect();
+    assert_eq!(opened(of(make()), &bytes).unwrap(), plain);
+    // Each write can be read without the next one.
+    let mut sealing = of(make());
+    for count in 1..=pieces.len() {
+        sealing.seal(&[IoSlice::new(&pieces[count - 1])]).unwrap();
+        let plain = pieces[..count].concat();
+        assert_eq!(opened(of(make()), &[&sealing.wire]).unwrap(), plain);
+    }
+    // Larger than any block, and compressed so well that one read becomes many.
+    let long = vec![vec![0; 1_000_000], plain.repeat(500)];
+    let wire = sealed(of(make()), &long);
+    let parts: Vec<&[u8]> = wire.chunks(32 * 1024).collect();
+    assert!(opened(of(make()), &parts).unwrap() == long.concat());
+}
+
+#[test]
+fn compressed_streams_may_be_cut_at_every_byte() {
+    check_cuts(Layer::snappy);
+    for level in [1, 6, 9] {
+        check_cuts(|| Layer::deflate(level));
+    }
+}
+
+#[test]
+fn the_answers_of_the_original_are_understood() {
+    let snappy = b"\xff\x06\x00\x00sNaPpY\x01\x0e\x00\x00";
+    let mut stream = snappy.to_vec();
+    stream.extend_from_slice(&crc_of_ok());
+    stream.extend_from_slice(OK);
+    assert_eq!(opened(of(Layer::snappy()), &[&stream]).unwrap(), OK);
+    assert_eq!(sealed(of(Layer::snappy()), &[OK.to_vec()]), stream);
+    let deflate = b"\x62\x60\x60\x60\x63\x60\x60\x60\xf0\xf7\x06\x00\x00\x00\xff\xff";
+    assert_eq!(opened(of(Layer::deflate(6)), &[deflate]).unwrap(), OK);
+}
+
+/// CRC-32C of the OK frame, bit by bit, masked as the format says.
+fn crc_of_ok() -> [u8; 4] {
+    let mut crc = u32::MAX;
+    for byte in OK {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg());
+        }
+    }
+    let crc = !crc;
+    crc.rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
+}
+
+#[test]
+fn what_is_no_stream_is_refused() {
+    let check = |layer: Layer, stream: &[u8], words: &str| {
+        let error = opened(of(layer), &[stream]).unwrap_err().to_string();
+        assert!(error.contains(words), "{stream:?}: {error}");
+    };
+    let mut stream = sealed(of(Layer::snappy()), &[OK.to_vec()]);
+    let identifier = stream[..10].to_vec();
+    let behind = |bytes: &[u8]| [&identifier, bytes].concat();
+    check(Layer::snappy(), &stream[10..], "identifier");
+    check(Layer::snappy(), b"\xff\x06\x00\x00sNaPpX", "identifier");
+    check(Layer::snappy(), &behind(b"\x02\x00\x00\x00"), "type 0x02");
+    check(Layer::snappy(), &behind(b"\x7f\x00\x00\x00"), "type 0x7f");
+    check(Layer::snappy(), &behind(b"\x01\x03\x00\x00abc"), "3 bytes");
+    check(Layer::snappy(), &behind(b"\x01\x05\x00\x01"), "65541 bytes");
+    check(
+        Layer::snappy(),
+        &behind(b"\x00\x00\x00\xff"),
+        "16711680 bytes",
+    );
+    check(Layer::snappy(), &behind(b"\x00\x04\x00\x00abcd"), "snappy");
+    // To be skipped, also when empty or long; and a second identifier.
+    let mut skipped = behind(b"\x80\x02\x00\x00ab\xfe\x00\x00\x00");
+    skipped.extend_from_slice(b"\xfe\x00\x00\x02");
+    skipped.extend_from_slice(&[0; 0x2_0000]);
+    skipped.extend_from_slice(&stream);
+    assert_eq!(opened(of(Layer::snappy()), &[&skipped]).unwrap(), OK);
+    for part in [1, 3, 70_000] {
+        let parts: Vec<&[u8]> = skipped.chunks(part).collect();
+        assert_eq!(opened(of(Layer::snappy()), &parts).unwrap(), OK);
+    }
+    *stream.last_mut().unwrap() ^= 1;
+    check(Layer::snappy(), &stream, "checksum");
+    check(Layer::deflate(6), b"\xff\xff\xff\xff", "deflate");
+    // A final block, and something behind it.
+    check(Layer::deflate(6), b"\x03\x00x", "end");
+    assert!(
+        opened(of(Layer::deflate(6)), &[b"\x03\x00"])
+            .unwrap()
+            .is_empty()
+    );
+}
+
+/// A certificate authority and a certificate for 127.0.0.1, as files.
+fn certificates(directory: &Path) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(["127.0.0.1".to_string()]).unwrap();
+    let cert = params.signed_by(&key, &ca).unwrap();
+    for (name, pem) in [
+        ("ca.pem", ca.pem()),
+        ("cert.pem", cert.pem()),
+        ("key.pem", key.serialize_pem()),
+    ] {
+        fs::write(directory.join(name), pem).unwrap();
+    }
+}
+
+fn server_tls<'a>(cert: &'a Path, key: &'a Path) -> ServerTls<'a> {
+    ServerTls {
+        cert,
+        key,
+        clients: ClientTrust::Everybody,
+        only_tls13: false,
+    }
+}
+
+/// Hands over what one side wants to send, in parts of so many bytes; what came out.
+fn carry(from: &mut Layers, to: &mut Layers, part: usize) -> Result<Vec<u8>, UpgradeError> {
+    let mut out = Vec::new();
+    for bytes in std::mem::take(&mut from.wire).chunks(part) {
+        out.extend(open(to, bytes, 1 << 16)?);
+    }
+    Ok(out)
+}
+
+#[test]
+fn tls_and_what_is_in_it_may_be_cut_anywhere() {
+    let directory = tempfile::tempdir().unwrap();
+    certificates(directory.path());
+    let path = |name: &str| directory.path().join(name);
+    let server_config = server_config(&server_tls(&path("cert.pem"), &path("key.pem"))).unwrap();
+    let client_config = client_config(&ClientTls {
+        authorities: Some(authorities(&path("ca.pem")).unwrap()),
+        cert_and_key: None,
+    })
+    .unwrap();
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    for compression in [
+        None,
+        Some(Layer::snappy as fn() -> Layer),
+        Some(|| Layer::deflate(6)),
+    ] {
+        for part in [1, 2, 7, 1000, 1 << 20] {
+            let (mut client, mut server) = (Layers::default(), Layers::default());
+            client.push(Layer::tls_client(&client_config, name.clone()).unwrap());
+            server.push(Layer::tls_server(&server_config).unwrap());
+            // Before the handshake: it waits.
+            server.seal(&[IoSlice::new(OK)]).unwrap();
+            assert!(server.wire.is_empty());
+            let mut answer = Vec::new();
+            while answer.is_empty() {
+                assert!(carry(&mut client, &mut server, part).unwrap().is_empty());
+                answer = carry(&mut server, &mut client, part).unwrap();
+            }
+            assert_eq!(answer, OK);
+            if let Some(layer) = compression {
+                client.push(layer());
+                server.push(layer());
+            }
+            for piece in [OK.to_vec(), b"a body ".repeat(9000), vec![1]] {
+                server.seal(&[IoSlice::new(&piece)]).unwrap();
+                assert!(carry(&mut server, &mut client, part).unwrap() == piece);
+                client.seal(&[IoSlice::new(&piece)]).unwrap();
+                assert!(carry(&mut client, &mut server, part).unwrap() == piece);
+            }
+        }
+    }
+}
+
+proptest::proptest! {
+    /// However the writes, the reads and the room are cut: the same bytes come out, in order.
+    #[test]
+    fn nothing_depends_on_how_it_is_cut(
+        pieces in proptest::collection::vec(
+            (0..3000usize, proptest::prelude::any::<u8>()), 1..20),
+        writes in proptest::collection::vec(1..5000usize, 1..5),
+        rooms in proptest::collection::vec(1..5000usize, 1..5),
+        compression in 0..3u32,
+        with_tls in proptest::prelude::any::<bool>(),
+    ) {
+        let (mut client, mut server) = match with_tls {
+            true => shaken_hands(),
+            false => Default::default(),
+        };
+        for side in [&mut client, &mut server] {
+            match compression {
+                0 => {}
+                1 => side.push(Layer::snappy()),
+                _ => side.push(Layer::deflate(6)),
+            }
+        }
+        // Some of it repeats, some does not.
+        let piece = |(bytes, seed): &(usize, u8)| -> Vec<u8> {
+            (0..*bytes).map(|n| (n * n / 7 % (1 + usize::from(*seed))) as u8).collect()
+        };
+        let pieces: Vec<Vec<u8>> = pieces.iter().map(piece).collect();
+        for pair in pieces.chunks(2) {
+            let slices: Vec<IoSlice<'_>> = pair.iter().map(|piece| IoSlice::new(piece)).collect();
+            client.seal(&slices).unwrap();
+        }
+        let wire = std::mem::take(&mut client.wire);
+        let (mut writes, mut rooms) = (writes.iter().cycle(), rooms.iter().cycle());
+        let (mut out, mut rest) = (Vec::new(), &wire[..]);
+        while !rest.is_empty() {
+            let (part, behind) = rest.split_at(rest.len().min(*writes.next().unwrap()));
+            rest = behind;
+            out.extend(open(&mut server, part, *rooms.next().unwrap()).unwrap());
+        }
+        proptest::prop_assert!(out == pieces.concat());
+    }
+}
+
+/// Both sides of TLS, behind the handshake.
+fn shaken_hands() -> (Layers, Layers) {
+    static CONFIGS: std::sync::LazyLock<(Arc<ClientConfig>, Arc<ServerConfig>)> =
+        std::sync::LazyLock::new(|| {
+            let directory = tempfile::tempdir().unwrap();
+            certificates(directory.path());
+            let path = |name: &str| directory.path().join(name);
+            let server = server_config(&server_tls(&path("cert.pem"), &path("key.pem"))).unwrap();
+            (client_config(&ClientTls::default()).unwrap(), server)
+        });
+    let (client_config, server_config) = &*CONFIGS;
+    let (mut client, mut server) = (Layers::default(), Layers::default());
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    client.push(Layer::tls_client(client_config, name).unwrap());
+    server.push(Layer::tls_server(server_config).unwrap());
+    while client.is_handshaking() || server.is_handshaking() {
+        carry(&mut client, &mut server, 1 << 14).unwrap();
+        carry(&mut server, &mut client, 1 << 14).unwrap();
+    }
+    (client, server)
+}
+
+/// A thousandfold by decompression comes out in pieces of the room that there is.
+#[test]
+fn what_does_not_fit_stays_compressed() {
+    let zeros = vec![vec![0; 10_000_000]];
+    for layer in [Layer::snappy as fn() -> Layer, || Layer::deflate(9)] {
+        let wire = sealed(of(layer()), &zeros);
+        let (mut layers, mut rest, mut plain) = (of(layer()), &wire[..], [0; 1000]);
+        let before = rest.len();
+        assert_eq!(layers.open(&mut rest, &mut plain).unwrap(), 1000);
+        assert!(before - rest.len() < 80_000, "one chunk at most is taken");
+        // Without further input what is there is given, and no more.
+        let mut given = 1000;
+        while let bytes @ 1.. = layers.open(&mut &b""[..], &mut plain).unwrap() {
+            given += bytes;
+        }
+        assert!(given <= 1 << 17, "{given}");
+    }
+}

@@ -1,0 +1,158 @@
+//! [`Tls`]: a TLS session over buffers.
+
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+
+use crate::{Room, UpgradeError};
+
+/// One side of a TLS session.
+#[derive(Debug)]
+pub struct Tls {
+    connection: Connection,
+    /// The other side has said that it ends.
+    ended: bool,
+    /// The session is over, behind what was decrypted before.
+    failure: Option<UpgradeError>,
+}
+
+/// What both sides agreed on, in the numbers of the standard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// 0x0303 for TLS 1.2, 0x0304 for TLS 1.3.
+    pub version: u16,
+    /// The cipher suite.
+    pub cipher_suite: u16,
+}
+
+impl Tls {
+    pub(crate) fn client(
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> Result<Tls, UpgradeError> {
+        let connection = ClientConnection::new(config, name).map_err(UpgradeError::Tls)?;
+        Ok(Tls::new(connection.into()))
+    }
+
+    pub(crate) fn server(config: Arc<ServerConfig>) -> Result<Tls, UpgradeError> {
+        let connection = ServerConnection::new(config).map_err(UpgradeError::Tls)?;
+        Ok(Tls::new(connection.into()))
+    }
+
+    fn new(mut connection: Connection) -> Tls {
+        // What may wait is limited by who seals, when the socket took what was there.
+        connection.set_buffer_limit(None);
+        Tls {
+            connection,
+            ended: false,
+            failure: None,
+        }
+    }
+
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    pub(crate) fn session(&self) -> Option<Session> {
+        let version = self.connection.protocol_version()?;
+        let suite = self.connection.negotiated_cipher_suite()?;
+        Some(Session {
+            version: version.into(),
+            cipher_suite: suite.suite().into(),
+        })
+    }
+
+    /// Takes `plain`, all of it; held back as long as the handshake lasts.
+    pub(crate) fn encrypt(&mut self, plain: &[IoSlice<'_>]) -> Result<(), UpgradeError> {
+        let mut writer = self.connection.writer();
+        plain
+            .iter()
+            .try_for_each(|part| writer.write_all(part))
+            .map_err(general)
+    }
+
+    /// Takes bytes off the front of `wire` until the handshake is over, or there are none.
+    pub(crate) fn shake_hands(&mut self, wire: &mut &[u8]) -> Result<(), UpgradeError> {
+        while self.is_handshaking() && !wire.is_empty() {
+            self.take(wire)?;
+        }
+        Ok(())
+    }
+
+    /// Takes bytes off the front of `wire` and appends the plain text of the records that are complete
+    /// with them, until there is no room or there are none.
+    pub(crate) fn decrypt(
+        &mut self,
+        wire: &mut &[u8],
+        room: &mut Room<'_>,
+    ) -> Result<(), UpgradeError> {
+        loop {
+            self.read(room)?;
+            if let Some(failure) = self.failure.take_if(|_| room.filled() == 0) {
+                return Err(failure);
+            }
+            if room.is_full() || wire.is_empty() || self.failure.is_some() {
+                return Ok(());
+            }
+            self.failure = self.take(wire).err();
+        }
+    }
+
+    fn take(&mut self, wire: &mut &[u8]) -> Result<(), UpgradeError> {
+        if self.connection.read_tls(wire).map_err(general)? == 0 {
+            // Behind the end, which the socket will confirm.
+            *wire = &[];
+        }
+        let state = self
+            .connection
+            .process_new_packets()
+            .map_err(|error| match error {
+                // No record of the other side was one.
+                rustls::Error::InvalidMessage(_)
+                    if self.connection.protocol_version().is_none() =>
+                {
+                    UpgradeError::NoTls
+                }
+                error => UpgradeError::Tls(error),
+            })?;
+        self.ended |= state.peer_has_closed();
+        Ok(())
+    }
+
+    fn read(&mut self, room: &mut Room<'_>) -> Result<(), UpgradeError> {
+        while !room.is_full() {
+            match self.connection.reader().read(room.left()) {
+                Ok(0) => break,
+                Ok(bytes) => room.fill(bytes),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(general(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that nothing follows.
+    pub(crate) fn end(&mut self) {
+        self.connection.send_close_notify();
+    }
+
+    /// Appends everything that is to be sent.
+    pub(crate) fn drain(&mut self, wire: &mut Vec<u8>) {
+        while self.connection.wants_write() {
+            self.connection
+                .write_tls(wire)
+                .expect("a vector takes everything");
+        }
+    }
+}
+
+/// Reading and writing buffers fails by the library's own rules only.
+fn general(error: io::Error) -> UpgradeError {
+    UpgradeError::Tls(rustls::Error::General(error.to_string()))
+}
