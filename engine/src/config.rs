@@ -183,11 +183,8 @@ const FLAGS: &[Flag] = {
 const FLAGS_NOT_YET: &[&str] = &[
     "config",
     "https-address",
-    "lookupd-tcp-address",
     "auth-http-address",
     "auth-http-request-method",
-    "http-client-connect-timeout",
-    "http-client-request-timeout",
     "statsd-address",
     "statsd-interval",
     "statsd-mem-stats",
@@ -204,7 +201,6 @@ const FLAGS_NOT_YET: &[&str] = &[
     "tls-min-version",
     "deflate",
     "snappy",
-    "enable-experiment",
 ];
 
 /// The program's configuration. Durations and sizes that were given as negative are 0 here, which

@@ -2,10 +2,13 @@
 
 use crate::config::Config;
 use crate::http::{Info, Ports};
+use crate::http_client::HttpSettings;
+use crate::lookup::LookupPeers;
 use crate::metadata::Metadata;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::listener;
 use crate::net::socket::Listener;
+use crate::preflight::Ready;
 use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Post};
 use crate::shard::storage::Storage;
@@ -13,7 +16,7 @@ use crate::shard::{Clock, Parts, Shard};
 use crate::{config, log, log_error, log_info, log_warn, preflight, reactor};
 use core_affinity::CoreId;
 use diskq::{DataPathLock, LogOptions, OsFiles};
-use engine_core::{Broker, BrokerOptions, ShardId, TopicOptions, place};
+use engine_core::{Broker, BrokerOptions, ShardId, TopicOptions, Topology, place};
 use futures_channel::oneshot;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -62,6 +65,7 @@ pub struct Daemon {
     shards: Vec<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
     metadata: MetadataWriter,
+    lookup: LookupPeers,
     lock: DataPathLock,
 }
 
@@ -77,6 +81,7 @@ struct Plan {
     health: Health,
     seed: u64,
     metadata: MetadataWriter,
+    lookup: LookupPeers,
 }
 
 /// What one shard takes over from an earlier run.
@@ -113,6 +118,11 @@ impl Daemon {
         let (post, inboxes) = Post::new(shards);
         let (writer, writer_thread) = MetadataWriter::start(shards, config.data_path.clone())
             .map_err(|error| no_thread(&error))?;
+        let http_settings = HttpSettings::new(&config)
+            .map_err(|error| StartError(format!("failed to instantiate nsqd - {error}")))?;
+        let ports = broadcast_ports(&config, &ready);
+        let lookup = LookupPeers::start(&config, ports, http_settings, post.clone())
+            .map_err(|error| no_thread(&error))?;
         let start_time = SystemTime::now();
         let unix = start_time
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -126,6 +136,7 @@ impl Daemon {
             health: Health::new(shards),
             seed: unix.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32),
             metadata: writer,
+            lookup,
             config,
         };
         let mut daemon = Daemon {
@@ -135,6 +146,7 @@ impl Daemon {
             shards: Vec::new(),
             threads: vec![writer_thread],
             metadata: plan.metadata.clone(),
+            lookup: plan.lookup.clone(),
             lock,
         };
         let (started, starts) = mpsc::channel();
@@ -159,6 +171,9 @@ impl Daemon {
         if let Some(address) = daemon.http_address {
             log_info!("HTTP: listening on {address}");
         }
+        daemon
+            .lookup
+            .set_addresses(plan.config.lookupd_tcp_addresses);
         Ok(daemon)
     }
 
@@ -220,6 +235,7 @@ impl Daemon {
             }
         }
         log_info!("NSQ: stopping subsystems");
+        self.lookup.stop();
         self.metadata.stop();
         for thread in self.threads {
             if thread.join().is_err() {
@@ -257,6 +273,7 @@ impl Birth {
             Ok(broker) => broker,
             Err(error) => return report(&started, Err(error)),
         };
+        plan.lookup.announce(broker.changes_so_far());
         let shard = Shard::new(broker, storage, plan.parts(id, post));
         let tcp = Listener::bind(plan.tcp_address);
         let http = plan.http_address.map(Listener::bind).transpose();
@@ -301,6 +318,7 @@ impl Plan {
             clock: self.clock,
             post,
             metadata: self.metadata.clone(),
+            lookup: self.lookup.clone(),
             health: self.health.clone(),
             info: self.info(),
         }
@@ -345,8 +363,23 @@ impl Plan {
             },
             resident_bytes: RESIDENT_SHARD_BYTES,
             channel_consumers_max: config.channel_consumers_max,
+            asks_for_channels: !config.lookupd_tcp_addresses.is_empty(),
+            topology: self.topology(),
             seed: self.seed.wrapping_add(u64::from(shard.0)),
         }
+    }
+
+    fn topology(&self) -> Option<Topology> {
+        let is_experiment = |name: &String| name == "topology-aware-consumption";
+        let config = &self.config;
+        config
+            .experiments
+            .iter()
+            .any(is_experiment)
+            .then(|| Topology {
+                zone: config.topology_zone.clone(),
+                region: config.topology_region.clone(),
+            })
     }
 
     fn log_options(&self) -> LogOptions {
@@ -367,6 +400,16 @@ impl Plan {
             generation_seed: self.seed,
             ..defaults
         }
+    }
+}
+
+/// What nsqlookupd is to tell clients.
+fn broadcast_ports(config: &Config, ready: &Ready) -> Ports {
+    let or_real = |port: u16, real: u16| if port == 0 { real } else { port };
+    let http = ready.http_address.map_or(0, |address| address.port());
+    Ports {
+        tcp: or_real(config.broadcast_tcp_port, ready.tcp_address.port()),
+        http: or_real(config.broadcast_http_port, http),
     }
 }
 

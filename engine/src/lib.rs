@@ -16,11 +16,15 @@
 
 pub mod config;
 pub mod daemon;
+mod go_json;
 pub mod http;
+mod http_client;
 pub mod log;
+mod lookup;
 pub mod metadata;
 mod metadata_writer;
 mod net;
 pub mod preflight;
 mod reactor;
 mod shard;
+mod workers;

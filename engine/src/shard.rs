@@ -19,13 +19,14 @@ pub(crate) mod storage;
 pub(crate) mod task;
 
 use crate::http::Info;
+use crate::lookup::LookupPeers;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::connection::{self, Connection};
 use crate::net::input::Buffers;
 use crate::net::listener;
 use crate::reactor;
 use crate::{log_error, log_info, log_warn};
-use engine_core::{Broker, ClientId, Level, Now, Output, ShardId};
+use engine_core::{Broker, ClientId, Level, Now, Output, ShardId, TopicKey};
 use futures_lite::{StreamExt, future};
 use health::{Health, ShardHealth};
 use mail::{Inbox, Mail, Post};
@@ -35,6 +36,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 use storage::{Job, Storage};
 use task::{Task, Tasks};
+use wire::name::ChannelName;
 
 /// How long a connection that is to move waits for a descriptor: half a minute, in steps.
 const MOVE_PAUSE: Duration = Duration::from_millis(100);
@@ -45,6 +47,7 @@ pub(crate) struct Shard {
     pub(crate) id: ShardId,
     pub(crate) post: Post,
     pub(crate) metadata: MetadataWriter,
+    pub(crate) lookup: LookupPeers,
     pub(crate) health: ShardHealth,
     pub(crate) info: Info,
     /// What sockets are read into; lent to one reader at a time, never across an await.
@@ -74,6 +77,7 @@ pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) post: Post,
     pub(crate) metadata: MetadataWriter,
+    pub(crate) lookup: LookupPeers,
     pub(crate) health: Health,
     pub(crate) info: Info,
 }
@@ -138,6 +142,7 @@ impl Shard {
             clock,
             post,
             metadata,
+            lookup,
             health,
             info,
         } = parts;
@@ -145,6 +150,7 @@ impl Shard {
             id,
             post,
             metadata,
+            lookup,
             health: ShardHealth::new(id, health),
             info,
             buffers: RefCell::default(),
@@ -361,10 +367,35 @@ impl Shard {
                 self.storage.give(Job::Delete(topic, requests));
             }
             Output::MetadataChanged => self.metadata_changed.set(),
+            Output::Changed(change) => self.lookup.announce(vec![change]),
+            Output::AskForChannels(key, topic) => self.ask_for_channels(key, &topic),
             Output::Log(Level::Info, line) => log_info!("{line}"),
             Output::Log(Level::Warning, line) => log_warn!("{line}"),
             Output::Log(Level::Error, line) => log_error!("{line}"),
         }
+    }
+
+    /// Has a new topic start once it is known which channels it has elsewhere.
+    fn ask_for_channels(&self, key: TopicKey, topic: &str) {
+        let (post, id) = (self.post.clone(), self.id);
+        self.lookup.ask(topic, move |channels| {
+            let start = Mail::Call(Box::new(move |shard| shard.start_topic(key, &channels)));
+            post.send(id, start);
+        });
+    }
+
+    fn start_topic(&self, key: TopicKey, channels: &[String]) {
+        if self.is_stopping() {
+            return;
+        }
+        let mut names = Vec::new();
+        for channel in channels {
+            match ChannelName::new(channel.as_bytes()) {
+                Some(name) => names.push(name),
+                None => log_warn!("skipping creation of invalid channel {channel}"),
+            }
+        }
+        self.with_broker(|broker, now, out| broker.start_topic(now, key, &names, out));
     }
 
     fn move_connection(self: &Rc<Self>, id: ClientId, to: ShardId) {

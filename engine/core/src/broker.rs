@@ -6,19 +6,20 @@ mod forward;
 mod keeper;
 pub(crate) mod publish;
 mod report;
+mod start;
 mod time;
 mod turn;
 
 pub use admin::{AdminError, Outcome};
 pub(crate) use forward::HeldPublish;
 pub use forward::{ForwardBatch, ForwardId, ForwardReply};
-pub use report::{ChannelFacts, TopicFacts};
+pub use report::{Change, ChannelFacts, TopicFacts};
 pub use turn::Sent;
 
 use crate::client::{Blocked, Client, ClientId, Clients, Ending, Verb};
 use crate::slab::Slab;
 use crate::topic::{Publication, Topic, TopicKey, TopicOptions};
-use crate::{Now, Random, ShardId, TaskId};
+use crate::{Now, Random, ShardId, TaskId, Topology};
 use diskq::{Recovered, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,6 +49,10 @@ pub struct BrokerOptions {
     pub resident_bytes: u64,
     /// --max-channel-consumers; 0 for no limit.
     pub channel_consumers_max: u64,
+    /// Whether a new topic asks for channels before it starts; see [`Broker::set_asks_for_channels`].
+    pub asks_for_channels: bool,
+    /// Where this node is, if near consumers are to come first.
+    pub topology: Option<Topology>,
     /// Seed of the sampling generator.
     pub seed: u64,
 }
@@ -92,6 +97,10 @@ pub enum Output {
     DeleteLog(Arc<str>, Vec<Request>),
     /// The set of durable topics and channels changed: nsqd.dat is out of date.
     MetadataChanged,
+    /// A topic or channel came or went.
+    Changed(Change),
+    /// A new topic waits for the channels that others know of; they go to [`Broker::start_topic`].
+    AskForChannels(TopicKey, Arc<str>),
     /// A line for the log.
     Log(Level, String),
 }
@@ -138,6 +147,23 @@ fn command_bytes_max(limits: &Limits) -> usize {
 
 /// For the sizes and the count around a body: four of them at most, and some to spare.
 const COMMAND_SIZES_BYTES: usize = 64;
+
+/// A topic, as who needs it finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// It can be used.
+    Ready(TopicKey),
+    /// It was made just now, and whoever made it waits for its start. Others do not.
+    Starting(TopicKey),
+}
+
+impl Found {
+    fn key(self) -> TopicKey {
+        match self {
+            Found::Ready(key) | Found::Starting(key) => key,
+        }
+    }
+}
 
 /// Whether a command is done with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -525,6 +551,9 @@ impl Broker {
         if !client.identified {
             client.identified = true;
             client.delivery = client.settings.clone();
+            if let Some(topology) = &self.options.topology {
+                client.locality = topology.locality(&client.topology_zone, &client.topology_region);
+            }
             self.arm_heartbeat(id, now.mono);
         }
         self.arm_deadline(id, now.mono);
@@ -611,14 +640,15 @@ impl Broker {
     // --- topics
 
     /// The topic of that name, created if need be.
-    fn topic_key(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) -> TopicKey {
+    fn topic_key(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) -> Found {
         if let Some(key) = self.by_name.get(name.as_str()) {
-            return *key;
+            return Found::Ready(*key);
         }
-        let topic = Topic::new(name, self.options.topic.clone());
+        let mut topic = Topic::new(name, self.options.topic.clone());
+        topic.started = !self.options.asks_for_channels;
         let shared = topic.name.clone();
         let key = self.topics.insert(topic);
-        self.by_name.insert(shared, key);
+        self.by_name.insert(shared.clone(), key);
         out.push(Output::Log(
             Level::Info,
             format!("TOPIC({}): created", name.as_str()),
@@ -626,7 +656,12 @@ impl Broker {
         if !name.is_ephemeral() {
             out.push(Output::MetadataChanged);
         }
-        key
+        out.push(Output::Changed(Change::topic(&shared, true)));
+        if self.options.asks_for_channels {
+            out.push(Output::AskForChannels(key, shared));
+            return Found::Starting(key);
+        }
+        Found::Ready(key)
     }
 
     fn create_topic_if_here(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) {

@@ -5,6 +5,7 @@ use crate::outbound::Outbound;
 use crate::patience::Patience;
 use crate::slab::{Key, Slab};
 use crate::topic::TopicKey;
+use crate::topology::Locality;
 use crate::{ChannelId, ShardId};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -69,6 +70,8 @@ enum Reply {
 pub(crate) enum Blocked {
     /// Its publish found no room in the log; it is retried when the keeper has made some.
     Room(TopicKey),
+    /// Its command created a topic; it is retried when that starts.
+    Starting(TopicKey),
     /// The answer to its SUB is not out yet; nothing may overtake it.
     Subscribing,
     /// Too much of what it published is on its way to other shards.
@@ -114,6 +117,7 @@ pub struct Client {
     pub(crate) user_agent: String,
     pub(crate) topology_region: String,
     pub(crate) topology_zone: String,
+    pub(crate) locality: Locality,
     pub(crate) subscription: Option<(TopicKey, ChannelId)>,
     pub(crate) ready_count: u32,
     pub(crate) in_flight: u32,
@@ -166,6 +170,7 @@ impl Client {
             user_agent: String::new(),
             topology_region: String::new(),
             topology_zone: String::new(),
+            locality: Locality::default(),
             subscription: None,
             ready_count: 0,
             in_flight: 0,

@@ -32,17 +32,19 @@ mod ranges;
 mod slab;
 pub mod stats;
 mod topic;
+mod topology;
 mod window;
 
 pub use broker::publish::REMOTE_STREAK_MAX;
 pub use broker::{
-    AdminError, Broker, BrokerOptions, ChannelFacts, ForwardBatch, ForwardId, ForwardReply, Level,
-    Outcome, Output, Sent, TopicFacts, Wakeup, place,
+    AdminError, Broker, BrokerOptions, Change, ChannelFacts, ForwardBatch, ForwardId, ForwardReply,
+    Level, Outcome, Output, Sent, TopicFacts, Wakeup, place,
 };
 pub use client::{Client, ClientId};
 pub use outbound::Piece;
 pub use slab::{Key, Slab};
 pub use topic::{Publication, TopicKey, TopicOptions};
+pub use topology::Topology;
 
 pub use window::TICK;
 

@@ -24,6 +24,7 @@ mod http;
 mod process;
 mod random;
 mod sandbox;
+mod server;
 
 pub use broker::{Broker, Exit, Launch, nsqd_path, run, run_nsqd};
 pub use client::{Client, Frame, FrameType, Message, MessageId};
@@ -31,6 +32,7 @@ pub use http::{Response, http, http_with_headers, parse as parse_http};
 pub use process::{Rss, cpu_time, descriptors, open_files, rss};
 pub use random::Random;
 pub use sandbox::{Tmpfs, answer_io_uring_with, contents, is_root, not_tested, without_privileges};
+pub use server::{Lookupd, Manner, Reply, Request, serve_http};
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

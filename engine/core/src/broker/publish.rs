@@ -1,8 +1,8 @@
 //! PUB, MPUB, DPUB, and publishing on behalf of the shell.
 
-use super::{Broker, Flow, Output, place};
+use super::{Broker, Flow, Found, Output, place};
 use crate::client::{Blocked, ClientId, Verb};
-use crate::topic::{Publication, Published, Waiter};
+use crate::topic::{Creator, Publication, Published, Waiter};
 use crate::{Now, ShardId, TaskId};
 use diskq::AppendError;
 use wire::name::TopicName;
@@ -43,7 +43,10 @@ impl Broker {
                 if shard != self.options.shard {
                     return self.publish_elsewhere(id, verb, shard, name, publication, out);
                 }
-                self.topic_key(name, out)
+                match self.topic_key(name, out) {
+                    Found::Ready(key) => key,
+                    Found::Starting(key) => return self.wait_for_start(id, key),
+                }
             }
         };
         let (Some(topic), Some(client)) = (self.topics.get_mut(key), self.clients.get_mut(id))
@@ -131,10 +134,15 @@ impl Broker {
     where
         B: Iterator<Item = &'b [u8]> + Clone,
     {
-        let key = self.topic_key(name, out);
+        let found = self.topic_key(name, out);
+        let key = found.key();
         let Some(topic) = self.topics.get_mut(key) else {
             return Err("exiting".to_owned());
         };
+        if found == Found::Starting(key) {
+            topic.creator = Some(Creator::Publish(task));
+            return Ok(false);
+        }
         let result = match topic.publish(now, publication) {
             Ok(Published::Done) => Ok(true),
             Ok(Published::AfterSync(upto)) => {

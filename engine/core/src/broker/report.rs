@@ -7,6 +7,7 @@ use crate::client::{Client, ClientId};
 use crate::stats::{
     ChannelStats, ClientStats, LatencyStats, PubCount, StatsFilter, StatsSnapshot, TopicStats,
 };
+use crate::topology::Locality;
 use std::sync::Arc;
 
 /// A durable topic, for the metadata file.
@@ -27,6 +28,35 @@ pub struct ChannelFacts {
     pub name: String,
     /// Whether it is paused.
     pub paused: bool,
+}
+
+/// A topic or channel that came or went, an ephemeral one, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// The channel's name. `None`: it is about the topic itself.
+    pub channel: Option<Box<str>>,
+    /// False when it went.
+    pub is_there: bool,
+}
+
+impl Change {
+    pub(super) fn topic(topic: &Arc<str>, is_there: bool) -> Change {
+        Change {
+            topic: topic.clone(),
+            channel: None,
+            is_there,
+        }
+    }
+
+    pub(super) fn channel(topic: &Arc<str>, channel: &str, is_there: bool) -> Change {
+        Change {
+            topic: topic.clone(),
+            channel: Some(channel.into()),
+            is_there,
+        }
+    }
 }
 
 impl Broker {
@@ -98,9 +128,9 @@ impl Broker {
             in_flight_count: channel.in_flight_count(),
             deferred_count: channel.deferred_count(),
             message_count: channel.counters.message_count,
-            zone_local_msg_count: 0,
-            region_local_msg_count: 0,
-            global_msg_count: channel.counters.delivery_count,
+            zone_local_msg_count: channel.counters.deliveries[Locality::Zone as usize],
+            region_local_msg_count: channel.counters.deliveries[Locality::Region as usize],
+            global_msg_count: channel.counters.deliveries[Locality::Global as usize],
             requeue_count: channel.counters.requeue_count,
             timeout_count: channel.counters.timeout_count,
             client_count: channel.consumers.len() as u64,
@@ -133,6 +163,21 @@ impl Broker {
                         paused: channel.paused,
                     })
                     .collect(),
+            })
+            .collect()
+    }
+
+    /// Every topic and channel that is there, as if it came now.
+    pub fn changes_so_far(&self) -> Vec<Change> {
+        let topics = self
+            .by_name
+            .values()
+            .filter_map(|key| self.topics.get(*key));
+        topics
+            .flat_map(|topic| {
+                let channels = topic.channels().map(|(_, channel)| channel);
+                let channels = channels.map(|c| Change::channel(&topic.name, &c.name, true));
+                std::iter::once(Change::topic(&topic.name, true)).chain(channels)
             })
             .collect()
     }

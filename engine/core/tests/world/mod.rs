@@ -14,7 +14,7 @@ use engine_core::{
 };
 use model::{Model, Place};
 use peer::Peer;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -89,6 +89,7 @@ impl Reached {
             "killed before a spill",
             "loaded",
             "loaded before earlier jobs",
+            "started with channels",
         ] {
             assert!(self.counts.contains_key(what), "no history reached: {what}");
         }
@@ -100,6 +101,8 @@ enum Mail {
     Forwards(ForwardBatch),
     Replies(Vec<ForwardReply>),
     Connection(usize, Box<Client>),
+    /// What a new topic asked for: some of the channels, by their bits.
+    Channels(TopicKey, u64),
 }
 
 struct ShardWorld {
@@ -108,6 +111,8 @@ struct ShardWorld {
     /// Its part of nsqd.dat is out of date.
     is_metadata_old: bool,
     inbox: VecDeque<Mail>,
+    /// What the broker has said to be there: topics, and channels with their topics.
+    told: BTreeSet<(Arc<str>, Option<Box<str>>)>,
 }
 
 pub(crate) struct World {
@@ -118,6 +123,8 @@ pub(crate) struct World {
     mono: Duration,
     wall_ns: u64,
     group_commit: bool,
+    /// Whether new topics start with channels that others know of.
+    asks_for_channels: bool,
     /// Whether syncs may fail in this history.
     has_faults: bool,
     /// A sync failed in the life of an earlier process: files may lie from now on.
@@ -151,6 +158,7 @@ impl World {
         let shards = 1 + random.below(SHARDS_MAX);
         let group_commit = random.below(3) == 0;
         let has_faults = random.below(4) == 0;
+        let asks_for_channels = random.below(2) == 0;
         let mut world = World {
             random,
             files: SimFiles::new(),
@@ -159,6 +167,7 @@ impl World {
             mono: Duration::ZERO,
             wall_ns: 1_800_000_000_000_000_000,
             group_commit,
+            asks_for_channels,
             has_faults,
             had_failed_sync: false,
             was_power_lost: false,
@@ -207,6 +216,8 @@ impl World {
             },
             resident_bytes: 1 << 20,
             channel_consumers_max: 0,
+            asks_for_channels: self.asks_for_channels,
+            topology: None,
             seed: 5,
         }
     }
@@ -234,6 +245,7 @@ impl World {
                 jobs: VecDeque::new(),
                 is_metadata_old: false,
                 inbox: VecDeque::new(),
+                told: BTreeSet::new(),
             })
             .collect();
         let path = Path::new(DATA_PATH);
@@ -251,6 +263,8 @@ impl World {
         }
         for shard in 0..shards {
             self.note_metadata(shard);
+            let there = self.shards[shard].broker.changes_so_far();
+            self.shards[shard].told = there.into_iter().map(|c| (c.topic, c.channel)).collect();
             self.turn(shard);
             let stats = self.shards[shard]
                 .broker
@@ -575,6 +589,20 @@ impl World {
                 }
                 Output::MetadataChanged => self.shards[shard].is_metadata_old = true,
                 Output::Log(_, line) => self.read_log(&line),
+                Output::Changed(change) => {
+                    let told = &mut self.shards[shard].told;
+                    let what = (change.topic, change.channel);
+                    let is_new = match change.is_there {
+                        true => told.insert(what),
+                        false => told.remove(&what),
+                    };
+                    assert!(is_new, "told twice");
+                }
+                Output::AskForChannels(key, _) => {
+                    let channels = self.random.below(1 << CHANNELS.len());
+                    let inbox = &mut self.shards[shard].inbox;
+                    inbox.push_back(Mail::Channels(key, channels));
+                }
                 Output::Wake(..) => {}
             }
         }
@@ -709,6 +737,15 @@ impl World {
                 self.peers[index].at = Some((shard, id));
                 self.offer_all(index);
             }
+            Mail::Channels(key, bits) => {
+                let known = (0..CHANNELS.len()).filter(|index| bits & (1 << index) != 0);
+                let names = known.map(channel_name).filter(|name| !name.is_ephemeral());
+                let names: Vec<_> = names.collect();
+                if !names.is_empty() {
+                    self.reached.note("started with channels");
+                }
+                broker.start_topic(now, key, &names, &mut out);
+            }
         }
         self.perform(shard, out);
     }
@@ -719,6 +756,12 @@ impl World {
         let now = self.now();
         for shard in &mut self.shards {
             shard.broker.check();
+            let there = shard.broker.changes_so_far().into_iter();
+            assert!(
+                there
+                    .map(|c| (c.topic, c.channel))
+                    .eq(shard.told.iter().cloned())
+            );
             let stats = shard.broker.stats(now, &StatsFilter::default());
             for (place, owes, received) in ledgers(&stats) {
                 if is_durable(place) && self.model.check_ledger(place, owes, received) {

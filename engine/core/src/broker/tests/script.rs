@@ -10,8 +10,9 @@
 //! a< OK               what it gets; a message is its body and its attempts: x (1)
 //! a closed            the broker closed it
 //! +500ms              time passes, timers fire one by one
-//! pause t, unpause t/ch, empty t/ch, delete t, create t/ch, stats t, health, restart,
+//! pause t, unpause t/ch, empty t/ch, delete t, create t/ch, stats t, where t/ch, health, restart,
 //! power lost 3        ... and of what was not synced, what seed 3 says is there; no nsqd.dat
+//! channels t a,b          the channels that the new topic t asked for
 //! disk full, disk free, sync fails, open fails (once, before a sync)
 //! ```
 //!
@@ -19,7 +20,9 @@
 //! script itself.
 
 use crate::stats::StatsFilter;
-use crate::{Broker, BrokerOptions, ClientId, Now, Output, Sent, ShardId, TaskId, TopicOptions};
+use crate::{
+    Broker, BrokerOptions, ClientId, Now, Output, Sent, ShardId, TaskId, TopicKey, TopicOptions,
+};
 use diskq::{Call, Crash, Keeper, LogOptions, SimFiles};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -51,6 +54,8 @@ pub(super) fn options() -> BrokerOptions {
         },
         resident_bytes: 1 << 20,
         channel_consumers_max: 0,
+        asks_for_channels: false,
+        topology: None,
         seed: 1,
     }
 }
@@ -91,6 +96,8 @@ pub(super) struct Session {
     peers: BTreeMap<String, Peer>,
     /// Ids of messages by their bodies.
     ids: BTreeMap<String, String>,
+    /// Topics that asked for channels.
+    asking: BTreeMap<String, TopicKey>,
     transcript: String,
 }
 
@@ -106,6 +113,7 @@ impl Session {
             },
             peers: BTreeMap::new(),
             ids: BTreeMap::new(),
+            asking: BTreeMap::new(),
             transcript: String::new(),
         }
     }
@@ -155,6 +163,7 @@ impl Session {
         match words[..] {
             ["raw", bytes] => self.send("raw", b"", bytes.as_bytes()),
             ["stats", what] => self.show_stats(what),
+            ["where", what] => self.show_localities(what),
             ["health"] => self.show_health(),
             ["restart"] => self.restart(Crash::Process),
             ["power", "lost", seed] => self.restart(Crash::Power {
@@ -180,6 +189,10 @@ impl Session {
                 let mut out = Vec::new();
                 self.broker.disconnect(self.now, id, &mut out);
                 self.settle(out);
+            }
+            ["channels", topic] => self.start_topic(topic, &[]),
+            ["channels", topic, channels] => {
+                self.start_topic(topic, &channels.split(',').collect::<Vec<_>>());
             }
             [name, "stuck"] => self.peers.get_mut(name).expect("connected").is_stuck = true,
             [verb, what] => self.administer(verb, what),
@@ -318,7 +331,10 @@ impl Session {
                 keeper.delete_log(&topic).expect("the disk removes");
             }
             Output::Move(..) => unreachable!("there is one shard"),
-            Output::Wake(..) | Output::MetadataChanged | Output::Log(..) => {}
+            Output::AskForChannels(key, topic) => {
+                self.asking.insert(topic.to_string(), key);
+            }
+            Output::Wake(..) | Output::MetadataChanged | Output::Changed(_) | Output::Log(..) => {}
         }
     }
 
@@ -412,7 +428,7 @@ impl Session {
                 .map(drop),
             ("create", Some(channel)) => {
                 let name = TopicName::new(topic.as_bytes()).expect("a valid name");
-                broker.create_topic(name, &mut out);
+                broker.create_topic(name, task, &mut out);
                 let name = ChannelName::new(channel.as_bytes()).expect("a valid name");
                 broker
                     .create_channel(now, topic, name, task, &mut out)
@@ -421,6 +437,17 @@ impl Session {
             _ => panic!("no such thing to do: {verb} {what}"),
         };
         result.expect("it is there");
+        self.settle(out);
+    }
+
+    fn start_topic(&mut self, topic: &str, channels: &[&str]) {
+        let key = self.asking.remove(topic).expect("it asked");
+        let names = channels
+            .iter()
+            .map(|name| ChannelName::new(name.as_bytes()));
+        let names: Vec<_> = names.map(|name| name.expect("a valid name")).collect();
+        let mut out = Vec::new();
+        self.broker.start_topic(self.now, key, &names, &mut out);
         self.settle(out);
     }
 
@@ -455,6 +482,22 @@ impl Session {
             },
         };
         writeln!(self.transcript, "= {text}").expect("a String takes all");
+        self.settle(Vec::new());
+    }
+
+    fn show_localities(&mut self, what: &str) {
+        let stats = self.broker.stats(self.now, &StatsFilter::default());
+        let (topic, channel) = what.split_once('/').expect("a channel");
+        let topics = stats.topics.iter().filter(|t| t.topic_name == topic);
+        let mut channels = topics.flat_map(|t| &t.channels);
+        let found = channels.find(|c| c.channel_name == channel);
+        let channel = found.expect("it is there");
+        writeln!(
+            self.transcript,
+            "= zone {}, region {}, global {}",
+            channel.zone_local_msg_count, channel.region_local_msg_count, channel.global_msg_count
+        )
+        .expect("a String takes all");
         self.settle(Vec::new());
     }
 
