@@ -183,8 +183,6 @@ const FLAGS: &[Flag] = {
 const FLAGS_NOT_YET: &[&str] = &[
     "config",
     "https-address",
-    "auth-http-address",
-    "auth-http-request-method",
     "statsd-address",
     "statsd-interval",
     "statsd-mem-stats",

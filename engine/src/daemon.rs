@@ -1,5 +1,6 @@
 //! The life of the process: checks, recovery, shards, and the end.
 
+use crate::auth::AuthServers;
 use crate::config::Config;
 use crate::http::{Info, Ports};
 use crate::http_client::HttpSettings;
@@ -82,6 +83,7 @@ struct Plan {
     seed: u64,
     metadata: MetadataWriter,
     lookup: LookupPeers,
+    auth: Option<AuthServers>,
 }
 
 /// What one shard takes over from an earlier run.
@@ -109,6 +111,10 @@ impl Daemon {
             .map_err(|error| lock_failed(&config, &error))?;
         log_info!("{}", config::version_line());
         log_info!("ID: {}", config.node_id);
+        let http_settings = HttpSettings::new(&config)
+            .map_err(|error| StartError(format!("failed to instantiate nsqd - {error}")))?;
+        AuthServers::check(&config)
+            .map_err(|error| StartError(format!("failed to instantiate nsqd - {error}")))?;
         let ready = preflight::check(&config)
             .map_err(|error| StartError(format!("failed to instantiate nsqd - {error}")))?;
         let metadata = Metadata::load(&config.data_path)
@@ -118,10 +124,10 @@ impl Daemon {
         let (post, inboxes) = Post::new(shards);
         let (writer, writer_thread) = MetadataWriter::start(shards, config.data_path.clone())
             .map_err(|error| no_thread(&error))?;
-        let http_settings = HttpSettings::new(&config)
-            .map_err(|error| StartError(format!("failed to instantiate nsqd - {error}")))?;
+        let (auth_http, lookup_http) = (http_settings.clone(), http_settings);
+        let auth = AuthServers::start(&config, auth_http).map_err(|error| no_thread(&error))?;
         let ports = broadcast_ports(&config, &ready);
-        let lookup = LookupPeers::start(&config, ports, http_settings, post.clone())
+        let lookup = LookupPeers::start(&config, ports, lookup_http, post.clone())
             .map_err(|error| no_thread(&error))?;
         let start_time = SystemTime::now();
         let unix = start_time
@@ -137,6 +143,7 @@ impl Daemon {
             seed: unix.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32),
             metadata: writer,
             lookup,
+            auth,
             config,
         };
         let mut daemon = Daemon {
@@ -319,6 +326,7 @@ impl Plan {
             post,
             metadata: self.metadata.clone(),
             lookup: self.lookup.clone(),
+            auth: self.auth.clone(),
             health: self.health.clone(),
             info: self.info(),
         }
@@ -352,7 +360,7 @@ impl Plan {
                 tls_available: false,
                 snappy_available: false,
                 deflate_available: false,
-                auth_required: false,
+                auth_required: !config.auth_http_addresses.is_empty(),
                 topology_region: config.topology_region.clone(),
                 topology_zone: config.topology_zone.clone(),
             },

@@ -22,6 +22,7 @@ const ANSWER_BYTES_MAX: u64 = 10 * 1024 * 1024;
 const REDIRECTS_MAX: u32 = 10;
 
 /// What a client is told once.
+#[derive(Clone)]
 pub(crate) struct HttpSettings {
     /// For connecting; zero: none.
     pub(crate) connect_timeout: Duration,
@@ -128,7 +129,6 @@ impl HttpClient {
         self.fetch(Request::Get, url)
     }
 
-    #[expect(dead_code, reason = "for auth servers, which are asked soon")]
     /// POST of a JSON document; otherwise like [`HttpClient::get`].
     pub(crate) fn post_json(&self, url: &str, json: &str) -> Result<Vec<u8>, String> {
         self.fetch(Request::PostJson(json), url)

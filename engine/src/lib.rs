@@ -14,6 +14,7 @@
 
 #![deny(unsafe_code)]
 
+mod auth;
 pub mod config;
 pub mod daemon;
 mod go_json;

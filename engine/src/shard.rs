@@ -18,6 +18,7 @@ pub(crate) mod mail;
 pub(crate) mod storage;
 pub(crate) mod task;
 
+use crate::auth::AuthServers;
 use crate::http::Info;
 use crate::lookup::LookupPeers;
 use crate::metadata_writer::MetadataWriter;
@@ -26,7 +27,7 @@ use crate::net::input::Buffers;
 use crate::net::listener;
 use crate::reactor;
 use crate::{log_error, log_info, log_warn};
-use engine_core::{Broker, ClientId, Level, Now, Output, ShardId, TopicKey};
+use engine_core::{AuthQuery, Broker, ClientId, Level, Now, Output, ShardId, TopicKey};
 use futures_lite::{StreamExt, future};
 use health::{Health, ShardHealth};
 use mail::{Inbox, Mail, Post};
@@ -48,6 +49,7 @@ pub(crate) struct Shard {
     pub(crate) post: Post,
     pub(crate) metadata: MetadataWriter,
     pub(crate) lookup: LookupPeers,
+    auth: Option<AuthServers>,
     pub(crate) health: ShardHealth,
     pub(crate) info: Info,
     /// What sockets are read into; lent to one reader at a time, never across an await.
@@ -78,6 +80,7 @@ pub(crate) struct Parts {
     pub(crate) post: Post,
     pub(crate) metadata: MetadataWriter,
     pub(crate) lookup: LookupPeers,
+    pub(crate) auth: Option<AuthServers>,
     pub(crate) health: Health,
     pub(crate) info: Info,
 }
@@ -143,6 +146,7 @@ impl Shard {
             post,
             metadata,
             lookup,
+            auth,
             health,
             info,
         } = parts;
@@ -151,6 +155,7 @@ impl Shard {
             post,
             metadata,
             lookup,
+            auth,
             health: ShardHealth::new(id, health),
             info,
             buffers: RefCell::default(),
@@ -369,6 +374,7 @@ impl Shard {
             Output::MetadataChanged => self.metadata_changed.set(),
             Output::Changed(change) => self.lookup.announce(vec![change]),
             Output::AskForChannels(key, topic) => self.ask_for_channels(key, &topic),
+            Output::Authorize(id, query) => self.authorize(id, query),
             Output::Log(Level::Info, line) => log_info!("{line}"),
             Output::Log(Level::Warning, line) => log_warn!("{line}"),
             Output::Log(Level::Error, line) => log_error!("{line}"),
@@ -396,6 +402,21 @@ impl Shard {
             }
         }
         self.with_broker(|broker, now, out| broker.start_topic(now, key, &names, out));
+    }
+
+    /// Has an auth server asked what a client may do.
+    fn authorize(&self, client: ClientId, query: AuthQuery) {
+        let auth = self.auth.as_ref();
+        let auth = auth.expect("the broker asks where auth servers are configured");
+        let (post, id) = (self.post.clone(), self.id);
+        auth.ask(query, move |answer| {
+            let grant = Mail::Call(Box::new(move |shard| {
+                shard.with_broker(|broker, now, out| {
+                    broker.handle_grants(now, client, answer, out);
+                });
+            }));
+            post.send(id, grant);
+        });
     }
 
     fn move_connection(self: &Rc<Self>, id: ClientId, to: ShardId) {

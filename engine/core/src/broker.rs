@@ -1,6 +1,7 @@
 //! One shard: its topics, its connections, and the commands between them.
 
 mod admin;
+mod authorize;
 mod consume;
 mod forward;
 mod keeper;
@@ -11,11 +12,13 @@ mod time;
 mod turn;
 
 pub use admin::{AdminError, Outcome};
+pub(crate) use authorize::AuthReason;
 pub(crate) use forward::HeldPublish;
 pub use forward::{ForwardBatch, ForwardId, ForwardReply};
 pub use report::{Change, ChannelFacts, TopicFacts};
 pub use turn::Sent;
 
+use crate::auth::AuthQuery;
 use crate::client::{Blocked, Client, ClientId, Clients, Ending, Verb};
 use crate::slab::Slab;
 use crate::topic::{Publication, Topic, TopicKey, TopicOptions};
@@ -101,6 +104,8 @@ pub enum Output {
     Changed(Change),
     /// A new topic waits for the channels that others know of; they go to [`Broker::start_topic`].
     AskForChannels(TopicKey, Arc<str>),
+    /// An auth server is to be asked; the answer goes to [`Broker::handle_grants`].
+    Authorize(ClientId, AuthQuery),
     /// A line for the log.
     Log(Level, String),
 }
@@ -340,19 +345,27 @@ impl Broker {
                 limits: &self.options.limits,
             };
             match client.decoder.decode(rest, &context) {
-                Decoded::NeedMore(needs) if needs > command_bytes_max(&self.options.limits) => {
-                    // The topic of an MPUB is made also if its messages are refused.
+                Decoded::NeedMore(needs) => {
+                    let is_too_big = needs > command_bytes_max(&self.options.limits);
+                    if !is_too_big {
+                        client.needs = needs;
+                        if !self.options.server.auth_required {
+                            break;
+                        }
+                    }
+                    // The topic of an MPUB is made also if its messages are refused, and whether it may be
+                    // published to does not wait for them.
                     let unfinished = client.decoder.finish(rest, &context);
-                    if let Some((_, Some(topic))) = unfinished {
+                    let topic = unfinished.and_then(|(_, topic)| topic);
+                    if !self.may_publish_many(now, id, topic, out) || !is_too_big {
+                        break;
+                    }
+                    if let Some(topic) = topic {
                         self.create_topic_if_here(topic, out);
                     }
                     let max = self.options.limits.body_bytes_max;
                     let text = format_args!("MPUB body too big {needs} > {max}");
                     self.fail(id, WireError::new(ErrorCode::BadBody, text), out);
-                    break;
-                }
-                Decoded::NeedMore(needs) => {
-                    client.needs = needs;
                     break;
                 }
                 Decoded::Close => {
@@ -368,6 +381,9 @@ impl Broker {
                     error,
                     creates_topic,
                 } => {
+                    if !self.may_publish_many(now, id, creates_topic, out) {
+                        break;
+                    }
                     if let Some(topic) = creates_topic {
                         self.create_topic_if_here(topic, out);
                     }
@@ -511,10 +527,7 @@ impl Broker {
                 Flow::Next
             }
             Command::Identify { body } => self.identify(now, id, body, out),
-            Command::Auth { .. } => {
-                self.fail(id, WireError::auth_disabled(), out);
-                Flow::Next
-            }
+            Command::Auth { secret } => self.authenticate(id, secret, out),
         }
     }
 

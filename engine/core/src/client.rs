@@ -1,6 +1,8 @@
 //! One connection's state: what it negotiated, what it subscribed to, what it may still receive,
 //! and the answers it is owed.
 
+use crate::auth::{Auth, TlsPeer};
+use crate::broker::AuthReason;
 use crate::outbound::Outbound;
 use crate::patience::Patience;
 use crate::slab::{Key, Slab};
@@ -37,12 +39,20 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
+    /// As it is sent.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Verb::Pub => "PUB",
+            Verb::Mpub => "MPUB",
+            Verb::Dpub => "DPUB",
+            Verb::Sub => "SUB",
+        }
+    }
+
     /// The error frame for a command that could not be carried out.
     pub(crate) fn failed(self, cause: &str) -> WireError {
         match self {
-            Verb::Pub => WireError::pub_failed("PUB", cause),
-            Verb::Mpub => WireError::pub_failed("MPUB", cause),
-            Verb::Dpub => WireError::pub_failed("DPUB", cause),
+            Verb::Pub | Verb::Mpub | Verb::Dpub => WireError::pub_failed(self.name(), cause),
             Verb::Sub => WireError::sub_failed(cause),
         }
     }
@@ -74,6 +84,8 @@ pub(crate) enum Blocked {
     Starting(TopicKey),
     /// The answer to its SUB is not out yet; nothing may overtake it.
     Subscribing,
+    /// An auth server is asked what it may do.
+    Authorizing(AuthReason),
     /// Too much of what it published is on its way to other shards.
     Forwards,
     /// It moves to another shard as soon as all answers are out.
@@ -118,6 +130,10 @@ pub struct Client {
     pub(crate) topology_region: String,
     pub(crate) topology_zone: String,
     pub(crate) locality: Locality,
+    /// What TLS says of the connection.
+    pub(crate) tls: TlsPeer,
+    /// What it is authorised for; `None` before AUTH.
+    pub(crate) auth: Option<Box<Auth>>,
     pub(crate) subscription: Option<(TopicKey, ChannelId)>,
     pub(crate) ready_count: u32,
     pub(crate) in_flight: u32,
@@ -171,6 +187,8 @@ impl Client {
             topology_region: String::new(),
             topology_zone: String::new(),
             locality: Locality::default(),
+            tls: TlsPeer::default(),
+            auth: None,
             subscription: None,
             ready_count: 0,
             in_flight: 0,

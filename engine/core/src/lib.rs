@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod auth;
 mod broker;
 mod channel;
 mod client;
@@ -35,6 +36,7 @@ mod topic;
 mod topology;
 mod window;
 
+pub use auth::{AuthQuery, Authorization, Grants, TlsPeer};
 pub use broker::publish::REMOTE_STREAK_MAX;
 pub use broker::{
     AdminError, Broker, BrokerOptions, Change, ChannelFacts, ForwardBatch, ForwardId, ForwardReply,

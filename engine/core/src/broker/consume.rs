@@ -1,5 +1,6 @@
 //! SUB, RDY, FIN, REQ, TOUCH, CLS.
 
+use super::authorize::Permit;
 use super::{Broker, Change, Flow, Found, Level, Output, place};
 use crate::client::{Blocked, Client, ClientId, Verb};
 use crate::topic::{TopicKey, Waiter};
@@ -20,6 +21,12 @@ impl Broker {
         channel_name: ChannelName<'_>,
         out: &mut Vec<Output>,
     ) -> Flow {
+        let place_name = (topic_name.as_str(), channel_name.as_str());
+        match self.permit(now, id, Verb::Sub, place_name, out) {
+            Permit::Granted => {}
+            Permit::Refused => return Flow::Next,
+            Permit::Asked => return Flow::Retry,
+        }
         let shard = place(topic_name.as_str(), self.options.shards);
         if shard != self.options.shard {
             // Consumers live where their topic lives; there this SUB is read again.

@@ -1,5 +1,6 @@
 //! PUB, MPUB, DPUB, and publishing on behalf of the shell.
 
+use super::authorize::Permit;
 use super::{Broker, Flow, Found, Output, place};
 use crate::client::{Blocked, ClientId, Verb};
 use crate::topic::{Creator, Publication, Published, Waiter};
@@ -26,6 +27,11 @@ impl Broker {
     where
         B: Iterator<Item = &'b [u8]> + Clone,
     {
+        match self.permit(now, id, verb, (name.as_str(), ""), out) {
+            Permit::Granted => {}
+            Permit::Refused => return Flow::Next,
+            Permit::Asked => return Flow::Retry,
+        }
         let Some(client) = self.clients.get(id) else {
             return Flow::Next;
         };

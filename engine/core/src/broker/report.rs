@@ -194,6 +194,7 @@ impl Broker {
 }
 
 fn client_stats(client: &Client) -> ClientStats {
+    let grants = client.auth.as_ref().map(|auth| &auth.grants);
     ClientStats {
         client_id: client.client_id.clone(),
         hostname: client.hostname.clone(),
@@ -207,6 +208,9 @@ fn client_stats(client: &Client) -> ClientStats {
         connect_ts: client.connected_at,
         sample_rate: client.delivery.sample_rate,
         user_agent: client.user_agent.clone(),
+        authed: client.auth.as_ref().is_some_and(|auth| auth.has_grants()),
+        auth_identity: grants.map_or("", |grants| &grants.identity).to_owned(),
+        auth_identity_url: grants.map_or("", |grants| &grants.identity_url).to_owned(),
         topology_zone: client.topology_zone.clone(),
         topology_region: client.topology_region.clone(),
         pub_counts: client

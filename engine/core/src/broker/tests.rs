@@ -282,6 +282,99 @@ h< OK
     );
 }
 
+/// auth.md sections 4 and 5. Commands behind AUTH, or behind one whose grants have expired, wait for the
+/// answer; other clients do not.
+#[test]
+fn authorised_clients_may_what_they_may() {
+    let mut options = script::options();
+    options.server.auth_required = true;
+    let first = "E_AUTH_FIRST AUTH required before";
+    let denied = "E_UNAUTHORIZED AUTH failed for";
+    let welcome = r#"{"identity":"\u003cme\u003e","identity_url":"url","permission_count":1}"#;
+    let script = format!(
+        "
+a: AUTH | hush; PUB t | x; NOP
+b: AUTH | hush
+grant b 60s ^t$ .* p
+b< {welcome}
+b: PUB t | x
+b< OK
+grant a 10s ^t .* sp
+a< {welcome}
+a< OK
+b: SUB t c
+b< {denied} SUB on \"t\" \"c\"
+b closed
+b: SUB t c
+b< {first} SUB
+b closed
+b: DPUB t 5 | x
+b< {first} DPUB
+b closed
+b! MPUB made\\n
+b< {first} MPUB
+b closed
+b: MPUB made | ,
+b< {first} MPUB
+b closed
+stats made
+= no such topic
+b! PUB t\\n\\0\\0\\0\\0
+b< E_BAD_MESSAGE PUB invalid message body size 0
+b closed
+b: AUTH | hush
+grant b 60s
+b< E_UNAUTHORIZED AUTH no authorizations found
+b closed
+b: AUTH | hush; PUB t | x
+auth fails b
+b< E_AUTH_FAILED AUTH failed
+b closed
+b: AUTH | hush
+grant b 60s ^t$ .* p
+b< {welcome}
++11s
+a: MPUB t | 1,2; PUB t | 3; NOP
+grant a 10s ^t .* sp
+a< OK
+a< OK
++11s
+a! MPUB t\\n\\0\\0
+grant a 10s ^t .* sp
+a! \\0\\x0d\\0\\0\\0\\x01\\0\\0\\0\\x01z
+a< OK
+a: SUB t c
+a< OK
++11s
+a< _heartbeat_
+b< _heartbeat_
+a: RDY 1
+a< x (1)
+a: PUB t | y
+grant a 10s
+a< {denied} PUB on \"t\" \"\"
+a closed
+c: AUTH | hush
+grant c 10s ^t$ ^c$ sp
+c< {welcome}
+c: AUTH | hush
+c< E_INVALID AUTH already set
+c closed
+d: AUTH | hush
+grant d 10s .* .* p
+d< {welcome}
++11s
+d: MPUB made | ,
+grant d 10s .* .* p
+d< E_BAD_MESSAGE MPUB invalid message(0) body size 0
+d closed
+stats made
+= depth 0, messages 0, bytes 0
+"
+    );
+    check_with(options, &script);
+}
+
 /// Protocol-v2 section 18: near consumers first, as long as they wait for messages.
 #[test]
 fn near_consumers_come_first() {

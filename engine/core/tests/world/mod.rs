@@ -603,6 +603,7 @@ impl World {
                     let inbox = &mut self.shards[shard].inbox;
                     inbox.push_back(Mail::Channels(key, channels));
                 }
+                Output::Authorize(..) => unreachable!("no auth server is configured"),
                 Output::Wake(..) => {}
             }
         }

@@ -13,6 +13,9 @@
 //! pause t, unpause t/ch, empty t/ch, delete t, create t/ch, stats t, where t/ch, health, restart,
 //! power lost 3        ... and of what was not synced, what seed 3 says is there; no nsqd.dat
 //! channels t a,b          the channels that the new topic t asked for
+//! grant a 60s t c sp      the auth server's answer for a: topic and channel pattern, permissions
+//! grant a 60s             ... that it may do nothing
+//! auth fails a            ... that there is none
 //! disk full, disk free, sync fails, open fails (once, before a sync)
 //! ```
 //!
@@ -21,9 +24,11 @@
 
 use crate::stats::StatsFilter;
 use crate::{
-    Broker, BrokerOptions, ClientId, Now, Output, Sent, ShardId, TaskId, TopicKey, TopicOptions,
+    Authorization, Broker, BrokerOptions, ClientId, Grants, Now, Output, Sent, ShardId, TaskId,
+    TopicKey, TopicOptions,
 };
 use diskq::{Call, Crash, Keeper, LogOptions, SimFiles};
+use regex::Regex;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::{ErrorKind, IoSlice};
@@ -98,6 +103,8 @@ pub(super) struct Session {
     ids: BTreeMap<String, String>,
     /// Topics that asked for channels.
     asking: BTreeMap<String, TopicKey>,
+    /// Clients for whom an auth server is to be asked.
+    asked_for: BTreeMap<String, ClientId>,
     transcript: String,
 }
 
@@ -114,6 +121,7 @@ impl Session {
             peers: BTreeMap::new(),
             ids: BTreeMap::new(),
             asking: BTreeMap::new(),
+            asked_for: BTreeMap::new(),
             transcript: String::new(),
         }
     }
@@ -190,6 +198,22 @@ impl Session {
                 self.broker.disconnect(self.now, id, &mut out);
                 self.settle(out);
             }
+            ["grant", name, ttl, ref rest @ ..] => {
+                let authorization = |rest: &[&str]| Authorization {
+                    topic: Regex::new(rest[0]).expect("a pattern"),
+                    channels: vec![Regex::new(rest[1]).expect("a pattern")],
+                    may_subscribe: rest[2].contains('s'),
+                    may_publish: rest[2].contains('p'),
+                };
+                let grants = Grants {
+                    ttl: duration(ttl),
+                    identity: "<me>".to_owned(),
+                    identity_url: "url".to_owned(),
+                    authorizations: rest.chunks(3).map(authorization).collect(),
+                };
+                self.authorize(name, Ok(grants));
+            }
+            ["auth", "fails", name] => self.authorize(name, Err("no such luck".to_owned())),
             ["channels", topic] => self.start_topic(topic, &[]),
             ["channels", topic, channels] => {
                 self.start_topic(topic, &channels.split(',').collect::<Vec<_>>());
@@ -334,6 +358,12 @@ impl Session {
             Output::AskForChannels(key, topic) => {
                 self.asking.insert(topic.to_string(), key);
             }
+            Output::Authorize(id, query) => {
+                let asked = (&*query.secret, &*query.remote_ip);
+                assert_eq!(asked, (&b"hush"[..], "10.0.0.1"));
+                let name = self.name_of(id).expect("connected");
+                self.asked_for.insert(name, id);
+            }
             Output::Wake(..) | Output::MetadataChanged | Output::Changed(_) | Output::Log(..) => {}
         }
     }
@@ -448,6 +478,13 @@ impl Session {
         let names: Vec<_> = names.map(|name| name.expect("a valid name")).collect();
         let mut out = Vec::new();
         self.broker.start_topic(self.now, key, &names, &mut out);
+        self.settle(out);
+    }
+
+    fn authorize(&mut self, name: &str, answer: Result<Grants, String>) {
+        let id = self.asked_for.remove(name).expect("it asked");
+        let mut out = Vec::new();
+        self.broker.handle_grants(self.now, id, answer, &mut out);
         self.settle(out);
     }
 
