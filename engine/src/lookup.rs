@@ -26,7 +26,7 @@ use crate::workers::Workers;
 use crate::{log_debug, log_error, log_info};
 use command::Command;
 use engine_core::Change;
-use inquiry::Inquiry;
+use inquiry::{Inquiry, LastFailure, Source};
 use peer::{Node, Peer, SharedInfo};
 use registry::Registry;
 use std::io;
@@ -60,6 +60,8 @@ struct Shared {
 struct Known {
     address: String,
     info: SharedInfo,
+    /// When and why it last gave no answer over HTTP.
+    failure: Arc<Mutex<LastFailure>>,
 }
 
 enum Message {
@@ -106,8 +108,8 @@ impl LookupPeers {
         })
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "GET /config will show them"))]
     /// The addresses of the nsqlookupds, each once.
+    #[cfg_attr(not(test), expect(dead_code, reason = "GET /config will show them"))]
     pub(crate) fn addresses(&self) -> Vec<String> {
         let known = lock(&self.shared.known);
         known.iter().map(|peer| peer.address.clone()).collect()
@@ -128,6 +130,7 @@ impl LookupPeers {
             known.push(same.unwrap_or_else(|| Known {
                 address,
                 info: SharedInfo::default(),
+                failure: Arc::default(),
             }));
         }
         drop(known);
@@ -148,15 +151,17 @@ impl LookupPeers {
     /// Asks every nsqlookupd for the channels of a topic that is new here. `answer` gets all that are
     /// not ephemeral, on another thread; none where nobody could be asked. Never waits.
     pub(crate) fn ask(&self, topic: &str, answer: impl FnOnce(Vec<String>) + Send + 'static) {
-        let (peers, is_configured) = {
-            let known = lock(&self.shared.known);
-            let urls: Vec<String> = known
-                .iter()
-                .filter_map(|peer| peer.info.http_url())
-                .collect();
-            (urls, !known.is_empty())
-        };
-        if peers.is_empty() {
+        let known = lock(&self.shared.known);
+        let is_configured = !known.is_empty();
+        let sources = known.iter().filter_map(|peer| {
+            Some(Source {
+                url: peer.info.http_url()?,
+                failure: peer.failure.clone(),
+            })
+        });
+        let sources: Vec<Source> = sources.collect();
+        drop(known);
+        if sources.is_empty() {
             if is_configured {
                 log_error!(
                     "no available nsqlookupd to query for channels to pre-create for topic {topic}"
@@ -164,13 +169,8 @@ impl LookupPeers {
             }
             return answer(Vec::new());
         }
-        Inquiry::start(
-            &self.shared.workers,
-            &self.shared.http,
-            topic,
-            peers,
-            answer,
-        );
+        let (workers, http) = (&self.shared.workers, &self.shared.http);
+        Inquiry::start(workers, http, topic, sources, answer);
     }
 
     /// Ends the connections.
@@ -262,14 +262,16 @@ impl Talk {
         let wanted: Vec<Known> = known.iter().cloned().collect();
         drop(known);
         self.peers.retain(|peer| {
-            let stays = wanted.iter().any(|known| known.address == peer.address);
+            let stays = wanted
+                .iter()
+                .any(|known| peer.is_of(&known.address, &known.info));
             if !stays {
                 log_info!("LOOKUP({}): removing peer", peer.address);
             }
             stays
         });
-        for Known { address, info } in wanted {
-            if self.peers.iter().any(|peer| peer.address == address) {
+        for Known { address, info, .. } in wanted {
+            if self.peers.iter().any(|peer| peer.is_of(&address, &info)) {
                 continue;
             }
             log_info!("LOOKUP({address}): adding peer");

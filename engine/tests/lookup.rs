@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -308,6 +308,31 @@ fn who_cannot_be_asked_has_no_say() {
     client.publish("t", b"x");
     assert!(broker.channel_stats("t", "c").is_some());
     broker.wait_for_log("for topic t - got response 500 Internal Server Error \"boom\"");
+}
+
+/// Topics that are made together wait for one timeout together.
+#[test]
+fn many_topics_wait_for_one_timeout() {
+    const TOPICS: usize = 64;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let http = serve_http(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        thread::sleep(PATIENCE);
+        Reply::new(200, "{}")
+    });
+    let lookupd = Lookupd::start_with_http(http.port());
+    let broker = Broker::start(2, &[&flag(&lookupd), "--http-client-request-timeout=3s"]);
+    broker.wait_for_log("peer info");
+    let mut clients: Vec<Client> = (0..TOPICS)
+        .map(|_| Client::connect(broker.tcp_addr()))
+        .collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        client.send(&Client::command_with_body(&format!("PUB t{n}"), b"x"));
+    }
+    clients.iter_mut().for_each(Client::expect_ok);
+    let asked = asked.load(Ordering::SeqCst);
+    assert!(asked < TOPICS, "{asked}");
 }
 
 /// Neither one that refuses connections nor one that is silent from the start takes time from clients.

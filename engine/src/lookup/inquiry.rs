@@ -6,10 +6,45 @@ use crate::http_client::{HttpClient, push_query_value};
 use crate::workers::Workers;
 use crate::{log_info, log_warn};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// Channels of this kind belong to the node where somebody subscribed.
 const EPHEMERAL: &str = "#ephemeral";
+
+/// An nsqlookupd that can be asked.
+pub(super) struct Source {
+    /// `http://host:port`
+    pub(super) url: String,
+    pub(super) failure: Arc<Mutex<LastFailure>>,
+}
+
+/// When and why an nsqlookupd last gave no answer.
+pub(super) type LastFailure = Option<(Instant, String)>;
+
+impl Source {
+    /// Asks, unless the nsqlookupd has failed since the question came up: where many topics are made at the
+    /// same time they wait for one timeout together, not for one after the other.
+    fn ask(&self, http: &HttpClient, topic: &str, asked_at: Instant) -> Result<Vec<u8>, String> {
+        if let Some((at, why)) = &*self.last_failure()
+            && *at > asked_at
+        {
+            return Err(why.clone());
+        }
+        let mut url = format!("{}/channels?topic=", self.url);
+        push_query_value(&mut url, topic.as_bytes());
+        log_info!("CI: querying nsqlookupd {url}");
+        let answer = http.get(&url);
+        if let Err(why) = &answer {
+            *self.last_failure() = Some((Instant::now(), why.clone()));
+        }
+        answer
+    }
+
+    fn last_failure(&self) -> MutexGuard<'_, LastFailure> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// One question to several nsqlookupds.
 pub(super) struct Inquiry<F> {
@@ -26,32 +61,30 @@ struct State<F> {
 }
 
 impl<F: FnOnce(Vec<String>) + Send + 'static> Inquiry<F> {
-    /// Asks each of `peers` (`http://host:port`, one at least); `answer` gets the channels of all,
+    /// Asks each of `sources`, one at least; `answer` gets the channels of all,
     /// without duplicates and in order. Those who fail have no say; that is logged.
     pub(super) fn start(
         workers: &Workers,
         http: &Arc<HttpClient>,
         topic: &str,
-        peers: Vec<String>,
+        sources: Vec<Source>,
         answer: F,
     ) {
         let inquiry = Arc::new(Inquiry {
             topic: topic.to_owned(),
             state: Mutex::new(State {
-                asked: peers.len(),
-                outstanding: peers.len(),
+                asked: sources.len(),
+                outstanding: sources.len(),
                 channels: BTreeSet::new(),
                 errors: Vec::new(),
                 answer: Some(answer),
             }),
         });
-        for peer in peers {
+        let asked_at = Instant::now();
+        for source in sources {
             let (inquiry, http) = (inquiry.clone(), http.clone());
             workers.give(Box::new(move || {
-                let mut url = format!("{peer}/channels?topic=");
-                push_query_value(&mut url, inquiry.topic.as_bytes());
-                log_info!("CI: querying nsqlookupd {url}");
-                let answer = http.get(&url);
+                let answer = source.ask(&http, &inquiry.topic, asked_at);
                 inquiry.note(answer.and_then(|body| channels(&body)));
             }));
         }

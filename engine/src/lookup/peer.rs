@@ -141,6 +141,11 @@ impl Peer {
         }
     }
 
+    /// Whether it is what an entry of the list is about. One that was left and is back is another.
+    pub(super) fn is_of(&self, address: &str, info: &SharedInfo) -> bool {
+        self.address == address && Arc::ptr_eq(&self.info.0, &info.0)
+    }
+
     /// Sends commands, one at least, and awaits their answers, connecting first if need be. What fails is logged and not
     /// tried again: the next connection starts with everything.
     pub(super) fn tell(&mut self, node: &Node, registry: &Registry, commands: &[Command]) {

@@ -12,10 +12,10 @@
 //! +500ms              time passes, timers fire one by one
 //! pause t, unpause t/ch, empty t/ch, delete t, create t/ch, stats t, where t/ch, health, restart,
 //! power lost 3        ... and of what was not synced, what seed 3 says is there; no nsqd.dat
-//! channels t a,b          the channels that the new topic t asked for
-//! grant a 60s t c sp      the auth server's answer for a: topic and channel pattern, permissions
-//! grant a 60s             ... that it may do nothing
-//! auth fails a            ... that there is none
+//! channels t a,b      the channels that the new topic t asked for
+//! grant a 60s t c sp  the auth server's answer for a: topic and channel pattern, permissions
+//! grant a 60s         ... that it may do nothing
+//! auth fails a        ... that there is none
 //! disk full, disk free, sync fails, open fails (once, before a sync)
 //! ```
 //!
