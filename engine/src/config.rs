@@ -74,17 +74,6 @@ pub enum TlsVersion {
     V13,
 }
 
-/// Flags of nsqd that are not there yet. They must fail: a daemon that runs without the authentication
-/// that it was told to require is worse than one that does not start.
-const FLAGS_NOT_YET: &[&str] = &[
-    "lookupd-tcp-address",
-    "auth-http-address",
-    "auth-http-request-method",
-    "http-client-connect-timeout",
-    "http-client-request-timeout",
-    "enable-experiment",
-];
-
 /// The program's configuration. Durations and sizes that were given as negative are 0 here, which
 /// is what they amount to. The bounds below hold once the checks have passed.
 #[derive(Clone, Debug, PartialEq)]

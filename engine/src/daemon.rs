@@ -1,8 +1,10 @@
 //! The life of the process: checks, recovery, shards, and the end.
 
+use crate::auth::AuthServers;
 use crate::config::{Config, TlsRequired};
-use crate::http::{Info, Ports};
-use crate::lookupd_addresses::LookupdAddresses;
+use crate::http::Info;
+use crate::http_client::HttpSettings;
+use crate::lookup::LookupPeers;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::address::ListenAddress;
 use crate::net::listener;
@@ -17,7 +19,7 @@ use crate::{
 use core_affinity::CoreId;
 use diskq::nsqd_files::Metadata;
 use diskq::{DataPathLock, LogOptions, OsFiles};
-use engine_core::{Broker, BrokerOptions, LatencyOptions, ShardId, TopicOptions, place};
+use engine_core::{Broker, BrokerOptions, LatencyOptions, ShardId, TopicOptions, Topology, place};
 use futures_channel::oneshot;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -70,6 +72,7 @@ pub struct Daemon {
     metadata: MetadataWriter,
     /// Ends the pushes when it goes.
     statsd: mpsc::Sender<()>,
+    lookup: LookupPeers,
     lock: DataPathLock,
 }
 
@@ -83,11 +86,12 @@ struct Plan {
     http_address: Option<ListenAddress>,
     https_address: Option<ListenAddress>,
     tls: Option<Arc<ServerConfig>>,
-    start_time: SystemTime,
+    info: Info,
     health: Health,
     seed: u64,
     metadata: MetadataWriter,
-    lookupd_addresses: LookupdAddresses,
+    lookup: LookupPeers,
+    auth: Option<AuthServers>,
 }
 
 /// What one shard takes over from an earlier run.
@@ -123,6 +127,7 @@ impl Daemon {
             let keys = config.unknown_keys().join(", ");
             log_warn!("keys in the config file that mean nothing, ignored: {keys}");
         }
+        let http_settings = HttpSettings::new(&config).map_err(refuse)?;
         let ready = preflight::check(&config)
             .map_err(|error| StartError(format!("failed to instantiate nsqd - {error}")))?;
         let metadata = Metadata::load(&config.data_path)
@@ -133,7 +138,12 @@ impl Daemon {
         let (post, inboxes) = Post::new(shards);
         let (writer, writer_thread) = MetadataWriter::start(shards, config.data_path.clone())
             .map_err(|error| no_thread(&error))?;
+        let (auth_http, lookup_http) = (http_settings.clone(), http_settings);
+        let auth = AuthServers::start(&config, auth_http).map_err(|error| no_thread(&error))?;
         let start_time = SystemTime::now();
+        let info = Info::new(&config, ready.ports(), start_time);
+        let lookup = LookupPeers::start(&config, info.announced, lookup_http, post.clone())
+            .map_err(|error| no_thread(&error))?;
         let unix = start_time
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
@@ -144,11 +154,12 @@ impl Daemon {
             http_address: ready.http,
             https_address: ready.https,
             tls,
-            start_time,
+            info,
             health: Health::new(shards),
             seed: unix.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32),
             metadata: writer,
-            lookupd_addresses: LookupdAddresses::new(config.lookupd_tcp_addresses.clone()),
+            lookup,
+            auth,
             config,
         };
         let (statsd, statsd_stopped) = mpsc::channel();
@@ -161,6 +172,7 @@ impl Daemon {
             threads: vec![writer_thread],
             metadata: plan.metadata.clone(),
             statsd,
+            lookup: plan.lookup.clone(),
             lock,
         };
         let (started, starts) = mpsc::channel();
@@ -181,8 +193,8 @@ impl Daemon {
                 .map_err(|_| StartError("a shard ended at once".to_owned()))?;
             result.map_err(StartError)?;
         }
-        let prefix = plan.info().statsd_prefix;
-        let pusher = statsd::start(&plan.config, &prefix, post, statsd_stopped);
+        let prefix = &plan.info.statsd_prefix;
+        let pusher = statsd::start(&plan.config, prefix, post, statsd_stopped);
         daemon
             .threads
             .extend(pusher.map_err(|error| no_thread(&error))?);
@@ -193,6 +205,8 @@ impl Daemon {
         if let Some(address) = &daemon.https_address {
             log_info!("HTTPS: listening on {address}");
         }
+        let lookupds = plan.config.lookupd_tcp_addresses;
+        daemon.lookup.set_addresses(Some(lookupds));
         Ok(daemon)
     }
 
@@ -261,6 +275,7 @@ impl Daemon {
         }
         log_info!("NSQ: stopping subsystems");
         drop(self.statsd);
+        self.lookup.stop();
         self.metadata.stop();
         for thread in self.threads {
             if thread.join().is_err() {
@@ -298,6 +313,7 @@ impl Birth {
             Ok(broker) => broker,
             Err(error) => return report(&started, Err(error)),
         };
+        plan.lookup.announce(broker.changes_so_far());
         let shard = Shard::new(broker, storage, plan.parts(id, post));
         let open = |address: &ListenAddress| {
             Listener::open(address).map_err(|error| listen_failed(address, &error))
@@ -329,26 +345,16 @@ impl Birth {
 }
 
 impl Plan {
-    fn info(&self) -> Info {
-        let port =
-            |address: &Option<ListenAddress>| address.as_ref().map_or(0, ListenAddress::port);
-        let ports = Ports {
-            tcp: self.tcp_address.port(),
-            http: port(&self.http_address),
-            https: port(&self.https_address),
-        };
-        Info::new(&self.config, ports, self.start_time)
-    }
-
     fn parts(&self, id: ShardId, post: Post) -> Parts {
         Parts {
             id,
             clock: self.clock,
             post,
             metadata: self.metadata.clone(),
+            lookup: self.lookup.clone(),
+            auth: self.auth.clone(),
             health: self.health.clone(),
-            info: self.info(),
-            lookupd_addresses: self.lookupd_addresses.clone(),
+            info: self.info.clone(),
             tls: self.tls.clone(),
         }
     }
@@ -381,7 +387,7 @@ impl Plan {
                 snappy_available: config.snappy,
                 deflate_available: config.deflate,
                 tls_required: config.tls_required != TlsRequired::No,
-                auth_required: false,
+                auth_required: !config.auth_http_addresses.is_empty(),
                 topology_region: config.topology_region.clone(),
                 topology_zone: config.topology_zone.clone(),
             },
@@ -393,6 +399,8 @@ impl Plan {
             },
             resident_bytes: RESIDENT_SHARD_BYTES,
             channel_consumers_max: config.channel_consumers_max,
+            asks_for_channels: !config.lookupd_tcp_addresses.is_empty(),
+            topology: self.topology(),
             seed: self.seed.wrapping_add(u64::from(shard.0)),
         }
     }
@@ -403,6 +411,19 @@ impl Plan {
             percentiles: percentiles.as_slice().into(),
             window: self.config.e2e_window,
         })
+    }
+
+    fn topology(&self) -> Option<Topology> {
+        let is_experiment = |name: &String| name == "topology-aware-consumption";
+        let config = &self.config;
+        config
+            .experiments
+            .iter()
+            .any(is_experiment)
+            .then(|| Topology {
+                zone: config.topology_zone.clone(),
+                region: config.topology_region.clone(),
+            })
     }
 
     fn log_options(&self) -> LogOptions {

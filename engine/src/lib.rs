@@ -14,11 +14,13 @@
 
 #![deny(unsafe_code)]
 
+mod auth;
 pub mod config;
 pub mod daemon;
 pub mod http;
+mod http_client;
 pub mod log;
-mod lookupd_addresses;
+mod lookup;
 mod metadata_writer;
 pub mod net;
 pub mod preflight;
@@ -27,3 +29,4 @@ mod shard;
 mod statsd;
 mod takeover;
 mod tls;
+mod workers;

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
+use crate::http::Ports;
 use crate::net::address::ListenAddress;
 use crate::reactor;
 use diskq::system_text;
@@ -184,6 +185,19 @@ pub struct Ready {
     pub http: Option<ListenAddress>,
     /// The same for HTTPS; `None` also without a certificate.
     pub https: Option<ListenAddress>,
+}
+
+impl Ready {
+    /// The ports of these addresses.
+    pub fn ports(&self) -> Ports {
+        let port =
+            |address: &Option<ListenAddress>| address.as_ref().map_or(0, ListenAddress::port);
+        Ports {
+            tcp: self.tcp.port(),
+            http: port(&self.http),
+            https: port(&self.https),
+        }
+    }
 }
 
 /// All checks but those of addresses.

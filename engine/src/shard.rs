@@ -18,15 +18,16 @@ pub(crate) mod mail;
 pub(crate) mod storage;
 pub(crate) mod task;
 
+use crate::auth::AuthServers;
 use crate::http::Info;
-use crate::lookupd_addresses::LookupdAddresses;
+use crate::lookup::LookupPeers;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::connection::{self, Connection};
 use crate::net::input::Buffers;
 use crate::net::listener;
 use crate::reactor;
 use crate::{log_error, log_info, log_warn};
-use engine_core::{Broker, ClientId, Level, Now, Output, ShardId};
+use engine_core::{AuthQuery, Broker, ClientId, Level, Now, Output, ShardId, TopicKey};
 use futures_lite::{StreamExt, future};
 use health::{Health, ShardHealth};
 use mail::{Inbox, Mail, Post};
@@ -38,6 +39,7 @@ use std::time::{Duration, Instant, SystemTime};
 use storage::{Job, Storage};
 use task::{Task, Tasks};
 use upgrade::{Layer, ServerConfig, UpgradeError};
+use wire::name::ChannelName;
 
 /// How long a connection that is to move waits for a descriptor: half a minute, in steps.
 const MOVE_PAUSE: Duration = Duration::from_millis(100);
@@ -48,9 +50,10 @@ pub(crate) struct Shard {
     pub(crate) id: ShardId,
     pub(crate) post: Post,
     pub(crate) metadata: MetadataWriter,
+    pub(crate) lookup: LookupPeers,
+    auth: Option<AuthServers>,
     pub(crate) health: ShardHealth,
     pub(crate) info: Info,
-    pub(crate) lookupd_addresses: LookupdAddresses,
     tls: Option<Arc<ServerConfig>>,
     /// What sockets are read into; lent to one reader at a time, never across an await.
     pub(crate) buffers: RefCell<Buffers>,
@@ -79,9 +82,10 @@ pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) post: Post,
     pub(crate) metadata: MetadataWriter,
+    pub(crate) lookup: LookupPeers,
+    pub(crate) auth: Option<AuthServers>,
     pub(crate) health: Health,
     pub(crate) info: Info,
-    pub(crate) lookupd_addresses: LookupdAddresses,
     pub(crate) tls: Option<Arc<ServerConfig>>,
 }
 
@@ -145,18 +149,20 @@ impl Shard {
             clock,
             post,
             metadata,
+            lookup,
+            auth,
             health,
             info,
-            lookupd_addresses,
             tls,
         } = parts;
         Rc::new(Shard {
             id,
             post,
             metadata,
+            lookup,
+            auth,
             health: ShardHealth::new(id, health),
             info,
-            lookupd_addresses,
             tls,
             buffers: RefCell::default(),
             broker: RefCell::new(broker),
@@ -389,10 +395,51 @@ impl Shard {
                 self.storage.give(Job::Delete(topic, requests));
             }
             Output::MetadataChanged => self.metadata_changed.set(),
+            Output::Changed(change) => self.lookup.announce(vec![change]),
+            Output::AskForChannels(key, topic) => self.ask_for_channels(key, &topic),
+            Output::Authorize(id, query) => self.authorize(id, query),
             Output::Log(Level::Info, line) => log_info!("{line}"),
             Output::Log(Level::Warning, line) => log_warn!("{line}"),
             Output::Log(Level::Error, line) => log_error!("{line}"),
         }
+    }
+
+    /// Has a new topic start once it is known which channels it has elsewhere.
+    fn ask_for_channels(&self, key: TopicKey, topic: &str) {
+        let (post, id) = (self.post.clone(), self.id);
+        self.lookup.ask(topic, move |channels| {
+            let start = Mail::Call(Box::new(move |shard| shard.start_topic(key, &channels)));
+            post.send(id, start);
+        });
+    }
+
+    fn start_topic(&self, key: TopicKey, channels: &[String]) {
+        if self.is_stopping() {
+            return;
+        }
+        let mut names = Vec::new();
+        for channel in channels {
+            match ChannelName::new(channel.as_bytes()) {
+                Some(name) => names.push(name),
+                None => log_warn!("skipping creation of invalid channel {channel}"),
+            }
+        }
+        self.with_broker(|broker, now, out| broker.start_topic(now, key, &names, out));
+    }
+
+    /// Has an auth server asked what a client may do.
+    fn authorize(&self, client: ClientId, query: AuthQuery) {
+        let auth = self.auth.as_ref();
+        let auth = auth.expect("the broker asks where auth servers are configured");
+        let (post, id) = (self.post.clone(), self.id);
+        auth.ask(query, move |answer| {
+            let grant = Mail::Call(Box::new(move |shard| {
+                shard.with_broker(|broker, now, out| {
+                    broker.handle_grants(now, client, answer, out);
+                });
+            }));
+            post.send(id, grant);
+        });
     }
 
     fn move_connection(self: &Rc<Self>, id: ClientId, to: ShardId) {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use upgrade::{
     ClientTrust, ConfigError, ServerConfig, ServerTls, Session, authorities, server_config,
 };
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Checks the flags about TLS, in nsqd's order, and reads the files they name. `None`: there is no
 /// certificate, and so no TLS.
@@ -66,6 +67,16 @@ fn error_text(error: &ConfigError) -> String {
     }
 }
 
+/// Whom a certificate is of, for auth servers; empty where it does not say.
+fn common_name(certificate: &[u8]) -> String {
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
+        return String::new();
+    };
+    let name = certificate.subject().iter_common_name().next();
+    let name = name.and_then(|name| name.as_str().ok());
+    name.unwrap_or_default().to_owned()
+}
+
 /// What /stats shows of a session: nsqd knows names for the suites of its youth only.
 pub(crate) fn describe(session: Session) -> TlsSession {
     let version = match session.version {
@@ -81,5 +92,6 @@ pub(crate) fn describe(session: Session) -> TlsSession {
     TlsSession {
         version,
         cipher_suite,
+        common_name: common_name(&session.certificate),
     }
 }

@@ -491,29 +491,6 @@ fn a_bad_command_line_ends_with_code_2_and_the_usage() {
     }
 }
 
-/// A broker that starts without the TLS that it was told to require is worse than none.
-#[test]
-fn flags_of_nsqd_that_are_missing_say_so() {
-    for flag in [
-        "--tls-required=true",
-        "--snappy",
-        "--lookupd-tcp-address=x:1",
-    ] {
-        let exit = run_nsqd(&[flag], PATIENCE);
-        assert_eq!(exit.code(), 2, "{exit}");
-        let name = flag
-            .trim_start_matches('-')
-            .split('=')
-            .next()
-            .expect("a name");
-        let mut lines = exit.stderr.lines();
-        let undefined = format!("flag provided but not defined: -{name}");
-        let missing = format!("this version of ringq does not support -{name} yet");
-        assert_eq!(lines.next(), Some(undefined.as_str()), "{exit}");
-        assert_eq!(lines.next(), Some(missing.as_str()), "{exit}");
-    }
-}
-
 #[test]
 fn values_out_of_range_end_with_code_1_in_nsqds_words() {
     for (flag, text) in [

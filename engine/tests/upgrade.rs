@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use diskq::nsqd_files::Metadata;
 use diskq::{DataPathLock, ExportOptions, OsFiles};
-use support::{Broker, Client, Launch, PATIENCE, Tmpfs, contents, not_tested, wait_until};
+use support::{Broker, Client, Launch, PATIENCE, Tmpfs, contents, wait_until};
 
 /// A queue: the numbers of its messages, and how often they were delivered.
 type Queue = Vec<(u32, u16)>;

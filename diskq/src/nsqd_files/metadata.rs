@@ -22,7 +22,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
+use wire::go_json::{self, array, boolean, object, string};
 
 use crate::error::system_text;
 
@@ -228,12 +229,7 @@ fn list(elements: impl Iterator<Item = String>) -> String {
 
 /// Reads the file's content. The error is the text behind the dash.
 fn parse(bytes: &[u8]) -> Result<Metadata, String> {
-    // Go replaces what is not Unicode instead of refusing it.
-    let text = String::from_utf8_lossy(bytes);
-    let value: Value = serde_json::from_str(&text).map_err(|error| match error.classify() {
-        serde_json::error::Category::Eof => "unexpected end of JSON input".to_string(),
-        _ => error.to_string(),
-    })?;
+    let value = go_json::parse(bytes)?;
     let mut metadata = Metadata::default();
     let mut seen = HashMap::new();
     let Some(top) = object(&value, "the file")? else {
@@ -290,74 +286,6 @@ fn merge_channel(channels: &mut Vec<ChannelFacts>, channel: ChannelFacts) {
         Some(known) => known.paused |= channel.paused,
         None => channels.push(channel),
     }
-}
-
-/// Go matches keys without regard to case, also across Unicode's odd folds of `s` and `k`.
-fn is_key(given: &str, key: &str) -> bool {
-    let folded = given.chars().map(|c| match c {
-        '\u{17f}' => 's',
-        '\u{212a}' => 'k',
-        other => other.to_ascii_lowercase(),
-    });
-    folded.eq(key.chars())
-}
-
-/// The field's value; an exact key is preferred, `null` is like no field at all.
-fn field<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
-    let any_case = || {
-        fields
-            .iter()
-            .find(|(given, _)| is_key(given, key))
-            .map(|(_, value)| value)
-    };
-    fields
-        .get(key)
-        .or_else(any_case)
-        .filter(|value| !value.is_null())
-}
-
-fn object<'a>(value: &'a Value, place: &str) -> Result<Option<&'a Map<String, Value>>, String> {
-    match value {
-        Value::Null => Ok(None),
-        Value::Object(fields) => Ok(Some(fields)),
-        other => Err(wrong_type(other, place, "object")),
-    }
-}
-
-fn array<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], String> {
-    match field(fields, key) {
-        None => Ok(&[]),
-        Some(Value::Array(values)) => Ok(values),
-        Some(other) => Err(wrong_type(other, key, "array")),
-    }
-}
-
-fn string(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
-    match field(fields, key) {
-        None => Ok(String::new()),
-        Some(Value::String(text)) => Ok(text.clone()),
-        Some(other) => Err(wrong_type(other, key, "string")),
-    }
-}
-
-fn boolean(fields: &Map<String, Value>, key: &str) -> Result<bool, String> {
-    match field(fields, key) {
-        None => Ok(false),
-        Some(Value::Bool(value)) => Ok(*value),
-        Some(other) => Err(wrong_type(other, key, "bool")),
-    }
-}
-
-fn wrong_type(value: &Value, place: &str, wanted: &str) -> String {
-    let given = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
-    format!("json: cannot unmarshal {given} into {place} of type {wanted}")
 }
 
 #[cfg(test)]

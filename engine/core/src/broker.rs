@@ -1,24 +1,29 @@
 //! One shard: its topics, its connections, and the commands between them.
 
 mod admin;
+mod authorize;
 mod consume;
 mod forward;
 mod keeper;
 pub(crate) mod publish;
 mod report;
+mod start;
 mod time;
 mod turn;
 mod upgrade;
 
 pub use admin::{AdminError, Outcome};
+pub(crate) use authorize::AuthReason;
 pub(crate) use forward::HeldPublish;
 pub use forward::{ForwardBatch, ForwardId, ForwardReply};
+pub use report::Change;
 pub use turn::Sent;
 
+use crate::auth::AuthQuery;
 use crate::client::{Blocked, Client, ClientId, Clients, Ending, Verb};
 use crate::slab::Slab;
 use crate::topic::{Publication, Topic, TopicKey, TopicOptions};
-use crate::{Now, Random, ShardId, TaskId};
+use crate::{Now, Random, ShardId, TaskId, Topology};
 use diskq::{Recovered, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -50,6 +55,10 @@ pub struct BrokerOptions {
     pub resident_bytes: u64,
     /// --max-channel-consumers; 0 for no limit.
     pub channel_consumers_max: u64,
+    /// Whether a new topic asks for channels before it starts; see [`Broker::set_asks_for_channels`].
+    pub asks_for_channels: bool,
+    /// Where this node is, if near consumers are to come first.
+    pub topology: Option<Topology>,
     /// Seed of the sampling generator.
     pub seed: u64,
 }
@@ -97,6 +106,12 @@ pub enum Output {
     DeleteLog(Arc<str>, Vec<Request>),
     /// The set of durable topics and channels changed: nsqd.dat is out of date.
     MetadataChanged,
+    /// A topic or channel came or went.
+    Changed(Change),
+    /// A new topic waits for the channels that others know of; they go to [`Broker::start_topic`].
+    AskForChannels(TopicKey, Arc<str>),
+    /// An auth server is to be asked; the answer goes to [`Broker::handle_grants`].
+    Authorize(ClientId, AuthQuery),
     /// A line for the log.
     Log(Level, String),
 }
@@ -143,6 +158,23 @@ fn command_bytes_max(limits: &Limits) -> usize {
 
 /// For the sizes and the count around a body: four of them at most, and some to spare.
 const COMMAND_SIZES_BYTES: usize = 64;
+
+/// A topic, as who needs it finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// It can be used.
+    Ready(TopicKey),
+    /// It was made just now, and whoever made it waits for its start. Others do not.
+    Starting(TopicKey),
+}
+
+impl Found {
+    fn key(self) -> TopicKey {
+        match self {
+            Found::Ready(key) | Found::Starting(key) => key,
+        }
+    }
+}
 
 /// Whether a command is done with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -319,19 +351,27 @@ impl Broker {
                 limits: &self.options.limits,
             };
             match client.decoder.decode(rest, &context) {
-                Decoded::NeedMore(needs) if needs > command_bytes_max(&self.options.limits) => {
-                    // The topic of an MPUB is made also if its messages are refused.
+                Decoded::NeedMore(needs) => {
+                    let is_too_big = needs > command_bytes_max(&self.options.limits);
+                    if !is_too_big {
+                        client.needs = needs;
+                        if !self.options.server.auth_required {
+                            break;
+                        }
+                    }
+                    // The topic of an MPUB is made also if its messages are refused, and whether it may be
+                    // published to does not wait for them.
                     let unfinished = client.decoder.finish(rest, &context);
-                    if let Some((_, Some(topic))) = unfinished {
+                    let topic = unfinished.and_then(|(_, topic)| topic);
+                    if !self.may_publish_many(now, id, topic, out) || !is_too_big {
+                        break;
+                    }
+                    if let Some(topic) = topic {
                         self.create_topic_if_here(topic, out);
                     }
                     let max = self.options.limits.body_bytes_max;
                     let text = format_args!("MPUB body too big {needs} > {max}");
                     self.fail(id, WireError::new(ErrorCode::BadBody, text), out);
-                    break;
-                }
-                Decoded::NeedMore(needs) => {
-                    client.needs = needs;
                     break;
                 }
                 Decoded::Close => {
@@ -347,6 +387,9 @@ impl Broker {
                     error,
                     creates_topic,
                 } => {
+                    if !self.may_publish_many(now, id, creates_topic, out) {
+                        break;
+                    }
                     if let Some(topic) = creates_topic {
                         self.create_topic_if_here(topic, out);
                     }
@@ -490,10 +533,7 @@ impl Broker {
                 Flow::Next
             }
             Command::Identify { body } => self.identify(now, id, body, out),
-            Command::Auth { .. } => {
-                self.fail(id, WireError::auth_disabled(), out);
-                Flow::Next
-            }
+            Command::Auth { secret } => self.authenticate(id, secret, out),
         }
     }
 
@@ -535,6 +575,9 @@ impl Broker {
         if !client.identified {
             client.identified = true;
             client.delivery = client.settings.clone();
+            if let Some(topology) = &self.options.topology {
+                client.locality = topology.locality(&client.topology_zone, &client.topology_region);
+            }
             self.arm_heartbeat(id, now.mono);
         }
         self.start_upgrades(id, out);
@@ -625,14 +668,15 @@ impl Broker {
     // --- topics
 
     /// The topic of that name, created if need be.
-    fn topic_key(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) -> TopicKey {
+    fn topic_key(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) -> Found {
         if let Some(key) = self.by_name.get(name.as_str()) {
-            return *key;
+            return Found::Ready(*key);
         }
-        let topic = Topic::new(name, self.options.topic.clone());
+        let mut topic = Topic::new(name, self.options.topic.clone());
+        topic.started = !self.options.asks_for_channels;
         let shared = topic.name.clone();
         let key = self.topics.insert(topic);
-        self.by_name.insert(shared, key);
+        self.by_name.insert(shared.clone(), key);
         out.push(Output::Log(
             Level::Info,
             format!("TOPIC({}): created", name.as_str()),
@@ -640,7 +684,12 @@ impl Broker {
         if !name.is_ephemeral() {
             out.push(Output::MetadataChanged);
         }
-        key
+        out.push(Output::Changed(Change::topic(&shared, true)));
+        if self.options.asks_for_channels {
+            out.push(Output::AskForChannels(key, shared));
+            return Found::Starting(key);
+        }
+        Found::Ready(key)
     }
 
     fn create_topic_if_here(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) {

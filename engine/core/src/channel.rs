@@ -16,6 +16,7 @@ use crate::client::{Client, ClientId, Clients};
 use crate::deferred::{Deferred, DeferredEntry};
 use crate::latency::Latency;
 use crate::ranges::Ranges;
+use crate::topology::{Locality, Topology};
 use crate::window::{NotYours, Window};
 use crate::{Now, Random};
 use diskq::{ChannelCheckpoint, CheckpointNumber, CheckpointRun, Log, SeqRange, Taken};
@@ -49,6 +50,8 @@ pub(crate) struct Delivery<'a> {
     pub(crate) log: &'a mut Log,
     pub(crate) clients: &'a mut Clients,
     pub(crate) random: &'a mut Random,
+    /// Who comes first, if anybody does.
+    pub(crate) topology: Option<&'a Topology>,
     pub(crate) now: Duration,
     /// Clients that have something to send; see `Client::in_to_flush`.
     pub(crate) to_flush: &'a mut Vec<ClientId>,
@@ -63,8 +66,8 @@ pub(crate) struct ChannelCounters {
     pub requeue_count: u64,
     /// Messages that came back because nobody finished them in time.
     pub timeout_count: u64,
-    /// Deliveries.
-    pub delivery_count: u64,
+    /// Deliveries, by [`Locality`].
+    pub deliveries: [u64; Locality::COUNT],
 }
 
 /// One channel of a topic.
@@ -422,7 +425,7 @@ impl Channel {
     /// Hands messages to consumers in turn until one of the two runs out.
     pub(crate) fn deliver(&mut self, delivery: &mut Delivery<'_>) {
         while !self.paused && self.depth() > 0 {
-            let Some(id) = self.ready.pop_front() else {
+            let Some(id) = self.next_ready(delivery) else {
                 return;
             };
             let Some(client) = delivery.clients.get_mut(id) else {
@@ -456,6 +459,24 @@ impl Channel {
                 return;
             }
         }
+    }
+
+    /// Takes the consumer whose turn it is off the ready list.
+    fn next_ready(&mut self, delivery: &Delivery<'_>) -> Option<ClientId> {
+        let Some(topology) = delivery.topology else {
+            return self.ready.pop_front();
+        };
+        let rank = |id: ClientId| {
+            let client = delivery.clients.get(id);
+            topology.rank(client.map_or(Locality::Global, |client| client.locality))
+        };
+        // The first of equals.
+        let (index, _) = self
+            .ready
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, id)| rank(**id))?;
+        self.ready.remove(index)
     }
 
     fn deliver_to(
@@ -526,7 +547,7 @@ impl Channel {
                 .insert(seqs, id, 1, now, client.delivery.msg_timeout);
             client.in_flight += run.count;
             client.message_count += u64::from(run.count);
-            self.counters.delivery_count += u64::from(run.count);
+            self.counters.deliveries[client.locality as usize] += u64::from(run.count);
             return Step::Delivered;
         }
     }
@@ -588,7 +609,7 @@ impl Channel {
                 .insert(one, id, attempts, now, client.delivery.msg_timeout);
             client.in_flight += 1;
             client.message_count += 1;
-            self.counters.delivery_count += 1;
+            self.counters.deliveries[client.locality as usize] += 1;
             delivered += 1;
         }
         if delivered > 0 {

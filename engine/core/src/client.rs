@@ -1,10 +1,13 @@
 //! One connection's state: what it negotiated, what it subscribed to, what it may still receive,
 //! and the answers it is owed.
 
+use crate::auth::Auth;
+use crate::broker::AuthReason;
 use crate::outbound::Outbound;
 use crate::patience::Patience;
 use crate::slab::{Key, Slab};
 use crate::topic::TopicKey;
+use crate::topology::Locality;
 use crate::{ChannelId, ShardId};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -36,12 +39,20 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
+    /// As it is sent.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Verb::Pub => "PUB",
+            Verb::Mpub => "MPUB",
+            Verb::Dpub => "DPUB",
+            Verb::Sub => "SUB",
+        }
+    }
+
     /// The error frame for a command that could not be carried out.
     pub(crate) fn failed(self, cause: &str) -> WireError {
         match self {
-            Verb::Pub => WireError::pub_failed("PUB", cause),
-            Verb::Mpub => WireError::pub_failed("MPUB", cause),
-            Verb::Dpub => WireError::pub_failed("DPUB", cause),
+            Verb::Pub | Verb::Mpub | Verb::Dpub => WireError::pub_failed(self.name(), cause),
             Verb::Sub => WireError::sub_failed(cause),
         }
     }
@@ -69,8 +80,12 @@ enum Reply {
 pub(crate) enum Blocked {
     /// Its publish found no room in the log; it is retried when the keeper has made some.
     Room(TopicKey),
+    /// Its command created a topic; it is retried when that starts.
+    Starting(TopicKey),
     /// The answer to its SUB is not out yet; nothing may overtake it.
     Subscribing,
+    /// An auth server is asked what it may do.
+    Authorizing(AuthReason),
     /// Too much of what it published is on its way to other shards.
     Forwards,
     /// It moves to another shard as soon as all answers are out.
@@ -97,6 +112,8 @@ pub struct TlsSession {
     pub version: String,
     /// Name or number of the cipher suite.
     pub cipher_suite: String,
+    /// Of the client's certificate; empty where there is none.
+    pub common_name: String,
 }
 
 /// One connection. It can leave its shard (SUB to a topic elsewhere) with all of this.
@@ -130,6 +147,9 @@ pub struct Client {
     /// With TLS.
     pub(crate) tls: Option<Box<TlsSession>>,
     pub(crate) compression: Option<Upgrade>,
+    pub(crate) locality: Locality,
+    /// What it is authorised for; `None` before AUTH.
+    pub(crate) auth: Option<Box<Auth>>,
     pub(crate) subscription: Option<(TopicKey, ChannelId)>,
     pub(crate) ready_count: u32,
     pub(crate) in_flight: u32,
@@ -185,6 +205,8 @@ impl Client {
             upgrades_left: VecDeque::new(),
             tls: None,
             compression: None,
+            locality: Locality::default(),
+            auth: None,
             subscription: None,
             ready_count: 0,
             in_flight: 0,

@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod auth;
 mod broker;
 mod channel;
 mod client;
@@ -33,18 +34,21 @@ mod ranges;
 mod slab;
 pub mod stats;
 mod topic;
+mod topology;
 mod window;
 
+pub use auth::{AuthQuery, Authorization, Grants};
 pub use broker::publish::REMOTE_STREAK_MAX;
 pub use broker::{
-    AdminError, Broker, BrokerOptions, ForwardBatch, ForwardId, ForwardReply, Level, Outcome,
-    Output, Sent, Wakeup, place,
+    AdminError, Broker, BrokerOptions, Change, ForwardBatch, ForwardId, ForwardReply, Level,
+    Outcome, Output, Sent, Wakeup, place,
 };
 pub use client::{Client, ClientId, TlsSession};
 pub use latency::LatencyOptions;
 pub use outbound::Piece;
 pub use slab::{Key, Slab};
 pub use topic::{Publication, TopicKey, TopicOptions};
+pub use topology::Topology;
 
 pub use window::TICK;
 

@@ -17,7 +17,7 @@ use crate::client::{ClientId, Clients, Token};
 use crate::latency::{Latency, LatencyOptions};
 use crate::ranges::Ranges;
 use crate::slab::Key;
-use crate::{ChannelId, Now, TaskId};
+use crate::{ChannelId, Now, Random, TaskId, Topology};
 use diskq::{AppendError, CheckpointNumber, Log, LogOptions, SeqRange};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -34,6 +34,17 @@ pub(crate) enum Waiter {
     Task(TaskId),
     /// A publish that came from another shard.
     Forward(ForwardId),
+}
+
+/// Who created a topic. Nobody else waits for its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Creator {
+    /// A connection, whose command is tried again then.
+    Client(ClientId),
+    /// A task that tries its publish again then.
+    Publish(TaskId),
+    /// A task that asked for no more than the topic.
+    Create(TaskId),
 }
 
 /// What became of a publish.
@@ -87,13 +98,15 @@ pub struct TopicOptions {
 
 /// One topic.
 ///
-/// Invariants: `undistributed` is empty after `distribute` unless the topic is paused or has no
-/// channel; every seq the topic or a channel owes is held in the log as often as it is owed.
+/// Invariants: `undistributed` is empty after `distribute` unless the topic is paused, not started or
+/// without a channel; every seq the topic or a channel owes is held in the log as often as it is owed.
 #[derive(Debug)]
 pub(crate) struct Topic {
     pub(crate) name: Arc<str>,
     pub(crate) ephemeral: bool,
     pub(crate) paused: bool,
+    /// False until the channels that others know of are made: it keeps what is published.
+    pub(crate) started: bool,
     pub(crate) message_count: u64,
     pub(crate) message_bytes: u64,
     /// True while the broker's list of topics to pump names it.
@@ -107,7 +120,9 @@ pub(crate) struct Topic {
     pub(crate) blocked_clients: Vec<ClientId>,
     /// Tasks whose publish found no room.
     pub(crate) blocked_tasks: Vec<TaskId>,
-    /// Publishes of other shards that found no room, in order.
+    /// Who created it and waits for its start.
+    pub(crate) creator: Option<Creator>,
+    /// Publishes of other shards that found no room, or the topic not started, in order.
     pub(crate) held: VecDeque<HeldPublish>,
     pub(crate) log: Log,
     /// What is not synced will not be: the log is poisoned.
@@ -141,6 +156,7 @@ impl Topic {
             name: name.as_str().into(),
             ephemeral: name.is_ephemeral(),
             paused: false,
+            started: true,
             message_count: 0,
             message_bytes: 0,
             to_pump: false,
@@ -148,6 +164,7 @@ impl Topic {
             timer_at: None,
             blocked_clients: Vec::new(),
             blocked_tasks: Vec::new(),
+            creator: None,
             held: VecDeque::new(),
             log,
             sync_failed: false,
@@ -306,7 +323,7 @@ impl Topic {
 
     /// True when messages pass on to channels.
     fn can_distribute(&self) -> bool {
-        !self.paused && !self.by_name.is_empty()
+        self.started && !self.paused && !self.by_name.is_empty()
     }
 
     /// An ephemeral topic that cannot pass messages on keeps --mem-queue-size of them.
@@ -331,6 +348,7 @@ impl Topic {
                     log: &mut self.log,
                     clients: delivery.clients,
                     random: delivery.random,
+                    topology: delivery.topology,
                     now: now.mono,
                     to_flush: delivery.to_flush,
                 });
@@ -573,7 +591,8 @@ impl Topic {
 /// What a topic borrows of its broker for a pump.
 pub(crate) struct PumpContext<'a> {
     pub(crate) clients: &'a mut Clients,
-    pub(crate) random: &'a mut crate::Random,
+    pub(crate) random: &'a mut Random,
+    pub(crate) topology: Option<&'a Topology>,
     pub(crate) to_flush: &'a mut Vec<ClientId>,
 }
 

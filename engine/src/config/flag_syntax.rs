@@ -5,9 +5,9 @@ use std::ffi::OsString;
 
 use clap::ArgMatches;
 
+use super::ConfigExit;
 use super::table;
 use super::value::BadValue;
-use super::{ConfigExit, FLAGS_NOT_YET};
 use crate::log;
 
 /// Why the command line cannot be read further.
@@ -69,8 +69,7 @@ fn collect(args: impl IntoIterator<Item = OsString>, plain: &mut Vec<String>) ->
         let Some((name, value)) = split(&arg)? else {
             break;
         };
-        let flag = table::find(name).filter(|_| !FLAGS_NOT_YET.contains(&name));
-        let Some(flag) = flag else {
+        let Some(flag) = table::find(name) else {
             return Err(undefined(name));
         };
         let value = match (value, flag.kind.is_switch()) {
@@ -108,11 +107,7 @@ fn undefined(name: &str) -> Stop {
     if name == "help" || name == "h" {
         return Stop::Help;
     }
-    let mut line = format!("flag provided but not defined: -{name}");
-    if FLAGS_NOT_YET.contains(&name) {
-        line += &format!("\nthis version of ringq does not support -{name} yet");
-    }
-    Stop::Error(line)
+    Stop::Error(format!("flag provided but not defined: -{name}"))
 }
 
 fn not_unicode(arg: &OsString) -> Stop {

@@ -158,24 +158,6 @@ fn the_first_error_from_the_left_wins() {
 }
 
 #[test]
-fn flags_of_a_later_stage_are_refused_by_name() {
-    for name in FLAGS_NOT_YET {
-        let exit = parse(&[&format!("--{name}=x")]).unwrap_err();
-        assert_eq!(exit.code, 2);
-        let mut lines = exit.stderr.lines();
-        assert_eq!(
-            lines.next().unwrap(),
-            format!("flag provided but not defined: -{name}")
-        );
-        assert_eq!(
-            lines.next().unwrap(),
-            format!("this version of ringq does not support -{name} yet")
-        );
-        assert_eq!(lines.next(), Some("Usage of nsqd:"));
-    }
-}
-
-#[test]
 fn help_and_version_exit_0() {
     for help in ["-h", "-help", "--help", "--h"] {
         let exit = parse(&[help]).unwrap_err();

@@ -142,11 +142,11 @@ impl http::Broker for HttpBroker {
     }
 
     fn lookupd_addresses(&self) -> Option<Vec<String>> {
-        self.shard.lookupd_addresses.get()
+        self.shard.lookup.addresses()
     }
 
     fn set_lookupd_addresses(&self, addresses: Option<Vec<String>>) {
-        self.shard.lookupd_addresses.set(addresses);
+        self.shard.lookup.set_addresses(addresses);
     }
 
     fn is_secure(&self) -> bool {
@@ -221,10 +221,7 @@ async fn fulfil(shard: &Rc<Shard>, topic: &str, wish: Wish) -> Result<(), AdminE
     let id = task.id;
     let is_pause = matches!(wish, Wish::PauseTopic(_) | Wish::PauseChannel(..));
     let outcome = shard.with_broker(|broker, now, out| match &wish {
-        Wish::CreateTopic => {
-            broker.create_topic(topic_name(topic), out);
-            Ok(Outcome::Done)
-        }
+        Wish::CreateTopic => Ok(broker.create_topic(topic_name(topic), id, out)),
         Wish::DeleteTopic => broker.delete_topic(topic, out).map(|()| Outcome::Done),
         Wish::EmptyTopic => broker.empty_topic(now, topic, id),
         Wish::PauseTopic(paused) => broker.pause_topic(now, topic, *paused, id, out),

@@ -19,12 +19,14 @@ pub struct Tls {
 }
 
 /// What both sides agreed on, in the numbers of the standard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     /// 0x0303 for TLS 1.2, 0x0304 for TLS 1.3.
     pub version: u16,
     /// The cipher suite.
     pub cipher_suite: u16,
+    /// The peer's certificate, as it came; empty where there is none.
+    pub certificate: Vec<u8>,
 }
 
 impl Tls {
@@ -62,9 +64,12 @@ impl Tls {
     pub(crate) fn session(&self) -> Option<Session> {
         let version = self.connection.protocol_version()?;
         let suite = self.connection.negotiated_cipher_suite()?;
+        let certificates = self.connection.peer_certificates();
+        let certificate = certificates.and_then(|all| all.first());
         Some(Session {
             version: version.into(),
             cipher_suite: suite.suite().into(),
+            certificate: certificate.map_or_else(Vec::new, |found| found.to_vec()),
         })
     }
 

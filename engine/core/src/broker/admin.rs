@@ -1,9 +1,9 @@
 //! What operators do: create, delete, empty, pause. For topics of this shard.
 
 use super::time::Timer;
-use super::{Broker, Level, Output};
+use super::{Broker, Change, Found, Level, Output};
 use crate::client::{ClientId, Ending};
-use crate::topic::{TopicKey, Waiter};
+use crate::topic::{Creator, TopicKey, Waiter};
 use crate::{ChannelId, Now, TaskId};
 use wire::name::{ChannelName, TopicName};
 
@@ -21,14 +21,27 @@ pub enum AdminError {
 pub enum Outcome {
     /// It is, and survives a crash.
     Done,
-    /// It is, but the task is woken when it also survives a crash.
+    /// It is, but the task is woken when it also survives a crash, or when the new topic starts.
     Wait,
 }
 
 impl Broker {
     /// Creates a topic if it is not there.
-    pub fn create_topic(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) {
-        self.topic_key(name, out);
+    pub fn create_topic(
+        &mut self,
+        name: TopicName<'_>,
+        task: TaskId,
+        out: &mut Vec<Output>,
+    ) -> Outcome {
+        match self.topic_key(name, out) {
+            Found::Ready(_) => Outcome::Done,
+            Found::Starting(key) => {
+                if let Some(topic) = self.topics.get_mut(key) {
+                    topic.creator = Some(Creator::Create(task));
+                }
+                Outcome::Wait
+            }
+        }
     }
 
     /// Deletes a topic with its channels and messages; its consumers are disconnected.
@@ -214,6 +227,8 @@ impl Broker {
         if !channel.ephemeral && !topic.ephemeral {
             out.push(Output::MetadataChanged);
         }
+        let change = Change::channel(&topic.name, &channel.name, false);
+        out.push(Output::Changed(change));
         let consumers = topic.delete_channel(id, &mut self.clients);
         let is_unused = topic.ephemeral && topic.channels().next().is_none();
         self.cut_off(key, consumers, out);
@@ -235,7 +250,13 @@ impl Broker {
         if !topic.ephemeral {
             out.push(Output::MetadataChanged);
         }
-        let channels: Vec<ChannelId> = topic.channels().map(|(id, _)| id).collect();
+        let mut channels = Vec::new();
+        for (id, channel) in topic.channels() {
+            let change = Change::channel(&topic.name, &channel.name, false);
+            out.push(Output::Changed(change));
+            channels.push(id);
+        }
+        out.push(Output::Changed(Change::topic(&topic.name, false)));
         for id in channels {
             let Some(topic) = self.topics.get_mut(key) else {
                 return;

@@ -1,6 +1,7 @@
 //! SUB, RDY, FIN, REQ, TOUCH, CLS.
 
-use super::{Broker, Flow, Level, Output, place};
+use super::authorize::Permit;
+use super::{Broker, Change, Flow, Found, Level, Output, place};
 use crate::client::{Blocked, Client, ClientId, Verb};
 use crate::topic::{TopicKey, Waiter};
 use crate::window::NotYours;
@@ -20,13 +21,22 @@ impl Broker {
         channel_name: ChannelName<'_>,
         out: &mut Vec<Output>,
     ) -> Flow {
+        let place_name = (topic_name.as_str(), channel_name.as_str());
+        match self.permit(now, id, Verb::Sub, place_name, out) {
+            Permit::Granted => {}
+            Permit::Refused => return Flow::Next,
+            Permit::Asked => return Flow::Retry,
+        }
         let shard = place(topic_name.as_str(), self.options.shards);
         if shard != self.options.shard {
             // Consumers live where their topic lives; there this SUB is read again.
             self.start_move(id, shard, out);
             return Flow::Retry;
         }
-        let topic_key = self.topic_key(topic_name, out);
+        let topic_key = match self.topic_key(topic_name, out) {
+            Found::Ready(key) => key,
+            Found::Starting(key) => return self.wait_for_start(id, key),
+        };
         let channel_id = self.channel_id(now, topic_key, channel_name, out);
         let limit = self.options.channel_consumers_max;
         let Some(topic) = self.topics.get_mut(topic_key) else {
@@ -82,6 +92,11 @@ impl Broker {
         let id = topic.create_channel(name);
         let line = format!("TOPIC({}): new channel({})", topic.name, name.as_str());
         out.push(Output::Log(Level::Info, line));
+        out.push(Output::Changed(Change::channel(
+            &topic.name,
+            name.as_str(),
+            true,
+        )));
         if !name.is_ephemeral() && !topic.ephemeral {
             // The first channel takes what the topic kept, and the record says so.
             topic.distribute(now, &self.clients);

@@ -5,7 +5,7 @@
 //!   entries: one per command, with the lengths
 //! ```
 
-use super::{Broker, Output};
+use super::{Broker, Found, Output};
 use crate::client::{Blocked, ClientId, Token, Verb};
 use crate::topic::{Publication, Published, TopicKey, Waiter};
 use crate::{Now, ShardId};
@@ -43,7 +43,7 @@ pub struct ForwardReply {
     result: Result<(), String>,
 }
 
-/// A forwarded publish that waits at its topic for room.
+/// A forwarded publish that waits at its topic, for room or for the topic's start.
 #[derive(Debug)]
 pub(crate) struct HeldPublish {
     from: ShardId,
@@ -188,7 +188,8 @@ impl Broker {
             let packed = &batch.bytes[at..at + entry.packed_bytes];
             at += packed.len();
             let topic = TopicName::new(name).expect("the sender decoded it");
-            let key = self.topic_key(topic, out);
+            let found = self.topic_key(topic, out);
+            let key = found.key();
             if entry.verb.is_none() {
                 continue;
             }
@@ -196,8 +197,9 @@ impl Broker {
                 .topics
                 .get(key)
                 .is_some_and(|topic| topic.held.is_empty());
-            // Behind a publish that waits for room, others wait too: a producer's order stays.
-            if !queue_is_free || !self.publish_forwarded(now, key, batch.from, entry, packed) {
+            let may_publish = queue_is_free && found == Found::Ready(key);
+            // Behind a publish that waits, others wait too: a producer's order stays.
+            if !may_publish || !self.publish_forwarded(now, key, batch.from, entry, packed) {
                 let held = HeldPublish {
                     from: batch.from,
                     entry: *entry,
@@ -227,8 +229,11 @@ impl Broker {
         }
     }
 
-    /// Tries again what waits at a topic for room.
+    /// Tries again what waits at a topic.
     pub(super) fn retry_held(&mut self, now: Now, key: TopicKey) {
+        if self.topics.get(key).is_some_and(|topic| !topic.started) {
+            return;
+        }
         while let Some(held) = self
             .topics
             .get_mut(key)
@@ -243,7 +248,7 @@ impl Broker {
         }
     }
 
-    /// Refuses what waits at a topic for room.
+    /// Refuses what waits at a topic.
     pub(super) fn refuse_held(&mut self, key: TopicKey, cause: &str) {
         let Some(topic) = self.topics.get_mut(key) else {
             return;

@@ -149,6 +149,7 @@ impl Broker {
             self.answer(waiter, Err(cause), out);
         }
         self.wake_blocked(key, out);
+        self.wake_creator(key, Err(cause), out);
         self.refuse_held(key, cause);
     }
 }

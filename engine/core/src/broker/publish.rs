@@ -1,8 +1,9 @@
 //! PUB, MPUB, DPUB, and publishing on behalf of the shell.
 
-use super::{Broker, Flow, Output, place};
+use super::authorize::Permit;
+use super::{Broker, Flow, Found, Output, place};
 use crate::client::{Blocked, ClientId, Verb};
-use crate::topic::{Publication, Published, Waiter};
+use crate::topic::{Creator, Publication, Published, Waiter};
 use crate::{Now, ShardId, TaskId};
 use diskq::AppendError;
 use wire::name::TopicName;
@@ -26,6 +27,11 @@ impl Broker {
     where
         B: Iterator<Item = &'b [u8]> + Clone,
     {
+        match self.permit(now, id, verb, (name.as_str(), ""), out) {
+            Permit::Granted => {}
+            Permit::Refused => return Flow::Next,
+            Permit::Asked => return Flow::Retry,
+        }
         let Some(client) = self.clients.get(id) else {
             return Flow::Next;
         };
@@ -43,7 +49,10 @@ impl Broker {
                 if shard != self.options.shard {
                     return self.publish_elsewhere(id, verb, shard, name, publication, out);
                 }
-                self.topic_key(name, out)
+                match self.topic_key(name, out) {
+                    Found::Ready(key) => key,
+                    Found::Starting(key) => return self.wait_for_start(id, key),
+                }
             }
         };
         let (Some(topic), Some(client)) = (self.topics.get_mut(key), self.clients.get_mut(id))
@@ -131,10 +140,15 @@ impl Broker {
     where
         B: Iterator<Item = &'b [u8]> + Clone,
     {
-        let key = self.topic_key(name, out);
+        let found = self.topic_key(name, out);
+        let key = found.key();
         let Some(topic) = self.topics.get_mut(key) else {
             return Err("exiting".to_owned());
         };
+        if found == Found::Starting(key) {
+            topic.creator = Some(Creator::Publish(task));
+            return Ok(false);
+        }
         let result = match topic.publish(now, publication) {
             Ok(Published::Done) => Ok(true),
             Ok(Published::AfterSync(upto)) => {

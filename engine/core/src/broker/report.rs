@@ -8,9 +8,39 @@ use crate::latency;
 use crate::stats::{
     ChannelStats, ClientStats, LatencyStats, PubCount, StatsFilter, StatsSnapshot, TopicStats,
 };
+use crate::topology::Locality;
 use diskq::nsqd_files::{ChannelFacts, TopicFacts};
 use std::sync::Arc;
 use wire::identify::Upgrade;
+
+/// A topic or channel that came or went, an ephemeral one, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// The channel's name. `None`: it is about the topic itself.
+    pub channel: Option<Box<str>>,
+    /// False when it went.
+    pub is_there: bool,
+}
+
+impl Change {
+    pub(super) fn topic(topic: &Arc<str>, is_there: bool) -> Change {
+        Change {
+            topic: topic.clone(),
+            channel: None,
+            is_there,
+        }
+    }
+
+    pub(super) fn channel(topic: &Arc<str>, channel: &str, is_there: bool) -> Change {
+        Change {
+            topic: topic.clone(),
+            channel: Some(channel.into()),
+            is_there,
+        }
+    }
+}
 
 impl Broker {
     /// The state of this shard's topics, channels and connections.
@@ -93,9 +123,9 @@ impl Broker {
             in_flight_count: channel.in_flight_count(),
             deferred_count: channel.deferred_count(),
             message_count: channel.counters.message_count,
-            zone_local_msg_count: 0,
-            region_local_msg_count: 0,
-            global_msg_count: channel.counters.delivery_count,
+            zone_local_msg_count: channel.counters.deliveries[Locality::Zone as usize],
+            region_local_msg_count: channel.counters.deliveries[Locality::Region as usize],
+            global_msg_count: channel.counters.deliveries[Locality::Global as usize],
             requeue_count: channel.counters.requeue_count,
             timeout_count: channel.counters.timeout_count,
             client_count: channel.consumers.len() as u64,
@@ -132,6 +162,21 @@ impl Broker {
             .collect()
     }
 
+    /// Every topic and channel that is there, as if it came now.
+    pub fn changes_so_far(&self) -> Vec<Change> {
+        let topics = self
+            .by_name
+            .values()
+            .filter_map(|key| self.topics.get(*key));
+        topics
+            .flat_map(|topic| {
+                let channels = topic.channels().map(|(_, channel)| channel);
+                let channels = channels.map(|c| Change::channel(&topic.name, &c.name, true));
+                std::iter::once(Change::topic(&topic.name, true)).chain(channels)
+            })
+            .collect()
+    }
+
     /// The first complaint of a log that takes no messages, if there is one. Cheap enough for every
     /// turn.
     pub fn health(&self) -> Option<&Arc<str>> {
@@ -145,6 +190,7 @@ impl Broker {
 
 fn client_stats(client: &Client) -> ClientStats {
     let tls = client.tls.as_deref().cloned().unwrap_or_default();
+    let grants = client.auth.as_ref().map(|auth| &auth.grants);
     ClientStats {
         client_id: client.client_id.clone(),
         hostname: client.hostname.clone(),
@@ -160,6 +206,9 @@ fn client_stats(client: &Client) -> ClientStats {
         deflate: matches!(client.compression, Some(Upgrade::Deflate(_))),
         snappy: client.compression == Some(Upgrade::Snappy),
         user_agent: client.user_agent.clone(),
+        authed: client.auth.as_ref().is_some_and(|auth| auth.has_grants()),
+        auth_identity: grants.map_or("", |grants| &grants.identity).to_owned(),
+        auth_identity_url: grants.map_or("", |grants| &grants.identity_url).to_owned(),
         topology_zone: client.topology_zone.clone(),
         topology_region: client.topology_region.clone(),
         pub_counts: client

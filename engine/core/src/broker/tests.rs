@@ -2,6 +2,7 @@
 
 mod script;
 
+use crate::Topology;
 use script::{check, check_with};
 
 #[test]
@@ -231,6 +232,210 @@ a: RDY 16
 a< 20 (1)
 ",
     );
+}
+
+/// nsqlookupd.md section 10: who makes a topic waits until it has the channels that others know; what is
+/// published meanwhile waits in the topic, and all channels get it.
+#[test]
+fn a_new_topic_starts_with_the_channels_that_others_know() {
+    let mut options = script::options();
+    options.asks_for_channels = true;
+    check_with(
+        options,
+        "
+a: PUB t | 1
+b: PUB t | 2
+b< OK
+c: SUB t own
+c< OK
+c: RDY 5
+stats t
+= depth 1, messages 1, bytes 1
+channels t b,a
+c< 2 (1)
+a< OK
+c< 1 (1)
+stats t/a
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+stats t/b
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+d: SUB u c; RDY 1
+e: MPUB u | x,y
+e< OK
+channels u
+d< OK
+d< x (1)
+f: PUB v | x
+delete v
+channels v a
+f< OK
+g: MPUB w | ,
+g< E_BAD_MESSAGE MPUB invalid message(0) body size 0
+g closed
+g: PUB w | x
+g< OK
+channels w
+restart
+h: SUB t own
+h< OK
+",
+    );
+}
+
+/// auth.md sections 4 and 5. Commands behind AUTH, or behind one whose grants have expired, wait for the
+/// answer; other clients do not.
+#[test]
+fn authorised_clients_may_what_they_may() {
+    let mut options = script::options();
+    options.server.auth_required = true;
+    let first = "E_AUTH_FIRST AUTH required before";
+    let denied = "E_UNAUTHORIZED AUTH failed for";
+    let welcome = r#"{"identity":"\u003cme\u003e","identity_url":"url","permission_count":1}"#;
+    let script = format!(
+        "
+a: AUTH | hush; PUB t | x; NOP
+b: AUTH | hush
+grant b 60s ^t$ .* p
+b< {welcome}
+b: PUB t | x
+b< OK
+grant a 10s ^t .* sp
+a< {welcome}
+a< OK
+b: SUB t c
+b< {denied} SUB on \"t\" \"c\"
+b closed
+b: SUB t c
+b< {first} SUB
+b closed
+b: DPUB t 5 | x
+b< {first} DPUB
+b closed
+b! MPUB made\\n
+b< {first} MPUB
+b closed
+b: MPUB made | ,
+b< {first} MPUB
+b closed
+stats made
+= no such topic
+b! PUB t\\n\\0\\0\\0\\0
+b< E_BAD_MESSAGE PUB invalid message body size 0
+b closed
+b: AUTH | hush
+grant b 60s
+b< E_UNAUTHORIZED AUTH no authorizations found
+b closed
+b: AUTH | hush; PUB t | x
+auth fails b
+b< E_AUTH_FAILED AUTH failed
+b closed
+b: AUTH | hush
+grant b 60s ^t$ .* p
+b< {welcome}
++11s
+a: MPUB t | 1,2; PUB t | 3; NOP
+grant a 10s ^t .* sp
+a< OK
+a< OK
++11s
+a! MPUB t\\n\\0\\0
+grant a 10s ^t .* sp
+a! \\0\\x0d\\0\\0\\0\\x01\\0\\0\\0\\x01z
+a< OK
+a: SUB t c
+a< OK
++11s
+a< _heartbeat_
+b< _heartbeat_
+a: RDY 1
+a< x (1)
+a: PUB t | y
+grant a 10s
+a< {denied} PUB on \"t\" \"\"
+a closed
+c: AUTH | hush
+grant c 10s ^t$ ^c$ sp
+c< {welcome}
+c: AUTH | hush
+c< E_INVALID AUTH already set
+c closed
+d: AUTH | hush
+grant d 10s .* .* p
+d< {welcome}
++11s
+d: MPUB made | ,
+grant d 10s .* .* p
+d< E_BAD_MESSAGE MPUB invalid message(0) body size 0
+d closed
+stats made
+= depth 0, messages 0, bytes 0
+"
+    );
+    check_with(options, &script);
+}
+
+/// Protocol-v2 section 18: near consumers first, as long as they wait for messages.
+#[test]
+fn near_consumers_come_first() {
+    let identify = |name: &str, zone: &str, region: &str| {
+        format!(
+            "{name}: IDENTIFY | {{\"topology_zone\":\"{zone}\",\"topology_region\":\"{region}\"}}\n\
+             {name}< OK\n{name}: SUB t ch\n{name}< OK\n"
+        )
+    };
+    let consumers = [
+        identify("far", "y", "q"),
+        identify("region", "y", "r"),
+        identify("zone", "z", "r"),
+    ];
+    let script = format!(
+        "{}far: RDY 2\nregion: RDY 1\nzone: RDY 1\n",
+        consumers.concat()
+    );
+    let mut options = script::options();
+    options.topology = Some(Topology {
+        zone: "z".to_owned(),
+        region: "r".to_owned(),
+    });
+    check_with(
+        options,
+        &format!(
+            "{script}p: PUB t | 1
+p< OK
+zone< 1 (1)
+p: PUB t | 2
+p< OK
+region< 2 (1)
+p: PUB t | 3
+p< OK
+far< 3 (1)
+zone: FIN #1
+p: PUB t | 4
+p< OK
+zone< 4 (1)
+region: REQ #2 0
+region< 2 (2)
+where t/ch
+= zone 2, region 2, global 1
+"
+        ),
+    );
+    // Without the experiment whoever waits longest has its turn.
+    check(&format!(
+        "{script}p: PUB t | 1
+p< OK
+far< 1 (1)
+p: PUB t | 2
+p< OK
+region< 2 (1)
+p: PUB t | 3
+p< OK
+zone< 3 (1)
+where t/ch
+= zone 0, region 0, global 3
+"
+    ));
 }
 
 /// Section 15: REQ 0 goes to the tail, REQ n waits, attempts grow at the next delivery.

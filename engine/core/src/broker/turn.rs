@@ -38,6 +38,7 @@ impl Broker {
                 PumpContext {
                     clients: &mut self.clients,
                     random: &mut self.random,
+                    topology: self.options.topology.as_ref(),
                     to_flush: &mut self.clients_to_flush,
                 },
             );

@@ -58,6 +58,8 @@ impl<C: Counter> Shell<C> {
             },
             resident_bytes: 1 << 20,
             channel_consumers_max: 0,
+            asks_for_channels: false,
+            topology: None,
             seed: 1,
         });
         Shell {

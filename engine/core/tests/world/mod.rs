@@ -15,7 +15,7 @@ use engine_core::{
 };
 use model::{Model, Place};
 use peer::Peer;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -90,6 +90,7 @@ impl Reached {
             "killed before a spill",
             "loaded",
             "loaded before earlier jobs",
+            "started with channels",
         ] {
             assert!(self.counts.contains_key(what), "no history reached: {what}");
         }
@@ -101,6 +102,8 @@ enum Mail {
     Forwards(ForwardBatch),
     Replies(Vec<ForwardReply>),
     Connection(usize, Box<Client>),
+    /// What a new topic asked for: some of the channels, by their bits.
+    Channels(TopicKey, u64),
 }
 
 struct ShardWorld {
@@ -109,6 +112,8 @@ struct ShardWorld {
     /// Its part of nsqd.dat is out of date.
     is_metadata_old: bool,
     inbox: VecDeque<Mail>,
+    /// What the broker has said to be there: topics, and channels with their topics.
+    told: BTreeSet<(Arc<str>, Option<Box<str>>)>,
 }
 
 pub(crate) struct World {
@@ -120,6 +125,8 @@ pub(crate) struct World {
     wall_ns: u64,
     group_commit: bool,
     latency: Option<LatencyOptions>,
+    /// Whether new topics start with channels that others know of.
+    asks_for_channels: bool,
     /// Whether syncs may fail in this history.
     has_faults: bool,
     /// A sync failed in the life of an earlier process: files may lie from now on.
@@ -153,6 +160,7 @@ impl World {
         let shards = 1 + random.below(SHARDS_MAX);
         let group_commit = random.below(3) == 0;
         let has_faults = random.below(4) == 0;
+        let asks_for_channels = random.below(2) == 0;
         let mut world = World {
             random,
             files: SimFiles::new(),
@@ -166,6 +174,7 @@ impl World {
                 percentiles: [0.5].into(),
                 window: Duration::from_secs(60),
             }),
+            asks_for_channels,
             has_faults,
             had_failed_sync: false,
             was_power_lost: false,
@@ -215,6 +224,8 @@ impl World {
             },
             resident_bytes: 1 << 20,
             channel_consumers_max: 0,
+            asks_for_channels: self.asks_for_channels,
+            topology: None,
             seed: 5,
         }
     }
@@ -242,6 +253,7 @@ impl World {
                 jobs: VecDeque::new(),
                 is_metadata_old: false,
                 inbox: VecDeque::new(),
+                told: BTreeSet::new(),
             })
             .collect();
         let path = Path::new(DATA_PATH);
@@ -259,6 +271,8 @@ impl World {
         }
         for shard in 0..shards {
             self.note_metadata(shard);
+            let there = self.shards[shard].broker.changes_so_far();
+            self.shards[shard].told = there.into_iter().map(|c| (c.topic, c.channel)).collect();
             self.turn(shard);
             let stats = self.shards[shard]
                 .broker
@@ -584,6 +598,21 @@ impl World {
                 }
                 Output::MetadataChanged => self.shards[shard].is_metadata_old = true,
                 Output::Log(_, line) => self.read_log(&line),
+                Output::Changed(change) => {
+                    let told = &mut self.shards[shard].told;
+                    let what = (change.topic, change.channel);
+                    let is_new = match change.is_there {
+                        true => told.insert(what),
+                        false => told.remove(&what),
+                    };
+                    assert!(is_new, "told twice");
+                }
+                Output::AskForChannels(key, _) => {
+                    let channels = self.random.below(1 << CHANNELS.len());
+                    let inbox = &mut self.shards[shard].inbox;
+                    inbox.push_back(Mail::Channels(key, channels));
+                }
+                Output::Authorize(..) => unreachable!("no auth server is configured"),
                 Output::Wake(..) => {}
             }
         }
@@ -718,6 +747,15 @@ impl World {
                 self.peers[index].at = Some((shard, id));
                 self.offer_all(index);
             }
+            Mail::Channels(key, bits) => {
+                let known = (0..CHANNELS.len()).filter(|index| bits & (1 << index) != 0);
+                let names = known.map(channel_name).filter(|name| !name.is_ephemeral());
+                let names: Vec<_> = names.collect();
+                if !names.is_empty() {
+                    self.reached.note("started with channels");
+                }
+                broker.start_topic(now, key, &names, &mut out);
+            }
         }
         self.perform(shard, out);
     }
@@ -728,6 +766,12 @@ impl World {
         let now = self.now();
         for shard in &mut self.shards {
             shard.broker.check();
+            let there = shard.broker.changes_so_far().into_iter();
+            assert!(
+                there
+                    .map(|c| (c.topic, c.channel))
+                    .eq(shard.told.iter().cloned())
+            );
             let stats = shard.broker.stats(now, &StatsFilter::default());
             for (place, owes, received) in ledgers(&stats) {
                 if is_durable(place) && self.model.check_ledger(place, owes, received) {

@@ -10,8 +10,12 @@
 //! a< OK               what it gets; a message is its body and its attempts: x (1)
 //! a closed            the broker closed it
 //! +500ms              time passes, timers fire one by one
-//! pause t, unpause t/ch, empty t/ch, delete t, create t/ch, stats t, health, restart,
+//! pause t, unpause t/ch, empty t/ch, delete t, create t/ch, stats t, where t/ch, health, restart,
 //! power lost 3        ... and of what was not synced, what seed 3 says is there; no nsqd.dat
+//! channels t a,b      the channels that the new topic t asked for
+//! grant a 60s t c sp  the auth server's answer for a: topic and channel pattern, permissions
+//! grant a 60s         ... that it may do nothing
+//! auth fails a        ... that there is none
 //! disk full, disk free, sync fails, open fails (once, before a sync)
 //! ```
 //!
@@ -19,8 +23,12 @@
 //! script itself.
 
 use crate::stats::StatsFilter;
-use crate::{Broker, BrokerOptions, ClientId, Now, Output, Sent, ShardId, TaskId, TopicOptions};
+use crate::{
+    Authorization, Broker, BrokerOptions, ClientId, Grants, Now, Output, Sent, ShardId, TaskId,
+    TopicKey, TopicOptions,
+};
 use diskq::{Call, Crash, Keeper, LogOptions, SimFiles};
+use regex::Regex;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::{ErrorKind, IoSlice};
@@ -52,6 +60,8 @@ pub(super) fn options() -> BrokerOptions {
         },
         resident_bytes: 1 << 20,
         channel_consumers_max: 0,
+        asks_for_channels: false,
+        topology: None,
         seed: 1,
     }
 }
@@ -93,6 +103,10 @@ pub(super) struct Session {
     peers: BTreeMap<String, Peer>,
     /// Ids of messages by their bodies.
     ids: BTreeMap<String, String>,
+    /// Topics that asked for channels.
+    asking: BTreeMap<String, TopicKey>,
+    /// Clients for whom an auth server is to be asked.
+    asked_for: BTreeMap<String, ClientId>,
     transcript: String,
 }
 
@@ -108,6 +122,8 @@ impl Session {
             },
             peers: BTreeMap::new(),
             ids: BTreeMap::new(),
+            asking: BTreeMap::new(),
+            asked_for: BTreeMap::new(),
             transcript: String::new(),
         }
     }
@@ -161,6 +177,7 @@ impl Session {
         match words[..] {
             ["raw", bytes] => self.send("raw", b"", bytes.as_bytes()),
             ["stats", what] => self.show_stats(what),
+            ["where", what] => self.show_localities(what),
             ["health"] => self.show_health(),
             ["restart"] => self.restart(Crash::Process),
             ["power", "lost", seed] => self.restart(Crash::Power {
@@ -194,6 +211,26 @@ impl Session {
                 let mut out = Vec::new();
                 self.broker.upgraded(self.now, id, None, &mut out);
                 self.settle(out);
+            }
+            ["grant", name, ttl, ref rest @ ..] => {
+                let authorization = |rest: &[&str]| Authorization {
+                    topic: Regex::new(rest[0]).expect("a pattern"),
+                    channels: vec![Regex::new(rest[1]).expect("a pattern")],
+                    may_subscribe: rest[2].contains('s'),
+                    may_publish: rest[2].contains('p'),
+                };
+                let grants = Grants {
+                    ttl: duration(ttl),
+                    identity: "<me>".to_owned(),
+                    identity_url: "url".to_owned(),
+                    authorizations: rest.chunks(3).map(authorization).collect(),
+                };
+                self.authorize(name, Ok(grants));
+            }
+            ["auth", "fails", name] => self.authorize(name, Err("no such luck".to_owned())),
+            ["channels", topic] => self.start_topic(topic, &[]),
+            ["channels", topic, channels] => {
+                self.start_topic(topic, &channels.split(',').collect::<Vec<_>>());
             }
             [name, "stuck"] => self.peers.get_mut(name).expect("connected").is_stuck = true,
             [verb, what] => self.administer(verb, what),
@@ -342,7 +379,16 @@ impl Session {
                 keeper.delete_log(&topic).expect("the disk removes");
             }
             Output::Move(..) => unreachable!("there is one shard"),
-            Output::Wake(..) | Output::MetadataChanged | Output::Log(..) => {}
+            Output::AskForChannels(key, topic) => {
+                self.asking.insert(topic.to_string(), key);
+            }
+            Output::Authorize(id, query) => {
+                let asked = (&*query.secret, &*query.remote_ip);
+                assert_eq!(asked, (&b"hush"[..], "10.0.0.1"));
+                let name = self.name_of(id).expect("connected");
+                self.asked_for.insert(name, id);
+            }
+            Output::Wake(..) | Output::MetadataChanged | Output::Changed(_) | Output::Log(..) => {}
         }
     }
 
@@ -436,7 +482,7 @@ impl Session {
                 .map(drop),
             ("create", Some(channel)) => {
                 let name = TopicName::new(topic.as_bytes()).expect("a valid name");
-                broker.create_topic(name, &mut out);
+                broker.create_topic(name, task, &mut out);
                 let name = ChannelName::new(channel.as_bytes()).expect("a valid name");
                 broker
                     .create_channel(now, topic, name, task, &mut out)
@@ -445,6 +491,24 @@ impl Session {
             _ => panic!("no such thing to do: {verb} {what}"),
         };
         result.expect("it is there");
+        self.settle(out);
+    }
+
+    fn start_topic(&mut self, topic: &str, channels: &[&str]) {
+        let key = self.asking.remove(topic).expect("it asked");
+        let names = channels
+            .iter()
+            .map(|name| ChannelName::new(name.as_bytes()));
+        let names: Vec<_> = names.map(|name| name.expect("a valid name")).collect();
+        let mut out = Vec::new();
+        self.broker.start_topic(self.now, key, &names, &mut out);
+        self.settle(out);
+    }
+
+    fn authorize(&mut self, name: &str, answer: Result<Grants, String>) {
+        let id = self.asked_for.remove(name).expect("it asked");
+        let mut out = Vec::new();
+        self.broker.handle_grants(self.now, id, answer, &mut out);
         self.settle(out);
     }
 
@@ -479,6 +543,22 @@ impl Session {
             },
         };
         writeln!(self.transcript, "= {text}").expect("a String takes all");
+        self.settle(Vec::new());
+    }
+
+    fn show_localities(&mut self, what: &str) {
+        let stats = self.broker.stats(self.now, &StatsFilter::default());
+        let (topic, channel) = what.split_once('/').expect("a channel");
+        let topics = stats.topics.iter().filter(|t| t.topic_name == topic);
+        let mut channels = topics.flat_map(|t| &t.channels);
+        let found = channels.find(|c| c.channel_name == channel);
+        let channel = found.expect("it is there");
+        writeln!(
+            self.transcript,
+            "= zone {}, region {}, global {}",
+            channel.zone_local_msg_count, channel.region_local_msg_count, channel.global_msg_count
+        )
+        .expect("a String takes all");
         self.settle(Vec::new());
     }
 

@@ -1,0 +1,122 @@
+//! What a client may do, as an auth server said, and until when.
+
+use crate::client::TlsSession;
+use regex::Regex;
+use std::time::Duration;
+use wire::go_json::escape_into;
+
+/// What an auth server is asked.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AuthQuery {
+    /// The body of AUTH.
+    pub secret: Box<[u8]>,
+    /// Without port; empty where there is none.
+    pub remote_ip: String,
+    /// The connection's encryption.
+    pub tls: Option<Box<TlsSession>>,
+}
+
+/// Without the secret: this may end up in a log.
+impl std::fmt::Debug for AuthQuery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AuthQuery")
+            .field("remote_ip", &self.remote_ip)
+            .field("tls", &self.tls)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An auth server's answer.
+#[derive(Debug, Clone, Default)]
+pub struct Grants {
+    /// How long it holds.
+    pub ttl: Duration,
+    /// Who the client is.
+    pub identity: String,
+    /// Where more is to be found about it.
+    pub identity_url: String,
+    /// What it may do; any of them suffices.
+    pub authorizations: Vec<Authorization>,
+}
+
+/// Leave to use some topics and channels.
+#[derive(Debug, Clone)]
+pub struct Authorization {
+    /// Searched for in the topic's name.
+    pub topic: Regex,
+    /// One of them is searched for, and found, in the channel's name. A publish has an empty one.
+    pub channels: Vec<Regex>,
+    /// SUB.
+    pub may_subscribe: bool,
+    /// PUB, MPUB, DPUB.
+    pub may_publish: bool,
+}
+
+impl Authorization {
+    fn allows(&self, topic: &str, channel: &str) -> bool {
+        let is_permitted = match channel {
+            "" => self.may_publish,
+            _ => self.may_subscribe,
+        };
+        is_permitted
+            && self.topic.is_match(topic)
+            && self
+                .channels
+                .iter()
+                .any(|pattern| pattern.is_match(channel))
+    }
+}
+
+/// What a client is authorised for. It goes with the connection, to whatever shard.
+#[derive(Debug, Clone)]
+pub(crate) struct Auth {
+    pub(crate) secret: Box<[u8]>,
+    pub(crate) grants: Grants,
+    /// The end of the grants; another question is due then.
+    pub(crate) expires_at: Duration,
+}
+
+impl Auth {
+    /// Nothing is granted before the answer comes.
+    pub(crate) fn new(secret: &[u8]) -> Auth {
+        Auth {
+            secret: secret.into(),
+            grants: Grants::default(),
+            expires_at: Duration::ZERO,
+        }
+    }
+
+    /// Takes an answer over.
+    pub(crate) fn grant(&mut self, now: Duration, grants: Grants) {
+        self.expires_at = now.saturating_add(grants.ttl);
+        self.grants = grants;
+    }
+
+    pub(crate) fn has_grants(&self) -> bool {
+        !self.grants.authorizations.is_empty()
+    }
+
+    /// Whether something is granted, `channel` being empty for a publish.
+    pub(crate) fn allows(&self, topic: &str, channel: &str) -> bool {
+        let grants = self.grants.authorizations.iter();
+        grants.into_iter().any(|grant| grant.allows(topic, channel))
+    }
+
+    /// The answer to AUTH.
+    pub(crate) fn json(&self) -> String {
+        let grants = &self.grants;
+        let mut json = "{\"identity\":\"".to_owned();
+        escape_into(&mut json, &grants.identity);
+        json.push_str("\",\"identity_url\":\"");
+        escape_into(&mut json, &grants.identity_url);
+        let count = grants.authorizations.len();
+        json.push_str(&format!("\",\"permission_count\":{count}}}"));
+        json
+    }
+}
+
+/// `10.0.0.1` of `10.0.0.1:5`, `::1` of `[::1]:5`.
+pub(crate) fn ip_of(address: &str) -> &str {
+    let ip = address.rsplit_once(':').map_or("", |(ip, _)| ip);
+    ip.trim_start_matches('[').trim_end_matches(']')
+}

@@ -1,0 +1,165 @@
+//! AUTH, and what it takes to SUB and to publish where an auth server is configured.
+//!
+//! ```text
+//!   AUTH ─────────────► Output::Authorize ──► the shell asks ──► handle_grants: the answer to AUTH
+//!   SUB, PUB, ... ────► grants, not expired: allowed or not
+//!        expired └────► Output::Authorize ──► the shell asks ──► handle_grants: the command again
+//! ```
+//!
+//! Meanwhile the client's commands wait, and nobody else's.
+
+use super::{Broker, Flow, Level, Output};
+use crate::Now;
+use crate::auth::{Auth, AuthQuery, Grants, ip_of};
+use crate::client::{Blocked, ClientId, Ending, Verb};
+use wire::error::WireError;
+use wire::name::TopicName;
+
+/// Whether a command may be carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Permit {
+    /// It may.
+    Granted,
+    /// It may not; the client has been told.
+    Refused,
+    /// That is being found out; the command is offered again.
+    Asked,
+}
+
+/// Why an auth server is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AuthReason {
+    /// AUTH, which wants an answer.
+    Command,
+    /// What it said before is no longer valid.
+    Expired,
+}
+
+impl Broker {
+    /// AUTH.
+    pub(super) fn authenticate(
+        &mut self,
+        id: ClientId,
+        secret: &[u8],
+        out: &mut Vec<Output>,
+    ) -> Flow {
+        let Some(client) = self.clients.get_mut(id) else {
+            return Flow::Next;
+        };
+        if client.auth.as_ref().is_some_and(|auth| auth.has_grants()) {
+            self.fail(id, WireError::auth_already_set(), out);
+        } else if !self.options.server.auth_required {
+            self.fail(id, WireError::auth_disabled(), out);
+        } else {
+            client.auth = Some(Box::new(Auth::new(secret)));
+            self.ask_for_grants(id, AuthReason::Command, out);
+        }
+        Flow::Next
+    }
+
+    fn ask_for_grants(&mut self, id: ClientId, reason: AuthReason, out: &mut Vec<Output>) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let Some(auth) = &client.auth else { return };
+        client.blocked = Some(Blocked::Authorizing(reason));
+        let query = AuthQuery {
+            secret: auth.secret.clone(),
+            remote_ip: ip_of(&client.address).to_owned(),
+            tls: client.tls.clone(),
+        };
+        out.push(Output::Authorize(id, query));
+    }
+
+    /// Takes the answer to [`Output::Authorize`], or the reason why there is none, for the log. A client
+    /// that is gone has no interest in it.
+    pub fn handle_grants(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        answer: Result<Grants, String>,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let (Some(Blocked::Authorizing(reason)), Some(auth)) = (client.blocked, &mut client.auth)
+        else {
+            return;
+        };
+        client.blocked = None;
+        if client.ending != Ending::No {
+            // A publish before it has failed meanwhile: nothing follows that.
+            return;
+        }
+        match answer {
+            Err(why) => {
+                let address = client.address.as_str();
+                let error = WireError::auth_failed();
+                let warning = format!("PROTOCOL(V2): [{address}] AUTH failed {why}");
+                let line = format!("[{address}] - {} - {why}", error.text);
+                out.push(Output::Log(Level::Warning, warning));
+                out.push(Output::Log(Level::Error, line));
+                client.reply_error(error);
+            }
+            Ok(grants) => {
+                auth.grant(now.mono, grants);
+                if reason == AuthReason::Command {
+                    let json = auth.has_grants().then(|| auth.json());
+                    match json {
+                        None => return self.fail(id, WireError::no_authorizations(), out),
+                        Some(json) => {
+                            let mut frame = Vec::with_capacity(json.len() + 8);
+                            wire::encode::response(&mut frame, json.as_bytes());
+                            client.reply(&frame);
+                        }
+                    }
+                }
+                out.push(Output::Resume(id));
+            }
+        }
+        self.note_output(id);
+    }
+
+    /// Whether a client may publish to a topic, or subscribe to a channel (`channel` is empty for a
+    /// publish).
+    pub(super) fn permit(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        verb: Verb,
+        (topic, channel): (&str, &str),
+        out: &mut Vec<Output>,
+    ) -> Permit {
+        if !self.options.server.auth_required {
+            return Permit::Granted;
+        }
+        let auth = self.clients.get(id).and_then(|client| client.auth.as_ref());
+        let error = match auth {
+            None => WireError::auth_first(verb.name()),
+            Some(auth) if auth.expires_at < now.mono => {
+                self.ask_for_grants(id, AuthReason::Expired, out);
+                return Permit::Asked;
+            }
+            Some(auth) if auth.allows(topic, channel) => return Permit::Granted,
+            Some(_) => WireError::unauthorized(verb.name(), topic, channel),
+        };
+        self.fail(id, error, out);
+        Permit::Refused
+    }
+
+    /// Whether the MPUB to `topic` at the front of the input, unfinished or refused, may go on: nsqd looks
+    /// at its messages after that.
+    pub(super) fn may_publish_many(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        topic: Option<TopicName<'_>>,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        topic.is_none_or(|topic| {
+            let place = (topic.as_str(), "");
+            self.permit(now, id, Verb::Mpub, place, out) == Permit::Granted
+        })
+    }
+}

@@ -1,0 +1,77 @@
+//! Where consumers are, seen from this node (`--enable-experiment=topology-aware-consumption`): a message
+//! goes to one in the same zone if one there waits for it, else to one in the same region, else to
+//! any.
+
+/// Where a consumer is, as it said at its first IDENTIFY. Everybody is far away without the experiment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Locality {
+    /// In the node's zone.
+    Zone,
+    /// In the node's region.
+    Region,
+    /// Elsewhere, or nobody knows.
+    #[default]
+    Global,
+}
+
+impl Locality {
+    /// How many there are, for counters by locality.
+    pub(crate) const COUNT: usize = 3;
+}
+
+/// Where this node is: `--topology-zone` and `--topology-region`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topology {
+    /// Empty: not known.
+    pub zone: String,
+    /// Empty: not known.
+    pub region: String,
+}
+
+impl Topology {
+    /// Where a consumer is that says this of itself. As in nsqd, one that names no zone is in the zone
+    /// of a node without one.
+    pub(crate) fn locality(&self, zone: &str, region: &str) -> Locality {
+        if zone == self.zone {
+            Locality::Zone
+        } else if region == self.region {
+            Locality::Region
+        } else {
+            Locality::Global
+        }
+    }
+
+    /// Who comes first: the lower number. Only a place with a name is preferred.
+    pub(crate) fn rank(&self, locality: Locality) -> u8 {
+        match locality {
+            Locality::Zone if !self.zone.is_empty() => 0,
+            Locality::Zone | Locality::Region if !self.region.is_empty() => 1,
+            _ => 2,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_ones_come_first_where_places_have_names() {
+        let rank = |zone: &str, region: &str, client_zone, client_region| {
+            let node = Topology {
+                zone: zone.to_owned(),
+                region: region.to_owned(),
+            };
+            let locality = node.locality(client_zone, client_region);
+            (locality, node.rank(locality))
+        };
+        assert_eq!(rank("z", "r", "z", "r"), (Locality::Zone, 0));
+        assert_eq!(rank("z", "r", "z", "other"), (Locality::Zone, 0));
+        assert_eq!(rank("z", "r", "y", "r"), (Locality::Region, 1));
+        assert_eq!(rank("z", "r", "", ""), (Locality::Global, 2));
+        // Counted as near, as in nsqd, but not preferred.
+        assert_eq!(rank("", "r", "", "q"), (Locality::Zone, 1));
+        assert_eq!(rank("", "", "", ""), (Locality::Zone, 2));
+        assert_eq!(rank("z", "", "y", ""), (Locality::Region, 2));
+    }
+}

@@ -1,0 +1,311 @@
+//! Auth servers: what a client may do is asked of them over HTTP, on threads of their own.
+//!
+//! ```text
+//!   shard: Output::Authorize ──► AuthServers::ask ──► Workers: one server after the other ──► HTTP
+//!     ▲                                                  │
+//!     └───────────────── Broker::handle_grants ◄─────────┘
+//! ```
+
+use crate::config::Config;
+use crate::http_client::{HttpClient, HttpSettings, push_query_value};
+use crate::workers::Workers;
+use engine_core::{AuthQuery, Authorization, Grants, Random};
+use regex::Regex;
+use serde_json::{Map, Value};
+use std::fmt::Write as _;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use wire::error::quote;
+use wire::go_json::escape_into;
+use wire::go_json::{self, array, field, integer, object, string, text};
+
+/// Questions at the same time. Clients beyond that wait for one another, nobody else does.
+const QUERIES_MAX: usize = 64;
+
+/// The auth servers of this node.
+#[derive(Clone)]
+pub(crate) struct AuthServers {
+    servers: Arc<Servers>,
+    workers: Workers,
+}
+
+struct Servers {
+    /// As configured; one at least.
+    addresses: Vec<String>,
+    is_post: bool,
+    http: HttpClient,
+    /// Where in the list a question starts, so that the servers share the work.
+    random: Mutex<Random>,
+}
+
+impl AuthServers {
+    /// The configured ones; `None` where there are none, and nobody needs AUTH.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub(crate) fn start(config: &Config, http: HttpSettings) -> io::Result<Option<AuthServers>> {
+        if config.auth_http_addresses.is_empty() {
+            return Ok(None);
+        }
+        let seed = RandomState::new().hash_one(std::process::id());
+        Ok(Some(AuthServers {
+            servers: Arc::new(Servers {
+                addresses: config.auth_http_addresses.clone(),
+                is_post: config.auth_http_request_method == "post",
+                http: HttpClient::new(http),
+                random: Mutex::new(Random::new(seed)),
+            }),
+            workers: Workers::start("auth", QUERIES_MAX)?,
+        }))
+    }
+
+    /// Asks one server after the other until one answers. `answer` gets that, or why there is none, for the
+    /// log; on another thread. Never waits.
+    pub(crate) fn ask(
+        &self,
+        query: AuthQuery,
+        answer: impl FnOnce(Result<Grants, String>) + Send + 'static,
+    ) {
+        let servers = self.servers.clone();
+        self.workers
+            .give(Box::new(move || answer(servers.ask(&query))));
+    }
+}
+
+impl Servers {
+    fn ask(&self, query: &AuthQuery) -> Result<Grants, String> {
+        let count = self.addresses.len();
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = random.below(count as u64) as usize;
+        drop(random);
+        let mut failures = Vec::new();
+        for address in self.addresses.iter().cycle().skip(start).take(count) {
+            match self.ask_one(address, query) {
+                Ok(grants) => return Ok(grants),
+                Err(why) => failures.push(format!("failed to auth against {address} - {why}")),
+            }
+        }
+        Err(failures.join("; "))
+    }
+
+    fn ask_one(&self, address: &str, query: &AuthQuery) -> Result<Grants, String> {
+        let url = match address.contains("://") {
+            true => address.to_owned(),
+            false => format!("http://{address}/auth"),
+        };
+        let body = match self.is_post {
+            true => self.http.post_json(&url, &post_body(query))?,
+            // Also behind a query that is configured: nsqd's servers know it so.
+            false => self.http.get(&format!("{url}?{}", get_query(query)))?,
+        };
+        decode(&body)
+    }
+}
+
+/// The parameters, in the order of their names.
+fn parameters(query: &AuthQuery) -> [(&'static str, &[u8]); 4] {
+    let (tls, common_name): (&[u8], _) = match &query.tls {
+        Some(session) => (b"true", session.common_name.as_str()),
+        None => (b"false", ""),
+    };
+    [
+        ("common_name", common_name.as_bytes()),
+        ("remote_ip", query.remote_ip.as_bytes()),
+        ("secret", &query.secret),
+        ("tls", tls),
+    ]
+}
+
+fn get_query(query: &AuthQuery) -> String {
+    let mut text = String::new();
+    for (name, value) in parameters(query) {
+        if !text.is_empty() {
+            text.push('&');
+        }
+        text.push_str(name);
+        text.push('=');
+        push_query_value(&mut text, value);
+    }
+    text
+}
+
+/// nsqd encodes Go's map of lists.
+fn post_body(query: &AuthQuery) -> String {
+    let mut json = String::new();
+    for (name, value) in parameters(query) {
+        json.push(if json.is_empty() { '{' } else { ',' });
+        write!(json, "\"{name}\":[\"").expect("a String takes all");
+        for chunk in value.utf8_chunks() {
+            escape_into(&mut json, chunk.valid());
+            // Go's mark for each byte that is no text.
+            json.extend(chunk.invalid().iter().map(|_| "\\ufffd"));
+        }
+        json.push_str("\"]");
+    }
+    json.push('}');
+    json
+}
+
+/// What a server answers. The error is for the log.
+fn decode(body: &[u8]) -> Result<Grants, String> {
+    let value = go_json::parse(body)?;
+    let nothing = Map::new();
+    let fields = object(&value, "auth.State")?.unwrap_or(&nothing);
+    let ttl = integer(fields, "ttl")?;
+    check_expires(fields)?;
+    let mut grants = Grants {
+        ttl: Duration::from_secs(u64::try_from(ttl).unwrap_or(0)),
+        identity: string(fields, "identity")?,
+        identity_url: string(fields, "identity_url")?,
+        authorizations: Vec::new(),
+    };
+    for value in array(fields, "authorizations")? {
+        let fields = object(value, "auth.Authorization")?.unwrap_or(&nothing);
+        grants.authorizations.push(authorization(fields)?);
+    }
+    match ttl > 0 {
+        true => Ok(grants),
+        false => Err(format!("invalid TTL {ttl} (must be >0)")),
+    }
+}
+
+/// nsqd overwrites it, but has to understand it first.
+fn check_expires(fields: &Map<String, Value>) -> Result<(), String> {
+    match field(fields, "expires") {
+        None => Ok(()),
+        Some(value) => {
+            let time = text(value, "expires")?;
+            let parsed = time.parse::<jiff::Timestamp>();
+            parsed
+                .map(drop)
+                .map_err(|why| format!("parsing time {} - {why}", quote(time.as_bytes())))
+        }
+    }
+}
+
+fn authorization(fields: &Map<String, Value>) -> Result<Authorization, String> {
+    let topic = string(fields, "topic")?;
+    let channels = array(fields, "channels")?.iter();
+    let channels: Vec<&str> = channels
+        .map(|channel| text(channel, "channels"))
+        .collect::<Result<_, String>>()?;
+    let (mut may_subscribe, mut may_publish) = (false, false);
+    for permission in array(fields, "permissions")? {
+        match text(permission, "permissions")? {
+            "subscribe" => may_subscribe = true,
+            "publish" => may_publish = true,
+            other => return Err(format!("unknown permission {other}")),
+        }
+    }
+    let channels = channels.into_iter();
+    Ok(Authorization {
+        topic: compile("topic", &topic)?,
+        channels: channels
+            .map(|channel| compile("channel", channel))
+            .collect::<Result<_, String>>()?,
+        may_subscribe,
+        may_publish,
+    })
+}
+
+fn compile(of: &str, pattern: &str) -> Result<Regex, String> {
+    Regex::new(pattern).map_err(|error| {
+        let why = error.to_string();
+        // What is before the last line draws the place.
+        let why = why.lines().last().unwrap_or_default();
+        let why = why.trim_start_matches("error: ");
+        let pattern = quote(pattern.as_bytes());
+        format!("unable to compile {of} {pattern} error parsing regexp: {why}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query() -> AuthQuery {
+        AuthQuery {
+            secret: b"se cret&=%/\xff\""[..].into(),
+            remote_ip: "127.0.0.1".to_owned(),
+            tls: None,
+        }
+    }
+
+    /// Captured (auth.md section 2).
+    #[test]
+    fn questions_are_nsqds() {
+        assert_eq!(
+            get_query(&query()),
+            "common_name=&remote_ip=127.0.0.1&secret=se+cret%26%3D%25%2F%FF%22&tls=false"
+        );
+        assert_eq!(
+            post_body(&query()),
+            r#"{"common_name":[""],"remote_ip":["127.0.0.1"],"secret":["se cret\u0026=%/\ufffd\""],"tls":["false"]}"#
+        );
+        assert!(!format!("{:?}", query()).contains("cret&"));
+    }
+
+    #[test]
+    fn answers_are_read_as_go_does() {
+        let shown = |body: &str| match decode(body.as_bytes()) {
+            Err(why) => why,
+            Ok(grants) => {
+                let authorizations = grants.authorizations.iter().map(|a| {
+                    format!(
+                        " {} {:?} {}{}",
+                        a.topic,
+                        a.channels.iter().map(Regex::as_str).collect::<Vec<_>>(),
+                        if a.may_subscribe { 's' } else { '-' },
+                        if a.may_publish { 'p' } else { '-' },
+                    )
+                });
+                let authorizations: String = authorizations.collect();
+                let (ttl, identity) = (grants.ttl.as_secs(), grants.identity);
+                format!("{ttl} {identity} {}{authorizations}", grants.identity_url)
+            }
+        };
+        for (body, expected) in [
+            (
+                r#"{"ttl":3600,"identity":"bob","identity_url":"u","authorizations":[{"topic":"^orders$","channels":["^bill.*$"],"permissions":["subscribe","publish"]}]}"#,
+                r#"3600 bob u ^orders$ ["^bill.*$"] sp"#,
+            ),
+            (r#"{"TTL":1,"Identity":"x","more":[{}]}"#, "1 x "),
+            (r#"{"ttl":1,"authorizations":null,"expires":null}"#, "1  "),
+            (r#"{"ttl":1,"authorizations":[{}]}"#, "1    [] --"),
+            (r#"{"ttl":1,"expires":"2026-01-02T03:04:05Z"}"#, "1  "),
+            (r#"{"ttl":9223372036854775807}"#, "9223372036854775807  "),
+            ("null", "invalid TTL 0 (must be >0)"),
+            (
+                r#"{"status_code":200,"data":{"ttl":1}}"#,
+                "invalid TTL 0 (must be >0)",
+            ),
+            (r#"{"ttl":-1}"#, "invalid TTL -1 (must be >0)"),
+            (
+                r#"{"ttl":"1"}"#,
+                "json: cannot unmarshal string into ttl of type int",
+            ),
+            (
+                r#"{"ttl":1.5}"#,
+                "json: cannot unmarshal number 1.5 into ttl of type int",
+            ),
+            ("", "unexpected end of JSON input"),
+            (
+                r#"{"ttl":1,"authorizations":[{"permissions":["admin"]}]}"#,
+                "unknown permission admin",
+            ),
+            (
+                r#"{"ttl":0,"authorizations":[{"topic":"("}]}"#,
+                r#"unable to compile topic "(" error parsing regexp: unclosed group"#,
+            ),
+            (
+                r#"{"ttl":1,"authorizations":[{"channels":[".*","[z-a]"]}]}"#,
+                r#"unable to compile channel "[z-a]" error parsing regexp: invalid character class range, the start must be <= the end"#,
+            ),
+        ] {
+            assert_eq!(shown(body), expected, "{body}");
+        }
+        assert!(shown(r#"{"ttl":1,"expires":"soon"}"#).starts_with("parsing time \"soon\" - "));
+    }
+}

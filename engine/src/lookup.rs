@@ -1,0 +1,294 @@
+//! nsqlookupd: it is told which topics and channels are here, and asked which channels a new topic has
+//! elsewhere.
+//!
+//! ```text
+//!   shards ──announce──► thread "lookup": Registry ──REGISTER, PING──► Peer ──► nsqlookupd (TCP)
+//!     ▲                                                                 │
+//!     │                                              who can be asked ◄─┘
+//!     └──── channels ◄── Workers ◄──ask── shards        GET /channels ──► nsqlookupd (HTTP)
+//! ```
+//!
+//! Nothing of it is on the way of a message, and no shard waits for it: an nsqlookupd that cannot be
+//! reached costs this thread a second now and then. What happens meanwhile is told together, and an
+//! nsqlookupd that was away is told everything. The thread is not waited for at the end: its
+//! connections close with the process, which is all that nsqlookupd needs to know.
+
+mod command;
+mod inquiry;
+mod peer;
+mod registry;
+
+use crate::config::Config;
+use crate::http::Ports;
+use crate::http_client::{HttpClient, HttpSettings};
+use crate::shard::mail::{Mail, Post};
+use crate::workers::Workers;
+use crate::{log_debug, log_error, log_info};
+use command::Command;
+use engine_core::Change;
+use inquiry::{Inquiry, LastFailure, Source};
+use peer::{Node, Peer, SharedInfo};
+use registry::Registry;
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+/// How often every nsqlookupd hears that this node is alive.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Questions to nsqlookupds at the same time: topics that are created together, times nsqlookupds.
+const INQUIRIES_MAX: usize = 16;
+
+/// The nsqlookupds of this node.
+#[derive(Clone)]
+pub(crate) struct LookupPeers {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    messages: Sender<Message>,
+    post: Post,
+    /// As configured, for whoever asks.
+    addresses: Mutex<Option<Vec<String>>>,
+    known: Arc<Mutex<Vec<Known>>>,
+    workers: Workers,
+    http: Arc<HttpClient>,
+}
+
+/// One configured nsqlookupd, as far as it is known.
+#[derive(Clone)]
+struct Known {
+    address: String,
+    info: SharedInfo,
+    /// When and why it last gave no answer over HTTP.
+    failure: Arc<Mutex<LastFailure>>,
+}
+
+enum Message {
+    Changes(Vec<Change>),
+    /// The list of addresses is another one.
+    Addresses,
+    Stop,
+}
+
+impl LookupPeers {
+    /// Starts the threads; there is nobody to talk to before [`LookupPeers::set_addresses`].
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub(crate) fn start(
+        config: &Config,
+        ports: Ports,
+        http: HttpSettings,
+        post: Post,
+    ) -> io::Result<LookupPeers> {
+        let (messages, queue) = channel();
+        let known = Arc::new(Mutex::new(Vec::new()));
+        let talk = Talk {
+            node: Node::new(config, ports),
+            registry: Registry::default(),
+            peers: Vec::new(),
+            known: known.clone(),
+        };
+        Builder::new()
+            .name("lookup".to_owned())
+            .spawn(move || talk.run(&queue))?;
+        let http = HttpClient::new(HttpSettings {
+            idle_connections_max: INQUIRIES_MAX,
+            ..http
+        });
+        Ok(LookupPeers {
+            shared: Arc::new(Shared {
+                messages,
+                post,
+                addresses: Mutex::default(),
+                known,
+                workers: Workers::start("lookup-http", INQUIRIES_MAX)?,
+                http: Arc::new(http),
+            }),
+        })
+    }
+
+    /// The addresses of the nsqlookupds as they were set last; `None`: to `null`, which is none.
+    pub(crate) fn addresses(&self) -> Option<Vec<String>> {
+        lock(&self.shared.addresses).clone()
+    }
+
+    /// Replaces the list of nsqlookupds, at once: those not in `addresses` are left, new ones are connected
+    /// to in the order of the list, the others notice nothing. Never waits.
+    pub(crate) fn set_addresses(&self, addresses: Option<Vec<String>>) {
+        *lock(&self.shared.addresses) = addresses.clone();
+        let addresses = addresses.unwrap_or_default();
+        let has_peers = !addresses.is_empty();
+        let mut known = lock(&self.shared.known);
+        let mut before = std::mem::take(&mut *known);
+        for address in addresses {
+            if known.iter().any(|peer| peer.address == address) {
+                continue;
+            }
+            let same = before.iter().position(|peer| peer.address == address);
+            let same = same.map(|index| before.swap_remove(index));
+            known.push(same.unwrap_or_else(|| Known {
+                address,
+                info: SharedInfo::default(),
+                failure: Arc::default(),
+            }));
+        }
+        drop(known);
+        self.send(Message::Addresses);
+        for shard in self.shared.post.shards() {
+            let call = Mail::Call(Box::new(move |shard| {
+                shard.with_broker(|broker, _, _| broker.set_asks_for_channels(has_peers));
+            }));
+            self.shared.post.send(shard, call);
+        }
+    }
+
+    /// Tells every nsqlookupd what came or went, soon. Never waits.
+    pub(crate) fn announce(&self, changes: Vec<Change>) {
+        self.send(Message::Changes(changes));
+    }
+
+    /// Asks every nsqlookupd for the channels of a topic that is new here. `answer` gets all that are
+    /// not ephemeral, on another thread; none where nobody could be asked. Never waits.
+    pub(crate) fn ask(&self, topic: &str, answer: impl FnOnce(Vec<String>) + Send + 'static) {
+        let known = lock(&self.shared.known);
+        let is_configured = !known.is_empty();
+        let sources = known.iter().filter_map(|peer| {
+            Some(Source {
+                url: peer.info.http_url()?,
+                failure: peer.failure.clone(),
+            })
+        });
+        let sources: Vec<Source> = sources.collect();
+        drop(known);
+        if sources.is_empty() {
+            if is_configured {
+                log_error!(
+                    "no available nsqlookupd to query for channels to pre-create for topic {topic}"
+                );
+            }
+            return answer(Vec::new());
+        }
+        let (workers, http) = (&self.shared.workers, &self.shared.http);
+        Inquiry::start(workers, http, topic, sources, answer);
+    }
+
+    /// Ends the connections.
+    pub(crate) fn stop(&self) {
+        log_info!("LOOKUP: closing");
+        self.send(Message::Stop);
+    }
+
+    fn send(&self, message: Message) {
+        // The thread ends after `stop` only, and then nobody is to be told anything.
+        let _ = self.shared.messages.send(message);
+    }
+}
+
+/// What the thread talks about, and to whom.
+struct Talk {
+    node: Node,
+    registry: Registry,
+    peers: Vec<Peer>,
+    known: Arc<Mutex<Vec<Known>>>,
+}
+
+impl Talk {
+    fn run(mut self, messages: &Receiver<Message>) {
+        let mut next_ping = Instant::now() + PING_INTERVAL;
+        loop {
+            let patience = match self.peers.is_empty() {
+                true => Duration::MAX,
+                false => next_ping.saturating_duration_since(Instant::now()),
+            };
+            match messages.recv_timeout(patience) {
+                Ok(first) => {
+                    // What has gathered is told together: who is away is tried once for all of it.
+                    let gathered = std::iter::once(first).chain(messages.try_iter());
+                    if !self.take(gathered) {
+                        return;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let now = Instant::now();
+            if now >= next_ping {
+                next_ping = now + PING_INTERVAL;
+                self.ping();
+            }
+        }
+    }
+
+    /// Returns false when that was all.
+    fn take(&mut self, messages: impl Iterator<Item = Message>) -> bool {
+        let mut commands = Vec::new();
+        let mut is_list_new = false;
+        for message in messages {
+            match message {
+                Message::Changes(changes) => {
+                    for change in changes {
+                        commands.extend(self.registry.note(change));
+                    }
+                }
+                Message::Addresses => is_list_new = true,
+                Message::Stop => return false,
+            }
+        }
+        if !commands.is_empty() {
+            for peer in &mut self.peers {
+                for command in &commands {
+                    log_info!("LOOKUPD({}): {} {command}", peer.address, command.subject());
+                }
+                peer.tell(&self.node, &self.registry, &commands);
+            }
+        }
+        if is_list_new {
+            self.follow_list();
+        }
+        true
+    }
+
+    fn ping(&mut self) {
+        for peer in &mut self.peers {
+            log_debug!("LOOKUPD({}): sending heartbeat", peer.address);
+            peer.tell(&self.node, &self.registry, &[Command::Ping]);
+        }
+    }
+
+    /// Leaves those who are no longer on the list, and connects to those who are new.
+    fn follow_list(&mut self) {
+        let known = lock(&self.known);
+        let wanted: Vec<Known> = known.iter().cloned().collect();
+        drop(known);
+        self.peers.retain(|peer| {
+            let stays = wanted
+                .iter()
+                .any(|known| peer.is_of(&known.address, &known.info));
+            if !stays {
+                log_info!("LOOKUP({}): removing peer", peer.address);
+            }
+            stays
+        });
+        for Known { address, info, .. } in wanted {
+            if self.peers.iter().any(|peer| peer.is_of(&address, &info)) {
+                continue;
+            }
+            log_info!("LOOKUP({address}): adding peer");
+            let mut peer = Peer::new(address, info);
+            // Like nsqd, silently: the next ping says why.
+            let _ = peer.connect(&self.node, &self.registry);
+            self.peers.push(peer);
+        }
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

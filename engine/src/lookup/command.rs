@@ -1,0 +1,42 @@
+//! The commands of nsqlookupd's protocol that a node sends, besides IDENTIFY.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// One command. Its answer says nothing that matters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Command {
+    /// This node is alive.
+    Ping,
+    /// This node has the topic, or the channel of it.
+    Register(Arc<str>, Option<Box<str>>),
+    /// This node has it no more.
+    Unregister(Arc<str>, Option<Box<str>>),
+}
+
+impl Command {
+    /// What it is about, for the log.
+    pub(super) fn subject(&self) -> &'static str {
+        match self {
+            Command::Ping => "node",
+            Command::Register(_, None) | Command::Unregister(_, None) => "topic",
+            Command::Register(..) | Command::Unregister(..) => "channel",
+        }
+    }
+}
+
+/// As it is sent, without the line feed.
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (verb, topic, channel) = match self {
+            Command::Ping => return f.write_str("PING"),
+            Command::Register(topic, channel) => ("REGISTER", topic, channel),
+            Command::Unregister(topic, channel) => ("UNREGISTER", topic, channel),
+        };
+        write!(f, "{verb} {topic}")?;
+        match channel {
+            Some(channel) => write!(f, " {channel}"),
+            None => Ok(()),
+        }
+    }
+}

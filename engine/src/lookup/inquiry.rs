@@ -1,0 +1,134 @@
+//! Which channels does a new topic have elsewhere? Every nsqlookupd is asked at the same time, and the
+//! answers are put together.
+
+use crate::http_client::{HttpClient, push_query_value};
+use crate::workers::Workers;
+use crate::{log_info, log_warn};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use wire::go_json::{self, array, object, text};
+
+/// Channels of this kind belong to the node where somebody subscribed.
+const EPHEMERAL: &str = "#ephemeral";
+
+/// An nsqlookupd that can be asked.
+pub(super) struct Source {
+    /// `http://host:port`
+    pub(super) url: String,
+    pub(super) failure: Arc<Mutex<LastFailure>>,
+}
+
+/// When and why an nsqlookupd last gave no answer.
+pub(super) type LastFailure = Option<(Instant, String)>;
+
+impl Source {
+    /// Asks, unless the nsqlookupd has failed since the question came up: where many topics are made at the
+    /// same time they wait for one timeout together, not for one after the other.
+    fn ask(&self, http: &HttpClient, topic: &str, asked_at: Instant) -> Result<Vec<u8>, String> {
+        if let Some((at, why)) = &*self.last_failure()
+            && *at > asked_at
+        {
+            return Err(why.clone());
+        }
+        let mut url = format!("{}/channels?topic=", self.url);
+        push_query_value(&mut url, topic.as_bytes());
+        log_info!("CI: querying nsqlookupd {url}");
+        let answer = http.get(&url);
+        if let Err(why) = &answer {
+            *self.last_failure() = Some((Instant::now(), why.clone()));
+        }
+        answer
+    }
+
+    fn last_failure(&self) -> MutexGuard<'_, LastFailure> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One question to several nsqlookupds.
+pub(super) struct Inquiry<F> {
+    topic: String,
+    state: Mutex<State<F>>,
+}
+
+struct State<F> {
+    asked: usize,
+    outstanding: usize,
+    channels: BTreeSet<String>,
+    errors: Vec<String>,
+    answer: Option<F>,
+}
+
+impl<F: FnOnce(Vec<String>) + Send + 'static> Inquiry<F> {
+    /// Asks each of `sources`, one at least; `answer` gets the channels of all,
+    /// without duplicates and in order. Those who fail have no say; that is logged.
+    pub(super) fn start(
+        workers: &Workers,
+        http: &Arc<HttpClient>,
+        topic: &str,
+        sources: Vec<Source>,
+        answer: F,
+    ) {
+        let inquiry = Arc::new(Inquiry {
+            topic: topic.to_owned(),
+            state: Mutex::new(State {
+                asked: sources.len(),
+                outstanding: sources.len(),
+                channels: BTreeSet::new(),
+                errors: Vec::new(),
+                answer: Some(answer),
+            }),
+        });
+        let asked_at = Instant::now();
+        for source in sources {
+            let (inquiry, http) = (inquiry.clone(), http.clone());
+            workers.give(Box::new(move || {
+                let answer = source.ask(&http, &inquiry.topic, asked_at);
+                inquiry.note(answer.and_then(|body| channels(&body)));
+            }));
+        }
+    }
+
+    fn note(&self, result: Result<Vec<String>, String>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match result {
+            Ok(channels) => state.channels.extend(channels),
+            Err(error) => state.errors.push(error),
+        }
+        state.outstanding -= 1;
+        if state.outstanding > 0 {
+            return;
+        }
+        if !state.errors.is_empty() {
+            let nobody = match state.errors.len() == state.asked {
+                true => "failed to query any nsqlookupd: ",
+                false => "",
+            };
+            log_warn!(
+                "failed to query nsqlookupd for channels to pre-create for topic {} - {nobody}{}",
+                self.topic,
+                state.errors.join("\n")
+            );
+        }
+        let channels = std::mem::take(&mut state.channels);
+        let channels = channels
+            .into_iter()
+            .filter(|name| !name.ends_with(EPHEMERAL));
+        if let Some(answer) = state.answer.take() {
+            answer(channels.collect());
+        }
+    }
+}
+
+/// What an nsqlookupd answers.
+fn channels(body: &[u8]) -> Result<Vec<String>, String> {
+    let value = go_json::parse(body)?;
+    let Some(fields) = object(&value, "channels")? else {
+        return Ok(Vec::new());
+    };
+    let names = array(fields, "channels")?.iter();
+    names
+        .map(|name| text(name, "channels").map(str::to_owned))
+        .collect()
+}

@@ -1,0 +1,56 @@
+//! The list of nsqlookupds changes while the program runs.
+
+use super::*;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+/// Accepts a connection, reads as much as the other side has to say before it waits, and answers
+/// `answers` times.
+fn welcome(listener: &TcpListener, answers: usize) -> (TcpStream, String) {
+    let (mut stream, _) = listener.accept().expect("a connection");
+    let mut text = String::new();
+    for _ in 0..answers {
+        let mut buffer = [0; 4096];
+        let bytes = stream.read(&mut buffer).expect("a command");
+        text += &String::from_utf8_lossy(&buffer[..bytes]);
+        stream
+            .write_all(b"\0\0\0\x17{\"broadcast_address\":1}")
+            .expect("it listens");
+    }
+    (stream, text)
+}
+
+#[test]
+fn the_list_changes_while_the_program_runs() {
+    let config = Config::from_args(std::iter::empty()).expect("the defaults");
+    let http = HttpSettings::new(&config).expect("no file is named");
+    let ports = Ports {
+        tcp: 1,
+        http: 2,
+        https: 0,
+    };
+    let (post, mut inboxes) = Post::new(1);
+    let peers = LookupPeers::start(&config, ports, http, post).expect("threads");
+    let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let [one, two] = listeners
+        .each_ref()
+        .map(|listener| listener.local_addr().expect("it is bound").to_string());
+    assert_eq!(peers.addresses(), None);
+
+    let twice = Some(vec![one.clone(), one]);
+    peers.set_addresses(twice.clone());
+    assert_eq!(peers.addresses(), twice);
+    let Ok(Mail::Call(_)) = inboxes[0].try_recv() else {
+        panic!("the shards know that there is somebody to ask");
+    };
+    let (mut first, text) = welcome(&listeners[0], 1);
+    assert!(text.starts_with("  V1IDENTIFY\n"), "{text}");
+    // What it said was no introduction.
+    assert_eq!(first.read(&mut [0]).expect("an end"), 0);
+
+    // The first one is left, the second is new.
+    peers.set_addresses(Some(vec![two]));
+    let (_second, text) = welcome(&listeners[1], 1);
+    assert!(text.starts_with("  V1IDENTIFY\n"), "{text}");
+    peers.stop();
+}

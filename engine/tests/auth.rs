@@ -1,0 +1,439 @@
+//! AUTH, against an auth server played by the test: who may do what, until when, and what the server is
+//! asked.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use support::{Broker, Client, Launch, PATIENCE, Reply, Request, serve_http, wait_until};
+
+/// An auth server that remembers the requests, and answers with what `reply` says now.
+struct AuthServer {
+    address: String,
+    requests: Arc<Mutex<Vec<Request>>>,
+    reply: Arc<Mutex<Reply>>,
+}
+
+impl AuthServer {
+    fn start(reply: Reply) -> AuthServer {
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let reply = Arc::new(Mutex::new(reply));
+        let (noted, current) = (requests.clone(), reply.clone());
+        let address = serve_http(move |request| {
+            noted
+                .lock()
+                .expect("no test fails here")
+                .push(request.clone());
+            current.lock().expect("no test fails here").clone()
+        });
+        AuthServer {
+            address: address.to_string(),
+            requests,
+            reply,
+        }
+    }
+
+    fn flag(&self) -> String {
+        format!("--auth-http-address={}", self.address)
+    }
+
+    fn answers(&self, reply: Reply) {
+        *self.reply.lock().expect("no test fails here") = reply;
+    }
+
+    fn requests(&self) -> Vec<Request> {
+        self.requests.lock().expect("no test fails here").clone()
+    }
+}
+
+fn grants(ttl: u64, topic: &str, channels: &[&str], permissions: &[&str]) -> Reply {
+    let body = serde_json::json!({
+        "ttl": ttl,
+        "identity": "<a>&",
+        "identity_url": "http://example.com/a",
+        "authorizations": [{"topic": topic, "channels": channels, "permissions": permissions}],
+    });
+    Reply::new(200, body.to_string())
+}
+
+fn all() -> Reply {
+    grants(3600, ".*", &[".*"], &["subscribe", "publish"])
+}
+
+const WELCOME: &str = "{\"identity\":\"\\u003ca\\u003e\\u0026\",\"identity_url\":\"http://example.com/a\",\"permission_count\":1}";
+
+fn auth(secret: &[u8]) -> Vec<u8> {
+    Client::command_with_body("AUTH", secret)
+}
+
+fn authed(broker: &Broker) -> Client {
+    let mut client = Client::connect(broker.tcp_addr());
+    client.send(&auth(b"secret"));
+    client.expect_response(WELCOME);
+    client
+}
+
+#[test]
+fn who_is_authorised_may_and_is_shown() {
+    let server = AuthServer::start(all());
+    let broker = Broker::start(3, &[&server.flag()]);
+    let mut client = Client::connect(broker.tcp_addr());
+    let response = client.identify(r#"{"feature_negotiation":true,"client_id":"c"}"#);
+    assert!(response.contains("\"auth_required\":true"), "{response}");
+    // Several commands at once: they wait for the answer.
+    let mut commands = auth(b"se cret&=%/\"");
+    commands.extend(Client::command_with_body("PUB t", b"x"));
+    client.send(&commands);
+    client.expect_response(WELCOME);
+    client.expect_ok();
+    let request = server.requests().remove(0);
+    assert_eq!(
+        (request.method.as_str(), request.target.as_str()),
+        (
+            "GET",
+            "/auth?common_name=&remote_ip=127.0.0.1&secret=se+cret%26%3D%25%2F%22&tls=false"
+        )
+    );
+    let expected = [
+        ("accept", "application/vnd.nsq; version=1.0"),
+        ("accept-encoding", "gzip"),
+        ("user-agent", "Go-http-client/1.1"),
+        ("host", server.address.as_str()),
+    ];
+    let headers: BTreeMap<String, String> = request.headers;
+    for (name, value) in expected {
+        assert_eq!(headers.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    // Topics of all shards, by commands that cross over and by moving.
+    for n in 0..6 {
+        client.publish(&format!("t{n}"), b"x");
+        client.publish_many(&format!("t{n}"), &["y", "z"]);
+        client.publish_deferred(&format!("t{n}"), 0, b"w");
+    }
+    for _ in 0..40 {
+        client.publish("t1", b"more");
+        client.publish("t2", b"more");
+    }
+    for _ in 0..40 {
+        client.publish("t3", b"more");
+    }
+    client.subscribe("t2", "c");
+    let clients = broker.channel_stats("t2", "c").expect("it is there")["clients"].clone();
+    assert_eq!(clients[0]["authed"], true);
+    assert_eq!(clients[0]["auth_identity"], "<a>&");
+    assert_eq!(clients[0]["auth_identity_url"], "http://example.com/a");
+    assert_eq!(server.requests().len(), 1, "one question for all of it");
+}
+
+/// Every check in its order (auth.md sections 4 and 5).
+#[test]
+fn who_is_not_authorised_is_told_why() {
+    let server = AuthServer::start(grants(3600, "^orders$", &["^bill.*$"], &["subscribe"]));
+    let broker = Broker::start(2, &[&server.flag()]);
+    let pub_ = |topic: &str| Client::command_with_body(&format!("PUB {topic}"), b"x");
+    let first = "E_AUTH_FIRST AUTH required before";
+    let cases: Vec<(Vec<u8>, String)> = vec![
+        (pub_("orders"), format!("{first} PUB")),
+        (b"SUB orders billing\n".to_vec(), format!("{first} SUB")),
+        (
+            Client::command_with_body("DPUB orders 5", b"x"),
+            format!("{first} DPUB"),
+        ),
+        (Client::mpub("orders", &["x"]), format!("{first} MPUB")),
+        // Before the messages of an MPUB are looked at, or even there; after those of a PUB.
+        (b"MPUB orders\n".to_vec(), format!("{first} MPUB")),
+        (Client::mpub("orders", &[""]), format!("{first} MPUB")),
+        (
+            b"PUB orders\n\0\0\0\0".to_vec(),
+            "E_BAD_MESSAGE PUB invalid message body size 0".to_owned(),
+        ),
+        (
+            b"SUB orders b:d\n".to_vec(),
+            "E_BAD_CHANNEL SUB channel name \"b:d\" is not valid".to_owned(),
+        ),
+        (
+            b"AUTH x\n".to_vec(),
+            "E_INVALID AUTH invalid number of parameters".to_owned(),
+        ),
+        (
+            b"AUTH\n\0\0\0\0".to_vec(),
+            "E_BAD_BODY AUTH invalid body size 0".to_owned(),
+        ),
+    ];
+    for (sent, error) in cases {
+        let mut client = Client::connect(broker.tcp_addr());
+        client.send(&sent);
+        client.expect_error(&error);
+        client.expect_close();
+    }
+    let denied =
+        |command: &str, what: &str| format!("E_UNAUTHORIZED AUTH failed for {command} on {what}");
+    let cases: Vec<(Vec<u8>, String)> = vec![
+        (auth(b"again"), "E_INVALID AUTH already set".to_owned()),
+        // No channel pattern fits a publish, and it is not permitted.
+        (pub_("orders"), denied("PUB", "\"orders\" \"\"")),
+        (
+            Client::mpub("orders", &[""]),
+            denied("MPUB", "\"orders\" \"\""),
+        ),
+        (
+            Client::command_with_body("DPUB orders 5", b"x"),
+            denied("DPUB", "\"orders\" \"\""),
+        ),
+        (
+            b"SUB orders other\n".to_vec(),
+            denied("SUB", "\"orders\" \"other\""),
+        ),
+        (
+            b"SUB orders2 billing\n".to_vec(),
+            denied("SUB", "\"orders2\" \"billing\""),
+        ),
+    ];
+    for (sent, error) in cases {
+        let mut client = authed(&broker);
+        client.send(&sent);
+        client.expect_error(&error);
+        client.expect_close();
+    }
+    assert!(broker.topic_stats("orders").is_none(), "nothing was made");
+    authed(&broker).subscribe("orders", "billing");
+}
+
+#[test]
+fn answers_that_are_none() {
+    let server = AuthServer::start(Reply::new(200, "{\"ttl\":1}"));
+    let broker = Broker::start(1, &[&server.flag()]);
+    let attempt = |error: &str| {
+        let mut client = Client::connect(broker.tcp_addr());
+        client.send(&auth(b"hush-hush"));
+        client.expect_error(error);
+        client.expect_close();
+    };
+    attempt("E_UNAUTHORIZED AUTH no authorizations found");
+    for (reply, why) in [
+        (Reply::new(201, ""), "got response 201 Created \"\""),
+        (
+            Reply::new(500, "boom"),
+            "got response 500 Internal Server Error \"boom\"",
+        ),
+        (Reply::new(403, "no"), "expected"),
+        (Reply::new(200, "hello"), "expected value"),
+        (Reply::new(200, "{}"), "invalid TTL 0 (must be >0)"),
+        (grants(1, "(", &[], &[]), "unable to compile topic \"(\""),
+        (grants(1, "", &[], &["admin"]), "unknown permission admin"),
+    ] {
+        server.answers(reply);
+        attempt("E_AUTH_FAILED AUTH failed");
+        broker.wait_for_log(why);
+    }
+    broker.wait_for_log("WARNING: PROTOCOL(V2): [127.0.0.1:");
+    broker.wait_for_log("E_AUTH_FAILED AUTH failed - failed to auth against");
+    assert!(!broker.log().contains("hush-hush"), "the secret is one");
+    // Nobody there.
+    let refused = Broker::start(1, &["--auth-http-address=127.0.0.1:1"]);
+    let mut client = Client::connect(refused.tcp_addr());
+    client.send(&auth(b"hush-hush"));
+    client.expect_error("E_AUTH_FAILED AUTH failed");
+    refused.wait_for_log(
+        "failed to auth against 127.0.0.1:1 - Get \"http://127.0.0.1:1/auth\": dial tcp \
+         127.0.0.1:1: connect: connection refused",
+    );
+    assert!(!refused.log().contains("hush-hush"), "the secret is one");
+}
+
+#[test]
+fn the_next_server_is_asked_when_one_fails() {
+    let good = AuthServer::start(all());
+    let bad = AuthServer::start(Reply::new(500, ""));
+    // Accepts, and hangs up.
+    let rude = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let rude_address = rude.local_addr().expect("it is bound");
+    thread::spawn(move || rude.incoming().for_each(drop));
+    let flags = [
+        bad.flag(),
+        format!("--auth-http-address={rude_address}"),
+        good.flag(),
+    ];
+    let broker = Broker::start(1, &flags.each_ref().map(String::as_str));
+    for _ in 0..20 {
+        authed(&broker);
+    }
+    assert_eq!(good.requests().len(), 20);
+    let asked_first = bad.requests().len();
+    // It starts anywhere in the list: seven of the twenty ask the bad one, give or take.
+    assert!((1..20).contains(&asked_first), "{asked_first}");
+}
+
+#[test]
+fn posts_redirects_and_urls() {
+    let server = AuthServer::start(all());
+    let url = format!("http://{}/my/path?x=y", server.address);
+    let broker = Broker::start(
+        1,
+        &[
+            &format!("--auth-http-address={url}"),
+            "--auth-http-request-method=post",
+        ],
+    );
+    authed(&broker);
+    let request = server.requests().remove(0);
+    assert_eq!(
+        (request.method.as_str(), request.target.as_str()),
+        ("POST", "/my/path?x=y")
+    );
+    assert_eq!(
+        request.body,
+        r#"{"common_name":[""],"remote_ip":["127.0.0.1"],"secret":["secret"],"tls":["false"]}"#
+    );
+    let content_type = request.headers.get("content-type").map(String::as_str);
+    assert_eq!(content_type, Some("application/json"));
+    // 307 repeats the POST, 302 becomes a GET without body, as in Go.
+    for (status, method, body_bytes) in [(307, "POST", request.body.len()), (302, "GET", 0)] {
+        let address = server.address.clone();
+        let redirecting = AuthServer::start(
+            Reply::new(status, "").header("Location", format!("http://{address}/moved")),
+        );
+        let broker = Broker::start(1, &[&redirecting.flag(), "--auth-http-request-method=post"]);
+        authed(&broker);
+        let request = server.requests().pop().expect("it was asked");
+        assert_eq!(
+            (request.method.as_str(), request.target.as_str()),
+            (method, "/moved")
+        );
+        assert_eq!(request.body.len(), body_bytes);
+    }
+    // A query of its own gets a second question mark.
+    let broker = Broker::start(1, &[&format!("--auth-http-address={url}")]);
+    authed(&broker);
+    let target = server.requests().pop().expect("it was asked").target;
+    assert!(target.starts_with("/my/path?x=y?common_name=&"), "{target}");
+    let exit = Launch::new(1, &["--auth-http-request-method=GET"]).try_start();
+    let exit = exit.err().expect("it does not start");
+    let text = exit.to_string();
+    assert!(
+        text.contains("--auth-http-request-method must be post or get"),
+        "{text}"
+    );
+}
+
+/// When the grants expire, the server is asked again by the next command that needs them.
+#[test]
+fn what_expires_is_asked_for_again() {
+    let server = AuthServer::start(grants(1, ".*", &[".*"], &["subscribe", "publish"]));
+    let broker = Broker::start(2, &[&server.flag()]);
+    let mut client = authed(&broker);
+    client.publish("t", b"x");
+    let mut consumer = authed(&broker);
+    consumer.subscribe("t", "c");
+    consumer.ready(5);
+    let message = consumer.message();
+    let before = server.requests().len();
+    thread::sleep(Duration::from_millis(1100));
+    client.publish("t", b"y");
+    assert_eq!(server.requests().len(), before + 1);
+    // A consumer goes on without: only SUB is checked.
+    consumer.finish(&message.id);
+    consumer.message();
+    // Revoked.
+    let mut revoked = authed(&broker);
+    let mut failing = authed(&broker);
+    thread::sleep(Duration::from_millis(1100));
+    server.answers(Reply::new(200, "{\"ttl\":1}"));
+    revoked.send(&Client::mpub("t", &["x"]));
+    revoked.expect_error("E_UNAUTHORIZED AUTH failed for MPUB on \"t\" \"\"");
+    revoked.expect_close();
+    server.answers(Reply::new(500, ""));
+    failing.send(b"SUB t c\n");
+    failing.expect_error("E_AUTH_FAILED AUTH failed");
+    failing.expect_close();
+}
+
+/// A slow auth server keeps those who ask it waiting, and nobody else; its timeout is the configured
+/// one.
+#[test]
+fn a_slow_server_delays_only_those_who_ask() {
+    let (open, gate) = mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    let count = Arc::new(AtomicU32::new(0));
+    let asked = count.clone();
+    let address = serve_http(move |_| {
+        // The first one is served at once.
+        if asked.fetch_add(1, Ordering::SeqCst) > 0 {
+            let _ = gate.lock().expect("no test fails here").recv();
+        }
+        all()
+    });
+    let flag = format!("--auth-http-address={address}");
+    let broker = Broker::start(1, &[&flag, "--http-client-request-timeout=60s"]);
+    let mut quick = authed(&broker);
+    let mut slow = Client::connect(broker.tcp_addr());
+    let mut commands = auth(b"slow");
+    commands.extend(Client::command_with_body("PUB t", b"slow"));
+    commands.extend(b"NOP\nNOP\n");
+    slow.send(&commands);
+    // One that does not wait for the answer.
+    let mut gone = Client::connect(broker.tcp_addr());
+    gone.send(&auth(b"gone"));
+    assert!(wait_until(PATIENCE, || count.load(Ordering::SeqCst) == 3));
+    drop(gone);
+    for _ in 0..10 {
+        quick.publish("t", b"quick");
+    }
+    open.send(()).expect("it waits");
+    open.send(()).expect("it waits");
+    slow.expect_response(WELCOME);
+    slow.expect_ok();
+    drop(open);
+
+    // One that never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let flag = format!(
+        "--auth-http-address={}",
+        silent.local_addr().expect("it is bound")
+    );
+    thread::spawn(move || {
+        let held: Vec<_> = silent.incoming().collect();
+        drop(held);
+    });
+    let broker = Broker::start(1, &[&flag, "--http-client-request-timeout=300ms"]);
+    let mut client = Client::connect(broker.tcp_addr());
+    client.send(&auth(b"secret"));
+    client.expect_error("E_AUTH_FAILED AUTH failed");
+    client.expect_close();
+}
+
+/// An auth server that speaks no HTTP, cuts its answer short, or never ends it.
+#[test]
+fn a_server_that_speaks_nonsense_fails() {
+    for answer in [
+        "garbage\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"ttl\"",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "",
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let flag = format!(
+            "--auth-http-address={}",
+            listener.local_addr().expect("it is bound")
+        );
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut request = [0; 4096];
+                // It may hang up.
+                let _ = stream.read(&mut request);
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        let broker = Broker::start(1, &[&flag]);
+        let mut client = Client::connect(broker.tcp_addr());
+        client.send(&auth(b"secret"));
+        client.expect_error("E_AUTH_FAILED AUTH failed");
+        client.expect_close();
+    }
+}

@@ -1,0 +1,356 @@
+//! nsqlookupd: what it is told, what becomes of a broker whose nsqlookupds misbehave, and what they are
+//! asked when a topic is new.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::{
+    Broker, Client, Lookupd, Manner, PATIENCE, Reply, serve_http, wait_until, whole_machine,
+};
+
+fn flag(lookupd: &Lookupd) -> String {
+    format!("--lookupd-tcp-address={}", lookupd.address())
+}
+
+fn registrations(lookupd: &Lookupd) -> Vec<String> {
+    let told = lookupd.told().into_iter();
+    told.filter(|line| line.contains("REGISTER")).collect()
+}
+
+#[test]
+fn it_is_told_everything_and_every_change() {
+    let lookupd = Lookupd::start(&[]);
+    let mut broker = Broker::start(
+        2,
+        &[
+            &flag(&lookupd),
+            "--broadcast-address=b<1>",
+            "--broadcast-tcp-port=1234",
+            "--topology-zone=z",
+            "--topology-region=r",
+        ],
+    );
+    lookupd.wait_for("connected");
+    assert!(wait_until(PATIENCE, || lookupd.told().len() > 1));
+    let hostname = broker.get("/info").json()["hostname"].clone();
+    let identify = format!(
+        "IDENTIFY {{\"broadcast_address\":\"b\\u003c1\\u003e\",\"hostname\":{hostname},\
+         \"http_port\":{},\"tcp_port\":1234,\"topology_region\":\"r\",\"topology_zone\":\"z\",\
+         \"version\":\"1.3.0\"}}",
+        broker.http_addr().port()
+    );
+    assert_eq!(lookupd.told()[..2], ["connected".to_owned(), identify]);
+
+    let mut client = Client::connect(broker.tcp_addr());
+    client.publish("orders", b"x");
+    lookupd.wait_for("REGISTER orders");
+    client.subscribe("orders", "billing");
+    lookupd.wait_for("REGISTER orders billing");
+    let mut other = Client::connect(broker.tcp_addr());
+    other.subscribe("live#ephemeral", "tail#ephemeral");
+    lookupd.wait_for("REGISTER live#ephemeral tail#ephemeral");
+    drop(other);
+    lookupd.wait_for("UNREGISTER live#ephemeral tail#ephemeral");
+    lookupd.wait_for("UNREGISTER live#ephemeral");
+    broker
+        .post("/topic/create?topic=gone", b"")
+        .expect_status(200);
+    broker
+        .post("/channel/create?topic=gone&channel=c", b"")
+        .expect_status(200);
+    broker
+        .post("/channel/create?topic=gone&channel=d", b"")
+        .expect_status(200);
+    broker
+        .post("/channel/delete?topic=gone&channel=d", b"")
+        .expect_status(200);
+    broker
+        .post("/topic/delete?topic=gone", b"")
+        .expect_status(200);
+    lookupd.wait_for("UNREGISTER gone");
+    let told = registrations(&lookupd);
+    let of_gone: Vec<&String> = told.iter().filter(|line| line.contains("gone")).collect();
+    assert_eq!(
+        of_gone,
+        [
+            "REGISTER gone",
+            "REGISTER gone c",
+            "REGISTER gone d",
+            "UNREGISTER gone d",
+            "UNREGISTER gone c",
+            "UNREGISTER gone"
+        ]
+    );
+    broker
+        .post("/topic/create?topic=bare", b"")
+        .expect_status(200);
+    lookupd.wait_for("REGISTER bare");
+
+    // A clean end says nothing. The next start tells what is there.
+    lookupd.forget();
+    assert!(broker.sigterm_and_wait().success());
+    lookupd.wait_for("closed");
+    assert_eq!(lookupd.told(), ["closed"]);
+    lookupd.forget();
+    broker.restart();
+    lookupd.wait_for("REGISTER orders billing");
+    let mut told = registrations(&lookupd);
+    told.sort();
+    assert_eq!(told, ["REGISTER bare", "REGISTER orders billing"]);
+}
+
+/// It pings every 15 s, and finds out by that when it is alone.
+#[test]
+fn it_pings_and_comes_back() {
+    let lookupd = Lookupd::start(&[]);
+    let broker = Broker::start(1, &[&flag(&lookupd)]);
+    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    lookupd.wait_for("REGISTER t");
+    let patience = Duration::from_secs(60);
+    let is_pinged = || lookupd.told().iter().any(|line| line == "PING");
+    assert!(wait_until(patience, is_pinged), "{:?}", lookupd.told());
+    lookupd.cut();
+    lookupd.forget();
+    // The ping after the cut fails, or connects at once; the one after that connects surely.
+    assert!(wait_until(patience, || {
+        lookupd.told().iter().any(|line| line == "REGISTER t")
+    }));
+}
+
+/// Whatever an nsqlookupd does in whatever state: clients are served without delay, and once it behaves
+/// it is told everything.
+#[test]
+fn one_that_misbehaves_harms_nobody() {
+    let manners = [
+        Manner::Closes,
+        Manner::Silent,
+        Manner::Announces(5_242_881),
+        Manner::Announces(-1),
+        Manner::Announces(i32::MAX),
+        Manner::Announces(100),
+        Manner::Says("E_INVALID"),
+        Manner::Says("garbage"),
+        Manner::Says(""),
+    ];
+    thread::scope(|scope| {
+        for command in ["IDENTIFY", "REGISTER", "UNREGISTER"] {
+            for manner in manners {
+                scope.spawn(move || misbehave(command, manner));
+            }
+        }
+    });
+}
+
+fn misbehave(command: &'static str, manner: Manner) {
+    let bad = Lookupd::start(&[]);
+    bad.answers(command, manner);
+    let good = Lookupd::start(&[]);
+    let broker = {
+        // Ports that the system chooses are free for a moment: not many starts at once.
+        let _machine = whole_machine();
+        Broker::start(1, &[&flag(&bad), &flag(&good)])
+    };
+    let mut client = Client::connect(broker.tcp_addr());
+    client.subscribe("t", "c");
+    client.ready(10);
+    let mut producer = Client::connect(broker.tcp_addr());
+    for topic in ["t", "u", "v#ephemeral"] {
+        producer.publish(topic, b"x");
+    }
+    let message = client.message();
+    client.finish(&message.id);
+    broker.post("/topic/delete?topic=u", b"").expect_status(200);
+    good.wait_for("UNREGISTER u");
+    for line in ["REGISTER t c", "REGISTER v#ephemeral"] {
+        assert!(good.told().contains(&line.to_owned()), "{line}");
+    }
+    bad.wait_for("connected");
+    bad.answers("", Manner::Well);
+    bad.forget();
+    bad.cut();
+    // Any event has it try again; the one that finds the connection cut is not repeated.
+    let is_told = |n: usize| {
+        let path = format!("/topic/create?topic=again{n}");
+        broker.post(&path, b"").expect_status(200);
+        registrations(&bad).contains(&"REGISTER t c".to_owned())
+    };
+    let mut n = 0;
+    assert!(
+        wait_until(PATIENCE, || {
+            n += 1;
+            is_told(n)
+        }),
+        "{command} {manner:?}: {:#?}",
+        bad.told()
+    );
+}
+
+#[test]
+fn a_new_topic_gets_the_channels_that_others_know() {
+    let one = Lookupd::start(&["b", "a", "live#ephemeral", "bad$name"]);
+    let two = Lookupd::start(&["c", "a"]);
+    let broker = Broker::start(2, &[&flag(&one), &flag(&two)]);
+    for lookupd in [&one, &two] {
+        lookupd.wait_for("connected");
+    }
+    broker.wait_for_log(&format!("LOOKUPD({}): peer info", two.address()));
+    let mut client = Client::connect(broker.tcp_addr());
+    let names = |topic: &str| {
+        let stats = broker.topic_stats(topic).expect("it was created");
+        let channels = stats["channels"].as_array().expect("a list").clone();
+        let show = |channel: &serde_json::Value| {
+            format!("{} {}", channel["channel_name"], channel["depth"])
+        };
+        channels.iter().map(show).collect::<Vec<_>>()
+    };
+    let expected = ["\"a\" 1", "\"b\" 1", "\"c\" 1"];
+    // By every way there is, to topics of both shards.
+    for n in 0..4 {
+        client.publish(&format!("pub{n}"), b"x");
+        assert_eq!(names(&format!("pub{n}")), expected);
+        client.publish_many(&format!("mpub{n}"), &["x"]);
+        assert_eq!(names(&format!("mpub{n}")), expected);
+        broker
+            .post(&format!("/pub?topic=http{n}"), b"x")
+            .expect_status(200);
+        assert_eq!(names(&format!("http{n}")), expected);
+        broker
+            .post(&format!("/topic/create?topic=made{n}"), b"")
+            .expect_status(200);
+        assert_eq!(
+            names(&format!("made{n}")),
+            ["\"a\" 0", "\"b\" 0", "\"c\" 0"]
+        );
+        let mut consumer = Client::connect(broker.tcp_addr());
+        consumer.subscribe(&format!("sub{n}"), "own");
+        assert_eq!(
+            names(&format!("sub{n}")),
+            ["\"a\" 0", "\"b\" 0", "\"c\" 0", "\"own\" 0"]
+        );
+    }
+    broker.wait_for_log("skipping creation of invalid channel bad$name");
+    one.wait_for("REGISTER pub0 a");
+}
+
+/// Who makes the topic waits for the answer; nobody else does, and nothing is lost meanwhile.
+#[test]
+fn only_who_creates_a_topic_waits_for_an_answer() {
+    let (open, gate) = mpsc::channel::<()>();
+    let gate = std::sync::Mutex::new(gate);
+    let is_asked = Arc::new(AtomicBool::new(false));
+    let asked = is_asked.clone();
+    let http = serve_http(move |request| {
+        assert_eq!(request.target, "/channels?topic=slow.topic");
+        assert_eq!(
+            request.headers.get("accept").map(String::as_str),
+            Some("application/vnd.nsq; version=1.0")
+        );
+        asked.store(true, Ordering::SeqCst);
+        let gate = gate.lock().expect("one request");
+        let _ = gate.recv();
+        Reply::new(200, r#"{"channels":["known"]}"#)
+    });
+    let lookupd = Lookupd::start_with_http(http.port());
+    let broker = Broker::start(1, &[&flag(&lookupd), "--http-client-request-timeout=60s"]);
+    broker.wait_for_log("peer info");
+    let mut creator = Client::connect(broker.tcp_addr());
+    creator.send(&Client::command_with_body("PUB slow.topic", b"first"));
+    assert!(wait_until(PATIENCE, || is_asked.load(Ordering::SeqCst)));
+    let mut other = Client::connect(broker.tcp_addr());
+    other.publish("slow.topic", b"second");
+    broker
+        .post("/channel/create?topic=slow.topic&channel=own", b"")
+        .expect_status(200);
+    let depth = |name: &str| {
+        let stats = broker.topic_stats("slow.topic").expect("it is there");
+        match name {
+            "" => stats["depth"].clone(),
+            name => {
+                let channels = stats["channels"].as_array().expect("a list").clone();
+                let found = channels.iter().find(|c| c["channel_name"] == name);
+                found.map_or(serde_json::Value::Null, |channel| channel["depth"].clone())
+            }
+        }
+    };
+    assert_eq!((depth(""), depth("own")), (1.into(), 0.into()));
+    open.send(()).expect("the server waits");
+    creator.expect_ok();
+    assert_eq!(
+        (depth(""), depth("own"), depth("known")),
+        (0.into(), 2.into(), 2.into())
+    );
+}
+
+#[test]
+fn who_cannot_be_asked_has_no_say() {
+    let nobody = serve_http(|_| Reply::new(500, "boom"));
+    let bad = Lookupd::start_with_http(nobody.port());
+    let refusing = Lookupd::start_with_http(1);
+    let broker = Broker::start(1, &[&flag(&bad), &flag(&refusing)]);
+    broker.wait_for_log(&format!("LOOKUPD({}): peer info", refusing.address()));
+    let mut client = Client::connect(broker.tcp_addr());
+    client.publish("t", b"x");
+    let line = broker.wait_for_log("failed to query nsqlookupd for channels");
+    assert!(
+        line.ends_with("for topic t - failed to query any nsqlookupd: got response 500 Internal Server Error \"boom\"")
+            || line.contains("failed to query any nsqlookupd: Get \"http://127.0.0.1:1/channels\": dial tcp 127.0.0.1:1: connect: connection refused"),
+        "{line}"
+    );
+    // One that answers is enough.
+    let good = Lookupd::start(&["c"]);
+    let broker = Broker::start(1, &[&flag(&bad), &flag(&good)]);
+    broker.wait_for_log(&format!("LOOKUPD({}): peer info", good.address()));
+    let mut client = Client::connect(broker.tcp_addr());
+    client.publish("t", b"x");
+    assert!(broker.channel_stats("t", "c").is_some());
+    broker.wait_for_log("for topic t - got response 500 Internal Server Error \"boom\"");
+}
+
+/// Topics that are made together wait for one timeout together.
+#[test]
+fn many_topics_wait_for_one_timeout() {
+    const TOPICS: usize = 64;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let http = serve_http(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        thread::sleep(PATIENCE);
+        Reply::new(200, "{}")
+    });
+    let lookupd = Lookupd::start_with_http(http.port());
+    let broker = Broker::start(2, &[&flag(&lookupd), "--http-client-request-timeout=3s"]);
+    broker.wait_for_log("peer info");
+    let mut clients: Vec<Client> = (0..TOPICS)
+        .map(|_| Client::connect(broker.tcp_addr()))
+        .collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        client.send(&Client::command_with_body(&format!("PUB t{n}"), b"x"));
+    }
+    clients.iter_mut().for_each(Client::expect_ok);
+    let asked = asked.load(Ordering::SeqCst);
+    assert!(asked < TOPICS, "{asked}");
+}
+
+/// Neither one that refuses connections nor one that is silent from the start takes time from clients.
+#[test]
+fn one_that_is_not_there_slows_nothing() {
+    let silent = Lookupd::start(&[]);
+    silent.answers("IDENTIFY", Manner::Silent);
+    let broker = Broker::start(1, &["--lookupd-tcp-address=127.0.0.1:1", &flag(&silent)]);
+    broker.wait_for_log("LOOKUP connecting to 127.0.0.1:1");
+    let mut client = Client::connect(broker.tcp_addr());
+    let start = Instant::now();
+    for n in 0..200 {
+        client.publish(&format!("t{n}"), b"x");
+    }
+    // One after the other, a silent peer's second for each would be minutes.
+    let elapsed = start.elapsed();
+    assert!(elapsed < Duration::from_secs(20), "{elapsed:?}");
+    broker.wait_for_log("no available nsqlookupd to query for channels to pre-create for topic t0");
+    broker.wait_for_log("dial tcp 127.0.0.1:1: connect: connection refused");
+    broker.wait_for_log("IDENTIFY - read tcp");
+}

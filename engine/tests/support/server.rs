@@ -1,0 +1,253 @@
+//! What the broker talks to, played by the test: an HTTP server, and an nsqlookupd that records what it
+//! is told and can misbehave.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use super::{PATIENCE, wait_until};
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub method: String,
+    /// Path and query.
+    pub target: String,
+    /// In lower case.
+    pub headers: BTreeMap<String, String>,
+    pub body: String,
+}
+
+/// What the server answers.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: Vec<(&'static str, String)>,
+    pub body: String,
+}
+
+impl Reply {
+    pub fn new(status: u16, body: impl Into<String>) -> Reply {
+        Reply {
+            status,
+            headers: Vec::new(),
+            body: body.into(),
+        }
+    }
+
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Reply {
+        self.headers.push((name, value.into()));
+        self
+    }
+}
+
+/// Serves HTTP on a free port of 127.0.0.1 until the test ends. Each request has a thread of its own.
+pub fn serve_http(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> SocketAddr {
+    let answer = Arc::new(answer);
+    listen(move |stream| {
+        let mut reader = BufReader::new(stream.try_clone()?);
+        let request = read_request(&mut reader)?;
+        let reply = answer(&request);
+        let mut head = format!("HTTP/1.1 {} Status\r\nConnection: close\r\n", reply.status);
+        for (name, value) in &reply.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str(&format!("Content-Length: {}\r\n\r\n", reply.body.len()));
+        (&stream).write_all(head.as_bytes())?;
+        (&stream).write_all(reply.body.as_bytes())
+    })
+}
+
+/// Gives each connection a thread that ends with it.
+fn listen(serve: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let serve = serve.clone();
+            // The other side may hang up whenever it likes.
+            thread::spawn(move || serve(stream).ok());
+        }
+    });
+    address
+}
+
+fn read_request(reader: &mut impl BufRead) -> io::Result<Request> {
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let mut words = line.split_whitespace().map(str::to_owned);
+    let (method, target) = (words.next(), words.next());
+    let mut headers = BTreeMap::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        match line.trim_end().split_once(": ") {
+            Some((name, value)) => {
+                headers.insert(name.to_ascii_lowercase(), value.to_owned());
+            }
+            None => break,
+        }
+    }
+    let length = headers
+        .get("content-length")
+        .and_then(|text| text.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    reader.read_exact(&mut body)?;
+    Ok(Request {
+        method: method.unwrap_or_default(),
+        target: target.unwrap_or_default(),
+        headers,
+        body: String::from_utf8_lossy(&body).into_owned(),
+    })
+}
+
+/// What a [`Lookupd`] does when it gets a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Answers as it should.
+    Well,
+    /// Closes the connection.
+    Closes,
+    /// Says nothing, and goes on listening.
+    Silent,
+    /// Announces this many bytes as its answer, and sends a few.
+    Announces(i32),
+    /// Answers every command with this.
+    Says(&'static str),
+}
+
+/// An nsqlookupd that remembers what it is told.
+pub struct Lookupd {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    http_port: u16,
+    told: Mutex<Vec<String>>,
+    /// A command's first word, and how it is answered.
+    manner: Mutex<(&'static str, Manner)>,
+    open: Mutex<Vec<TcpStream>>,
+}
+
+impl Lookupd {
+    /// One that knows these channels of every topic.
+    pub fn start(channels: &[&str]) -> Lookupd {
+        let answer = serde_json::json!({ "channels": channels }).to_string();
+        let http = serve_http(move |_| Reply::new(200, answer.clone()));
+        Lookupd::start_with_http(http.port())
+    }
+
+    /// One whose HTTP is served by somebody else, on this port of 127.0.0.1.
+    pub fn start_with_http(http_port: u16) -> Lookupd {
+        let shared = Arc::new(Shared {
+            http_port,
+            told: Mutex::default(),
+            manner: Mutex::new(("", Manner::Well)),
+            open: Mutex::default(),
+        });
+        let serving = shared.clone();
+        let address = listen(move |stream| {
+            lock(&serving.open).push(stream.try_clone()?);
+            serving.serve(&stream)
+        });
+        Lookupd { address, shared }
+    }
+
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// From now on answers commands that start with `command` in this manner, and all others well.
+    pub fn answers(&self, command: &'static str, manner: Manner) {
+        *lock(&self.shared.manner) = (command, manner);
+    }
+
+    /// Everything it was told, over all connections: lines, IDENTIFY with its body, `connected`.
+    pub fn told(&self) -> Vec<String> {
+        lock(&self.shared.told).clone()
+    }
+
+    /// Forgets what it was told.
+    pub fn forget(&self) {
+        lock(&self.shared.told).clear();
+    }
+
+    /// Waits until it has been told `line`, in the test's patience.
+    pub fn wait_for(&self, line: &str) {
+        let is_told = || self.told().iter().any(|told| told == line);
+        assert!(
+            wait_until(PATIENCE, is_told),
+            "nobody said {line}, but: {:#?}",
+            self.told()
+        );
+    }
+
+    /// Cuts every connection.
+    pub fn cut(&self) {
+        for stream in lock(&self.shared.open).drain(..) {
+            // It may be closed already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Shared {
+    fn serve(&self, mut stream: &TcpStream) -> io::Result<()> {
+        let mut reader = BufReader::new(stream.try_clone()?);
+        let mut magic = [0; 4];
+        reader.read_exact(&mut magic)?;
+        assert_eq!(&magic, b"  V1");
+        self.note("connected".to_owned());
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line)? == 0 {
+                self.note("closed".to_owned());
+                return Ok(());
+            }
+            let mut line = line.trim_end().to_owned();
+            let mut answer = "OK".to_owned();
+            if line == "IDENTIFY" {
+                let mut size = [0; 4];
+                reader.read_exact(&mut size)?;
+                let mut body = vec![0; u32::from_be_bytes(size) as usize];
+                reader.read_exact(&mut body)?;
+                line = format!("IDENTIFY {}", String::from_utf8_lossy(&body));
+                answer = format!(
+                    "{{\"broadcast_address\":\"127.0.0.1\",\"hostname\":\"h\",\"http_port\":{},\
+                     \"tcp_port\":1,\"version\":\"1.3.0\"}}",
+                    self.http_port
+                );
+            }
+            let (command, manner) = *lock(&self.manner);
+            let is_meant = !command.is_empty() && line.starts_with(command);
+            self.note(line);
+            let bytes = match if is_meant { manner } else { Manner::Well } {
+                Manner::Well => sized(answer.len() as i32, &answer),
+                Manner::Closes => {
+                    stream.shutdown(Shutdown::Both)?;
+                    return Ok(());
+                }
+                Manner::Silent => continue,
+                Manner::Announces(size) => sized(size, "some"),
+                Manner::Says(text) => sized(text.len() as i32, text),
+            };
+            stream.write_all(&bytes)?;
+        }
+    }
+
+    fn note(&self, line: String) {
+        lock(&self.told).push(line);
+    }
+}
+
+fn sized(size: i32, text: &str) -> Vec<u8> {
+    [&size.to_be_bytes()[..], text.as_bytes()].concat()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
