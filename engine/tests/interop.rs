@@ -92,9 +92,10 @@ fn check_with(mut command: Command, broker: &Broker, messages: usize, name: &str
     eprintln!("{name}: {}", exit.stdout.trim_end());
 }
 
+/// Its snappy never gets beyond the first answer, with nsqd as with ringq.
 #[test]
 fn pynsq_upgraded() {
-    check_upgraded(pynsq, &["snappy", "deflate"]);
+    check_upgraded(pynsq, &["deflate"]);
 }
 
 #[test]

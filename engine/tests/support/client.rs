@@ -127,6 +127,13 @@ impl Client {
             .expect("a timeout above zero is accepted");
     }
 
+    /// The next bytes, whatever they are.
+    pub fn read_raw(&mut self, bytes: &mut [u8]) {
+        if let Err(error) = self.reader.read_exact(bytes) {
+            panic!("{} bytes were expected: {error}", bytes.len());
+        }
+    }
+
     /// Tells the broker that nothing more will be sent; reading goes on.
     pub fn close_write(&mut self) {
         let stream = self.reader.get_ref().stream();
