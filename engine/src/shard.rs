@@ -25,7 +25,7 @@ use crate::net::connection::{self, Connection};
 use crate::net::input::Buffers;
 use crate::net::listener;
 use crate::reactor;
-use crate::{log_error, log_info, log_warn};
+use crate::{log_debug, log_error, log_info, log_warn};
 use engine_core::{Broker, ClientId, Level, Now, Output, ShardId};
 use futures_lite::{StreamExt, future};
 use health::{Health, ShardHealth};
@@ -366,6 +366,7 @@ impl Shard {
                 self.storage.give(Job::Delete(topic, requests));
             }
             Output::MetadataChanged => self.metadata_changed.set(),
+            Output::Log(Level::Debug, line) => log_debug!("{line}"),
             Output::Log(Level::Info, line) => log_info!("{line}"),
             Output::Log(Level::Warning, line) => log_warn!("{line}"),
             Output::Log(Level::Error, line) => log_error!("{line}"),
@@ -498,6 +499,8 @@ impl Shard {
         while self.broker.borrow().clients_count() > 0 {
             reactor::sleep(Duration::from_millis(1)).await;
         }
+        self.with_broker(|broker, _, out| broker.announce_end(out));
+        self.perform_outputs();
         while self.with_broker(|broker, now, _| broker.shut_down(now)) > 0 {
             reactor::sleep(Duration::from_millis(1)).await;
             self.read_clock();

@@ -6,7 +6,7 @@
 //! Writing: the shard's turn writes for everybody, once per turn, straight from the log
 //! (`Shard::turn`). Only a connection whose socket is full gets a task that waits for room.
 
-use crate::log_info;
+use crate::log::{self, Level};
 use crate::net::address::Peer;
 use crate::net::input::{Filled, Input};
 use crate::net::socket::Stream;
@@ -93,12 +93,7 @@ fn run(shard: &Rc<Shard>, connection: Connection) {
         connection.take_input(&shard);
         shard.remove_connection(id);
         if connection.leaving.get() != Some(Leaving::Moved) {
-            let address = shard.with_broker(|broker, now, out| {
-                let address = broker.address(id).unwrap_or_default().to_owned();
-                broker.disconnect(now, id, out);
-                address
-            });
-            log_info!("PROTOCOL(V2): [{address}] exiting ioloop");
+            shard.with_broker(|broker, now, out| broker.disconnect(now, id, out));
         }
     })
     .detach();
@@ -184,7 +179,10 @@ impl Connection {
                 *self.reader.borrow_mut() = Some(cx.waker().clone());
                 return Poll::Pending;
             }
-            Poll::Ready(Err(_)) => return Poll::Ready(ReadOnce::Over),
+            Poll::Ready(Err(error)) => {
+                self.blame(shard, "failed to read command", "read", &error);
+                return Poll::Ready(ReadOnce::Over);
+            }
             Poll::Ready(Ok(filled)) => filled,
         };
         if filled == Filled::End {
@@ -204,8 +202,10 @@ impl Connection {
     /// Carries out what there is of the input.
     fn offer(&self, shard: &Rc<Shard>) {
         let mut input = self.input.borrow_mut();
-        let consumed =
-            shard.with_broker(|broker, now, out| broker.receive(now, self.id, input.bytes(), out));
+        let consumed = shard.with_broker(|broker, now, out| {
+            broker.set_tracing(log::enabled(Level::Debug));
+            broker.receive(now, self.id, input.bytes(), out)
+        });
         input.consumed(&mut shard.buffers.borrow_mut(), consumed);
     }
 
@@ -281,12 +281,27 @@ impl Connection {
                     reactor::spawn(async move { connection.write_stuck(&shard).await }).detach();
                     return;
                 }
-                Err(_) => {
-                    shard.with_broker(|broker, _, _| broker.abandon(self.id));
-                    return self.close();
-                }
+                Err(error) => return self.abandon(shard, &error),
             }
         }
+    }
+
+    /// The socket takes nothing more.
+    fn abandon(&self, shard: &Rc<Shard>, error: &io::Error) {
+        self.blame(shard, "failed to send response", "write", error);
+        shard.with_broker(|broker, _, _| broker.abandon(self.id));
+        self.close();
+    }
+
+    /// Notes a failure of the socket, in nsqd's words.
+    fn blame(&self, shard: &Rc<Shard>, what: &str, call: &str, error: &io::Error) {
+        let local = self.stream.local_text();
+        let why = diskq::system_text(error);
+        shard.with_broker(|broker, _, _| {
+            let peer = broker.address(self.id).unwrap_or_default();
+            let reason = format!("{what} - {call} {local}->{peer}: {call}: {why}");
+            broker.blame(self.id, reason);
+        });
     }
 
     fn write_once(&self, shard: &Rc<Shard>) -> io::Result<Written> {
@@ -348,10 +363,7 @@ impl Connection {
         self.is_stuck.set(false);
         match result {
             Ok(()) => self.flush(shard),
-            Err(_) => {
-                shard.with_broker(|broker, _, _| broker.abandon(self.id));
-                self.close();
-            }
+            Err(error) => self.abandon(shard, &error),
         }
     }
 
