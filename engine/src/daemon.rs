@@ -106,6 +106,7 @@ impl Daemon {
             .map_err(|error| lock_failed(&config, &error))?;
         let refuse = |why: String| StartError(format!("failed to instantiate nsqd - {why}"));
         config.check_before_tls().map_err(refuse)?;
+        // Here nsqd loads its TLS material.
         config.check_after_tls().map_err(refuse)?;
         log_info!("{}", config::version_line());
         log_info!("ID: {}", config.node_id);
