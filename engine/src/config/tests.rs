@@ -176,6 +176,27 @@ fn flags_of_a_later_stage_are_refused_by_name() {
 }
 
 #[test]
+fn keys_of_a_later_stage_are_refused_by_name() {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let path = directory.path().join("nsqd.toml");
+    for name in FLAGS_NOT_YET {
+        let flag = flag(name);
+        let key = flag.key().expect("all of them have one");
+        let given = match flag.kind {
+            table::Kind::Switch | table::Kind::TlsRequired => "true",
+            table::Kind::List | table::Kind::Floats => "[]",
+            table::Kind::TlsVersion => "\"tls1.2\"",
+            table::Kind::Text => "\"x\"",
+            _ => "1",
+        };
+        std::fs::write(&path, format!("{key} = {given}")).expect("the directory can be written");
+        let line = bad(1, &[&format!("--config={}", path.display())]);
+        let why = format!("this version of ringq does not support {key} yet");
+        assert!(line.contains(&why), "{line}");
+    }
+}
+
+#[test]
 fn help_and_version_exit_0() {
     for help in ["-h", "-help", "--help", "--h"] {
         let exit = parse(&[help]).unwrap_err();

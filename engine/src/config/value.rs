@@ -9,7 +9,7 @@ use clap::parser::ValueSource;
 
 use super::file::{File, FileError};
 use super::table::{self, Flag, Kind};
-use super::{TlsRequired, TlsVersion, go_value};
+use super::{FLAGS_NOT_YET, TlsRequired, TlsVersion, go_value};
 use crate::log::Level;
 
 /// A value of one of the types in the table of flags.
@@ -123,6 +123,12 @@ impl Options {
             } else {
                 file.value(flag, hostname)?
             };
+            if from_file.is_some() && FLAGS_NOT_YET.contains(&flag.name) {
+                let key = flag.key().unwrap_or_default();
+                return Err(FileError::Fatal(format!(
+                    "this version of ringq does not support {key} yet (it is in the config file)"
+                )));
+            }
             let value = from_file.unwrap_or_else(|| matched(matches, flag));
             values.insert(flag.name, value);
         }
