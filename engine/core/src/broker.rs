@@ -359,7 +359,9 @@ impl Broker {
                     error,
                     creates_topic,
                 } => {
-                    self.trace_command(id, rest, out);
+                    if self.is_tracing {
+                        self.trace_command(id, rest, out);
+                    }
                     if let Some(topic) = creates_topic {
                         self.create_topic_if_here(topic, out);
                     }
@@ -373,7 +375,9 @@ impl Broker {
                     client.needs = 0;
                     client.waiting_since = now.mono;
                     let line_at = out.len();
-                    self.trace_command(id, rest, out);
+                    if self.is_tracing {
+                        self.trace_command(id, rest, out);
+                    }
                     match self.command(now, id, command, out) {
                         Flow::Next => consumed += bytes,
                         Flow::Retry => {
@@ -384,7 +388,9 @@ impl Broker {
                             break;
                         }
                     }
-                    self.trace_state(id, out);
+                    if self.is_tracing {
+                        self.trace_state(id, out);
+                    }
                 }
             }
         }
@@ -441,9 +447,6 @@ impl Broker {
 
     /// The line of the command at the start of `input`, whatever becomes of it.
     fn trace_command(&self, id: ClientId, input: &[u8], out: &mut Vec<Output>) {
-        if !self.is_tracing {
-            return;
-        }
         let line = input.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
         let address = self.address(id).unwrap_or_default();
@@ -453,9 +456,6 @@ impl Broker {
 
     /// What a consumer may be sent, after each of its commands.
     fn trace_state(&self, id: ClientId, out: &mut Vec<Output>) {
-        if !self.is_tracing {
-            return;
-        }
         let Some(client) = self.clients.get(id) else {
             return;
         };
