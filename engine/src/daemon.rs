@@ -191,7 +191,11 @@ impl Daemon {
             let result = starts
                 .recv()
                 .map_err(|_| StartError("a shard ended at once".to_owned()))?;
-            result.map_err(StartError)?;
+            result.map_err(|why| {
+                // The other shards may hold the sockets to the end of the process.
+                daemon.retire_addresses();
+                StartError(why)
+            })?;
         }
         let prefix = &plan.info.statsd_prefix;
         let pusher = statsd::start(&plan.config, prefix, post, statsd_stopped);
@@ -251,18 +255,24 @@ impl Daemon {
         Ok(())
     }
 
+    /// Removes what goes with the listeners, but not with their descriptors.
+    fn retire_addresses(&self) {
+        self.tcp_address.retire();
+        for address in self.http_address.iter().chain(&self.https_address) {
+            address.retire();
+        }
+    }
+
     /// Stops the broker: closes connections, makes everything durable, releases the data path.
     pub fn stop(self) {
         log_info!("TCP: closing {}", self.tcp_address);
-        self.tcp_address.retire();
         if let Some(address) = &self.http_address {
             log_info!("HTTP: closing {address}");
-            address.retire();
         }
         if let Some(address) = &self.https_address {
             log_info!("HTTPS: closing {address}");
-            address.retire();
         }
+        self.retire_addresses();
         log_info!("NSQ: closing topics");
         for stop in self.stops {
             // A shard that ended by itself needs no telling.

@@ -26,7 +26,7 @@ use crate::net::connection::{self, Connection};
 use crate::net::input::Buffers;
 use crate::net::listener;
 use crate::reactor;
-use crate::{log_error, log_info, log_warn};
+use crate::{log_debug, log_error, log_info, log_warn};
 use engine_core::{AuthQuery, Broker, ClientId, Level, Now, Output, ShardId, TopicKey};
 use futures_lite::{StreamExt, future};
 use health::{Health, ShardHealth};
@@ -261,12 +261,6 @@ impl Shard {
 
     // --- connections
 
-    /// A connection's `ip:port`, for the log.
-    pub(crate) fn address(&self, id: ClientId) -> String {
-        let broker = self.broker.borrow();
-        broker.address(id).unwrap_or_default().to_owned()
-    }
-
     /// The daemon's side of TLS.
     pub(crate) fn tls_layer(&self) -> Result<Layer, UpgradeError> {
         let config = self.tls.as_ref();
@@ -398,6 +392,7 @@ impl Shard {
             Output::Changed(change) => self.lookup.announce(vec![change]),
             Output::AskForChannels(key, topic) => self.ask_for_channels(key, &topic),
             Output::Authorize(id, query) => self.authorize(id, query),
+            Output::Log(Level::Debug, line) => log_debug!("{line}"),
             Output::Log(Level::Info, line) => log_info!("{line}"),
             Output::Log(Level::Warning, line) => log_warn!("{line}"),
             Output::Log(Level::Error, line) => log_error!("{line}"),
@@ -568,6 +563,8 @@ impl Shard {
         while self.broker.borrow().clients_count() > 0 {
             reactor::sleep(Duration::from_millis(1)).await;
         }
+        self.with_broker(|broker, _, out| broker.announce_end(out));
+        self.perform_outputs();
         while self.with_broker(|broker, now, _| broker.shut_down(now)) > 0 {
             reactor::sleep(Duration::from_millis(1)).await;
             self.read_clock();

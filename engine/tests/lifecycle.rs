@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use support::{
-    Broker, Client, FrameType, Launch, Message, PATIENCE, contents, wait_until, whole_machine,
+    Broker, Client, FrameType, Launch, Message, PATIENCE, contents, http, wait_until, whole_machine,
 };
 
 /// P13: a graceful stop takes less.
@@ -412,7 +412,9 @@ fn the_log_tells_the_life_of_the_broker() {
     wrong.send(b"pub\n");
     wrong.expect_error("E_INVALID invalid command pub");
     let wrong = wrong.local_addr();
-    drop(Client::connect_without_magic(broker.tcp_addr()));
+    let probe = Client::connect_without_magic(broker.tcp_addr());
+    let silent = probe.local_addr();
+    drop(probe);
     broker.wait_for_log("ERROR: failed to read protocol version - EOF");
     let mut old = Client::connect_without_magic(broker.tcp_addr());
     old.send(b"  V1");
@@ -426,9 +428,19 @@ fn the_log_tells_the_life_of_the_broker() {
     broker
         .post("/topic/delete?topic=told", b"")
         .expect_status(200);
+    create(&broker, "left", "alone");
     let (tcp, http) = (broker.tcp_addr(), broker.http_addr());
     stop(&mut broker);
     let log = broker.log();
+    let complaints = log.matches("ERROR: client(").count();
+    assert_eq!(
+        complaints, 2,
+        "whoever leaves in peace, or is sent away, has none: {log}"
+    );
+    assert!(
+        !log.contains(&format!("[{}] exiting", silent)),
+        "who never spoke the protocol does not leave its loop: {log}"
+    );
     let expected = [
         "INFO: nsqd v1.3.0 (built w/".to_owned(),
         "INFO: ID: ".to_owned(),
@@ -452,12 +464,19 @@ fn the_log_tells_the_life_of_the_broker() {
         format!(
             "INFO: PROTOCOL(V2): [{address}] ignoring RDY after CLS in state ClientStateV2Closing"
         ),
+        format!("INFO: PROTOCOL(V2): [{address}] exiting messagePump"),
         format!("ERROR: [{wrong}] - E_INVALID invalid command pub"),
+        format!("INFO: PROTOCOL(V2): [{wrong}] exiting ioloop"),
+        format!("ERROR: client({wrong}) - E_INVALID invalid command pub"),
+        format!("INFO: PROTOCOL(V2): [{wrong}] exiting messagePump"),
         "INFO: TOPIC(told): deleting channel listener".to_owned(),
+        "INFO: CHANNEL(listener): deleting".to_owned(),
         "INFO: TOPIC(told): deleting".to_owned(),
         format!("INFO: TCP: closing {tcp}"),
         format!("INFO: HTTP: closing {http}"),
         "INFO: NSQ: closing topics".to_owned(),
+        "INFO: TOPIC(left): closing".to_owned(),
+        "INFO: CHANNEL(alone): closing".to_owned(),
         "INFO: NSQ: stopping subsystems".to_owned(),
         "INFO: NSQ: bye".to_owned(),
     ];
@@ -474,6 +493,59 @@ fn the_log_tells_the_life_of_the_broker() {
         let levels = ["DEBUG:", "INFO:", "WARNING:", "ERROR:", "FATAL:"];
         assert!(levels.contains(&words[3]), "{line}");
     }
+}
+
+#[test]
+fn at_level_debug_every_command_has_a_line() {
+    let broker = Broker::start(1, &[]);
+    let level = |level: &[u8]| {
+        http(broker.http_addr(), "PUT", "/config/log_level", level).expect_status(200)
+    };
+    let mut client = Client::connect(broker.tcp_addr());
+    let address = client.local_addr();
+    client.publish("quiet", b"x");
+    level(b"debug");
+    client.identify(r#"{"client_id":"cid"}"#);
+    client.subscribe("told", "listener");
+    client.ready(1);
+    client.send(b"NOP\n");
+    client.publish("told", b"x");
+    let message = client.message();
+    client.finish(&message.id);
+    client.send(b"wrong one\n");
+    client.expect_error("E_INVALID invalid command wrong");
+    for line in [
+        "PROTOCOL(V2): [{a}] [IDENTIFY]",
+        "PROTOCOL(V2): [{a}] {ClientID:cid Hostname: ",
+        "PROTOCOL(V2): [{a}] [SUB told listener]",
+        "[{a}] state rdy:    0 inflt:    0",
+        "PROTOCOL(V2): [{a}] [RDY 1]",
+        "[{a}] state rdy:    1 inflt:    0",
+        "PROTOCOL(V2): [{a}] [NOP]",
+        "PROTOCOL(V2): [{a}] [PUB told]",
+        "PROTOCOL(V2): [{a}] [FIN ",
+        "PROTOCOL(V2): [{a}] [wrong one]",
+    ] {
+        broker.wait_for_log(&format!(
+            "DEBUG: {}",
+            line.replace("{a}", &address.to_string())
+        ));
+    }
+    assert!(
+        !broker.log().contains("[PUB quiet]"),
+        "not before it was asked for"
+    );
+    level(b"error");
+    let mut late = Client::connect(broker.tcp_addr());
+    late.publish("late", b"x");
+    late.send(b"wrong\n");
+    late.expect_error("E_INVALID invalid command wrong");
+    let late = late.local_addr();
+    broker.wait_for_log(&format!("ERROR: client({late}) - E_INVALID"));
+    assert!(
+        !broker.log().contains(&format!("new client({late})")),
+        "below the level"
+    );
 }
 
 // --- metadata

@@ -66,6 +66,8 @@ pub struct BrokerOptions {
 /// How important a log line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
+    /// DEBUG
+    Debug,
     /// INFO
     Info,
     /// WARNING
@@ -134,6 +136,8 @@ pub struct Broker {
     forward_replies: Vec<Vec<ForwardReply>>,
     /// The topics whose logs complain.
     unhealthy: BTreeSet<TopicKey>,
+    /// Every command has a line in the log.
+    is_tracing: bool,
 }
 
 /// The shard that owns a topic: a stable hash of its name.
@@ -202,7 +206,13 @@ impl Broker {
             forwards: (0..shards).map(|_| ForwardBatch::new(shard)).collect(),
             forward_replies: (0..shards).map(|_| Vec::new()).collect(),
             unhealthy: BTreeSet::new(),
+            is_tracing: false,
         }
+    }
+
+    /// Whether every command is to have a line in the log, for who looks for a client's mistake.
+    pub fn set_tracing(&mut self, is_tracing: bool) {
+        self.is_tracing = is_tracing;
     }
 
     /// Takes over a topic of an earlier run: its log, if it has one, and what the metadata file
@@ -274,12 +284,23 @@ impl Broker {
         id
     }
 
+    /// Notes why a connection ends, for the log. The first reason counts.
+    pub fn blame(&mut self, id: ClientId, reason: String) {
+        if let Some(client) = self.clients.get_mut(id) {
+            client.complaint.get_or_insert(reason);
+        }
+    }
+
     /// A connection is gone. What it holds stays in flight until its timeout.
     pub fn disconnect(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
         let Some(mut client) = self.clients.remove(id) else {
             return;
         };
         self.disarm(id, &mut client);
+        // One that never spoke the protocol has no loop to leave.
+        if client.magic_seen {
+            log_exit(&mut client, out);
+        }
         let Some((topic_key, channel_id)) = client.subscription else {
             return;
         };
@@ -334,7 +355,7 @@ impl Broker {
                 consumed += MAGIC_V2.len();
                 continue;
             }
-            if client.subscription.is_some() {
+            if client.subscription.is_some() && !self.is_tracing {
                 let finished = self.finish_run(now, id, rest);
                 if finished > 0 {
                     consumed += finished;
@@ -375,11 +396,7 @@ impl Broker {
                     break;
                 }
                 Decoded::Close => {
-                    let line = format!(
-                        "client({}) - failed to read command - bufio: buffer full",
-                        client.address
-                    );
-                    out.push(Output::Log(Level::Error, line));
+                    self.blame(id, "failed to read command - bufio: buffer full".to_owned());
                     self.end_after_output(id, out);
                     break;
                 }
@@ -387,6 +404,9 @@ impl Broker {
                     error,
                     creates_topic,
                 } => {
+                    if self.is_tracing {
+                        self.trace_command(id, rest, out);
+                    }
                     if !self.may_publish_many(now, id, creates_topic, out) {
                         break;
                     }
@@ -402,9 +422,22 @@ impl Broker {
                 } => {
                     client.needs = 0;
                     client.waiting_since = now.mono;
+                    let line_at = out.len();
+                    if self.is_tracing {
+                        self.trace_command(id, rest, out);
+                    }
                     match self.command(now, id, command, out) {
                         Flow::Next => consumed += bytes,
-                        Flow::Retry => break,
+                        Flow::Retry => {
+                            if self.is_tracing {
+                                // It comes again with the command.
+                                out.remove(line_at);
+                            }
+                            break;
+                        }
+                    }
+                    if self.is_tracing {
+                        self.trace_state(id, out);
                     }
                 }
             }
@@ -457,6 +490,33 @@ impl Broker {
             out.push(Output::Close(id));
         } else {
             self.note_output(id);
+        }
+    }
+
+    /// The line of the command at the start of `input`, whatever becomes of it.
+    fn trace_command(&self, id: ClientId, input: &[u8], out: &mut Vec<Output>) {
+        let line = input
+            .split(|&byte| byte == b'\n')
+            .next()
+            .unwrap_or_default();
+        let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
+        let address = self.address(id).unwrap_or_default();
+        let line = format!("PROTOCOL(V2): [{address}] [{line}]");
+        out.push(Output::Log(Level::Debug, line));
+    }
+
+    /// What a consumer may be sent, after each of its commands.
+    fn trace_state(&self, id: ClientId, out: &mut Vec<Output>) {
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        if client.subscription.is_some() {
+            let (address, ready) = (&client.address, client.ready_count);
+            let line = format!(
+                "[{address}] state rdy: {ready:4} inflt: {:4}",
+                client.in_flight
+            );
+            out.push(Output::Log(Level::Debug, line));
         }
     }
 
@@ -542,6 +602,10 @@ impl Broker {
             return Flow::Next;
         };
         let result = IdentifyRequest::decode(body).and_then(|mut request| {
+            if self.is_tracing {
+                let line = format!("PROTOCOL(V2): [{}] {request}", client.address);
+                out.push(Output::Log(Level::Debug, line));
+            }
             let line = format!("[{}] IDENTIFY: {request}", client.address);
             out.push(Output::Log(Level::Info, line));
             if client.is_upgraded() {
@@ -595,6 +659,9 @@ impl Broker {
             Level::Error,
             format!("[{}] - {}", client.address, error.text),
         ));
+        if error.fatal {
+            client.complaint.get_or_insert(error.text.clone());
+        }
         client.reply_error(error);
         self.note_output(id);
     }
@@ -616,6 +683,8 @@ impl Broker {
                 Level::Error,
                 format!("[{}] - {text}", client.address),
             ));
+            // What can only be told later to have failed is always fatal.
+            client.complaint.get_or_insert(text);
         }
         match client.blocked {
             Some(Blocked::Subscribing) => {
@@ -744,6 +813,19 @@ impl Broker {
             }
         }
     }
+}
+
+/// The last lines of a connection.
+fn log_exit(client: &mut Client, out: &mut Vec<Output>) {
+    let address = &client.address;
+    let line = format!("PROTOCOL(V2): [{address}] exiting ioloop");
+    out.push(Output::Log(Level::Info, line));
+    if let Some(reason) = client.complaint.take() {
+        let line = format!("client({address}) - {reason}");
+        out.push(Output::Log(Level::Error, line));
+    }
+    let line = format!("PROTOCOL(V2): [{address}] exiting messagePump");
+    out.push(Output::Log(Level::Info, line));
 }
 
 #[cfg(test)]

@@ -174,6 +174,8 @@ pub struct Client {
     replies_gone: u64,
     pub(crate) blocked: Option<Blocked>,
     pub(crate) ending: Ending,
+    /// Why it ends, if that is worth a line in the log.
+    pub(crate) complaint: Option<String>,
     /// When the current wait for a command began.
     pub(crate) waiting_since: Duration,
     /// When it last could be written to, while output is stuck.
@@ -226,6 +228,7 @@ impl Client {
             replies_gone: 0,
             blocked: None,
             ending: Ending::No,
+            complaint: None,
             waiting_since: Duration::ZERO,
             stuck_since: None,
             heartbeat_at: None,

@@ -103,12 +103,13 @@ fn names_a_version(bytes: &[u8]) -> bool {
         .split(|&byte| byte == b'\n')
         .next()
         .unwrap_or_default();
-    let version = line.trim_ascii_end().rsplit(|&byte| byte == b' ').next();
-    matches!(
-        version,
+    let mut words = line.trim_ascii_end().split(|&byte| byte == b' ').skip(2);
+    let is_version = matches!(
+        words.next(),
         Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor])
             if major.is_ascii_digit() && minor.is_ascii_digit()
-    )
+    );
+    is_version && words.next().is_none()
 }
 
 /// The header fields that frame the body, as far as they were seen.
@@ -318,6 +319,7 @@ mod tests {
             "GET  HTTP/1.1\r\nHost: x\r\n\r\n",
             "GET ping HTTP/1.1\r\nHost: x\r\n\r\n",
             "GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n",
+            "GET /a b HTTP/1.1\r\nHost: x\r\n\r\n",
             "G@T /ping HTTP/1.1\r\nHost: x\r\n\r\n",
             &get("Host x\r\n"),
             &get("Host : x\r\n"),

@@ -9,6 +9,7 @@
 //! Where TLS or compression lie between, both go through [`Layered`]; what is told to the broker is
 //! the same: what has left the process.
 
+use crate::log::{self, Level};
 use crate::net::address::Peer;
 use crate::net::input::{Filled, Input};
 use crate::net::layered::{HandshakeError, Layered};
@@ -16,7 +17,6 @@ use crate::net::socket::Stream;
 use crate::reactor;
 use crate::shard::Shard;
 use crate::tls;
-use crate::{log_error, log_info};
 use engine_core::{ClientId, Sent};
 use futures_lite::future;
 use std::cell::{Cell, RefCell};
@@ -102,12 +102,7 @@ fn run(shard: &Rc<Shard>, connection: Connection) {
         connection.take_input(&shard);
         shard.remove_connection(id);
         if connection.leaving.get() != Some(Leaving::Moved) {
-            let address = shard.with_broker(|broker, now, out| {
-                let address = broker.address(id).unwrap_or_default().to_owned();
-                broker.disconnect(now, id, out);
-                address
-            });
-            log_info!("PROTOCOL(V2): [{address}] exiting ioloop");
+            shard.with_broker(|broker, now, out| broker.disconnect(now, id, out));
         }
     })
     .detach();
@@ -201,9 +196,7 @@ impl Connection {
                 return Poll::Pending;
             }
             Poll::Ready(Err(error)) => {
-                let address = shard.address(self.id);
-                let why = diskq::system_text(&error);
-                log_error!("client({address}) - failed to read command - {why}");
+                self.blame(shard, "failed to read command", "read", &error);
                 if error.kind() != ErrorKind::InvalidData {
                     return Poll::Ready(ReadOnce::Over);
                 }
@@ -231,8 +224,10 @@ impl Connection {
     /// Carries out what there is of the input.
     fn offer(&self, shard: &Rc<Shard>) {
         let mut input = self.input.borrow_mut();
-        let consumed =
-            shard.with_broker(|broker, now, out| broker.receive(now, self.id, input.bytes(), out));
+        let consumed = shard.with_broker(|broker, now, out| {
+            broker.set_tracing(log::enabled(Level::Debug));
+            broker.receive(now, self.id, input.bytes(), out)
+        });
         input.consumed(&mut shard.buffers.borrow_mut(), consumed);
     }
 
@@ -395,12 +390,27 @@ impl Connection {
                     reactor::spawn(async move { connection.write_stuck(&shard).await }).detach();
                     return;
                 }
-                Err(_) => {
-                    shard.with_broker(|broker, _, _| broker.abandon(self.id));
-                    return self.close();
-                }
+                Err(error) => return self.abandon(shard, &error),
             }
         }
+    }
+
+    /// The socket takes nothing more.
+    fn abandon(&self, shard: &Rc<Shard>, error: &io::Error) {
+        self.blame(shard, "failed to send response", "write", error);
+        shard.with_broker(|broker, _, _| broker.abandon(self.id));
+        self.close();
+    }
+
+    /// Notes a failure of the socket, in nsqd's words.
+    fn blame(&self, shard: &Rc<Shard>, what: &str, call: &str, error: &io::Error) {
+        let local = self.stream.local_text();
+        let why = diskq::system_text(error);
+        shard.with_broker(|broker, _, _| {
+            let peer = broker.address(self.id).unwrap_or_default();
+            let reason = format!("{what} - {call} {local}->{peer}: {call}: {why}");
+            broker.blame(self.id, reason);
+        });
     }
 
     fn write_once(&self, shard: &Rc<Shard>) -> io::Result<Written> {
@@ -514,10 +524,7 @@ impl Connection {
         self.is_stuck.set(false);
         match result {
             Ok(()) => self.flush(shard),
-            Err(_) => {
-                shard.with_broker(|broker, _, _| broker.abandon(self.id));
-                self.close();
-            }
+            Err(error) => self.abandon(shard, &error),
         }
     }
 

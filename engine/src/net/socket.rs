@@ -53,6 +53,15 @@ impl Stream {
         self.socket.as_fd().try_clone_to_owned()
     }
 
+    /// Network and own address, for log lines: `tcp 127.0.0.1:4150`.
+    pub(crate) fn local_text(&self) -> String {
+        match self.socket.local_addr() {
+            Ok(address) if address.is_unix() => format!("unix {}", Peer::of(&address)),
+            Ok(address) => format!("tcp {}", Peer::of(&address)),
+            Err(_) => "tcp ?".to_owned(),
+        }
+    }
+
     /// Reads what is there; 0 is the end.
     pub(crate) fn poll_read(&self, cx: &Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {

@@ -142,19 +142,19 @@ impl Broker {
         Launch::new(shards, extra_args).start()
     }
 
-    /// Where the protocol is spoken.
+    /// Where the protocol is spoken; panics if that is a unix socket.
     pub fn tcp_addr(&self) -> SocketAddr {
-        self.running.tcp_addr
+        self.running.tcp_addr.expect("the broker listens on TCP")
     }
 
-    /// Where HTTP is spoken.
+    /// Where HTTP is spoken; panics if that is a unix socket.
     pub fn http_addr(&self) -> SocketAddr {
-        self.running.http_addr
+        self.running.http_addr.expect("the broker listens on TCP")
     }
 
     /// Where HTTPS is spoken, if it is.
     pub fn https_addr(&self) -> SocketAddr {
-        address_in(&self.wait_for_log("HTTPS: listening on "))
+        address_in(&self.wait_for_log("HTTPS: listening on ")).expect("it is over TCP")
     }
 
     pub fn pid(&self) -> u32 {
@@ -322,8 +322,9 @@ impl Drop for Broker {
 /// One process from start to end.
 struct Running {
     child: Child,
-    tcp_addr: SocketAddr,
-    http_addr: SocketAddr,
+    /// `None`: a unix socket.
+    tcp_addr: Option<SocketAddr>,
+    http_addr: Option<SocketAddr>,
     log: Arc<Log>,
     drain: Option<JoinHandle<()>>,
 }
@@ -392,15 +393,9 @@ impl Running {
     }
 }
 
-fn address_in(line: &str) -> SocketAddr {
-    let address = line
-        .rsplit(' ')
-        .next()
-        .expect("rsplit yields at least one part");
-    match address.trim().parse() {
-        Ok(address) => address,
-        Err(error) => panic!("no address at the end of {line:?}: {error}"),
-    }
+/// `None` for the path of a unix socket.
+fn address_in(line: &str) -> Option<SocketAddr> {
+    line.rsplit(' ').next()?.trim().parse().ok()
 }
 
 /// The lines of one process's stderr, newest last.

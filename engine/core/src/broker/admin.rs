@@ -194,6 +194,17 @@ impl Broker {
         left
     }
 
+    /// Says in the log which topics and channels are about to be shut down.
+    pub fn announce_end(&self, out: &mut Vec<Output>) {
+        let mut say = |line: String| out.push(Output::Log(Level::Info, line));
+        for (_, topic) in self.topics.iter() {
+            say(format!("TOPIC({}): closing", topic.name));
+            for (_, channel) in topic.channels() {
+                say(format!("CHANNEL({}): closing", channel.name));
+            }
+        }
+    }
+
     /// Has a change recorded and the task woken when that is done.
     fn record(&mut self, now: Now, key: TopicKey, task: TaskId) -> Outcome {
         self.note_topic(key);
@@ -224,6 +235,8 @@ impl Broker {
         };
         let line = format!("TOPIC({}): deleting channel {}", topic.name, channel.name);
         out.push(Output::Log(Level::Info, line));
+        let line = format!("CHANNEL({}): deleting", channel.name);
+        out.push(Output::Log(Level::Info, line));
         if !channel.ephemeral && !topic.ephemeral {
             out.push(Output::MetadataChanged);
         }
@@ -252,6 +265,8 @@ impl Broker {
         }
         let mut channels = Vec::new();
         for (id, channel) in topic.channels() {
+            let line = format!("CHANNEL({}): deleting", channel.name);
+            out.push(Output::Log(Level::Info, line));
             let change = Change::channel(&topic.name, &channel.name, false);
             out.push(Output::Changed(change));
             channels.push(id);
