@@ -54,6 +54,8 @@ pub struct Launch {
     /// A program that becomes the broker, and its arguments: `["prlimit", "--nofile=100"]`. It must
     /// exec, so that its process id is the broker's. Empty: none.
     pub via: Vec<String>,
+    /// Another program in place of the broker under test, one without `--shards`.
+    pub standin: Option<PathBuf>,
 }
 
 impl Launch {
@@ -65,6 +67,7 @@ impl Launch {
             tcp_address: "127.0.0.1:0".to_owned(),
             http_address: "127.0.0.1:0".to_owned(),
             via: Vec::new(),
+            standin: None,
         }
     }
 
@@ -102,11 +105,12 @@ impl Launch {
     }
 
     fn command(&self, data_path: &Path) -> Command {
+        let program_path = self.standin.clone().unwrap_or_else(nsqd_path);
         let mut command = match self.via.split_first() {
-            None => Command::new(nsqd_path()),
+            None => Command::new(program_path),
             Some((program, arguments)) => {
                 let mut command = Command::new(program);
-                command.args(arguments).arg(nsqd_path());
+                command.args(arguments).arg(program_path);
                 command
             }
         };
@@ -114,7 +118,7 @@ impl Launch {
             .arg(format!("--tcp-address={}", self.tcp_address))
             .arg(format!("--http-address={}", self.http_address))
             .arg(format!("--data-path={}", data_path.display()));
-        if !is_standin() {
+        if self.standin.is_none() && !is_standin() {
             command.arg(format!("--shards={}", self.shards));
         }
         command.args(&self.extra_args);
@@ -327,7 +331,7 @@ impl Running {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|error| panic!("{} cannot be run: {error}", nsqd_path().display()));
+            .unwrap_or_else(|error| panic!("{launch:?} cannot be run: {error}"));
         let stderr = child.stderr.take().expect("stderr is piped");
         let log = Arc::new(Log::default());
         let drain = std::thread::spawn({
