@@ -41,7 +41,7 @@ const SHARDS: usize = 2;
 /// Cases that are played at a time. They wait more than they work.
 const PLAYERS: usize = 8;
 /// Differences printed in full.
-const PRINTED_MAX: usize = 20;
+const PRINTED_MAX: usize = 50;
 
 /// Answers per step of a case; the error says why there are none.
 type Answers = Result<Vec<Vec<String>>, String>;
@@ -200,8 +200,8 @@ fn play_all(cases: &[&Case], program: Option<&Path>) -> BTreeMap<String, Answers
                 all.extend(play_group(&group, addresses));
             }
             Err(exit) => all.extend(group.iter().map(|case| {
-                let why = format!("the broker did not start: {exit}");
-                (case.name.clone(), Err(why))
+                let why = exit.stderr.lines().take(2).collect::<Vec<_>>().join(" / ");
+                (case.name.clone(), Err(format!("no start: {why}")))
             })),
         }
     }

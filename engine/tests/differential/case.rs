@@ -56,6 +56,8 @@ pub(crate) enum Action {
     Quiet(String),
     /// Tells the broker that nothing more comes, and reads up to its close.
     Finish(String),
+    /// Reads up to the close.
+    End(String),
     /// Closes without reading.
     Close(String),
     Http(HttpRequest),
@@ -187,6 +189,7 @@ impl Action {
             },
             "quiet" => Ok(Action::Quiet(connection)),
             "finish" => Ok(Action::Finish(connection)),
+            "end" => Ok(Action::End(connection)),
             "close" => Ok(Action::Close(connection)),
             "http" => Ok(Action::Http(HttpRequest::parse(first, behind)?)),
             "http-raw" => Ok(Action::HttpRaw(Payload::parse(rest)?)),

@@ -83,6 +83,7 @@ impl Stage {
                 self.client(name).close_write();
                 self.read_to_end(name)
             }
+            Action::End(name) => self.read_to_end(name),
             Action::Close(name) => {
                 self.connections.remove(name);
                 Vec::new()
@@ -132,9 +133,10 @@ impl Stage {
             let is_fatal = text.starts_with("error ") && !is_end && !self.goes_on(&text);
             answers.push(text);
             if is_fatal {
-                answers.push(self.frame(name).0);
+                answers.extend(self.read_to_end(name));
+                break;
             }
-            if is_end || is_fatal {
+            if is_end {
                 self.connections.remove(name);
                 break;
             }
@@ -148,12 +150,15 @@ impl Stage {
             .any(|code| text.as_bytes()["error \"".len()..].starts_with(code))
     }
 
+    /// All frames up to the close. A heartbeat may come just before it or not, and is left out.
     fn read_to_end(&mut self, name: &str) -> Vec<String> {
         let mut answers = Vec::new();
         self.client(name).set_read_timeout(PATIENCE);
         loop {
             let (text, is_end) = self.frame(name);
-            answers.push(text);
+            if text != HEARTBEAT {
+                answers.push(text);
+            }
             if is_end {
                 self.connections.remove(name);
                 return answers;
@@ -259,7 +264,10 @@ impl Stage {
             .next()
             .unwrap_or_default()
             .to_owned();
-        for (name, value) in &response.headers {
+        // Their order means nothing.
+        let mut headers = response.headers.clone();
+        headers.sort();
+        for (name, value) in &headers {
             let is_shown = match (name.as_str(), part) {
                 ("date", _) => false,
                 // How a body is framed is up to the broker; `parse` has checked that it is whole.
@@ -304,6 +312,7 @@ enum Part {
 
 const CLOSED: &str = "closed";
 const NOTHING: &str = "nothing";
+const HEARTBEAT: &str = "response \"_heartbeat_\"";
 
 /// Sends, says that nothing more comes if `is_all`, and reads to the end.
 fn exchange(address: SocketAddr, bytes: &[u8], is_all: bool) -> io::Result<Vec<u8>> {
