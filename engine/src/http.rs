@@ -24,7 +24,7 @@ use body::RequestBody;
 use connection::{Io, NoRequest};
 use head::{Expectation, Head};
 use query::Query;
-use reply::{Exchange, Failure, Reply};
+use reply::{Exchange, Failure, Refusal, Reply};
 use route::{Endpoint, Route};
 
 mod admin;
@@ -219,11 +219,7 @@ pub async fn serve_connection<B: Broker>(
                 let (reply, has_left_unread) = respond(head, connection, peer, broker).await;
                 (reply, exchange, has_left_unread)
             }
-            Err(NoRequest::Refused(status)) => (
-                Reply::plain(status, "").and_close(true),
-                Exchange::NONE,
-                true,
-            ),
+            Err(NoRequest::Refused(refusal)) => (Reply::refusal(refusal), Exchange::NONE, true),
             Err(NoRequest::Ended) => break false,
         };
         if connection.answer(&reply, exchange).await.is_err() {
@@ -255,10 +251,9 @@ async fn respond<B: Broker>(
     let mut body = RequestBody::new(connection, head.framing, awaits_continue);
 
     let reply = if head.is_http_11 && !head.has_host {
-        let text = "400 Bad Request: missing required Host header";
-        Reply::protocol_error(StatusCode::BAD_REQUEST, text)
+        Reply::refusal(Refusal::NO_HOST)
     } else if head.expects == Some(Expectation::Unknown) {
-        Reply::protocol_error(StatusCode::EXPECTATION_FAILED, "")
+        Reply::refusal(Refusal::EXPECTATION)
     } else {
         let query = head.target.query().unwrap_or_default();
         if query.contains(';') {
@@ -314,7 +309,7 @@ async fn answer<B: Broker>(
         Route::Options(allow) => Reply::options(allow),
         Route::WrongMethod(allow) => Reply::wrong_method(allow),
         Route::NotFound => Reply::failure(Failure(StatusCode::NOT_FOUND, "NOT_FOUND")),
-        Route::BadPath => Reply::protocol_error(StatusCode::BAD_REQUEST, "400 Bad Request"),
+        Route::BadPath => Reply::refusal(Refusal::BAD_REQUEST),
     }
 }
 

@@ -32,24 +32,26 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use auth_server::AuthServer;
-use case::{Case, CaseFile};
+use case::{Action, Case, CaseFile};
 use differences::Difference;
-use play::{Addresses, play};
+use play::{Addresses, is_vain, play};
 use support::Launch;
 
+/// Where the cases are.
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential");
 const SHARDS: usize = 2;
 /// Cases that are played at a time. They wait more than they work.
 const PLAYERS: usize = 8;
 /// Differences printed in full.
-const PRINTED_MAX: usize = 50;
+const PRINTED_MAX: usize = 500;
 
 /// Answers per step of a case; the error says why there are none.
 type Answers = Result<Vec<Vec<String>>, String>;
 
 #[test]
 fn ours_answers_what_the_original_answered() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/differential");
-    let files = read_cases(&directory);
+    let directory = Path::new(CASES);
+    let files = read_cases(directory);
     let only = std::env::var("RINGQ_CASE").ok();
     let is_wanted = |case: &&Case| match only.as_deref() {
         None => true,
@@ -71,11 +73,9 @@ fn ours_answers_what_the_original_answered() {
         (None, true) => panic!("RINGQ_RECORD needs the original: set NSQD_ORIGINAL"),
         (Some(program), true) => {
             let answers = play_all(&cases, Some(program));
+            check_recording(&cases, &answers);
             for file in &files {
-                file.record(|case| match answers.get(&case.name)? {
-                    Ok(answers) => Some(answers.clone()),
-                    Err(why) => panic!("{}: {why}", case.place),
-                });
+                file.record(|case| answers.get(&case.name)?.clone().ok());
             }
             println!("recorded {} cases", cases.len());
             return;
@@ -144,13 +144,18 @@ fn read_cases(directory: &Path) -> Vec<CaseFile> {
 fn check_names(cases: &[&Case]) {
     let mut names = BTreeSet::new();
     for case in cases {
-        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        let is_plain =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         assert!(
             (1..=48).contains(&case.name.len()) && case.name.bytes().all(is_plain),
             "{}: a case is named by up to 48 of a-z, 0-9 and _",
             case.place
         );
-        assert!(names.insert(&case.name), "{}: the name is taken", case.place);
+        assert!(
+            names.insert(&case.name),
+            "{}: the name is taken",
+            case.place
+        );
     }
 }
 
@@ -172,6 +177,23 @@ fn check_differences(accepted: &[Difference], pending: &[Difference], cases: &[&
     }
 }
 
+/// An answer that was waited for in vain is the machine's fault or the case's: a case that expects
+/// silence says so.
+fn check_recording(cases: &[&Case], answers: &BTreeMap<String, Answers>) {
+    for case in cases {
+        let answers = match &answers[&case.name] {
+            Ok(answers) => answers,
+            Err(why) => panic!("{}: {why}", case.place),
+        };
+        for (step, answers) in case.steps.iter().zip(answers) {
+            let is_silent = matches!(step.action, Action::Quiet(_));
+            if let (false, Some(vain)) = (is_silent, answers.iter().find(|text| is_vain(text))) {
+                panic!("{}: {}: not recorded: {vain}", case.place, step.text);
+            }
+        }
+    }
+}
+
 /// Plays every case: against the program, or against ours.
 fn play_all(cases: &[&Case], program: Option<&Path>) -> BTreeMap<String, Answers> {
     let mut groups: BTreeMap<(&[String], &str), Vec<&Case>> = BTreeMap::new();
@@ -184,7 +206,10 @@ fn play_all(cases: &[&Case], program: Option<&Path>) -> BTreeMap<String, Answers
     for ((flags, _), group) in groups {
         let flags: Vec<String> = flags
             .iter()
-            .map(|flag| flag.replace("{auth}", &auth.address.to_string()))
+            .map(|flag| {
+                let flag = flag.replace("{auth}", &auth.address.to_string());
+                flag.replace("{cases}", CASES)
+            })
             .collect();
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let launch = Launch {

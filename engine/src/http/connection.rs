@@ -5,11 +5,10 @@ use std::io;
 use std::pin::Pin;
 
 use futures_lite::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use http::StatusCode;
 
 use super::date::Date;
 use super::head::{self, Head};
-use super::reply::{Exchange, Reply};
+use super::reply::{Exchange, Refusal, Reply};
 
 /// Bytes per read while nothing is known of what comes. A keep-alive connection holds them as long
 /// as it lives.
@@ -51,10 +50,10 @@ pub struct Connection<S> {
 /// Why there is no request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NoRequest {
-    /// The peer has ended, in the middle or not, or the connection is broken.
+    /// The peer has ended, or the connection is broken.
     Ended,
     /// What came is none, which is answered by this.
-    Refused(StatusCode),
+    Refused(Refusal),
 }
 
 impl<S: Io> Connection<S> {
@@ -209,11 +208,14 @@ impl<S: Io> Connection<S> {
             }
             parsed_bytes = self.unread().len();
             if parsed_bytes >= head::HEAD_BYTES_MAX {
-                let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-                return Err(NoRequest::Refused(status));
+                return Err(NoRequest::Refused(Refusal::HEAD_TOO_LARGE));
             }
-            if !matches!(self.fill().await, Ok(1..)) {
-                return Err(NoRequest::Ended);
+            match self.fill().await {
+                Ok(1..) => {}
+                Ok(0) if parsed_bytes > 0 => {
+                    return Err(NoRequest::Refused(Refusal::BAD_REQUEST));
+                }
+                Ok(0) | Err(_) => return Err(NoRequest::Ended),
             }
         }
     }

@@ -2,10 +2,10 @@
 
 use std::mem::MaybeUninit;
 
-use http::{Method, StatusCode, Uri};
+use http::{Method, Uri};
 
 use super::chunked::Chunked;
-use super::reply::Exchange;
+use super::reply::{Exchange, Refusal};
 
 /// A longer head is refused. This limit and the next are those of hyper, which served here before;
 /// Go's server takes 1 MiB.
@@ -63,26 +63,28 @@ pub(super) fn may_end(bytes: &[u8], seen: usize) -> bool {
     has(b"\n\r\n") || has(b"\n\n")
 }
 
-/// Reads a head: it and its length, `None` if it is not complete. The error is the answer's status.
-pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, StatusCode> {
+/// Reads a head: it and its length, `None` if it is not complete.
+pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut []);
     let count = match request.parse_with_uninit_headers(bytes, &mut fields) {
         Ok(httparse::Status::Complete(count)) => count,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(httparse::Error::TooManyHeaders) => {
-            return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+        Err(httparse::Error::TooManyHeaders) => return Err(Refusal::HEAD_TOO_LARGE),
+        Err(httparse::Error::Version) if is_of_later_version(bytes) => {
+            return Err(Refusal::VERSION);
         }
-        Err(_) => return Err(StatusCode::BAD_REQUEST),
+        Err(_) => return Err(Refusal::BAD_REQUEST),
     };
     let method = request.method.unwrap_or_default();
     let target = request.path.unwrap_or_default();
     if target.len() > TARGET_BYTES_MAX {
-        return Err(StatusCode::URI_TOO_LONG);
+        return Err(Refusal::TARGET_TOO_LONG);
     }
     let mut head = Head {
-        method: Method::from_bytes(method.as_bytes()).map_err(|_| StatusCode::BAD_REQUEST)?,
-        target: Uri::try_from(target).map_err(|_| StatusCode::BAD_REQUEST)?,
+        method: Method::from_bytes(method.as_bytes()).map_err(|_| Refusal::BAD_REQUEST)?,
+        // Fragments do not travel: Go takes one for a part of the rest.
+        target: Uri::try_from(target.replace('#', "%23")).map_err(|_| Refusal::BAD_REQUEST)?,
         is_http_11: request.version == Some(1),
         has_host: false,
         expects: None,
@@ -90,8 +92,33 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, StatusCode> {
         keeps_alive: false,
         framing: Framing::Length(0),
     };
+    // Without a path: what only CONNECT may ask for.
+    if head.target.path_and_query().is_none() && head.method != Method::CONNECT {
+        return Err(Refusal::BAD_REQUEST);
+    }
     head.read_fields(request.headers)?;
     Ok(Some((head, count)))
+}
+
+/// Whether the first line asks for HTTP/2 or later, as clients do that ask no questions first.
+fn is_of_later_version(bytes: &[u8]) -> bool {
+    let line = bytes.split(|&byte| byte == b'\n').next();
+    let line = line.unwrap_or_default().trim_ascii_end();
+    matches!(
+        line,
+        [
+            ..,
+            b' ',
+            b'H',
+            b'T',
+            b'T',
+            b'P',
+            b'/',
+            b'2'..=b'9',
+            b'.',
+            b'0'..=b'9'
+        ]
+    )
 }
 
 /// The header fields that frame the body, as far as they were seen.
@@ -113,18 +140,21 @@ impl Head {
         }
     }
 
-    fn read_fields(&mut self, fields: &[httparse::Header<'_>]) -> Result<(), StatusCode> {
+    fn read_fields(&mut self, fields: &[httparse::Header<'_>]) -> Result<(), Refusal> {
         let mut lengths = Lengths::default();
         let mut asks_to_stay = false;
         for field in fields {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
             if is("host") {
+                if self.has_host {
+                    return Err(Refusal::BAD_REQUEST);
+                }
                 self.has_host = true;
             } else if is("content-length") {
                 lengths.announce(field.value)?;
             } else if is("transfer-encoding") {
                 if !self.is_http_11 {
-                    return Err(StatusCode::BAD_REQUEST);
+                    return Err(Refusal::BAD_REQUEST);
                 }
                 lengths.encode(field.value);
             } else if is("connection") {
@@ -150,18 +180,18 @@ impl Head {
 }
 
 impl Lengths {
-    fn announce(&mut self, value: &[u8]) -> Result<(), StatusCode> {
+    fn announce(&mut self, value: &[u8]) -> Result<(), Refusal> {
         self.has_announced = true;
         if self.has_encoding {
             // The encoding counts.
             return Ok(());
         }
-        let bytes = digits(value).ok_or(StatusCode::BAD_REQUEST)?;
+        let bytes = digits(value).ok_or(Refusal::BAD_REQUEST)?;
         if self.announced.is_some_and(|earlier| earlier != bytes) {
-            return Err(StatusCode::BAD_REQUEST);
+            return Err(Refusal::BAD_REQUEST);
         }
         if bytes > BODY_BYTES_MAX {
-            return Err(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+            return Err(Refusal::HEAD_TOO_LARGE);
         }
         self.announced = Some(bytes);
         Ok(())
@@ -174,10 +204,10 @@ impl Lengths {
             last.is_some_and(|word| word.trim_ascii().eq_ignore_ascii_case(b"chunked"));
     }
 
-    fn framing(self) -> Result<Framing, StatusCode> {
+    fn framing(self) -> Result<Framing, Refusal> {
         match (self.has_encoding, self.is_chunked) {
             (true, true) => Ok(Framing::Chunked(Chunked::default())),
-            (true, false) => Err(StatusCode::BAD_REQUEST),
+            (true, false) => Err(Refusal::ENCODING),
             (false, _) => Ok(Framing::Length(self.announced.unwrap_or(0))),
         }
     }
@@ -213,7 +243,7 @@ mod tests {
 
     fn length(fields: &str) -> Result<Option<u64>, u16> {
         let text = format!("POST /pub HTTP/1.1\r\n{fields}\r\n");
-        match parse(text.as_bytes()).map_err(|status| status.as_u16())? {
+        match parse(text.as_bytes()).map_err(|refusal| refusal.status.as_u16())? {
             Some((head, _)) => Ok(match head.framing {
                 Framing::Length(bytes) => Some(bytes),
                 Framing::Chunked(_) => None,
@@ -238,13 +268,13 @@ mod tests {
         );
         assert_eq!(length("Transfer-Encoding: Chunked\r\n"), Ok(None));
         assert_eq!(length("Transfer-Encoding: gzip , chunked\r\n"), Ok(None));
-        assert_eq!(length("Transfer-Encoding: chunked, gzip\r\n"), Err(400));
-        assert_eq!(length("Transfer-Encoding: gzip\r\n"), Err(400));
+        assert_eq!(length("Transfer-Encoding: chunked, gzip\r\n"), Err(501));
+        assert_eq!(length("Transfer-Encoding: gzip\r\n"), Err(501));
         let both = "Content-Length: 7\r\nTransfer-Encoding: chunked\r\n";
         assert_eq!(length(both), Ok(None));
         assert!(!head(&format!("POST /pub HTTP/1.1\r\n{both}\r\n")).keeps_alive);
         let old = b"POST /pub HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
-        assert_eq!(parse(old).unwrap_err(), StatusCode::BAD_REQUEST);
+        assert_eq!(parse(old).unwrap_err(), Refusal::BAD_REQUEST);
     }
 
     #[test]
@@ -267,11 +297,15 @@ mod tests {
     #[test]
     fn what_is_no_request_is_refused() {
         let check = |text: &str, status: u16| {
-            let refused = parse(text.as_bytes()).unwrap_err().as_u16();
+            let refused = parse(text.as_bytes()).unwrap_err().status.as_u16();
             assert_eq!(refused, status, "{}", &text[..text.len().min(60)]);
         };
         check("nonsense\r\n\r\n", 400);
-        check("GET /ping HTTP/2.0\r\n\r\n", 400);
+        check("GET /ping HTTP/2.0\r\n\r\n", 505);
+        check("PRI * HTTP/2.0\r\n\r\n", 505);
+        check("GET /ping HTTQ/2.0\r\n\r\n", 400);
+        check("GET ping HTTP/1.1\r\n\r\n", 400);
+        check("GET /ping HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", 400);
         check("GET /ping\r\n\r\n", 400);
         check("GET  HTTP/1.1\r\n\r\n", 400);
         check("G@T /ping HTTP/1.1\r\n\r\n", 400);

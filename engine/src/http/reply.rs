@@ -35,10 +35,59 @@ impl Failure {
     }
 }
 
+/// What is no request for nsqd, and is answered by Go's server: the connection ends with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    /// Stands behind the version, in place of the status and its usual words.
+    line: &'static str,
+    body: &'static str,
+}
+
+impl Refusal {
+    pub(super) const BAD_REQUEST: Refusal =
+        Refusal::new(StatusCode::BAD_REQUEST, "400 Bad Request");
+    pub(super) const NO_HOST: Refusal = Refusal::new(
+        StatusCode::BAD_REQUEST,
+        "400 Bad Request: missing required Host header",
+    );
+    pub(super) const TARGET_TOO_LONG: Refusal =
+        Refusal::new(StatusCode::URI_TOO_LONG, "414 URI Too Long");
+    pub(super) const HEAD_TOO_LARGE: Refusal = Refusal::new(
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        "431 Request Header Fields Too Large",
+    );
+    pub(super) const VERSION: Refusal = Refusal::new(
+        StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+        "505 HTTP Version Not Supported: unsupported protocol version",
+    );
+    pub(super) const EXPECTATION: Refusal = Refusal {
+        status: StatusCode::EXPECTATION_FAILED,
+        line: "417 Expectation Failed",
+        body: "",
+    };
+    pub(super) const ENCODING: Refusal = Refusal {
+        status: StatusCode::NOT_IMPLEMENTED,
+        line: "501 Not Implemented",
+        body: "Unsupported transfer encoding",
+    };
+
+    /// The usual form: the line is the body, too.
+    const fn new(status: StatusCode, line: &'static str) -> Refusal {
+        Refusal {
+            status,
+            line,
+            body: line,
+        }
+    }
+}
+
 /// A response before it is one.
 #[derive(Clone, Debug)]
 pub(super) struct Reply {
     status: StatusCode,
+    /// [`Refusal::line`]
+    line: Option<&'static str>,
     is_v1: bool,
     content_type: Option<&'static str>,
     header: Option<(&'static str, String)>,
@@ -72,6 +121,7 @@ impl Reply {
         let content_type = (!body.is_empty()).then_some(TEXT);
         Reply {
             status,
+            line: None,
             is_v1,
             content_type,
             header: None,
@@ -132,8 +182,10 @@ impl Reply {
     }
 
     /// An error of the protocol, which ends the connection.
-    pub(super) fn protocol_error(status: StatusCode, body: &'static str) -> Reply {
-        Reply::plain(status, body).and_close(true)
+    pub(super) fn refusal(refusal: Refusal) -> Reply {
+        let mut reply = Reply::plain(refusal.status, refusal.body).and_close(true);
+        reply.line = Some(refusal.line);
+        reply
     }
 
     /// Whether the connection is to end with this answer.
@@ -159,9 +211,13 @@ impl Reply {
             true => "HTTP/1.1 ",
             false => "HTTP/1.0 ",
         });
-        push(self.status.as_str());
-        push(" ");
-        push(self.status.canonical_reason().unwrap_or_default());
+        if let Some(line) = self.line {
+            push(line);
+        } else {
+            push(self.status.as_str());
+            push(" ");
+            push(reason(self.status));
+        }
         push("\r\n");
         let mut field = |name: &str, value: &str| {
             for part in [name, ": ", value, "\r\n"] {
@@ -198,6 +254,14 @@ impl Reply {
         if !exchange.is_head {
             out.extend_from_slice(&self.body);
         }
+    }
+}
+
+/// A status in words, which are Go's.
+fn reason(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::PAYLOAD_TOO_LARGE => "Request Entity Too Large",
+        status => status.canonical_reason().unwrap_or_default(),
     }
 }
 

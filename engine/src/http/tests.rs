@@ -422,7 +422,7 @@ fn errors_of_the_protocol() {
     let broker = Rc::new(fake());
     let answer = talk(&broker, "GET /ping HTTP/1.1\r\n\r\n");
     assert!(
-        answer.starts_with("HTTP/1.1 400 Bad Request\r\n"),
+        answer.starts_with("HTTP/1.1 400 Bad Request: missing required Host header\r\n"),
         "{answer}"
     );
     assert!(answer.contains("Connection: close\r\n"));
@@ -437,11 +437,25 @@ fn errors_of_the_protocol() {
     );
     let answer = talk(&broker, "GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\n400 Bad Request"), "{answer}");
-    let answer = talk(&broker, "nonsense\r\n\r\n");
+    for bad in [
+        "nonsense\r\n\r\n",
+        "GET /pi",
+        "GET /ping HTTP/1.1\r\nHost: x\r\n",
+    ] {
+        let answer = talk(&broker, bad);
+        assert!(
+            answer.starts_with("HTTP/1.1 400 Bad Request\r\n"),
+            "{answer}"
+        );
+        assert!(answer.ends_with("\r\n\r\n400 Bad Request"), "{answer}");
+    }
+    let gzip = "POST /pub HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n";
+    let answer = talk(&broker, gzip);
     assert!(
-        answer.starts_with("HTTP/1.1 400 Bad Request\r\n"),
+        answer.starts_with("HTTP/1.1 501 Not Implemented\r\n"),
         "{answer}"
     );
+    assert!(answer.ends_with("\r\n\r\nUnsupported transfer encoding"));
 }
 
 #[test]
@@ -458,7 +472,7 @@ fn continue_is_sent_when_the_body_is_wanted() {
     assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
     let answer = talk(&broker, &format!("{head}Content-Length: 11\r\n\r\n"));
     assert!(
-        answer.starts_with("HTTP/1.1 413 Payload Too Large\r\n"),
+        answer.starts_with("HTTP/1.1 413 Request Entity Too Large\r\n"),
         "{answer}"
     );
     assert!(answer.contains("Connection: close\r\n"), "{answer}");
@@ -484,10 +498,10 @@ fn answers_are_these_bytes() {
     check(
         "GET /ping HTTP/1.0\r\nConnection: keep-alive\r\n\r\nnonsense\n",
         "HTTP/1.0 200 OK\nContent-Type: text/plain; charset=utf-8\nConnection: keep-alive\n\
-         Content-Length: 2\n\nOKHTTP/1.1 400 Bad Request\nConnection: close\n\
-         Content-Length: 0\n\n",
+         Content-Length: 2\n\nOKHTTP/1.1 400 Bad Request\n\
+         Content-Type: text/plain; charset=utf-8\nConnection: close\n\
+         Content-Length: 15\n\n400 Bad Request",
     );
-    check("GET /ping HTTP/1.1\r\nHost: x\r\n", "");
     let start = "GET /ping HTTP/1.1\r\nHost: x\r\nA: ";
     for (length, status) in [(head::HEAD_BYTES_MAX, 200), (head::HEAD_BYTES_MAX + 1, 431)] {
         let filler = "b".repeat(length - start.len() - 4);

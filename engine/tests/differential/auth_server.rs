@@ -59,6 +59,7 @@ fn answer(stream: TcpStream) -> std::io::Result<()> {
         .find(|(secret, ..)| request.contains(&format!("secret={secret}&")));
     let (_, status, body) = found.unwrap_or(&("", "403 Forbidden", "{}"));
     let length = body.len();
-    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
     reader.get_mut().write_all((head + body).as_bytes())
 }

@@ -20,7 +20,12 @@ pub(crate) fn normal(text: &str) -> String {
     for marker in ["\"start_time\":", "\"connect_ts\":"] {
         text = replace_behind(&text, marker, "{time}", |c| c.is_ascii_digit());
     }
-    for marker in ["127.0.0.1:", "\"tcp_port\":", "\"http_port\":"] {
+    for marker in [
+        "127.0.0.1:",
+        "\"tcp_port\":",
+        "\"http_port\":",
+        "\"https_port\": ",
+    ] {
         text = replace_behind(&text, marker, "{port}", |c| c.is_ascii_digit());
     }
     for marker in ["start_time ", "uptime ", "connected: "] {
@@ -33,8 +38,29 @@ pub(crate) fn normal(text: &str) -> String {
         text = replace_behind(&text, &in_text, "{count}", |c| c.is_ascii_digit());
     }
     text = replace_behind(&text, "(built w/", "{toolchain}", |c| c != ')');
+    text = hide_ports_of_clients(&text);
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     text.replace(&format!("\"{}\"", host.trim()), "\"{host}\"")
+}
+
+/// In the text form of the statistics a client is `[V2 host:port agent   ]`.
+fn hide_ports_of_clients(text: &str) -> String {
+    let mut parts = text.split("[V2 ");
+    let mut hidden = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        hidden.push_str("[V2 ");
+        match part.split_once(':') {
+            Some((host, rest)) => {
+                let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+                hidden.push_str(&format!(
+                    "{host}:{{port}}{}",
+                    rest.trim_start_matches("{port}")
+                ));
+            }
+            None => hidden.push_str(part),
+        }
+    }
+    hidden
 }
 
 /// Puts `name` in place of the characters behind each `marker` that belong to the value.

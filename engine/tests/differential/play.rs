@@ -48,6 +48,11 @@ pub(crate) fn play(case: &Case, addresses: Addresses) -> Vec<Vec<String>> {
     answers
 }
 
+/// Whether an answer says that none came.
+pub(crate) fn is_vain(answer: &str) -> bool {
+    answer.ends_with(NOTHING) || answer == NEVER || answer.starts_with(BROKEN)
+}
+
 struct Stage {
     addresses: Addresses,
     names: Names,
@@ -103,7 +108,7 @@ impl Stage {
                 if came {
                     Vec::new()
                 } else {
-                    vec!["never".to_owned()]
+                    vec![NEVER.to_owned()]
                 }
             }
         }
@@ -178,7 +183,7 @@ impl Stage {
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                         (NOTHING.to_owned(), true)
                     }
-                    _ => (format!("broken: {error}"), true),
+                    _ => (format!("{BROKEN}{error}"), true),
                 };
             }
         };
@@ -226,8 +231,7 @@ impl Stage {
         } = request;
         let target = self.names.fill(target);
         let body = body.bytes(&self.names);
-        let mut head =
-            format!("{method} {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
+        let mut head = format!("{method} {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
         for header in headers {
             head.push_str(header);
             head.push_str("\r\n");
@@ -247,7 +251,7 @@ impl Stage {
     fn http_exchange(&self, bytes: &[u8], is_head: bool, part: Part) -> Vec<String> {
         match exchange(self.addresses.http, bytes, part == Part::Everything) {
             Ok(answer) => self.show_http(&answer, is_head, part),
-            Err(error) => vec![format!("broken: {error}")],
+            Err(error) => vec![format!("{BROKEN}{error}")],
         }
     }
 
@@ -312,6 +316,8 @@ enum Part {
 
 const CLOSED: &str = "closed";
 const NOTHING: &str = "nothing";
+const NEVER: &str = "never";
+const BROKEN: &str = "broken: ";
 const HEARTBEAT: &str = "response \"_heartbeat_\"";
 
 /// Sends, says that nothing more comes if `is_all`, and reads to the end.
