@@ -23,18 +23,20 @@ mod normal;
 mod payload;
 #[path = "differential/play.rs"]
 mod play;
+#[path = "differential/report.rs"]
+mod report;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use auth_server::AuthServer;
 use case::{Action, Case, CaseFile};
-use differences::Difference;
+use differences::Known;
 use play::{Addresses, is_vain, play};
+use report::Report;
 use support::Launch;
 
 /// Where the cases are.
@@ -42,92 +44,65 @@ const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential");
 const SHARDS: usize = 2;
 /// Cases that are played at a time. They wait more than they work.
 const PLAYERS: usize = 8;
-/// Differences printed in full.
-const PRINTED_MAX: usize = 500;
 
 /// Answers per step of a case; the error says why there are none.
 type Answers = Result<Vec<Vec<String>>, String>;
 
 #[test]
 fn ours_answers_what_the_original_answered() {
-    let directory = Path::new(CASES);
-    let files = read_cases(directory);
-    let only = std::env::var("RINGQ_CASE").ok();
-    let is_wanted = |case: &&Case| match only.as_deref() {
-        None => true,
-        Some(name) => match name.strip_suffix('*') {
-            Some(start) => case.name.starts_with(start),
-            None => case.name == name,
-        },
-    };
-    let cases: Vec<&Case> = files.iter().flat_map(|file| &file.cases).collect();
-    check_names(&cases);
-    let cases: Vec<&Case> = cases.into_iter().filter(is_wanted).collect();
-    assert!(!cases.is_empty(), "no case is named {only:?}");
-
+    let files = read_cases(Path::new(CASES));
+    let all: Vec<&Case> = files.iter().flat_map(|file| &file.cases).collect();
+    check_names(&all);
+    let cases = wanted(&all);
     let original = std::env::var_os("NSQD_ORIGINAL").map(PathBuf::from);
     let is_recording = std::env::var("RINGQ_RECORD").is_ok_and(|value| value == "1");
-    let mut report = String::new();
+    let mut report = Report::default();
     match (&original, is_recording) {
         (None, false) => {}
         (None, true) => panic!("RINGQ_RECORD needs the original: set NSQD_ORIGINAL"),
-        (Some(program), true) => {
-            let answers = play_all(&cases, Some(program));
-            check_recording(&cases, &answers);
-            for file in &files {
-                file.record(|case| answers.get(&case.name)?.clone().ok());
-            }
-            println!("recorded {} cases", cases.len());
-            return;
-        }
+        (Some(program), true) => return record(&files, &cases, program),
         (Some(program), false) => {
             let answers = play_all(&cases, Some(program));
-            let found = cases.iter().filter_map(|case| {
-                let differing = differing_steps(case, &answers[&case.name]);
-                (!differing.is_empty()).then(|| describe(case, &differing))
-            });
-            add(
-                &mut report,
-                "the recording is not what the original answers now",
-                found.collect(),
-            );
+            for case in &cases {
+                report.original(case, &answers[&case.name]);
+            }
         }
     }
 
     let answers = play_all(&cases, None);
-    let accepted = differences::read(&directory.join("accepted.differences"));
-    let pending = differences::read(&directory.join("pending.differences"));
-    if only.is_none() {
-        check_differences(&accepted, &pending, &cases);
-    }
-    let mut found = Vec::new();
-    let mut gone = Vec::new();
+    let known = Known::read(Path::new(CASES));
+    known.check(&all);
     for case in &cases {
-        let differing = differing_steps(case, &answers[&case.name]);
-        if let Some(difference) = accepted.iter().find(|known| known.is_of(&case.name)) {
-            if differing.is_empty() {
-                let text = format!("{} no longer differs: {}", case.name, difference.place);
-                gone.push(text);
-            } else if !is_as_accepted(&differing, difference) {
-                let place = &difference.place;
-                let what = describe(case, &differing);
-                found.push(format!("{what}    (not as accepted at {place})\n"));
-            }
-        } else if let Some(known) = pending.iter().find(|known| known.is_of(&case.name)) {
-            let state = if differing.is_empty() {
-                "no longer differs: take it out"
-            } else {
-                "differs"
-            };
-            println!("pending: {} {state} ({})", case.name, known.why);
-        } else if !differing.is_empty() {
-            found.push(describe(case, &differing));
-        }
+        report.ours(case, &answers[&case.name], &known);
     }
-    add(&mut report, "ours does not answer as the original", found);
-    add(&mut report, "accepted, but the same now", gone);
     println!("{} cases", cases.len());
-    assert!(report.is_empty(), "\n{report}");
+    report.end();
+}
+
+/// Those that `RINGQ_CASE` names; all if it does not.
+fn wanted<'a>(all: &[&'a Case]) -> Vec<&'a Case> {
+    let Ok(name) = std::env::var("RINGQ_CASE") else {
+        return all.to_vec();
+    };
+    let cases = all.iter().copied();
+    let cases: Vec<&Case> = cases
+        .filter(|case| match name.strip_suffix('*') {
+            Some(start) => case.name.starts_with(start),
+            None => case.name == name,
+        })
+        .collect();
+    assert!(!cases.is_empty(), "no case is named {name}");
+    cases
+}
+
+/// Writes what the original answers into the files.
+fn record(files: &[CaseFile], cases: &[&Case], original: &Path) {
+    let answers = play_all(cases, Some(original));
+    check_recording(cases, &answers);
+    for file in files {
+        file.record(|case| answers.get(&case.name)?.clone().ok());
+    }
+    println!("recorded {} cases", cases.len());
 }
 
 fn read_cases(directory: &Path) -> Vec<CaseFile> {
@@ -155,24 +130,6 @@ fn check_names(cases: &[&Case]) {
             names.insert(&case.name),
             "{}: the name is taken",
             case.place
-        );
-    }
-}
-
-/// What is listed exists, has a reason, and is documented.
-fn check_differences(accepted: &[Difference], pending: &[Difference], cases: &[&Case]) {
-    let compatibility = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/compatibility.md");
-    let documented = std::fs::read_to_string(compatibility).expect("the document is there");
-    for difference in accepted.iter().chain(pending) {
-        let place = &difference.place;
-        assert!(!difference.why.is_empty(), "{place}: the reason is missing");
-        let is_known = cases.iter().any(|case| difference.is_of(&case.name));
-        assert!(is_known, "{place}: there is no case {}", difference.case);
-    }
-    for Difference { place, doc, .. } in accepted {
-        assert!(
-            !doc.is_empty() && documented.contains(doc),
-            "{place}: docs/compatibility.md does not say {doc:?}"
         );
     }
 }
@@ -248,94 +205,4 @@ fn play_group(cases: &[&Case], addresses: Addresses) -> Vec<(String, Answers)> {
         }
     });
     played.into_inner().expect("no player panics with the lock")
-}
-
-/// One step of a case that was answered otherwise.
-struct Differing<'a> {
-    step: &'a str,
-    expected: &'a [String],
-    got: &'a [String],
-}
-
-fn differing_steps<'a>(case: &'a Case, answers: &'a Answers) -> Vec<Differing<'a>> {
-    let answers = match answers {
-        Ok(answers) => answers,
-        Err(why) => {
-            return vec![Differing {
-                step: "start",
-                expected: &[],
-                got: std::slice::from_ref(why),
-            }];
-        }
-    };
-    let steps = case.steps.iter().zip(answers);
-    steps
-        .filter(|(step, got)| step.answers != **got)
-        .map(|(step, got)| Differing {
-            step: &step.text,
-            expected: &step.answers,
-            got,
-        })
-        .collect()
-}
-
-fn is_as_accepted(differing: &[Differing<'_>], accepted: &Difference) -> bool {
-    differing.len() == accepted.steps.len()
-        && differing
-            .iter()
-            .zip(&accepted.steps)
-            .all(|(differing, (step, got))| differing.step == step && differing.got == got)
-}
-
-fn describe(case: &Case, differing: &[Differing<'_>]) -> String {
-    let mut text = format!("case {} ({})\n", case.name, case.place);
-    for Differing {
-        step,
-        expected,
-        got,
-    } in differing
-    {
-        let _ = writeln!(text, "    {step}");
-        let lines = |answers: &[String]| match answers {
-            [] => "no answer".to_owned(),
-            answers => answers.join("\n"),
-        };
-        let (expected, got) = (lines(expected), lines(got));
-        let equal = expected.bytes().zip(got.bytes());
-        let equal = equal.take_while(|(one, other)| one == other).count();
-        for (title, answers) in [("expected", &expected), ("got     ", &got)] {
-            let _ = writeln!(text, "      {title} {}", around(answers, equal));
-        }
-    }
-    let _ = writeln!(
-        text,
-        "    again: RINGQ_CASE={} cargo test -p engine --test differential",
-        case.name
-    );
-    text
-}
-
-/// The text from shortly before `position` on; whole if it is short.
-fn around(text: &str, position: usize) -> String {
-    const BEFORE: usize = 80;
-    const CHARS_MAX: usize = 600;
-    let text = text.replace('\n', " / ");
-    if text.chars().count() <= CHARS_MAX {
-        return text;
-    }
-    let shown = text.chars().skip(position.saturating_sub(BEFORE));
-    format!("... {} ...", shown.take(CHARS_MAX).collect::<String>())
-}
-
-fn add(report: &mut String, title: &str, found: Vec<String>) {
-    if found.is_empty() {
-        return;
-    }
-    let _ = writeln!(report, "{title}: {}\n", found.len());
-    for text in found.iter().take(PRINTED_MAX) {
-        let _ = writeln!(report, "{text}");
-    }
-    if found.len() > PRINTED_MAX {
-        let _ = writeln!(report, "... and {} more\n", found.len() - PRINTED_MAX);
-    }
 }

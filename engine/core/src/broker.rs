@@ -128,7 +128,7 @@ pub fn place(topic: &str, shards: u32) -> ShardId {
     ShardId(((hash ^ (hash >> 32)) % u64::from(shards)) as u32)
 }
 
-/// The most bytes one command may take while it comes in. The declared size of an MPUB bounds
+/// The most bytes one command may take. The declared size of an MPUB bounds
 /// nothing (nsqd ignores it, and so does the decoder), and a peer must not make us keep
 /// `mpub_count_max` messages of `message_bytes_max`. Everything else is smaller by itself.
 fn command_bytes_max(limits: &Limits) -> usize {
@@ -315,14 +315,9 @@ impl Broker {
             };
             match client.decoder.decode(rest, &context) {
                 Decoded::NeedMore(needs) if needs > command_bytes_max(&self.options.limits) => {
-                    // The topic of an MPUB is made also if its messages are refused.
                     let unfinished = client.decoder.finish(rest, &context);
-                    if let Some((_, Some(topic))) = unfinished {
-                        self.create_topic_if_here(topic, out);
-                    }
-                    let max = self.options.limits.body_bytes_max;
-                    let text = format_args!("MPUB body too big {needs} > {max}");
-                    self.fail(id, WireError::new(ErrorCode::BadBody, text), out);
+                    let topic = unfinished.and_then(|(_, topic)| topic);
+                    self.refuse_large_mpub(id, topic, needs, out);
                     break;
                 }
                 Decoded::NeedMore(needs) => {
@@ -346,6 +341,14 @@ impl Broker {
                         self.create_topic_if_here(topic, out);
                     }
                     self.fail(id, error, out);
+                    break;
+                }
+                // What is taken must not depend on how much of it comes at once.
+                Decoded::Command {
+                    command: Command::Mpub { topic, .. },
+                    consumed: bytes,
+                } if bytes > command_bytes_max(&self.options.limits) => {
+                    self.refuse_large_mpub(id, Some(topic), bytes, out);
                     break;
                 }
                 Decoded::Command {
@@ -627,6 +630,23 @@ impl Broker {
             out.push(Output::MetadataChanged);
         }
         key
+    }
+
+    /// Refuses a command that takes `bytes` bytes at least, see [`command_bytes_max`]. The topic of an
+    /// MPUB is made also if its messages are refused.
+    fn refuse_large_mpub(
+        &mut self,
+        id: ClientId,
+        topic: Option<TopicName<'_>>,
+        bytes: usize,
+        out: &mut Vec<Output>,
+    ) {
+        if let Some(topic) = topic {
+            self.create_topic_if_here(topic, out);
+        }
+        let max = self.options.limits.body_bytes_max;
+        let text = format_args!("MPUB body too big {bytes} > {max}");
+        self.fail(id, WireError::new(ErrorCode::BadBody, text), out);
     }
 
     fn create_topic_if_here(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) {

@@ -13,32 +13,78 @@
 
 use std::path::Path;
 
+use super::case::Case;
+
+/// What a user reads about differences.
+const COMPATIBILITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/compatibility.md");
+
 const ANSWER: &str = "  < ";
 
+/// What is known to differ.
+pub(crate) struct Known {
+    accepted: Vec<Difference>,
+    pending: Vec<Difference>,
+}
+
+impl Known {
+    /// From both files in this directory.
+    pub(crate) fn read(directory: &Path) -> Known {
+        Known {
+            accepted: read(&directory.join("accepted.differences")),
+            pending: read(&directory.join("pending.differences")),
+        }
+    }
+
+    /// The difference that is by design.
+    pub(crate) fn accepted(&self, case: &Case) -> Option<&Difference> {
+        self.accepted.iter().find(|known| known.is_of(case))
+    }
+
+    /// The difference that is to go.
+    pub(crate) fn pending(&self, case: &Case) -> Option<&Difference> {
+        self.pending.iter().find(|known| known.is_of(case))
+    }
+
+    /// Panics unless what is listed exists, has a reason, and is documented where it is to stay.
+    pub(crate) fn check(&self, cases: &[&Case]) {
+        for known in self.accepted.iter().chain(&self.pending) {
+            let place = &known.place;
+            assert!(!known.why.is_empty(), "{place}: the reason is missing");
+            let exists = cases.iter().any(|case| known.is_of(case));
+            assert!(exists, "{place}: there is no case {}", known.case);
+        }
+        let documented = std::fs::read_to_string(COMPATIBILITY).expect("the document is there");
+        for Difference { place, doc, .. } in &self.accepted {
+            assert!(
+                !doc.is_empty() && documented.contains(doc),
+                "{place}: docs/compatibility.md does not say {doc:?}"
+            );
+        }
+    }
+}
+
 /// Cases that differ, and how.
-#[derive(Debug)]
 pub(crate) struct Difference {
     /// `file:line`.
     pub(crate) place: String,
     pub(crate) case: String,
     pub(crate) why: String,
-    pub(crate) doc: String,
-    /// Steps as they stand in the case, with our answers.
+    doc: String,
+    /// Differing steps as they stand in the case, with our answers.
     pub(crate) steps: Vec<(String, Vec<String>)>,
 }
 
 impl Difference {
-    /// Whether it speaks of this case.
-    pub(crate) fn is_of(&self, case: &str) -> bool {
+    fn is_of(&self, case: &Case) -> bool {
         match self.case.strip_suffix('*') {
-            Some(start) => case.starts_with(start),
-            None => case == self.case,
+            Some(start) => case.name.starts_with(start),
+            None => case.name == self.case,
         }
     }
 }
 
 /// Reads a file of differences; panics with the place of what it cannot understand.
-pub(crate) fn read(path: &Path) -> Vec<Difference> {
+fn read(path: &Path) -> Vec<Difference> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) => panic!("{}: {error}", path.display()),

@@ -36,6 +36,8 @@ pub(crate) struct Names {
     pub(crate) topic: String,
     /// Message ids in the order in which they were first received.
     pub(crate) ids: Vec<String>,
+    /// The id received last.
+    pub(crate) latest_id: String,
 }
 
 impl Names {
@@ -45,10 +47,7 @@ impl Names {
         for (index, id) in self.ids.iter().enumerate() {
             filled = filled.replace(&format!("{{id{}}}", index + 1), id);
         }
-        match self.ids.last() {
-            Some(id) => filled.replace("{id}", id),
-            None => filled,
-        }
+        filled.replace("{id}", &self.latest_id)
     }
 
     /// Takes the ids out again.
@@ -65,6 +64,7 @@ impl Names {
         if !self.ids.iter().any(|known| known == id) {
             self.ids.push(id.to_owned());
         }
+        self.latest_id = id.to_owned();
         self.hide(id)
     }
 }

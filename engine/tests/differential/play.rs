@@ -33,7 +33,7 @@ pub(crate) fn play(case: &Case, addresses: Addresses) -> Vec<Vec<String>> {
         addresses,
         names: Names {
             topic: case.name.clone(),
-            ids: Vec::new(),
+            ..Names::default()
         },
         connections: BTreeMap::new(),
     };
