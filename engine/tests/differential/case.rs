@@ -50,8 +50,10 @@ pub(crate) enum Action {
     Send(String, Payload),
     /// Sends, and reads one frame.
     Ask(String, Payload),
-    /// Reads so many frames.
+    /// Reads so many frames; heartbeats are passed over.
     Read(String, usize),
+    /// Reads one frame, which may be a heartbeat.
+    Heartbeat(String),
     /// Expects that nothing comes for a while.
     Quiet(String),
     /// Tells the broker that nothing more comes, and reads up to its close.
@@ -187,6 +189,7 @@ impl Action {
                 Ok(count) => Ok(Action::Read(connection, count)),
                 Err(_) => Err(format!("not a count of frames: {behind}")),
             },
+            "heartbeat" => Ok(Action::Heartbeat(connection)),
             "quiet" => Ok(Action::Quiet(connection)),
             "finish" => Ok(Action::Finish(connection)),
             "end" => Ok(Action::End(connection)),

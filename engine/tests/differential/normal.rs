@@ -39,6 +39,10 @@ pub(crate) fn normal(text: &str) -> String {
     }
     text = replace_behind(&text, "(built w/", "{toolchain}", |c| c != ')');
     text = hide_ports_of_clients(&text);
+    // Only `/info` tells where the broker runs; elsewhere the names are the clients'.
+    if !text.contains("\"broadcast_address\":") {
+        return text;
+    }
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     text.replace(&format!("\"{}\"", host.trim()), "\"{host}\"")
 }

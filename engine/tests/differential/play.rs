@@ -8,10 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::case::{Action, Case, HttpRequest};
 use super::normal::normal;
 use super::payload::{Names, Payload, show, unescape};
-use super::support::{Client, FrameType, Message, http, parse_http, wait_until};
+use super::support::{Client, FrameType, Message, PATIENCE, http, parse_http, wait_until};
 
-/// Longest wait for an answer. The original looks at a new channel's deadlines after up to 5 s.
-const PATIENCE: Duration = Duration::from_secs(8);
 /// How long a connection is watched on which nothing should come.
 const QUIET: Duration = Duration::from_millis(300);
 /// How far the clock of a message may be from ours.
@@ -75,6 +73,10 @@ impl Stage {
                 answers
             }
             Action::Read(name, count) => self.read(name, *count),
+            Action::Heartbeat(name) => {
+                self.client(name).set_read_timeout(PATIENCE);
+                vec![self.frame(name).0]
+            }
             Action::Quiet(name) => {
                 let client = self.client(name);
                 client.set_read_timeout(QUIET);
@@ -129,12 +131,16 @@ impl Stage {
         Vec::new()
     }
 
-    /// So many frames, or fewer if the connection ends before.
+    /// So many frames, or fewer if the connection ends before. A heartbeat may come at any time, and
+    /// is nobody's answer.
     fn read(&mut self, name: &str, count: usize) -> Vec<String> {
         let mut answers = Vec::new();
         while answers.len() < count {
             self.client(name).set_read_timeout(PATIENCE);
             let (text, is_end) = self.frame(name);
+            if text == HEARTBEAT {
+                continue;
+            }
             let is_fatal = text.starts_with("error ") && !is_end && !self.goes_on(&text);
             answers.push(text);
             if is_fatal {
