@@ -170,7 +170,7 @@ fn play_all(cases: &[&Case], program: Option<&Path>) -> BTreeMap<String, Answers
             .collect();
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let launch = Launch {
-            standin: program.map(Path::to_path_buf),
+            program: program.map(Path::to_path_buf),
             ..Launch::new(SHARDS, &flags)
         };
         match launch.try_start() {

@@ -54,8 +54,8 @@ pub struct Launch {
     /// A program that becomes the broker, and its arguments: `["prlimit", "--nofile=100"]`. It must
     /// exec, so that its process id is the broker's. Empty: none.
     pub via: Vec<String>,
-    /// Another program in place of the broker under test, one without `--shards`.
-    pub standin: Option<PathBuf>,
+    /// Another broker than the one under test; it is told nothing of shards.
+    pub program: Option<PathBuf>,
 }
 
 impl Launch {
@@ -67,7 +67,7 @@ impl Launch {
             tcp_address: "127.0.0.1:0".to_owned(),
             http_address: "127.0.0.1:0".to_owned(),
             via: Vec::new(),
-            standin: None,
+            program: None,
         }
     }
 
@@ -105,12 +105,12 @@ impl Launch {
     }
 
     fn command(&self, data_path: &Path) -> Command {
-        let program_path = self.standin.clone().unwrap_or_else(nsqd_path);
+        let broker = self.program.clone().unwrap_or_else(nsqd_path);
         let mut command = match self.via.split_first() {
-            None => Command::new(program_path),
+            None => Command::new(broker),
             Some((program, arguments)) => {
                 let mut command = Command::new(program);
-                command.args(arguments).arg(program_path);
+                command.args(arguments).arg(broker);
                 command
             }
         };
@@ -118,7 +118,7 @@ impl Launch {
             .arg(format!("--tcp-address={}", self.tcp_address))
             .arg(format!("--http-address={}", self.http_address))
             .arg(format!("--data-path={}", data_path.display()));
-        if self.standin.is_none() && !is_standin() {
+        if !is_standin() && self.program.is_none() {
             command.arg(format!("--shards={}", self.shards));
         }
         command.args(&self.extra_args);
@@ -331,7 +331,7 @@ impl Running {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|error| panic!("{launch:?} cannot be run: {error}"));
+            .unwrap_or_else(|error| panic!("{} cannot be run: {error}", nsqd_path().display()));
         let stderr = child.stderr.take().expect("stderr is piped");
         let log = Arc::new(Log::default());
         let drain = std::thread::spawn({
