@@ -152,7 +152,7 @@ pub fn place(topic: &str, shards: u32) -> ShardId {
     ShardId(((hash ^ (hash >> 32)) % u64::from(shards)) as u32)
 }
 
-/// The most bytes one command may take while it comes in. The declared size of an MPUB bounds
+/// The most bytes one command may take. The declared size of an MPUB bounds
 /// nothing (nsqd ignores it, and so does the decoder), and a peer must not make us keep
 /// `mpub_count_max` messages of `message_bytes_max`. Everything else is smaller by itself.
 fn command_bytes_max(limits: &Limits) -> usize {
@@ -380,19 +380,12 @@ impl Broker {
                             break;
                         }
                     }
-                    // The topic of an MPUB is made also if its messages are refused, and whether it may be
-                    // published to does not wait for them.
+                    // Whether an MPUB's topic may be published to does not wait for its messages.
                     let unfinished = client.decoder.finish(rest, &context);
                     let topic = unfinished.and_then(|(_, topic)| topic);
-                    if !self.may_publish_many(now, id, topic, out) || !is_too_big {
-                        break;
+                    if self.may_publish_many(now, id, topic, out) && is_too_big {
+                        self.refuse_large_mpub(id, topic, needs, out);
                     }
-                    if let Some(topic) = topic {
-                        self.create_topic_if_here(topic, out);
-                    }
-                    let max = self.options.limits.body_bytes_max;
-                    let text = format_args!("MPUB body too big {needs} > {max}");
-                    self.fail(id, WireError::new(ErrorCode::BadBody, text), out);
                     break;
                 }
                 Decoded::Close => {
@@ -414,6 +407,16 @@ impl Broker {
                         self.create_topic_if_here(topic, out);
                     }
                     self.fail(id, error, out);
+                    break;
+                }
+                // What is taken must not depend on how much of it comes at once.
+                Decoded::Command {
+                    command: Command::Mpub { topic, .. },
+                    consumed: bytes,
+                } if bytes > command_bytes_max(&self.options.limits) => {
+                    if self.may_publish_many(now, id, Some(topic), out) {
+                        self.refuse_large_mpub(id, Some(topic), bytes, out);
+                    }
                     break;
                 }
                 Decoded::Command {
@@ -759,6 +762,23 @@ impl Broker {
             return Found::Starting(key);
         }
         Found::Ready(key)
+    }
+
+    /// Refuses a command that takes `bytes` bytes at least, see [`command_bytes_max`]. The topic of an
+    /// MPUB is made also if its messages are refused.
+    fn refuse_large_mpub(
+        &mut self,
+        id: ClientId,
+        topic: Option<TopicName<'_>>,
+        bytes: usize,
+        out: &mut Vec<Output>,
+    ) {
+        if let Some(topic) = topic {
+            self.create_topic_if_here(topic, out);
+        }
+        let max = self.options.limits.body_bytes_max;
+        let text = format_args!("MPUB body too big {bytes} > {max}");
+        self.fail(id, WireError::new(ErrorCode::BadBody, text), out);
     }
 
     fn create_topic_if_here(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) {

@@ -224,8 +224,12 @@ impl<S: Io> Connection<S> {
             if parsed_bytes >= head::HEAD_BYTES_MAX {
                 return Err(NoRequest::Refused(Refusal::LONG_HEAD));
             }
-            if !matches!(self.fill().await, Ok(1..)) {
-                return Err(NoRequest::Ended);
+            match self.fill().await {
+                Ok(1..) => {}
+                Ok(0) if parsed_bytes > 0 => {
+                    return Err(NoRequest::Refused(Refusal::MALFORMED));
+                }
+                Ok(0) | Err(_) => return Err(NoRequest::Ended),
             }
         }
     }

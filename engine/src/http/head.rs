@@ -81,7 +81,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
     }
     let mut head = Head {
         method: Method::from_bytes(method.as_bytes()).map_err(|_| Refusal::MALFORMED)?,
-        target: Uri::try_from(target).map_err(|_| Refusal::MALFORMED)?,
+        // Fragments do not travel: Go takes one for a part of the rest.
+        target: Uri::try_from(target.replace('#', "%23")).map_err(|_| Refusal::MALFORMED)?,
         is_http_11: request.version == Some(1),
         expects: None,
         asks_to_close: false,

@@ -1178,6 +1178,8 @@ fn an_mpub_that_never_ends_is_refused() {
     let head = "MPUB made\\n\\0\\0\\0\\x20\\0\\0\\0";
     // More than was declared, as nsqd takes it; then more than is kept for one command.
     let (few, many) = (message.repeat(9), message.repeat(9) + size);
+    // Also if all of it is there at once.
+    let all = message.repeat(10);
     check_with(
         options,
         &format!(
@@ -1194,8 +1196,12 @@ c< E_BAD_BODY MPUB body too big 20062 > 64
 c closed
 stats also
 = depth 0, messages 0, bytes 0
+d! {}\\x0a{all}
+d< E_BAD_BODY MPUB body too big 20059 > 64
+d closed
 ",
-            head.replace("made", "also")
+            head.replace("made", "also"),
+            head.replace("made", "whole")
         ),
     );
 }

@@ -1,0 +1,208 @@
+//! The same bytes to the original and to ours: what differs is a bug, or stands in
+//! docs/compatibility.md.
+//!
+//! Cases are text files (`differential/*.case`): what is sent, and behind it what the original
+//! answered. Ours is compared with that recording. With the original at hand
+//!
+//! ```text
+//! NSQD_ORIGINAL=/path/to/nsqd cargo test -p engine --test differential
+//! ```
+//!
+//! checks the recording, too, and with `RINGQ_RECORD=1` writes it anew. `RINGQ_CASE=name` plays one
+//! case, `RINGQ_CASE='pub_*'` those whose names begin so. docs/testing.md says how to add one.
+
+#[path = "differential/auth_server.rs"]
+mod auth_server;
+#[path = "differential/case.rs"]
+mod case;
+#[path = "differential/differences.rs"]
+mod differences;
+#[path = "differential/normal.rs"]
+mod normal;
+#[path = "differential/payload.rs"]
+mod payload;
+#[path = "differential/play.rs"]
+mod play;
+#[path = "differential/report.rs"]
+mod report;
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use auth_server::AuthServer;
+use case::{Action, Case, CaseFile};
+use differences::Known;
+use play::{Addresses, is_vain, play};
+use report::Report;
+use support::Launch;
+
+/// Where the cases are.
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential");
+const SHARDS: usize = 2;
+/// Cases that are played at a time. They wait more than they work.
+const PLAYERS: usize = 8;
+
+/// Answers per step of a case; the error says why there are none.
+type Answers = Result<Vec<Vec<String>>, String>;
+
+#[test]
+fn ours_answers_what_the_original_answered() {
+    let files = read_cases(Path::new(CASES));
+    let all: Vec<&Case> = files.iter().flat_map(|file| &file.cases).collect();
+    check_names(&all);
+    let cases = wanted(&all);
+    let original = std::env::var_os("NSQD_ORIGINAL").map(PathBuf::from);
+    let is_recording = std::env::var("RINGQ_RECORD").is_ok_and(|value| value == "1");
+    let mut report = Report::default();
+    match (&original, is_recording) {
+        (None, false) => {}
+        (None, true) => panic!("RINGQ_RECORD needs the original: set NSQD_ORIGINAL"),
+        (Some(program), true) => return record(&files, &cases, program),
+        (Some(program), false) => {
+            let answers = play_all(&cases, Some(program));
+            for case in &cases {
+                report.original(case, &answers[&case.name]);
+            }
+        }
+    }
+
+    let answers = play_all(&cases, None);
+    let known = Known::read(Path::new(CASES));
+    known.check(&all);
+    for case in &cases {
+        report.ours(case, &answers[&case.name], &known);
+    }
+    println!("{} cases", cases.len());
+    report.end();
+}
+
+/// Those that `RINGQ_CASE` names; all if it does not.
+fn wanted<'a>(all: &[&'a Case]) -> Vec<&'a Case> {
+    let Ok(name) = std::env::var("RINGQ_CASE") else {
+        return all.to_vec();
+    };
+    let cases = all.iter().copied();
+    let cases: Vec<&Case> = cases
+        .filter(|case| match name.strip_suffix('*') {
+            Some(start) => case.name.starts_with(start),
+            None => case.name == name,
+        })
+        .collect();
+    assert!(!cases.is_empty(), "no case is named {name}");
+    cases
+}
+
+/// Writes what the original answers into the files.
+fn record(files: &[CaseFile], cases: &[&Case], original: &Path) {
+    let answers = play_all(cases, Some(original));
+    check_recording(cases, &answers);
+    for file in files {
+        file.record(|case| answers.get(&case.name)?.clone().ok());
+    }
+    println!("recorded {} cases", cases.len());
+}
+
+fn read_cases(directory: &Path) -> Vec<CaseFile> {
+    let entries = std::fs::read_dir(directory).expect("the cases are there");
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("a directory can be listed").path())
+        .filter(|path| path.extension().is_some_and(|end| end == "case"))
+        .collect();
+    paths.sort();
+    paths.iter().map(|path| CaseFile::read(path)).collect()
+}
+
+/// A case's name is its topic's: unique, and valid with something behind it.
+fn check_names(cases: &[&Case]) {
+    let mut names = BTreeSet::new();
+    for case in cases {
+        let is_plain =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        assert!(
+            (1..=48).contains(&case.name.len()) && case.name.bytes().all(is_plain),
+            "{}: a case is named by up to 48 of a-z, 0-9 and _",
+            case.place
+        );
+        assert!(
+            names.insert(&case.name),
+            "{}: the name is taken",
+            case.place
+        );
+    }
+}
+
+/// An answer that was waited for in vain is the machine's fault or the case's: a case that expects
+/// silence says so.
+fn check_recording(cases: &[&Case], answers: &BTreeMap<String, Answers>) {
+    for case in cases {
+        let answers = match &answers[&case.name] {
+            Ok(answers) => answers,
+            Err(why) => panic!("{}: {why}", case.place),
+        };
+        for (step, answers) in case.steps.iter().zip(answers) {
+            let is_silent = matches!(step.action, Action::Quiet(_));
+            if let (false, Some(vain)) = (is_silent, answers.iter().find(|text| is_vain(text))) {
+                panic!("{}: {}: not recorded: {vain}", case.place, step.text);
+            }
+        }
+    }
+}
+
+/// Plays every case: against the program, or against ours.
+fn play_all(cases: &[&Case], program: Option<&Path>) -> BTreeMap<String, Answers> {
+    let mut groups: BTreeMap<(&[String], &str), Vec<&Case>> = BTreeMap::new();
+    for case in cases {
+        let alone = if case.is_alone { &case.name } else { "" };
+        groups.entry((&case.flags, alone)).or_default().push(case);
+    }
+    let auth = AuthServer::start();
+    let mut all = BTreeMap::new();
+    for ((flags, _), group) in groups {
+        let flags: Vec<String> = flags
+            .iter()
+            .map(|flag| {
+                let flag = flag.replace("{auth}", &auth.address.to_string());
+                flag.replace("{cases}", CASES)
+            })
+            .collect();
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let launch = Launch {
+            program: program.map(Path::to_path_buf),
+            ..Launch::new(SHARDS, &flags)
+        };
+        match launch.try_start() {
+            Ok(broker) => {
+                let addresses = Addresses {
+                    tcp: broker.tcp_addr(),
+                    http: broker.http_addr(),
+                };
+                all.extend(play_group(&group, addresses));
+            }
+            Err(exit) => all.extend(group.iter().map(|case| {
+                let why = exit.stderr.lines().take(2).collect::<Vec<_>>().join(" / ");
+                (case.name.clone(), Err(format!("no start: {why}")))
+            })),
+        }
+    }
+    all
+}
+
+fn play_group(cases: &[&Case], addresses: Addresses) -> Vec<(String, Answers)> {
+    let next = AtomicUsize::new(0);
+    let played = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..PLAYERS.min(cases.len()) {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let answers = play(case, addresses);
+                    let mut played = played.lock().expect("no player panics with the lock");
+                    played.push((case.name.clone(), Ok(answers)));
+                }
+            });
+        }
+    });
+    played.into_inner().expect("no player panics with the lock")
+}

@@ -1,0 +1,236 @@
+//! Cases: what is played to a broker, and what the original answered.
+//!
+//! A `.case` file is read line by line; `docs/testing.md` explains the steps.
+
+use std::path::{Path, PathBuf};
+
+use super::payload::{Payload, quoted};
+
+/// What marks a recorded answer.
+const ANSWER: &str = "  < ";
+
+/// One file of cases.
+pub(crate) struct CaseFile {
+    pub(crate) path: PathBuf,
+    pub(crate) cases: Vec<Case>,
+    /// The lines, without answers.
+    source: Vec<String>,
+}
+
+/// A conversation with a broker.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    /// Unique, and the name of its topic.
+    pub(crate) name: String,
+    /// `file.case:line`.
+    pub(crate) place: String,
+    /// What the broker is started with, besides addresses and data path.
+    pub(crate) flags: Vec<String>,
+    /// Needs a broker that nobody else uses.
+    pub(crate) is_alone: bool,
+    pub(crate) steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// The line as it stands in the file.
+    pub(crate) text: String,
+    pub(crate) action: Action,
+    /// What the original answered.
+    pub(crate) answers: Vec<String>,
+    /// Index of its line in `CaseFile::source`.
+    source_line: usize,
+}
+
+/// Connections are named by the case, and opened by their first `send`.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    /// Opens a connection without sending the magic.
+    Raw(String),
+    Send(String, Payload),
+    /// Sends, and reads one frame.
+    Ask(String, Payload),
+    /// Reads so many frames; heartbeats are passed over.
+    Read(String, usize),
+    /// Reads one frame, which may be a heartbeat.
+    Heartbeat(String),
+    /// Expects that nothing comes for a while.
+    Quiet(String),
+    /// Tells the broker that nothing more comes, and reads up to its close.
+    Finish(String),
+    /// Reads up to the close.
+    End(String),
+    /// Closes without reading.
+    Close(String),
+    Http(HttpRequest),
+    /// Bytes of an HTTP request as they are; reads up to the close.
+    HttpRaw(Payload),
+    /// Asks for an HTTP page until it has this text.
+    Until(String, String),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct HttpRequest {
+    pub(crate) method: String,
+    pub(crate) target: String,
+    /// Whole lines, without the end.
+    pub(crate) headers: Vec<String>,
+    pub(crate) body: Payload,
+}
+
+impl CaseFile {
+    /// Panics with the place of what it cannot understand.
+    pub(crate) fn read(path: &Path) -> CaseFile {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) => panic!("{}: {error}", path.display()),
+        };
+        let mut file = CaseFile {
+            path: path.to_path_buf(),
+            cases: Vec::new(),
+            source: Vec::new(),
+        };
+        let file_name = path.file_name().expect("a file has a name");
+        let mut flags = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let place = format!("{}:{}", file_name.to_string_lossy(), index + 1);
+            if let Err(why) = file.read_line(line, &place, &mut flags) {
+                panic!("{place}: {why}");
+            }
+        }
+        file
+    }
+
+    fn read_line(
+        &mut self,
+        line: &str,
+        place: &str,
+        flags: &mut Vec<String>,
+    ) -> Result<(), String> {
+        if let Some(answer) = line.strip_prefix(ANSWER) {
+            let step = self.cases.last_mut().and_then(|case| case.steps.last_mut());
+            let step = step.ok_or("an answer stands behind no step")?;
+            step.answers.push(answer.to_owned());
+            return Ok(());
+        }
+        self.source.push(line.to_owned());
+        let (word, rest) = split_word(line);
+        match word {
+            "" => return Ok(()),
+            _ if word.starts_with('#') => return Ok(()),
+            "flags" => {
+                *flags = rest.split_whitespace().map(str::to_owned).collect();
+                return Ok(());
+            }
+            "case" => {
+                self.cases.push(Case {
+                    name: rest.to_owned(),
+                    place: place.to_owned(),
+                    flags: flags.clone(),
+                    is_alone: false,
+                    steps: Vec::new(),
+                });
+                return Ok(());
+            }
+            _ => {}
+        }
+        let case = self.cases.last_mut().ok_or("a step stands in no case")?;
+        if word == "alone" {
+            case.is_alone = true;
+            return Ok(());
+        }
+        case.steps.push(Step {
+            text: line.to_owned(),
+            action: Action::parse(word, rest)?,
+            answers: Vec::new(),
+            source_line: self.source.len() - 1,
+        });
+        Ok(())
+    }
+
+    /// Writes the file again, with these answers per case and step. A case without keeps its own.
+    pub(crate) fn record(&self, answers: impl Fn(&Case) -> Option<Vec<Vec<String>>>) {
+        let mut behind = vec![Vec::new(); self.source.len()];
+        for case in &self.cases {
+            let fresh = answers(case);
+            for (index, step) in case.steps.iter().enumerate() {
+                behind[step.source_line] = match &fresh {
+                    Some(fresh) => fresh[index].clone(),
+                    None => step.answers.clone(),
+                };
+            }
+        }
+        let mut text = String::new();
+        for (line, answers) in self.source.iter().zip(behind) {
+            text.push_str(line);
+            text.push('\n');
+            for answer in answers {
+                text.push_str(ANSWER);
+                text.push_str(&answer);
+                text.push('\n');
+            }
+        }
+        if let Err(error) = std::fs::write(&self.path, text) {
+            panic!("{}: {error}", self.path.display());
+        }
+    }
+}
+
+impl Action {
+    fn parse(word: &str, rest: &str) -> Result<Action, String> {
+        let (first, behind) = split_word(rest);
+        let connection = first.to_owned();
+        match word {
+            "raw" => Ok(Action::Raw(connection)),
+            "send" => Ok(Action::Send(connection, Payload::parse(behind)?)),
+            "ask" => Ok(Action::Ask(connection, Payload::parse(behind)?)),
+            "read" if behind.is_empty() => Ok(Action::Read(connection, 1)),
+            "read" => match behind.parse() {
+                Ok(count) => Ok(Action::Read(connection, count)),
+                Err(_) => Err(format!("not a count of frames: {behind}")),
+            },
+            "heartbeat" => Ok(Action::Heartbeat(connection)),
+            "quiet" => Ok(Action::Quiet(connection)),
+            "finish" => Ok(Action::Finish(connection)),
+            "end" => Ok(Action::End(connection)),
+            "close" => Ok(Action::Close(connection)),
+            "http" => Ok(Action::Http(HttpRequest::parse(first, behind)?)),
+            "http-raw" => Ok(Action::HttpRaw(Payload::parse(rest)?)),
+            "until" => {
+                let (text, behind) = quoted(behind)?;
+                match behind {
+                    "" => Ok(Action::Until(connection, text.to_owned())),
+                    _ => Err(format!("what is this: {behind}")),
+                }
+            }
+            _ => Err(format!("there is no step {word}")),
+        }
+    }
+}
+
+impl HttpRequest {
+    /// `METHOD target [Name:value]... [body]`; headers have no space, the body starts with a quote,
+    /// `+` or `#`.
+    fn parse(method: &str, rest: &str) -> Result<HttpRequest, String> {
+        let (target, mut rest) = split_word(rest);
+        let mut headers = Vec::new();
+        while rest.starts_with(|first: char| first.is_ascii_alphabetic()) {
+            let (header, behind) = split_word(rest);
+            headers.push(header.to_owned());
+            rest = behind;
+        }
+        Ok(HttpRequest {
+            method: method.to_owned(),
+            target: target.to_owned(),
+            headers,
+            body: Payload::parse(rest)?,
+        })
+    }
+}
+
+fn split_word(text: &str) -> (&str, &str) {
+    match text.split_once(' ') {
+        Some((word, rest)) => (word, rest.trim()),
+        None => (text, ""),
+    }
+}

@@ -1,0 +1,119 @@
+//! What is known to differ, by design: `accepted.differences`.
+//!
+//! ```text
+//! difference the_case
+//! why what a user would accept as the reason
+//! doc words that stand in docs/compatibility.md
+//! at ask a "PUB t\n"
+//!   < what ours answers to that step
+//! ```
+
+use std::path::Path;
+
+use super::case::Case;
+
+/// What a user reads about differences.
+const COMPATIBILITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/compatibility.md");
+
+const ANSWER: &str = "  < ";
+
+/// What is known to differ.
+pub(crate) struct Known {
+    accepted: Vec<Difference>,
+}
+
+impl Known {
+    /// From the file in this directory.
+    pub(crate) fn read(directory: &Path) -> Known {
+        Known {
+            accepted: read(&directory.join("accepted.differences")),
+        }
+    }
+
+    /// The difference that is by design.
+    pub(crate) fn accepted(&self, case: &Case) -> Option<&Difference> {
+        self.accepted.iter().find(|known| known.is_of(case))
+    }
+
+    /// Panics unless what is listed exists, has a reason, and is documented.
+    pub(crate) fn check(&self, cases: &[&Case]) {
+        for known in &self.accepted {
+            let place = &known.place;
+            assert!(!known.why.is_empty(), "{place}: the reason is missing");
+            let exists = cases.iter().any(|case| known.is_of(case));
+            assert!(exists, "{place}: there is no case {}", known.case);
+        }
+        let documented = std::fs::read_to_string(COMPATIBILITY).expect("the document is there");
+        for Difference { place, doc, .. } in &self.accepted {
+            assert!(
+                !doc.is_empty() && documented.contains(doc),
+                "{place}: docs/compatibility.md does not say {doc:?}"
+            );
+        }
+    }
+}
+
+/// Cases that differ, and how.
+pub(crate) struct Difference {
+    /// `file:line`.
+    pub(crate) place: String,
+    case: String,
+    why: String,
+    doc: String,
+    /// Differing steps as they stand in the case, with our answers.
+    pub(crate) steps: Vec<(String, Vec<String>)>,
+}
+
+impl Difference {
+    fn is_of(&self, case: &Case) -> bool {
+        case.name == self.case
+    }
+}
+
+/// Reads a file of differences; panics with the place of what it cannot understand.
+fn read(path: &Path) -> Vec<Difference> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => panic!("{}: {error}", path.display()),
+    };
+    let file_name = path.file_name().expect("a file has a name");
+    let mut all: Vec<Difference> = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let place = format!("{}:{}", file_name.to_string_lossy(), index + 1);
+        if let Err(why) = read_line(line, &place, &mut all) {
+            panic!("{place}: {why}");
+        }
+    }
+    all
+}
+
+fn read_line(line: &str, place: &str, all: &mut Vec<Difference>) -> Result<(), String> {
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(());
+    }
+    if let Some(case) = line.strip_prefix("difference ") {
+        all.push(Difference {
+            place: place.to_owned(),
+            case: case.to_owned(),
+            why: String::new(),
+            doc: String::new(),
+            steps: Vec::new(),
+        });
+        return Ok(());
+    }
+    let difference = all.last_mut().ok_or("this stands behind no difference")?;
+    if let Some(why) = line.strip_prefix("why ") {
+        difference.why = why.to_owned();
+    } else if let Some(doc) = line.strip_prefix("doc ") {
+        difference.doc = doc.to_owned();
+    } else if let Some(step) = line.strip_prefix("at ") {
+        difference.steps.push((step.to_owned(), Vec::new()));
+    } else if let Some(answer) = line.strip_prefix(ANSWER) {
+        let step = difference.steps.last_mut();
+        let (_, answers) = step.ok_or("an answer stands behind no step")?;
+        answers.push(answer.to_owned());
+    } else {
+        return Err(format!("what is this: {line}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! What differs from run to run, put away: times, ports, hosts, toolchains, sizes of heaps.
+
+/// Keys of the `memory` object, in the order of the text.
+const MEMORY_KEYS: [&str; 9] = [
+    "heap_objects",
+    "heap_idle_bytes",
+    "heap_in_use_bytes",
+    "heap_released_bytes",
+    "gc_pause_usec_100",
+    "gc_pause_usec_99",
+    "gc_pause_usec_95",
+    "next_gc_bytes",
+    "gc_total_runs",
+];
+
+/// Puts names in braces in place of what differs from run to run. The text is an answer as it is
+/// shown, so that an end of line is a backslash and an `n`.
+pub(crate) fn normal(text: &str) -> String {
+    let mut text = text.to_owned();
+    for marker in ["\"start_time\":", "\"connect_ts\":"] {
+        text = replace_behind(&text, marker, "{time}", |c| c.is_ascii_digit());
+    }
+    for marker in [
+        "127.0.0.1:",
+        "\"tcp_port\":",
+        "\"http_port\":",
+        "\"https_port\": ",
+    ] {
+        text = replace_behind(&text, marker, "{port}", |c| c.is_ascii_digit());
+    }
+    for marker in ["start_time ", "uptime ", "connected: "] {
+        text = replace_behind(&text, marker, "{time}", |c| c != '\\' && c != '"');
+    }
+    for key in MEMORY_KEYS {
+        let in_json = format!("\"{key}\":");
+        text = replace_behind(&text, &in_json, "{count}", |c| c.is_ascii_digit());
+        let in_text = format!("{key:<25}\\t");
+        text = replace_behind(&text, &in_text, "{count}", |c| c.is_ascii_digit());
+    }
+    text = replace_behind(&text, "(built w/", "{toolchain}", |c| c != ')');
+    text = hide_ports_of_clients(&text);
+    // Only `/info` tells where the broker runs; elsewhere the names are the clients'.
+    if !text.contains("\"broadcast_address\":") {
+        return text;
+    }
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    text.replace(&format!("\"{}\"", host.trim()), "\"{host}\"")
+}
+
+/// In the text form of the statistics a client is `[V2 host:port agent   ]`.
+fn hide_ports_of_clients(text: &str) -> String {
+    let mut parts = text.split("[V2 ");
+    let mut hidden = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        hidden.push_str("[V2 ");
+        match part.split_once(':') {
+            Some((host, rest)) => {
+                let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+                hidden.push_str(&format!(
+                    "{host}:{{port}}{}",
+                    rest.trim_start_matches("{port}")
+                ));
+            }
+            None => hidden.push_str(part),
+        }
+    }
+    hidden
+}
+
+/// Puts `name` in place of the characters behind each `marker` that belong to the value.
+fn replace_behind(text: &str, marker: &str, name: &str, belongs: fn(char) -> bool) -> String {
+    let mut parts = text.split(marker);
+    let mut replaced = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        replaced.push_str(marker);
+        let rest = part.trim_start_matches(belongs);
+        if rest.len() < part.len() {
+            replaced.push_str(name);
+        }
+        replaced.push_str(rest);
+    }
+    replaced
+}

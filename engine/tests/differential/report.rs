@@ -1,0 +1,141 @@
+//! What differs, for a reader who has never seen the test.
+
+use std::fmt::Write as _;
+
+use super::Answers;
+use super::case::Case;
+use super::differences::{Difference, Known};
+
+/// Differences printed in full.
+const PRINTED_MAX: usize = 50;
+
+/// Collects differences; the test fails at its end if there is one that nobody knew of.
+#[derive(Default)]
+pub(crate) struct Report {
+    stale: Vec<String>,
+    unknown: Vec<String>,
+    gone: Vec<String>,
+}
+
+impl Report {
+    /// Compares the original with its own recording.
+    pub(crate) fn original(&mut self, case: &Case, answers: &Answers) {
+        let differing = differing_steps(case, answers);
+        if !differing.is_empty() {
+            self.stale.push(describe(case, &differing));
+        }
+    }
+
+    /// Compares ours with the recording.
+    pub(crate) fn ours(&mut self, case: &Case, answers: &Answers, known: &Known) {
+        let differing = differing_steps(case, answers);
+        if let Some(accepted) = known.accepted(case) {
+            let (name, place) = (&case.name, &accepted.place);
+            if differing.is_empty() {
+                self.gone.push(format!("{name}: take out {place}"));
+            } else if !is_as_accepted(&differing, accepted) {
+                let what = describe(case, &differing);
+                self.unknown
+                    .push(format!("{what}    (accepted otherwise: {place})\n"));
+            }
+        } else if !differing.is_empty() {
+            self.unknown.push(describe(case, &differing));
+        }
+    }
+
+    /// Panics with everything that was found.
+    pub(crate) fn end(self) {
+        let mut text = String::new();
+        for (title, found) in [
+            ("the recording is not what the original answers", self.stale),
+            ("ours does not answer as the original", self.unknown),
+            ("accepted differences that are none any more", self.gone),
+        ] {
+            if found.is_empty() {
+                continue;
+            }
+            let _ = writeln!(text, "\n{title}: {}\n", found.len());
+            for what in found.iter().take(PRINTED_MAX) {
+                let _ = writeln!(text, "{what}");
+            }
+            if found.len() > PRINTED_MAX {
+                let _ = writeln!(text, "... and {} more", found.len() - PRINTED_MAX);
+            }
+        }
+        assert!(text.is_empty(), "{text}");
+    }
+}
+
+/// One step of a case that was answered otherwise.
+struct Differing<'a> {
+    step: &'a str,
+    expected: &'a [String],
+    got: &'a [String],
+}
+
+fn differing_steps<'a>(case: &'a Case, answers: &'a Answers) -> Vec<Differing<'a>> {
+    let answers = match answers {
+        Ok(answers) => answers,
+        Err(why) => {
+            return vec![Differing {
+                step: "start",
+                expected: &[],
+                got: std::slice::from_ref(why),
+            }];
+        }
+    };
+    let steps = case.steps.iter().zip(answers);
+    steps
+        .filter(|(step, got)| step.answers != **got)
+        .map(|(step, got)| Differing {
+            step: &step.text,
+            expected: &step.answers,
+            got,
+        })
+        .collect()
+}
+
+fn is_as_accepted(differing: &[Differing<'_>], accepted: &Difference) -> bool {
+    differing.len() == accepted.steps.len()
+        && differing
+            .iter()
+            .zip(&accepted.steps)
+            .all(|(differing, (step, got))| differing.step == step && differing.got == got)
+}
+
+fn describe(case: &Case, differing: &[Differing<'_>]) -> String {
+    let mut text = format!("case {} ({})\n", case.name, case.place);
+    for differing in differing {
+        let (expected, got) = (in_one_line(differing.expected), in_one_line(differing.got));
+        let equal = expected.chars().zip(got.chars());
+        let equal = equal.take_while(|(one, other)| one == other).count();
+        let _ = writeln!(text, "    {}", differing.step);
+        for (title, answers) in [("expected", &expected), ("got     ", &got)] {
+            let _ = writeln!(text, "      {title} {}", around(answers, equal));
+        }
+    }
+    let name = &case.name;
+    let _ = writeln!(
+        text,
+        "    alone: RINGQ_CASE={name} cargo test -p engine --test differential"
+    );
+    text
+}
+
+fn in_one_line(answers: &[String]) -> String {
+    match answers {
+        [] => "no answer".to_owned(),
+        answers => answers.join(" / "),
+    }
+}
+
+/// The text from shortly before the first difference on; whole if it is short.
+fn around(text: &str, equal: usize) -> String {
+    const BEFORE: usize = 80;
+    const CHARS_MAX: usize = 600;
+    if text.chars().count() <= CHARS_MAX {
+        return text.to_owned();
+    }
+    let shown = text.chars().skip(equal.saturating_sub(BEFORE));
+    format!("... {} ...", shown.take(CHARS_MAX).collect::<String>())
+}
