@@ -186,6 +186,8 @@ pub struct Config {
     pub shard_count: NonZeroUsize,
     /// `--pin-shards`
     pub pin_shards: bool,
+    /// `--old-http-endpoints`
+    pub old_http_endpoints: bool,
     /// All values as they were given, for `/config`.
     pub options: Arc<Options>,
 }
@@ -294,6 +296,7 @@ impl Config {
             experiments: list("enable-experiment"),
             shard_count: shard_count(count("shards")),
             pin_shards: switch("pin-shards"),
+            old_http_endpoints: switch("old-http-endpoints"),
             options: Arc::new(options),
         })
     }

@@ -10,6 +10,7 @@
 //! the shell implements over its shards. One connection is one call of [`serve_connection`], on one
 //! shard: nothing here is `Send`, nothing is shared.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -29,6 +30,7 @@ use reply::{Failure, Reply};
 use route::{Endpoint, Route};
 
 mod admin;
+mod before_v1;
 mod body;
 mod chunked;
 mod config;
@@ -104,6 +106,8 @@ pub struct Info {
     pub https_port: i32,
     /// Whether plain HTTP is refused.
     pub is_https_only: bool,
+    /// `--old-http-endpoints`
+    pub has_old_endpoints: bool,
     /// Where clients are listened for; -1: on a unix socket.
     pub tcp_port: i32,
     /// When the process started.
@@ -164,6 +168,7 @@ impl Info {
             http_port: ports.http,
             https_port: ports.https,
             is_https_only: config.tls_required == TlsRequired::Yes,
+            has_old_endpoints: config.old_http_endpoints,
             tcp_port: ports.tcp,
             start_time,
             options: config.options.clone(),
@@ -302,6 +307,7 @@ async fn respond<B: Broker>(
     } else if is_refused {
         Reply::tls_required(broker.info().https_port)
     } else {
+        let (method, path) = (&head.method, head.target.path());
         let query = head.target.query().unwrap_or_default();
         if query.contains(';') {
             log_warn!(
@@ -309,9 +315,19 @@ async fn respond<B: Broker>(
                  parts of the query may be stripped when parsed; see golang.org/issue/25192"
             );
         }
-        let route = route::route(head.method.as_str(), head.target.path());
+        let old = broker.info().has_old_endpoints;
+        let old = old.then(|| before_v1::translate(method, path, query));
+        let (old, query) = match old.flatten() {
+            Some(old) => (Some((old.method, old.path)), old.query),
+            None => (None, Cow::Borrowed(query)),
+        };
+        let (routed_method, routed_path) = old.unwrap_or((method.as_str(), path));
+        let route = route::route(routed_method, routed_path);
         let started = is_logged(&route).then(Instant::now);
-        let reply = answer(route, &head.method, query, &mut body, broker).await;
+        let mut reply = answer(route, method, &query, &mut body, broker).await;
+        if old.is_some() && !head.accepts_v1 {
+            reply = reply.before_v1();
+        }
         if let Some(started) = started {
             let target = head.target.path_and_query();
             log_info!(

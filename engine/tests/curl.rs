@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use support::{
-    Broker, Certificates, Client, Response, is_installed, parse_http, run, wait_until,
-    whole_machine,
+    Broker, Certificates, Client, PATIENCE, Response, http_with_headers, is_installed, parse_http,
+    run, wait_until, whole_machine,
 };
 
 const V1: &str = "nsq; version=1.0";
@@ -613,4 +613,53 @@ fn routing(session: &Session) {
         followed.stdout.starts_with("{\"version\":\"1.3.0\""),
         "{followed}"
     );
+}
+
+/// Captured from nsqd 0.3.8 (nsqd-http §15).
+#[test]
+fn producers_from_before_1_0_find_their_endpoints_where_they_are_wanted() {
+    let broker = Broker::start(2, &["--old-http-endpoints"]);
+    let ok = r#"{"status_code":200,"status_txt":"OK","data":null}"#;
+    assert_eq!(
+        broker
+            .get("/create_topic?topic=t")
+            .expect_status(200)
+            .text(),
+        ok
+    );
+    let created = broker.post("/create_channel?topic=t&channel=c", b"");
+    assert_eq!(created.expect_status(200).text(), ok);
+    let put = broker.post("/put?topic=t", b"one").expect_status(200);
+    assert_eq!(
+        (put.text().as_str(), put.header("x-nsq-content-type")),
+        ("OK", None)
+    );
+    broker
+        .post("/mput?topic=t", b"two\nthree")
+        .expect_status(200);
+    broker
+        .post("/mput?topic=t&binary", b"\0\0\0\x01\0\0\0\x04four")
+        .expect_status(200);
+    // Whoever knows the answers of 1.0 gets them.
+    let accept = ["Accept: application/vnd.nsq; version=1.0"];
+    let get = |target| http_with_headers(broker.http_addr(), "GET", target, &accept, b"");
+    let topics = || get("/stats?format=json").json()["topics"].clone();
+    let is_there = || topics()[0]["channels"][0]["depth"] == 4;
+    assert!(wait_until(PATIENCE, is_there));
+    assert_eq!(get("/info").json()["tcp_port"], broker.tcp_addr().port());
+    assert_eq!(get("/info").header("x-nsq-content-type"), Some(V1));
+    let error = |code: &str| format!(r#"{{"status_code":500,"status_txt":"{code}","data":null}}"#);
+    for (target, body, code) in [
+        ("/put?topic=a:b", "x", "INVALID_TOPIC"),
+        ("/put?topic=t", "", "MSG_EMPTY"),
+        ("/pause_topic?topic=none", "", "TOPIC_NOT_FOUND"),
+        ("/delete_channel?topic=t", "", "MISSING_ARG_CHANNEL"),
+    ] {
+        let refused = broker.post(target, body.as_bytes()).expect_status(500);
+        assert_eq!(refused.text(), error(code), "{target}");
+    }
+    let info = broker.get("/info").json();
+    assert_eq!(info["data"]["tcp_port"], broker.tcp_addr().port());
+    broker.get("/delete_topic?topic=t").expect_status(200);
+    assert_eq!(topics(), json!([]));
 }

@@ -127,6 +127,7 @@ pub(super) const OWN_FLAGS: &[Flag] = {
     &[
     flag("shards", Integer(0, SHARDS_MAX), "0", "number of shards; 0 for one per core that this process may use"),
     flag("pin-shards", Switch, "false", "bind each shard to a core"),
+    flag("old-http-endpoints", Switch, "false", "also serve the HTTP endpoints of nsqd before 1.0: /put, /mput, /create_topic, ..."),
     ]
 };
 

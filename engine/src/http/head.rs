@@ -24,6 +24,8 @@ pub(super) struct Head {
     pub(super) is_http_11: bool,
     pub(super) expects: Option<Expectation>,
     pub(super) asks_to_close: bool,
+    /// The peer knows the answers of nsqd 1.0.
+    pub(super) accepts_v1: bool,
     /// The connection may go on after the answer.
     pub(super) keeps_alive: bool,
     pub(super) framing: Framing,
@@ -86,6 +88,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
         is_http_11: request.version == Some(1),
         expects: None,
         asks_to_close: false,
+        accepts_v1: false,
         keeps_alive: false,
         framing: Framing::Length(0),
     };
@@ -152,6 +155,8 @@ impl Head {
             } else if is("connection") {
                 self.asks_to_close |= has_word(field.value, "close");
                 asks_to_stay |= has_word(field.value, "keep-alive");
+            } else if is("accept") {
+                self.accepts_v1 = field.value == b"application/vnd.nsq; version=1.0";
             } else if is("expect") {
                 let is_known = has_word(field.value, "100-continue")
                     || self.expects == Some(Expectation::Continue);

@@ -114,6 +114,35 @@ impl Reply {
         Reply::json(failure.0, body)
     }
 
+    /// The same in the style of nsqd before 1.0. Texts stand alone; data have an envelope; every error is
+    /// a 500.
+    pub(super) fn before_v1(self) -> Reply {
+        let is_json = self.content_type == Some(JSON);
+        let (status, text, data): (_, _, &[u8]) = match self.status.is_success() {
+            true if is_json => (StatusCode::OK, &b"OK"[..], &self.body),
+            true if self.body.is_empty() => (StatusCode::OK, b"OK", b"null"),
+            true => {
+                return Reply {
+                    is_v1: false,
+                    ..self
+                };
+            }
+            false => {
+                let word = self.body.strip_prefix(br#"{"message":""#);
+                let word = word.and_then(|rest| rest.strip_suffix(br#""}"#));
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                (status, word.unwrap_or(b"INTERNAL_ERROR"), b"null")
+            }
+        };
+        let (text, data) = (text.escape_ascii(), String::from_utf8_lossy(data));
+        let code = status.as_u16();
+        let body = format!(r#"{{"status_code":{code},"status_txt":"{text}","data":{data}}}"#);
+        let must_close = self.must_close;
+        Reply::new(status, false, body)
+            .with_type(JSON)
+            .and_close(must_close)
+    }
+
     /// To plain HTTP where it is not served. Not by the encoder: nsqd writes it with these spaces.
     pub(super) fn tls_required(https_port: i32) -> Reply {
         let body = format!(r#"{{"message": "TLS_REQUIRED", "https_port": {https_port}}}"#);

@@ -73,6 +73,7 @@ fn fake() -> Fake {
             http_port: 4151,
             https_port: 4152,
             is_https_only: false,
+            has_old_endpoints: false,
             tcp_port: 4150,
             start_time: SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_252_135),
             msg_bytes_max: 10,
@@ -659,7 +660,11 @@ fn answers_are_these_bytes() {
          Location: /ping\nContent-Length: 40\n\n\
          <a href=\"/ping\">Moved Permanently</a>.\n\n",
     );
-    check("GET /ping HTTP/1.1\r\nHost: x\r\n", "");
+    check(
+        "GET /ping HTTP/1.1\r\nHost: x\r\n",
+        "HTTP/1.1 400 Bad Request\nContent-Type: text/plain; charset=utf-8\n\
+         Connection: close\n\n400 Bad Request",
+    );
     let start = "GET /ping HTTP/1.1\r\nHost: x\r\nA: ";
     for (length, status) in [(head::HEAD_BYTES_MAX, 200), (head::HEAD_BYTES_MAX + 1, 431)] {
         let filler = "b".repeat(length - start.len() - 4);
