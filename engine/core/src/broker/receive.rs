@@ -1,0 +1,371 @@
+//! What a connection sends: from bytes to commands, and each to who carries it out.
+
+use super::{Broker, Flow, Level, Output};
+use crate::Now;
+use crate::client::{ClientId, Ending, Verb};
+use crate::topic::Publication;
+use wire::command::Command;
+use wire::decode::{Context, Decoded, MAGIC_V2};
+use wire::error::{ErrorCode, WireError};
+use wire::identify::{IdentifyRequest, Response, negotiate};
+use wire::limits::{LINE_BYTES_MAX, Limits};
+use wire::name::TopicName;
+
+/// The most bytes one command may take. The declared size of an MPUB bounds
+/// nothing (nsqd ignores it, and so does the decoder), and a peer must not make us keep
+/// `mpub_count_max` messages of `message_bytes_max`. Everything else is smaller by itself.
+fn command_bytes_max(limits: &Limits) -> usize {
+    let body_bytes = limits.body_bytes_max.max(limits.message_bytes_max);
+    usize::try_from(body_bytes).unwrap_or(0) + LINE_BYTES_MAX + COMMAND_SIZES_BYTES
+}
+
+/// For the sizes and the count around a body: four of them at most, and some to spare.
+const COMMAND_SIZES_BYTES: usize = 64;
+
+impl Broker {
+    /// Carries out the commands at the start of `input`. Returns how many bytes are done with; the
+    /// rest is offered again with more behind it, or after [`Output::Resume`].
+    pub fn receive(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        input: &[u8],
+        out: &mut Vec<Output>,
+    ) -> usize {
+        let mut consumed = 0;
+        while let Some(client) = self.clients.get_mut(id) {
+            let rest = &input[consumed..];
+            if client.is_stopped() || rest.len() < client.needs.max(1) {
+                break;
+            }
+            if !client.magic_seen {
+                if rest.len() < MAGIC_V2.len() {
+                    client.needs = MAGIC_V2.len();
+                    break;
+                }
+                client.needs = 0;
+                self.read_magic(id, [rest[0], rest[1], rest[2], rest[3]], out);
+                consumed += MAGIC_V2.len();
+                continue;
+            }
+            if client.subscription.is_some() && !self.is_tracing {
+                let finished = self.finish_run(now, id, rest);
+                if finished > 0 {
+                    consumed += finished;
+                    continue;
+                }
+            }
+            let Some(client) = self.clients.get_mut(id) else {
+                break;
+            };
+            let context = Context {
+                state: client.state,
+                heartbeats: client.settings.heartbeat.is_some(),
+                tls_missing: self.options.server.tls_required && client.tls.is_none(),
+                limits: &self.options.limits,
+            };
+            match client.decoder.decode(rest, &context) {
+                Decoded::NeedMore(needs) => {
+                    let is_too_big = needs > command_bytes_max(&self.options.limits);
+                    if !is_too_big {
+                        client.needs = needs;
+                        if !self.options.server.auth_required {
+                            break;
+                        }
+                    }
+                    // Whether an MPUB's topic may be published to does not wait for its messages.
+                    let unfinished = client.decoder.finish(rest, &context);
+                    let topic = unfinished.and_then(|(_, topic)| topic);
+                    if self.may_publish_many(now, id, topic, out) && is_too_big {
+                        self.refuse_large_mpub(id, topic, needs, out);
+                    }
+                    break;
+                }
+                Decoded::Close => {
+                    self.blame(id, "failed to read command - bufio: buffer full".to_owned());
+                    self.end_after_output(id, out);
+                    break;
+                }
+                Decoded::Reject {
+                    error,
+                    creates_topic,
+                } => {
+                    if self.is_tracing {
+                        self.trace_command(id, rest, out);
+                    }
+                    if !self.may_publish_many(now, id, creates_topic, out) {
+                        break;
+                    }
+                    if let Some(topic) = creates_topic {
+                        self.create_topic_if_here(topic, out);
+                    }
+                    self.fail(id, error, out);
+                    break;
+                }
+                // What is taken must not depend on how much of it comes at once.
+                Decoded::Command {
+                    command: Command::Mpub { topic, .. },
+                    consumed: bytes,
+                } if bytes > command_bytes_max(&self.options.limits) => {
+                    if self.may_publish_many(now, id, Some(topic), out) {
+                        self.refuse_large_mpub(id, Some(topic), bytes, out);
+                    }
+                    break;
+                }
+                Decoded::Command {
+                    command,
+                    consumed: bytes,
+                } => {
+                    client.needs = 0;
+                    client.waiting_since = now.mono;
+                    let line_at = out.len();
+                    if self.is_tracing {
+                        self.trace_command(id, rest, out);
+                    }
+                    match self.command(now, id, command, out) {
+                        Flow::Next => consumed += bytes,
+                        Flow::Retry => {
+                            if self.is_tracing {
+                                // It comes again with the command.
+                                out.remove(line_at);
+                            }
+                            break;
+                        }
+                    }
+                    if self.is_tracing {
+                        self.trace_state(id, out);
+                    }
+                }
+            }
+        }
+        consumed
+    }
+
+    /// The peer sends nothing more (end of stream, or silent for too long): `rest` is what was never
+    /// consumed. What it is owed is still written, then the connection ends.
+    pub fn finish_input(&mut self, id: ClientId, rest: &[u8], out: &mut Vec<Output>) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if client.ending != Ending::No {
+            return;
+        }
+        let context = Context {
+            state: client.state,
+            heartbeats: client.settings.heartbeat.is_some(),
+            tls_missing: self.options.server.tls_required && client.tls.is_none(),
+            limits: &self.options.limits,
+        };
+        let complaint = if client.magic_seen {
+            client.decoder.finish(rest, &context)
+        } else {
+            None
+        };
+        if !client.magic_seen {
+            let line = "failed to read protocol version - EOF".to_owned();
+            out.push(Output::Log(Level::Error, line));
+        }
+        match complaint {
+            Some((error, creates_topic)) => {
+                if let Some(topic) = creates_topic {
+                    self.create_topic_if_here(topic, out);
+                }
+                self.fail(id, error, out);
+            }
+            None => self.end_after_output(id, out),
+        }
+    }
+
+    /// Closes a connection, without a word of its own, once what it is owed has left.
+    pub(super) fn end_after_output(&mut self, id: ClientId, out: &mut Vec<Output>) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        client.ending = Ending::AfterOutput;
+        if client.is_over() {
+            out.push(Output::Close(id));
+        } else {
+            self.note_output(id);
+        }
+    }
+
+    /// The line of the command at the start of `input`, whatever becomes of it.
+    fn trace_command(&self, id: ClientId, input: &[u8], out: &mut Vec<Output>) {
+        let line = input
+            .split(|&byte| byte == b'\n')
+            .next()
+            .unwrap_or_default();
+        let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
+        let address = self.address(id).unwrap_or_default();
+        let line = format!("PROTOCOL(V2): [{address}] [{line}]");
+        out.push(Output::Log(Level::Debug, line));
+    }
+
+    /// What a consumer may be sent, after each of its commands.
+    pub(super) fn trace_state(&self, id: ClientId, out: &mut Vec<Output>) {
+        let Some(client) = self.clients.get(id) else {
+            return;
+        };
+        if client.subscription.is_some() {
+            let (address, ready) = (&client.address, client.ready_count);
+            let line = format!(
+                "[{address}] state rdy: {ready:4} inflt: {:4}",
+                client.in_flight
+            );
+            out.push(Output::Log(Level::Debug, line));
+        }
+    }
+
+    fn read_magic(&mut self, id: ClientId, magic: [u8; 4], out: &mut Vec<Output>) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        let address = &client.address;
+        let shown = String::from_utf8_lossy(&magic);
+        out.push(Output::Log(
+            Level::Info,
+            format!("CLIENT({address}): desired protocol magic '{shown}'"),
+        ));
+        if magic == MAGIC_V2 {
+            client.magic_seen = true;
+        } else {
+            out.push(Output::Log(
+                Level::Error,
+                format!("client({address}) bad protocol magic '{shown}'"),
+            ));
+            client.reply_error(WireError::bad_protocol());
+            self.note_output(id);
+        }
+    }
+
+    fn command(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        command: Command<'_>,
+        out: &mut Vec<Output>,
+    ) -> Flow {
+        match command {
+            Command::Fin { id: message } => self.finish(now, id, message, out),
+            Command::Pub { topic, body } => {
+                self.publish(now, id, Verb::Pub, topic, &Publication::one(body, 0), out)
+            }
+            Command::Mpub { topic, batch } => {
+                let publication = Publication {
+                    bodies: batch.iter(),
+                    count: batch.count(),
+                    body_bytes: batch.body_bytes(),
+                    defer_ms: 0,
+                };
+                self.publish(now, id, Verb::Mpub, topic, &publication, out)
+            }
+            Command::Rdy { count } => self.ready(id, count),
+            Command::Req {
+                id: message,
+                timeout,
+                clamped_from_ns,
+            } => {
+                if let Some(asked) = clamped_from_ns {
+                    self.log_clamped(id, asked, out);
+                }
+                self.requeue(now, id, message, timeout, out)
+            }
+            Command::Touch { id: message } => self.touch(now, id, message, out),
+            Command::Dpub { topic, defer, body } => {
+                // Deadlines are kept in milliseconds; anything above zero is at least one.
+                let ms = u32::try_from(defer.as_millis()).unwrap_or(u32::MAX);
+                let ms = if defer.is_zero() { 0 } else { ms.max(1) };
+                self.publish(now, id, Verb::Dpub, topic, &Publication::one(body, ms), out)
+            }
+            Command::Sub { topic, channel } => self.subscribe(now, id, topic, channel, out),
+            Command::Nop => Flow::Next,
+            Command::Cls => self.close_wait(id),
+            Command::RdyIgnored => {
+                let address = self.address(id).unwrap_or_default();
+                let line = format!(
+                    "PROTOCOL(V2): [{address}] ignoring RDY after CLS in state ClientStateV2Closing"
+                );
+                out.push(Output::Log(Level::Info, line));
+                Flow::Next
+            }
+            Command::Identify { body } => self.identify(now, id, body, out),
+            Command::Auth { secret } => self.authenticate(id, secret, out),
+        }
+    }
+
+    fn identify(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        body: &[u8],
+        out: &mut Vec<Output>,
+    ) -> Flow {
+        let Some(client) = self.clients.get_mut(id) else {
+            return Flow::Next;
+        };
+        let result = IdentifyRequest::decode(body).and_then(|mut request| {
+            if self.is_tracing {
+                let line = format!("PROTOCOL(V2): [{}] {request}", client.address);
+                out.push(Output::Log(Level::Debug, line));
+            }
+            let line = format!("[{}] IDENTIFY: {request}", client.address);
+            out.push(Output::Log(Level::Info, line));
+            if client.is_upgraded() {
+                // Upgrades come once; an IDENTIFY that is sent again gets none.
+                (request.tls_v1, request.snappy, request.deflate) = (false, false, false);
+            }
+            let response = negotiate(&request, &self.options.server, &mut client.settings)?;
+            Ok((request, response))
+        });
+        let (request, response) = match result {
+            Ok(done) => done,
+            Err(error) => {
+                self.fail(id, error, out);
+                return Flow::Next;
+            }
+        };
+        client.client_id = request.client_id;
+        client.hostname = request.hostname;
+        client.user_agent = request.user_agent;
+        client.topology_region = request.topology_region;
+        client.topology_zone = request.topology_zone;
+        match response {
+            Response::Ok => client.reply(wire::encode::OK),
+            Response::Json(json, upgrades) => {
+                let mut frame = Vec::with_capacity(json.len() + 8);
+                wire::encode::response(&mut frame, json.as_bytes());
+                client.reply(&frame);
+                client.upgrades_left = upgrades.into();
+            }
+        }
+        if !client.identified {
+            client.identified = true;
+            client.delivery = client.settings.clone();
+            if let Some(topology) = &self.options.topology {
+                client.locality = topology.locality(&client.topology_zone, &client.topology_region);
+            }
+            self.arm_heartbeat(id, now.mono);
+        }
+        self.start_upgrades(id, out);
+        self.arm_deadline(id, now.mono);
+        self.note_output(id);
+        Flow::Next
+    }
+
+    /// Refuses a command that takes `bytes` bytes at least, see [`command_bytes_max`]. The topic of an
+    /// MPUB is made also if its messages are refused.
+    fn refuse_large_mpub(
+        &mut self,
+        id: ClientId,
+        topic: Option<TopicName<'_>>,
+        bytes: usize,
+        out: &mut Vec<Output>,
+    ) {
+        if let Some(topic) = topic {
+            self.create_topic_if_here(topic, out);
+        }
+        let max = self.options.limits.body_bytes_max;
+        let text = format_args!("MPUB body too big {bytes} > {max}");
+        self.fail(id, WireError::new(ErrorCode::BadBody, text), out);
+    }
+}
