@@ -196,12 +196,14 @@ impl Connection {
                 return Poll::Pending;
             }
             Poll::Ready(Err(error)) => {
-                self.blame(shard, "failed to read command", "read", &error);
                 if error.kind() != ErrorKind::InvalidData {
+                    self.blame(shard, "failed to read command", "read", &error);
                     return Poll::Ready(ReadOnce::Over);
                 }
                 // Nothing can be read behind that. What came before is still answered, and TLS has a
                 // word of its own for the peer.
+                let reason = format!("failed to read command - {error}");
+                shard.with_broker(|broker, _, _| broker.blame(self.id, reason));
                 self.flush(shard);
                 Filled::End
             }
