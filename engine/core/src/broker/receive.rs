@@ -293,13 +293,7 @@ impl Broker {
         }
     }
 
-    fn identify(
-        &mut self,
-        now: Now,
-        id: ClientId,
-        body: &[u8],
-        out: &mut Vec<Output>,
-    ) -> Flow {
+    fn identify(&mut self, now: Now, id: ClientId, body: &[u8], out: &mut Vec<Output>) -> Flow {
         let Some(client) = self.clients.get_mut(id) else {
             return Flow::Next;
         };
