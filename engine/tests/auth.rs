@@ -11,7 +11,11 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use support::{Broker, Client, Launch, PATIENCE, Reply, Request, serve_http, wait_until};
+use support::{
+    Broker, Certificates, Client, Launch, PATIENCE, Reply, Request, serve_http, serve_https,
+    wait_until,
+};
+use upgrade::{ClientTrust, ServerTls, server_config};
 
 /// An auth server that remembers the requests, and answers with what `reply` says now.
 struct AuthServer {
@@ -436,4 +440,42 @@ fn a_server_that_speaks_nonsense_fails() {
         client.expect_error("E_AUTH_FAILED AUTH failed");
         client.expect_close();
     }
+}
+
+#[test]
+fn servers_over_https_are_trusted_by_their_authority_and_told_who_the_client_is() {
+    let certificates = Certificates::new();
+    let config = server_config(&ServerTls {
+        cert: &certificates.path("server.pem"),
+        key: &certificates.path("server-key.pem"),
+        clients: ClientTrust::Everybody,
+        only_tls13: false,
+    });
+    let (requests, asked) = mpsc::channel();
+    let address = serve_https(config.expect("its files were made above"), move |request| {
+        requests.send(request.clone()).expect("somebody listens");
+        all()
+    });
+    let server = format!("--auth-http-address=https://{address}/auth");
+    let authority = format!("--tls-root-ca-file={}", certificates.text("ca.pem"));
+    let policy = "--tls-client-auth-policy=require-verify";
+    let broker = certificates.broker(2, &[&server, &authority, policy]);
+    let mut client = Client::connect(broker.tcp_addr());
+    client.upgrade(&[certificates.tls_with_certificate_of(&certificates)]);
+    client.send(&auth(b"secret"));
+    client.expect_response(WELCOME);
+    let target = asked.recv().expect("it was asked").target;
+    assert!(target.contains("common_name=client&"), "{target}");
+    assert!(target.ends_with("&tls=true"), "{target}");
+
+    // Whom nobody vouches for is told nothing.
+    let others = Certificates::new();
+    let authority = format!("--tls-root-ca-file={}", others.text("ca.pem"));
+    let broker = Broker::start(1, &[&server, &authority]);
+    let mut client = Client::connect(broker.tcp_addr());
+    client.send(&auth(b"the secret"));
+    client.expect_error("E_AUTH_FAILED AUTH failed");
+    let line = broker.wait_for_log("AUTH failed failed to auth against https://");
+    assert!(!line.contains("secret"), "{line}");
+    assert!(asked.try_recv().is_err(), "it was asked");
 }

@@ -35,7 +35,7 @@ pub use http::{Response, http, http_with_headers, parse as parse_http};
 pub use process::{Rss, cpu_time, descriptors, open_files, rss};
 pub use random::Random;
 pub use sandbox::{Tmpfs, answer_io_uring_with, contents, is_root, not_tested, without_privileges};
-pub use server::{Lookupd, Manner, Reply, Request, serve_http};
+pub use server::{Lookupd, Manner, Reply, Request, serve_http, serve_https};
 pub use transport::Upgrade;
 
 use std::path::PathBuf;

@@ -7,6 +7,8 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
 use super::{PATIENCE, wait_until};
 
 /// A request as it came.
@@ -45,19 +47,33 @@ impl Reply {
 
 /// Serves HTTP on a free port of 127.0.0.1 until the test ends. Each request has a thread of its own.
 pub fn serve_http(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> SocketAddr {
-    let answer = Arc::new(answer);
+    listen(move |stream| exchange(stream, &answer))
+}
+
+/// The same over TLS.
+pub fn serve_https(
+    config: Arc<ServerConfig>,
+    answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
+) -> SocketAddr {
     listen(move |stream| {
-        let mut reader = BufReader::new(stream.try_clone()?);
-        let request = read_request(&mut reader)?;
-        let reply = answer(&request);
-        let mut head = format!("HTTP/1.1 {} Status\r\nConnection: close\r\n", reply.status);
-        for (name, value) in &reply.headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        head.push_str(&format!("Content-Length: {}\r\n\r\n", reply.body.len()));
-        (&stream).write_all(head.as_bytes())?;
-        (&stream).write_all(reply.body.as_bytes())
+        let connection = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
+        exchange(StreamOwned::new(connection, stream), &answer)
     })
+}
+
+fn exchange(stream: impl Read + Write, answer: &impl Fn(&Request) -> Reply) -> io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    let request = read_request(&mut reader)?;
+    let reply = answer(&request);
+    let mut text = format!("HTTP/1.1 {} Status\r\nConnection: close\r\n", reply.status);
+    for (name, value) in &reply.headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    let Reply { body, .. } = reply;
+    text.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
+    let mut stream = reader.into_inner();
+    stream.write_all(text.as_bytes())?;
+    stream.flush()
 }
 
 /// Gives each connection a thread that ends with it.
