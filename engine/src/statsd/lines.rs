@@ -66,6 +66,9 @@ fn find<T>(sorted: &[T], compare: impl FnMut(&T) -> std::cmp::Ordering) -> Optio
     Some(&sorted[index])
 }
 
+/// A counter's name, and how it is read.
+type Counter<T> = (&'static str, fn(&T) -> u64);
+
 struct Out<'a> {
     prefix: &'a str,
     lines: Vec<String>,
@@ -83,59 +86,58 @@ impl Out<'_> {
             .push(format!("{}{key}:{change}|c\n", self.prefix));
     }
 
+    fn counters<T>(&mut self, of: &str, now: &T, before: Option<&T>, counters: &[Counter<T>]) {
+        for (name, count) in counters {
+            self.counter(&format!("{of}.{name}"), count(now), before.map_or(0, count));
+        }
+    }
+
+    fn gauges(&mut self, of: &str, gauges: &[(&str, u64)]) {
+        for (name, value) in gauges {
+            self.gauge(&format!("{of}.{name}"), value);
+        }
+    }
+
     fn topic(&mut self, now: &TopicStats, before: Option<&TopicStats>) {
-        let topic = format!("topic.{}", now.topic_name);
-        let was = |count: fn(&TopicStats) -> u64| before.map_or(0, count);
-        let counted = was(|topic| topic.message_count);
-        self.counter(
-            &format!("{topic}.message_count"),
-            now.message_count,
-            counted,
+        let of = format!("topic.{}", now.topic_name);
+        let counters: [Counter<TopicStats>; 2] = [
+            ("message_count", |topic| topic.message_count),
+            ("message_bytes", |topic| topic.message_bytes),
+        ];
+        self.counters(&of, now, before, &counters);
+        self.gauges(
+            &of,
+            &[("depth", now.depth), ("backend_depth", now.backend_depth)],
         );
-        let counted = was(|topic| topic.message_bytes);
-        self.counter(
-            &format!("{topic}.message_bytes"),
-            now.message_bytes,
-            counted,
-        );
-        self.gauge(&format!("{topic}.depth"), now.depth);
-        self.gauge(&format!("{topic}.backend_depth"), now.backend_depth);
         if !now.channels.is_empty() {
-            self.latency(&topic, &now.e2e_processing_latency);
+            self.latency(&of, &now.e2e_processing_latency);
         }
     }
 
     fn channel(&mut self, topic: &str, now: &ChannelStats, before: Option<&ChannelStats>) {
-        let channel = format!("topic.{topic}.channel.{}", now.channel_name);
-        let was = |count: fn(&ChannelStats) -> u64| before.map_or(0, count);
-        let counted = was(|channel| channel.message_count);
-        self.counter(
-            &format!("{channel}.message_count"),
-            now.message_count,
-            counted,
+        let of = format!("topic.{topic}.channel.{}", now.channel_name);
+        self.counters(
+            &of,
+            now,
+            before,
+            &[("message_count", |channel| channel.message_count)],
         );
-        for (name, value) in [
-            ("depth", now.depth),
-            ("backend_depth", now.backend_depth),
-            ("in_flight_count", now.in_flight_count),
-            ("deferred_count", now.deferred_count),
-        ] {
-            self.gauge(&format!("{channel}.{name}"), value);
-        }
-        let counted = was(|channel| channel.requeue_count);
-        self.counter(
-            &format!("{channel}.requeue_count"),
-            now.requeue_count,
-            counted,
+        self.gauges(
+            &of,
+            &[
+                ("depth", now.depth),
+                ("backend_depth", now.backend_depth),
+                ("in_flight_count", now.in_flight_count),
+                ("deferred_count", now.deferred_count),
+            ],
         );
-        let counted = was(|channel| channel.timeout_count);
-        self.counter(
-            &format!("{channel}.timeout_count"),
-            now.timeout_count,
-            counted,
-        );
-        self.gauge(&format!("{channel}.clients"), now.client_count);
-        self.latency(&channel, &now.e2e_processing_latency);
+        let counters: [Counter<ChannelStats>; 2] = [
+            ("requeue_count", |channel| channel.requeue_count),
+            ("timeout_count", |channel| channel.timeout_count),
+        ];
+        self.counters(&of, now, before, &counters);
+        self.gauges(&of, &[("clients", now.client_count)]);
+        self.latency(&of, &now.e2e_processing_latency);
     }
 
     fn latency(&mut self, of: &str, latency: &LatencyStats) {
