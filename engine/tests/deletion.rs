@@ -1,0 +1,217 @@
+//! Channels and topics that are deleted again and again while producers and consumers are at work: who is not
+//! concerned loses nothing, who is hears of it as from nsqd, and what was deleted stays deleted.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use support::{Broker, Client, FrameType, Message, PATIENCE, contents, wait_until, whole_machine};
+
+const DELETIONS: u64 = 60;
+const PRODUCERS: u64 = 3;
+const BATCH: u64 = 20;
+const KEPT: &str = "kept";
+
+/// What is deleted, with its consumer; topic `kept` has a channel `kept` with a consumer beside it.
+struct Doomed {
+    topic: &'static str,
+    channel: &'static str,
+    delete: &'static str,
+}
+
+/// What the threads tell each other.
+#[derive(Default)]
+struct Progress {
+    /// Deletions that were answered.
+    deleted: AtomicU64,
+    /// Messages that the consumer of what is doomed has got.
+    received: AtomicU64,
+    is_over: AtomicBool,
+}
+
+#[test]
+fn a_channel_is_deleted_under_load() {
+    delete_under_load(&Doomed {
+        topic: KEPT,
+        channel: "doomed",
+        delete: "/channel/delete?topic=kept&channel=doomed",
+    });
+}
+
+#[test]
+fn a_topic_is_deleted_under_load() {
+    delete_under_load(&Doomed {
+        topic: "doomed",
+        channel: "channel",
+        delete: "/topic/delete?topic=doomed",
+    });
+}
+
+fn delete_under_load(doomed: &Doomed) {
+    let _machine = whole_machine();
+    for shards in [1, 3] {
+        let mut broker = Broker::start(shards, &[]);
+        let (address, progress) = (broker.tcp_addr(), Progress::default());
+        let mut consumer = Client::connect(address);
+        consumer.subscribe(KEPT, KEPT);
+        let (owed, mut finished) = thread::scope(|scope| {
+            let finished = scope.spawn(move || consume_kept(consumer));
+            let progress = &progress;
+            let produce = |name| move || produce(address, name, doomed.topic, progress);
+            let producers: Vec<_> = (0..PRODUCERS)
+                .map(|name| scope.spawn(produce(name)))
+                .collect();
+            let victim = scope.spawn(|| consume_doomed(address, doomed, progress));
+            for number in 1..=DELETIONS {
+                delete_once(&broker, doomed, number, progress);
+            }
+            progress.is_over.store(true, Ordering::SeqCst);
+            let owed = producers
+                .into_iter()
+                .flat_map(|producer| producer.join().expect("a producer does not panic"))
+                .collect::<Vec<String>>();
+            // Its consumer ends with its channel; it may be on its way back into it.
+            while {
+                broker.post(doomed.delete, b"");
+                !victim.is_finished()
+            } {
+                thread::yield_now();
+            }
+            let closings = victim.join().expect("the consumer does not panic");
+            // A topic may have been back without its channel when it was deleted.
+            assert!(closings * 2 > DELETIONS, "closed only {closings} times");
+            let is_drained = wait_until(PATIENCE, || {
+                let channel = broker.channel_stats(KEPT, KEPT).unwrap_or_default();
+                channel["depth"] == 0 && channel["in_flight_count"] == 0
+            });
+            assert!(is_drained, "{:?}", broker.channel_stats(KEPT, KEPT));
+            assert!(broker.sigterm_and_wait().success(), "a clean stop");
+            (owed, finished.join().expect("the consumer does not panic"))
+        });
+        eprintln!(
+            "deletion: {shards} shards, {} messages kept, {} got what was deleted",
+            owed.len(),
+            progress.received.load(Ordering::SeqCst)
+        );
+        for body in owed {
+            assert_eq!(finished.remove(&body), Some(1), "{body}: exactly once");
+        }
+        expect_gone(&mut broker, doomed);
+    }
+}
+
+/// Deletes what is doomed when its consumer is at work, with messages that nobody may see later.
+fn delete_once(broker: &Broker, doomed: &Doomed, number: u64, progress: &Progress) {
+    let before = progress.received.load(Ordering::SeqCst);
+    let is_at_work = wait_until(PATIENCE, || {
+        progress.received.load(Ordering::SeqCst) > before
+    });
+    assert!(is_at_work, "nothing arrives before deletion {number}");
+    let markers: Vec<String> = (0..BATCH).map(|_| format!("before {number}")).collect();
+    Client::connect(broker.tcp_addr()).publish_many(doomed.topic, &markers);
+    // The consumer may not be back in its channel yet.
+    let is_deleted = wait_until(PATIENCE, || broker.post(doomed.delete, b"").status == 200);
+    assert!(is_deleted, "deletion {number} is answered");
+    progress.deleted.store(number, Ordering::SeqCst);
+}
+
+/// Publishes to both topics in turn; what was OK'd for the one that is kept.
+fn produce(address: SocketAddr, name: u64, doomed: &str, progress: &Progress) -> Vec<String> {
+    let mut client = Client::connect(address);
+    let mut owed = Vec::new();
+    let mut number = 0;
+    while !progress.is_over.load(Ordering::SeqCst) {
+        for topic in [KEPT, doomed] {
+            let bodies: Vec<String> = (number..number + BATCH)
+                .map(|number| format!("{topic} {name} {number}"))
+                .collect();
+            number += BATCH;
+            client.send(&Client::mpub(topic, &bodies));
+            let frame = client.frame_after_heartbeats();
+            if frame.data == b"OK" {
+                owed.extend(bodies.into_iter().filter(|_| topic == KEPT));
+            } else {
+                // As nsqd does while it deletes a topic: fatal for the connection.
+                assert_ne!(topic, KEPT, "{}", frame.text());
+                assert_eq!(frame.text(), "E_MPUB_FAILED MPUB failed exiting");
+                client = Client::connect(address);
+            }
+        }
+    }
+    owed
+}
+
+/// Finishes everything until the broker is gone; how often each body came.
+fn consume_kept(mut client: Client) -> BTreeMap<String, u32> {
+    client.ready(500);
+    let mut finished = BTreeMap::new();
+    while let Ok(Some(frame)) = client.try_frame() {
+        if frame.is_heartbeat() {
+            continue;
+        }
+        assert_eq!(frame.kind, FrameType::Message, "{}", frame.text());
+        let message = Message::parse(&frame.data).expect("whole");
+        client.finish(&message.id);
+        let body = String::from_utf8(message.body).expect("text");
+        *finished.entry(body).or_default() += 1;
+    }
+    finished
+}
+
+/// Comes back whenever its connection is closed; how often it was.
+fn consume_doomed(address: SocketAddr, doomed: &Doomed, progress: &Progress) -> u64 {
+    let subscribe = format!("SUB {} {}\n", doomed.topic, doomed.channel);
+    let mut closings = 0;
+    while !progress.is_over.load(Ordering::SeqCst) {
+        let deleted = progress.deleted.load(Ordering::SeqCst);
+        let mut client = Client::connect(address);
+        client.send(subscribe.as_bytes());
+        let _ = client.try_send(b"RDY 100\n");
+        while let Ok(Some(frame)) = client.try_frame() {
+            let Some(message) =
+                Message::parse(&frame.data).filter(|_| frame.kind == FrameType::Message)
+            else {
+                let text = frame.text();
+                let is_expected = frame.data == b"OK"
+                    || frame.is_heartbeat()
+                    || text == "E_SUB_FAILED SUB failed exiting"
+                    || text.starts_with("E_FIN_FAILED");
+                assert!(is_expected, "{text}");
+                continue;
+            };
+            progress.received.fetch_add(1, Ordering::SeqCst);
+            let body = String::from_utf8_lossy(&message.body);
+            if let Some(number) = body.strip_prefix("before ") {
+                let number: u64 = number.parse().expect("a number");
+                assert!(
+                    number > deleted,
+                    "deleted by {number}, back after {deleted}"
+                );
+            }
+            let _ = client.try_send(&[b"FIN ".as_slice(), &message.id, b"\n"].concat());
+        }
+        closings += 1;
+    }
+    closings
+}
+
+/// What was deleted is not back after a restart, and what is deleted then leaves no file.
+fn expect_gone(broker: &mut Broker, doomed: &Doomed) {
+    broker.restart();
+    let stats = broker.channel_stats(doomed.topic, doomed.channel);
+    assert!(stats.is_none(), "it came back: {stats:?}");
+    broker
+        .post(&format!("/topic/delete?topic={KEPT}"), b"")
+        .expect_status(200);
+    let only = [broker.data_path().join("nsqd.dat")];
+    let names = || {
+        contents(broker.data_path())
+            .into_iter()
+            .map(|(path, _)| path)
+    };
+    let is_clean = wait_until(PATIENCE, || names().eq(only.iter().cloned()));
+    assert!(is_clean, "left behind: {:?}", names().collect::<Vec<_>>());
+}
