@@ -466,7 +466,7 @@ pub(crate) fn segment_bytes_max(config: &Config) -> u32 {
 fn divide(config: &Config, metadata: Metadata, shards: u32) -> Result<Vec<Heritage>, StartError> {
     let mut heritage: Vec<Heritage> = (0..shards).map(|_| Heritage::default()).collect();
     for topic in metadata.topics {
-        let shard = place(&topic.name, shards).0 as usize;
+        let shard = place(&*topic.name, shards).0 as usize;
         let entry = heritage[shard].topics.entry(topic.name).or_default();
         entry.paused = Some(entry.paused.unwrap_or(false) || topic.paused);
         for channel in topic.channels {
@@ -488,7 +488,7 @@ fn divide(config: &Config, metadata: Metadata, shards: u32) -> Result<Vec<Herita
         ))
     })?;
     for name in logs {
-        let shard = place(&name, shards).0 as usize;
+        let shard = place(&*name, shards).0 as usize;
         heritage[shard].topics.entry(name).or_default();
     }
     Ok(heritage)

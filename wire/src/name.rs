@@ -38,54 +38,53 @@ const IN_STEM: [bool; 256] = {
     set
 };
 
-/// The text of a valid name. `None` when `name` is not valid.
-#[inline]
-fn validated(name: &[u8]) -> Option<&str> {
-    if !is_valid_name(name) {
-        return None;
-    }
-    // Always `Ok`: a valid name is ASCII. The check repeats a little work to stay out of `unsafe`.
-    str::from_utf8(name).ok()
-}
-
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name<'a>(&'a str);
+        pub struct $name<'a>(&'a [u8]);
 
         impl<'a> $name<'a> {
             /// The name, if it is valid (see [`is_valid_name`]).
             #[inline]
             #[must_use]
             pub fn new(name: &'a [u8]) -> Option<Self> {
-                validated(name).map(Self)
+                is_valid_name(name).then_some(Self(name))
             }
 
-            /// The name as text: ASCII, 1 to 64 bytes.
+            /// The name as it was sent: ASCII, 1 to 64 bytes.
             #[inline]
             #[must_use]
-            pub fn as_str(&self) -> &'a str {
+            pub fn as_bytes(&self) -> &'a [u8] {
                 self.0
+            }
+
+            /// The name as text. It is looked at once more: where each message passes, compare bytes.
+            ///
+            /// # Panics
+            /// Never: a valid name is ASCII.
+            #[must_use]
+            pub fn as_str(&self) -> &'a str {
+                str::from_utf8(self.0).expect("a valid name is ASCII")
             }
 
             /// Whether the name ends in `#ephemeral`.
             #[inline]
             #[must_use]
             pub fn is_ephemeral(&self) -> bool {
-                self.0.as_bytes().ends_with(EPHEMERAL_SUFFIX)
+                self.0.ends_with(EPHEMERAL_SUFFIX)
             }
         }
 
         impl fmt::Display for $name<'_> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.0)
+                f.pad(self.as_str())
             }
         }
 
         impl fmt::Debug for $name<'_> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}({})", stringify!($name), self.0)
+                write!(f, "{}({})", stringify!($name), self.as_str())
             }
         }
     };

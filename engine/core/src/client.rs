@@ -14,6 +14,7 @@ use std::time::Duration;
 use wire::decode::{ClientState, Decoder};
 use wire::error::WireError;
 use wire::identify::{ClientSettings, Upgrade};
+use wire::name::TopicName;
 
 /// A connection of this shard.
 pub type ClientId = Key;
@@ -160,8 +161,8 @@ pub struct Client {
     pub(crate) message_count: u64,
     pub(crate) finish_count: u64,
     pub(crate) requeue_count: u64,
-    /// Messages published, by topic.
-    pub(crate) pub_counts: BTreeMap<Box<str>, u64>,
+    /// Messages published, by the bytes of the topic's name.
+    pub(crate) pub_counts: BTreeMap<Box<[u8]>, u64>,
     /// Where it published last; checked by name before use.
     pub(crate) topic_hint: Option<TopicKey>,
     /// Publishes in a row that went to the same other shard.
@@ -330,11 +331,11 @@ impl Client {
     }
 
     /// Counts `messages` published to `topic`.
-    pub(crate) fn count_published(&mut self, topic: &str, messages: u64) {
-        match self.pub_counts.get_mut(topic) {
+    pub(crate) fn count_published(&mut self, topic: TopicName<'_>, messages: u64) {
+        match self.pub_counts.get_mut(topic.as_bytes()) {
             Some(count) => *count += messages,
             None => {
-                self.pub_counts.insert(topic.into(), messages);
+                self.pub_counts.insert(topic.as_bytes().into(), messages);
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::Now;
 use crate::auth::{Auth, AuthQuery, Grants, ip_of};
 use crate::client::{Blocked, ClientId, Ending, Verb};
 use wire::error::WireError;
-use wire::name::TopicName;
+use wire::name::{ChannelName, TopicName};
 
 /// Whether a command may be carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,20 +121,21 @@ impl Broker {
         self.note_output(id);
     }
 
-    /// Whether a client may publish to a topic, or subscribe to a channel (`channel` is empty for a
-    /// publish).
+    /// Whether a client may publish to a topic, or subscribe to a channel.
     pub(super) fn permit(
         &mut self,
         now: Now,
         id: ClientId,
         verb: Verb,
-        (topic, channel): (&str, &str),
+        (topic, channel): (TopicName<'_>, Option<ChannelName<'_>>),
         out: &mut Vec<Output>,
     ) -> Permit {
         if !self.options.server.auth_required {
             return Permit::Granted;
         }
         let auth = self.clients.get(id).and_then(|client| client.auth.as_ref());
+        let topic = topic.as_str();
+        let channel = channel.map_or("", |channel| channel.as_str());
         let error = match auth {
             None => WireError::auth_first(verb.name()),
             Some(auth) if auth.expires_at < now.mono => {
@@ -158,8 +159,7 @@ impl Broker {
         out: &mut Vec<Output>,
     ) -> bool {
         topic.is_none_or(|topic| {
-            let place = (topic.as_str(), "");
-            self.permit(now, id, Verb::Mpub, place, out) == Permit::Granted
+            self.permit(now, id, Verb::Mpub, (topic, None), out) == Permit::Granted
         })
     }
 }

@@ -21,13 +21,13 @@ impl Broker {
         channel_name: ChannelName<'_>,
         out: &mut Vec<Output>,
     ) -> Flow {
-        let place_name = (topic_name.as_str(), channel_name.as_str());
-        match self.permit(now, id, Verb::Sub, place_name, out) {
+        let names = (topic_name, Some(channel_name));
+        match self.permit(now, id, Verb::Sub, names, out) {
             Permit::Granted => {}
             Permit::Refused => return Flow::Next,
             Permit::Asked => return Flow::Retry,
         }
-        let shard = place(topic_name.as_str(), self.options.shards);
+        let shard = place(topic_name.as_bytes(), self.options.shards);
         if shard != self.options.shard {
             // Consumers live where their topic lives; there this SUB is read again.
             self.start_move(id, shard, out);

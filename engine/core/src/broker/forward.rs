@@ -108,7 +108,7 @@ impl ForwardBatch {
     where
         B: Iterator<Item = &'b [u8]> + Clone,
     {
-        let name = topic.as_str().as_bytes();
+        let name = topic.as_bytes();
         self.bytes.extend_from_slice(name);
         let before = self.bytes.len();
         for body in publication.bodies.clone() {
@@ -133,7 +133,7 @@ impl ForwardBatch {
     /// Adds a topic that is to be created though nothing was published: MPUB with a bad body does
     /// that.
     fn push_creation(&mut self, topic: TopicName<'_>) {
-        let name = topic.as_str().as_bytes();
+        let name = topic.as_bytes();
         self.bytes.extend_from_slice(name);
         self.entries.push(Entry {
             client: ClientId {
@@ -153,7 +153,7 @@ impl ForwardBatch {
 
 impl Broker {
     pub(super) fn forward_creation(&mut self, topic: TopicName<'_>) {
-        let shard = super::place(topic.as_str(), self.options.shards);
+        let shard = super::place(topic.as_bytes(), self.options.shards);
         self.forwards[shard.0 as usize].push_creation(topic);
     }
 

@@ -27,7 +27,7 @@ impl Broker {
     where
         B: Iterator<Item = &'b [u8]> + Clone,
     {
-        match self.permit(now, id, verb, (name.as_str(), ""), out) {
+        match self.permit(now, id, verb, (name, None), out) {
             Permit::Granted => {}
             Permit::Refused => return Flow::Next,
             Permit::Asked => return Flow::Retry,
@@ -40,12 +40,12 @@ impl Broker {
         let hint = hint.filter(|key| {
             self.topics
                 .get(*key)
-                .is_some_and(|topic| *topic.name == *name.as_str())
+                .is_some_and(|topic| topic.name.as_bytes() == name.as_bytes())
         });
         let key = match hint {
             Some(key) => key,
             None => {
-                let shard = place(name.as_str(), self.options.shards);
+                let shard = place(name.as_bytes(), self.options.shards);
                 if shard != self.options.shard {
                     return self.publish_elsewhere(id, verb, shard, name, publication, out);
                 }
@@ -64,7 +64,7 @@ impl Broker {
         let published = topic.publish(now, publication);
         let flow = match published {
             Ok(done) => {
-                client.count_published(name.as_str(), u64::from(publication.count));
+                client.count_published(name, u64::from(publication.count));
                 match done {
                     Published::Done => client.reply(wire::encode::OK),
                     Published::AfterSync(upto) => {
@@ -117,7 +117,7 @@ impl Broker {
             client.blocked = Some(Blocked::Forwards);
             return Flow::Retry;
         }
-        client.count_published(name.as_str(), u64::from(publication.count));
+        client.count_published(name, u64::from(publication.count));
         let token = client.reply_later(verb);
         let batch = &mut self.forwards[shard.0 as usize];
         client.forwarded_bytes += batch.push(id, token, verb, name, publication);

@@ -215,7 +215,7 @@ fn client_stats(client: &Client) -> ClientStats {
             .pub_counts
             .iter()
             .map(|(topic, count)| PubCount {
-                topic: topic.to_string(),
+                topic: String::from_utf8_lossy(topic).into_owned(),
                 count: *count,
             })
             .collect(),
