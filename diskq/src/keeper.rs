@@ -115,10 +115,13 @@ impl Request {
     /// Whether it ends with a sync that others may share.
     #[must_use]
     pub fn is_sync(&self) -> bool {
-        matches!(
-            self,
-            Request::Sync { .. } | Request::WriteCheckpoint { sync: true, .. }
-        )
+        match self {
+            Request::Sync {
+                segments, names, ..
+            } => *names || !segments.is_empty(),
+            Request::WriteCheckpoint { sync, .. } => *sync,
+            _ => false,
+        }
     }
 
     /// Whether somebody waits for it and nothing else of its log has to be done first, but for a

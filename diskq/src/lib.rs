@@ -69,7 +69,7 @@ pub use keeper::{
     SyncFailure,
 };
 pub use lock::{DataPathLock, check_writable};
-pub use log::{Event, Log, LogOptions, LogStats, Run, Taken};
+pub use log::{Durable, Event, Log, LogOptions, LogStats, Run, Taken};
 pub use mapping::{Mapping, Written, install_sigbus_reporter};
 pub use os_files::OsFiles;
 pub use range::SeqRange;

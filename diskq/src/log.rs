@@ -40,6 +40,7 @@ use crate::keeper::{CheckpointNumber, Reply, Request, SegmentNumber};
 use crate::range::SeqRange;
 
 pub(crate) use progress::Checkpoints;
+pub use progress::Durable;
 use segments::Segments;
 pub(crate) use segments::{FoundLog, Residency, Segment};
 use supply::Supply;
@@ -261,6 +262,8 @@ impl Log {
 
     /// The next job for the keeper. Drain it after every call that changes the log, in order.
     pub fn next_request(&mut self) -> Option<Request> {
+        // Not while appending: what was appended last is held only after that.
+        self.sync_if_due();
         self.sync_if_wanted();
         self.requests.pop_front()
     }

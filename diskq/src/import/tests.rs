@@ -7,7 +7,7 @@ use wire::id::{MessageId, Seq};
 
 use super::*;
 use crate::keeper::Keeper;
-use crate::log::Log;
+use crate::log::{Durable, Log};
 use crate::log_reader::{LogReader, existing, undistributed};
 use crate::nsqd_files::{ChannelFacts, FILE_NAME, Metadata, QueueWriter, Record};
 use crate::recovery::{Recovered, open_log};
@@ -364,7 +364,7 @@ fn with_log() -> SimFiles {
             };
             log.sync_now();
             serve(&mut log);
-            log.write_checkpoint(mono, &checkpoint, true);
+            log.write_checkpoint(mono, &checkpoint, Durable::Yes);
             serve(&mut log);
         }
     }

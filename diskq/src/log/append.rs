@@ -16,6 +16,9 @@ use super::Log;
 use super::segments::{Residency, Segment};
 use super::supply::Stocked;
 
+/// A tail is begun anew when nothing of this part of it is needed any more.
+const SPENT_SHARE: u32 = 4;
+
 impl Log {
     /// Appends one message, deferred by `defer_ms` milliseconds (0: not).
     ///
@@ -75,9 +78,18 @@ impl Log {
             return Err(AppendError::Poisoned(Arc::clone(text)));
         }
         match &self.segments.tail {
-            Some(tail) if needed <= tail.room() => Ok(()),
+            Some(tail) if needed <= tail.room() && !self.is_spent(tail) => Ok(()),
             _ => self.roll(mono, wall_ns, needed),
         }
+    }
+
+    /// Whether nobody needs anything of a tail, and there is enough of it: its memory is warm, what follows
+    /// is cold. So a topic whose consumers keep up stays within a part of one segment.
+    #[inline]
+    fn is_spent(&self, tail: &Segment) -> bool {
+        !tail.is_held()
+            && tail.end >= tail.head.bytes / SPENT_SHARE
+            && !self.checkpoints.may_name(tail.named_by)
     }
 
     #[inline]
@@ -115,7 +127,8 @@ impl Log {
         }
     }
 
-    /// The tail is too full, or there is none: goes on in the next segment, if it is there.
+    /// The tail is too full, or there is none: goes on in the next segment, if it is there. Or it is spent:
+    /// goes on at its start.
     #[cold]
     fn roll(&mut self, mono: Duration, wall_ns: u64, needed: u64) -> Result<(), AppendError> {
         self.mono = self.mono.max(mono);
@@ -129,6 +142,9 @@ impl Log {
                 format!("{bytes} bytes never fit a segment").into(),
             ));
         };
+        if self.begin_anew(bytes, wall_ns) {
+            return Ok(());
+        }
         let Some(stocked) = self.supply.take(bytes) else {
             return Err(self.ask_for(bytes));
         };
@@ -139,6 +155,35 @@ impl Log {
         self.follow_backlog();
         self.evict();
         Ok(())
+    }
+
+    /// Goes on at the start of a spent tail, if it has room for `bytes` bytes. Whether it did: not in one that
+    /// a backlog has left, if there is another.
+    fn begin_anew(&mut self, bytes: u32, wall_ns: u64) -> bool {
+        let tail = self.segments.tail.as_ref();
+        let Some(tail) = tail.filter(|tail| tail.head.bytes >= bytes && self.is_spent(tail)) else {
+            return false;
+        };
+        let size = tail.head.bytes;
+        self.follow_backlog();
+        if self.supply.is_large(size) {
+            if self.supply.can_give(bytes) {
+                return false;
+            }
+            if !self.supply.has_next() {
+                self.prepare_ahead();
+            }
+        }
+        let spent = self
+            .segments
+            .tail
+            .take()
+            .map(|tail| (tail.number, tail.residency));
+        let Some((number, Residency::Mapped(memory))) = spent else {
+            unreachable!("the tail is mapped")
+        };
+        self.start_tail(Stocked { number, memory }, wall_ns);
+        true
     }
 
     /// Writes the seal; the tail becomes the last of the sealed ones, or goes at once.

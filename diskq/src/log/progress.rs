@@ -3,11 +3,52 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::checkpoint::{Checkpoint, SLOTS, Stamp, encode};
+use wire::id::Seq;
+
+use crate::checkpoint::{ChannelCheckpoint, Checkpoint, SLOTS, Stamp, encode};
 use crate::keeper::{CheckpointFailure, CheckpointNumber, Request, SegmentNumber};
 
 use super::supply::PREPARE_RETRY;
 use super::{Event, Log};
+
+/// When a checkpoint has to survive a power failure, and not only the end of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durable {
+    /// It need not.
+    No,
+    /// If otherwise more than the last moments would come back: see `Settled`.
+    IfNeeded,
+    /// In any case, once [`Event::Checkpointed`] comes and says so.
+    Yes,
+}
+
+/// A durable checkpoint that owes nothing. What follows it needs to be durable only if it says something
+/// else of the channels, or if messages behind it are on disk for certain: none of them is given up for it,
+/// and what the kernel writes of them by itself, and when, it writes of the checkpoint, too.
+#[derive(Debug)]
+struct Settled {
+    paused: bool,
+    /// Name, and whether it is paused.
+    channels: Vec<(String, bool)>,
+    /// The first seq it knows nothing about.
+    next: Seq,
+}
+
+impl Settled {
+    /// `None`: something is owed.
+    fn of(checkpoint: &Checkpoint, next: Seq) -> Option<Settled> {
+        let channel = |saved: &ChannelCheckpoint| (saved.name.clone(), saved.paused);
+        checkpoint.named().next().is_none().then(|| Settled {
+            paused: checkpoint.paused,
+            channels: checkpoint.channels.iter().map(channel).collect(),
+            next,
+        })
+    }
+
+    fn says_as_much_as(&self, newer: &Settled) -> bool {
+        self.paused == newer.paused && self.channels == newer.channels
+    }
+}
 
 /// An encoded checkpoint.
 #[derive(Debug)]
@@ -15,6 +56,7 @@ struct Encoded {
     number: u64,
     bytes: Vec<u8>,
     sync: bool,
+    settled: Option<Settled>,
 }
 
 /// The checkpoint that is being written.
@@ -23,6 +65,7 @@ struct Writing {
     number: u64,
     slot: usize,
     sync: bool,
+    settled: Option<Settled>,
     /// Files up to here have durable names once it is written, if it syncs the names.
     names_upto: Option<SegmentNumber>,
 }
@@ -34,6 +77,8 @@ pub(crate) struct Checkpoints {
     last_number: u64,
     /// The number of the last one that is surely durable; 0: none.
     synced_number: u64,
+    /// That one, if it owes nothing.
+    settled: Option<Settled>,
     /// The newest that start-up found; 0: none. The process that wrote it may have overwritten others
     /// that are on disk all the same, and a power failure brings them back. So until a newer one is
     /// durable nothing goes that was there, and the next one is to be durable.
@@ -83,6 +128,17 @@ impl Checkpoints {
             .expect("two of three slots are kept at most")
     }
 
+    /// Whether after a power failure the last durable checkpoint would do as well. Everything below
+    /// `on_disk` may be there.
+    fn is_settled(&self, newer: Option<&Settled>, on_disk: Seq) -> bool {
+        match (&self.settled, newer) {
+            (Some(durable), Some(newer)) => {
+                on_disk <= durable.next && durable.says_as_much_as(newer)
+            }
+            _ => false,
+        }
+    }
+
     fn due_at(&self, delay: Duration) -> Option<Duration> {
         let is_idle = self.writing.is_none() && self.pending.is_none();
         (self.has_progress && is_idle).then_some(self.began + delay)
@@ -118,20 +174,29 @@ impl Log {
 
     /// Writes a checkpoint; `synced`, `next` and `number` are filled in here.
     ///
-    /// With `sync` it is durable when [`Event::Checkpointed`] comes, unless that says otherwise.
-    /// Without, it survives the process only, and never overwrites the last durable one. While one is being written the next
-    /// waits, and is replaced by a newer one: the event of a number stands for all lower ones.
+    /// One that is not durable survives the process only, and never overwrites the last durable one. While one
+    /// is being written the next waits, and is replaced by a newer one: the event of a number stands for all
+    /// lower ones.
     pub fn write_checkpoint(
         &mut self,
         mono: Duration,
         checkpoint: &Checkpoint,
-        sync: bool,
+        durable: Durable,
     ) -> CheckpointNumber {
         self.mono = self.mono.max(mono);
         let number = self.checkpoints.last_number + 1;
         let replaced = self.checkpoints.pending.take();
         let is_first = self.checkpoints.synced_number < self.checkpoints.found_number;
-        let sync = sync || is_first || replaced.is_some_and(|replaced| replaced.sync);
+        let settled = Settled::of(checkpoint, self.next);
+        let is_needed = match durable {
+            Durable::No => false,
+            Durable::IfNeeded => {
+                let on_disk = self.sync.on_disk();
+                !self.checkpoints.is_settled(settled.as_ref(), on_disk)
+            }
+            Durable::Yes => true,
+        };
+        let sync = is_needed || is_first || replaced.is_some_and(|replaced| replaced.sync);
         let stamp = Stamp {
             synced: self.sync.synced(),
             next: self.next,
@@ -145,6 +210,7 @@ impl Log {
             number,
             bytes: encode(checkpoint, &stamp),
             sync,
+            settled,
         });
         self.start_checkpoint();
         CheckpointNumber(number)
@@ -177,6 +243,7 @@ impl Log {
             number,
             bytes,
             sync,
+            settled,
         }) = self.checkpoints.pending.take()
         else {
             return;
@@ -190,6 +257,7 @@ impl Log {
             number,
             slot,
             sync,
+            settled,
             names_upto,
         });
         let number = CheckpointNumber(number);
@@ -220,6 +288,7 @@ impl Log {
                 events.push(Event::Checkpointed { number, synced });
                 if synced {
                     self.checkpoints.synced_number = writing.number;
+                    self.checkpoints.settled = writing.settled;
                     self.sync.note_names_synced(writing.names_upto);
                     self.settle_all();
                 }

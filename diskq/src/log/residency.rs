@@ -189,6 +189,7 @@ impl Log {
                 // What was synced stays synced. What was not is the next sync's business: one sync of
                 // many copies costs a fraction of one for each.
                 let is_synced = segment.head.base < self.sync.covered();
+                self.sync.note_on_disk(segment.end_seq());
                 segment.residency = Residency::Spilling {
                     copy,
                     is_synced,

@@ -129,6 +129,17 @@ impl Supply {
         self.spare.take_if(|spare| fits(spare))
     }
 
+    /// Whether [`Supply::take`] has a segment of `bytes` bytes at least.
+    pub(super) fn can_give(&self, bytes: u32) -> bool {
+        let mut next = self.pool.last().into_iter().chain(&self.spare);
+        next.any(|stocked| stocked.memory.as_ref().len() >= bytes as usize)
+    }
+
+    /// Whether a segment of `bytes` bytes is one of a larger backlog.
+    pub(super) fn is_large(&self, bytes: u32) -> bool {
+        u64::from(bytes) > u64::from(self.steady) * POOL_SIZES
+    }
+
     /// Takes a memory back for the next append, or returns it if it does not fit the pool: a few in
     /// any case, more of them up to `bytes_max`. About the size of new ones will do: a backlog that
     /// swings changes that all the time.

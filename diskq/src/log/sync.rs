@@ -37,8 +37,10 @@ struct Syncing {
 /// The sync state of a log.
 #[derive(Debug)]
 pub(super) struct Sync {
-    /// Everything below is synced.
+    /// Everything below is synced, or nobody holds it any more.
     synced: Seq,
+    /// Nothing from here on was brought to the disk by us.
+    on_disk: Seq,
     syncing: Option<Syncing>,
     /// Somebody waits for one that covers everything appended.
     is_wanted: bool,
@@ -63,6 +65,7 @@ impl Sync {
     pub(super) fn new(synced: Seq) -> Sync {
         Sync {
             synced,
+            on_disk: synced,
             syncing: None,
             is_wanted: false,
             group: 0,
@@ -79,6 +82,15 @@ impl Sync {
     /// The first seq of a new log: nothing below it exists.
     pub(super) fn start_at(&mut self, first: Seq) {
         self.synced = first;
+    }
+
+    pub(super) fn on_disk(&self) -> Seq {
+        self.on_disk
+    }
+
+    /// Messages below `upto` are being brought to the disk.
+    pub(super) fn note_on_disk(&mut self, upto: Seq) {
+        self.on_disk = self.on_disk.max(upto);
     }
 
     pub(super) fn due_now(&mut self) {
@@ -215,7 +227,6 @@ impl Log {
                 .map_or(self.mono, |began| began + SYNC_INTERVAL_MIN);
             let early = earliest.max(self.mono);
             self.sync.due = self.sync.due.map(|due| due.min(early));
-            self.sync_if_due();
         }
     }
 
@@ -230,7 +241,8 @@ impl Log {
         let sealed = self.segments.sealed.iter().rev();
         let unsynced = self.segments.tail.iter().chain(sealed);
         let unsynced = unsynced.take_while(|segment| segment.end_seq() > synced);
-        let unsynced = unsynced.filter(|segment| !segment.is_durable);
+        // Of one that nobody holds nothing is lost: no later checkpoint owes any of it.
+        let unsynced = unsynced.filter(|segment| segment.is_held() && !segment.is_durable);
         let written = unsynced.clone().filter_map(|s| s.written_since(synced));
         let written = written.collect();
         // What is being spilled is there, or this sync void, before its turn comes.
@@ -242,6 +254,9 @@ impl Log {
             _ => Some(segment.number),
         };
         let segments: Vec<_> = unsynced.filter_map(file).collect();
+        if !segments.is_empty() {
+            self.sync.note_on_disk(self.next);
+        }
         let names = segments.iter().max().copied() > self.sync.names_synced;
         let names_upto = names.then(|| self.supply.prepared_upto());
         self.sync.syncing = Some(Syncing {

@@ -9,7 +9,7 @@ use super::*;
 use crate::checkpoint::Checkpoint;
 use crate::error::AppendError;
 use crate::keeper::{Keeper, log_path};
-use crate::log::{Event, Log, LogOptions, Taken};
+use crate::log::{Durable, Event, Log, LogOptions, Taken};
 use crate::range::SeqRange;
 use crate::recovery::{list_logs, open_log};
 
@@ -248,7 +248,7 @@ fn without_descriptors() {
     let mut events = Vec::new();
     log.sync_now();
     serve(&mut log, &keeper, &mut events);
-    let number = log.write_checkpoint(MONO, &Checkpoint::default(), true);
+    let number = log.write_checkpoint(MONO, &Checkpoint::default(), Durable::Yes);
     serve(&mut log, &keeper, &mut events);
     let [
         Event::SyncDelayed(sync),
@@ -265,7 +265,7 @@ fn without_descriptors() {
     assert!(cause.ends_with("too many open files"), "{cause}");
     limit(64);
     log.handle_timeout(MONO + Duration::from_millis(250));
-    log.write_checkpoint(MONO, &Checkpoint::default(), true);
+    log.write_checkpoint(MONO, &Checkpoint::default(), Durable::Yes);
     serve(&mut log, &keeper, &mut events);
     assert!(log.is_synced() && log.health().is_none(), "{events:?}");
     assert!(matches!(

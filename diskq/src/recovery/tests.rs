@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::*;
 use crate::checkpoint::{ChannelCheckpoint, CheckpointRun};
 use crate::keeper::{Keeper, log_path};
-use crate::log::Taken;
+use crate::log::{Durable, Taken};
 use crate::sim_files::SimFiles;
 
 const TOPIC: &str = "orders";
@@ -67,7 +67,7 @@ fn disk_with(count: u32) -> (SimFiles, Seq) {
             channels: vec![channel],
             ..Checkpoint::default()
         };
-        log.write_checkpoint(MONO, &checkpoint, true);
+        log.write_checkpoint(MONO, &checkpoint, Durable::Yes);
         serve(&mut log, &keeper);
     }
     files.observe(&data_path(), TOPIC, &log);

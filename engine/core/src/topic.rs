@@ -18,7 +18,7 @@ use crate::latency::{Latency, LatencyOptions};
 use crate::ranges::Ranges;
 use crate::slab::Key;
 use crate::{ChannelId, Now, Random, TaskId, Topology};
-use diskq::{AppendError, CheckpointNumber, Log, LogOptions, SeqRange};
+use diskq::{AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -549,7 +549,7 @@ impl Topic {
         self.recompute_deadline();
         self.log.handle_timeout(now.mono);
         if !self.ephemeral && self.log.checkpoint_due(now.mono) {
-            self.write_checkpoint(now, true);
+            self.write_checkpoint(now, Durable::IfNeeded);
         }
     }
 

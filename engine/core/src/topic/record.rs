@@ -4,7 +4,7 @@
 use super::{Topic, TopicOptions};
 use crate::Now;
 use crate::client::Clients;
-use diskq::{Checkpoint, CheckpointNumber, CheckpointRun, Recovered, SeqRange};
+use diskq::{Checkpoint, CheckpointNumber, CheckpointRun, Durable, Recovered, SeqRange};
 use std::time::Duration;
 use wire::id::Seq;
 use wire::name::{ChannelName, TopicName};
@@ -102,11 +102,16 @@ impl Topic {
     /// means for a channel, too: with `--sync-every=1` it survives a power failure, without the help
     /// of nsqd.dat, which may be older.
     pub(crate) fn write_promise(&mut self, now: Now) -> CheckpointNumber {
-        self.write_checkpoint(now, self.options.group_commit)
+        let durable = if self.options.group_commit {
+            Durable::Yes
+        } else {
+            Durable::No
+        };
+        self.write_checkpoint(now, durable)
     }
 
-    /// Records where every channel stands. Without `sync` it survives a crash of the process only.
-    pub(crate) fn write_checkpoint(&mut self, now: Now, sync: bool) -> CheckpointNumber {
+    /// Records where every channel stands.
+    pub(crate) fn write_checkpoint(&mut self, now: Now, durable: Durable) -> CheckpointNumber {
         let unix_time_of = |at: Duration| {
             now.wall_ns
                 .saturating_add(at.saturating_sub(now.mono).as_nanos() as u64)
@@ -137,16 +142,16 @@ impl Topic {
             }
             push_run(&mut undistributed, rest, 0);
         }
-        let durable = self.channels().filter(|(_, channel)| !channel.ephemeral);
+        let kept = self.channels().filter(|(_, channel)| !channel.ephemeral);
         let checkpoint = Checkpoint {
             paused: self.paused,
             undistributed,
-            channels: durable
+            channels: kept
                 .map(|(_, channel)| channel.checkpoint(unix_time_of))
                 .collect(),
             ..Checkpoint::default()
         };
-        self.log.write_checkpoint(now.mono, &checkpoint, sync)
+        self.log.write_checkpoint(now.mono, &checkpoint, durable)
     }
 
     /// Drives a topic to where a stop loses nothing: everything synced, then one last checkpoint.
@@ -165,7 +170,12 @@ impl Topic {
                 true
             }
             Stopping::No => {
-                let number = self.write_checkpoint(now, !self.sync_failed);
+                let durable = if self.sync_failed {
+                    Durable::No
+                } else {
+                    Durable::Yes
+                };
+                let number = self.write_checkpoint(now, durable);
                 self.stopping = Stopping::Checkpoint(number);
                 true
             }
