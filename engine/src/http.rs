@@ -11,6 +11,7 @@
 //! shard: nothing here is `Send`, nothing is shared.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -52,22 +53,42 @@ pub(crate) use stats::memory_fields;
 pub(crate) const PLAIN_HTTP_REFUSED: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
-/// What is published by one request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bodies {
-    /// `/pub`
-    One(Bytes),
-    /// `/mpub`; at least one. All are stored, or the request fails.
-    Many(Vec<Bytes>),
+/// What is published by one request: all of it is stored, or the request fails.
+#[derive(Clone, Debug)]
+pub struct Bodies {
+    received: Bytes,
+    /// Where the messages are. `None`: what was received is one.
+    places: Option<Vec<Range<usize>>>,
 }
 
 impl Bodies {
-    /// The messages, in order.
-    pub fn as_slice(&self) -> &[Bytes] {
-        match self {
-            Bodies::One(body) => std::slice::from_ref(body),
-            Bodies::Many(bodies) => bodies,
+    /// Of `/pub`.
+    pub fn one(received: Bytes) -> Bodies {
+        Bodies {
+            received,
+            places: None,
         }
+    }
+
+    /// Of `/mpub`.
+    pub fn many(received: Bytes, places: Vec<Range<usize>>) -> Bodies {
+        Bodies {
+            received,
+            places: Some(places),
+        }
+    }
+
+    /// How many messages there are.
+    pub fn count(&self) -> usize {
+        self.places.as_ref().map_or(1, Vec::len)
+    }
+
+    /// The messages, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        let one = self.places.is_none().then_some(&self.received[..]);
+        let many = self.places.iter().flatten();
+        one.into_iter()
+            .chain(many.map(|place| &self.received[place.clone()]))
     }
 }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use wire::command::Batch;
 use wire::limits::Limits;
 
+use super::Bodies;
 use super::chunked::{Chunked, Step};
 use super::connection::{Connection, Io};
 use super::head::Framing;
@@ -217,8 +218,8 @@ pub(super) struct MpubLimits {
 }
 
 /// One message per line. nsqd judges while it reads, so the first offence in the stream counts.
-pub(super) fn split_lines(received: &Received, limits: MpubLimits) -> Result<Vec<Bytes>, Failure> {
-    let mut messages = Vec::new();
+pub(super) fn split_lines(received: Received, limits: MpubLimits) -> Result<Bodies, Failure> {
+    let mut places = Vec::new();
     let mut start = 0;
     while start < received.bytes.len() {
         let rest = &received.bytes[start..];
@@ -236,19 +237,22 @@ pub(super) fn split_lines(received: &Received, limits: MpubLimits) -> Result<Vec
             return Err(Failure::too_large("MSG_TOO_BIG"));
         }
         if end > start {
-            messages.push(received.bytes.slice(start..end));
+            places.push(start..end);
         }
         start = end + 1;
     }
     match received.end {
-        End::Complete => Ok(messages),
+        End::Complete => Ok(Bodies::many(received.bytes, places)),
         End::Broken => Err(Failure::INTERNAL),
         End::OverLimit => Err(Failure::too_large("BODY_TOO_BIG")),
     }
 }
 
+/// The bytes of a number in MPUB's body.
+const SIZE_BYTES: usize = 4;
+
 /// The body of MPUB, as on the wire; what follows the last message is ignored.
-pub(super) fn split_binary(received: &Received, limits: MpubLimits) -> Result<Vec<Bytes>, Failure> {
+pub(super) fn split_binary(received: Received, limits: MpubLimits) -> Result<Bodies, Failure> {
     if received.end == End::OverLimit {
         return Err(Failure::too_large("BODY_TOO_BIG"));
     }
@@ -260,10 +264,15 @@ pub(super) fn split_binary(received: &Received, limits: MpubLimits) -> Result<Ve
     };
     let batch = Batch::parse_binary(&received.bytes, &limits)
         .map_err(|error| Failure::too_large(error.as_str()))?;
-    Ok(batch
-        .iter()
-        .map(|message| received.bytes.slice_ref(message))
-        .collect())
+    // A count, then each with its size in front.
+    let mut end = SIZE_BYTES;
+    let places = batch.iter().map(|message| {
+        let start = end + SIZE_BYTES;
+        end = start + message.len();
+        start..end
+    });
+    let places = places.collect();
+    Ok(Bodies::many(received.bytes, places))
 }
 
 #[cfg(test)]
@@ -285,7 +294,7 @@ mod tests {
     #[test]
     fn lines() {
         let check = |body: &str, end: End, expected: Result<&[&str], &str>| {
-            let lines = split_lines(&received(body.as_bytes(), end), LIMITS);
+            let lines = split_lines(received(body.as_bytes(), end), LIMITS);
             let expected = expected.map(|lines| lines.iter().map(|s| s.to_string()).collect());
             let lines = lines.map_err(|failure| failure.1).map(|lines| {
                 lines
@@ -342,12 +351,18 @@ mod tests {
     #[test]
     fn binary_bodies() {
         let check = |body: &[u8], expected: Result<&[&str], &str>| {
-            let messages = split_binary(&received(body, End::Complete), LIMITS);
-            let messages = messages.map_err(|failure| failure.1);
-            match expected {
-                Ok(expected) => assert_eq!(messages.unwrap(), expected, "{body:?}"),
-                Err(code) => assert_eq!(messages.unwrap_err(), code, "{body:?}"),
-            }
+            let bodies = split_binary(received(body, End::Complete), LIMITS);
+            let bodies = bodies.map_err(|failure| failure.1);
+            let messages = bodies.as_ref().map(|bodies| {
+                assert_eq!(bodies.count(), bodies.iter().count());
+                bodies.iter().collect()
+            });
+            let expected = expected.map(|some| some.iter().map(|one| one.as_bytes()).collect());
+            assert_eq!(
+                messages.map_err(|code| *code) as Result<Vec<&[u8]>, _>,
+                expected,
+                "{body:?}"
+            );
         };
         check(&binary(2, &[(1, "a"), (2, "bc")]), Ok(&["a", "bc"]));
         check(&binary(1, &[(1, "a"), (2, "bc")]), Ok(&["a"]));
@@ -363,12 +378,12 @@ mod tests {
         check(&binary(1, &[(3, "12")]), Err("BAD_MESSAGE"));
         check(&binary(2, &[(1, "a")]), Err("BAD_MESSAGE"));
         let over = received(&binary(1, &[(1, "a")]), End::OverLimit);
-        assert_eq!(split_binary(&over, LIMITS).unwrap_err().1, "BODY_TOO_BIG");
+        assert_eq!(split_binary(over, LIMITS).unwrap_err().1, "BODY_TOO_BIG");
         let none = MpubLimits {
             msg_bytes_max: 5,
             body_bytes_max: 0,
         };
         let one = received(&binary(1, &[(1, "a")]), End::Complete);
-        assert_eq!(split_binary(&one, none).unwrap_err().1, "BAD_BODY");
+        assert_eq!(split_binary(one, none).unwrap_err().1, "BAD_BODY");
     }
 }

@@ -44,7 +44,7 @@ pub(super) async fn publish<B: Broker>(
             .map_err(admin::failure_of)?;
         return Err(Failure::bad("INVALID_DEFER"));
     };
-    hand_over(broker, topic, Bodies::One(received.bytes), defer).await
+    hand_over(broker, topic, Bodies::one(received.bytes), defer).await
 }
 
 /// The query is judged before the body, and the topic exists whatever the body is.
@@ -76,10 +76,8 @@ pub(super) async fn publish_many<B: Broker>(
     };
     let received = body.receive(limits.body_bytes_max).await;
     let split = if is_binary { split_binary } else { split_lines };
-    match split(&received, limits) {
-        Ok(messages) if !messages.is_empty() => {
-            hand_over(broker, topic, Bodies::Many(messages), None).await
-        }
+    match split(received, limits) {
+        Ok(bodies) if bodies.count() > 0 => hand_over(broker, topic, bodies, None).await,
         nothing_to_publish => {
             broker
                 .topic_create(topic)

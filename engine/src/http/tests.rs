@@ -137,7 +137,6 @@ impl Broker for Fake {
         defer: Option<Duration>,
     ) -> Result<(), PublishError> {
         let bodies: Vec<String> = bodies
-            .as_slice()
             .iter()
             .map(|body| String::from_utf8_lossy(body).into_owned())
             .collect();

@@ -184,12 +184,11 @@ async fn publish(
     defer: Option<Duration>,
 ) -> Result<(), String> {
     let name = TopicName::new(topic.as_bytes()).expect("checked before it gets here");
-    let bodies = bodies.as_slice();
     let defer = defer.unwrap_or_default();
     let defer_ms = u32::try_from(defer.as_millis()).unwrap_or(u32::MAX);
     let publication = Publication {
-        bodies: bodies.iter().map(|body| &body[..]),
-        count: u32::try_from(bodies.len()).expect("the body limit bounds the count"),
+        bodies: bodies.iter(),
+        count: u32::try_from(bodies.count()).expect("the body limit bounds the count"),
         body_bytes: bodies.iter().map(|body| body.len() as u64).sum(),
         defer_ms,
     };
