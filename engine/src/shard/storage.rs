@@ -387,7 +387,7 @@ mod tests {
 
     fn sync(topic: &str, upto: u64) -> Job {
         let request = Request::Sync {
-            segments: Vec::new(),
+            segments: vec![SegmentNumber(1)],
             written: Vec::new(),
             names: false,
             upto: Seq(upto),
