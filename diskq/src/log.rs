@@ -101,7 +101,7 @@ pub enum Event {
     /// These seqs could not be made resident. If the file is gone they are damaged from now on;
     /// otherwise the log tries again by itself.
     LoadFailed(SeqRange, Arc<str>),
-    /// Everything below is synced.
+    /// Everything below is synced, or nobody holds it any more.
     Synced(Seq),
     /// A sync could not open its files. Nothing is lost, and the log tries again by itself. Told
     /// of the first in a row, and then now and then.

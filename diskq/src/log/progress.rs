@@ -79,6 +79,8 @@ pub(crate) struct Checkpoints {
     synced_number: u64,
     /// That one, if it owes nothing.
     settled: Option<Settled>,
+    /// The number of the last one that owes something; what it names stays until a durable one does not name it.
+    last_naming: u64,
     /// The newest that start-up found; 0: none. The process that wrote it may have overwritten others
     /// that are on disk all the same, and a power failure brings them back. So until a newer one is
     /// durable nothing goes that was there, and the next one is to be durable.
@@ -128,12 +130,14 @@ impl Checkpoints {
             .expect("two of three slots are kept at most")
     }
 
-    /// Whether after a power failure the last durable checkpoint would do as well. Everything below
-    /// `on_disk` may be there.
+    /// Whether after a power failure the last durable checkpoint would do as well, and nothing waits for
+    /// another. Everything below `on_disk` may be there.
     fn is_settled(&self, newer: Option<&Settled>, on_disk: Seq) -> bool {
         match (&self.settled, newer) {
             (Some(durable), Some(newer)) => {
-                on_disk <= durable.next && durable.says_as_much_as(newer)
+                on_disk <= durable.next
+                    && durable.says_as_much_as(newer)
+                    && self.last_naming <= self.synced_number
             }
             _ => false,
         }
@@ -197,6 +201,9 @@ impl Log {
             Durable::Yes => true,
         };
         let sync = is_needed || is_first || replaced.is_some_and(|replaced| replaced.sync);
+        if settled.is_none() {
+            self.checkpoints.last_naming = number;
+        }
         let stamp = Stamp {
             synced: self.sync.synced(),
             next: self.next,

@@ -151,7 +151,7 @@ impl Log {
         self.next
     }
 
-    /// Everything below is synced.
+    /// Everything below is synced, or nobody holds it any more.
     #[inline]
     #[must_use]
     pub fn synced(&self) -> Seq {
