@@ -131,15 +131,16 @@ def fan_out_10k(runner, sizes, table):
 
 
 def topics(runner, sizes, table):
-    """One run makes the topics, with a message each; the next two use them. A consumer of each is a connection
-    of each, so delivering to many topics is also delivering to many connections."""
+    """One run makes the topics and their files, with three batches each; the next two use them. A consumer of
+    each is a connection of each, so delivering to many topics is also delivering to many connections."""
     seconds = runner.options.seconds
     for count in sizes:
         variant = f"{count} topics"
         load = f"--topic many --topics {count} --producers 2"
         with Broker(runner) as broker:
-            runner.run(broker, f"{load} --consumers 1 --via pub --window 1 --messages {max(count, 2)} --duration 300s")
-            load += " --via mpub --batch 200 --window 2000 --warm-up 4s"
+            load += " --via mpub --batch 200 --window 2000"
+            runner.run(broker, f"{load} --consumers 1 --rdy 2500 --messages {600 * max(count, 2)} --duration 300s")
+            load += " --warm-up 4s"
             both = runner.run(broker, f"{load} --consumers 1 --rdy 2500 --duration {seconds}s")
             table.add(variant, "published and delivered/s", both["totals"]["delivered_per_s"])
             table.add(variant, "CPU us per message, both", both["resources"]["cpu_us_per_message"])

@@ -550,7 +550,11 @@ fn what_nobody_holds_is_not_synced() {
     let seq = world.must_append(300);
     world.write_checkpoint(Durable::No);
     world.finish(seq);
-    assert_eq!(syncs(&mut world), 1, "what one names that is not durable waits, too");
+    assert_eq!(
+        syncs(&mut world),
+        1,
+        "what one names that is not durable waits, too"
+    );
     assert_eq!(syncs(&mut world), 0);
     let held = world.must_append(300);
     assert_eq!(syncs(&mut world), 6, "messages and checkpoints");
