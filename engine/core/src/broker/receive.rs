@@ -1,8 +1,8 @@
 //! What a connection sends: from bytes to commands, and each to who carries it out.
 
-use super::{Broker, Flow, Level, Output};
+use super::{Broker, BrokerOptions, Flow, Level, Output};
 use crate::Now;
-use crate::client::{ClientId, Ending, Verb};
+use crate::client::{Client, ClientId, Ending, Verb};
 use crate::topic::Publication;
 use wire::command::Command;
 use wire::decode::{Context, Decoded, MAGIC_V2};
@@ -17,6 +17,17 @@ use wire::name::TopicName;
 fn command_bytes_max(limits: &Limits) -> usize {
     let body_bytes = limits.body_bytes_max.max(limits.message_bytes_max);
     usize::try_from(body_bytes).unwrap_or(0) + LINE_BYTES_MAX + COMMAND_SIZES_BYTES
+}
+
+/// What the decoder has to know of a connection.
+#[inline]
+fn context<'a>(client: &Client, options: &'a BrokerOptions) -> Context<'a> {
+    Context {
+        state: client.state,
+        heartbeats: client.settings.heartbeat.is_some(),
+        tls_missing: options.server.tls_required && client.tls.is_none(),
+        limits: &options.limits,
+    }
 }
 
 /// For the sizes and the count around a body: four of them at most, and some to spare.
@@ -58,12 +69,7 @@ impl Broker {
             let Some(client) = self.clients.get_mut(id) else {
                 break;
             };
-            let context = Context {
-                state: client.state,
-                heartbeats: client.settings.heartbeat.is_some(),
-                tls_missing: self.options.server.tls_required && client.tls.is_none(),
-                limits: &self.options.limits,
-            };
+            let context = context(client, &self.options);
             match client.decoder.decode(rest, &context) {
                 Decoded::NeedMore(needs) => {
                     let is_too_big = needs > command_bytes_max(&self.options.limits);
@@ -150,12 +156,7 @@ impl Broker {
         if client.ending != Ending::No {
             return;
         }
-        let context = Context {
-            state: client.state,
-            heartbeats: client.settings.heartbeat.is_some(),
-            tls_missing: self.options.server.tls_required && client.tls.is_none(),
-            limits: &self.options.limits,
-        };
+        let context = context(client, &self.options);
         let complaint = if client.magic_seen {
             client.decoder.finish(rest, &context)
         } else {
