@@ -368,8 +368,8 @@ async fn respond<B: Broker>(
 
 /// `OPTIONS *` is answered by Go's server, and so also where TLS is required.
 fn is_refused<B: Broker>(head: &Head, broker: &B) -> bool {
-    let is_for_server = head.method == Method::OPTIONS && head.target.path() == "*";
-    broker.info().is_https_only && !broker.is_secure() && !is_for_server
+    let is_refused = broker.info().is_https_only && !broker.is_secure();
+    is_refused && !(head.method == Method::OPTIONS && head.target.path() == "*")
 }
 
 /// Publishes are too many to be logged. Redirects, OPTIONS and the profiler never reach nsqd's own

@@ -81,10 +81,14 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
     if target.len() > TARGET_BYTES_MAX {
         return Err(Refusal::LONG_TARGET);
     }
+    // Fragments do not travel: Go takes one for a part of the rest.
+    let uri = match target.as_bytes().contains(&b'#') {
+        true => Uri::try_from(target.replace('#', "%23")),
+        false => Uri::try_from(target),
+    };
     let mut head = Head {
         method: Method::from_bytes(method.as_bytes()).map_err(|_| Refusal::MALFORMED)?,
-        // Fragments do not travel: Go takes one for a part of the rest.
-        target: Uri::try_from(target.replace('#', "%23")).map_err(|_| Refusal::MALFORMED)?,
+        target: uri.map_err(|_| Refusal::MALFORMED)?,
         is_http_11: request.version == Some(1),
         expects: None,
         asks_to_close: false,
@@ -215,9 +219,13 @@ impl Lengths {
     }
 }
 
-/// What Go's server takes in a `Host` header.
+/// What Go's server takes in a `Host` header: letters, digits and ``!$%&'()*+,-.:;=[]_~``.
 fn is_host_byte(byte: &u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(byte)
+    // As ranges: each byte of each request is looked at.
+    matches!(
+        byte,
+        b'!' | b'$'..=b'.' | b'0'..=b';' | b'=' | b'A'..=b'[' | b']' | b'_' | b'a'..=b'z' | b'~'
+    )
 }
 
 /// Digits and nothing else.
@@ -338,6 +346,16 @@ mod tests {
         check("GET /ping HTTP/0.9\r\n\r\n", Refusal::VERSION);
         check(&get(""), Refusal::NO_HOST);
         check("GET http://any/ping HTTP/1.1\r\n\r\n", Refusal::NO_HOST);
+        for byte in 1..=u8::MAX {
+            let mut text = get("Host: ab?c\r\n").into_bytes();
+            let at = text
+                .iter()
+                .position(|&byte| byte == b'?')
+                .expect("it is there");
+            text[at] = byte;
+            let is_good = byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte);
+            assert_eq!(parse(&text).is_ok(), is_good, "{byte:#x}");
+        }
         check(&get("Host: a b\r\n"), Refusal::BAD_HOST);
         head(&get("Host:\r\n"));
         head("CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n");

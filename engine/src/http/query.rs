@@ -64,7 +64,7 @@ impl<'a> Query<'a> {
 }
 
 fn unescape(text: &str) -> Result<Cow<'_, str>, QueryError> {
-    if !text.contains(['%', '+']) {
+    if !text.bytes().any(|byte| matches!(byte, b'%' | b'+')) {
         return Ok(Cow::Borrowed(text));
     }
     let bytes = text.replace('+', " ");

@@ -89,7 +89,12 @@ impl Stream {
     pub(crate) fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
         loop {
             // The standard library ignores SIGPIPE, so a broken connection is an error here.
-            return match (&self.socket).write_vectored(slices) {
+            let written = match slices {
+                // Without a list, which the kernel would have to fetch and check.
+                [only] => (&self.socket).write(only),
+                _ => (&self.socket).write_vectored(slices),
+            };
+            return match written {
                 Ok(bytes) => Ok(Some(bytes)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
