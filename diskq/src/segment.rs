@@ -29,8 +29,8 @@ pub(crate) const PAGE_BYTES: u32 = 4096;
 /// No segment is larger: offsets are 32 bits, and sums of two of them stay below 2^32.
 pub(crate) const SEGMENT_BYTES_LIMIT: u32 = 1 << 30;
 /// The size of segments that are spilled and read back, but for those of very large backlogs: the
-/// files' own cost is small, and all that are in memory still fit a cache.
-pub(crate) const SPILLED_BYTES: u32 = 8 << 20;
+/// files' own cost is small.
+pub(crate) const SPILLED_BYTES: u32 = 32 << 20;
 
 const BLOCK_BYTES: usize = 64;
 const HEAD_MAGIC: [u8; 4] = *b"RQSG";

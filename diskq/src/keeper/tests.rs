@@ -1,6 +1,9 @@
 use std::io::ErrorKind;
+use std::path::Path;
 
 use super::*;
+use crate::checkpoint;
+use crate::files::Memory;
 use crate::sim_files::{Call, Crash, SimFiles};
 
 fn keeper() -> Keeper<SimFiles> {

@@ -190,6 +190,7 @@ impl Log {
                 // many copies costs a fraction of one for each.
                 let is_synced = segment.head.base < self.sync.covered();
                 self.sync.note_on_disk(segment.end_seq());
+                self.supply.note_leaving();
                 segment.residency = Residency::Spilling {
                     copy,
                     is_synced,
@@ -216,6 +217,18 @@ impl Log {
         result: Result<(), Failure>,
         events: &mut Vec<Event>,
     ) {
+        self.take_back(number, memory, copy, result, events);
+        self.note_left(events);
+    }
+
+    fn take_back(
+        &mut self,
+        number: SegmentNumber,
+        memory: Memory,
+        copy: SegmentNumber,
+        result: Result<(), Failure>,
+        events: &mut Vec<Event>,
+    ) {
         let state = |segment: &Segment| match segment.residency {
             Residency::Spilling {
                 copy: to,
@@ -232,8 +245,7 @@ impl Log {
             if result.is_ok() {
                 self.discard_file(copy);
             }
-            self.recycle(number, memory);
-            return self.offer_room(events);
+            return self.recycle(number, memory);
         };
         match result {
             Ok(()) if !is_wanted => {
@@ -241,7 +253,6 @@ impl Log {
                 segment.number = copy;
                 segment.is_durable = is_synced;
                 self.recycle(number, memory);
-                self.offer_room(events);
             }
             // The reader is served from where it is.
             Ok(()) => {

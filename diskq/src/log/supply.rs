@@ -28,6 +28,10 @@ const SPILL_SHARE: u64 = 16;
 /// A segment is larger only for this part of the backlog: so many files, whatever its size.
 const BACKLOG_SHARE: u64 = 1024;
 
+/// So many segments that are being spilled are supply enough: none has to be made, their memory comes back.
+/// The disk is busy with two; with few more it waits for the next ones now and then.
+pub(super) const LEAVING_ENOUGH: u32 = 8;
+
 /// A segment file in memory that holds nothing anyone needs.
 #[derive(Debug)]
 pub(super) struct Stocked {
@@ -54,6 +58,8 @@ pub(super) struct Supply {
     pool_min: usize,
     /// The job under way.
     preparing: Option<SegmentNumber>,
+    /// How many segments are being spilled: their memory comes back.
+    leaving: u32,
     /// An append could not be done and needs a segment this large.
     waiting: Option<u32>,
     refusal: Option<Refusal>,
@@ -76,6 +82,7 @@ impl Supply {
             pool: Vec::new(),
             pool_min: options.pool_segments_min,
             preparing: None,
+            leaving: 0,
             waiting: None,
             refusal: None,
             steady: options.segment_bytes_min,
@@ -100,7 +107,17 @@ impl Supply {
     /// Whether a next segment is there or on its way.
     #[inline]
     pub(super) fn has_next(&self) -> bool {
-        self.spare.is_some() || !self.pool.is_empty() || self.preparing.is_some()
+        self.spare.is_some() || !self.pool.is_empty() || self.is_coming()
+    }
+
+    #[inline]
+    fn is_coming(&self) -> bool {
+        self.preparing.is_some() || self.leaving >= LEAVING_ENOUGH
+    }
+
+    /// A segment is being spilled from now on.
+    pub(super) fn note_leaving(&mut self) {
+        self.leaving += 1;
     }
 
     /// A number for a new file.
@@ -220,13 +237,18 @@ impl Log {
         }
     }
 
-    /// Tells those that wait for room if the pool has what they wait for.
-    pub(super) fn offer_room(&mut self, events: &mut Vec<Event>) {
-        let room = self.supply.pool.last();
-        let room = room.map_or(0, |stocked| stocked.memory.as_ref().len() as u64);
-        let fits = |needed: &mut u32| u64::from(*needed) <= room;
-        if self.supply.waiting.take_if(fits).is_some() {
+    /// A segment is spilled, or stays. Tells those that wait for room if the pool has what they wait for; if it
+    /// has not and nothing else comes, a new one is made.
+    pub(super) fn note_left(&mut self, events: &mut Vec<Event>) {
+        self.supply.leaving -= 1;
+        let Some(needed) = self.supply.waiting else {
+            return;
+        };
+        if self.supply.can_give(needed) {
+            self.supply.waiting = None;
             events.push(Event::Room);
+        } else if self.supply.refusal.is_none() && !self.supply.is_coming() {
+            self.prepare(needed);
         }
     }
 
@@ -265,7 +287,7 @@ impl Log {
             self.retry_prepare_if_due();
             return error;
         }
-        if self.supply.preparing.is_none() {
+        if !self.supply.is_coming() {
             self.prepare(waiting);
         }
         AppendError::WouldBlock

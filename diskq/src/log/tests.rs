@@ -1,9 +1,10 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
 
+use super::supply::LEAVING_ENOUGH;
 use super::*;
 use crate::checkpoint::{ChannelCheckpoint, Checkpoint, CheckpointRun};
 use crate::error::{AppendError, DamageKind};
@@ -741,6 +742,61 @@ fn a_spill_keeps_what_is_synced_and_leaves_the_rest_to_the_next_sync() {
         world.reopen(Crash::Power { seed });
         world.drain();
     }
+}
+
+/// Appends until nothing but spills can make room, and returns them, not done.
+fn append_until_all_is_leaving(world: &mut World) -> VecDeque<Request> {
+    let mut spills = VecDeque::new();
+    loop {
+        while world.append(500, 0).is_ok() {}
+        match world.log.next_request() {
+            Some(spill @ Request::Spill { .. }) => spills.push_back(spill),
+            Some(_) if spills.len() > 100 => panic!("more and more is made"),
+            Some(other) => world.answer(other),
+            None => return spills,
+        }
+    }
+}
+
+#[test]
+fn nothing_new_is_made_while_enough_is_being_spilled() {
+    let mut world = spilling_world();
+    let mut spills = append_until_all_is_leaving(&mut world);
+    assert_eq!(spills.len(), LEAVING_ENOUGH as usize);
+    for _ in 0..100 {
+        world.events.clear();
+        world.answer(spills.pop_front().expect("they are enough"));
+        assert!(world.told(|event| *event == Event::Room));
+        let more = append_until_all_is_leaving(&mut world);
+        assert_eq!(more.len(), 1, "what came back is used, and nothing else");
+        spills.extend(more);
+    }
+    let mappings = world.log.stats().mappings;
+    assert!(mappings <= LEAVING_ENOUGH + 6, "{mappings} mappings");
+    spills.into_iter().for_each(|spill| world.answer(spill));
+    world.drain();
+}
+
+#[test]
+fn what_fails_to_be_spilled_and_what_comes_back_too_small_is_no_supply() {
+    let mut world = spilling_world();
+    let spills = append_until_all_is_leaving(&mut world);
+    for spill in spills {
+        world.files.fail_next(Call::Copy, ErrorKind::StorageFull);
+        world.answer(spill);
+    }
+    world.events.clear();
+    world.pump(1);
+    assert!(world.told(|event| *event == Event::Room), "a new one");
+    world.must_append(500);
+
+    let mut world = spilling_world();
+    let spills = append_until_all_is_leaving(&mut world);
+    let too_large = 3 * world.options.segment_bytes_max as usize;
+    assert!(world.append(too_large, 0).is_err());
+    spills.into_iter().for_each(|spill| world.answer(spill));
+    world.must_append(too_large);
+    world.drain();
 }
 
 #[test]

@@ -1,0 +1,388 @@
+//! One log's directory, and what the keeper does in it.
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use wire::id::Seq;
+
+use super::request::{CheckpointFailure, Failure, SegmentNumber, SyncFailure};
+use crate::checkpoint::{self, CHECKPOINT_FILE};
+use crate::error::{Damage, DamageKind, system_text};
+use crate::files::{Files, Memory, SyncError};
+use crate::range::SeqRange;
+use crate::segment::{self, FRAMES_AT, Head, PAGE_BYTES};
+use crate::slot::SLOT_BYTES;
+
+/// What the directory of a log is called.
+pub(crate) fn log_path(data_path: &Path, topic: &str) -> PathBuf {
+    data_path.join(format!("{topic}{LOG_SUFFIX}"))
+}
+
+/// Behind the topic's name. No name of a live log looks like one of a deleted log: the one ends in
+/// this, the other in a digit.
+pub(crate) const LOG_SUFFIX: &str = ".log";
+/// Between a log's name and the number of its deletion.
+pub(crate) const DELETED_INFIX: &str = ".deleted-";
+
+/// Removes what [`Keeper::delete_log`] renamed, with everything in it.
+pub(crate) fn remove_deleted(files: &impl Files, directory: &Path) -> io::Result<()> {
+    for entry in files.list(directory)? {
+        files.remove(&directory.join(entry.name))?;
+    }
+    files.remove_dir(directory)
+}
+
+/// One log's directory and what is done in it.
+pub(crate) struct LogDirectory<'a, F> {
+    files: &'a F,
+    data_path: &'a Path,
+    path: PathBuf,
+}
+
+impl<'a, F: Files> LogDirectory<'a, F> {
+    pub(crate) fn new(files: &'a F, data_path: &'a Path, topic: &str) -> LogDirectory<'a, F> {
+        LogDirectory {
+            files,
+            data_path,
+            path: log_path(data_path, topic),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn segment_path(&self, segment: SegmentNumber) -> PathBuf {
+        self.path.join(segment_file(segment))
+    }
+
+    pub(super) fn prepare(&self, segment: SegmentNumber, bytes: u32) -> Result<Memory, Failure> {
+        let path = self.segment_path(segment);
+        self.with_directory(|| self.files.allocate(&path, u64::from(bytes)))
+            .map_err(|error| Failure::of("allocate", &path, &error))?;
+        self.files.map(&path, bytes).map_err(|error| {
+            // The mapping's error is the one to report; an unused file goes at the next start.
+            let _ = self.files.remove(&path);
+            Failure::of("map", &path, &error)
+        })
+    }
+
+    /// Runs `job`; if the directory is missing, makes it, with the checkpoint's room, and runs it
+    /// again. So that a topic without messages has no files.
+    fn with_directory<T>(&self, job: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match job() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => return result,
+        }
+        self.files.create_dir(&self.path)?;
+        // For the first checkpoint and one twice as long.
+        let room = checkpoint::file_bytes(checkpoint::slot_room(0) * 2);
+        let reserved = self.files.allocate(&self.checkpoint_path(), room);
+        if let Err(error) = reserved {
+            // Otherwise the next job would find a directory, and no room in it. That error is the
+            // one to report; one with files in it stays.
+            let _ = self.files.remove_dir(&self.path);
+            return Err(error);
+        }
+        job()
+    }
+
+    pub(crate) fn checkpoint_path(&self) -> PathBuf {
+        self.path.join(CHECKPOINT_FILE)
+    }
+
+    /// The copy gets its name when it is whole, and synced if it must be: for whoever looks after a
+    /// crash of the process, a segment file is never half a segment.
+    pub(super) fn spill(
+        &self,
+        segment: SegmentNumber,
+        memory: &Memory,
+        copy: SegmentNumber,
+        sync: bool,
+    ) -> Result<(), Failure> {
+        let path = self.segment_path(copy);
+        let partial = self.path.join(partial_file(copy));
+        let from = self.segment_path(segment);
+        let attempt = || {
+            self.files.copy(&from, memory, &partial)?;
+            if sync {
+                self.files.sync(&partial).map_err(SyncError::into_inner)?;
+            }
+            self.files.rename(&partial, &path)?;
+            if sync {
+                let synced = self.files.sync_dir(&self.path);
+                synced.map_err(SyncError::into_inner)?;
+            }
+            Ok(())
+        };
+        attempt().map_err(|error| {
+            // The attempt's error is the one to report; what is left goes at the next start.
+            let _ = self.files.remove(&partial);
+            let _ = self.files.remove(&path);
+            Failure::of("write", &path, &error)
+        })
+    }
+
+    pub(super) fn load(
+        &self,
+        segment: SegmentNumber,
+        wanted: &Head,
+        count: u32,
+        reuse: Option<Memory>,
+    ) -> Result<(Memory, Vec<Damage>), Failure> {
+        let path = self.segment_path(segment);
+        let loaded = match self.files.load(&path, wanted.bytes, reuse) {
+            Ok(memory) => Ok((memory, Vec::new())),
+            Err(error) if is_media_error(&error) => self.rescue(segment, wanted.bytes),
+            Err(error) => Err(error),
+        };
+        let (memory, mut damage) = loaded.map_err(|error| Failure::of("load", &path, &error))?;
+        // Messages in memory that never came from the disk need no check, these do: M6.
+        let holes = segment::scan(memory.as_ref(), wanted, Some(count)).holes(count);
+        damage.extend(self.message_damage(segment, memory.as_ref(), wanted.base, &holes));
+        Ok((memory, damage))
+    }
+
+    /// Reads a segment through the page cache, where what was appended last is; if the device
+    /// cannot read all of it, what it can.
+    pub(crate) fn read_segment(
+        &self,
+        segment: SegmentNumber,
+        bytes: u32,
+    ) -> io::Result<(Memory, Vec<Damage>)> {
+        let mut image = vec![0; bytes as usize].into_boxed_slice();
+        match self
+            .files
+            .read_at(&self.segment_path(segment), 0, &mut image)
+        {
+            Ok(()) => Ok((Memory::Heap(image), Vec::new())),
+            Err(error) if is_media_error(&error) => self.rescue(segment, bytes),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads page by page, zeros for the pages that the device cannot read: their messages fail
+    /// their CRC, the others are saved. Any other failure says nothing of the page.
+    fn rescue(&self, segment: SegmentNumber, bytes: u32) -> io::Result<(Memory, Vec<Damage>)> {
+        let path = self.segment_path(segment);
+        let mut memory = vec![0; bytes as usize].into_boxed_slice();
+        let mut damage = Vec::new();
+        let mut was_readable = true;
+        for (index, page) in memory.chunks_mut(PAGE_BYTES as usize).enumerate() {
+            let offset = index as u64 * u64::from(PAGE_BYTES);
+            let result = self.files.read_at(&path, offset, page);
+            let is_run_start = was_readable && result.is_err();
+            was_readable = result.is_ok();
+            if let Err(error) = result {
+                if !is_media_error(&error) {
+                    return Err(error);
+                }
+                page.fill(0);
+                if !is_run_start {
+                    continue;
+                }
+                damage.push(Damage {
+                    kind: DamageKind::Foreign,
+                    file: self.shown(&segment_file(segment)),
+                    offset,
+                    seqs: SeqRange::new(Seq(0), Seq(0)),
+                    detail: format!("unreadable: {}", system_text(&error)),
+                });
+            }
+        }
+        Ok((Memory::Heap(memory), damage))
+    }
+
+    /// Reports the messages `bad` of a segment and sets their bytes aside.
+    pub(crate) fn message_damage(
+        &self,
+        segment: SegmentNumber,
+        bytes: &[u8],
+        base: Seq,
+        bad: &[Range<u32>],
+    ) -> Vec<Damage> {
+        if bad.is_empty() {
+            return Vec::new();
+        }
+        let aside = format!("{:012}.damaged", segment.0);
+        let kept = match self.set_aside(&aside, bytes, bad) {
+            Ok(()) => format!("its bytes are kept in {aside}"),
+            Err(error) => format!(
+                "its bytes could not be kept in {aside}: {}",
+                system_text(&error)
+            ),
+        };
+        let to_damage = |indices: &Range<u32>| Damage {
+            kind: DamageKind::Messages,
+            file: self.shown(&segment_file(segment)),
+            offset: segment::slot_offset(bytes.len(), indices.start).unwrap_or(0) as u64,
+            seqs: seqs_at(base, indices),
+            detail: format!("slot or frame does not agree with its CRC; {kept}"),
+        };
+        bad.iter().map(to_damage).collect()
+    }
+
+    /// Keeps the slots and frames of `bad` for whoever wants to have a look: for each run of bad
+    /// messages a line of text, the slots, and everything between the whole neighbours' frames.
+    fn set_aside(&self, name: &str, bytes: &[u8], bad: &[Range<u32>]) -> io::Result<()> {
+        let mut out = Vec::new();
+        for indices in bad {
+            let slots_at = segment::slot_offset(bytes.len(), indices.end - 1).unwrap_or(0);
+            let slots_end = slots_at + (indices.end - indices.start) as usize * SLOT_BYTES;
+            let before = indices
+                .start
+                .checked_sub(1)
+                .and_then(|i| segment::slot_at(bytes, i));
+            let after = segment::slot_at(bytes, indices.end);
+            let start = before.map_or(FRAMES_AT, |slot| slot.end) as usize;
+            let end = after.map_or(0, |slot| slot.start) as usize;
+            let slots = bytes.get(slots_at..slots_end).unwrap_or_default();
+            let frames = bytes.get(start..end).unwrap_or_default();
+            let head = format!(
+                "\nslots {}..{}: {} bytes from {slots_at}, frames: {} bytes from {start}\n",
+                indices.start,
+                indices.end,
+                slots.len(),
+                frames.len()
+            );
+            for part in [head.as_bytes(), slots, frames] {
+                let room = SET_ASIDE_BYTES_MAX.saturating_sub(out.len());
+                out.extend_from_slice(&part[..part.len().min(room)]);
+            }
+        }
+        self.files.write_at(&self.path.join(name), 0, &out)
+    }
+
+    /// A file of this log as reports name it: below the data path.
+    pub(crate) fn shown(&self, name: &str) -> String {
+        let directory = self.path.file_name().unwrap_or_default().to_string_lossy();
+        format!("{directory}/{name}")
+    }
+
+    pub(super) fn sync(&self, segments: &[SegmentNumber], names: bool) -> Result<(), SyncFailure> {
+        for &segment in segments {
+            let path = self.segment_path(segment);
+            match self.files.sync(&path) {
+                // All of its messages were finished and the segment discarded meanwhile.
+                Err(SyncError::Open(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                result => result.map_err(|error| SyncFailure::of(&path, &error))?,
+            }
+        }
+        if names { self.sync_names() } else { Ok(()) }
+    }
+
+    /// Makes the names durable: of the log's files, and of the log.
+    fn sync_names(&self) -> Result<(), SyncFailure> {
+        for path in [self.path.as_path(), self.data_path] {
+            self.files.sync_dir(path).map_err(|error| match error {
+                // Somebody removed it, with everything in it: that does not come back.
+                SyncError::Open(error) if error.kind() == io::ErrorKind::NotFound => {
+                    SyncFailure::Sync(Failure::of("sync", path, &error))
+                }
+                error => SyncFailure::of(path, &error),
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_checkpoint(
+        &self,
+        slot: u8,
+        bytes: &[u8],
+        sync: bool,
+        names: bool,
+    ) -> Result<(), CheckpointFailure> {
+        let path = self.checkpoint_path();
+        let room = checkpoint::slot_room(bytes.len());
+        let write = || {
+            let length = self.with_directory(|| self.files.length(&path))?;
+            if length < checkpoint::file_bytes(room) {
+                self.files.allocate(&path, checkpoint::file_bytes(room))?;
+            }
+            for (piece, at) in checkpoint::pieces(usize::from(slot), bytes.len() as u64) {
+                let piece = &bytes[piece.start as usize..piece.end as usize];
+                self.files.write_at(&path, at, piece)?;
+            }
+            Ok(length)
+        };
+        let length = write()
+            .map_err(|error| CheckpointFailure::Write(Failure::of("write", &path, &error)))?;
+        if sync {
+            let synced = self.files.sync(&path);
+            synced.map_err(|error| SyncFailure::of(&path, &error))?;
+        }
+        if names {
+            self.sync_names()?;
+        }
+        // Room for the checkpoints that follow, while there is room: finishing must not need any.
+        if length < checkpoint::file_bytes(room * 2) {
+            // Not having it is no failure of this checkpoint. The next one tries again.
+            let _ = self.files.allocate(&path, checkpoint::file_bytes(room * 2));
+        }
+        Ok(())
+    }
+
+    pub(super) fn discard(&self, segment: SegmentNumber, memory: Option<Memory>) {
+        let path = self.segment_path(segment);
+        if let Some(memory) = memory {
+            self.files.unmap(&path, memory);
+        }
+        // A file that stays costs room until the next start, which finds that no one holds it.
+        let _ = self.files.remove(&path);
+    }
+}
+
+/// The name of a segment's file.
+pub(crate) fn segment_file(segment: SegmentNumber) -> String {
+    format!("{:012}{SEGMENT_SUFFIX}", segment.0)
+}
+
+/// The number in the name of a segment's file.
+pub(crate) fn segment_number(name: &str) -> Option<SegmentNumber> {
+    let digits = name.strip_suffix(SEGMENT_SUFFIX)?;
+    let is_number = digits.len() >= 12 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number {
+        digits.parse().ok().map(SegmentNumber)
+    } else {
+        None
+    }
+}
+
+/// The name of a segment's file while it is written. No segment is called like that.
+fn partial_file(segment: SegmentNumber) -> String {
+    format!("{}{PARTIAL_SUFFIX}", segment_file(segment))
+}
+
+/// Whether this is a file that was being written when the process ended.
+pub(crate) fn is_partial_file(name: &str) -> bool {
+    name.strip_suffix(PARTIAL_SUFFIX)
+        .is_some_and(|name| segment_number(name).is_some())
+}
+
+/// The seqs of messages given by their indices in a segment.
+pub(crate) fn seqs_at(base: Seq, indices: &Range<u32>) -> SeqRange {
+    let at = |index: u32| Seq(base.0.saturating_add(u64::from(index)));
+    SeqRange::new(at(indices.start), at(indices.end))
+}
+
+/// Whether the file, and not a limit of this process, is what failed: its device, or its length.
+/// Populating says EFAULT where a touch would be a SIGBUS.
+pub(crate) fn is_media_error(error: &io::Error) -> bool {
+    let codes = [
+        libc::EFAULT,
+        libc::EIO,
+        libc::EHWPOISON,
+        libc::EBADMSG,
+        libc::EUCLEAN,
+    ];
+    error.kind() == io::ErrorKind::UnexpectedEof
+        || error
+            .raw_os_error()
+            .is_some_and(|code| codes.contains(&code))
+}
+
+const SEGMENT_SUFFIX: &str = ".segment";
+const PARTIAL_SUFFIX: &str = ".partial";
+/// How much of a segment's damaged bytes is kept.
+const SET_ASIDE_BYTES_MAX: usize = 4 << 20;

@@ -1,0 +1,259 @@
+//! What a log asks of the keeper, and what it is answered.
+
+use std::io;
+use std::path::Path;
+
+use wire::id::Seq;
+
+use crate::error::{Damage, system_text};
+use crate::files::{Memory, SyncError};
+use crate::mapping::Written;
+
+/// Names a segment's file within its log; never reused while the log lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SegmentNumber(pub u64);
+
+/// Names a checkpoint within its log; newer ones are higher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CheckpointNumber(pub u64);
+
+/// A job for the keeper. The jobs of one log are done in the order in which the log gave them.
+#[derive(Debug)]
+pub enum Request {
+    /// Allocate, map and populate a new segment file.
+    Prepare {
+        /// The new file.
+        segment: SegmentNumber,
+        /// Its size.
+        bytes: u32,
+    },
+    /// Copy a sealed segment to a file of its own, so that the memory and the file it belongs to are
+    /// free for new messages.
+    Spill {
+        /// The file that is mapped.
+        segment: SegmentNumber,
+        /// Its memory.
+        memory: Memory,
+        /// The new file.
+        copy: SegmentNumber,
+        /// Whether it must be durable before the reply.
+        sync: bool,
+    },
+    /// Read a segment back and check every message in it.
+    Load {
+        /// The file.
+        segment: SegmentNumber,
+        /// Its size.
+        bytes: u32,
+        /// The generation it must hold.
+        generation: u64,
+        /// The seq of its first message.
+        base: Seq,
+        /// How many messages it holds.
+        count: u32,
+        /// Memory to read it into.
+        reuse: Option<Memory>,
+    },
+    /// Make the segments durable.
+    Sync {
+        /// The files with unsynced messages.
+        segments: Vec<SegmentNumber>,
+        /// Their pages that are mapped.
+        written: Vec<Written>,
+        /// Whether names changed since the last sync: the directories are synced too.
+        names: bool,
+        /// Everything below is synced when this succeeds.
+        upto: Seq,
+    },
+    /// Write a checkpoint into one of its slots.
+    WriteCheckpoint {
+        /// Its number.
+        number: CheckpointNumber,
+        /// Which of the slots.
+        slot: u8,
+        /// The encoded checkpoint.
+        bytes: Vec<u8>,
+        /// Whether it must be durable before the reply.
+        sync: bool,
+        /// Whether names changed since the last sync: the directories are synced too.
+        names: bool,
+    },
+    /// Take back the mapping of a segment that stays on disk.
+    Unmap {
+        /// The file.
+        segment: SegmentNumber,
+        /// Its memory.
+        memory: Memory,
+    },
+    /// Take back memory that is no file's.
+    Free(Memory),
+    /// Unmap and remove a segment.
+    Discard {
+        /// The file.
+        segment: SegmentNumber,
+        /// Its memory, if it is mapped.
+        memory: Option<Memory>,
+    },
+}
+
+impl Request {
+    /// Whether it ends with a sync that others may share.
+    #[must_use]
+    pub fn is_sync(&self) -> bool {
+        match self {
+            Request::Sync {
+                segments, names, ..
+            } => *names || !segments.is_empty(),
+            Request::WriteCheckpoint { sync, .. } => *sync,
+            _ => false,
+        }
+    }
+
+    /// Whether somebody waits for it and nothing else of its log has to be done first, but for a
+    /// [`Request::Spill`]: that gives memory back, so that less is needed.
+    ///
+    /// A new segment concerns no other file of the log. A checkpoint that need not be durable says
+    /// what was true when the log gave it, and nothing is given up before a later one is durable;
+    /// there is one at a time, so it overtakes no other.
+    #[must_use]
+    pub fn is_urgent(&self) -> bool {
+        matches!(
+            self,
+            Request::Prepare { .. } | Request::WriteCheckpoint { sync: false, .. }
+        )
+    }
+
+    /// The mapped bytes that it takes along, for a simulated file system.
+    pub(crate) fn segment_image(&self) -> Option<(SegmentNumber, &[u8])> {
+        match self {
+            Request::Spill {
+                segment, memory, ..
+            }
+            | Request::Unmap { segment, memory } => Some((*segment, memory.as_ref())),
+            _ => None,
+        }
+    }
+}
+
+/// Why a job failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The kind of the system's answer.
+    pub kind: io::ErrorKind,
+    /// What was attempted, on what, and the answer.
+    pub text: String,
+}
+
+impl Failure {
+    pub(super) fn of(attempt: &str, path: &Path, error: &io::Error) -> Failure {
+        let text = format!(
+            "cannot {attempt} {}: {}",
+            path.display(),
+            system_text(error)
+        );
+        Failure {
+            kind: error.kind(),
+            text,
+        }
+    }
+}
+
+/// What the keeper answers. Unmap, Free and Discard are not answered.
+#[derive(Debug)]
+pub enum Reply {
+    /// To [`Request::Prepare`].
+    Prepared {
+        /// The file.
+        segment: SegmentNumber,
+        /// Its memory, all zeros, or why there is none.
+        result: Result<Memory, Failure>,
+    },
+    /// To [`Request::Spill`].
+    Spilled {
+        /// The file that is mapped.
+        segment: SegmentNumber,
+        /// Its memory, unchanged.
+        memory: Memory,
+        /// The new file, there as a whole if it worked, and not there if not.
+        copy: SegmentNumber,
+        /// Whether it worked.
+        result: Result<(), Failure>,
+    },
+    /// To [`Request::Load`].
+    Loaded {
+        /// The file.
+        segment: SegmentNumber,
+        /// Its memory and what was found damaged in it, or why it cannot be had.
+        result: Result<(Memory, Vec<Damage>), Failure>,
+    },
+    /// To [`Request::Sync`].
+    Synced {
+        /// As in the request.
+        upto: Seq,
+        /// Whether it worked.
+        result: Result<(), SyncFailure>,
+    },
+    /// To [`Request::WriteCheckpoint`].
+    CheckpointWritten {
+        /// As in the request.
+        number: CheckpointNumber,
+        /// Whether it worked.
+        result: Result<(), CheckpointFailure>,
+    },
+}
+
+impl Reply {
+    /// The reply to a job whose sync was done elsewhere, with `synced` as its result. That one
+    /// failed is what counts, whatever else did.
+    #[must_use]
+    pub fn unless(self, synced: Result<(), SyncFailure>) -> Reply {
+        match (self, synced) {
+            (Reply::Synced { upto, result }, synced) => Reply::Synced {
+                upto,
+                result: synced.and(result),
+            },
+            (Reply::CheckpointWritten { number, result }, synced) => Reply::CheckpointWritten {
+                number,
+                result: synced.map_err(CheckpointFailure::from).and(result),
+            },
+            (other, _) => other,
+        }
+    }
+}
+
+/// Why something was not synced.
+#[derive(Clone, Debug)]
+pub enum SyncFailure {
+    /// A file could not be opened: some are synced, none is lost. Worth trying again.
+    Open(Failure),
+    /// A sync failed, or what is to be synced is gone. Final.
+    Sync(Failure),
+}
+
+impl SyncFailure {
+    pub(super) fn of(path: &Path, error: &SyncError) -> SyncFailure {
+        match error {
+            SyncError::Open(error) => SyncFailure::Open(Failure::of("open", path, error)),
+            SyncError::Sync(error) => SyncFailure::Sync(Failure::of("sync", path, error)),
+        }
+    }
+}
+
+/// Why a checkpoint was not written.
+#[derive(Debug)]
+pub enum CheckpointFailure {
+    /// It could not be written, or not be opened to be synced: an older one stands. Worth trying
+    /// again.
+    Write(Failure),
+    /// It could not be made durable. Final, as every failed sync.
+    Sync(Failure),
+}
+
+impl From<SyncFailure> for CheckpointFailure {
+    fn from(failure: SyncFailure) -> CheckpointFailure {
+        match failure {
+            SyncFailure::Open(failure) => CheckpointFailure::Write(failure),
+            SyncFailure::Sync(failure) => CheckpointFailure::Sync(failure),
+        }
+    }
+}
