@@ -23,7 +23,8 @@ pub(super) const TAIL_IDLE_AFTER: Duration = Duration::from_secs(60);
 const FILLED_SOON: Duration = Duration::from_millis(500);
 /// Recycled segments may be larger and smaller than new ones by this factor.
 const POOL_SIZES: u64 = 4;
-/// Of a backlog that is spilled, a segment holds this part, up to [`SPILLED_BYTES`].
+/// Of a backlog that is spilled, a segment holds this part, up to [`SPILLED_BYTES`] and to the log's part of
+/// memory: each log has a few of them there.
 const SPILL_SHARE: u64 = 16;
 /// A segment is larger only for this part of the backlog: so many files, whatever its size.
 const BACKLOG_SHARE: u64 = 1024;
@@ -256,7 +257,8 @@ impl Log {
     pub(super) fn follow_backlog(&mut self) {
         let held = self.segments.iter().filter(|segment| segment.is_held());
         let live: u64 = held.map(|segment| u64::from(segment.head.bytes)).sum();
-        let spill_bytes = (live / SPILL_SHARE).min(u64::from(SPILLED_BYTES));
+        let spill_most = u64::from(SPILLED_BYTES).min(self.options.resident_bytes_min);
+        let spill_bytes = (live / SPILL_SHARE).min(spill_most);
         let share = spill_bytes.max(live / BACKLOG_SHARE);
         let share = share.min(u64::from(SEGMENT_BYTES_LIMIT)) as u32;
         let least = self.supply.steady_min;

@@ -467,6 +467,7 @@ fn a_new_log_costs_nothing() {
 fn segments_double_with_the_flow_and_grow_with_the_backlog() {
     let mut options = small_options();
     options.segment_bytes_max = 65_536;
+    options.resident_bytes_min = 65_536;
     let mut world = World::new(options);
     for _ in 0..3000 {
         world.must_append(300);
@@ -755,6 +756,22 @@ fn append_until_all_is_leaving(world: &mut World) -> VecDeque<Request> {
             Some(other) => world.answer(other),
             None => return spills,
         }
+    }
+}
+
+#[test]
+fn segments_of_a_backlog_are_no_larger_than_its_part_of_memory() {
+    for part in [16_384, 65_536] {
+        let mut options = small_options();
+        options.resident_messages = 0;
+        options.resident_bytes_min = part;
+        options.segment_bytes_max = 1 << 20;
+        let mut world = World::new(options);
+        for _ in 0..4000 {
+            world.must_append(500);
+        }
+        let sizes = world.log.segments.iter().map(|segment| segment.head.bytes);
+        assert_eq!(sizes.max().map(u64::from), Some(part));
     }
 }
 
