@@ -278,7 +278,10 @@ impl Log {
                 memory,
                 copy,
                 result,
-            } => self.spilled(segment, memory, copy, result, events),
+            } => {
+                self.spilled(segment, memory, copy, result, events);
+                self.note_left(events);
+            }
             Reply::Loaded { segment, result } => self.loaded(segment, result, events),
             Reply::Synced { upto, result } => self.sync_ended(upto, result, events),
             Reply::CheckpointWritten { number, result } => {

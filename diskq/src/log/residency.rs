@@ -217,18 +217,6 @@ impl Log {
         result: Result<(), Failure>,
         events: &mut Vec<Event>,
     ) {
-        self.take_back(number, memory, copy, result, events);
-        self.note_left(events);
-    }
-
-    fn take_back(
-        &mut self,
-        number: SegmentNumber,
-        memory: Memory,
-        copy: SegmentNumber,
-        result: Result<(), Failure>,
-        events: &mut Vec<Event>,
-    ) {
         let state = |segment: &Segment| match segment.residency {
             Residency::Spilling {
                 copy: to,
