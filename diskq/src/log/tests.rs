@@ -745,20 +745,6 @@ fn a_spill_keeps_what_is_synced_and_leaves_the_rest_to_the_next_sync() {
     }
 }
 
-/// Appends until nothing but spills can make room, and returns them, not done.
-fn append_until_all_is_leaving(world: &mut World) -> VecDeque<Request> {
-    let mut spills = VecDeque::new();
-    loop {
-        while world.append(500, 0).is_ok() {}
-        match world.log.next_request() {
-            Some(spill @ Request::Spill { .. }) => spills.push_back(spill),
-            Some(_) if spills.len() > 100 => panic!("more and more is made"),
-            Some(other) => world.answer(other),
-            None => return spills,
-        }
-    }
-}
-
 #[test]
 fn segments_of_a_backlog_are_no_larger_than_its_part_of_memory() {
     for part in [16_384, 65_536] {
@@ -772,6 +758,20 @@ fn segments_of_a_backlog_are_no_larger_than_its_part_of_memory() {
         }
         let sizes = world.log.segments.iter().map(|segment| segment.head.bytes);
         assert_eq!(sizes.max().map(u64::from), Some(part));
+    }
+}
+
+/// Appends until nothing but spills can make room, and returns them, not done.
+fn append_until_all_is_leaving(world: &mut World) -> VecDeque<Request> {
+    let mut spills = VecDeque::new();
+    loop {
+        while world.append(500, 0).is_ok() {}
+        match world.log.next_request() {
+            Some(spill @ Request::Spill { .. }) => spills.push_back(spill),
+            Some(_) if spills.len() > 100 => panic!("more and more is made"),
+            Some(other) => world.answer(other),
+            None => return spills,
+        }
     }
 }
 
