@@ -50,6 +50,16 @@ impl AsMut<[u8]> for Memory {
     }
 }
 
+/// What a mapping of a file is to be made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// What the file system chooses, as a rule the processor's pages. A sync writes those that were touched.
+    Small,
+    /// Huge ones (2 MiB on x86), where kernel and file system have them for files. Quicker to bring in and to
+    /// copy with direct I/O, but a sync writes each of them whole.
+    Huge,
+}
+
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
@@ -92,7 +102,7 @@ pub trait Files {
     /// failure a file that did not exist before does not exist after.
     fn allocate(&self, path: &Path, bytes: u64) -> io::Result<()>;
     /// Maps the first `bytes` bytes, with its pages brought in, ready to be written.
-    fn map(&self, path: &Path, bytes: u32) -> io::Result<Memory>;
+    fn map(&self, path: &Path, bytes: u32, pages: Pages) -> io::Result<Memory>;
     /// Takes back what [`Files::map`] gave. The contents stay in the file.
     fn unmap(&self, path: &Path, memory: Memory);
     /// Writes what [`Files::map`] gave of `from` to the new file `to`, around the page cache where

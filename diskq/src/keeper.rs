@@ -54,9 +54,13 @@ impl<F: Files> Keeper<F> {
     pub fn handle(&self, topic: &str, request: Request) -> Option<Reply> {
         let log = LogDirectory::new(&self.files, &self.data_path, topic);
         match request {
-            Request::Prepare { segment, bytes } => Some(Reply::Prepared {
+            Request::Prepare {
                 segment,
-                result: log.prepare(segment, bytes),
+                bytes,
+                pages,
+            } => Some(Reply::Prepared {
+                segment,
+                result: log.prepare(segment, bytes, pages),
             }),
             Request::Spill {
                 segment,

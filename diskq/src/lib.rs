@@ -62,7 +62,7 @@ mod slot;
 pub use checkpoint::{ChannelCheckpoint, Checkpoint, CheckpointRun};
 pub use error::{AppendError, Damage, DamageKind, DiskError, TransferError, system_text};
 pub use export::{ExportOptions, Exported, export};
-pub use files::{Entry, Files, Memory, SyncError};
+pub use files::{Entry, Files, Memory, Pages, SyncError};
 pub use import::{Takeover, TakeoverOptions, TopicTakeover, take_over};
 pub use keeper::{
     CheckpointFailure, CheckpointNumber, Failure, Keeper, Reply, Request, SegmentNumber,

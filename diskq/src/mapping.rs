@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 
+use crate::files::Pages;
+
 /// The bytes of a file, in the page cache: a shared and writable mapping.
 #[derive(Debug)]
 pub struct Mapping(Arc<MmapRaw>);
@@ -80,7 +82,7 @@ impl Written {
 }
 
 /// Maps the first `bytes` bytes of `file`, shared and writable, and brings its pages in.
-pub(crate) fn map(file: &File, bytes: u32) -> io::Result<Mapping> {
+pub(crate) fn map(file: &File, bytes: u32, size: Pages) -> io::Result<Mapping> {
     let length = file.metadata()?.len();
     if length < u64::from(bytes) {
         let text = format!("file of {length} bytes, expected {bytes}");
@@ -89,11 +91,20 @@ pub(crate) fn map(file: &File, bytes: u32) -> io::Result<Mapping> {
     let mut options = MmapOptions::new();
     options.len(bytes as usize);
     let pages = options.map_raw(file)?;
-    match pages.advise(Advice::PopulateWrite) {
-        // Kernels before 5.14 do not know the advice. Pages then come in on first touch: slower.
-        Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(error),
-        _ => Ok(Mapping(Arc::new(pages))),
+    if size == Pages::Huge {
+        // Kernels without huge pages do not know the advice.
+        unless_unknown(pages.advise(Advice::HugePage))?;
     }
+    // Kernels before 5.14 do not know this one. Pages then come in on first touch: slower.
+    unless_unknown(pages.advise(Advice::PopulateWrite))?;
+    Ok(Mapping(Arc::new(pages)))
+}
+
+fn unless_unknown(advised: io::Result<()>) -> io::Result<()> {
+    advised.or_else(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => Ok(()),
+        _ => Err(error),
+    })
 }
 
 /// Makes a SIGBUS say one line on standard error before it ends the process as usual.

@@ -9,7 +9,7 @@ use memmap2::{Advice, MmapMut};
 use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_getfl, fcntl_setfl, syncfs};
 use rustix::io::Errno;
 
-use crate::files::{Entry, Files, Memory, SyncError};
+use crate::files::{Entry, Files, Memory, Pages, SyncError};
 use crate::mapping;
 use crate::segment::SPILLED_BYTES;
 
@@ -49,9 +49,9 @@ impl Files for OsFiles {
         result
     }
 
-    fn map(&self, path: &Path, bytes: u32) -> io::Result<Memory> {
+    fn map(&self, path: &Path, bytes: u32, pages: Pages) -> io::Result<Memory> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        mapping::map(&file, bytes).map(Memory::Mapped)
+        mapping::map(&file, bytes, pages).map(Memory::Mapped)
     }
 
     fn unmap(&self, _path: &Path, memory: Memory) {

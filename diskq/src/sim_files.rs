@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::files::{Entry, Files, Memory, SyncError};
+use crate::files::{Entry, Files, Memory, Pages, SyncError};
 use crate::keeper::{Request, log_path, segment_file};
 use crate::log::Log;
 
@@ -414,7 +414,7 @@ impl Files for SimFiles {
         result
     }
 
-    fn map(&self, path: &Path, bytes: u32) -> io::Result<Memory> {
+    fn map(&self, path: &Path, bytes: u32, _pages: Pages) -> io::Result<Memory> {
         self.call(Call::Map)?.image(path, bytes)
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::files::{Entry, Files, Memory, SyncError};
+use crate::files::{Entry, Files, Memory, Pages, SyncError};
 
 /// The same files, but for what would change them.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ impl<F: Files> Files for ReadOnly<F> {
         refused()
     }
 
-    fn map(&self, _path: &Path, _bytes: u32) -> io::Result<Memory> {
+    fn map(&self, _path: &Path, _bytes: u32, _pages: Pages) -> io::Result<Memory> {
         refused()
     }
 

@@ -9,7 +9,7 @@ use wire::id::Seq;
 use super::request::{CheckpointFailure, Failure, SegmentNumber, SyncFailure};
 use crate::checkpoint::{self, CHECKPOINT_FILE};
 use crate::error::{Damage, DamageKind, system_text};
-use crate::files::{Files, Memory, SyncError};
+use crate::files::{Files, Memory, Pages, SyncError};
 use crate::range::SeqRange;
 use crate::segment::{self, FRAMES_AT, Head, PAGE_BYTES};
 use crate::slot::SLOT_BYTES;
@@ -57,11 +57,16 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         self.path.join(segment_file(segment))
     }
 
-    pub(super) fn prepare(&self, segment: SegmentNumber, bytes: u32) -> Result<Memory, Failure> {
+    pub(super) fn prepare(
+        &self,
+        segment: SegmentNumber,
+        bytes: u32,
+        pages: Pages,
+    ) -> Result<Memory, Failure> {
         let path = self.segment_path(segment);
         self.with_directory(|| self.files.allocate(&path, u64::from(bytes)))
             .map_err(|error| Failure::of("allocate", &path, &error))?;
-        self.files.map(&path, bytes).map_err(|error| {
+        self.files.map(&path, bytes, pages).map_err(|error| {
             // The mapping's error is the one to report; an unused file goes at the next start.
             let _ = self.files.remove(&path);
             Failure::of("map", &path, &error)

@@ -6,7 +6,7 @@ use std::path::Path;
 use wire::id::Seq;
 
 use crate::error::{Damage, system_text};
-use crate::files::{Memory, SyncError};
+use crate::files::{Memory, Pages, SyncError};
 use crate::mapping::Written;
 
 /// Names a segment's file within its log; never reused while the log lives.
@@ -26,6 +26,8 @@ pub enum Request {
         segment: SegmentNumber,
         /// Its size.
         bytes: u32,
+        /// What its memory is made of.
+        pages: Pages,
     },
     /// Copy a sealed segment to a file of its own, so that the memory and the file it belongs to are
     /// free for new messages.

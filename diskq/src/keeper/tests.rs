@@ -3,7 +3,7 @@ use std::path::Path;
 
 use super::*;
 use crate::checkpoint;
-use crate::files::Memory;
+use crate::files::{Memory, Pages};
 use crate::sim_files::{Call, Crash, SimFiles};
 
 fn keeper() -> Keeper<SimFiles> {
@@ -14,6 +14,7 @@ fn prepare(keeper: &Keeper<SimFiles>, number: u64) -> Result<Memory, Failure> {
     let request = Request::Prepare {
         segment: SegmentNumber(number),
         bytes: 4096,
+        pages: Pages::Small,
     };
     match keeper.handle("t", request) {
         Some(Reply::Prepared { result, .. }) => result,
@@ -223,6 +224,7 @@ fn many_logs_are_synced_at_once_or_fail_together() {
         let request = Request::Prepare {
             segment: SegmentNumber(1),
             bytes: 8192,
+            pages: Pages::Small,
         };
         keeper.handle(topic, request);
         let path = log_path(Path::new("/data"), topic).join("000000000001.segment");

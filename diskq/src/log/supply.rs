@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::AppendError;
-use crate::files::Memory;
+use crate::files::{Memory, Pages};
 use crate::keeper::{Failure, Request, SegmentNumber};
 use crate::segment::{PAGE_BYTES, SEGMENT_BYTES_LIMIT, SPILLED_BYTES};
 
@@ -29,6 +29,8 @@ const SPILL_SHARE: u64 = 16;
 /// A segment is larger only for this part of the backlog: so many files, whatever its size.
 const BACKLOG_SHARE: u64 = 1024;
 
+/// From this size on a segment may be in huge pages: it has a few of them.
+pub(super) const HUGE_FROM: u32 = 4 << 20;
 /// So many segments that are being spilled are supply enough: none has to be made, their memory comes back.
 /// The disk is busy with two; with few more it waits for the next ones now and then.
 pub(super) const LEAVING_ENOUGH: u32 = 8;
@@ -299,7 +301,22 @@ impl Log {
         let bytes = self.next_segment_bytes(needed);
         let segment = self.supply.next_number();
         self.supply.preparing = Some(segment);
-        self.requests.push_back(Request::Prepare { segment, bytes });
+        self.requests.push_back(Request::Prepare {
+            segment,
+            bytes,
+            pages: self.pages_of(bytes),
+        });
+    }
+
+    /// Huge pages are for a flow that fills its segments quicker than it is synced: a sync writes them whole.
+    fn pages_of(&self, bytes: u32) -> Pages {
+        let is_unsynced = |since| self.sync.began().is_none_or(|began| began < since);
+        let is_quicker = self.segments.tail.is_some() && is_unsynced(self.supply.tail_since);
+        if is_quicker && bytes >= HUGE_FROM {
+            Pages::Huge
+        } else {
+            Pages::Small
+        }
     }
 
     fn next_segment_bytes(&mut self, needed: u32) -> u32 {

@@ -93,6 +93,11 @@ impl Sync {
         self.on_disk = self.on_disk.max(upto);
     }
 
+    /// When the last one began.
+    pub(super) fn began(&self) -> Option<Duration> {
+        self.began
+    }
+
     pub(super) fn due_now(&mut self) {
         self.due = Some(Duration::ZERO);
     }

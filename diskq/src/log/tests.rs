@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use super::supply::LEAVING_ENOUGH;
+use super::supply::{HUGE_FROM, LEAVING_ENOUGH};
 use super::*;
 use crate::checkpoint::{ChannelCheckpoint, Checkpoint, CheckpointRun};
 use crate::error::{AppendError, DamageKind};
-use crate::files::Files;
+use crate::files::{Files, Pages};
 use crate::keeper::{Keeper, log_path};
 use crate::recovery::{Recovered, open_log};
 use crate::sim_files::{Call, Crash, SimFiles};
@@ -622,6 +622,49 @@ fn a_backlog_goes_through_a_few_files_in_memory() {
         "{prepared}, {stats:?}"
     );
     world.drain();
+}
+
+#[test]
+fn a_flow_that_fills_its_segments_quicker_than_it_is_synced_has_huge_pages() {
+    let mut options = small_options();
+    // All of them stay in memory: each segment is a new one.
+    options.resident_messages = 1000;
+    options.segment_bytes_min = HUGE_FROM;
+    options.segment_bytes_steady = HUGE_FROM;
+    let pages_of_next = |options: &LogOptions, ms_each: u64| {
+        let mut world = World::new(options.clone());
+        let mut pages = Vec::new();
+        for _ in 0..60 {
+            world.must_append((HUGE_FROM / 8) as usize);
+            world.mono += Duration::from_millis(ms_each);
+            world.log.handle_timeout(world.mono);
+            while let Some(request) = world.log.next_request() {
+                if let Request::Prepare { pages: of_it, .. } = &request {
+                    pages.push(*of_it);
+                }
+                world.answer(request);
+            }
+        }
+        pages
+    };
+    // The first one is made by must_append. A sync is due after 2 s.
+    let quick = pages_of_next(&options, 1);
+    assert!(
+        quick.len() > 3 && quick.iter().all(|pages| *pages == Pages::Huge),
+        "{quick:?}"
+    );
+    let slow = pages_of_next(&options, 2000);
+    assert!(
+        slow.len() > 3 && slow.iter().all(|pages| *pages == Pages::Small),
+        "{slow:?}"
+    );
+    options.segment_bytes_min = HUGE_FROM / 2;
+    options.segment_bytes_steady = HUGE_FROM / 2;
+    let small = pages_of_next(&options, 1);
+    assert!(
+        small.len() > 3 && small.iter().all(|pages| *pages == Pages::Small),
+        "{small:?}"
+    );
 }
 
 #[test]

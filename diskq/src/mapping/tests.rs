@@ -13,7 +13,7 @@ fn file_of(bytes: u64) -> File {
 #[test]
 fn what_is_stored_is_in_the_file_whoever_drops_it() {
     let file = file_of(8192);
-    let mut mapping = map(&file, 8192).unwrap();
+    let mut mapping = map(&file, 8192, Pages::Small).unwrap();
     mapping[5000] = 42;
     // Sent to another thread and dropped there, after the descriptor it was made from.
     let reader = file.try_clone().unwrap();
@@ -34,20 +34,26 @@ fn what_is_stored_is_in_the_file_whoever_drops_it() {
     );
 }
 
-/// Of the mapping that starts at `address`: how many KiB are in the page tables.
-fn resident_kib(address: usize) -> u64 {
+/// What the kernel says behind `name` of the mapping that starts at `address`.
+fn smaps_line(address: usize, name: &str) -> String {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let start = format!("{address:x}-");
     let mut lines = maps.lines().skip_while(|line| !line.starts_with(&start));
-    let rss = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
-    rss.trim().trim_end_matches(" kB").parse().unwrap()
+    let value = lines.find_map(|line| line.strip_prefix(name)).unwrap();
+    value.trim().to_owned()
+}
+
+/// Of the mapping that starts at `address`: how many KiB are in the page tables.
+fn resident_kib(address: usize) -> u64 {
+    let rss = smaps_line(address, "Rss:");
+    rss.trim_end_matches(" kB").parse().unwrap()
 }
 
 #[test]
 fn pages_that_were_let_go_come_back_as_they_were() {
     const PAGE: u32 = 4096;
     let file = file_of(16 * u64::from(PAGE));
-    let mut mapping = map(&file, 16 * PAGE).unwrap();
+    let mut mapping = map(&file, 16 * PAGE, Pages::Small).unwrap();
     mapping.fill(7);
     let address = mapping.as_ptr() as usize;
     assert_eq!(resident_kib(address), 64);
@@ -63,11 +69,15 @@ fn pages_that_were_let_go_come_back_as_they_were() {
 
 #[test]
 fn nothing_stored_is_lost_while_pages_are_let_go() {
-    const BYTES: usize = 1 << 16;
-    let file = file_of(BYTES as u64);
-    let mut mapping = map(&file, BYTES as u32).unwrap();
+    let_go_while_storing(1 << 16, Pages::Small);
+    let_go_while_storing(4 << 20, Pages::Huge);
+}
+
+fn let_go_while_storing(size: usize, pages: Pages) {
+    let file = file_of(size as u64);
+    let mut mapping = map(&file, size as u32, pages).unwrap();
     let written: Vec<_> = (0..2)
-        .map(|_| mapping.written([0..BYTES as u32, 0..0]))
+        .map(|_| mapping.written([0..size as u32, 0..0]))
         .collect();
     std::thread::scope(|scope| {
         for written in &written {
@@ -79,7 +89,7 @@ fn nothing_stored_is_lost_while_pages_are_let_go() {
             });
         }
         for round in 1..=50u8 {
-            for at in 0..BYTES {
+            for at in 0..size {
                 assert_eq!(mapping[at], round - 1);
                 mapping[at] = round;
             }
@@ -89,15 +99,37 @@ fn nothing_stored_is_lost_while_pages_are_let_go() {
     drop(mapping);
     written.iter().for_each(Written::let_go);
     drop(written);
-    let mut bytes = vec![0; BYTES];
+    let mut bytes = vec![0; size];
     file.read_exact_at(&mut bytes, 0).unwrap();
     assert!(bytes.iter().all(|&byte| byte == 50));
+}
+
+/// The kernel's flags of the mapping that starts at `address`: `hg` is the advice to use huge pages.
+fn kernel_flags(address: usize) -> Vec<String> {
+    let flags = smaps_line(address, "VmFlags:");
+    flags.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn huge_pages_are_asked_for_where_the_kernel_has_them() {
+    let has_them = std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+    let file = file_of(4 << 20);
+    for (pages, expected) in [(Pages::Small, false), (Pages::Huge, has_them)] {
+        let mut mapping = map(&file, 4 << 20, pages).unwrap();
+        let flags = kernel_flags(mapping.as_ptr() as usize);
+        assert_eq!(
+            flags.iter().any(|flag| flag == "hg"),
+            expected,
+            "{pages:?}: {flags:?}"
+        );
+        mapping[(4 << 20) - 1] = 1;
+    }
 }
 
 #[test]
 fn a_short_file_is_refused_not_stretched() {
     let file = file_of(4096);
-    let error = map(&file, 8192).unwrap_err();
+    let error = map(&file, 8192, Pages::Small).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     assert_eq!(file.metadata().unwrap().len(), 4096);
 }
@@ -121,7 +153,7 @@ fn sigbus_child() {
     }
     install_sigbus_reporter().unwrap();
     let file = file_of(8192);
-    let mapping = map(&file, 8192).unwrap();
+    let mapping = map(&file, 8192, Pages::Small).unwrap();
     // What this crate never does, and what no lock stops another program from doing.
     file.set_len(0).unwrap();
     println!("{}", mapping[4096]);

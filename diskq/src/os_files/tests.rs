@@ -3,6 +3,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tempfile::TempDir;
 use wire::id::Seq;
 
 use super::*;
@@ -130,40 +131,51 @@ fn allocating_takes_room_and_never_gives_it_back() {
 }
 
 /// Copies a mapped file, as a spill does, and reads it back, as a load does.
-fn copy_and_load(directory: &Path) {
+fn copy_and_load(directory: &Path, size: u32, pages: Pages) {
     let (from, to) = (directory.join("from"), directory.join("to"));
-    OsFiles.allocate(&from, 16_384).unwrap();
-    let mut memory = OsFiles.map(&from, 16_384).unwrap();
+    OsFiles.allocate(&from, u64::from(size)).unwrap();
+    let mut memory = OsFiles.map(&from, size, pages).unwrap();
     for (at, byte) in memory.as_mut().iter_mut().enumerate() {
         *byte = (at % 251) as u8;
     }
     OsFiles.copy(&from, &memory, &to).unwrap();
     let error = OsFiles.copy(&from, &memory, &to).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-    let loaded = OsFiles.load(&to, 16_384, None).unwrap();
+    let loaded = OsFiles.load(&to, size, None).unwrap();
     assert_eq!(loaded.as_ref(), memory.as_ref());
     let at = loaded.as_ref().as_ptr();
     memory.as_mut().fill(7);
     // What is mapped is in the page cache; direct reads see it all the same.
-    let again = OsFiles.load(&from, 16_384, Some(loaded)).unwrap();
+    let again = OsFiles.load(&from, size, Some(loaded)).unwrap();
     assert_eq!(again.as_ref(), memory.as_ref());
     assert_eq!(again.as_ref().as_ptr(), at, "the buffer is used again");
     let smaller = OsFiles.load(&to, 8192, Some(again)).unwrap();
     assert_eq!(smaller.as_ref().len(), 8192);
-    let error = OsFiles.load(&to, 32_768, Some(smaller)).unwrap_err();
+    let error = OsFiles.load(&to, 2 * size, Some(smaller)).unwrap_err();
     // What is too small is replaced.
     OsFiles.allocate(&from, 8 << 20).unwrap();
     let large = OsFiles
         .load(&from, 8 << 20, OsFiles.load(&to, 8192, None).ok())
         .unwrap();
-    assert_eq!(&large.as_ref()[..16_384], memory.as_ref());
+    assert_eq!(&large.as_ref()[..size as usize], memory.as_ref());
     assert_eq!(large.as_ref().len(), 8 << 20);
     assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
 }
 
+fn copies_are_copies_in(directory: &TempDir) {
+    for (name, size, pages) in [
+        ("small", 16_384, Pages::Small),
+        ("huge", 4 << 20, Pages::Huge),
+    ] {
+        let directory = directory.path().join(name);
+        OsFiles.create_dir(&directory).unwrap();
+        copy_and_load(&directory, size, pages);
+    }
+}
+
 #[test]
 fn copies_are_copies_with_direct_io() {
-    copy_and_load(tempfile::tempdir().unwrap().path());
+    copies_are_copies_in(&tempfile::tempdir().unwrap());
 }
 
 #[test]
@@ -173,7 +185,7 @@ fn copies_are_copies_in_memory_file_systems() {
         println!("NOT TESTED: no /dev/shm");
         return;
     };
-    copy_and_load(directory.path());
+    copies_are_copies_in(&directory);
 }
 
 /// A tmpfs of 8 MiB, unmounted when dropped.

@@ -375,7 +375,7 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use diskq::{CheckpointNumber, SegmentNumber};
+    use diskq::{CheckpointNumber, Pages, SegmentNumber};
     use wire::id::Seq;
 
     fn key(index: u32) -> TopicKey {
@@ -410,6 +410,7 @@ mod tests {
         let request = Request::Prepare {
             segment: SegmentNumber(segment),
             bytes: 4096,
+            pages: Pages::Small,
         };
         Job::Log(key(0), topic.into(), request)
     }
