@@ -14,6 +14,7 @@
 | start       | messages that wait, 40 M are 10 GB                        | 12       |
 | tmpfs       | data path on disk and on a tmpfs (--tmpfs), 500,000/s     | 2        |
 | neighbour   | a flow beside a flood on the same shard                   | 20       |
+| disk        | a growing backlog, and the disk alone                     | 20       |
 
 Each row starts brokers of its own on free loopback ports, with fresh data paths in --data, and loads them with
 nsq-bench. Variants alternate, round by round. Prints a line of Markdown per figure: median (range) and the ratio
@@ -23,6 +24,7 @@ to the first variant, and each command the first time it runs. Run it as root to
 import argparse
 import contextlib
 import json
+import mmap
 import os
 import resource
 import select
@@ -34,6 +36,7 @@ import struct
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from measuring import Broker, Runner, Table, interrupt
@@ -159,16 +162,18 @@ def with_idle_peers(runner, sizes, table):
 
 
 def peers(runner, sizes, table):
-    """Half of the connections publish, half consume. All of them together may have 10,000 messages
-    unanswered, or one each."""
+    """Half of the connections publish, half consume. A producer waits for each answer; or all together may have
+    10,000 messages unanswered, so that what shares a system call with others becomes less and less."""
     for count in sizes:
         half = max(count // 2, 1)
-        window, rdy = max(10_000 // half, 1), min(max(10_000 // half, 10), 2500)
-        with Broker(runner) as broker:
-            result = runner.run(broker, f"--threads 2 --producers {half} --consumers {half} --via pub --rdy {rdy} "
-                                        f"--window {window} --duration {runner.options.seconds}s")
-        table.add(f"{count} in use", "delivered/s", result["totals"]["delivered_per_s"])
-        table.add(f"{count} in use", "CPU us per message", result["resources"]["cpu_us_per_message"])
+        shared = max(10_000 // half, 1)
+        for how, window, rdy in (("one message each", 1, 10), ("10,000 messages", shared, min(max(shared, 10), 2500))):
+            with Broker(runner) as broker:
+                result = runner.run(broker, f"--threads 2 --producers {half} --consumers {half} --via pub --rdy {rdy} "
+                                            f"--window {window} --duration {runner.options.seconds}s")
+            variant = f"{count} in use, {how}"
+            table.add(variant, "delivered/s", result["totals"]["delivered_per_s"])
+            table.add(variant, "CPU us per message", result["resources"]["cpu_us_per_message"])
 
 
 def backlog(runner, sizes, table, rounds):
@@ -302,6 +307,40 @@ def neighbour(runner, _, table):
                 table.add(variant, "flood, messages/s", flooding.result()["totals"]["acknowledged_per_s"])
 
 
+def disk(runner, _, table):
+    """What the disk takes of new files if nobody does anything else, and what it gets of a broker whose backlog grows."""
+    seconds = runner.options.seconds
+    written = write_files(runner.options.data, seconds)
+    table.add("two threads that write new files", "GB/s", written / seconds / 1e9)
+    with Broker(runner) as broker:
+        result = runner.run(broker, f"{FULL_SPEED} --consumers 0 --channels 0 --duration {seconds}s")
+    table.add("broker", "GB/s", result["resources"]["disk_written_bytes"] / seconds / 1e9)
+    table.add("broker", "published/s", result["totals"]["acknowledged_per_s"])
+
+
+def write_files(folder, seconds, threads=2, size=16 << 20):
+    """As the broker spills: each file new, with direct I/O, from memory in huge pages. Returns the bytes."""
+    with tempfile.TemporaryDirectory(prefix="ringq-", dir=folder) as path:
+        until = time.monotonic() + seconds
+
+        def write(thread):
+            memory = mmap.mmap(-1, size)
+            memory.madvise(mmap.MADV_HUGEPAGE)
+            memory.write(os.urandom(size))
+            count = 0
+            while time.monotonic() < until:
+                name = f"{path}/{thread}-{count}"
+                file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_DIRECT, 0o600)
+                if os.pwrite(file, memory, 0) != size:
+                    raise SystemExit(f"{name}: only a part was written")
+                os.close(file)
+                count += 1
+            return count
+
+        with ThreadPoolExecutor(threads) as pool:
+            return size * sum(pool.map(write, range(threads)))
+
+
 # name: (what measures a round, or with `rounds` all of them; sizes; GB of disk)
 ROWS = {
     "fan-out": (fan_out, [1, 4, 16], 5),
@@ -314,6 +353,7 @@ ROWS = {
     "start": (start, [40_000_000], 12),
     "tmpfs": (tmpfs, [0], 2),
     "neighbour": (neighbour, [0], 20),
+    "disk": (disk, [0], 20),
 }
 ALL_ROUNDS = (backlog, start)
 

@@ -7,7 +7,7 @@ DIR holds the original's bench_writer and bench_reader. Each round runs A then B
 path: the channel is created, the writer publishes 200-byte messages in batches of 200 for some
 seconds, then the reader takes and finishes what there is. CPU is that of all threads of the daemon
 (its CPU clock), counts are the daemon's own (/stats). Prints a line per run, then medians
-and ratios.
+and ratios, and of A how much of it each thread needs (those of one name together).
 """
 import argparse
 import json
@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+from pathlib import Path
 
 from measuring import Broker, Runner
 
@@ -38,6 +39,19 @@ def warm(gib):
         mmap.mmap(-1, int(gib * (1 << 30)), flags=flags).close()
 
 
+def cpu_by_thread(broker):
+    """Nanoseconds of CPU so far, by the name of the thread without its number. Of those that run."""
+    by_name = {}
+    for task in Path(f"/proc/{broker.process.pid}/task").iterdir():
+        name = (task / "comm").read_text().strip().rstrip("-0123456789")
+        by_name[name] = by_name.get(name, 0) + int((task / "schedstat").read_text().split()[0])
+    return by_name
+
+
+def since(before, after, messages):
+    return {name: (ns - before.get(name, 0)) / messages for name, ns in after.items()}
+
+
 def run(runner, binary, extra, options):
     with Broker(runner, extra, program=binary) as broker:
         broker.post([f"/topic/create?topic={TOPIC}", f"/channel/create?topic={TOPIC}&channel={CHANNEL}"])
@@ -45,21 +59,22 @@ def run(runner, binary, extra, options):
         warm(options.warm)
 
         def load(tool, *flags):
-            """CPU seconds of the broker so far, and when the tool began."""
-            before = broker.cpu_s(), time.monotonic()
+            """CPU of the broker so far, in seconds and by thread, and when the tool began."""
+            before = broker.cpu_s(), cpu_by_thread(broker), time.monotonic()
             subprocess.run([f"{options.tools}/{tool}", f"-nsqd-tcp-address={broker.tcp}",
                             f"-runfor={options.seconds}s", *flags], check=True, capture_output=True)
             return before
 
-        cpu, began = load("bench_writer", "-batch-size=200", "-size=200")
+        cpu, threads, began = load("bench_writer", "-batch-size=200", "-size=200")
         took = time.monotonic() - began
         # What publishing leaves to be done, syncs above all, is part of its price.
         time.sleep(options.settle)
         published = topic(broker)["message_count"]
         publish = ((broker.cpu_s() - cpu) * 1e9 / published, published / took)
+        publishing = since(threads, cpu_by_thread(broker), published)
         memory = (broker.rss_bytes() - base) / published
         before = topic(broker)["channels"][0]
-        cpu, began = load("bench_reader", "-rdy=2500")
+        cpu, threads, began = load("bench_reader", "-rdy=2500")
         took = time.monotonic() - began
         after = topic(broker)["channels"][0]
         left = after["depth"] + after["in_flight_count"]
@@ -67,7 +82,9 @@ def run(runner, binary, extra, options):
         deliver = ((broker.cpu_s() - cpu) * 1e9 / finished, finished / took)
         return {"publish ns/msg": publish[0], "publish msg/s": publish[1],
                 "deliver ns/msg": deliver[0], "deliver msg/s": deliver[1],
-                "bytes/queued msg": memory, "left": left}
+                "bytes/queued msg": memory, "left": left,
+                **{f"publish, {name}": ns for name, ns in publishing.items()},
+                **{f"deliver, {name}": ns for name, ns in since(threads, cpu_by_thread(broker), finished).items()}}
 
 
 def main():
@@ -97,6 +114,10 @@ def main():
                 "bytes/queued msg"):
         a, b = (statistics.median(r[key] for r in runs[n]) for n in "AB")
         print(f"{key:18} A {a:12.0f}  B {b:12.0f}  B/A {b / a:8.2f}")
+    for key in sorted({key for result in runs["A"] for key in result if ", " in key}):
+        ns = statistics.median(result.get(key, 0) for result in runs["A"])
+        if ns >= 1:
+            print(f"{key:18} A {ns:12.0f}  ns/msg")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ mod timers;
 use async_executor::{LocalExecutor, Task};
 use notify::Notify;
 use ring::Ring;
+use rustix::time::{ClockId, clock_gettime};
 pub(crate) use source::Source;
 use source::Watched;
 use spin::Spin;
@@ -215,7 +216,10 @@ impl Reactor {
     fn wait(&self, next_timer: Option<Instant>) -> io::Result<()> {
         let start = Instant::now();
         let timer = next_timer.map(|at| at.saturating_duration_since(start));
-        let window = self.spin.borrow().window(timer);
+        let (window, is_measured) = {
+            let spin = self.spin.borrow();
+            (spin.window(timer), spin.wants_sleep())
+        };
         let hit = window.map(|window| self.spin_until(start + window));
         let hit = hit.transpose()?;
         let rest = if hit == Some(true) {
@@ -223,7 +227,12 @@ impl Reactor {
         } else {
             timer.map(|timer| timer.saturating_sub(window.unwrap_or_default()))
         };
+        let before = is_measured.then(processor_time);
         let entered = self.ring.enter(rest);
+        if let Some(before) = before {
+            let cost = processor_time().saturating_sub(before);
+            self.spin.borrow_mut().note_sleep(cost);
+        }
         let end = Instant::now();
         let worked = start.saturating_duration_since(self.awake_since.replace(end));
         self.spin.borrow_mut().note(worked, end - start, hit);
@@ -253,6 +262,12 @@ impl Reactor {
         let source = sources.get(token.index())?;
         (source.serial == token.serial()).then(|| Rc::clone(source))
     }
+}
+
+/// Of this thread, so far.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// The kernel gives the locked memory of an earlier ring back a little later: of [`try_rings`], or of
