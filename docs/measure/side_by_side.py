@@ -49,7 +49,9 @@ def cpu_by_thread(broker):
 
 
 def since(before, after, messages):
-    return {name: (ns - before.get(name, 0)) / messages for name, ns in after.items()}
+    """Per message, of the threads that did something."""
+    each = {name: (ns - before.get(name, 0)) / messages for name, ns in after.items()}
+    return {name: ns for name, ns in each.items() if ns >= 1}
 
 
 def run(runner, binary, extra, options):
@@ -116,8 +118,7 @@ def main():
         print(f"{key:18} A {a:12.0f}  B {b:12.0f}  B/A {b / a:8.2f}")
     for key in sorted({key for result in runs["A"] for key in result if ", " in key}):
         ns = statistics.median(result.get(key, 0) for result in runs["A"])
-        if ns >= 1:
-            print(f"{key:18} A {ns:12.0f}  ns/msg")
+        print(f"{key:18} A {ns:12.0f}  ns/msg")
 
 
 if __name__ == "__main__":
