@@ -100,7 +100,8 @@ pub(crate) fn map(file: &File, bytes: u32, size: Pages) -> io::Result<Mapping> {
     Ok(Mapping(Arc::new(pages)))
 }
 
-fn unless_unknown(advised: io::Result<()>) -> io::Result<()> {
+/// Whether the advice was taken, or the kernel does not know it.
+pub(crate) fn unless_unknown(advised: io::Result<()>) -> io::Result<()> {
     advised.or_else(|error| match error.raw_os_error() {
         Some(libc::EINVAL) => Ok(()),
         _ => Err(error),

@@ -149,11 +149,9 @@ impl Files for OsFiles {
 /// Anonymous memory, in huge pages where the system has them: direct I/O looks up every page.
 fn buffer_of(bytes: u32) -> io::Result<MmapMut> {
     let buffer = MmapMut::map_anon(bytes as usize)?;
-    match buffer.advise(Advice::HugePage) {
-        // A kernel without them.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(buffer),
-        result => result.map(|()| buffer),
-    }
+    // Kernels without them do not know the advice.
+    mapping::unless_unknown(buffer.advise(Advice::HugePage))?;
+    Ok(buffer)
 }
 
 /// Does `job` with direct I/O, or without if the file system has none.

@@ -2,11 +2,14 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
+use rustix::fs::{FallocateFlags, fallocate};
+
 use super::*;
 
 fn file_of(bytes: u64) -> File {
     let file = tempfile::tempfile().unwrap();
-    file.write_all_at(&vec![0; bytes as usize], 0).unwrap();
+    // As the keeper makes it: none of its pages is in the page cache, and they come as they are asked for.
+    fallocate(&file, FallocateFlags::empty(), 0, bytes).unwrap();
     file
 }
 
