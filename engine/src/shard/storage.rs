@@ -1,38 +1,37 @@
-//! The keeper: everything of a shard that may block on the disk, in two threads.
+//! The keeper: everything of a shard that may block on the disk, in three threads.
 //!
-//! One reads cold segments back: a consumer that is behind must not wait until what producers push out
-//! of memory is written. That may overtake everything: the file is whole and changes no more, and if a
-//! later job removes it, nobody waits for it any longer. The other does all else.
+//! ```text
+//!   loader    reads cold segments back: a consumer that is behind must not wait until what producers
+//!             push out of memory is written
+//!   urgent    what somebody waits for: a new segment, the checkpoint that makes a channel
+//!             ([`Request::is_urgent`]), if it is not fenced off by an earlier job of the same topic
+//!   keeper    all else, in its order: on a slow disk one spill may take a tenth of a second, a sync longer
+//! ```
+//!
+//! What the loader does may overtake everything: the file is whole and changes no more, and if a later
+//! job removes it, nobody waits for it any longer.
 //!
 //! Thousands of topics have thousands of syncs every few seconds, of messages and of checkpoints, of about
 //! a millisecond each: those that wait at the same time are done as one, of the file system.
-//!
-//! What somebody waits for, a new segment or the checkpoint that makes a channel, overtakes what does not
-//! concern it ([`Request::is_urgent`]); one such job, or those that came meanwhile, for each of the others.
 
 use crate::log_error;
 use crate::shard::mail::{Mail, Post};
 use diskq::{Files, Keeper, OsFiles, Reply, Request};
 use engine_core::{ShardId, TopicKey};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
-use std::mem;
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
-use std::time::Duration;
 
 /// So many syncs at the same time are done as one. Fewer do not justify writing what others have
 /// stored in the same file system.
 const SYNCS_TOGETHER: usize = 32;
-
-/// How often is looked whether such a sync has ended, while nothing else is to be done. It takes a hundred
-/// times as long.
-const SYNCER_LOOK: Duration = Duration::from_millis(1);
 
 /// A job for the keeper.
 pub(crate) enum Job {
@@ -47,7 +46,9 @@ pub(crate) enum Job {
 /// Gives jobs to the keeper of one shard; [`Job::Stop`] is the last.
 pub(crate) struct Storage {
     jobs: Sender<Job>,
+    urgent: Sender<Job>,
     loads: Sender<Job>,
+    fences: Fences,
 }
 
 impl Storage {
@@ -59,19 +60,27 @@ impl Storage {
         shard: ShardId,
         data_path: &Path,
         post: &Post,
-    ) -> io::Result<(Storage, [JoinHandle<()>; 2])> {
-        let start = |name: &str| {
+    ) -> io::Result<(Storage, [JoinHandle<()>; 3])> {
+        let fences = Fences::default();
+        let start = |duty: Duty| {
             let (jobs, queue) = channel();
-            let worker = Worker::new(shard, data_path, post)?;
-            let name = format!("{name}-{}", shard.0);
+            let worker = Worker::new(shard, duty, data_path, post, &fences)?;
+            let name = format!("{}-{}", duty.name(), shard.0);
             let thread = Builder::new()
                 .name(name)
                 .spawn(move || worker.run(&queue))?;
             Ok::<_, io::Error>((jobs, thread))
         };
-        let (jobs, keeper) = start("keeper")?;
-        let (loads, loader) = start("loader")?;
-        Ok((Storage { jobs, loads }, [keeper, loader]))
+        let (jobs, keeper) = start(Duty::Keeper)?;
+        let (urgent, hurrier) = start(Duty::Urgent)?;
+        let (loads, loader) = start(Duty::Loader)?;
+        let storage = Storage {
+            jobs,
+            urgent,
+            loads,
+            fences,
+        };
+        Ok((storage, [keeper, hurrier, loader]))
     }
 
     /// Queues a job.
@@ -79,57 +88,144 @@ impl Storage {
         // The threads end only when told so: what comes after that is of no consequence.
         let _ = match &job {
             Job::Log(_, _, Request::Load { .. }) => self.loads.send(job),
-            Job::Log(..) | Job::Delete(..) => self.jobs.send(job),
-            Job::Stop => self.loads.send(Job::Stop).and(self.jobs.send(Job::Stop)),
+            Job::Log(_, topic, request) if request.is_urgent() && self.fences.admit(topic) => {
+                self.urgent.send(job)
+            }
+            Job::Log(..) | Job::Delete(..) => {
+                if let Some(topic) = job.fence() {
+                    self.fences.put(topic);
+                }
+                self.jobs.send(job)
+            }
+            Job::Stop => [&self.loads, &self.urgent, &self.jobs]
+                .into_iter()
+                .try_for_each(|thread| thread.send(Job::Stop)),
         };
+    }
+}
+
+/// Which jobs of a topic are not done yet, as far as those of the other thread must wait for them. By
+/// name: its log may be that of a topic of the same name, deleted before. Looked at a few times for each
+/// segment, not for each message.
+#[derive(Clone, Default)]
+struct Fences(Arc<(Mutex<HashMap<Arc<str>, Undone>>, Condvar)>);
+
+/// Of a topic.
+#[derive(Default)]
+struct Undone {
+    /// Jobs that no urgent one may overtake.
+    fences: u32,
+    urgent: u32,
+}
+
+impl Fences {
+    /// An urgent job of `topic` is to be done. False: something is in its way.
+    fn admit(&self, topic: &Arc<str>) -> bool {
+        let mut topics = self.topics();
+        let undone = topics.entry(Arc::clone(topic)).or_default();
+        let may_overtake = undone.fences == 0;
+        undone.urgent += u32::from(may_overtake);
+        may_overtake
+    }
+
+    fn put(&self, topic: &Arc<str>) {
+        let mut topics = self.topics();
+        topics.entry(Arc::clone(topic)).or_default().fences += 1;
+    }
+
+    /// A job that was admitted or put is done by its thread.
+    fn note_done(&self, topic: &Arc<str>, duty: Duty) {
+        let mut topics = self.topics();
+        if let Entry::Occupied(mut entry) = topics.entry(Arc::clone(topic)) {
+            let undone = entry.get_mut();
+            undone.urgent -= u32::from(duty == Duty::Urgent);
+            undone.fences -= u32::from(duty == Duty::Keeper);
+            if undone.urgent + undone.fences == 0 {
+                entry.remove();
+            }
+        }
+        self.0.1.notify_all();
+    }
+
+    /// Waits until no urgent job of `topic` is left. The topic must have a fence: no new one comes.
+    fn wait_for_urgent(&self, topic: &Arc<str>) {
+        let has_urgent = |topics: &mut HashMap<Arc<str>, Undone>| {
+            topics.get(topic).is_some_and(|undone| undone.urgent > 0)
+        };
+        let waited = self.0.1.wait_while(self.topics(), has_urgent);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn topics(&self) -> MutexGuard<'_, HashMap<Arc<str>, Undone>> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a thread is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Duty {
+    Keeper,
+    Urgent,
+    Loader,
+}
+
+impl Duty {
+    fn name(self) -> &'static str {
+        match self {
+            Duty::Keeper => "keeper",
+            Duty::Urgent => "urgent",
+            Duty::Loader => "loader",
+        }
     }
 }
 
 /// One of the threads.
 struct Worker {
     shard: ShardId,
+    duty: Duty,
     keeper: Keeper<OsFiles>,
     whole: File,
     post: Post,
+    fences: Fences,
 }
 
 impl Worker {
-    fn new(shard: ShardId, data_path: &Path, post: &Post) -> io::Result<Worker> {
+    fn new(
+        shard: ShardId,
+        duty: Duty,
+        data_path: &Path,
+        post: &Post,
+        fences: &Fences,
+    ) -> io::Result<Worker> {
         Ok(Worker {
             shard,
+            duty,
             keeper: Keeper::new(OsFiles, data_path),
             whole: OsFiles.whole(data_path)?,
             post: post.clone(),
+            fences: fences.clone(),
         })
     }
 
     fn run(&self, queue: &Receiver<Job>) {
-        let mut waiting = Waiting::new(queue);
-        while waiting.take_next() {
-            if self.do_round(&mut waiting).is_break() {
+        while let Ok(first) = queue.recv() {
+            let jobs = [first].into_iter().chain(queue.try_iter()).collect();
+            if self.do_round(Round::of(jobs)).is_break() {
                 return;
             }
         }
     }
 
     /// Does what waited at the same time.
-    fn do_round(&self, waiting: &mut Waiting<'_>) -> ControlFlow<()> {
-        self.do_urgent(waiting);
-        let Round {
-            before,
-            syncs,
-            after,
-        } = Round::of(mem::take(&mut waiting.others));
-        self.do_jobs(before, waiting)?;
-        self.sync_together(syncs, waiting);
-        self.do_jobs(after, waiting)
+    fn do_round(&self, round: Round) -> ControlFlow<()> {
+        self.do_jobs(round.before)?;
+        self.sync_together(round.syncs);
+        self.do_jobs(round.after)
     }
 
-    fn do_jobs(&self, jobs: Vec<Job>, waiting: &mut Waiting<'_>) -> ControlFlow<()> {
+    fn do_jobs(&self, jobs: Vec<Job>) -> ControlFlow<()> {
         let mut jobs = jobs.into_iter().peekable();
         while let Some(job) = jobs.next() {
-            self.do_urgent(waiting);
-            waiting.note_done(&job);
             let beside = if job.is_spill() {
                 jobs.next_if(Job::is_spill)
             } else {
@@ -137,10 +233,7 @@ impl Worker {
             };
             match beside {
                 None => self.do_job(job)?,
-                Some(other) => {
-                    waiting.note_done(&other);
-                    self.do_both(job, other)?;
-                }
+                Some(other) => self.do_both(job, other)?,
             }
         }
         ControlFlow::Continue(())
@@ -165,41 +258,18 @@ impl Worker {
         })
     }
 
-    /// Does what came and somebody waits for; what comes meanwhile is for the next time, so that the
-    /// other jobs have their turn, too.
-    fn do_urgent(&self, waiting: &mut Waiting<'_>) {
-        waiting.take_all();
-        for (key, topic, request) in mem::take(&mut waiting.urgent) {
-            self.reply(key, self.keeper.handle(&topic, request));
-        }
-    }
-
-    fn sync_together(&self, syncs: Vec<Task>, waiting: &mut Waiting<'_>) {
+    fn sync_together(&self, syncs: Vec<Task>) {
         if syncs.is_empty() {
             return;
         }
         let mut promised = Vec::with_capacity(syncs.len());
         for (key, topic, request) in syncs {
-            self.do_urgent(waiting);
             if let Some(reply) = self.keeper.handle_but_sync(&topic, request) {
                 promised.push((key, topic, reply));
             }
         }
-        let (keeper, whole) = (&self.keeper, &self.whole);
-        let topics = || promised.iter().map(|(_, topic, _)| &**topic);
-        let sync = || keeper.sync_together(whole, topics());
-        // It takes long. Whoever waits for a new segment or channel should not wait for it.
-        let results = thread::scope(|scope| {
-            let name = format!("syncer-{}", self.shard.0);
-            let Ok(syncer) = Builder::new().name(name).spawn_scoped(scope, sync) else {
-                return sync();
-            };
-            while !syncer.is_finished() {
-                waiting.wait(SYNCER_LOOK);
-                self.do_urgent(waiting);
-            }
-            syncer.join().unwrap_or_else(|panic| resume_unwind(panic))
-        });
+        let topics = promised.iter().map(|(_, topic, _)| &**topic);
+        let results = self.keeper.sync_together(&self.whole, topics);
         for ((key, _, reply), result) in promised.into_iter().zip(results) {
             self.reply(key, Some(reply.unless(result)));
         }
@@ -212,10 +282,16 @@ impl Worker {
     }
 
     fn do_job(&self, job: Job) -> ControlFlow<()> {
+        let noted = match self.duty {
+            Duty::Keeper => job.fence().cloned(),
+            Duty::Urgent => job.topic().cloned(),
+            Duty::Loader => None,
+        };
         match job {
             Job::Log(key, topic, request) => self.reply(key, self.keeper.handle(&topic, request)),
             Job::Stop => return ControlFlow::Break(()),
             Job::Delete(topic, requests) => {
+                self.fences.wait_for_urgent(&topic);
                 for request in requests {
                     // Nobody waits for the answers any more; memory in them is unmapped here.
                     drop(self.keeper.handle(&topic, request));
@@ -225,87 +301,15 @@ impl Worker {
                 }
             }
         }
+        if let Some(topic) = noted {
+            self.fences.note_done(&topic, self.duty);
+        }
         ControlFlow::Continue(())
     }
 }
 
 /// A job of a topic's log.
 type Task = (TopicKey, Arc<str>, Request);
-
-/// The jobs that came and are not done.
-struct Waiting<'a> {
-    queue: &'a Receiver<Job>,
-    /// Those that may overtake all others but those that `fences` counts.
-    urgent: Vec<Task>,
-    others: Vec<Job>,
-    /// By topic: how many jobs nothing of its log may overtake. Its log may be that of a topic of
-    /// the same name, deleted before.
-    fences: HashMap<Arc<str>, u32>,
-}
-
-impl<'a> Waiting<'a> {
-    fn new(queue: &'a Receiver<Job>) -> Waiting<'a> {
-        Waiting {
-            queue,
-            urgent: Vec::new(),
-            others: Vec::new(),
-            fences: HashMap::new(),
-        }
-    }
-
-    /// Waits until there is a job. False: there will be none.
-    fn take_next(&mut self) -> bool {
-        if self.urgent.is_empty() && self.others.is_empty() {
-            match self.queue.recv() {
-                Ok(job) => self.push(job),
-                Err(_) => return false,
-            }
-        }
-        self.take_all();
-        true
-    }
-
-    /// Waits for a job, but not for long.
-    fn wait(&mut self, time: Duration) {
-        // Without one the caller looks for something else.
-        if let Ok(job) = self.queue.recv_timeout(time) {
-            self.push(job);
-        }
-    }
-
-    fn take_all(&mut self) {
-        self.queue.try_iter().for_each(|job| self.push(job));
-    }
-
-    fn push(&mut self, job: Job) {
-        if job.is_fence()
-            && let Some(topic) = job.topic()
-        {
-            *self.fences.entry(Arc::clone(topic)).or_default() += 1;
-        }
-        match job {
-            Job::Log(key, topic, request)
-                if request.is_urgent() && !self.fences.contains_key(&topic) =>
-            {
-                self.urgent.push((key, topic, request));
-            }
-            job => self.others.push(job),
-        }
-    }
-
-    /// One of the others is about to be done.
-    fn note_done(&mut self, job: &Job) {
-        if job.is_fence()
-            && let Some(topic) = job.topic()
-            && let Some(count) = self.fences.get_mut(topic)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.fences.remove(topic);
-            }
-        }
-    }
-}
 
 /// Jobs whose syncs are done together, if they are many. Those of one log stay in their order, but
 /// that its checkpoint may be written before its messages are synced: it says what was synced when
@@ -364,11 +368,12 @@ impl Job {
         matches!(self, Job::Log(_, _, Request::Spill { .. }))
     }
 
-    /// Whether no urgent job of the same topic may overtake it: the directory that it removes may be the
+    /// The topic whose urgent jobs may not overtake this one: the directory that it removes may be the
     /// one that is made, and what it spills leaves memory for what is prepared. Without that a topic that
     /// outruns the disk would get new memory for everything.
-    fn is_fence(&self) -> bool {
-        matches!(self, Job::Delete(..)) || self.is_spill()
+    fn fence(&self) -> Option<&Arc<str>> {
+        let is_fence = matches!(self, Job::Delete(..)) || self.is_spill();
+        self.topic().filter(|_| is_fence)
     }
 }
 
@@ -376,6 +381,11 @@ impl Job {
 mod tests {
     use super::*;
     use diskq::{CheckpointNumber, Pages, SegmentNumber};
+    use futures_lite::StreamExt;
+    use futures_lite::future::block_on;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use std::path::PathBuf;
+    use std::time::Duration;
     use wire::id::Seq;
 
     fn key(index: u32) -> TopicKey {
@@ -438,18 +448,14 @@ mod tests {
             Request::Sync { upto, .. } => format!("{topic} to {}", upto.0),
             Request::WriteCheckpoint { number, .. } => format!("{topic}#{}", number.0),
             Request::Prepare { segment, .. } => format!("{topic}+{}", segment.0),
+            Request::Spill { .. } => format!("{topic} spilled"),
             _ => unreachable!("not in these tests"),
         }
     }
 
-    fn show_tasks(tasks: &[Task]) -> Vec<String> {
-        let show = |(_, topic, request): &Task| show_task(topic, request);
-        tasks.iter().map(show).collect()
-    }
-
     #[test]
     fn what_follows_a_sync_of_its_log_follows_the_sync_of_all() {
-        let mut jobs = vec![
+        let jobs = vec![
             discard("a", 1),
             sync("a", 10),
             discard("b", 1),
@@ -465,18 +471,15 @@ mod tests {
             Job::Stop,
         ];
         let in_order = shown(&jobs);
-        let few = Round::of(mem::take(&mut jobs));
+        let few = Round::of(jobs);
         assert_eq!(shown(&few.before), in_order, "too few to be done as one");
         assert!(few.syncs.is_empty() && few.after.is_empty());
 
-        jobs = few.before;
-        jobs.splice(
-            0..0,
-            (0..SYNCS_TOGETHER).map(|index| sync("x", index as u64)),
-        );
-        let round = Round::of(jobs);
+        let others = (0..SYNCS_TOGETHER).map(|index| sync("x", index as u64));
+        let round = Round::of(others.chain(few.before).collect());
         assert_eq!(shown(&round.before), ["a1", "b1", "c1"]);
-        let syncs = show_tasks(&round.syncs[SYNCS_TOGETHER..]);
+        let syncs = round.syncs[SYNCS_TOGETHER..].iter();
+        let syncs: Vec<String> = syncs.map(|(_, topic, job)| show_task(topic, job)).collect();
         assert_eq!(syncs, ["a to 10", "a#1", "b to 20"]);
         assert_eq!(
             shown(&round.after),
@@ -484,43 +487,156 @@ mod tests {
         );
     }
 
-    #[test]
-    fn what_somebody_waits_for_overtakes_all_but_what_it_depends_on() {
-        let (sender, queue) = channel();
-        let mut waiting = Waiting::new(&queue);
-        let spill = Request::Spill {
+    /// What waits in a queue.
+    fn queued(queue: &Receiver<Job>) -> Vec<String> {
+        shown(&queue.try_iter().collect::<Vec<Job>>())
+    }
+
+    fn spill(topic: &str) -> Job {
+        let request = Request::Spill {
             segment: SegmentNumber(1),
             memory: diskq::Memory::Heap(Box::default()),
             copy: SegmentNumber(2),
             sync: false,
         };
-        let jobs = [
+        Job::Log(key(0), topic.into(), request)
+    }
+
+    #[test]
+    fn what_somebody_waits_for_overtakes_all_but_what_it_depends_on() {
+        let (jobs, keeper) = channel();
+        let (urgent, hurrier) = channel();
+        let (loads, _loader) = channel();
+        let fences = Fences::default();
+        let storage = Storage {
+            jobs,
+            urgent,
+            loads,
+            fences: fences.clone(),
+        };
+        let given = [
             sync("a", 10),
             checkpoint("a", 1, true),
             prepare("a", 2),
-            Job::Log(key(0), "b".into(), spill),
+            spill("b"),
+            spill("b"),
             prepare("b", 1),
             Job::Delete("c".into(), Vec::new()),
             checkpoint("c", 1, false),
             checkpoint("d", 1, false),
         ];
-        for job in jobs {
-            sender.send(job).expect("somebody listens");
+        given.into_iter().for_each(|job| storage.give(job));
+        assert_eq!(queued(&hurrier), ["a+2", "d#1"]);
+        let in_order = [
+            "a to 10",
+            "a#1",
+            "b spilled",
+            "b spilled",
+            "b+1",
+            "delete c",
+            "c#1",
+        ];
+        assert_eq!(queued(&keeper), in_order);
+
+        fences.note_done(&"b".into(), Duty::Keeper);
+        fences.note_done(&"c".into(), Duty::Keeper);
+        storage.give(prepare("b", 2));
+        storage.give(prepare("c", 1));
+        assert_eq!(queued(&keeper), ["b+2"], "its other spill is not done");
+        assert_eq!(queued(&hurrier), ["c+1"]);
+        fences.note_done(&"b".into(), Duty::Keeper);
+        storage.give(prepare("b", 3));
+        assert_eq!(queued(&hurrier), ["b+3"]);
+        for topic in ["a", "b", "c", "d"] {
+            fences.note_done(&topic.into(), Duty::Urgent);
         }
-        assert!(waiting.take_next());
-        assert_eq!(show_tasks(&waiting.urgent), ["a+2", "d#1"]);
-        let others = mem::take(&mut waiting.others);
-        let is_fence: Vec<bool> = others.iter().map(Job::is_fence).collect();
-        assert_eq!(is_fence, [false, false, true, false, true, false]);
-        // The one that was in the way is done: the next overtakes again.
-        others.iter().for_each(|job| waiting.note_done(job));
-        waiting.urgent.clear();
-        sender.send(prepare("b", 2)).expect("somebody listens");
-        drop(sender);
-        assert!(waiting.take_next());
-        assert_eq!(show_tasks(&waiting.urgent), ["b+2"]);
-        waiting.urgent.clear();
-        assert!(!waiting.take_next(), "nobody is left to send");
+        assert!(fences.topics().is_empty(), "nothing is kept of idle topics");
+    }
+
+    /// A keeper of its own for a test, and what it answers.
+    struct Tried {
+        storage: Storage,
+        threads: [JoinHandle<()>; 3],
+        inbox: crate::shard::mail::Inbox,
+    }
+
+    impl Tried {
+        fn start(data_path: &Path) -> Tried {
+            let (post, mut inboxes) = Post::new(1);
+            let started = Storage::start(ShardId(0), data_path, &post);
+            let (storage, threads) = started.expect("a directory and threads");
+            Tried {
+                storage,
+                threads,
+                inbox: inboxes.remove(0),
+            }
+        }
+
+        fn answer(&mut self) -> Reply {
+            match block_on(self.inbox.next()) {
+                Some(Mail::Keeper(_, reply)) => reply,
+                _ => panic!("other mail, or none"),
+            }
+        }
+
+        fn stop(self) {
+            self.storage.give(Job::Stop);
+            for thread in self.threads {
+                thread.join().expect("a thread that ends");
+            }
+        }
+    }
+
+    /// A file of a log that nobody can open for writing until somebody reads it.
+    fn stuck_file(data_path: &Path, topic: &str, name: &str) -> PathBuf {
+        let log = data_path.join(format!("{topic}.log"));
+        std::fs::create_dir(&log).expect("a new directory");
+        let path = log.join(name);
+        let made = mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0);
+        made.expect("a pipe");
+        path
+    }
+
+    #[test]
+    fn what_somebody_waits_for_waits_for_no_slow_disk() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let stuck = stuck_file(directory.path(), "slow", "000000000001.segment");
+        let mut tried = Tried::start(directory.path());
+        tried.storage.give(sync("slow", 10));
+        tried.storage.give(prepare("other", 1));
+        let answer = tried.answer();
+        assert!(matches!(answer, Reply::Prepared { result: Ok(_), .. }));
+        let reader = File::open(stuck).expect("the other end");
+        let answer = tried.answer();
+        let is_refused = matches!(answer, Reply::Synced { result: Err(_), .. });
+        assert!(is_refused, "a pipe cannot be made durable");
+        drop(reader);
+        tried.stop();
+    }
+
+    #[test]
+    fn a_deletion_waits_for_what_is_under_way_in_its_log() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let stuck = stuck_file(directory.path(), "a", "checkpoint");
+        let mut tried = Tried::start(directory.path());
+        tried.storage.give(checkpoint("a", 1, false));
+        tried.storage.give(Job::Delete("a".into(), Vec::new()));
+        // Time to do it wrong.
+        thread::sleep(Duration::from_millis(50));
+        let reader = File::open(stuck).expect("it is there still");
+        let answer = tried.answer();
+        let is_refused = matches!(answer, Reply::CheckpointWritten { result: Err(_), .. });
+        assert!(is_refused, "a pipe has no room to reserve");
+        drop(reader);
+        tried.storage.give(prepare("b", 1));
+        tried.storage.give(Job::Delete("b".into(), Vec::new()));
+        assert!(matches!(
+            tried.answer(),
+            Reply::Prepared { result: Ok(_), .. }
+        ));
+        tried.stop();
+        let left = std::fs::read_dir(directory.path()).expect("a directory");
+        assert_eq!(left.count(), 0);
     }
 
     #[test]
@@ -528,7 +644,9 @@ mod tests {
         const COUNT: u64 = SYNCS_TOGETHER as u64;
         let directory = tempfile::tempdir().expect("a temporary directory");
         let (post, mut inboxes) = Post::new(1);
-        let worker = Worker::new(ShardId(0), directory.path(), &post).expect("a directory");
+        let fences = Fences::default();
+        let worker = Worker::new(ShardId(0), Duty::Keeper, directory.path(), &post, &fences);
+        let worker = worker.expect("a directory");
         for index in 1..COUNT {
             let log = directory.path().join(format!("t{index}.log"));
             std::fs::create_dir(log).expect("a new directory");
@@ -543,7 +661,6 @@ mod tests {
         sender
             .send(checkpoint("new", 7, true))
             .expect("somebody listens");
-        sender.send(prepare("new", 1)).expect("somebody listens");
         sender.send(Job::Stop).expect("somebody listens");
         worker.run(&queue);
         let mut next = || {
@@ -552,7 +669,6 @@ mod tests {
             };
             reply
         };
-        assert!(matches!(next(), Reply::Prepared { result: Ok(_), .. }));
         for index in 0..COUNT {
             let Reply::Synced { upto, result } = next() else {
                 panic!("another reply");
