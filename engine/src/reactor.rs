@@ -1,9 +1,9 @@
 //! The executor of a shard: its tasks, sockets and timers, on one thread and one io_uring.
 //!
 //! ```text
-//!        ┌──► tasks that are ready ──► none is left, or many were run ──┐
-//!        │                                                              ▼
-//!   wake tasks ◄── completions, timers ◄── io_uring_enter: submits polls, waits if no task is ready
+//!        ┌──► tasks that are ready ──► none is left, or many were run ──► one that comes last ──┐
+//!        │                                                                                      ▼
+//!   wake tasks ◄── completions, timers ◄────────── io_uring_enter: submits polls, waits if no task is ready
 //! ```
 //!
 //! The ring says which sockets are ready; the bytes themselves go by plain `recv` and `sendmsg`, so
@@ -28,8 +28,10 @@ pub(crate) use source::Source;
 use source::Watched;
 use spin::Spin;
 use std::cell::{Cell, RefCell};
-use std::future::Future;
+use std::collections::VecDeque;
+use std::future::{self, Future};
 use std::io;
+use std::mem;
 use std::num::NonZeroUsize;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -40,9 +42,8 @@ use timers::{TimerKey, Timers};
 
 /// After so many tasks the ring is looked at, even if more are ready.
 const TASKS_PER_LOOK: usize = 64;
-/// And after so many bytes read, which may be half a millisecond's work: whoever sends without end must
-/// not keep the others from being seen.
-const BYTES_PER_LOOK: usize = 256 * 1024;
+/// And after so many bytes read: whoever sends without end must not keep the others from being seen.
+const BYTES_PER_LOOK: usize = 128 * 1024;
 
 /// How often a spinning thread looks at its ring before it lets others run.
 const LOOKS_PER_YIELD: usize = 20;
@@ -61,6 +62,8 @@ struct Reactor {
     next_serial: Cell<u32>,
     /// Bytes read since the last look.
     bytes_read: Cell<usize>,
+    /// Tasks that have much to do and come last.
+    last: RefCell<VecDeque<Waker>>,
     spin: RefCell<Spin>,
     /// When the last wait ended.
     awake_since: Cell<Instant>,
@@ -135,6 +138,28 @@ pub(crate) fn sleep(duration: Duration) -> Sleep {
     }
 }
 
+/// Lets all others go first that are ready: for a task that has much to do, in pieces. One such piece is
+/// done between two looks at the ring.
+///
+/// # Panics
+/// Outside of [`run`].
+pub(crate) async fn come_last() {
+    let mut is_waiting = false;
+    future::poll_fn(|cx| {
+        if mem::replace(&mut is_waiting, true) {
+            return Poll::Ready(());
+        }
+        let runtime = current();
+        runtime
+            .reactor
+            .last
+            .borrow_mut()
+            .push_back(cx.waker().clone());
+        Poll::Pending
+    })
+    .await;
+}
+
 fn current() -> Rc<Runtime> {
     CURRENT
         .with_borrow(|current| Rc::clone(current.as_ref().expect("a thread that runs a reactor")))
@@ -156,9 +181,14 @@ impl Runtime {
             if main.is_finished() {
                 return Ok(futures_lite::future::block_on(main));
             }
+            let last = self.reactor.last.borrow_mut().pop_front();
+            if let Some(last) = last {
+                last.wake();
+            }
             // Runs one more task, or has the waker called when there is one.
             let tick = pin!(self.executor.tick());
             let is_idle = tick.poll(&mut context).is_pending();
+            let is_idle = is_idle && self.reactor.last.borrow().is_empty();
             let may_wait = is_idle && notify.fall_asleep();
             self.reactor.look(may_wait)?;
         }
@@ -174,6 +204,7 @@ impl Reactor {
             timers: RefCell::default(),
             next_serial: Cell::new(0),
             bytes_read: Cell::new(0),
+            last: RefCell::default(),
             spin: RefCell::default(),
             awake_since: Cell::new(Instant::now()),
         };

@@ -114,8 +114,7 @@ async fn read(shard: &Rc<Shard>, connection: &Rc<Connection>) {
     connection.offer_input(shard);
     loop {
         match future::poll_fn(|cx| connection.poll_reads(shard, cx)).await {
-            // The buffer was full: others have their turn before the rest.
-            Step::More => future::yield_now().await,
+            Step::More => reactor::come_last().await,
             Step::Pause(time) => shard.gather(time).await,
             Step::Over => return,
         }

@@ -13,8 +13,12 @@ use std::io;
 use std::ops::Range;
 use std::task::{Poll, ready};
 
-/// The size of a buffer: what one read brings at most.
+/// The size of a buffer.
 const BUFFER_BYTES: usize = 512 * 1024;
+
+/// What one read brings at most, unless a command is longer: some 50 us of work, for which all others of the
+/// shard wait.
+const READ_BYTES_MAX: usize = 128 * 1024;
 
 /// Up to here what is left is copied.
 const COPIED_BYTES_MAX: usize = 16 * 1024;
@@ -138,7 +142,9 @@ impl Input {
             None => buffers.hold(&self.little),
         };
         held.make_room(needs, buffers);
-        let room = &mut held.buffer[held.at.end..];
+        let room_end = (held.at.end + READ_BYTES_MAX).max(held.at.start + needs);
+        let room_end = room_end.min(held.buffer.len());
+        let room = &mut held.buffer[held.at.end..room_end];
         let room_bytes = room.len();
         let result = read(room);
         match result {
@@ -187,17 +193,18 @@ impl Input {
 }
 
 impl Held {
-    /// Makes room behind the input: up to `needs` bytes from its start, and something in any case.
+    /// Makes room behind the input: up to `needs` bytes from its start, and for a whole read where there can be.
     fn make_room(&mut self, needs: usize, buffers: &mut Buffers) {
         let wanted = needs.max(self.at.len() + 1);
-        if self.buffer.len() - self.at.start >= wanted {
-            return;
-        }
         if self.buffer.len() < wanted {
             return self.copy_to_own(wanted.next_power_of_two(), buffers);
         }
-        self.buffer.copy_within(self.at.clone(), 0);
-        self.at = 0..self.at.len();
+        let is_tight = self.buffer.len() < self.at.start + wanted
+            || self.buffer.len() < self.at.end + READ_BYTES_MAX;
+        if is_tight && self.at.start > 0 {
+            self.buffer.copy_within(self.at.clone(), 0);
+            self.at = 0..self.at.len();
+        }
     }
 
     /// Keeps the buffer for a connection, or as much memory of its own as the input takes.

@@ -265,18 +265,62 @@ fn a_socket_that_always_has_more_leaves_the_others_their_turn() {
             let mut bytes = 0;
             while seen.get() < number {
                 bytes += flood.read(&mut buffer).await.expect("more");
-                future::yield_now().await;
+                come_last().await;
             }
             worst = worst.max(bytes);
         }
-        // What was under way, and the task that comes before the look.
-        let most = BYTES_PER_LOOK + 3 * CHUNK;
+        // The one before the look that sees it.
+        let most = CHUNK;
         assert!(
             worst <= most,
             "{worst} bytes were read before a byte was seen"
         );
     });
     writer.join().expect("no panic");
+}
+
+#[test]
+fn those_that_come_last_take_turns_though_others_never_rest() {
+    run(async {
+        let is_done = Rc::new(Cell::new(false));
+        let flag = Rc::clone(&is_done);
+        let restless = spawn(async move {
+            while !flag.get() {
+                future::yield_now().await;
+            }
+        });
+        // Is gone before its turn.
+        drop(spawn(come_last()));
+        let cancelled = spawn(come_last());
+        future::yield_now().await;
+        let counts = [(); 3].map(|()| Rc::new(Cell::new(0)));
+        let tasks = counts.clone().map(|count| {
+            spawn(async move {
+                while count.get() < 100 {
+                    come_last().await;
+                    count.set(count.get() + 1);
+                }
+            })
+        });
+        drop(cancelled);
+        let watched = counts.clone();
+        let watcher = spawn(async move {
+            while watched[0].get() < 100 {
+                let seen = watched.each_ref().map(|count| count.get());
+                let least = seen.iter().min().expect("three");
+                assert!(seen.iter().all(|count| count - least <= 1), "{seen:?}");
+                future::yield_now().await;
+            }
+        });
+        for task in tasks {
+            task.await;
+        }
+        watcher.await;
+        is_done.set(true);
+        restless.await;
+        // Nobody else is ready: nothing keeps it from its turn, and nothing wakes the ring.
+        come_last().await;
+    });
 }
 
 #[test]

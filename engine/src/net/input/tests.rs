@@ -32,9 +32,11 @@ impl Peer {
         let left = self.consumed + self.commands.iter().sum::<usize>() - self.received;
         let needs = self.commands.first().copied().unwrap_or(0);
         let (number, at) = (self.number, self.received);
+        let most = READ_BYTES_MAX.max(needs - self.input.bytes().len());
         let mut sent = 0;
         let filled = self.input.poll_fill(buffers, needs, |room| {
             assert!(!room.is_empty(), "a read into nothing looks like the end");
+            assert!(room.len() <= most, "the others wait for {}", room.len());
             sent = bytes.min(left).min(room.len());
             for (offset, place) in room[..sent].iter_mut().enumerate() {
                 *place = byte(number, at + offset);
