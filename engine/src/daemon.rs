@@ -14,7 +14,8 @@ use crate::shard::mail::{Inbox, Post};
 use crate::shard::storage::Storage;
 use crate::shard::{Clock, Parts, Shard};
 use crate::{
-    config, log, log_error, log_info, log_warn, preflight, reactor, statsd, takeover, tls,
+    config, log, log_debug, log_error, log_info, log_warn, preflight, reactor, slice, statsd,
+    takeover, tls,
 };
 use core_affinity::CoreId;
 use diskq::nsqd_files::Metadata;
@@ -244,6 +245,9 @@ impl Daemon {
                     && !core_affinity::set_for_current(core)
                 {
                     log_warn!("shard {} cannot be pinned to core {}", id.0, core.id);
+                }
+                if let Err(error) = slice::ask_for_short() {
+                    log_debug!("shard {} gets no short slices - {error}", id.0);
                 }
                 let result = reactor::run(birth.live(started.clone(), stopped));
                 if let Err(error) = result {

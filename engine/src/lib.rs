@@ -26,6 +26,7 @@ pub mod net;
 pub mod preflight;
 mod reactor;
 mod shard;
+mod slice;
 mod statsd;
 mod takeover;
 mod tls;

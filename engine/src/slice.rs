@@ -1,0 +1,107 @@
+//! How long a thread asks to run at a time.
+//!
+//! Linux lets who is running finish its slice, 3 ms and more, before one that wakes up gets its turn, unless
+//! that one asks for less at a time (EEVDF: the earlier deadline runs; sched(7), since Linux 6.12). A
+//! shard that wakes up has some microseconds of work, for which peers wait. It gets no more of the
+//! processor for that, and needs no rights.
+
+use std::io;
+use std::mem;
+use std::time::Duration;
+
+/// The least there is.
+const SLICE: Duration = Duration::from_micros(100);
+
+const SIZE: u32 = mem::size_of::<libc::sched_attr>() as u32;
+
+/// Asks for short slices for this thread. Does nothing if it was given a policy that knows none, as by chrt(1);
+/// older kernels take no notice.
+///
+/// # Errors
+/// The system does not allow it.
+pub(crate) fn ask_for_short() -> io::Result<()> {
+    let mut attributes = attributes()?;
+    let policy = i32::try_from(attributes.sched_policy);
+    if policy != Ok(libc::SCHED_OTHER) && policy != Ok(libc::SCHED_BATCH) {
+        return Ok(());
+    }
+    attributes.sched_runtime = SLICE.as_nanos() as u64;
+    set_attributes(&attributes)
+}
+
+/// Of this thread.
+#[allow(unsafe_code)]
+fn attributes() -> io::Result<libc::sched_attr> {
+    let mut attributes = libc::sched_attr {
+        size: SIZE,
+        sched_policy: 0,
+        sched_flags: 0,
+        sched_nice: 0,
+        sched_priority: 0,
+        sched_runtime: 0,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: the kernel writes SIZE bytes at most, which `attributes` has, all of them numbers.
+    let answer = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, SIZE, 0) };
+    answered(answer).map(|()| attributes)
+}
+
+#[allow(unsafe_code)]
+fn set_attributes(attributes: &libc::sched_attr) -> io::Result<()> {
+    // SAFETY: the kernel reads as much as the first field says, which is what there is; it may write that
+    // field, if it knows a smaller one, so it gets a copy.
+    let mut attributes = libc::sched_attr {
+        size: SIZE,
+        ..*attributes
+    };
+    let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw mut attributes, 0) };
+    answered(answer)
+}
+
+fn answered(answer: libc::c_long) -> io::Result<()> {
+    if answer < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    fn ask_and_look(policy: libc::c_int, nice: i32) -> libc::sched_attr {
+        let act = move || {
+            let mut before = attributes().expect("a thread has attributes");
+            before.sched_policy = policy as u32;
+            before.sched_nice = nice;
+            set_attributes(&before).expect("anybody may be nicer");
+            ask_for_short().expect("anybody may ask for less");
+            attributes().expect("a thread has attributes")
+        };
+        thread::spawn(act).join().expect("no panic")
+    }
+
+    /// Whether slices are told at all.
+    fn knows_slices() -> bool {
+        attributes().expect("a thread has attributes").sched_runtime > 0
+    }
+
+    #[test]
+    fn a_thread_gets_short_slices_and_keeps_what_else_it_was_given() {
+        for policy in [libc::SCHED_OTHER, libc::SCHED_BATCH] {
+            let after = ask_and_look(policy, 7);
+            assert_eq!((after.sched_policy, after.sched_nice), (policy as u32, 7));
+            let slice = if knows_slices() { SLICE.as_nanos() } else { 0 };
+            assert_eq!(u128::from(after.sched_runtime), slice);
+        }
+    }
+
+    #[test]
+    fn another_policy_is_left_alone() {
+        let after = ask_and_look(libc::SCHED_IDLE, 0);
+        assert_eq!(after.sched_policy, libc::SCHED_IDLE as u32);
+        assert_ne!(u128::from(after.sched_runtime), SLICE.as_nanos());
+    }
+}
