@@ -13,6 +13,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import kernel
+
 POSTERS = 32
 
 
@@ -57,18 +59,19 @@ class Runner:
             self.seen.add(text)
             print(f"    {text}", flush=True)
 
-    def bench(self, broker, flags):
-        """Starts nsq-bench; `result` waits for it."""
+    def bench(self, broker, flags, is_punctual=False):
+        """Starts nsq-bench; `result` waits for it. A punctual one is run at once when it wakes up."""
         folder = tempfile.TemporaryDirectory(prefix="ringq-")
         command = [self.options.ours / "nsq-bench", "run", "--tcp-address", broker.tcp, "--http-address",
                    broker.http, "--pid", str(broker.process.pid), *flags.split()]
         self.say(command)
         command += ["--out", Path(folder.name) / "result.json"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   preexec_fn=kernel.run_at_once if is_punctual else None)
         return Bench(process, folder)
 
-    def run(self, broker, flags, leaves_some=False):
-        with self.bench(broker, flags) as bench:
+    def run(self, broker, flags, leaves_some=False, is_punctual=False):
+        with self.bench(broker, flags, is_punctual) as bench:
             return bench.result(leaves_some)
 
 

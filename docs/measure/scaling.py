@@ -18,7 +18,8 @@
 
 Each row starts brokers of its own on free loopback ports, with fresh data paths in --data, and loads them with
 nsq-bench. Variants alternate, round by round. Prints a line of Markdown per figure: median (range) and the ratio
-to the first variant, and each command the first time it runs. Run it as root to drop the page cache (start).
+to the first variant, and each command the first time it runs. Run it as root to drop the page cache (start) and
+for the slow disk (neighbour).
 """
 
 import argparse
@@ -39,13 +40,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from kernel import SlowDisk
 from measuring import Broker, Runner, Table, interrupt
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "bench" / "scenarios"
-FULL_SPEED = "--via mpub --batch 200 --window 2000 --producers 2"
+MPUB = "--via mpub --batch 200 --producers 2"
+FULL_SPEED = f"{MPUB} --window 2000"
 # With more under way the consumers of one generator thread fall behind, and their backlog is measured.
 KEPT_UP = "--via mpub --batch 200 --window 1000 --producers 2"
 DESCRIPTORS = 12_000
+# What a volume of the cloud has by default, for instance gp3.
+SLOW_DISK_BYTES_PER_S = 125_000_000
 
 
 def identify(broker, heartbeat_ms=60_000):
@@ -283,27 +288,41 @@ def tmpfs(runner, _, table):
 
 
 def neighbour(runner, _, table):
-    """The same flood against another broker takes as much of the processor and the disk, but not of the shard. The wide
-    one has more on its way than a socket holds: the shard always finds a full buffer to read."""
-    seconds = runner.options.seconds
+    """The same flood against another broker takes as much of the processor and the disk, but not of the shard. On a slow
+    disk the flood is held back, and the processor is not what the others wait for. The wide one has more on its way
+    than a socket holds: the shard always finds a full buffer to read."""
     light = (f"--topic light --via pub --rate 2k --consumers 1 --rdy 100 --output-buffer-timeout 25ms --warm-up 1s "
-             f"--duration {seconds}s")
-    flood = (f"--via mpub --batch 200 --producers 2 --topic flood --channels 1 --consumers 0 --warm-up 0s "
-             f"--duration {seconds + 3}s")
-    for variant, window in (("alone", 0), ("flood of another broker", 2_000), ("flood of the same shard", 2_000),
-                            ("wide flood of another broker", 40_000), ("wide flood of the same shard", 40_000)):
+             f"--duration {runner.options.seconds}s")
+    slow = f"disk of {SLOW_DISK_BYTES_PER_S // 1_000_000} MB/s"
+    for flooded, window, is_slow in (
+            (None, 0, False), ("another broker", 2_000, True), ("the same shard", 2_000, True),
+            ("another broker", 2_000, False), ("the same shard", 2_000, False),
+            ("another broker", 40_000, False), ("the same shard", 40_000, False)):
+        variant = f"flood of {flooded}" if flooded else "alone"
+        variant += f", {slow}" if is_slow else ", wide" if window > 2_000 else ""
+        # The disk forgets the files of the last flood in its own time.
+        time.sleep(5)
         with contextlib.ExitStack() as stack:
+            try:
+                disk = stack.enter_context(SlowDisk(runner.options.data, SLOW_DISK_BYTES_PER_S)) if is_slow else None
+            except OSError as error:
+                print(f"note: no {slow}: {error}; it needs root", file=sys.stderr, flush=True)
+                continue
             broker = stack.enter_context(Broker(runner, "-shards=1"))
-            if window:
-                other = broker if "same" in variant else stack.enter_context(Broker(runner, "-shards=1"))
-                flooding = stack.enter_context(runner.bench(other, f"{flood} --window {window}"))
+            if flooded:
+                other = broker if "same" in flooded else stack.enter_context(Broker(runner, "-shards=1"))
+                if disk:
+                    disk.take(other.process.pid)
+                flooding = stack.enter_context(runner.bench(
+                    other, f"{MPUB} --topic flood --channels 1 --consumers 0 --warm-up 0s "
+                           f"--duration {runner.options.seconds + 3}s --window {window}"))
                 time.sleep(1)
-            result = runner.run(broker, light)
+            result = runner.run(broker, light, is_punctual=True)
             for histogram in result["histograms"]:
                 if histogram["kind"] in ("delivery", "publish"):
                     for point in ("p50_us", "p99_us", "p999_us", "max_us"):
                         table.add(variant, f"{histogram['kind']} {point}", histogram[point])
-            if window:
+            if flooded:
                 table.add(variant, "flood, messages/s", flooding.result()["totals"]["acknowledged_per_s"])
 
 
