@@ -49,12 +49,12 @@ fn attributes() -> io::Result<libc::sched_attr> {
 
 #[allow(unsafe_code)]
 fn set_attributes(attributes: &libc::sched_attr) -> io::Result<()> {
-    // SAFETY: the kernel reads as much as the first field says, which is what there is; it may write that
-    // field, if it knows a smaller one, so it gets a copy.
     let mut attributes = libc::sched_attr {
         size: SIZE,
         ..*attributes
     };
+    // SAFETY: the kernel reads as much as the first field says, which is what there is, and may write that
+    // field.
     let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw mut attributes, 0) };
     answered(answer)
 }

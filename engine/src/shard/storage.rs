@@ -48,7 +48,7 @@ pub(crate) struct Storage {
     jobs: Sender<Job>,
     urgent: Sender<Job>,
     loads: Sender<Job>,
-    fences: Fences,
+    fences: Arc<Fences>,
 }
 
 impl Storage {
@@ -61,7 +61,7 @@ impl Storage {
         data_path: &Path,
         post: &Post,
     ) -> io::Result<(Storage, [JoinHandle<()>; 3])> {
-        let fences = Fences::default();
+        let fences = Arc::new(Fences::default());
         let start = |duty: Duty| {
             let (jobs, queue) = channel();
             let worker = Worker::new(shard, duty, data_path, post, &fences)?;
@@ -107,8 +107,12 @@ impl Storage {
 /// Which jobs of a topic are not done yet, as far as those of the other thread must wait for them. By
 /// name: its log may be that of a topic of the same name, deleted before. Looked at a few times for each
 /// segment, not for each message.
-#[derive(Clone, Default)]
-struct Fences(Arc<(Mutex<HashMap<Arc<str>, Undone>>, Condvar)>);
+#[derive(Default)]
+struct Fences {
+    topics: Mutex<HashMap<Arc<str>, Undone>>,
+    /// A job is done.
+    done: Condvar,
+}
 
 /// Of a topic.
 #[derive(Default)]
@@ -144,7 +148,7 @@ impl Fences {
                 entry.remove();
             }
         }
-        self.0.1.notify_all();
+        self.done.notify_all();
     }
 
     /// Waits until no urgent job of `topic` is left. The topic must have a fence: no new one comes.
@@ -152,12 +156,12 @@ impl Fences {
         let has_urgent = |topics: &mut HashMap<Arc<str>, Undone>| {
             topics.get(topic).is_some_and(|undone| undone.urgent > 0)
         };
-        let waited = self.0.1.wait_while(self.topics(), has_urgent);
+        let waited = self.done.wait_while(self.topics(), has_urgent);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     fn topics(&self) -> MutexGuard<'_, HashMap<Arc<str>, Undone>> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -186,7 +190,7 @@ struct Worker {
     keeper: Keeper<OsFiles>,
     whole: File,
     post: Post,
-    fences: Fences,
+    fences: Arc<Fences>,
 }
 
 impl Worker {
@@ -195,7 +199,7 @@ impl Worker {
         duty: Duty,
         data_path: &Path,
         post: &Post,
-        fences: &Fences,
+        fences: &Arc<Fences>,
     ) -> io::Result<Worker> {
         Ok(Worker {
             shard,
@@ -203,7 +207,7 @@ impl Worker {
             keeper: Keeper::new(OsFiles, data_path),
             whole: OsFiles.whole(data_path)?,
             post: post.clone(),
-            fences: fences.clone(),
+            fences: Arc::clone(fences),
         })
     }
 
@@ -507,12 +511,12 @@ mod tests {
         let (jobs, keeper) = channel();
         let (urgent, hurrier) = channel();
         let (loads, _loader) = channel();
-        let fences = Fences::default();
+        let fences = Arc::new(Fences::default());
         let storage = Storage {
             jobs,
             urgent,
             loads,
-            fences: fences.clone(),
+            fences: Arc::clone(&fences),
         };
         let given = [
             sync("a", 10),
@@ -644,7 +648,7 @@ mod tests {
         const COUNT: u64 = SYNCS_TOGETHER as u64;
         let directory = tempfile::tempdir().expect("a temporary directory");
         let (post, mut inboxes) = Post::new(1);
-        let fences = Fences::default();
+        let fences = Arc::new(Fences::default());
         let worker = Worker::new(ShardId(0), Duty::Keeper, directory.path(), &post, &fences);
         let worker = worker.expect("a directory");
         for index in 1..COUNT {
