@@ -90,6 +90,8 @@ impl Reached {
             "killed before a spill",
             "loaded",
             "loaded before earlier jobs",
+            "urgent before earlier jobs",
+            "done before earlier urgent jobs",
             "started with channels",
         ] {
             assert!(self.counts.contains_key(what), "no history reached: {what}");
@@ -106,9 +108,44 @@ enum Mail {
     Channels(TopicKey, u64),
 }
 
+/// A job of a keeper.
+struct Job {
+    key: TopicKey,
+    topic: Arc<str>,
+    request: Request,
+    thread: Thread,
+}
+
+impl Job {
+    fn is_urgent(&self) -> bool {
+        self.thread == Thread::Urgent
+    }
+}
+
+/// Which of a keeper's threads does it. Each does its own in order, and does not wait for the others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Thread {
+    Keeper,
+    Urgent,
+    Loader,
+}
+
+impl Thread {
+    /// As engine/src/shard/storage.rs: nothing overtakes a spill of its log but a load.
+    fn of(topic: &str, request: &Request, earlier: &VecDeque<Job>) -> Thread {
+        let is_spill =
+            |job: &Job| *job.topic == *topic && matches!(job.request, Request::Spill { .. });
+        match request {
+            Request::Load { .. } => Thread::Loader,
+            _ if request.is_urgent() && !earlier.iter().any(is_spill) => Thread::Urgent,
+            _ => Thread::Keeper,
+        }
+    }
+}
+
 struct ShardWorld {
     broker: Broker,
-    jobs: VecDeque<(TopicKey, Arc<str>, Request)>,
+    jobs: VecDeque<Job>,
     /// Its part of nsqd.dat is out of date.
     is_metadata_old: bool,
     inbox: VecDeque<Mail>,
@@ -323,7 +360,7 @@ impl World {
             let jobs = std::mem::take(&mut self.shards[shard].jobs);
             if jobs
                 .iter()
-                .any(|job| matches!(job.2, Request::Spill { .. }))
+                .any(|job| matches!(job.request, Request::Spill { .. }))
             {
                 self.reached.note("killed before a spill");
             }
@@ -578,7 +615,14 @@ impl World {
                     }
                 }
                 Output::Keeper(key, topic, request) => {
-                    self.shards[shard].jobs.push_back((key, topic, request));
+                    let jobs = &mut self.shards[shard].jobs;
+                    let thread = Thread::of(&topic, &request, jobs);
+                    jobs.push_back(Job {
+                        key,
+                        topic,
+                        request,
+                        thread,
+                    });
                 }
                 Output::DeleteLog(topic, requests) => {
                     if topic.ends_with("#ephemeral") {
@@ -685,16 +729,27 @@ impl World {
 
     /// One job; the answer comes by mail.
     fn work_keeper(&mut self, shard: usize) {
-        // Loads are done by a thread of their own.
-        let is_load = |job: &(_, _, Request)| matches!(job.2, Request::Load { .. });
-        let load = self.shards[shard].jobs.iter().position(is_load);
-        let at = load.filter(|_| self.random.below(2) == 0).unwrap_or(0);
-        let Some((key, topic, request)) = self.shards[shard].jobs.remove(at) else {
+        let threads = [Thread::Keeper, Thread::Urgent, Thread::Loader];
+        let thread = threads[self.random.below(3) as usize];
+        let jobs = &mut self.shards[shard].jobs;
+        let at = jobs.iter().position(|job| job.thread == thread);
+        let Some(job) = jobs.remove(at.unwrap_or(0)) else {
             return;
         };
-        if at > 0 {
-            self.reached.note("loaded before earlier jobs");
+        match job.thread {
+            Thread::Loader if at > Some(0) => self.reached.note("loaded before earlier jobs"),
+            Thread::Urgent if at > Some(0) => self.reached.note("urgent before earlier jobs"),
+            Thread::Keeper if jobs.iter().take(at.unwrap_or(0)).any(Job::is_urgent) => {
+                self.reached.note("done before earlier urgent jobs");
+            }
+            _ => {}
         }
+        let Job {
+            key,
+            topic,
+            request,
+            ..
+        } = job;
         for (name, log) in self.shards[shard].broker.logs() {
             if *name == *topic {
                 self.files.observe(Path::new(DATA_PATH), name, log);
@@ -713,10 +768,10 @@ impl World {
     }
 
     /// What is on its way to the keeper is in the page cache all the same.
-    fn observe_jobs(&self, jobs: &VecDeque<(TopicKey, Arc<str>, Request)>) {
-        for (_, topic, request) in jobs {
+    fn observe_jobs(&self, jobs: &VecDeque<Job>) {
+        for job in jobs {
             let path = Path::new(DATA_PATH);
-            self.files.observe_request(path, topic, request);
+            self.files.observe_request(path, &job.topic, &job.request);
         }
     }
 

@@ -1,0 +1,305 @@
+use super::*;
+use diskq::{CheckpointNumber, Pages, SegmentNumber};
+use futures_lite::StreamExt;
+use futures_lite::future::block_on;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::path::PathBuf;
+use std::time::Duration;
+use wire::id::Seq;
+
+fn key(index: u32) -> TopicKey {
+    TopicKey {
+        index,
+        generation: 0,
+    }
+}
+
+fn sync(topic: &str, upto: u64) -> Job {
+    let request = Request::Sync {
+        segments: vec![SegmentNumber(1)],
+        written: Vec::new(),
+        names: false,
+        upto: Seq(upto),
+    };
+    Job::Log(key(0), topic.into(), request)
+}
+
+fn checkpoint(topic: &str, number: u64, sync: bool) -> Job {
+    let request = Request::WriteCheckpoint {
+        number: CheckpointNumber(number),
+        slot: 0,
+        bytes: b"bytes".to_vec(),
+        sync,
+        names: sync,
+    };
+    Job::Log(key(0), topic.into(), request)
+}
+
+fn prepare(topic: &str, segment: u64) -> Job {
+    let request = Request::Prepare {
+        segment: SegmentNumber(segment),
+        bytes: 4096,
+        pages: Pages::Small,
+    };
+    Job::Log(key(0), topic.into(), request)
+}
+
+fn discard(topic: &str, segment: u64) -> Job {
+    let request = Request::Discard {
+        segment: SegmentNumber(segment),
+        memory: None,
+    };
+    Job::Log(key(0), topic.into(), request)
+}
+
+fn shown(jobs: &[Job]) -> Vec<String> {
+    let show = |job: &Job| match job {
+        Job::Log(_, topic, Request::Discard { segment, .. }) => format!("{topic}{}", segment.0),
+        Job::Log(_, topic, request) => show_task(topic, request),
+        Job::Delete(topic, _) => format!("delete {topic}"),
+        Job::Stop => "stop".to_owned(),
+    };
+    jobs.iter().map(show).collect()
+}
+
+fn show_task(topic: &str, request: &Request) -> String {
+    match request {
+        Request::Sync { upto, .. } => format!("{topic} to {}", upto.0),
+        Request::WriteCheckpoint { number, .. } => format!("{topic}#{}", number.0),
+        Request::Prepare { segment, .. } => format!("{topic}+{}", segment.0),
+        Request::Spill { .. } => format!("{topic} spilled"),
+        _ => unreachable!("not in these tests"),
+    }
+}
+
+#[test]
+fn what_follows_a_sync_of_its_log_follows_the_sync_of_all() {
+    let jobs = vec![
+        discard("a", 1),
+        sync("a", 10),
+        discard("b", 1),
+        checkpoint("a", 1, true),
+        discard("a", 2),
+        sync("b", 20),
+        checkpoint("a", 2, true),
+        // The topic was deleted and made again.
+        Job::Delete("a".into(), Vec::new()),
+        discard("a", 3),
+        sync("a", 30),
+        discard("c", 1),
+        Job::Stop,
+    ];
+    let in_order = shown(&jobs);
+    let few = Round::of(jobs);
+    assert_eq!(shown(&few.before), in_order, "too few to be done as one");
+    assert!(few.syncs.is_empty() && few.after.is_empty());
+
+    let others = (0..SYNCS_TOGETHER).map(|index| sync("x", index as u64));
+    let round = Round::of(others.chain(few.before).collect());
+    assert_eq!(shown(&round.before), ["a1", "b1", "c1"]);
+    let syncs = round.syncs[SYNCS_TOGETHER..].iter();
+    let syncs: Vec<String> = syncs.map(|(_, topic, job)| show_task(topic, job)).collect();
+    assert_eq!(syncs, ["a to 10", "a#1", "b to 20"]);
+    assert_eq!(
+        shown(&round.after),
+        ["a2", "a#2", "delete a", "a3", "a to 30", "stop"]
+    );
+}
+
+/// What waits in a queue.
+fn queued(queue: &Receiver<Job>) -> Vec<String> {
+    shown(&queue.try_iter().collect::<Vec<Job>>())
+}
+
+fn spill(topic: &str) -> Job {
+    let request = Request::Spill {
+        segment: SegmentNumber(1),
+        memory: diskq::Memory::Heap(Box::default()),
+        copy: SegmentNumber(2),
+        sync: false,
+    };
+    Job::Log(key(0), topic.into(), request)
+}
+
+#[test]
+fn what_somebody_waits_for_overtakes_all_but_what_it_depends_on() {
+    let (jobs, keeper) = channel();
+    let (urgent, hurrier) = channel();
+    let (loads, _loader) = channel();
+    let fences = Arc::new(Fences::default());
+    let storage = Storage {
+        jobs,
+        urgent,
+        loads,
+        fences: Arc::clone(&fences),
+    };
+    let given = [
+        sync("a", 10),
+        checkpoint("a", 1, true),
+        prepare("a", 2),
+        spill("b"),
+        spill("b"),
+        prepare("b", 1),
+        Job::Delete("c".into(), Vec::new()),
+        checkpoint("c", 1, false),
+        checkpoint("d", 1, false),
+    ];
+    given.into_iter().for_each(|job| storage.give(job));
+    assert_eq!(queued(&hurrier), ["a+2", "d#1"]);
+    let in_order = [
+        "a to 10",
+        "a#1",
+        "b spilled",
+        "b spilled",
+        "b+1",
+        "delete c",
+        "c#1",
+    ];
+    assert_eq!(queued(&keeper), in_order);
+
+    fences.note_done(&"b".into(), Duty::Keeper);
+    fences.note_done(&"c".into(), Duty::Keeper);
+    storage.give(prepare("b", 2));
+    storage.give(prepare("c", 1));
+    assert_eq!(queued(&keeper), ["b+2"], "its other spill is not done");
+    assert_eq!(queued(&hurrier), ["c+1"]);
+    fences.note_done(&"b".into(), Duty::Keeper);
+    storage.give(prepare("b", 3));
+    assert_eq!(queued(&hurrier), ["b+3"]);
+    for topic in ["a", "b", "c", "d"] {
+        fences.note_done(&topic.into(), Duty::Urgent);
+    }
+    assert!(fences.topics().is_empty(), "nothing is kept of idle topics");
+}
+
+/// A keeper of its own for a test, and what it answers.
+struct Tried {
+    storage: Storage,
+    threads: [JoinHandle<()>; 3],
+    inbox: crate::shard::mail::Inbox,
+}
+
+impl Tried {
+    fn start(data_path: &Path) -> Tried {
+        let (post, mut inboxes) = Post::new(1);
+        let started = Storage::start(ShardId(0), data_path, &post);
+        let (storage, threads) = started.expect("a directory and threads");
+        Tried {
+            storage,
+            threads,
+            inbox: inboxes.remove(0),
+        }
+    }
+
+    fn answer(&mut self) -> Reply {
+        match block_on(self.inbox.next()) {
+            Some(Mail::Keeper(_, reply)) => reply,
+            _ => panic!("other mail, or none"),
+        }
+    }
+
+    fn stop(self) {
+        self.storage.give(Job::Stop);
+        for thread in self.threads {
+            thread.join().expect("a thread that ends");
+        }
+    }
+}
+
+/// A file of a log that nobody can open for writing until somebody reads it.
+fn stuck_file(data_path: &Path, topic: &str, name: &str) -> PathBuf {
+    let log = data_path.join(format!("{topic}.log"));
+    std::fs::create_dir(&log).expect("a new directory");
+    let path = log.join(name);
+    let made = mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0);
+    made.expect("a pipe");
+    path
+}
+
+#[test]
+fn what_somebody_waits_for_waits_for_no_slow_disk() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let stuck = stuck_file(directory.path(), "slow", "000000000001.segment");
+    let mut tried = Tried::start(directory.path());
+    tried.storage.give(sync("slow", 10));
+    tried.storage.give(prepare("other", 1));
+    let answer = tried.answer();
+    assert!(matches!(answer, Reply::Prepared { result: Ok(_), .. }));
+    let reader = File::open(stuck).expect("the other end");
+    let answer = tried.answer();
+    let is_refused = matches!(answer, Reply::Synced { result: Err(_), .. });
+    assert!(is_refused, "a pipe cannot be made durable");
+    drop(reader);
+    tried.stop();
+}
+
+#[test]
+fn a_deletion_waits_for_what_is_under_way_in_its_log() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let stuck = stuck_file(directory.path(), "a", "checkpoint");
+    let mut tried = Tried::start(directory.path());
+    tried.storage.give(checkpoint("a", 1, false));
+    tried.storage.give(Job::Delete("a".into(), Vec::new()));
+    // Time to do it wrong.
+    thread::sleep(Duration::from_millis(50));
+    let reader = File::open(stuck).expect("it is there still");
+    let answer = tried.answer();
+    let is_refused = matches!(answer, Reply::CheckpointWritten { result: Err(_), .. });
+    assert!(is_refused, "a pipe has no room to reserve");
+    drop(reader);
+    tried.storage.give(prepare("b", 1));
+    tried.storage.give(Job::Delete("b".into(), Vec::new()));
+    assert!(matches!(
+        tried.answer(),
+        Reply::Prepared { result: Ok(_), .. }
+    ));
+    tried.stop();
+    let left = std::fs::read_dir(directory.path()).expect("a directory");
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn many_syncs_are_done_at_once_and_answered_each() {
+    const COUNT: u64 = SYNCS_TOGETHER as u64;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (post, mut inboxes) = Post::new(1);
+    let fences = Arc::new(Fences::default());
+    let worker = Worker::new(ShardId(0), Duty::Keeper, directory.path(), &post, &fences);
+    let worker = worker.expect("a directory");
+    for index in 1..COUNT {
+        let log = directory.path().join(format!("t{index}.log"));
+        std::fs::create_dir(log).expect("a new directory");
+    }
+    let (sender, queue) = channel();
+    for index in 0..COUNT {
+        sender
+            .send(sync(&format!("t{index}"), index))
+            .expect("somebody listens");
+    }
+    // Makes its directory.
+    sender
+        .send(checkpoint("new", 7, true))
+        .expect("somebody listens");
+    sender.send(Job::Stop).expect("somebody listens");
+    worker.run(&queue);
+    let mut next = || {
+        let Mail::Keeper(_, reply) = inboxes[0].try_recv().expect("mail") else {
+            panic!("other mail");
+        };
+        reply
+    };
+    for index in 0..COUNT {
+        let Reply::Synced { upto, result } = next() else {
+            panic!("another reply");
+        };
+        assert_eq!(upto, Seq(index));
+        // The log of the first one is not there.
+        assert_eq!(result.is_ok(), index > 0, "{result:?}");
+    }
+    let Reply::CheckpointWritten { number, result } = next() else {
+        panic!("another reply");
+    };
+    assert!(number == CheckpointNumber(7) && result.is_ok());
+    let written = std::fs::read(directory.path().join("new.log/checkpoint")).expect("a file");
+    assert!(written.starts_with(b"bytes"));
+}
