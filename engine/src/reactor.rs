@@ -181,6 +181,7 @@ impl Runtime {
             if main.is_finished() {
                 return Ok(futures_lite::future::block_on(main));
             }
+            // One piece of what comes last: the others are looked for before the next.
             let last = self.reactor.last.borrow_mut().pop_front();
             if let Some(last) = last {
                 last.wake();

@@ -16,8 +16,8 @@ use std::task::{Poll, ready};
 /// The size of a buffer.
 const BUFFER_BYTES: usize = 512 * 1024;
 
-/// What one read brings at most, unless a command is longer: some 50 us of work, for which all others of the
-/// shard wait.
+/// What one read brings at most, unless a command is longer: some 100 us of work, for which all others of
+/// the shard wait.
 const READ_BYTES_MAX: usize = 128 * 1024;
 
 /// Up to here what is left is copied.
