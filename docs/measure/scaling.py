@@ -47,7 +47,7 @@ SCENARIOS = Path(__file__).resolve().parents[2] / "bench" / "scenarios"
 MPUB = "--via mpub --batch 200 --producers 2"
 FULL_SPEED = f"{MPUB} --window 2000"
 # With more under way the consumers of one generator thread fall behind, and their backlog is measured.
-KEPT_UP = "--via mpub --batch 200 --window 1000 --producers 2"
+KEPT_UP = f"{MPUB} --window 1000"
 DESCRIPTORS = 12_000
 # What a volume of the cloud has by default, for instance gp3.
 SLOW_DISK_BYTES_PER_S = 125_000_000
@@ -280,7 +280,7 @@ def time_to_answer(broker):
 def tmpfs(runner, _, table):
     for name, base in (("disk", runner.options.data), ("tmpfs", runner.options.tmpfs)):
         with Broker(runner, base=base) as broker:
-            result = runner.run(broker, "--via mpub --batch 200 --producers 2 --consumers 2 --rdy 2500 --rate 500k "
+            result = runner.run(broker, f"{MPUB} --consumers 2 --rdy 2500 --rate 500k "
                                         f"--duration {runner.options.seconds}s")
         table.add(name, "CPU us per message", result["resources"]["cpu_us_per_message"])
         table.add(name, "delivered/s", result["totals"]["delivered_per_s"])

@@ -280,6 +280,7 @@ fn many_syncs_are_done_at_once_and_answered_each() {
     sender
         .send(checkpoint("new", 7, true))
         .expect("somebody listens");
+    sender.send(prepare("new", 1)).expect("somebody listens");
     sender.send(Job::Stop).expect("somebody listens");
     worker.run(&queue);
     let mut next = || {
@@ -300,6 +301,7 @@ fn many_syncs_are_done_at_once_and_answered_each() {
         panic!("another reply");
     };
     assert!(number == CheckpointNumber(7) && result.is_ok());
+    assert!(matches!(next(), Reply::Prepared { result: Ok(_), .. }));
     let written = std::fs::read(directory.path().join("new.log/checkpoint")).expect("a file");
     assert!(written.starts_with(b"bytes"));
 }
