@@ -37,6 +37,21 @@ fn what_is_stored_is_in_the_file_whoever_drops_it() {
     );
 }
 
+#[test]
+fn all_pages_are_there_from_the_start_however_many() {
+    // Also where the last piece is a part of one.
+    for (bytes, pages) in [
+        (4096, Pages::Small),
+        ((3 * SMALL_AT_ONCE + 4096) as u32, Pages::Small),
+        ((HUGE_PAGE_BYTES * 5 / 2) as u32, Pages::Huge),
+    ] {
+        let file = file_of(u64::from(bytes));
+        let mapping = map(&file, bytes, pages).unwrap();
+        let address = mapping.as_ptr() as usize;
+        assert_eq!(resident_kib(address), u64::from(bytes) / 1024, "{pages:?}");
+    }
+}
+
 /// What the kernel says behind `name` of the mapping that starts at `address`.
 fn smaps_line(address: usize, name: &str) -> String {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
