@@ -10,6 +10,9 @@ use upgrade::{Layer, Layers, UpgradeError};
 
 /// Most output that is put together before the socket has to take some, in bytes.
 pub const OUTPUT_BYTES_MAX: usize = 256 * 1024;
+/// Most bytes of one write: a kernel that does not preempt itself lets nobody else have this processor while it
+/// copies them, and the latency that another generator of this machine measures would be a wait for this one.
+const WRITE_BYTES_MAX: usize = 128 * 1024;
 /// Most bytes of one read that are opened: compressed ones can become a thousand times as many.
 const WIRE_READ_BYTES: usize = 32 * 1024;
 
@@ -185,7 +188,8 @@ impl Link {
 #[inline]
 fn write(stream: &mut TcpStream, bytes: &mut Vec<u8>, sent: &mut usize) -> io::Result<bool> {
     while *sent < bytes.len() {
-        match stream.write(&bytes[*sent..]) {
+        let most = bytes.len().min(*sent + WRITE_BYTES_MAX);
+        match stream.write(&bytes[*sent..most]) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
             Ok(taken) => *sent += taken,
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,

@@ -28,6 +28,46 @@ pub fn fingerprint() -> Machine {
     }
 }
 
+/// What this machine's processors have done since it was started, in ticks of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessorTicks {
+    /// All of them, idle ones as well.
+    pub all: u64,
+    /// Those in which a virtual machine could have run and its host did not let it.
+    pub stolen: u64,
+}
+
+impl ProcessorTicks {
+    /// Up to now; `None` where the system does not say.
+    #[must_use]
+    pub fn now() -> Option<ProcessorTicks> {
+        ProcessorTicks::parse(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// From the first line of /proc/stat, see proc_stat(5): user, nice, system, idle, iowait, irq, softirq and
+    /// steal. What follows, guests, is contained in these.
+    fn parse(stat: &str) -> Option<ProcessorTicks> {
+        let numbers = stat.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Vec<u64> = numbers
+            .split_whitespace()
+            .take(8)
+            .map_while(|number| number.parse().ok())
+            .collect();
+        Some(ProcessorTicks {
+            all: ticks.iter().sum(),
+            stolen: *ticks.get(7)?,
+        })
+    }
+
+    /// The stolen part of the time since `earlier`, in percent; `None` where no tick lies between.
+    #[must_use]
+    pub fn stolen_percent_since(self, earlier: ProcessorTicks) -> Option<f64> {
+        let all = self.all.saturating_sub(earlier.all);
+        let stolen = self.stolen.saturating_sub(earlier.stolen);
+        (all > 0).then(|| 100.0 * stolen as f64 / all as f64)
+    }
+}
+
 /// The value behind `name:` in a file of such lines.
 #[must_use]
 pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
@@ -49,5 +89,19 @@ mod tests {
         assert!(machine.kernel.starts_with("Linux"));
         assert_eq!(field("a : 1\nb\t: 2 kB\n", "b"), Some("2 kB"));
         assert_eq!(field("a : 1\n", "b"), None);
+    }
+
+    #[test]
+    fn stolen_time_is_a_part_of_all_time() {
+        let ticks = |text| ProcessorTicks::parse(text).unwrap();
+        let earlier = ticks("cpu  100 0 50 800 10 0 0 40 7 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n");
+        let later = ticks("cpu  150 0 50 900 10 0 0 90 7 0\n");
+        assert_eq!((earlier.all, earlier.stolen), (1000, 40));
+        assert_eq!(later.stolen_percent_since(earlier), Some(25.0));
+        assert_eq!(later.stolen_percent_since(later), None);
+        // Kernels before 2.6.11 have no such column.
+        assert_eq!(ProcessorTicks::parse("cpu  1 2 3 4 5 6 7\n"), None);
+        assert_eq!(ProcessorTicks::parse(""), None);
+        assert!(ProcessorTicks::now().is_some_and(|now| now.all > now.stolen));
     }
 }

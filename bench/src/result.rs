@@ -279,6 +279,9 @@ pub struct SelfCheck {
     /// Offered messages that were sent in the measured time, as a share of the offered ones. Absent
     /// in a closed loop.
     pub sent_share: Option<f64>,
+    /// Part of the time of this machine's processors that the host of the virtual machine did not give it, in
+    /// percent. Absent where the system does not say, and in results of earlier versions.
+    pub stolen_percent: Option<f64>,
 }
 
 /// The judgement of a self-check.

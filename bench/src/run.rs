@@ -22,6 +22,7 @@ use crate::depth::{self, Depth};
 use crate::grid::Grid;
 use crate::http::Admin;
 use crate::ledger::ProducerRecord;
+use crate::machine::ProcessorTicks;
 use crate::process::{Usage, thread_times_ns};
 use crate::progress::Progress;
 use crate::result::{Ended, RunResult};
@@ -416,6 +417,7 @@ impl Conductor<'_> {
                 .iter()
                 .map(|thread| thread_times_ns(*thread))
                 .collect(),
+            processors: ProcessorTicks::now(),
         }
     }
 

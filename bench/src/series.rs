@@ -6,6 +6,7 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
 use crate::depth::Depth;
 use crate::grid::Grid;
+use crate::machine::ProcessorTicks;
 use crate::process::Usage;
 use crate::result::{HistogramKind, Interval, Phase, ProcessInterval};
 use crate::tally::{Counts, Latencies, Tally, add, latencies, percentiles};
@@ -30,6 +31,8 @@ pub struct Sample {
     pub usage: Option<Usage>,
     /// CPU and waiting time of each generator thread, in nanoseconds.
     pub threads: Vec<(u64, u64)>,
+    /// The machine's processors.
+    pub processors: Option<ProcessorTicks>,
 }
 
 /// Collects a run.

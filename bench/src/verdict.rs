@@ -11,6 +11,8 @@ const WAIT_PERCENT: f64 = 15.0;
 const LATENESS_SHARE: f64 = 0.25;
 /// Lateness below this is no matter, in microseconds: it is what waking up costs.
 const LATENESS_US_MIN: f64 = 200.0;
+/// Part of the processors' time from which on what the host takes is worth a note: a p99 may be all of its making.
+const STOLEN_PERCENT: f64 = 1.0;
 /// Part of the offered messages that have to be sent in time.
 const SENT_SHARE: f64 = 0.99;
 
@@ -27,6 +29,8 @@ pub struct Observed {
     pub delivery: Option<Percentiles>,
     /// Messages sent, and messages due that nothing but the generator kept back.
     pub sent_and_unsent: Option<(u64, u64)>,
+    /// Part of the processors' time that the virtual machine's host took, in percent.
+    pub stolen_percent: Option<f64>,
 }
 
 /// The judgement.
@@ -91,6 +95,13 @@ pub fn judge(observed: &Observed) -> SelfCheck {
             100.0 * sent_share.unwrap_or(0.0)
         ));
     }
+    let stolen = observed.stolen_percent;
+    if let Some(percent) = stolen.filter(|percent| *percent >= STOLEN_PERCENT) {
+        notes.push(format!(
+            "the host took {percent:.1} % of this virtual machine's processor time: latencies are its as well, \
+             measure again when it is quiet"
+        ));
+    }
     let verdict = if reasons.is_empty() {
         Verdict::Trusted
     } else {
@@ -102,6 +113,7 @@ pub fn judge(observed: &Observed) -> SelfCheck {
         reasons,
         thread_cpu_percent: observed.threads.iter().map(|(cpu, _)| *cpu).collect(),
         sent_share,
+        stolen_percent: observed.stolen_percent,
     }
 }
 
@@ -134,6 +146,7 @@ mod tests {
             publish: percentiles(300.0),
             delivery: percentiles(400.0),
             sent_and_unsent: Some((1000, 0)),
+            stolen_percent: Some(0.3),
         };
         check(Observed::default(), None);
         check(calm.clone(), None);
@@ -171,6 +184,18 @@ mod tests {
             (check_of.verdict, check_of.reasons.len()),
             (Verdict::Trusted, 1)
         );
+        // So is what the host took.
+        let check_of = judge(&Observed {
+            stolen_percent: Some(3.21),
+            ..calm.clone()
+        });
+        assert_eq!(check_of.verdict, Verdict::Trusted);
+        assert!(
+            check_of.reasons[0].starts_with("the host took 3.2 %"),
+            "{:?}",
+            check_of.reasons
+        );
+        assert_eq!(check_of.stolen_percent, Some(3.21));
         let threads = vec![(55.0, 44.0)];
         check(
             Observed {

@@ -267,6 +267,8 @@ fn self_check(scenario: &Scenario, course: &Course, window: &Window, rest: &Rest
             )
         });
         observed.threads = shares.collect();
+        let ticks = to.processors.zip(from.processors);
+        observed.stolen_percent = ticks.and_then(|(to, from)| to.stolen_percent_since(from));
     }
     judge(&observed)
 }

@@ -206,6 +206,7 @@ pub(crate) fn run(behaviour: Behaviour) -> RunResult {
             reasons: Vec::new(),
             thread_cpu_percent: vec![16.0, 15.0],
             sent_share: Some(1.0),
+            stolen_percent: Some(0.0),
         },
         histograms: vec![
             record(HistogramKind::Publish, &publish),
