@@ -51,6 +51,9 @@ KEPT_UP = f"{MPUB} --window 1000"
 DESCRIPTORS = 12_000
 # What a volume of the cloud has by default, for instance gp3.
 SLOW_DISK_BYTES_PER_S = 125_000_000
+# What is taken of a machine's processors before its latencies count as its own, and how often that is tried.
+STOLEN_PERCENT_MAX = 0.5
+TRIES = 6
 
 
 def identify(broker, heartbeat_ms=60_000):
@@ -290,7 +293,8 @@ def tmpfs(runner, _, table):
 def neighbour(runner, _, table):
     """The same flood against another broker takes as much of the processor and the disk, but not of the shard. On a slow
     disk the flood is held back, and the processor is not what the others wait for. The wide one has more on its way
-    than a socket holds: the shard always finds a full buffer to read."""
+    than a socket holds: the shard always finds a full buffer to read. A run in which the host of the virtual machine
+    took more than STOLEN_PERCENT_MAX of its processors shows the host's p99, and is done again, but TRIES times at most."""
     light = (f"--topic light --via pub --rate 2k --consumers 1 --rdy 100 --output-buffer-timeout 25ms --warm-up 1s "
              f"--duration {runner.options.seconds}s")
     slow = f"disk of {SLOW_DISK_BYTES_PER_S // 1_000_000} MB/s"
@@ -300,30 +304,43 @@ def neighbour(runner, _, table):
             ("another broker", 40_000, False), ("the same shard", 40_000, False)):
         variant = f"flood of {flooded}" if flooded else "alone"
         variant += f", {slow}" if is_slow else ", wide" if window > 2_000 else ""
-        # The disk forgets the files of the last flood in its own time.
-        time.sleep(5)
-        with contextlib.ExitStack() as stack:
+        for repeated in range(TRIES):
             try:
-                disk = stack.enter_context(SlowDisk(runner.options.data, SLOW_DISK_BYTES_PER_S)) if is_slow else None
+                result, flood = beside_flood(runner, light, flooded, window, is_slow)
             except OSError as error:
                 print(f"note: no {slow}: {error}; it needs root", file=sys.stderr, flush=True)
+                break
+            stolen = result["self_check"]["stolen_percent"]
+            if stolen is not None and stolen > STOLEN_PERCENT_MAX and repeated + 1 < TRIES:
                 continue
-            broker = stack.enter_context(Broker(runner, "-shards=1"))
-            if flooded:
-                other = broker if "same" in flooded else stack.enter_context(Broker(runner, "-shards=1"))
-                if disk:
-                    disk.take(other.process.pid)
-                flooding = stack.enter_context(runner.bench(
-                    other, f"{MPUB} --topic flood --channels 1 --consumers 0 --warm-up 0s "
-                           f"--duration {runner.options.seconds + 3}s --window {window}"))
-                time.sleep(1)
-            result = runner.run(broker, light, is_punctual=True)
             for histogram in result["histograms"]:
                 if histogram["kind"] in ("delivery", "publish"):
                     for point in ("p50_us", "p99_us", "p999_us", "max_us"):
                         table.add(variant, f"{histogram['kind']} {point}", histogram[point])
-            if flooded:
-                table.add(variant, "flood, messages/s", flooding.result()["totals"]["acknowledged_per_s"])
+            if flood:
+                table.add(variant, "flood, messages/s", flood["totals"]["acknowledged_per_s"])
+            table.add(variant, "stolen by the host, %", stolen)
+            table.add(variant, "runs done again", repeated)
+            break
+
+
+def beside_flood(runner, light, flooded, window, is_slow):
+    """One run of the light flow, and the flood's if there is one. OSError: no slow disk can be had."""
+    # The disk forgets the files of the last flood in its own time.
+    time.sleep(5)
+    with contextlib.ExitStack() as stack:
+        disk = stack.enter_context(SlowDisk(runner.options.data, SLOW_DISK_BYTES_PER_S)) if is_slow else None
+        broker = stack.enter_context(Broker(runner, "-shards=1"))
+        if not flooded:
+            return runner.run(broker, light, is_punctual=True), None
+        other = broker if "same" in flooded else stack.enter_context(Broker(runner, "-shards=1"))
+        if disk:
+            disk.take(other.process.pid)
+        flood = stack.enter_context(runner.bench(
+            other, f"{MPUB} --topic flood --channels 1 --consumers 0 --warm-up 0s "
+                   f"--duration {runner.options.seconds + 3}s --window {window}"))
+        time.sleep(1)
+        return runner.run(broker, light, is_punctual=True), flood.result()
 
 
 def disk(runner, _, table):
