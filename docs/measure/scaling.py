@@ -305,10 +305,8 @@ def neighbour(runner, _, table):
         variant = f"flood of {flooded}" if flooded else "alone"
         variant += f", {slow}" if is_slow else ", wide" if window > 2_000 else ""
         for repeated in range(TRIES):
-            try:
-                result, flood = beside_flood(runner, light, flooded, window, is_slow)
-            except OSError as error:
-                print(f"note: no {slow}: {error}; it needs root", file=sys.stderr, flush=True)
+            result, flood = beside_flood(runner, light, flooded, window, slow if is_slow else None)
+            if not result:
                 break
             stolen = result["self_check"]["stolen_percent"]
             if stolen is not None and stolen > STOLEN_PERCENT_MAX and repeated + 1 < TRIES:
@@ -324,12 +322,17 @@ def neighbour(runner, _, table):
             break
 
 
-def beside_flood(runner, light, flooded, window, is_slow):
-    """One run of the light flow, and the flood's if there is one. OSError: no slow disk can be had."""
+def beside_flood(runner, light, flooded, window, slow):
+    """One run of the light flow, and the flood's if there is one. Neither where there is to be a slow disk and none can
+    be had."""
     # The disk forgets the files of the last flood in its own time.
     time.sleep(5)
     with contextlib.ExitStack() as stack:
-        disk = stack.enter_context(SlowDisk(runner.options.data, SLOW_DISK_BYTES_PER_S)) if is_slow else None
+        try:
+            disk = stack.enter_context(SlowDisk(runner.options.data, SLOW_DISK_BYTES_PER_S)) if slow else None
+        except OSError as error:
+            print(f"note: no {slow}: {error}; it needs root", file=sys.stderr, flush=True)
+            return None, None
         broker = stack.enter_context(Broker(runner, "-shards=1"))
         if not flooded:
             return runner.run(broker, light, is_punctual=True), None
