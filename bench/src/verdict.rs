@@ -98,8 +98,8 @@ pub fn judge(observed: &Observed) -> SelfCheck {
     let stolen = observed.stolen_percent;
     if let Some(percent) = stolen.filter(|percent| *percent >= STOLEN_PERCENT) {
         notes.push(format!(
-            "the host took {percent:.1} % of this virtual machine's processor time: latencies are its as well, \
-             measure again when it is quiet"
+            "the host took {percent:.1} % of this virtual machine's processor time: that is in the latencies, \
+             measure again when it takes less"
         ));
     }
     let verdict = if reasons.is_empty() {
