@@ -955,3 +955,16 @@ fn other_signals_do_what_they_do_to_nsqd() {
     }
     expect_depth(&broker, "kept", "channel", 2);
 }
+
+/// Like nsqd: a broker that is started with SIGHUP ignored, as by nohup, outlives its terminal.
+#[test]
+fn a_hangup_that_is_ignored_at_the_start_stays_ignored() {
+    let mut broker = Launch {
+        via: vec!["nohup".to_owned()],
+        ..Launch::new(1, &[])
+    }
+    .start();
+    broker.signal("HUP");
+    broker.post("/pub?topic=kept", b"body").expect_status(200);
+    stop(&mut broker);
+}

@@ -188,18 +188,21 @@ fn what_was_sent_ahead_of_an_upgrade_is_dropped() {
 fn bytes_that_come_one_by_one_are_as_good() {
     let certificates = Certificates::new();
     let broker = certificates.broker(3, &[]);
-    for upgrades in [
+    let cases = [
         vec![certificates.tls()],
         vec![Upgrade::Snappy],
         vec![certificates.tls(), Upgrade::Snappy],
         vec![certificates.tls(), Upgrade::Deflate(6)],
-    ] {
+    ];
+    for (number, upgrades) in cases.iter().enumerate() {
+        // A topic for each client: the broker may still count the client before as a consumer.
+        let topic = format!("slow-{number}");
         let mut client = Client::connect(broker.tcp_addr());
         client.trickle();
-        client.upgrade(&upgrades);
+        client.upgrade(upgrades);
         let text = body(150, 1);
-        client.publish("slow", &text);
-        client.subscribe("slow", "channel");
+        client.publish(&topic, &text);
+        client.subscribe(&topic, "channel");
         client.ready(1);
         let message = client.message();
         assert_eq!(message.body, text);

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::http::{Response, http};
+use super::sandbox::hear_hangups;
 use super::{PATIENCE, wait_until};
 
 /// Log lines kept for the report of a failure.
@@ -331,8 +332,9 @@ struct Running {
 
 impl Running {
     fn start(launch: &Launch, data_path: &Path) -> Result<Running, Exit> {
-        let mut child = launch
-            .command(data_path)
+        let mut command = launch.command(data_path);
+        hear_hangups(&mut command);
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

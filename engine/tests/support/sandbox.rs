@@ -171,3 +171,18 @@ pub fn answer_io_uring_with(command: &mut Command, errno: i32) {
     // own memory: no allocation, no lock.
     unsafe { command.pre_exec(install) };
 }
+
+/// Gives the command's process the default action for SIGHUP. A test that runs under `nohup` hands its
+/// ignored SIGHUP down to every child otherwise.
+#[allow(unsafe_code)]
+pub fn hear_hangups(command: &mut Command) {
+    let reset = || {
+        // SAFETY: `SIG_DFL` is no function, so nothing can run at a wrong moment.
+        match unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) } {
+            libc::SIG_ERR => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    // SAFETY: between fork and exec the closure makes one system call and touches no memory.
+    unsafe { command.pre_exec(reset) };
+}
