@@ -226,7 +226,8 @@ impl Layers {
     }
 
     /// Goes on with the handshake, no further: bytes are taken off the front of `wire` until it is
-    /// over or there are none. What is to be answered is appended to `self.wire`, also after an error.
+    /// over or there are none. What is to be answered is appended to `self.wire`, also after an error; a
+    /// peer that speaks no TLS gets no answer.
     ///
     /// # Errors
     /// When the sides do not come to terms.

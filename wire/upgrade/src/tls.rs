@@ -85,7 +85,13 @@ impl Tls {
     /// Takes bytes off the front of `wire` until the handshake is over, or there are none.
     pub(crate) fn shake_hands(&mut self, wire: &mut &[u8]) -> Result<(), UpgradeError> {
         while self.is_handshaking() && !wire.is_empty() {
-            self.take(wire)?;
+            if let Err(error) = self.take(wire) {
+                if matches!(error, UpgradeError::NoTls) {
+                    // Like Go: a peer that speaks no TLS would take an alert for something else.
+                    self.drain(&mut Vec::new());
+                }
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -118,8 +124,8 @@ impl Tls {
             .connection
             .process_new_packets()
             .map_err(|error| match error {
-                // No record of the other side was one.
-                rustls::Error::InvalidMessage(_)
+                // The first record of the other side is no part of a handshake.
+                rustls::Error::InvalidMessage(_) | rustls::Error::InappropriateMessage { .. }
                     if self.connection.protocol_version().is_none() =>
                 {
                     UpgradeError::NoTls
