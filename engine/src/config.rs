@@ -90,8 +90,8 @@ pub struct Config {
     pub http_address: String,
     /// `--https-address`; empty: no listener.
     pub https_address: String,
-    /// `--lookupd-tcp-address`
-    pub lookupd_tcp_addresses: Vec<String>,
+    /// `--lookupd-tcp-address`; `None`: an empty list in the configuration file.
+    pub lookupd_tcp_addresses: Option<Vec<String>>,
     /// `--auth-http-address`
     pub auth_http_addresses: Vec<String>,
     /// `--auth-http-request-method`: `get` or `post`.
@@ -248,7 +248,7 @@ impl Config {
             tcp_address: text("tcp-address"),
             http_address: text("http-address"),
             https_address: text("https-address"),
-            lookupd_tcp_addresses: list("lookupd-tcp-address"),
+            lookupd_tcp_addresses: options.list_or_none("lookupd-tcp-address"),
             auth_http_addresses: list("auth-http-address"),
             auth_http_request_method: text("auth-http-request-method"),
             http_connect_timeout: span("http-client-connect-timeout"),

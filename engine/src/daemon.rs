@@ -211,7 +211,7 @@ impl Daemon {
             log_info!("HTTPS: listening on {address}");
         }
         let lookupds = plan.config.lookupd_tcp_addresses;
-        daemon.lookup.set_addresses(Some(lookupds));
+        daemon.lookup.set_addresses(lookupds);
         Ok(daemon)
     }
 
@@ -413,7 +413,10 @@ impl Plan {
             },
             resident_bytes: RESIDENT_SHARD_BYTES,
             channel_consumers_max: config.channel_consumers_max,
-            asks_for_channels: !config.lookupd_tcp_addresses.is_empty(),
+            asks_for_channels: config
+                .lookupd_tcp_addresses
+                .as_ref()
+                .is_some_and(|addresses| !addresses.is_empty()),
             topology: self.topology(),
             seed: self.seed.wrapping_add(u64::from(shard.0)),
         }

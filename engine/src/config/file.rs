@@ -121,6 +121,9 @@ fn word(key: &str, given: &Toml) -> Result<Value, FileError> {
 /// The error is the reason.
 fn convert(kind: Kind, given: &Toml) -> Result<Value, String> {
     match kind {
+        Kind::List | Kind::Floats if given.as_array().is_some_and(Vec::is_empty) => {
+            Ok(Value::NoList)
+        }
         Kind::Text => match given {
             Toml::String(text) => Ok(Value::Text(text.clone())),
             other => Err(wrong_type("string", other)),

@@ -491,12 +491,17 @@ fn values_in_a_file_are_converted_as_nsqd_converts_them() {
         &format!("{key} = [\"a,b\", \"c\"]"),
         texts(&["a,b", "c"]),
     );
-    check("auth-http-address", "auth_http_addresses = []", texts(&[]));
+    check(
+        "auth-http-address",
+        "auth_http_addresses = []",
+        Value::NoList,
+    );
     let name = "e2e-processing-latency-percentile";
     let key = "e2e_processing_latency_percentiles";
     let numbers = Value::Floats(vec![0.5, 0.99]);
     check(name, &format!("{key} = \"0.5, 0.99\""), numbers.clone());
     check(name, &format!("{key} = [0.5, 0.99]"), numbers);
+    check(name, &format!("{key} = []"), Value::NoList);
     check("shards", "shards = 3", Value::Integer(3));
     assert_eq!(file_value("node-id", "node_id = 5\nID = 5"), None);
     let file = File::parse("node_id = 5\nid = 6\nverbose = true\n[x]\ny = 1").unwrap();

@@ -23,6 +23,8 @@ pub enum Value {
     List(Vec<String>),
     /// Numbers, in order.
     Floats(Vec<f64>),
+    /// A list without elements in the configuration file: Go keeps none, and shows `null`.
+    NoList,
     /// Of `--log-level`.
     Level(Level),
     /// Of `--tls-required`.
@@ -157,8 +159,13 @@ impl Options {
     }
 
     pub(super) fn list(&self, name: &str) -> Vec<String> {
+        self.list_or_none(name).unwrap_or_default()
+    }
+
+    pub(super) fn list_or_none(&self, name: &str) -> Option<Vec<String>> {
         match self.value(name) {
-            Value::List(value) => value.clone(),
+            Value::List(value) => Some(value.clone()),
+            Value::NoList => None,
             other => mistyped(name, other),
         }
     }
@@ -166,6 +173,7 @@ impl Options {
     pub(super) fn floats(&self, name: &str) -> Vec<f64> {
         match self.value(name) {
             Value::Floats(value) => value.clone(),
+            Value::NoList => Vec::new(),
             other => mistyped(name, other),
         }
     }

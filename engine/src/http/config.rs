@@ -67,6 +67,7 @@ fn shown(value: &Value) -> Reply {
     match value {
         Value::Text(text) => return Reply::text(text.clone()),
         Value::List(texts) => return list(Some(texts)),
+        Value::NoList => return list(None),
         Value::Floats(numbers) => push_json_array(&mut json, numbers, |out, number| {
             push_json_float(out, *number);
         }),
