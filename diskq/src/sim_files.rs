@@ -1,25 +1,40 @@
 //! [`SimFiles`]: files in memory that lose power, fill up and fail, by a seed.
 //!
 //! ```text
-//!   memories of the log --observe--> cached (page cache) --sync--> durable (the disk)
-//!                                    names               --sync_dir--> durable names
+//!   memories of the log --observe--> cached (page cache) --sync, write-back--> durable (the device)
+//!                                    names               --sync_dir, write-back--> durable names
 //! ```
 //!
-//! A process crash keeps what is cached. A power loss keeps of each unsynced sector the old or the
-//! new contents, as the seed says, and of the changes of names some first ones, in order (as a
-//! journal does). A handle can be cloned; all clones are the same disk.
+//! - A process crash keeps what is cached.
+//! - A power failure keeps of each unsynced sector the old or the new contents, as the seed says, and of
+//!   the changes of names some first ones of each directory. [`SimFiles::write_back`] makes an intermediate
+//!   state durable.
+//! - Write-back that fails ([`SimFiles::fail_write_back`], a failed sync) leaves pages that count as clean and
+//!   are not durable. The error is told once by each file's own sync, and once by each descriptor of the
+//!   whole file system. [`SimFiles::reclaim`] drops such pages from the cache.
+//! - A write that fails may have written a part of its bytes.
+//!
+//! A handle can be cloned; all clones are the same disk.
 
-use std::collections::BTreeMap;
+mod contents;
+mod faults;
+mod names;
+mod random;
+
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::files::{Entry, Files, Memory, Pages, SyncError};
 use crate::keeper::{Request, log_path, segment_file};
 use crate::log::Log;
 
-/// What a device writes in one piece.
-const SECTOR_BYTES: usize = 512;
+use contents::Contents;
+pub use faults::Cause;
+use faults::{Fault, Faults, Hit};
+use names::{Names, Node, not_found};
+use random::Random;
 
 /// A kind of call on [`Files`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +51,7 @@ pub enum Call {
     Load,
     /// The first half of [`Files::sync`] and [`Files::sync_dir`]: nothing is lost if it fails.
     Open,
-    /// The second half of [`Files::sync`]: the file lies afterwards if it fails.
+    /// The second half of [`Files::sync`], and [`Files::sync_whole`]: if it fails, dirty pages are lost.
     Sync,
     /// The second half of [`Files::sync_dir`]
     SyncDir,
@@ -70,43 +85,22 @@ pub struct SimFiles {
     disk: Arc<Mutex<Disk>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Node {
-    Dir,
-    File(usize),
-}
-
-#[derive(Clone, Debug)]
-enum Rename {
-    Set(PathBuf, Node),
-    Unset(PathBuf),
-    Move(PathBuf, PathBuf),
-}
-
-#[derive(Debug, Default)]
-struct Contents {
-    cached: Vec<u8>,
-    durable: Vec<u8>,
-    /// A sync failed: as on Linux the pages count as clean, and later syncs "succeed".
-    lies: bool,
+/// A descriptor of the whole file system: how many errors of write-back it has told of, or need not tell of.
+#[derive(Debug)]
+pub struct SimWhole {
+    told: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Disk {
-    names: BTreeMap<PathBuf, Node>,
-    durable_names: BTreeMap<PathBuf, Node>,
-    /// What turns the one into the other.
-    journal: Vec<Rename>,
-    contents: Vec<Contents>,
+    names: Names,
+    files: Vec<Contents>,
     bytes_max: Option<u64>,
-    calls: u64,
-    fail_at: Option<(u64, io::ErrorKind)>,
-    /// The kind of call, how many of them until it fails, and how.
-    fail_next: Option<(Call, u64, io::ErrorKind)>,
-    /// From this call on nothing is done any more: the process is dead.
-    dead_from: Option<u64>,
-    fail_count: u64,
-    failed_syncs: u64,
+    faults: Faults,
+    /// Chooses what a fault does.
+    random: Random,
+    /// How often write-back failed.
+    errors: u64,
 }
 
 impl SimFiles {
@@ -116,6 +110,14 @@ impl SimFiles {
         SimFiles::default()
     }
 
+    /// An empty disk whose faults write and lose what `seed` says.
+    #[must_use]
+    pub fn seeded(seed: u64) -> SimFiles {
+        let files = SimFiles::default();
+        files.disk().random = Random(seed);
+        files
+    }
+
     /// Copies the memories of a log into the page cache, where a sync and a crash find them. Call
     /// it before each sync of the log and before a crash, and [`SimFiles::observe_request`] for the jobs of
     /// the log that are not done.
@@ -123,7 +125,7 @@ impl SimFiles {
         let directory = log_path(data_path, topic);
         let mut disk = self.disk();
         for (number, image) in log.segment_images() {
-            disk.store(&directory.join(segment_file(number)), image);
+            disk.observe(&directory.join(segment_file(number)), image);
         }
     }
 
@@ -131,25 +133,47 @@ impl SimFiles {
     pub fn observe_request(&self, data_path: &Path, topic: &str, request: &Request) {
         if let Some((number, image)) = request.segment_image() {
             let path = log_path(data_path, topic).join(segment_file(number));
-            self.disk().store(&path, image);
+            self.disk().observe(&path, image);
         }
     }
 
     /// Takes back the faults that are armed and were not hit.
     pub fn disarm(&self) {
-        let mut disk = self.disk();
-        disk.fail_at = None;
-        disk.fail_next = None;
-        disk.dead_from = None;
+        self.disk().faults.disarm();
     }
 
     /// Stops the machine; what a later start finds is what `crash` leaves. Armed faults go.
     pub fn crash(&self, crash: Crash) {
-        self.disarm();
         let mut disk = self.disk();
+        disk.faults.disarm();
         if let Crash::Power { seed } = crash {
-            disk.lose_power(seed);
+            disk.lose_power(&mut Random(seed));
         }
+    }
+
+    /// The kernel writes back what it likes: of the dirty sectors some, and of the changes of names some
+    /// first ones of each directory.
+    pub fn write_back(&self, seed: u64) {
+        self.disk().write_back(&mut Random(seed));
+    }
+
+    /// The kernel writes back dirty pages of some files and fails. The pages count as clean from then on,
+    /// and nobody has been told.
+    pub fn fail_write_back(&self, seed: u64) {
+        let mut random = Random(seed);
+        let mut disk = self.disk();
+        let mut has_failed = false;
+        for file in disk.names.files() {
+            has_failed |= random.coin() && disk.files[file].fail(&mut random);
+        }
+        disk.errors += u64::from(has_failed);
+        disk.faults.failed_syncs += u64::from(has_failed);
+    }
+
+    /// The kernel drops clean pages from the cache. Those that a failed write-back has left are read from
+    /// the device from then on.
+    pub fn reclaim(&self) {
+        self.disk().files.iter_mut().for_each(Contents::reclaim);
     }
 
     /// Lets all files together grow to `bytes_max` bytes and no further.
@@ -164,38 +188,45 @@ impl SimFiles {
     }
 
     /// Makes the `nth` call from now on fail (1: the next one).
-    pub fn fail_nth(&self, nth: u64, kind: io::ErrorKind) {
-        let mut disk = self.disk();
-        disk.fail_at = Some((disk.calls + nth, kind));
+    pub fn fail_nth(&self, nth: u64, cause: impl Into<Cause>) {
+        self.disk().faults.fail_nth(nth, cause.into());
     }
 
     /// Makes the next call of one kind fail.
-    pub fn fail_next(&self, call: Call, kind: io::ErrorKind) {
-        self.fail_nth_of(call, 1, kind);
+    pub fn fail_next(&self, call: Call, cause: impl Into<Cause>) {
+        self.fail_nth_of(call, 1, cause);
     }
 
-    /// Makes the `nth` call of one kind from now on fail (1: the next one).
-    pub fn fail_nth_of(&self, call: Call, nth: u64, kind: io::ErrorKind) {
-        self.disk().fail_next = Some((call, nth, kind));
+    /// Makes the `nth` call of one kind from now on fail (1: the next one). Several such faults may be
+    /// armed at the same time.
+    pub fn fail_nth_of(&self, call: Call, nth: u64, cause: impl Into<Cause>) {
+        let fault = Fault::Fail(cause.into());
+        self.disk().faults.arm(call, nth, fault);
+    }
+
+    /// Makes the `nth` read of one kind from now on ([`Call::Read`], [`Call::Load`], [`Call::Map`]) return one
+    /// wrong bit. What is stored stays as it is.
+    pub fn flip_nth_of(&self, call: Call, nth: u64) {
+        self.disk().faults.arm(call, nth, Fault::Flip);
     }
 
     /// Makes the `nth` call from now on (1: the next one) and all that follow do nothing, until the
-    /// crash that this is the beginning of.
+    /// crash that this is the beginning of. A write that is cut off there may have written a part.
     pub fn die_at(&self, nth: u64) {
-        let mut disk = self.disk();
-        disk.dead_from = Some(disk.calls + nth);
+        self.disk().faults.die_at(nth);
     }
 
     /// How many armed faults were hit.
     #[must_use]
     pub fn fail_count(&self) -> u64 {
-        self.disk().fail_count
+        self.disk().faults.fail_count
     }
 
-    /// How many syncs failed, of files and directories: the disk may lie from the first on.
+    /// How many syncs failed, of files and directories, and how often write-back did: what is synced from
+    /// the first on may be lost.
     #[must_use]
     pub fn failed_syncs(&self) -> u64 {
-        self.disk().failed_syncs
+        self.disk().faults.failed_syncs
     }
 
     /// Changes a byte of a file behind everyone's back, in the cache and on the disk.
@@ -205,11 +236,17 @@ impl SimFiles {
     pub fn damage(&self, path: &Path, offset: usize, xor: u8) {
         let mut disk = self.disk();
         let file = disk.file(path).expect("a file to damage");
-        let contents = &mut disk.contents[file];
-        contents.cached[offset] ^= xor;
-        if let Some(byte) = contents.durable.get_mut(offset) {
-            *byte ^= xor;
-        }
+        disk.files[file].flip(offset, xor);
+    }
+
+    /// Makes the sector at `offset` of a file unreadable until it is written: reads of it say EIO.
+    ///
+    /// # Panics
+    /// If there is no such file.
+    pub fn spoil(&self, path: &Path, offset: usize) {
+        let mut disk = self.disk();
+        let file = disk.file(path).expect("a file to spoil");
+        disk.files[file].spoil(offset);
     }
 
     fn disk(&self) -> MutexGuard<'_, Disk> {
@@ -219,78 +256,65 @@ impl SimFiles {
 
     fn call(&self, call: Call) -> io::Result<MutexGuard<'_, Disk>> {
         let mut disk = self.disk();
-        disk.calls += 1;
-        let calls = disk.calls;
-        let nth = disk
-            .fail_at
-            .take_if(|(at, _)| *at == calls)
-            .map(|(_, kind)| kind);
-        if let Some((of, left, _)) = &mut disk.fail_next
-            && *of == call
-        {
-            *left -= 1;
+        match disk.faults.call(call) {
+            Some(Hit::Failed(error) | Hit::CutOff(error) | Hit::Dead(error)) => Err(error),
+            Some(Hit::Flipped) | None => Ok(disk),
         }
-        let next = disk
-            .fail_next
-            .take_if(|(_, left, _)| *left == 0)
-            .map(|(_, _, kind)| kind);
-        let is_dead = disk.dead_from.is_some_and(|from| calls >= from);
-        match nth.or(next).or(is_dead.then_some(io::ErrorKind::Other)) {
-            Some(kind) => {
-                disk.fail_count += 1;
-                disk.failed_syncs += u64::from(matches!(call, Call::Sync | Call::SyncDir));
-                Err(io::Error::new(kind, "simulated failure"))
+    }
+
+    /// A call that reads, and whether it gets a wrong bit.
+    fn call_to_read(&self, call: Call) -> io::Result<(MutexGuard<'_, Disk>, bool)> {
+        let mut disk = self.disk();
+        match disk.faults.call(call) {
+            Some(Hit::Failed(error) | Hit::CutOff(error) | Hit::Dead(error)) => Err(error),
+            Some(Hit::Flipped) => Ok((disk, true)),
+            None => Ok((disk, false)),
+        }
+    }
+
+    /// A call that writes `bytes`, and how many of them; with the error if that is not all.
+    fn call_to_write(
+        &self,
+        call: Call,
+        bytes: usize,
+    ) -> io::Result<(MutexGuard<'_, Disk>, usize, io::Result<()>)> {
+        let mut disk = self.disk();
+        match disk.faults.call(call) {
+            Some(Hit::Dead(error)) => Err(error),
+            Some(Hit::Failed(error) | Hit::CutOff(error)) => {
+                let written = disk.random.below(bytes as u64 + 1) as usize;
+                Ok((disk, written, Err(error)))
             }
-            None => Ok(disk),
+            Some(Hit::Flipped) | None => Ok((disk, bytes, Ok(()))),
         }
     }
 }
 
-fn not_found() -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, "simulated: no such file")
-}
-
 impl Disk {
-    fn file(&self, path: &Path) -> io::Result<usize> {
+    fn file(&mut self, path: &Path) -> io::Result<usize> {
         match self.names.get(path) {
-            Some(Node::File(file)) => Ok(*file),
-            Some(Node::Dir) => Err(io::ErrorKind::IsADirectory.into()),
+            Some(Node::File(file)) => Ok(file),
+            Some(Node::Dir(_)) => Err(io::ErrorKind::IsADirectory.into()),
             None => Err(not_found()),
         }
     }
 
     fn create(&mut self, path: &Path) -> io::Result<usize> {
-        if let Some(parent) = path.parent()
-            && !self.is_dir(parent)
-        {
-            return Err(not_found());
-        }
-        if self.names.contains_key(path) {
+        if self.names.get(path).is_some() {
             return self.file(path);
         }
-        self.contents.push(Contents::default());
-        let file = self.contents.len() - 1;
-        self.apply(Rename::Set(path.to_path_buf(), Node::File(file)));
-        Ok(file)
-    }
-
-    /// The top of the tree is there from the start.
-    fn is_dir(&self, path: &Path) -> bool {
-        let is_top = !self.names.keys().any(|name| path.starts_with(name));
-        self.names.get(path) == Some(&Node::Dir)
-            || is_top && path.extension().is_none_or(|extension| extension != "log")
+        self.names.create_file(path, self.files.len())?;
+        self.files.push(Contents::default());
+        Ok(self.files.len() - 1)
     }
 
     fn bytes(&self) -> u64 {
-        let files = self.names.values().filter_map(|node| match node {
-            Node::File(file) => Some(self.contents[*file].cached.len() as u64),
-            Node::Dir => None,
-        });
-        files.sum()
+        let files = self.names.files().into_iter();
+        files.map(|file| self.files[file].cached.len() as u64).sum()
     }
 
     fn grow(&mut self, file: usize, bytes: u64) -> io::Result<()> {
-        let more = bytes.saturating_sub(self.contents[file].cached.len() as u64);
+        let more = bytes.saturating_sub(self.files[file].cached.len() as u64);
         if more > 0 {
             if self.bytes_max.is_some_and(|max| self.bytes() + more > max) {
                 return Err(io::Error::new(
@@ -298,301 +322,241 @@ impl Disk {
                     "simulated: disk full",
                 ));
             }
-            self.contents[file].cached.resize(bytes as usize, 0);
+            self.files[file].grow(bytes as usize);
         }
         Ok(())
     }
 
-    fn image(&self, path: &Path, bytes: u32) -> io::Result<Memory> {
-        let cached = &self.contents[self.file(path)?].cached;
-        let image = cached.get(..bytes as usize);
-        let image = image.ok_or(io::ErrorKind::UnexpectedEof)?;
-        Ok(Memory::Heap(image.into()))
+    fn write(&mut self, file: usize, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        self.grow(file, (offset + bytes.len()) as u64)?;
+        self.files[file].write(offset, bytes);
+        Ok(())
     }
 
-    fn store(&mut self, path: &Path, image: &[u8]) {
+    fn observe(&mut self, path: &Path, image: &[u8]) {
         if let Ok(file) = self.file(path) {
-            self.contents[file].cached[..image.len()].copy_from_slice(image);
+            self.files[file].observe(image);
         }
     }
 
-    fn apply(&mut self, change: Rename) {
-        change.apply(&mut self.names);
-        self.journal.push(change);
+    /// Does to a read from `start` what the device does.
+    fn check_read(
+        &mut self,
+        file: usize,
+        start: usize,
+        out: &mut [u8],
+        is_flipped: bool,
+    ) -> io::Result<()> {
+        if self.files[file].is_unreadable(start..start + out.len()) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        if is_flipped && !out.is_empty() {
+            let bit = self.random.below(out.len() as u64 * 8) as usize;
+            out[bit / 8] ^= 1 << (bit % 8);
+        }
+        Ok(())
     }
 
-    fn commit_names(&mut self) {
-        self.durable_names = self.names.clone();
-        self.journal.clear();
+    /// A sync of one file fails. The whole file system tells of it, too.
+    fn fail_sync(&mut self, file: usize) {
+        self.files[file].fail(&mut self.random);
+        // The caller tells of it.
+        let _ = self.files[file].take_error();
+        self.errors += 1;
     }
 
-    fn lose_power(&mut self, seed: u64) {
-        let mut random = Random(seed);
-        let kept = random.below(self.journal.len() as u64 + 1) as usize;
-        for change in self.journal.drain(..).take(kept) {
-            change.apply(&mut self.durable_names);
-        }
-        self.names = self.durable_names.clone();
-        // Once in a while all is lost, or nothing.
-        let style = random.below(8);
-        for contents in &mut self.contents {
-            let Contents {
-                cached,
-                durable,
-                lies,
-            } = contents;
-            durable.resize(cached.len(), 0);
-            for (old, new) in durable
-                .chunks_mut(SECTOR_BYTES)
-                .zip(cached.chunks(SECTOR_BYTES))
-            {
-                if old == new {
-                    continue;
-                }
-                let is_kept = match style {
-                    0 => false,
-                    1 => true,
-                    _ => random.below(2) == 0,
-                };
-                if is_kept && !*lies {
-                    old.copy_from_slice(new);
-                }
+    /// A sync of everything fails: for some of the files that are dirty, but for one at least. The sync of
+    /// each of these tells of it, too.
+    fn fail_sync_whole(&mut self) {
+        let mut has_failed = false;
+        for file in self.files.iter_mut().rev() {
+            if !has_failed || self.random.coin() {
+                has_failed |= file.fail(&mut self.random);
+            } else {
+                file.write_all();
             }
-            cached.clone_from(durable);
-            *lies = false;
+        }
+        self.errors += 1;
+    }
+
+    fn write_back(&mut self, random: &mut Random) {
+        self.names.write_back(random);
+        for contents in &mut self.files {
+            contents.write_back(random);
         }
     }
-}
 
-impl Rename {
-    fn apply(&self, names: &mut BTreeMap<PathBuf, Node>) {
-        match self {
-            Rename::Set(path, node) => {
-                names.insert(path.clone(), *node);
-            }
-            Rename::Unset(path) => {
-                names.remove(path);
-            }
-            Rename::Move(from, to) => {
-                let moved: Vec<_> = names
-                    .extract_if(.., |name, _| name.starts_with(from))
-                    .collect();
-                for (name, node) in moved {
-                    let below = name.strip_prefix(from).expect("just looked at");
-                    // Joining an empty path would add a slash.
-                    let name = if below == Path::new("") {
-                        to.clone()
-                    } else {
-                        to.join(below)
-                    };
-                    names.insert(name, node);
-                }
-            }
-        }
+    fn lose_power(&mut self, random: &mut Random) {
+        self.write_back(random);
+        self.names.revert();
+        self.files.iter_mut().for_each(Contents::revert);
     }
 }
 
 impl Files for SimFiles {
-    type Whole = ();
+    type Whole = SimWhole;
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        let mut disk = self.call(Call::CreateDir)?;
-        if !disk.names.contains_key(path) {
-            disk.apply(Rename::Set(path.to_path_buf(), Node::Dir));
-        }
-        Ok(())
+        self.call(Call::CreateDir)?.names.create_dir(path)
     }
 
     fn allocate(&self, path: &Path, bytes: u64) -> io::Result<()> {
         let mut disk = self.call(Call::Allocate)?;
-        let is_new = !disk.names.contains_key(path);
+        let is_new = disk.names.get(path).is_none();
         let file = disk.create(path)?;
         let result = disk.grow(file, bytes);
         if result.is_err() && is_new {
-            disk.apply(Rename::Unset(path.to_path_buf()));
+            disk.names.remove(path)?;
         }
         result
     }
 
     fn map(&self, path: &Path, bytes: u32, _pages: Pages) -> io::Result<Memory> {
-        self.call(Call::Map)?.image(path, bytes)
+        let (mut disk, is_flipped) = self.call_to_read(Call::Map)?;
+        let file = disk.file(path)?;
+        let image = disk.files[file].map(bytes as usize);
+        let mut image = image.ok_or(io::ErrorKind::UnexpectedEof)?;
+        disk.check_read(file, 0, &mut image, is_flipped)?;
+        Ok(Memory::Heap(image.into()))
     }
 
     fn unmap(&self, path: &Path, memory: Memory) {
-        self.disk().store(path, memory.as_ref());
+        self.disk().observe(path, memory.as_ref());
     }
 
     fn copy(&self, from: &Path, memory: &Memory, to: &Path) -> io::Result<()> {
-        self.disk().store(from, memory.as_ref());
-        let mut disk = self.call(Call::Copy)?;
-        if disk.names.contains_key(to) {
+        self.disk().observe(from, memory.as_ref());
+        let memory = memory.as_ref();
+        let (mut disk, written, result) = self.call_to_write(Call::Copy, memory.len())?;
+        if disk.names.get(to).is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let file = disk.create(to)?;
-        disk.grow(file, memory.as_ref().len() as u64)?;
-        disk.store(to, memory.as_ref());
-        Ok(())
+        disk.write(file, 0, &memory[..written])?;
+        result
     }
 
     fn load(&self, path: &Path, bytes: u32, reuse: Option<Memory>) -> io::Result<Memory> {
         drop(reuse);
-        self.call(Call::Load)?.image(path, bytes)
+        let (mut disk, is_flipped) = self.call_to_read(Call::Load)?;
+        let file = disk.file(path)?;
+        let image = disk.files[file].read_direct(bytes as usize);
+        let mut image = image.ok_or(io::ErrorKind::UnexpectedEof)?;
+        disk.check_read(file, 0, &mut image, is_flipped)?;
+        Ok(Memory::Heap(image.into()))
     }
 
     fn sync(&self, path: &Path) -> Result<(), SyncError> {
-        let opened = self.call(Call::Open).and_then(|disk| disk.file(path));
+        let opened = self.call(Call::Open).and_then(|mut disk| disk.file(path));
         let file = opened.map_err(SyncError::Open)?;
-        match self.call(Call::Sync) {
-            Ok(mut disk) => {
-                let contents = &mut disk.contents[file];
-                if !contents.lies {
-                    contents.durable.clone_from(&contents.cached);
-                }
-                Ok(())
-            }
-            Err(error) => {
-                self.disk().contents[file].lies = true;
+        let mut disk = self.disk();
+        match disk.faults.call(Call::Sync) {
+            Some(Hit::Failed(error)) => {
+                disk.fail_sync(file);
                 Err(SyncError::Sync(error))
+            }
+            Some(Hit::CutOff(error) | Hit::Dead(error)) => Err(SyncError::Sync(error)),
+            Some(Hit::Flipped) | None => {
+                disk.files[file].write_all();
+                let told = disk.files[file].take_error();
+                told.map_err(SyncError::Sync)
             }
         }
     }
 
     fn sync_dir(&self, path: &Path) -> Result<(), SyncError> {
-        let opened = self.call(Call::Open).and_then(|disk| {
-            if disk.is_dir(path) {
-                Ok(())
-            } else {
-                Err(not_found())
-            }
+        let opened = self.call(Call::Open).and_then(|mut disk| {
+            let is_dir = disk.names.is_dir(path);
+            is_dir.then_some(()).ok_or_else(not_found)
         });
         opened.map_err(SyncError::Open)?;
-        self.call(Call::SyncDir)
-            .map_err(SyncError::Sync)?
-            .commit_names();
+        let mut disk = self.call(Call::SyncDir).map_err(SyncError::Sync)?;
+        disk.names.sync(path);
         Ok(())
     }
 
-    fn whole(&self, _directory: &Path) -> io::Result<()> {
-        Ok(())
+    fn whole(&self, _directory: &Path) -> io::Result<SimWhole> {
+        let told = AtomicU64::new(self.disk().errors);
+        Ok(SimWhole { told })
     }
 
-    fn sync_whole(&self, _whole: &()) -> io::Result<()> {
-        match self.call(Call::Sync) {
-            Ok(mut disk) => {
-                for contents in disk.contents.iter_mut().filter(|contents| !contents.lies) {
-                    contents.durable.clone_from(&contents.cached);
-                }
-                disk.commit_names();
-                Ok(())
-            }
-            Err(error) => {
-                for contents in &mut self.disk().contents {
-                    contents.lies = true;
-                }
+    fn sync_whole(&self, whole: &SimWhole) -> io::Result<()> {
+        let mut disk = self.disk();
+        match disk.faults.call(Call::Sync) {
+            Some(Hit::Failed(error)) => {
+                disk.fail_sync_whole();
+                whole.told.store(disk.errors, Ordering::Relaxed);
                 Err(error)
+            }
+            Some(Hit::CutOff(error) | Hit::Dead(error)) => Err(error),
+            Some(Hit::Flipped) | None => {
+                disk.files.iter_mut().for_each(Contents::write_all);
+                disk.names.sync_all();
+                let told = whole.told.swap(disk.errors, Ordering::Relaxed);
+                if told == disk.errors {
+                    Ok(())
+                } else {
+                    Err(contents::write_back_error())
+                }
             }
         }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut disk = self.call(Call::Rename)?;
-        if !disk.names.contains_key(from) {
-            return Err(not_found());
-        }
-        disk.apply(Rename::Move(from.to_path_buf(), to.to_path_buf()));
-        Ok(())
+        self.call(Call::Rename)?.names.rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut disk = self.call(Call::Remove)?;
         disk.file(path)?;
-        disk.apply(Rename::Unset(path.to_path_buf()));
-        Ok(())
+        disk.names.remove(path)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         let mut disk = self.call(Call::Remove)?;
-        if disk.names.keys().any(|name| name.parent() == Some(path)) {
+        if !disk.names.list(path)?.is_empty() {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
         }
-        disk.apply(Rename::Unset(path.to_path_buf()));
-        Ok(())
+        disk.names.remove(path)
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
-        let disk = self.call(Call::List)?;
-        if !disk.is_dir(path) {
-            return Err(not_found());
-        }
-        let children = disk
-            .names
-            .iter()
-            .filter(|(name, _)| name.parent() == Some(path));
-        let entries = children.map(|(name, node)| {
-            let name = name
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
-            match node {
-                Node::Dir => Entry {
-                    name,
-                    is_dir: true,
-                    bytes: 0,
-                },
-                Node::File(file) => {
-                    let bytes = disk.contents[*file].cached.len() as u64;
-                    Entry {
-                        name,
-                        is_dir: false,
-                        bytes,
-                    }
-                }
+        let mut disk = self.call(Call::List)?;
+        let names = disk.names.list(path)?.into_iter();
+        let entries = names.map(|(name, node)| {
+            let (is_dir, bytes) = match node {
+                Node::Dir(_) => (true, 0),
+                Node::File(file) => (false, disk.files[file].cached.len() as u64),
+            };
+            Entry {
+                name: name.to_string_lossy().into_owned(),
+                is_dir,
+                bytes,
             }
         });
         Ok(entries.collect())
     }
 
     fn length(&self, path: &Path) -> io::Result<u64> {
-        let disk = self.call(Call::List)?;
+        let mut disk = self.call(Call::List)?;
         let file = disk.file(path)?;
-        Ok(disk.contents[file].cached.len() as u64)
+        Ok(disk.files[file].cached.len() as u64)
     }
 
     fn read_at(&self, path: &Path, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let disk = self.call(Call::Read)?;
+        let (mut disk, is_flipped) = self.call_to_read(Call::Read)?;
         let file = disk.file(path)?;
         let start = offset as usize;
-        let bytes = disk.contents[file].cached.get(start..start + out.len());
+        let bytes = disk.files[file].cached.get(start..start + out.len());
         out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
+        disk.check_read(file, start, out, is_flipped)
     }
 
     fn write_at(&self, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut disk = self.call(Call::Write)?;
+        let (mut disk, written, result) = self.call_to_write(Call::Write, bytes.len())?;
         let file = disk.create(path)?;
-        let start = offset as usize;
-        disk.grow(file, (start + bytes.len()) as u64)?;
-        disk.contents[file].cached[start..start + bytes.len()].copy_from_slice(bytes);
-        Ok(())
-    }
-}
-
-/// splitmix64: small, and the same everywhere.
-#[derive(Clone, Copy, Debug)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+        disk.write(file, offset as usize, &bytes[..written])?;
+        result
     }
 }
 

@@ -34,6 +34,11 @@ fn topics() -> Vec<TopicFacts> {
 }
 
 /// Adds a queue with the messages of these numbers, and attempts.
+fn sync_whole(files: &SimFiles) {
+    let whole = files.whole(&data_path()).unwrap();
+    files.sync_whole(&whole).unwrap();
+}
+
 fn put(files: &SimFiles, queue: &str, records: &[(u64, u16)]) {
     let data_path = data_path();
     let mut writer = QueueWriter::new(files, &data_path, queue, 150);
@@ -71,7 +76,7 @@ fn original() -> SimFiles {
     write(FILE_NAME, metadata.as_bytes());
     write("orders:audit.diskqueue.000009.dat.bad", b"bad");
     write("unlisted.diskqueue.000000.dat", b"records");
-    files.sync_whole(&()).unwrap();
+    sync_whole(&files);
     files
 }
 
@@ -371,7 +376,7 @@ fn with_log() -> SimFiles {
     log.sync_now();
     serve(&mut log);
     files.observe(&data_path(), "orders", &log);
-    files.sync_whole(&()).unwrap();
+    sync_whole(&files);
     files
 }
 

@@ -4,10 +4,14 @@ use std::path::Path;
 use super::*;
 use crate::checkpoint;
 use crate::files::{Memory, Pages};
-use crate::sim_files::{Call, Crash, SimFiles};
+use crate::sim_files::{Call, Crash, SimFiles, SimWhole};
 
 fn keeper() -> Keeper<SimFiles> {
     Keeper::new(SimFiles::new(), "/data")
+}
+
+fn whole(keeper: &Keeper<SimFiles>) -> SimWhole {
+    keeper.files().whole(Path::new("/data")).unwrap()
 }
 
 fn prepare(keeper: &Keeper<SimFiles>, number: u64) -> Result<Memory, Failure> {
@@ -117,7 +121,7 @@ fn a_checkpoint_whose_sync_is_shared_is_durable_after_it_and_final_without() {
         if fails {
             keeper.files().fail_next(Call::Sync, ErrorKind::Other);
         }
-        let result = keeper.sync_together(&(), ["t"]).remove(0);
+        let result = keeper.sync_together(&whole(&keeper), ["t"]).remove(0);
         let Reply::CheckpointWritten { number, result } = reply.unless(result) else {
             panic!("another reply")
         };
@@ -142,7 +146,7 @@ fn a_checkpoint_that_fails_twice_tells_of_the_sync() {
     let request = write_checkpoint(0, b"bytes", true);
     let reply = keeper.handle_but_sync("t", request).unwrap();
     keeper.files().fail_next(Call::Sync, ErrorKind::Other);
-    let result = keeper.sync_together(&(), ["t"]).remove(0);
+    let result = keeper.sync_together(&whole(&keeper), ["t"]).remove(0);
     let reply = reply.unless(result);
     let is_final = matches!(
         reply,
@@ -230,7 +234,7 @@ fn many_logs_are_synced_at_once_or_fail_together() {
         let path = log_path(Path::new("/data"), topic).join("000000000001.segment");
         files.write_at(&path, 0, topic.as_bytes()).unwrap();
     }
-    let results = keeper.sync_together(&(), ["a", "gone", "b"]);
+    let results = keeper.sync_together(&whole(&keeper), ["a", "gone", "b"]);
     assert!(results[0].is_ok() && results[2].is_ok());
     assert!(matches!(results[1], Err(SyncFailure::Sync(_))));
     files.crash(Crash::Power { seed: 1 });
@@ -241,7 +245,7 @@ fn many_logs_are_synced_at_once_or_fail_together() {
         assert_eq!(byte, topic.as_bytes());
     }
     files.fail_next(Call::Sync, io::ErrorKind::Other);
-    let results = keeper.sync_together(&(), ["a", "b"]);
+    let results = keeper.sync_together(&whole(&keeper), ["a", "b"]);
     assert!(
         results
             .iter()

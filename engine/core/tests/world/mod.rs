@@ -187,6 +187,13 @@ fn channel_name(channel: usize) -> ChannelName<'static> {
     ChannelName::new(CHANNELS[channel].as_bytes()).expect("a valid name")
 }
 
+/// The topic that a line of the log is about.
+fn topic_of(line: &str) -> usize {
+    let is_named = |name: &&str| line.contains(&format!("({name})"));
+    let topic = TOPICS.iter().position(is_named);
+    topic.expect("the line names its topic")
+}
+
 fn is_durable((topic, channel): Place) -> bool {
     !TOPICS[topic].ends_with("#ephemeral") && !CHANNELS[channel].ends_with("#ephemeral")
 }
@@ -666,10 +673,13 @@ impl World {
         if std::env::var_os("RINGQ_SIM_LOG").is_some() {
             eprintln!("{:?} {line}", self.mono);
         }
-        assert!(
-            !line.contains("damaged on disk"),
-            "nothing is damaged here: {line}"
-        );
+        if line.contains("damaged on disk") {
+            // Pages that a failed sync has left count as clean, and are not on the device.
+            let had_failed_sync = self.had_failed_sync || self.files.failed_syncs() > 0;
+            assert!(had_failed_sync, "nothing is damaged here: {line}");
+            self.reached.note("lost to a failed sync");
+            self.model.note_damage(topic_of(line));
+        }
         if line.contains("a backlog stays in memory") {
             self.reached.note("spill failed");
         }
@@ -678,13 +688,8 @@ impl World {
         }
         if line.contains("sync failed, no more messages are taken") {
             self.reached.note("sync failed");
-            let topic = TOPICS
-                .iter()
-                .position(|name| line.contains(&format!("({name})")));
             self.tasks += 1;
-            self.model
-                .poisoned
-                .insert(topic.expect("the line names its topic"), self.tasks);
+            self.model.poisoned.insert(topic_of(line), self.tasks);
         }
     }
 

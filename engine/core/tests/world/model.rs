@@ -268,6 +268,14 @@ impl Model {
         }
     }
 
+    /// Messages of a topic were reported as damaged.
+    pub(crate) fn note_damage(&mut self, topic: usize) {
+        self.empty_topic(topic);
+        let places = self.channels.iter().chain(self.ledger.keys());
+        let places = places.filter(|place| place.0 == topic).copied();
+        self.unsure.extend(places);
+    }
+
     /// Starts to count what a channel owes: `owes` messages, of `received` counted ones.
     pub(crate) fn open_ledger(&mut self, place: Place, owes: u64, received: u64) {
         self.ledger

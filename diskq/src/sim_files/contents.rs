@@ -1,0 +1,275 @@
+//! The contents of a simulated file: what the page cache has, and what is on the device.
+//!
+//! ```text
+//!   memory of the log --observe--> cached --write-back, sync--> durable
+//!                                   clean | dirty | lost
+//! ```
+//!
+//! A page is dirty while its cached bytes are not durable. Write-back that fails leaves it *lost*: it counts
+//! as clean, no later sync writes it, and reclaim brings its durable bytes back. A write to it makes it dirty
+//! again.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
+
+use super::random::Random;
+
+/// What the kernel marks as clean or dirty.
+pub(super) const PAGE_BYTES: usize = 4096;
+/// What a device writes in one piece.
+const SECTOR_BYTES: usize = 512;
+
+/// How much of what is dirty is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    Nothing,
+    Everything,
+    Some,
+}
+
+impl Style {
+    /// Once in a while all is written, or nothing.
+    fn of(random: &mut Random) -> Style {
+        match random.below(8) {
+            0 => Style::Nothing,
+            1 => Style::Everything,
+            _ => Style::Some,
+        }
+    }
+
+    fn takes(self, random: &mut Random) -> bool {
+        match self {
+            Style::Nothing => false,
+            Style::Everything => true,
+            Style::Some => random.coin(),
+        }
+    }
+}
+
+/// What the kernel says when it could not write earlier.
+pub(super) fn write_back_error() -> io::Error {
+    io::Error::from_raw_os_error(libc::EIO)
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub(super) cached: Vec<u8>,
+    /// Short by the length that is not durable.
+    durable: Vec<u8>,
+    /// What the memories that map the file had when they were last looked at.
+    mapped: Vec<u8>,
+    /// Pages that count as clean and are not.
+    lost: BTreeSet<usize>,
+    /// Sectors that the device cannot read, until they are written.
+    unreadable: BTreeSet<usize>,
+    /// Write-back failed, and no sync of this file has told of it.
+    has_error: bool,
+    /// Cached bytes may not be durable. Saves the comparison.
+    is_dirty: bool,
+}
+
+fn pages(bytes: Range<usize>) -> Range<usize> {
+    bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES)
+}
+
+fn sectors(bytes: Range<usize>) -> Range<usize> {
+    bytes.start / SECTOR_BYTES..bytes.end.div_ceil(SECTOR_BYTES)
+}
+
+impl Contents {
+    pub(super) fn grow(&mut self, bytes: usize) {
+        self.cached.resize(bytes.max(self.cached.len()), 0);
+        self.is_dirty = true;
+    }
+
+    pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
+        let range = offset..offset + bytes.len();
+        self.cached[range.clone()].copy_from_slice(bytes);
+        self.note_written(range);
+    }
+
+    fn note_written(&mut self, range: Range<usize>) {
+        self.is_dirty = true;
+        for page in pages(range.clone()) {
+            self.lost.remove(&page);
+        }
+        for sector in sectors(range) {
+            self.unreadable.remove(&sector);
+        }
+    }
+
+    /// The bytes of a memory that maps the file.
+    pub(super) fn map(&mut self, bytes: usize) -> Option<Vec<u8>> {
+        self.mapped = self.cached.get(..bytes)?.to_vec();
+        Some(self.mapped.clone())
+    }
+
+    /// Takes over what was written to the memory that maps the file.
+    pub(super) fn observe(&mut self, image: &[u8]) {
+        if self.mapped.len() < image.len() {
+            self.mapped.resize(image.len(), 0);
+        }
+        for start in (0..image.len()).step_by(PAGE_BYTES) {
+            let range = start..image.len().min(start + PAGE_BYTES);
+            if self.mapped[range.clone()] != image[range.clone()] {
+                self.cached[range.clone()].copy_from_slice(&image[range.clone()]);
+                self.mapped[range.clone()].copy_from_slice(&image[range.clone()]);
+                self.note_written(range);
+            }
+        }
+    }
+
+    /// What a direct read finds: the device, where pages count as clean.
+    pub(super) fn read_direct(&self, bytes: usize) -> Option<Vec<u8>> {
+        let mut image = self.cached.get(..bytes)?.to_vec();
+        for page in &self.lost {
+            let range = self.page(*page, bytes);
+            self.copy_durable(range.clone(), &mut image[range]);
+        }
+        Some(image)
+    }
+
+    /// Whether the device cannot read some of these bytes.
+    pub(super) fn is_unreadable(&self, range: Range<usize>) -> bool {
+        self.unreadable.range(sectors(range)).next().is_some()
+    }
+
+    /// The device cannot read the sector at `offset` from now on.
+    pub(super) fn spoil(&mut self, offset: usize) {
+        self.unreadable.insert(offset / SECTOR_BYTES);
+    }
+
+    fn page(&self, page: usize, bytes: usize) -> Range<usize> {
+        (page * PAGE_BYTES).min(bytes)..((page + 1) * PAGE_BYTES).min(bytes)
+    }
+
+    /// Copies durable bytes; zeros where there are none.
+    fn copy_durable(&self, range: Range<usize>, out: &mut [u8]) {
+        for (at, byte) in range.zip(out) {
+            *byte = self.durable.get(at).copied().unwrap_or(0);
+        }
+    }
+
+    /// Makes everything dirty durable.
+    pub(super) fn write_all(&mut self) {
+        if !std::mem::take(&mut self.is_dirty) {
+            return;
+        }
+        self.durable.resize(self.cached.len(), 0);
+        for page in pages(0..self.cached.len()) {
+            if !self.lost.contains(&page) {
+                let range = self.page(page, self.cached.len());
+                self.durable[range.clone()].copy_from_slice(&self.cached[range]);
+            }
+        }
+    }
+
+    /// Tells of write-back that failed, once.
+    pub(super) fn take_error(&mut self) -> io::Result<()> {
+        match std::mem::take(&mut self.has_error) {
+            true => Err(write_back_error()),
+            false => Ok(()),
+        }
+    }
+
+    /// The kernel writes some dirty pages back and fails: they count as clean from now on. A later sync
+    /// tells of it, once. False: nothing was dirty.
+    pub(super) fn fail(&mut self, random: &mut Random) -> bool {
+        let dirty = self.dirty_pages();
+        let Some(last) = dirty.last().copied() else {
+            return false;
+        };
+        let style = Style::of(random);
+        for page in dirty {
+            if page != last && style.takes(random) {
+                self.write_page(page, Style::Everything, random);
+            } else {
+                self.lose_page(page, random);
+            }
+        }
+        self.has_error = true;
+        true
+    }
+
+    /// The kernel writes what it likes of what is dirty.
+    pub(super) fn write_back(&mut self, random: &mut Random) {
+        if !self.is_dirty {
+            return;
+        }
+        let style = Style::of(random);
+        if style.takes(random) {
+            self.durable.resize(self.cached.len(), 0);
+        }
+        for page in self.dirty_pages() {
+            self.write_page(page, style, random);
+        }
+    }
+
+    /// Reclaim drops clean pages: what is read next is what the device has.
+    pub(super) fn reclaim(&mut self) {
+        for page in std::mem::take(&mut self.lost) {
+            let range = self.page(page, self.cached.len());
+            let mut bytes = vec![0; range.len()];
+            self.copy_durable(range.clone(), &mut bytes);
+            self.cached[range].copy_from_slice(&bytes);
+        }
+    }
+
+    /// Power is gone, and with it what is not durable.
+    pub(super) fn revert(&mut self) {
+        self.cached.clone_from(&self.durable);
+        self.mapped.clear();
+        self.lost.clear();
+        self.has_error = false;
+        self.is_dirty = false;
+    }
+
+    fn dirty_pages(&self) -> Vec<usize> {
+        if !self.is_dirty {
+            return Vec::new();
+        }
+        let is_dirty = |page: &usize| {
+            let mut durable = [0; PAGE_BYTES];
+            let range = self.page(*page, self.cached.len());
+            self.copy_durable(range.clone(), &mut durable[..range.len()]);
+            !self.lost.contains(page) && self.cached[range.clone()] != durable[..range.len()]
+        };
+        pages(0..self.cached.len()).filter(is_dirty).collect()
+    }
+
+    /// Writes sectors of a page, as far as the file is known to be long.
+    fn write_page(&mut self, page: usize, style: Style, random: &mut Random) {
+        let page = self.page(page, self.durable.len().min(self.cached.len()));
+        for start in page.clone().step_by(SECTOR_BYTES) {
+            let sector = start..page.end.min(start + SECTOR_BYTES);
+            if style.takes(random) {
+                self.durable[sector.clone()].copy_from_slice(&self.cached[sector]);
+            }
+        }
+    }
+
+    /// Writes some sectors of a dirty page, but never all, and counts it as clean.
+    fn lose_page(&mut self, page: usize, random: &mut Random) {
+        let range = self.page(page, self.durable.len().min(self.cached.len()));
+        let starts = range.clone().step_by(SECTOR_BYTES);
+        let sector = |start: usize| start..range.end.min(start + SECTOR_BYTES);
+        let is_dirty = |start: &usize| self.durable[sector(*start)] != self.cached[sector(*start)];
+        let mut dirty: Vec<usize> = starts.filter(is_dirty).collect();
+        dirty.pop();
+        for start in dirty {
+            if random.coin() {
+                self.durable[sector(start)].copy_from_slice(&self.cached[sector(start)]);
+            }
+        }
+        self.lost.insert(page);
+    }
+
+    /// Changes a byte in the cache and on the device.
+    pub(super) fn flip(&mut self, offset: usize, xor: u8) {
+        self.cached[offset] ^= xor;
+        if let Some(byte) = self.durable.get_mut(offset) {
+            *byte ^= xor;
+        }
+    }
+}

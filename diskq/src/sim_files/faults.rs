@@ -1,0 +1,138 @@
+//! The faults of a simulated disk: which call fails, how, and how many did.
+
+use std::io;
+
+use super::Call;
+
+/// Why a call fails: what the program finds in the [`io::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A kind, without a number of the system.
+    Kind(io::ErrorKind),
+    /// A number of the system: the program sees a limit of the process in it, a device, or neither.
+    Errno(i32),
+}
+
+impl From<io::ErrorKind> for Cause {
+    fn from(kind: io::ErrorKind) -> Cause {
+        Cause::Kind(kind)
+    }
+}
+
+impl From<i32> for Cause {
+    fn from(errno: i32) -> Cause {
+        Cause::Errno(errno)
+    }
+}
+
+impl Cause {
+    fn error(self) -> io::Error {
+        match self {
+            Cause::Kind(kind) => io::Error::new(kind, "simulated failure"),
+            Cause::Errno(errno) => io::Error::from_raw_os_error(errno),
+        }
+    }
+}
+
+/// What happens to a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fault {
+    Fail(Cause),
+    /// A read gives one bit that is not what was written.
+    Flip,
+}
+
+/// A fault of the call of a kind that makes `left` zero.
+#[derive(Debug)]
+struct Armed {
+    of: Call,
+    left: u64,
+    fault: Fault,
+}
+
+/// A call that is not done, or not as it ought to be.
+pub(super) enum Hit {
+    Failed(io::Error),
+    /// The process dies in it.
+    CutOff(io::Error),
+    /// The process is dead.
+    Dead(io::Error),
+    Flipped,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    calls: u64,
+    fail_at: Option<(u64, Cause)>,
+    armed: Vec<Armed>,
+    /// From this call on nothing is done any more: the process is dead.
+    dead_from: Option<u64>,
+    pub(super) fail_count: u64,
+    pub(super) failed_syncs: u64,
+}
+
+impl Faults {
+    pub(super) fn fail_nth(&mut self, nth: u64, cause: Cause) {
+        self.fail_at = Some((self.calls + nth, cause));
+    }
+
+    pub(super) fn arm(&mut self, of: Call, nth: u64, fault: Fault) {
+        self.armed.push(Armed {
+            of,
+            left: nth,
+            fault,
+        });
+    }
+
+    pub(super) fn die_at(&mut self, nth: u64) {
+        self.dead_from = Some(self.calls + nth);
+    }
+
+    pub(super) fn disarm(&mut self) {
+        self.fail_at = None;
+        self.armed.clear();
+        self.dead_from = None;
+    }
+
+    /// Counts a call, and says what happens to it.
+    pub(super) fn call(&mut self, call: Call) -> Option<Hit> {
+        self.calls += 1;
+        if let Some(from) = self.dead_from
+            && self.calls >= from
+        {
+            self.note_failed(call);
+            let error = Cause::Kind(io::ErrorKind::Other).error();
+            return Some(if self.calls == from {
+                Hit::CutOff(error)
+            } else {
+                Hit::Dead(error)
+            });
+        }
+        let nth = self.fail_at.take_if(|(at, _)| *at == self.calls);
+        let mut fault = nth.map(|(_, cause)| Fault::Fail(cause));
+        for armed in self.armed.iter_mut().filter(|armed| armed.of == call) {
+            armed.left = armed.left.saturating_sub(1);
+        }
+        // One fault per call: the next one waits for the next call.
+        if fault.is_none() {
+            let is_due = |armed: &Armed| armed.of == call && armed.left == 0;
+            let due = self.armed.iter().position(is_due);
+            fault = due.map(|at| self.armed.remove(at).fault);
+        }
+        match fault? {
+            Fault::Fail(cause) => {
+                self.note_failed(call);
+                Some(Hit::Failed(cause.error()))
+            }
+            Fault::Flip => {
+                self.fail_count += 1;
+                Some(Hit::Flipped)
+            }
+        }
+    }
+
+    fn note_failed(&mut self, call: Call) {
+        self.fail_count += 1;
+        self.failed_syncs += u64::from(matches!(call, Call::Sync | Call::SyncDir));
+    }
+}
