@@ -75,5 +75,5 @@ pub use os_files::OsFiles;
 pub use range::SeqRange;
 pub use recovery::{Recovered, list_logs, open_log};
 #[cfg(any(test, feature = "sim"))]
-pub use sim_files::{Call, Cause, Crash, SimFiles, SimWhole};
+pub use sim_files::{Call, Crash, Fault, SimFiles, SimWhole};
 pub use wire::id::Seq;

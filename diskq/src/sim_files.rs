@@ -31,8 +31,8 @@ use crate::keeper::{Request, log_path, segment_file};
 use crate::log::Log;
 
 use contents::Contents;
-pub use faults::Cause;
-use faults::{Fault, Faults, Hit};
+pub use faults::Fault;
+use faults::{Effect, Faults, Hit};
 use names::{Names, Node, not_found};
 use random::Random;
 
@@ -188,26 +188,26 @@ impl SimFiles {
     }
 
     /// Makes the `nth` call from now on fail (1: the next one).
-    pub fn fail_nth(&self, nth: u64, cause: impl Into<Cause>) {
-        self.disk().faults.fail_nth(nth, cause.into());
+    pub fn fail_nth(&self, nth: u64, fault: impl Into<Fault>) {
+        self.disk().faults.fail_nth(nth, fault.into());
     }
 
     /// Makes the next call of one kind fail.
-    pub fn fail_next(&self, call: Call, cause: impl Into<Cause>) {
-        self.fail_nth_of(call, 1, cause);
+    pub fn fail_next(&self, call: Call, fault: impl Into<Fault>) {
+        self.fail_nth_of(call, 1, fault);
     }
 
     /// Makes the `nth` call of one kind from now on fail (1: the next one). Several such faults may be
     /// armed at the same time.
-    pub fn fail_nth_of(&self, call: Call, nth: u64, cause: impl Into<Cause>) {
-        let fault = Fault::Fail(cause.into());
-        self.disk().faults.arm(call, nth, fault);
+    pub fn fail_nth_of(&self, call: Call, nth: u64, fault: impl Into<Fault>) {
+        let effect = Effect::Fail(fault.into());
+        self.disk().faults.arm(call, nth, effect);
     }
 
     /// Makes the `nth` read of one kind from now on ([`Call::Read`], [`Call::Load`], [`Call::Map`]) return one
     /// wrong bit. What is stored stays as it is.
     pub fn flip_nth_of(&self, call: Call, nth: u64) {
-        self.disk().faults.arm(call, nth, Fault::Flip);
+        self.disk().faults.arm(call, nth, Effect::Flip);
     }
 
     /// Makes the `nth` call from now on (1: the next one) and all that follow do nothing, until the
@@ -239,14 +239,20 @@ impl SimFiles {
         disk.files[file].flip(offset, xor);
     }
 
-    /// Makes the sector at `offset` of a file unreadable until it is written: reads of it say EIO.
+    /// Makes the sector at `offset` of a file unreadable until it is written, or until [`SimFiles::repair`]:
+    /// reads of it fail with the error number `code`.
     ///
     /// # Panics
     /// If there is no such file.
-    pub fn spoil(&self, path: &Path, offset: usize) {
+    pub fn spoil(&self, path: &Path, offset: usize, code: i32) {
         let mut disk = self.disk();
         let file = disk.file(path).expect("a file to spoil");
-        disk.files[file].spoil(offset);
+        disk.files[file].spoil(offset, code);
+    }
+
+    /// Makes every sector readable again.
+    pub fn repair(&self) {
+        self.disk().files.iter_mut().for_each(Contents::repair);
     }
 
     fn disk(&self) -> MutexGuard<'_, Disk> {
@@ -347,8 +353,8 @@ impl Disk {
         out: &mut [u8],
         is_flipped: bool,
     ) -> io::Result<()> {
-        if self.files[file].is_unreadable(start..start + out.len()) {
-            return Err(io::Error::from_raw_os_error(libc::EIO));
+        if let Some(code) = self.files[file].unreadable(start..start + out.len()) {
+            return Err(io::Error::from_raw_os_error(code));
         }
         if is_flipped && !out.is_empty() {
             let bit = self.random.below(out.len() as u64 * 8) as usize;

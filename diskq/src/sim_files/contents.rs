@@ -9,7 +9,7 @@
 //! as clean, no later sync writes it, and reclaim brings its durable bytes back. A write to it makes it dirty
 //! again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 
@@ -61,8 +61,8 @@ pub(super) struct Contents {
     mapped: Vec<u8>,
     /// Pages that count as clean and are not.
     lost: BTreeSet<usize>,
-    /// Sectors that the device cannot read, until they are written.
-    unreadable: BTreeSet<usize>,
+    /// Sectors that the device cannot read, until they are written, and the error number of a read.
+    unreadable: BTreeMap<usize, i32>,
     /// Write-back failed, and no sync of this file has told of it.
     has_error: bool,
     /// Cached bytes may not be durable. Saves the comparison.
@@ -130,14 +130,18 @@ impl Contents {
         Some(image)
     }
 
-    /// Whether the device cannot read some of these bytes.
-    pub(super) fn is_unreadable(&self, range: Range<usize>) -> bool {
-        self.unreadable.range(sectors(range)).next().is_some()
+    /// The error number of a read of these bytes, if the device cannot read all of them.
+    pub(super) fn unreadable(&self, range: Range<usize>) -> Option<i32> {
+        let mut codes = self.unreadable.range(sectors(range)).map(|(_, code)| *code);
+        codes.next()
     }
 
-    /// The device cannot read the sector at `offset` from now on.
-    pub(super) fn spoil(&mut self, offset: usize) {
-        self.unreadable.insert(offset / SECTOR_BYTES);
+    pub(super) fn spoil(&mut self, offset: usize, code: i32) {
+        self.unreadable.insert(offset / SECTOR_BYTES, code);
+    }
+
+    pub(super) fn repair(&mut self) {
+        self.unreadable.clear();
     }
 
     fn page(&self, page: usize, bytes: usize) -> Range<usize> {

@@ -6,38 +6,38 @@ use super::Call;
 
 /// Why a call fails: what the program finds in the [`io::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum Fault {
     /// A kind, without a number of the system.
     Kind(io::ErrorKind),
     /// A number of the system: the program sees a limit of the process in it, a device, or neither.
-    Errno(i32),
+    Code(i32),
 }
 
-impl From<io::ErrorKind> for Cause {
-    fn from(kind: io::ErrorKind) -> Cause {
-        Cause::Kind(kind)
+impl From<io::ErrorKind> for Fault {
+    fn from(kind: io::ErrorKind) -> Fault {
+        Fault::Kind(kind)
     }
 }
 
-impl From<i32> for Cause {
-    fn from(errno: i32) -> Cause {
-        Cause::Errno(errno)
+impl From<i32> for Fault {
+    fn from(code: i32) -> Fault {
+        Fault::Code(code)
     }
 }
 
-impl Cause {
+impl Fault {
     fn error(self) -> io::Error {
         match self {
-            Cause::Kind(kind) => io::Error::new(kind, "simulated failure"),
-            Cause::Errno(errno) => io::Error::from_raw_os_error(errno),
+            Fault::Kind(kind) => io::Error::new(kind, "simulated failure"),
+            Fault::Code(code) => io::Error::from_raw_os_error(code),
         }
     }
 }
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Fault {
-    Fail(Cause),
+pub(super) enum Effect {
+    Fail(Fault),
     /// A read gives one bit that is not what was written.
     Flip,
 }
@@ -47,7 +47,7 @@ pub(super) enum Fault {
 struct Armed {
     of: Call,
     left: u64,
-    fault: Fault,
+    effect: Effect,
 }
 
 /// A call that is not done, or not as it ought to be.
@@ -63,7 +63,7 @@ pub(super) enum Hit {
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     calls: u64,
-    fail_at: Option<(u64, Cause)>,
+    fail_at: Option<(u64, Fault)>,
     armed: Vec<Armed>,
     /// From this call on nothing is done any more: the process is dead.
     dead_from: Option<u64>,
@@ -72,15 +72,15 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    pub(super) fn fail_nth(&mut self, nth: u64, cause: Cause) {
-        self.fail_at = Some((self.calls + nth, cause));
+    pub(super) fn fail_nth(&mut self, nth: u64, fault: Fault) {
+        self.fail_at = Some((self.calls + nth, fault));
     }
 
-    pub(super) fn arm(&mut self, of: Call, nth: u64, fault: Fault) {
+    pub(super) fn arm(&mut self, of: Call, nth: u64, effect: Effect) {
         self.armed.push(Armed {
             of,
             left: nth,
-            fault,
+            effect,
         });
     }
 
@@ -100,8 +100,8 @@ impl Faults {
         if let Some(from) = self.dead_from
             && self.calls >= from
         {
-            self.note_failed(call);
-            let error = Cause::Kind(io::ErrorKind::Other).error();
+            self.fail_count += 1;
+            let error = Fault::Kind(io::ErrorKind::Other).error();
             return Some(if self.calls == from {
                 Hit::CutOff(error)
             } else {
@@ -109,30 +109,26 @@ impl Faults {
             });
         }
         let nth = self.fail_at.take_if(|(at, _)| *at == self.calls);
-        let mut fault = nth.map(|(_, cause)| Fault::Fail(cause));
+        let mut effect = nth.map(|(_, fault)| Effect::Fail(fault));
         for armed in self.armed.iter_mut().filter(|armed| armed.of == call) {
             armed.left = armed.left.saturating_sub(1);
         }
         // One fault per call: the next one waits for the next call.
-        if fault.is_none() {
+        if effect.is_none() {
             let is_due = |armed: &Armed| armed.of == call && armed.left == 0;
             let due = self.armed.iter().position(is_due);
-            fault = due.map(|at| self.armed.remove(at).fault);
+            effect = due.map(|at| self.armed.remove(at).effect);
         }
-        match fault? {
-            Fault::Fail(cause) => {
-                self.note_failed(call);
-                Some(Hit::Failed(cause.error()))
+        match effect? {
+            Effect::Fail(fault) => {
+                self.fail_count += 1;
+                self.failed_syncs += u64::from(matches!(call, Call::Sync | Call::SyncDir));
+                Some(Hit::Failed(fault.error()))
             }
-            Fault::Flip => {
+            Effect::Flip => {
                 self.fail_count += 1;
                 Some(Hit::Flipped)
             }
         }
-    }
-
-    fn note_failed(&mut self, call: Call) {
-        self.fail_count += 1;
-        self.failed_syncs += u64::from(matches!(call, Call::Sync | Call::SyncDir));
     }
 }

@@ -236,7 +236,7 @@ fn a_read_may_find_a_wrong_bit_or_a_sector_that_cannot_be_read() {
         [load(), load(), load()].map(|read| wrong(read.unwrap())),
         [0, 1, 0]
     );
-    files.spoil(path, 1024);
+    files.spoil(path, 1024, libc::EIO);
     assert_eq!(load().unwrap_err().raw_os_error(), Some(libc::EIO));
     assert_eq!(first_byte(&files).unwrap(), 1);
     files.write_at(path, 1024, &[1]).unwrap();
