@@ -222,6 +222,11 @@ impl Shard {
         self.broker.borrow().is_reading(id)
     }
 
+    /// True when `bytes` bytes of a connection's input have more to be carried out.
+    pub(crate) fn has_more(&self, id: ClientId, bytes: usize) -> bool {
+        self.broker.borrow().has_more(id, bytes)
+    }
+
     /// How long a connection's input must be for its next command; 0 when that is not known.
     pub(crate) fn needs(&self, id: ClientId) -> usize {
         self.broker.borrow().needs(id)

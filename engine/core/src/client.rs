@@ -26,6 +26,20 @@ pub(crate) type Clients = Slab<Client>;
 /// cannot read stays in the log for others.
 pub(crate) const OUTBOUND_BYTES_MAX: u64 = 256 * 1024;
 
+/// A client with more bytes of unsent answers than this is not read until half of them have left: a
+/// client that asks and does not read must not fill the memory. Messages do not count: a consumer
+/// that is slow to take them may finish the ones it has.
+pub(crate) const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// The bytes that an answer counts for while it is held back, besides its frame: its place in the
+/// queue. It bounds the publishes of a client that wait for a sync.
+const HELD_REPLY_BYTES: usize = 32;
+
+/// A connection whose socket is full has one heartbeat interval for these bytes, or for all of its
+/// output if that is less. They are nsqd's default `output_buffer_size`, which nsqd writes under one
+/// deadline of the same length. Fewer bytes do not extend the deadline.
+const PROGRESS_BYTES: u64 = 16 * 1024;
+
 /// A publish command, for the names of its errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
@@ -76,6 +90,22 @@ enum Reply {
     Failed(WireError),
 }
 
+impl Reply {
+    fn is_known(&self) -> bool {
+        !matches!(self, Reply::Waiting(_))
+    }
+
+    /// What it counts for while it is held back.
+    fn bytes(&self) -> usize {
+        HELD_REPLY_BYTES
+            + match self {
+                Reply::Waiting(_) => 0,
+                Reply::Ready(frame) => frame.len(),
+                Reply::Failed(error) => error.text.len(),
+            }
+    }
+}
+
 /// Why a connection reads no further commands for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blocked {
@@ -89,6 +119,8 @@ pub(crate) enum Blocked {
     Authorizing(AuthReason),
     /// Too much of what it published is on its way to other shards.
     Forwards,
+    /// Its answers have not left; see [`ANSWER_BYTES_MAX`].
+    Output,
     /// It moves to another shard as soon as all answers are out.
     Moving(ShardId),
     /// Its encoding changes: as soon as all answers are out, and until the last layer is there.
@@ -106,6 +138,15 @@ pub(crate) enum Ending {
     Now,
 }
 
+/// Output that the socket has not taken, and its deadline.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stuck {
+    /// When the current deadline began.
+    pub(crate) since: Duration,
+    /// Bytes that have to leave before it.
+    bytes_due: u64,
+}
+
 /// What a connection's TLS has agreed on, in nsqd's words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsSession {
@@ -120,7 +161,8 @@ pub struct TlsSession {
 /// One connection. It can leave its shard (SUB to a topic elsewhere) with all of this.
 ///
 /// Invariants: `in_flight` is what the channel's window holds for it; `in_ready` is true exactly
-/// when the channel's ready list names it; replies leave in the order of their commands.
+/// when the channel's ready list names it; replies leave in the order of their commands, and
+/// `reply_bytes` is what those held back count for.
 #[derive(Debug)]
 pub struct Client {
     /// `ip:port`, for stats and the log.
@@ -173,14 +215,15 @@ pub struct Client {
     pub(crate) in_to_flush: bool,
     replies: VecDeque<Reply>,
     replies_gone: u64,
+    /// What `replies` count for; see [`ANSWER_BYTES_MAX`].
+    reply_bytes: usize,
     pub(crate) blocked: Option<Blocked>,
     pub(crate) ending: Ending,
     /// Why it ends, if that is worth a line in the log.
     pub(crate) complaint: Option<String>,
     /// When the current wait for a command began.
     pub(crate) waiting_since: Duration,
-    /// When it last could be written to, while output is stuck.
-    pub(crate) stuck_since: Option<Duration>,
+    pub(crate) stuck: Option<Stuck>,
     /// Where its timers stand among the broker's.
     pub(crate) heartbeat_at: Option<Duration>,
     pub(crate) deadline_at: Option<Duration>,
@@ -227,11 +270,12 @@ impl Client {
             in_to_flush: false,
             replies: VecDeque::new(),
             replies_gone: 0,
+            reply_bytes: 0,
             blocked: None,
             ending: Ending::No,
             complaint: None,
             waiting_since: Duration::ZERO,
-            stuck_since: None,
+            stuck: None,
             heartbeat_at: None,
             deadline_at: None,
         }
@@ -259,6 +303,32 @@ impl Client {
         self.blocked.is_some() || self.ending != Ending::No
     }
 
+    /// True when input of `bytes` bytes may hold something that can be carried out.
+    #[inline]
+    pub(crate) fn takes_input(&self, bytes: usize) -> bool {
+        !self.is_stopped() && bytes >= self.needs.max(1)
+    }
+
+    /// Bytes of answers that have not left, including those that an earlier answer holds back.
+    pub(crate) fn answer_bytes(&self) -> usize {
+        self.outbound.own_bytes() + self.reply_bytes
+    }
+
+    /// Notes that the socket took `bytes` bytes, and sets the deadline of what is left.
+    pub(crate) fn note_sent(&mut self, now: Duration, bytes: u64) {
+        self.stuck = match self.stuck {
+            _ if self.outbound.is_empty() => None,
+            Some(Stuck { since, bytes_due }) if bytes < bytes_due => Some(Stuck {
+                since,
+                bytes_due: bytes_due - bytes,
+            }),
+            _ => Some(Stuck {
+                since: now,
+                bytes_due: self.outbound.bytes().min(PROGRESS_BYTES),
+            }),
+        };
+    }
+
     /// True when no answer is outstanding.
     pub(crate) fn all_answered(&self) -> bool {
         self.replies.is_empty()
@@ -269,7 +339,7 @@ impl Client {
         if self.replies.is_empty() {
             self.outbound.push_bytes(frame);
         } else {
-            self.replies.push_back(Reply::Ready(frame.to_vec()));
+            self.hold_back(Reply::Ready(frame.to_vec()));
         }
     }
 
@@ -282,13 +352,18 @@ impl Client {
             self.outbound
                 .push_with(|out| wire::encode::error(out, &error));
         } else {
-            self.replies.push_back(Reply::Failed(error));
+            self.hold_back(Reply::Failed(error));
         }
+    }
+
+    fn hold_back(&mut self, reply: Reply) {
+        self.reply_bytes += reply.bytes();
+        self.replies.push_back(reply);
     }
 
     /// Promises an answer to the current command.
     pub(crate) fn reply_later(&mut self, verb: Verb) -> Token {
-        self.replies.push_back(Reply::Waiting(verb));
+        self.hold_back(Reply::Waiting(verb));
         Token(self.replies_gone + self.replies.len() as u64 - 1)
     }
 
@@ -300,7 +375,7 @@ impl Client {
             panic!("a token is resolved once, while its reply waits");
         };
         let mut error_text = None;
-        self.replies[at] = match result {
+        let reply = match result {
             Ok(()) => Reply::Ready(wire::encode::OK.to_vec()),
             Err(cause) => {
                 let error = verb.failed(cause);
@@ -308,23 +383,27 @@ impl Client {
                 Reply::Failed(error)
             }
         };
-        while let Some(Reply::Ready(_) | Reply::Failed(_)) = self.replies.front() {
+        self.reply_bytes += reply.bytes() - self.replies[at].bytes();
+        self.replies[at] = reply;
+        while let Some(reply) = self.replies.pop_front_if(|reply| reply.is_known()) {
             self.replies_gone += 1;
-            match self.replies.pop_front() {
-                Some(Reply::Ready(frame)) => self.outbound.push_bytes(&frame),
-                Some(Reply::Failed(error)) => {
+            self.reply_bytes -= reply.bytes();
+            match reply {
+                Reply::Ready(frame) => self.outbound.push_bytes(&frame),
+                Reply::Failed(error) => {
                     self.outbound
                         .push_with(|out| wire::encode::error(out, &error));
                     if error.fatal {
                         // Later commands were carried out, but nothing follows a fatal error.
                         self.replies_gone += self.replies.len() as u64;
                         self.replies.clear();
+                        self.reply_bytes = 0;
                         if self.ending == Ending::No {
                             self.ending = Ending::AfterOutput;
                         }
                     }
                 }
-                Some(Reply::Waiting(_)) | None => unreachable!("looked at before"),
+                Reply::Waiting(_) => unreachable!("its answer is not known"),
             }
         }
         error_text
@@ -357,10 +436,10 @@ impl Client {
     /// Asserts what can be seen from here.
     pub(crate) fn check(&self) {
         self.outbound.check();
-        assert!(!matches!(
-            self.replies.front(),
-            Some(Reply::Ready(_) | Reply::Failed(_))
-        ));
+        assert!(!self.replies.front().is_some_and(Reply::is_known));
+        let held: usize = self.replies.iter().map(Reply::bytes).sum();
+        assert_eq!(held, self.reply_bytes);
+        assert!(self.stuck.is_none_or(|stuck| stuck.bytes_due > 0));
         let subscribed = self.state != ClientState::Init && self.ending != Ending::Now;
         assert!(self.subscription.is_some() == subscribed || self.ending == Ending::Now);
         assert!(self.subscription.is_some() || self.in_flight == 0);

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 #[derive(Debug, Clone, Copy)]
 pub enum Piece {
     /// The next `n` bytes of the buffer.
-    Buffer(u32),
+    Buffer(usize),
     /// Bytes of the subscribed topic's log.
     Run(Run),
 }
@@ -45,6 +45,11 @@ impl Outbound {
     /// True when everything was sent.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// Bytes of our own that are not yet sent: everything but the runs.
+    pub(crate) fn own_bytes(&self) -> usize {
+        self.buffer.len() - self.buffer_sent
     }
 
     /// Queues bytes of our own: responses, errors, heartbeats, headers of redeliveries.
@@ -82,8 +87,8 @@ impl Outbound {
         let mut at = self.buffer_sent;
         self.pieces.iter().map(move |piece| match *piece {
             Piece::Buffer(bytes) => {
-                let slice = &self.buffer[at..at + bytes as usize];
-                at += bytes as usize;
+                let slice = &self.buffer[at..at + bytes];
+                at += bytes;
                 (*piece, slice)
             }
             Piece::Run(_) => (*piece, &[][..]),
@@ -100,16 +105,17 @@ impl Outbound {
         while bytes > 0 {
             let piece = self.pieces.front_mut().expect("bytes counts the pieces");
             let piece_bytes = match piece {
-                Piece::Buffer(left) => u64::from(*left),
+                Piece::Buffer(left) => *left as u64,
                 Piece::Run(run) => u64::from(run.end - run.start),
             };
             let sent = bytes.min(piece_bytes);
             bytes -= sent;
             match piece {
                 Piece::Buffer(left) => {
-                    *left -= sent as u32;
+                    *left -= sent as usize;
                     self.buffer_sent += sent as usize;
                 }
+                // No more than the run's own length, which is of 32 bits.
                 // `first` and `count` keep naming the whole run: they find the segment.
                 Piece::Run(run) => run.start += sent as u32,
             }
@@ -151,15 +157,15 @@ impl Outbound {
         for piece in &self.pieces {
             let bytes = match piece {
                 Piece::Buffer(bytes) => {
-                    buffer += u64::from(*bytes);
-                    u64::from(*bytes)
+                    buffer += *bytes;
+                    *bytes as u64
                 }
                 Piece::Run(run) => u64::from(run.end - run.start),
             };
             assert!(bytes > 0, "no piece is empty");
             all += bytes;
         }
-        assert_eq!(buffer as usize, self.buffer.len() - self.buffer_sent);
+        assert_eq!(buffer, self.own_bytes());
         assert_eq!(all, self.bytes);
     }
 
@@ -169,8 +175,8 @@ impl Outbound {
         }
         self.bytes += bytes as u64;
         match self.pieces.back_mut() {
-            Some(Piece::Buffer(last)) => *last += bytes as u32,
-            _ => self.pieces.push_back(Piece::Buffer(bytes as u32)),
+            Some(Piece::Buffer(last)) => *last += bytes,
+            _ => self.pieces.push_back(Piece::Buffer(bytes)),
         }
     }
 }

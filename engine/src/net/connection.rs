@@ -1,7 +1,8 @@
 //! One client connection: bytes in, bytes out, and the move to another shard.
 //!
 //! Reading: the socket is read into a big buffer that is warm (`Input`), and every complete command is
-//! carried out before the task waits again. A connection keeps only an unfinished command.
+//! carried out before the task waits again. A connection keeps only an unfinished command, and what is
+//! left for the sake of other connections or until its answers have left.
 //!
 //! Writing: the shard's turn writes for everybody, once per turn, straight from the log
 //! (`Shard::turn`). Only a connection whose socket is full gets a task that waits for room.
@@ -134,7 +135,7 @@ enum ReadOnce {
     Some,
     /// The same, of a consumer that has messages enough in hand.
     Patient(Duration),
-    /// As much as there was room for.
+    /// As much as there was room for, or as much as may be carried out at once.
     Full,
     /// The connection ends or leaves.
     Over,
@@ -172,6 +173,11 @@ impl Connection {
     fn poll_read_once(self: &Rc<Self>, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<ReadOnce> {
         if self.leaving.get().is_some() {
             return Poll::Ready(ReadOnce::Over);
+        }
+        if self.has_more(shard) {
+            shard.read_clock();
+            self.carry_on(shard);
+            return Poll::Ready(ReadOnce::Full);
         }
         if self.input_ended.get() || !shard.is_reading(self.id) {
             if self.is_handshaking() {
@@ -215,14 +221,19 @@ impl Connection {
         }
         shard.read_clock();
         self.offer(shard);
-        if filled == Filled::All {
+        if filled == Filled::All || self.has_more(shard) {
             return Poll::Ready(ReadOnce::Full);
         }
         let patience = shard.patience(self.id);
         Poll::Ready(patience.map_or(ReadOnce::Some, ReadOnce::Patient))
     }
 
-    /// Carries out what there is of the input.
+    /// True when the broker left a part of the input for the sake of other connections.
+    fn has_more(&self, shard: &Rc<Shard>) -> bool {
+        shard.has_more(self.id, self.input.borrow().bytes().len())
+    }
+
+    /// Carries out what there is of the input, or as much as may be at once.
     fn offer(&self, shard: &Rc<Shard>) {
         let mut input = self.input.borrow_mut();
         let consumed = shard.with_broker(|broker, now, out| {
@@ -245,13 +256,18 @@ impl Connection {
 
     /// Offers the unread input again, after something changed for this connection.
     pub(crate) fn offer_input(&self, shard: &Rc<Shard>) {
+        self.carry_on(shard);
+        self.wake_reader();
+    }
+
+    /// Carries out unread input. Behind the last command the input may end.
+    fn carry_on(&self, shard: &Rc<Shard>) {
         if !self.input.borrow().bytes().is_empty() {
             self.offer(shard);
         }
-        if self.input_ended.get() && shard.is_reading(self.id) {
+        if self.input_ended.get() && shard.is_reading(self.id) && !self.has_more(shard) {
             self.finish_input(shard);
         }
-        self.wake_reader();
     }
 
     // --- upgrades
@@ -418,7 +434,7 @@ impl Connection {
         if let Some(layered) = &mut *self.layered.borrow_mut() {
             return self.write_sealed(shard, layered);
         }
-        let (sent, offered) = shard.in_turn(|broker, now, _| {
+        let (sent, offered) = shard.in_turn(|broker, now, out| {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let count = broker.output(self.id, &mut slices);
             let offered: usize = slices[..count].iter().map(|slice| slice.len()).sum();
@@ -427,13 +443,13 @@ impl Connection {
                 _ => self.stream.send(&slices[..count])?,
             };
             io::Result::Ok((
-                sent.map(|bytes| (broker.sent(now, self.id, bytes), bytes)),
+                sent.map(|bytes| (broker.sent(now, self.id, bytes, out), bytes)),
                 offered,
             ))
         })?;
         match sent {
             None => {
-                shard.in_turn(|broker, now, _| broker.sent(now, self.id, 0));
+                shard.in_turn(|broker, now, out| broker.sent(now, self.id, 0, out));
                 Ok(Written::Stuck)
             }
             Some((Sent::Over, _)) => {
@@ -448,7 +464,7 @@ impl Connection {
 
     /// As above, through layers: what was sealed before leaves before more is sealed.
     fn write_sealed(&self, shard: &Rc<Shard>, layered: &mut Layered) -> io::Result<Written> {
-        shard.in_turn(|broker, now, _| {
+        shard.in_turn(|broker, now, out| {
             if layered.unsent().is_empty() {
                 let mut slices = [IoSlice::new(&[]); SLICES_MAX];
                 let count = broker.output(self.id, &mut slices);
@@ -460,13 +476,13 @@ impl Connection {
                 _ => match self.stream.send(&[IoSlice::new(layered.unsent())])? {
                     Some(bytes) => bytes,
                     None => {
-                        broker.sent(now, self.id, 0);
+                        broker.sent(now, self.id, 0, out);
                         return Ok(Written::Stuck);
                     }
                 },
             };
             let left = layered.note_sent(sent);
-            Ok(match broker.sent(now, self.id, left) {
+            Ok(match broker.sent(now, self.id, left, out) {
                 Sent::Over => {
                     self.close();
                     Written::All
@@ -486,7 +502,7 @@ impl Connection {
             }
             // The wait may have been long, and what leaves now counts for the write deadline.
             shard.read_clock();
-            shard.with_broker(|broker, now, _| {
+            shard.with_broker(|broker, now, out| {
                 if let Some(layered) = &mut *self.layered.borrow_mut() {
                     if layered.unsent().is_empty() {
                         return Poll::Ready(Ok(()));
@@ -499,7 +515,7 @@ impl Connection {
                         Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                         Poll::Ready(Ok(bytes)) => {
                             let left = layered.note_sent(bytes);
-                            broker.sent(now, self.id, left);
+                            broker.sent(now, self.id, left, out);
                             Poll::Ready(Ok(()))
                         }
                     };
@@ -515,7 +531,7 @@ impl Connection {
                     }
                     Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                     Poll::Ready(Ok(bytes)) => {
-                        broker.sent(now, self.id, bytes);
+                        broker.sent(now, self.id, bytes, out);
                         Poll::Ready(Ok(()))
                     }
                 }

@@ -2,7 +2,7 @@
 
 use super::{Broker, BrokerOptions, Flow, Level, Output};
 use crate::Now;
-use crate::client::{Client, ClientId, Ending, Verb};
+use crate::client::{ANSWER_BYTES_MAX, Blocked, Client, ClientId, Ending, Verb};
 use crate::topic::Publication;
 use wire::command::Command;
 use wire::decode::{Context, Decoded, MAGIC_V2};
@@ -30,12 +30,24 @@ fn context<'a>(client: &Client, options: &'a BrokerOptions) -> Context<'a> {
     }
 }
 
+/// [`Broker::receive`] stops after this many commands: 100 to 300 us of work, for which all other
+/// connections of the shard wait. One read of publishes with bodies of 60 bytes has fewer.
+const COMMANDS_MAX: usize = 2048;
+
+/// [`Broker::receive`] stops after this many outputs. The log line of a refused command takes as long
+/// as 64 commands.
+const OUTPUTS_MAX: usize = 32;
+
+/// An IDENTIFY counts as this many commands, and an MPUB as one for each message.
+const IDENTIFY_COMMANDS: usize = 256;
+
 /// For the sizes and the count around a body: four of them at most, and some to spare.
 const COMMAND_SIZES_BYTES: usize = 64;
 
 impl Broker {
     /// Carries out the commands at the start of `input`. Returns how many bytes are done with; the
-    /// rest is offered again with more behind it, or after [`Output::Resume`].
+    /// rest is offered again with more behind it, or after [`Output::Resume`]. While
+    /// [`Broker::has_more`] says so, the rest is offered again once other connections had their turn.
     pub fn receive(
         &mut self,
         now: Now,
@@ -43,10 +55,16 @@ impl Broker {
         input: &[u8],
         out: &mut Vec<Output>,
     ) -> usize {
+        self.hold_if_behind(id);
+        let outputs_max = out.len() + OUTPUTS_MAX;
+        let mut commands = 0;
         let mut consumed = 0;
-        while let Some(client) = self.clients.get_mut(id) {
+        while commands < COMMANDS_MAX
+            && out.len() < outputs_max
+            && let Some(client) = self.clients.get_mut(id)
+        {
             let rest = &input[consumed..];
-            if client.is_stopped() || rest.len() < client.needs.max(1) {
+            if !client.takes_input(rest.len()) {
                 break;
             }
             if !client.magic_seen {
@@ -124,11 +142,12 @@ impl Broker {
                 } => {
                     client.needs = 0;
                     client.waiting_since = now.mono;
+                    commands += 1;
                     let line_at = out.len();
                     if self.is_tracing {
                         self.trace_command(id, rest, out);
                     }
-                    match self.command(now, id, command, out) {
+                    match self.command(now, id, command, &mut commands, out) {
                         Flow::Next => consumed += bytes,
                         Flow::Retry => {
                             if self.is_tracing {
@@ -145,6 +164,17 @@ impl Broker {
             }
         }
         consumed
+    }
+
+    /// Stops reading a client whose answers have not left. One look per read is enough: what one
+    /// read brings, and its work, are bounded.
+    fn hold_if_behind(&mut self, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(id)
+            && !client.is_stopped()
+            && client.answer_bytes() >= ANSWER_BYTES_MAX
+        {
+            client.blocked = Some(Blocked::Output);
+        }
     }
 
     /// The peer sends nothing more (end of stream, or silent for too long): `rest` is what was never
@@ -239,11 +269,13 @@ impl Broker {
         }
     }
 
+    /// Carries out a command, and counts in `commands` what it takes beyond a small one.
     fn command(
         &mut self,
         now: Now,
         id: ClientId,
         command: Command<'_>,
+        commands: &mut usize,
         out: &mut Vec<Output>,
     ) -> Flow {
         match command {
@@ -252,6 +284,7 @@ impl Broker {
                 self.publish(now, id, Verb::Pub, topic, &Publication::one(body, 0), out)
             }
             Command::Mpub { topic, batch } => {
+                *commands += batch.count() as usize;
                 let publication = Publication {
                     bodies: batch.iter(),
                     count: batch.count(),
@@ -289,7 +322,10 @@ impl Broker {
                 out.push(Output::Log(Level::Info, line));
                 Flow::Next
             }
-            Command::Identify { body } => self.identify(now, id, body, out),
+            Command::Identify { body } => {
+                *commands += IDENTIFY_COMMANDS;
+                self.identify(now, id, body, out)
+            }
             Command::Auth { secret } => self.authenticate(id, secret, out),
         }
     }

@@ -129,8 +129,8 @@ impl Broker {
         if client.ending == Ending::Now {
             return;
         }
-        if let Some(since) = client.stuck_since
-            && now.mono.saturating_sub(since) >= interval
+        if let Some(stuck) = client.stuck
+            && now.mono.saturating_sub(stuck.since) >= interval
         {
             let line = format!(
                 "PROTOCOL(V2): [{}] messagePump error - i/o timeout",

@@ -2,7 +2,7 @@
 
 use super::{Broker, Output};
 use crate::Now;
-use crate::client::{ClientId, Ending};
+use crate::client::{ANSWER_BYTES_MAX, Blocked, ClientId, Ending};
 use crate::outbound::Piece;
 use crate::topic::PumpContext;
 use std::io::IoSlice;
@@ -90,11 +90,15 @@ impl Broker {
     }
 
     /// Notes that the first `bytes` bytes of a connection's output were written. With 0, that the
-    /// socket took nothing.
-    pub fn sent(&mut self, now: Now, id: ClientId, bytes: usize) -> Sent {
+    /// socket took nothing. A connection that was cut off has no output any more: what a layer
+    /// above the socket has kept of it may still leave.
+    pub fn sent(&mut self, now: Now, id: ClientId, bytes: usize, out: &mut Vec<Output>) -> Sent {
         let Some(client) = self.clients.get_mut(id) else {
             return Sent::All;
         };
+        if client.ending == Ending::Now {
+            return Sent::Over;
+        }
         let topic = client
             .subscription
             .and_then(|(key, _)| self.topics.get_mut(key));
@@ -111,10 +115,12 @@ impl Broker {
         if client.is_over() {
             return Sent::Over;
         }
-        if client.outbound.is_empty() {
-            client.stuck_since = None;
-        } else if bytes > 0 || client.stuck_since.is_none() {
-            client.stuck_since = Some(now.mono);
+        client.note_sent(now.mono, bytes as u64);
+        if client.blocked == Some(Blocked::Output) && client.answer_bytes() < ANSWER_BYTES_MAX / 2 {
+            client.blocked = None;
+            // The peer was not silent: nobody listened.
+            client.waiting_since = now.mono;
+            out.push(Output::Resume(id));
         }
         let left = if client.outbound.is_empty() {
             Sent::All
@@ -147,6 +153,14 @@ impl Broker {
         self.clients
             .get(id)
             .is_some_and(|client| !client.is_stopped())
+    }
+
+    /// True when input of `bytes` bytes, which was offered already, has more to be carried out:
+    /// [`Broker::receive`] stopped for the sake of other connections.
+    pub fn has_more(&self, id: ClientId, bytes: usize) -> bool {
+        self.clients
+            .get(id)
+            .is_some_and(|client| client.takes_input(bytes))
     }
 
     /// How many bytes the input of a connection must have for its next command, unfinished as far as

@@ -145,7 +145,7 @@ impl<C: Counter> Shell<C> {
             let bytes: usize = slices[..count].iter().map(|slice| slice.len()).sum();
             let left = self
                 .counter
-                .count(Part::Deliver, || broker.sent(now, id, bytes));
+                .count(Part::Deliver, || broker.sent(now, id, bytes, &mut self.out));
             if left != Sent::More {
                 return;
             }

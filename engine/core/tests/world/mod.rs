@@ -82,6 +82,7 @@ impl Reached {
             "nsqd.dat was older",
             "reads on after a failed sync",
             "slow reader",
+            "not read on",
             "ledger agreed",
             "ephemeral topic gone",
             "expired",
@@ -451,6 +452,7 @@ impl World {
                 0 => self.kill(),
                 1 if self.has_faults => self.files.fail_next(Call::Sync, ErrorKind::Other),
                 2 => self.files.fail_next(Call::Open, ErrorKind::Other),
+                _ if self.random.below(8) == 0 => self.flood(),
                 _ => {}
             },
         }

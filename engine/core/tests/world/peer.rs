@@ -2,13 +2,16 @@
 
 use super::model::{Action, Delivered, Place};
 use super::{CHANNELS, TOPICS, World, channel_name, is_durable, topic_name};
-use engine_core::{ClientId, Sent};
+use engine_core::{ClientId, Output, Sent};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::time::Duration;
 use wire::encode::{self, FrameDecoded, decode_frame};
 use wire::frame::{FrameType, Message};
-use wire::id::MessageId;
+use wire::id::{MessageId, Seq};
+
+/// FINs whose answers are more than the broker keeps of unsent answers: 64 KiB.
+const FLOOD_COMMANDS: usize = 2000;
 
 /// An answer that is due.
 #[derive(Debug)]
@@ -219,6 +222,29 @@ impl World {
         self.offer(index);
     }
 
+    /// A consumer asks for more answers than the broker keeps for it: it is read on when they have left.
+    pub(crate) fn flood(&mut self) {
+        let wanted = |peer: &Peer| peer.subscription.is_some() && !peer.input_ended;
+        let Some(index) = self.pick_peer(wanted) else {
+            return;
+        };
+        let never_sent = MessageId::new(Seq(1), 0);
+        self.send(index, Action::Other, |out| {
+            (0..FLOOD_COMMANDS).for_each(|_| encode::fin(out, &never_sent));
+        });
+        let unsure = &mut self.peers[index].unsure;
+        unsure.extend(std::iter::repeat_n(never_sent, FLOOD_COMMANDS));
+        let is_reading = |world: &World| {
+            let at = world.peers[index].at;
+            at.is_some_and(|(shard, id)| world.shards[shard].broker.is_reading(id))
+        };
+        let was_reading = is_reading(self);
+        self.offer(index);
+        if was_reading && !is_reading(self) {
+            self.reached.note("not read on");
+        }
+    }
+
     pub(crate) fn close_wait(&mut self) {
         let wanted =
             |peer: &Peer| peer.subscription.is_some() && !peer.input_ended && !peer.is_closing;
@@ -324,7 +350,12 @@ impl World {
         while let Some((_, action)) = self.peers[index].sent.pop_front_if(|(end, _)| *end <= done) {
             self.carry_out(index, action);
         }
+        let has_more = self.shards[shard].broker.has_more(id, length - consumed);
         self.perform(shard, out);
+        // What the broker left for the sake of others, unless that was offered meanwhile.
+        if has_more && self.peers[index].consumed == done {
+            self.offer_bytes(index, length - consumed);
+        }
     }
 
     /// The broker has carried out a command: so does the model.
@@ -391,6 +422,13 @@ impl World {
 
     /// Writes a connection's output, in pieces of any size; a slow reader's not to the end.
     pub(crate) fn flush(&mut self, shard: usize, id: ClientId) {
+        let mut out = Vec::new();
+        self.flush_into(shard, id, &mut out);
+        // Commands that were held back come after what the peer has read now.
+        self.perform(shard, out);
+    }
+
+    fn flush_into(&mut self, shard: usize, id: ClientId, out: &mut Vec<Output>) {
         let Some(index) = self.peer_of(shard, id) else {
             return;
         };
@@ -408,10 +446,10 @@ impl World {
             }
             if self.peers[index].is_slow && !bytes.is_empty() && self.random.below(4) == 0 {
                 self.reached.note("slow reader");
-                broker.sent(now, id, 0);
+                broker.sent(now, id, 0, out);
                 return;
             }
-            let sent = broker.sent(now, id, bytes.len());
+            let sent = broker.sent(now, id, bytes.len(), out);
             self.peers[index].received.extend_from_slice(&bytes);
             self.read_frames(index);
             match sent {

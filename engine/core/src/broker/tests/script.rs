@@ -7,6 +7,8 @@
 //! a: FIN #x; RDY 2    ... several commands that arrive together
 //! a! PUB t\n\0\0      raw bytes
 //! a eof / gone / stuck    ends its input / is disconnected / reads nothing from now on
+//! a takes 10          ... but these bytes of its output; `a reads` ends it
+//! a takes 10 at close ... when it is closed by the broker
 //! a< OK               what it gets; a message is its body and its attempts: x (1)
 //! a closed            the broker closed it
 //! +500ms              time passes, timers fire one by one
@@ -92,6 +94,7 @@ struct Peer {
     input: Vec<u8>,
     received: Vec<u8>,
     is_stuck: bool,
+    takes_at_close: usize,
     is_upgrading: bool,
 }
 
@@ -152,7 +155,20 @@ impl Session {
         received
     }
 
-    fn act(&mut self, line: &str) {
+    /// What a client has sent and the broker has not carried out, and the answers that have not left, in
+    /// bytes.
+    pub(super) fn backlog(&self, name: &str) -> (usize, usize) {
+        let peer = &self.peers[name];
+        let client = peer.id.and_then(|id| self.broker.clients.get(id));
+        (peer.input.len(), client.expect("connected").answer_bytes())
+    }
+
+    /// What happened so far.
+    pub(super) fn transcript(&self) -> &str {
+        &self.transcript
+    }
+
+    pub(super) fn act(&mut self, line: &str) {
         let happens = ["< ", " upgrades to "];
         if happens.iter().any(|what| line.contains(what))
             || line.ends_with(" closed")
@@ -232,6 +248,18 @@ impl Session {
             ["channels", topic, channels] => {
                 self.start_topic(topic, &channels.split(',').collect::<Vec<_>>());
             }
+            [name, "takes", bytes] => self.take(name, number(bytes)),
+            [name, "takes", bytes, "at", "close"] => {
+                self.peers.get_mut(name).expect("connected").takes_at_close = number(bytes);
+            }
+            [name, "reads"] => {
+                let peer = self.peers.get_mut(name).expect("connected");
+                peer.is_stuck = false;
+                let id = peer.id.expect("open");
+                let mut out = Vec::new();
+                self.flush(id, &mut out, None);
+                self.settle(out);
+            }
             [name, "stuck"] => self.peers.get_mut(name).expect("connected").is_stuck = true,
             [verb, what] => self.administer(verb, what),
             _ => panic!("not a line of a script: {line}"),
@@ -293,8 +321,21 @@ impl Session {
     fn offer(&mut self, name: String, out: &mut Vec<Output>) {
         let peer = self.peers.get_mut(&name).expect("connected");
         let Some(id) = peer.id else { return };
-        let consumed = self.broker.receive(self.now, id, &peer.input, out);
-        peer.input.drain(..consumed);
+        loop {
+            let consumed = self.broker.receive(self.now, id, &peer.input, out);
+            peer.input.drain(..consumed);
+            if !self.broker.has_more(id, peer.input.len()) {
+                return;
+            }
+        }
+    }
+
+    /// A peer that is stuck takes some of its output, and does not look at it.
+    fn take(&mut self, name: &str, bytes: usize) {
+        let id = self.peers[name].id.expect("open");
+        let mut out = Vec::new();
+        self.broker.sent(self.now, id, bytes, &mut out);
+        self.settle(out);
     }
 
     fn pass(&mut self, step: Duration) {
@@ -394,7 +435,8 @@ impl Session {
 
     fn close(&mut self, id: ClientId, out: &mut Vec<Output>) {
         if let Some(name) = self.name_of(id) {
-            self.peers.remove(&name);
+            let peer = self.peers.remove(&name).expect("found");
+            self.broker.sent(self.now, id, peer.takes_at_close, out);
             writeln!(self.transcript, "{name} closed").expect("a String takes all");
             self.broker.disconnect(self.now, id, out);
         }
@@ -411,10 +453,10 @@ impl Session {
                 .flat_map(|slice| slice.to_vec())
                 .collect();
             if self.peers[&name].is_stuck && !bytes.is_empty() {
-                break self.broker.sent(self.now, id, 0);
+                break self.broker.sent(self.now, id, 0, out);
             }
             received.extend_from_slice(&bytes);
-            match self.broker.sent(self.now, id, bytes.len()) {
+            match self.broker.sent(self.now, id, bytes.len(), out) {
                 Sent::More => {}
                 sent => break sent,
             }
@@ -586,6 +628,10 @@ impl Session {
         }
         self.settle(Vec::new());
     }
+}
+
+fn number(text: &str) -> usize {
+    text.parse().expect("a number")
 }
 
 fn duration(text: &str) -> Duration {
