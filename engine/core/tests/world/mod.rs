@@ -1,13 +1,17 @@
 //! The simulated world: shards, keepers, a disk and connections, held against the model.
 //!
 //! `mod.rs` starts and stops it, takes the steps and judges; `peer.rs` is what happens on the wire;
-//! `model.rs` says what must be true.
+//! `faults.rs` is what goes wrong below; `model.rs` says what must be true, and `at_risk.rs` what a
+//! power failure may take.
 
+mod at_risk;
+mod faults;
 mod model;
 mod peer;
 
+use at_risk::{AtRisk, Pass};
 use diskq::nsqd_files::TopicFacts;
-use diskq::{Call, Crash, Keeper, LogOptions, Reply, Request, SimFiles};
+use diskq::{Crash, Keeper, LogOptions, Reply, Request, SimFiles};
 use engine_core::stats::StatsFilter;
 use engine_core::{
     Broker, BrokerOptions, Client, ForwardBatch, ForwardReply, LatencyOptions, Now, Output, Random,
@@ -16,7 +20,7 @@ use engine_core::{
 use model::{Model, Place};
 use peer::Peer;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::ErrorKind;
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,6 +98,13 @@ impl Reached {
             "urgent before earlier jobs",
             "done before earlier urgent jobs",
             "started with channels",
+            "written back",
+            "a fault in a keeper",
+            "write-back failed",
+            "killed in a job",
+            "clock stepped back",
+            "taken by a power failure",
+            "kept in a power failure",
         ] {
             assert!(self.counts.contains_key(what), "no history reached: {what}");
         }
@@ -101,7 +112,7 @@ impl Reached {
 }
 
 enum Mail {
-    Keeper(TopicKey, Reply),
+    Keeper(TopicKey, Reply, Pass),
     Forwards(ForwardBatch),
     Replies(Vec<ForwardReply>),
     Connection(usize, Box<Client>),
@@ -115,6 +126,7 @@ struct Job {
     topic: Arc<str>,
     request: Request,
     thread: Thread,
+    pass: Pass,
 }
 
 impl Job {
@@ -169,9 +181,18 @@ pub(crate) struct World {
     has_faults: bool,
     /// A sync failed in the life of an earlier process: files may lie from now on.
     had_failed_sync: bool,
-    /// Power was lost at least once: a checkpoint it tore stays until it is overwritten.
-    was_power_lost: bool,
+    /// Power was lost, a write failed or was cut off: a checkpoint it tore stays until it is overwritten.
+    may_be_torn: bool,
+    /// Reads may find wrong bits.
+    may_be_flipped: bool,
+    /// Pages that count as clean were dropped from the cache.
+    was_reclaimed: bool,
+    /// How far the wall clock was set back.
+    set_back: Duration,
+    /// How often the program was started.
+    starts: u64,
     model: Model,
+    at_risk: AtRisk,
     /// What nsqd.dat says on the disk: written a moment after a change, as the shell does, and after
     /// what an operator does before that is answered.
     metadata: BTreeMap<String, TopicFacts>,
@@ -186,6 +207,12 @@ fn topic_name(topic: usize) -> TopicName<'static> {
 
 fn channel_name(channel: usize) -> ChannelName<'static> {
     ChannelName::new(CHANNELS[channel].as_bytes()).expect("a valid name")
+}
+
+/// The place of a topic in the list of names.
+fn place_of(topic: &str) -> usize {
+    let place = TOPICS.iter().position(|name| *name == topic);
+    place.expect("a topic of ours")
 }
 
 /// The topic that a line of the log is about.
@@ -208,7 +235,7 @@ impl World {
         let asks_for_channels = random.below(2) == 0;
         let mut world = World {
             random,
-            files: SimFiles::new(),
+            files: SimFiles::seeded(seed),
             shards: Vec::new(),
             peers: Vec::new(),
             mono: Duration::ZERO,
@@ -222,8 +249,13 @@ impl World {
             asks_for_channels,
             has_faults,
             had_failed_sync: false,
-            was_power_lost: false,
+            may_be_torn: false,
+            may_be_flipped: false,
+            was_reclaimed: false,
+            set_back: Duration::ZERO,
+            starts: 0,
             model: Model::default(),
+            at_risk: AtRisk::default(),
             metadata: BTreeMap::new(),
             tasks: 0,
             reached: Reached::default(),
@@ -285,13 +317,14 @@ impl World {
             resident_bytes_min: 32 * 1024,
             sync_every: if self.group_commit { 1 } else { 30 },
             // A process draws its own seed: what an earlier one left must not look valid.
-            generation_seed: self.wall_ns,
+            generation_seed: self.starts,
             ..LogOptions::default()
         }
     }
 
     fn start(&mut self, shards: usize) {
         let now = self.now();
+        self.starts += 1;
         self.shards = (0..shards)
             .map(|shard| ShardWorld {
                 broker: Broker::new(self.options(shard, shards)),
@@ -334,8 +367,12 @@ impl World {
         let options = self.log_options();
         let recovered = diskq::open_log(&self.files, path, topic, options, now.wall_ns);
         let recovered = recovered.expect("opens");
-        // Power may tear a checkpoint, of three; only a disk that lies loses messages that were synced.
-        let is_loss = |damage: &&diskq::Damage| !damage.seqs.is_empty() || !self.was_power_lost;
+        self.say(format_args!(
+            "{topic}: found {:?}, checkpoint {:?}, damage {:?}",
+            recovered.found, recovered.checkpoint, recovered.damage
+        ));
+        // One checkpoint of three may be torn; only a disk that lies loses messages that were synced.
+        let is_loss = |damage: &&diskq::Damage| !damage.seqs.is_empty() || !self.may_be_torn;
         let lost: Vec<_> = recovered.damage.iter().filter(is_loss).collect();
         assert!(
             lost.is_empty() || self.had_failed_sync,
@@ -361,39 +398,47 @@ impl World {
 
     /// The process is killed, or power is lost, and the program started again.
     fn kill(&mut self) {
-        for shard in 0..self.shards.len() {
-            for (topic, log) in self.shards[shard].broker.logs() {
-                self.files.observe(Path::new(DATA_PATH), topic, log);
-            }
-            let jobs = std::mem::take(&mut self.shards[shard].jobs);
-            if jobs
-                .iter()
-                .any(|job| matches!(job.request, Request::Spill { .. }))
-            {
-                self.reached.note("killed before a spill");
-            }
-            self.observe_jobs(&jobs);
+        if self.random.below(4) == 0 {
+            self.die_in_a_job();
+        }
+        self.observe_all();
+        let is_spill = |job: &Job| matches!(job.request, Request::Spill { .. });
+        if self
+            .shards
+            .iter()
+            .any(|shard| shard.jobs.iter().any(is_spill))
+        {
+            self.reached.note("killed before a spill");
         }
         if self.shards.iter().any(|shard| shard.is_metadata_old) {
             self.reached.note("nsqd.dat was older");
         }
         let had_failed_sync = self.had_failed_sync;
         self.had_failed_sync |= self.files.failed_syncs() > 0;
-        let mut is_promised = true;
-        if self.random.below(2) == 0 {
-            self.was_power_lost = true;
+        let is_power_lost = self.random.below(2) == 0;
+        if is_power_lost {
+            self.may_be_torn = true;
             self.reached.note("power lost");
-            self.files.crash(Crash::Power {
-                seed: self.random.draw(),
-            });
-            // Without group commit nothing is promised; and after a failed sync and a restart a
-            // disk may call synced what it has lost, which no program can know.
-            if !self.group_commit || had_failed_sync {
+            let seed = self.random.draw();
+            self.say("power is lost");
+            self.files.crash(Crash::Power { seed });
+            if had_failed_sync {
+                // After a failed sync and a restart a disk may call synced what it has lost, which no
+                // program can know.
                 self.model.forget_promises();
-                is_promised = false;
+            }
+            if self.at_risk.take(&mut self.model) > 0 {
+                self.reached.note("taken by a power failure");
+            }
+            if !self.group_commit && self.model.promised_count() > 0 {
+                self.reached.note("kept in a power failure");
             }
         } else {
             self.reached.note("killed");
+            self.say("killed");
+            if self.was_reclaimed {
+                self.at_risk.take(&mut self.model);
+            }
             self.files.crash(Crash::Process);
         }
         self.peers.clear();
@@ -402,15 +447,30 @@ impl World {
         let pause = Duration::from_millis(10 + self.random.below(3000));
         self.mono += pause;
         self.wall_ns += pause.as_nanos() as u64;
+        self.at_risk.kill(self.mono, self.had_failed_sync);
         let shards = 1 + self.random.below(SHARDS_MAX) as usize;
         self.start(shards);
-        if !is_promised {
+        if is_power_lost && (!self.group_commit || had_failed_sync) {
             // Channels made since the last synced checkpoint, and since nsqd.dat, may be gone.
             let exists = |(topic, channel): &Place| {
                 let facts = self.metadata.get(TOPICS[*topic]);
                 facts.is_some_and(|f| f.channels.iter().any(|c| c.name == CHANNELS[*channel]))
             };
-            self.model.channels.retain(exists);
+            let channels = self.model.channels.iter();
+            let gone: Vec<Place> = channels.filter(|place| !exists(place)).copied().collect();
+            for place in gone {
+                self.model.forget_channel(place);
+            }
+        }
+    }
+
+    /// What is in memory is in the page cache.
+    fn observe_all(&self) {
+        for shard in &self.shards {
+            for (topic, log) in shard.broker.logs() {
+                self.files.observe(Path::new(DATA_PATH), topic, log);
+            }
+            self.observe_jobs(&shard.jobs);
         }
     }
 
@@ -450,10 +510,8 @@ impl World {
             98 => self.fill_disk(),
             _ => match self.random.below(4) {
                 0 => self.kill(),
-                1 if self.has_faults => self.files.fail_next(Call::Sync, ErrorKind::Other),
-                2 => self.files.fail_next(Call::Open, ErrorKind::Other),
-                _ if self.random.below(8) == 0 => self.flood(),
-                _ => {}
+                1 if self.random.below(8) == 0 => self.flood(),
+                _ => self.harm(),
             },
         }
         self.read_slowly();
@@ -463,6 +521,18 @@ impl World {
                 self.note_metadata(shard);
             }
         }
+        self.end_passes();
+    }
+
+    fn end_passes(&mut self) {
+        let jobs = self.shards.iter().flat_map(|shard| &shard.jobs);
+        let mail = self.shards.iter().flat_map(|shard| &shard.inbox);
+        let answers = mail.filter_map(|mail| match mail {
+            Mail::Keeper(_, _, pass) => Some(*pass),
+            _ => None,
+        });
+        let under_way = jobs.map(|job| job.pass).chain(answers);
+        self.at_risk.end_passes(under_way);
     }
 
     fn pick_peer(&mut self, wanted: impl Fn(&Peer) -> bool) -> Option<usize> {
@@ -507,6 +577,7 @@ impl World {
         for shard in 0..self.shards.len() {
             self.turn(shard);
         }
+        self.at_risk.told_time(self.mono);
     }
 
     fn administer(&mut self) {
@@ -626,19 +697,20 @@ impl World {
                 Output::Keeper(key, topic, request) => {
                     let jobs = &mut self.shards[shard].jobs;
                     let thread = Thread::of(&topic, &request, jobs);
+                    let pass = self.at_risk.pass(place_of(&topic));
                     jobs.push_back(Job {
                         key,
                         topic,
                         request,
                         thread,
+                        pass,
                     });
                 }
                 Output::DeleteLog(topic, requests) => {
                     if topic.ends_with("#ephemeral") {
                         self.reached.note("ephemeral topic gone");
                     }
-                    let index = TOPICS.iter().position(|name| *name == &*topic);
-                    self.model.poisoned.remove(&index.expect("a topic of ours"));
+                    self.model.poisoned.remove(&place_of(&topic));
                     drop(requests);
                     // In order: everything given before is done first.
                     while !self.shards[shard].jobs.is_empty() {
@@ -671,15 +743,21 @@ impl World {
         }
     }
 
-    fn read_log(&mut self, line: &str) {
+    /// For whoever wants to see what happens.
+    fn say(&self, line: impl Display) {
         if std::env::var_os("RINGQ_SIM_LOG").is_some() {
             eprintln!("{:?} {line}", self.mono);
         }
+    }
+
+    fn read_log(&mut self, line: &str) {
+        self.say(line);
         if line.contains("damaged on disk") {
             // Pages that a failed sync has left count as clean, and are not on the device.
             let had_failed_sync = self.had_failed_sync || self.files.failed_syncs() > 0;
-            assert!(had_failed_sync, "nothing is damaged here: {line}");
-            self.reached.note("lost to a failed sync");
+            let may_be_damaged = had_failed_sync || self.may_be_flipped;
+            assert!(may_be_damaged, "nothing is damaged here: {line}");
+            self.reached.note("damage reported");
             self.model.note_damage(topic_of(line));
         }
         if line.contains("a backlog stays in memory") {
@@ -755,6 +833,7 @@ impl World {
             key,
             topic,
             request,
+            pass,
             ..
         } = job;
         for (name, log) in self.shards[shard].broker.logs() {
@@ -770,7 +849,8 @@ impl World {
         }
         let keeper = Keeper::new(self.files.clone(), DATA_PATH);
         if let Some(reply) = keeper.handle(&topic, request) {
-            self.shards[shard].inbox.push_back(Mail::Keeper(key, reply));
+            let mail = Mail::Keeper(key, reply, pass);
+            self.shards[shard].inbox.push_back(mail);
         }
     }
 
@@ -796,9 +876,12 @@ impl World {
         };
         let now = self.now();
         let mut out = Vec::new();
+        if let Mail::Keeper(_, reply, pass) = &mail {
+            self.note_reply(reply, pass.topic);
+        }
         let broker = &mut self.shards[shard].broker;
         match mail {
-            Mail::Keeper(key, reply) => broker.handle_reply(now, key, reply, &mut out),
+            Mail::Keeper(key, reply, _) => broker.handle_reply(now, key, reply, &mut out),
             Mail::Forwards(batch) => broker.handle_forwards(now, &batch, &mut out),
             Mail::Replies(replies) => broker.handle_forward_replies(replies, &mut out),
             Mail::Connection(index, client) => {
@@ -886,7 +969,7 @@ impl World {
             let holds = std::mem::take(&mut self.peers[index].holds);
             if holds.is_empty() {
                 // In flight at others, or deferred: comes back.
-                self.advance_by(Duration::from_secs(61));
+                self.advance_by(Duration::from_secs(61) + self.set_back / 4);
                 quiet += 1;
                 continue;
             }

@@ -1,5 +1,6 @@
 //! What must be true of the broker, kept as simply as possible: sets and maps by message number.
 
+use super::CHANNELS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::id::MessageId;
@@ -261,7 +262,22 @@ impl Model {
         self.exact_from = self.messages.len() as u64;
     }
 
-    /// Power was lost before everything was synced: nothing is promised but the right bytes.
+    /// A channel may be there or not, and so may its messages.
+    pub(crate) fn forget_channel(&mut self, place: Place) {
+        self.channels.remove(&place);
+        let of_topic = |message: &&mut Tracked| message.topic == place.0;
+        for message in self.messages.iter_mut().filter(of_topic) {
+            message.owed.remove(&place.1);
+        }
+    }
+
+    /// Acknowledged messages that must reach somebody.
+    pub(crate) fn promised_count(&self) -> usize {
+        let is_promised = |message: &&Tracked| message.acknowledged && !message.owed.is_empty();
+        self.messages.iter().filter(is_promised).count()
+    }
+
+    /// A disk has called synced what it has lost: nothing is promised but the right bytes.
     pub(crate) fn forget_promises(&mut self) {
         for message in &mut self.messages {
             message.owed.clear();
@@ -271,9 +287,8 @@ impl Model {
     /// Messages of a topic were reported as damaged.
     pub(crate) fn note_damage(&mut self, topic: usize) {
         self.empty_topic(topic);
-        let places = self.channels.iter().chain(self.ledger.keys());
-        let places = places.filter(|place| place.0 == topic).copied();
-        self.unsure.extend(places);
+        let channels = 0..CHANNELS.len();
+        self.unsure.extend(channels.map(|channel| (topic, channel)));
     }
 
     /// Starts to count what a channel owes: `owes` messages, of `received` counted ones.

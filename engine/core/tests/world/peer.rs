@@ -516,6 +516,9 @@ impl World {
                 }
                 for number in numbers {
                     self.model.messages[number as usize].acknowledged = true;
+                    if !self.group_commit {
+                        self.at_risk.add(number, topic, self.mono);
+                    }
                 }
             }
             Awaited::Sub => {

@@ -1,0 +1,115 @@
+//! What goes wrong below the broker: the disk, the kernel, the clock.
+
+use super::{Mail, World};
+use diskq::{Call, CheckpointFailure, Reply, SyncFailure};
+use std::time::Duration;
+
+/// Environment: nothing is lost, and it may work the next time.
+const PASSING: [(Call, i32); 12] = [
+    (Call::CreateDir, libc::ENOSPC),
+    (Call::Allocate, libc::EMFILE),
+    (Call::Allocate, libc::ENOSPC),
+    (Call::Map, libc::ENOMEM),
+    (Call::Copy, libc::EIO),
+    (Call::Load, libc::EMFILE),
+    (Call::Load, libc::EIO),
+    (Call::Open, libc::EMFILE),
+    (Call::Rename, libc::EIO),
+    (Call::Remove, libc::EIO),
+    (Call::List, libc::EMFILE),
+    (Call::Write, libc::ENOSPC),
+];
+const SET_BACK_MAX: Duration = Duration::from_secs(300);
+
+impl World {
+    /// Something goes wrong, now or soon.
+    pub(super) fn harm(&mut self) {
+        let kinds = if self.has_faults { 10 } else { 6 };
+        match self.random.below(kinds) {
+            0..=2 => {
+                let at = self.random.below(PASSING.len() as u64) as usize;
+                let (call, code) = PASSING[at];
+                self.may_be_torn |= call == Call::Write;
+                self.fail_soon(call, code);
+            }
+            3..=4 => {
+                self.reached.note("written back");
+                self.observe_all();
+                self.files.write_back(self.random.draw());
+            }
+            5 => self.set_clock_back(),
+            6 => {
+                self.observe_all();
+                let failed = self.files.failed_syncs();
+                self.files.fail_write_back(self.random.draw());
+                if self.files.failed_syncs() > failed {
+                    self.reached.note("write-back failed");
+                }
+            }
+            7 => {
+                self.was_reclaimed = true;
+                self.files.reclaim();
+            }
+            8 => {
+                self.may_be_flipped = true;
+                self.files.flip_nth_of(Call::Load, 1);
+            }
+            _ => {
+                let call = [Call::Sync, Call::Sync, Call::SyncDir][self.random.below(3) as usize];
+                self.fail_soon(call, libc::EIO);
+            }
+        }
+    }
+
+    fn fail_soon(&mut self, call: Call, code: i32) {
+        self.reached.note("a fault in a keeper");
+        let nth = 1 + self.random.below(4);
+        self.say(format_args!("{call:?} {nth} will fail with {code}"));
+        self.files.fail_nth_of(call, nth, code);
+    }
+
+    /// The wall clock is corrected.
+    fn set_clock_back(&mut self) {
+        self.reached.note("clock stepped back");
+        let left = SET_BACK_MAX.saturating_sub(self.set_back);
+        let step = Duration::from_millis(self.random.below(left.as_millis() as u64 + 1));
+        self.set_back += step;
+        self.wall_ns -= step.as_nanos() as u64;
+    }
+
+    /// The process is killed while its keepers are at work.
+    pub(super) fn die_in_a_job(&mut self) {
+        self.reached.note("killed in a job");
+        self.may_be_torn = true;
+        self.files.disarm();
+        self.files.die_at(1 + self.random.below(6));
+        for shard in 0..self.shards.len() {
+            for _ in 0..self.random.below(4) {
+                self.work_keeper(shard);
+            }
+        }
+        for shard in &mut self.shards {
+            shard.inbox.retain(|mail| !matches!(mail, Mail::Keeper(..)));
+        }
+    }
+
+    /// What a keeper answers tells whether a sync is to be waited for.
+    pub(super) fn note_reply(&mut self, reply: &Reply, topic: usize) {
+        let failed = match reply {
+            Reply::Synced { result, .. } => result.as_ref().err(),
+            Reply::CheckpointWritten {
+                result: Err(CheckpointFailure::Sync(_)),
+                ..
+            } => return self.at_risk.fail(topic),
+            Reply::Spilled { result: Err(_), .. } => {
+                return self.at_risk.delay(topic, self.mono);
+            }
+            _ => None,
+        };
+        match failed {
+            Some(SyncFailure::Open(_)) => self.at_risk.delay(topic, self.mono),
+            Some(SyncFailure::Sync(_)) => self.at_risk.fail(topic),
+            None => {}
+        }
+    }
+}
