@@ -8,7 +8,8 @@
 use std::iter;
 use std::ops::Range;
 
-use wire::id::Seq;
+use wire::id::{SEQ_MAX, Seq};
+use wire::name::ChannelName;
 
 use crate::crc::crc32c;
 use crate::range::SeqRange;
@@ -54,6 +55,8 @@ pub(crate) fn pieces(slot: usize, bytes: u64) -> impl Iterator<Item = (Range<u64
 const MAGIC: [u8; 4] = *b"RQCP";
 const VERSION: u16 = 2;
 const HEAD_BYTES: usize = 24;
+/// No log of ours comes near: the highest number whose successors are numbers, too.
+const NUMBER_MAX: u64 = 1 << 62;
 
 /// What a topic's progress looks like on disk: what is still owed to whom.
 ///
@@ -142,6 +145,8 @@ pub(crate) enum SlotContent {
     Newer(u16),
     /// Torn or damaged.
     Bad,
+    /// Whole, and nothing that a log of ours has written.
+    Inconsistent,
 }
 
 /// What the log adds to the topic's checkpoint.
@@ -183,6 +188,17 @@ pub(crate) fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
     out
 }
 
+/// The length of the checkpoint that begins with these bytes; 0 if none does.
+pub(crate) fn encoded_bytes(bytes: &[u8]) -> u64 {
+    let body = bytes.get(16..20).and_then(|field| field.first_chunk());
+    match body {
+        Some(body) if bytes[..4] == MAGIC => {
+            HEAD_BYTES as u64 + u64::from(u32::from_le_bytes(*body))
+        }
+        _ => 0,
+    }
+}
+
 /// Reads a slot; whatever lies behind the checkpoint is of earlier, longer ones.
 pub(crate) fn decode(bytes: &[u8]) -> SlotContent {
     let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
@@ -218,9 +234,18 @@ pub(crate) fn decode(bytes: &[u8]) -> SlotContent {
         return SlotContent::Newer(version);
     }
     match decode_body(number, body) {
-        Some(checkpoint) => SlotContent::Whole(checkpoint, flags & 1 == 1),
-        None => SlotContent::Bad,
+        Some(checkpoint) if is_consistent(&checkpoint) => {
+            SlotContent::Whole(checkpoint, flags & 1 == 1)
+        }
+        Some(_) | None => SlotContent::Inconsistent,
     }
+}
+
+/// Makes the CRC of a changed checkpoint right.
+#[cfg(test)]
+pub(crate) fn reseal(bytes: &mut [u8]) {
+    let crc = crc(&bytes[..20], &bytes[HEAD_BYTES..]);
+    bytes[20..24].copy_from_slice(&crc.to_le_bytes());
 }
 
 fn decode_body(number: u64, body: &[u8]) -> Option<Checkpoint> {
@@ -243,6 +268,50 @@ fn decode_body(number: u64, body: &[u8]) -> Option<Checkpoint> {
             .push(ChannelCheckpoint { name, paused, runs });
     }
     reader.0.is_empty().then_some(checkpoint)
+}
+
+/// Whether a log of ours can have written this: who reads it relies on it.
+///
+/// All seqs are below `next`, a channel owes each of them once, and the topic has given its channels
+/// everything below what it has not distributed.
+fn is_consistent(checkpoint: &Checkpoint) -> bool {
+    let Checkpoint {
+        synced,
+        next,
+        number,
+        ..
+    } = *checkpoint;
+    let is_numbered = (1..=NUMBER_MAX).contains(&number);
+    let has_seqs = synced <= next && next.0 <= SEQ_MAX + 1;
+    let mut names: Vec<&str> = Vec::new();
+    let mut given = Seq(0);
+    for channel in &checkpoint.channels {
+        names.push(&channel.name);
+        let mut runs: Vec<SeqRange> = channel.runs.iter().map(CheckpointRun::range).collect();
+        runs.sort_unstable();
+        if !are_apart(&runs) || ChannelName::new(channel.name.as_bytes()).is_none() {
+            return false;
+        }
+        given = runs.last().map_or(given, |last| given.max(last.end));
+    }
+    names.sort_unstable();
+    let kept: Vec<SeqRange> = checkpoint
+        .undistributed
+        .iter()
+        .map(CheckpointRun::range)
+        .collect();
+    let end = kept.last().map_or(given, |last| last.end);
+    is_numbered
+        && has_seqs
+        && names.windows(2).all(|pair| pair[0] != pair[1])
+        && are_apart(&kept)
+        && kept.first().is_none_or(|first| given <= first.start)
+        && given.max(end) <= next
+}
+
+/// Whether each range ends before the next one starts.
+fn are_apart(ranges: &[SeqRange]) -> bool {
+    ranges.windows(2).all(|pair| pair[0].end <= pair[1].start)
 }
 
 fn crc(head: &[u8], body: &[u8]) -> u32 {

@@ -22,8 +22,8 @@ mod directory;
 mod request;
 
 pub(crate) use directory::{
-    DELETED_INFIX, LOG_SUFFIX, LogDirectory, is_media_error, is_partial_file, log_path,
-    remove_deleted, segment_file, segment_number, seqs_at,
+    DELETED_INFIX, LOG_SUFFIX, LogDirectory, file_number, is_media_error, is_partial_file,
+    log_path, remove_deleted, segment_file, segment_number, seqs_at,
 };
 pub use request::{
     CheckpointFailure, CheckpointNumber, Failure, Reply, Request, SegmentNumber, SyncFailure,
@@ -98,14 +98,13 @@ impl<F: Files> Keeper<F> {
             Request::Sync {
                 segments,
                 written,
+                gone,
                 names,
                 upto,
             } => {
                 written.iter().for_each(Written::let_go);
-                Some(Reply::Synced {
-                    upto,
-                    result: log.sync(&segments, names),
-                })
+                let result = log.remove(&gone).and_then(|()| log.sync(&segments, names));
+                Some(Reply::Synced { upto, result })
             }
             Request::WriteCheckpoint {
                 number,
@@ -125,6 +124,11 @@ impl<F: Files> Keeper<F> {
                 drop(memory);
                 None
             }
+            Request::SetAside(segment) => {
+                // If the file stays, the next start finds that nobody holds it.
+                let (_aside, _renamed) = log.rename_aside(&segment_file(segment));
+                None
+            }
             Request::Discard { segment, memory } => {
                 log.discard(segment, memory);
                 None
@@ -136,12 +140,16 @@ impl<F: Files> Keeper<F> {
     /// [`Keeper::sync_together`] has worked, see [`Reply::unless`]. Other jobs are done as a whole.
     pub fn handle_but_sync(&self, topic: &str, request: Request) -> Option<Reply> {
         match request {
-            Request::Sync { written, upto, .. } => {
+            Request::Sync {
+                written,
+                gone,
+                upto,
+                ..
+            } => {
+                let log = LogDirectory::new(&self.files, &self.data_path, topic);
                 written.iter().for_each(Written::let_go);
-                Some(Reply::Synced {
-                    upto,
-                    result: Ok(()),
-                })
+                let result = log.remove(&gone);
+                Some(Reply::Synced { upto, result })
             }
             Request::WriteCheckpoint {
                 number,

@@ -244,6 +244,9 @@ impl Log {
         if !is_synced {
             log.sync.due_now();
         }
+        for copy in found.voided {
+            log.sync.void(copy);
+        }
         log
     }
 

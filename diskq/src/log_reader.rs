@@ -133,12 +133,12 @@ impl<'a, F: Files> LogReader<'a, F> {
         let (number, head, count) = self.segments[index];
         let read = self.directory.read_segment(number, head.bytes);
         let path = self.directory.segment_path(number);
-        let (memory, damage) = read.map_err(|error| DiskError::io("read", &path, error))?;
-        self.damage.extend(damage);
-        let scan = segment::scan(memory.as_ref(), &head, Some(count));
+        let read = read.map_err(|error| DiskError::io("read", &path, error))?;
+        self.damage.extend(read.damage);
+        let scan = segment::scan(read.memory.as_ref(), &head, Some(count));
         self.loaded = Some(Loaded {
             index,
-            memory,
+            memory: read.memory,
             scan,
         });
         Ok(())

@@ -59,6 +59,22 @@ pub(crate) struct Seal {
     pub(crate) end: u32,
 }
 
+impl Seal {
+    /// Whether a segment with this head can have been sealed so.
+    pub(crate) fn fits(&self, head: &Head) -> bool {
+        let least = bytes_needed(u64::from(self.count), u64::from(FRAMES_AT));
+        let slots = u64::from(self.count) * SLOT_BYTES as u64;
+        self.count > 0
+            && u64::from(self.end) + slots >= least
+            && u64::from(self.end) + slots <= u64::from(head.bytes)
+    }
+}
+
+/// Whether a segment can have this length.
+pub(crate) fn is_size(bytes: u32) -> bool {
+    (PAGE_BYTES..=SEGMENT_BYTES_LIMIT).contains(&bytes)
+}
+
 /// What the first 128 bytes of a file turn out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeadState {
@@ -240,6 +256,14 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
+    /// How many messages are whole.
+    pub(crate) fn count(&self) -> u64 {
+        self.whole
+            .iter()
+            .map(|whole| u64::from(whole.end - whole.start))
+            .sum()
+    }
+
     /// The messages among the first `count` that are not whole.
     pub(crate) fn holes(&self, count: u32) -> Vec<Range<u32>> {
         let mut holes = Vec::new();
@@ -252,6 +276,28 @@ impl Scan {
         }
         holes
     }
+}
+
+/// The messages of `holes` whose slot or frame lies in `unreadable`.
+pub(crate) fn unread(
+    bytes: &[u8],
+    holes: &[Range<u32>],
+    unreadable: &[Range<u32>],
+) -> Vec<Range<u32>> {
+    if unreadable.is_empty() {
+        return Vec::new();
+    }
+    let is_unread = |start: u32, end: u32| {
+        let mut pieces = unreadable.iter();
+        pieces.any(|piece| piece.start < end && start < piece.end)
+    };
+    let is_lost = |&index: &u32| {
+        let at = slot_offset(bytes.len(), index).unwrap_or(0) as u32;
+        is_unread(at, at + SLOT_BYTES as u32)
+            || slot_at(bytes, index).is_some_and(|slot| is_unread(slot.start, slot.end))
+    };
+    let lost = holes.iter().cloned().flatten().filter(is_lost);
+    lost.map(|index| index..index + 1).collect()
 }
 
 /// Reads every slot. Does not stop at bad ones: what is good behind them is kept. `count` is the

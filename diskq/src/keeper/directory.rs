@@ -4,6 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use memmap2::MmapMut;
 use wire::id::Seq;
 
 use super::request::{CheckpointFailure, Failure, SegmentNumber, SyncFailure};
@@ -138,15 +139,26 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     ) -> Result<(Memory, Vec<Damage>), Failure> {
         let path = self.segment_path(segment);
         let loaded = match self.files.load(&path, wanted.bytes, reuse) {
-            Ok(memory) => Ok((memory, Vec::new())),
             Err(error) if is_media_error(&error) => self.rescue(segment, wanted.bytes),
-            Err(error) => Err(error),
+            loaded => loaded.map(ReadSegment::whole),
         };
-        let (memory, mut damage) = loaded.map_err(|error| Failure::of("load", &path, &error))?;
+        let ReadSegment {
+            memory, mut damage, ..
+        } = loaded.map_err(|error| Failure::of("load", &path, &error))?;
         // Messages in memory that never came from the disk need no check, these do: M6.
         let holes = segment::scan(memory.as_ref(), wanted, Some(count)).holes(count);
         damage.extend(self.message_damage(segment, memory.as_ref(), wanted.base, &holes));
         Ok((memory, damage))
+    }
+
+    /// Reads from one of the files. What the device cannot read is read a second time: an error that
+    /// does not come again costs nothing.
+    pub(crate) fn read(&self, name: &str, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let path = self.path.join(name);
+        match self.files.read_at(&path, offset, out) {
+            Err(error) if is_media_error(&error) => self.files.read_at(&path, offset, out),
+            result => result,
+        }
     }
 
     /// Reads a segment through the page cache, where what was appended last is; if the device
@@ -155,48 +167,55 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         &self,
         segment: SegmentNumber,
         bytes: u32,
-    ) -> io::Result<(Memory, Vec<Damage>)> {
-        let mut image = vec![0; bytes as usize].into_boxed_slice();
-        match self
-            .files
-            .read_at(&self.segment_path(segment), 0, &mut image)
-        {
-            Ok(()) => Ok((Memory::Heap(image), Vec::new())),
+    ) -> io::Result<ReadSegment> {
+        let mut image = zeroed(bytes)?;
+        let path = self.segment_path(segment);
+        match self.files.read_at(&path, 0, &mut image) {
+            Ok(()) => Ok(ReadSegment::whole(Memory::Buffer(image, bytes))),
             Err(error) if is_media_error(&error) => self.rescue(segment, bytes),
             Err(error) => Err(error),
         }
     }
 
     /// Reads page by page, zeros for the pages that the device cannot read: their messages fail
-    /// their CRC, the others are saved. Any other failure says nothing of the page.
-    fn rescue(&self, segment: SegmentNumber, bytes: u32) -> io::Result<(Memory, Vec<Damage>)> {
+    /// their CRC, the others are saved. What a file that is too short does not have counts as
+    /// unreadable. Any other failure says nothing of the page.
+    fn rescue(&self, segment: SegmentNumber, bytes: u32) -> io::Result<ReadSegment> {
         let path = self.segment_path(segment);
-        let mut memory = vec![0; bytes as usize].into_boxed_slice();
-        let mut damage = Vec::new();
-        let mut was_readable = true;
-        for (index, page) in memory.chunks_mut(PAGE_BYTES as usize).enumerate() {
-            let offset = index as u64 * u64::from(PAGE_BYTES);
-            let result = self.files.read_at(&path, offset, page);
-            let is_run_start = was_readable && result.is_err();
-            was_readable = result.is_ok();
-            if let Err(error) = result {
-                if !is_media_error(&error) {
-                    return Err(error);
-                }
-                page.fill(0);
-                if !is_run_start {
-                    continue;
-                }
-                damage.push(Damage {
-                    kind: DamageKind::Foreign,
-                    file: self.shown(&segment_file(segment)),
-                    offset,
-                    seqs: SeqRange::new(Seq(0), Seq(0)),
-                    detail: format!("unreadable: {}", system_text(&error)),
-                });
+        let length = self.files.length(&path)?.min(u64::from(bytes)) as u32;
+        let mut image = zeroed(bytes)?;
+        let mut unreadable: Vec<(Range<u32>, String)> = Vec::new();
+        for start in (0..length).step_by(PAGE_BYTES as usize) {
+            let end = length.min(start + PAGE_BYTES);
+            let page = &mut image[start as usize..end as usize];
+            let Err(error) = self.files.read_at(&path, u64::from(start), page) else {
+                continue;
+            };
+            if !is_media_error(&error) {
+                return Err(error);
+            }
+            page.fill(0);
+            match unreadable.last_mut() {
+                Some((run, _)) if run.end == start => run.end = end,
+                _ => unreadable.push((start..end, system_text(&error))),
             }
         }
-        Ok((Memory::Heap(memory), damage))
+        if length < bytes {
+            let text = format!("the file has {length} bytes, {bytes} are expected");
+            unreadable.push((length..bytes, text));
+        }
+        let damage = unreadable.iter().map(|(run, text)| Damage {
+            kind: DamageKind::Foreign,
+            file: self.shown(&segment_file(segment)),
+            offset: u64::from(run.start),
+            seqs: SeqRange::new(Seq(0), Seq(0)),
+            detail: format!("unreadable: {text}"),
+        });
+        Ok(ReadSegment {
+            memory: Memory::Buffer(image, bytes),
+            damage: damage.collect(),
+            unreadable: unreadable.into_iter().map(|(run, _)| run).collect(),
+        })
     }
 
     /// Reports the messages `bad` of a segment and sets their bytes aside.
@@ -277,6 +296,20 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         if names { self.sync_names() } else { Ok(()) }
     }
 
+    /// Removes segments before a sync of the names makes that durable.
+    pub(super) fn remove(&self, segments: &[SegmentNumber]) -> Result<(), SyncFailure> {
+        for &segment in segments {
+            let path = self.segment_path(segment);
+            match self.files.remove(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(SyncFailure::Sync(Failure::of("remove", &path, &error)));
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the names durable: of the log's files, and of the log.
     fn sync_names(&self) -> Result<(), SyncFailure> {
         for path in [self.path.as_path(), self.data_path] {
@@ -328,6 +361,13 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         Ok(())
     }
 
+    /// Keeps a file under another name, which it returns.
+    pub(crate) fn rename_aside(&self, name: &str) -> (String, io::Result<()>) {
+        let aside = format!("{name}.damaged");
+        let (from, to) = (self.path.join(name), self.path.join(&aside));
+        (aside, self.files.rename(&from, &to))
+    }
+
     pub(super) fn discard(&self, segment: SegmentNumber, memory: Option<Memory>) {
         let path = self.segment_path(segment);
         if let Some(memory) = memory {
@@ -338,6 +378,31 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     }
 }
 
+/// A segment as it was read.
+pub(crate) struct ReadSegment {
+    pub(crate) memory: Memory,
+    /// What of it could not be read.
+    pub(crate) damage: Vec<Damage>,
+    /// Where that is: zeros in `memory`.
+    pub(crate) unreadable: Vec<Range<u32>>,
+}
+
+impl ReadSegment {
+    fn whole(memory: Memory) -> ReadSegment {
+        ReadSegment {
+            memory,
+            damage: Vec::new(),
+            unreadable: Vec::new(),
+        }
+    }
+}
+
+/// Memory of zeros. Its size comes from a file: there may be too little memory, and pages that
+/// nobody touches cost none.
+fn zeroed(bytes: u32) -> io::Result<MmapMut> {
+    MmapMut::map_anon(bytes as usize)
+}
+
 /// The name of a segment's file.
 pub(crate) fn segment_file(segment: SegmentNumber) -> String {
     format!("{:012}{SEGMENT_SUFFIX}", segment.0)
@@ -346,12 +411,19 @@ pub(crate) fn segment_file(segment: SegmentNumber) -> String {
 /// The number in the name of a segment's file.
 pub(crate) fn segment_number(name: &str) -> Option<SegmentNumber> {
     let digits = name.strip_suffix(SEGMENT_SUFFIX)?;
-    let is_number = digits.len() >= 12 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number {
-        digits.parse().ok().map(SegmentNumber)
-    } else {
-        None
-    }
+    parse_number(digits).map(SegmentNumber)
+}
+
+/// The number at the front of a file's name, whatever kind of file of a segment it is.
+pub(crate) fn file_number(name: &str) -> Option<u64> {
+    parse_number(name.split('.').next()?)
+}
+
+/// Eighteen digits at most: numbers above it are still numbers.
+fn parse_number(digits: &str) -> Option<u64> {
+    let is_number = (12..=18).contains(&digits.len());
+    let is_number = is_number && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().ok()).flatten()
 }
 
 /// The name of a segment's file while it is written. No segment is called like that.
@@ -372,6 +444,7 @@ pub(crate) fn seqs_at(base: Seq, indices: &Range<u32>) -> SeqRange {
 }
 
 /// Whether the file, and not a limit of this process, is what failed: its device, or its length.
+/// Direct I/O passes on the block layer's answers: no data (a bad sector), target, protection, timeout.
 /// Populating says EFAULT where a touch would be a SIGBUS.
 pub(crate) fn is_media_error(error: &io::Error) -> bool {
     let codes = [
@@ -380,6 +453,10 @@ pub(crate) fn is_media_error(error: &io::Error) -> bool {
         libc::EHWPOISON,
         libc::EBADMSG,
         libc::EUCLEAN,
+        libc::ENODATA,
+        libc::EREMOTEIO,
+        libc::EILSEQ,
+        libc::ETIMEDOUT,
     ];
     error.kind() == io::ErrorKind::UnexpectedEof
         || error

@@ -62,6 +62,8 @@ pub enum Request {
         segments: Vec<SegmentNumber>,
         /// Their pages that are mapped.
         written: Vec<Written>,
+        /// Files to be removed for good; `names` is set if there are any.
+        gone: Vec<SegmentNumber>,
         /// Whether names changed since the last sync: the directories are synced too.
         names: bool,
         /// Everything below is synced when this succeeds.
@@ -89,6 +91,8 @@ pub enum Request {
     },
     /// Take back memory that is no file's.
     Free(Memory),
+    /// Keep a segment that the device cannot read wholly, under another name.
+    SetAside(SegmentNumber),
     /// Unmap and remove a segment.
     Discard {
         /// The file.
@@ -160,7 +164,7 @@ impl Failure {
     }
 }
 
-/// What the keeper answers. Unmap, Free and Discard are not answered.
+/// What the keeper answers. Unmap, Free, SetAside and Discard are not answered.
 #[derive(Debug)]
 pub enum Reply {
     /// To [`Request::Prepare`].

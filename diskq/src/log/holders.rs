@@ -145,9 +145,13 @@ impl Log {
             // One that is loading comes back as a memory nobody knows: see `loaded`.
             Residency::Cold | Residency::Loading | Residency::Lost => {}
         }
-        self.requests.push_back(Request::Discard {
-            segment: number,
-            memory: None,
+        self.requests.push_back(if segment.is_unreadable {
+            Request::SetAside(number)
+        } else {
+            Request::Discard {
+                segment: number,
+                memory: None,
+            }
         });
         true
     }

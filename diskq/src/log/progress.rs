@@ -96,9 +96,13 @@ pub(crate) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// The state after start-up: which checkpoint each slot holds, and which is surely durable.
-    pub(crate) fn from_found(slots: [u64; SLOTS], synced_number: u64) -> Checkpoints {
-        let last_number = slots.iter().copied().max().unwrap_or(0);
+    /// The state after start-up: which checkpoint each slot holds, which is surely durable, and the
+    /// highest number that any may have.
+    pub(crate) fn from_found(
+        slots: [u64; SLOTS],
+        synced_number: u64,
+        last_number: u64,
+    ) -> Checkpoints {
         Checkpoints {
             last_number,
             synced_number,
@@ -122,10 +126,11 @@ impl Checkpoints {
 
     /// The slot to be overwritten: neither the last durable one nor the last written one.
     fn free_slot(&self) -> usize {
-        let newest = self.slots.iter().copied().max().unwrap_or(0);
-        let is_kept =
-            |number: u64| number != 0 && (number == newest || number == self.synced_number);
-        let free = (0..self.slots.len()).filter(|&slot| !is_kept(self.slots[slot]));
+        let slots = || 0..self.slots.len();
+        let newest = slots().max_by_key(|&slot| self.slots[slot]);
+        let is_durable = |&slot: &usize| self.slots[slot] == self.synced_number;
+        let durable = slots().find(is_durable).filter(|_| self.synced_number != 0);
+        let free = slots().filter(|&slot| Some(slot) != newest && Some(slot) != durable);
         free.min_by_key(|&slot| self.slots[slot])
             .expect("two of three slots are kept at most")
     }

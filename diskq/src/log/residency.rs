@@ -71,6 +71,7 @@ impl Log {
         self.reads += 1;
         segment.read_at = self.reads;
         for damage in damage {
+            segment.is_unreadable |= damage.kind == DamageKind::Foreign;
             // What start-up or an earlier load found is counted and told already.
             let added = add_joined(&mut segment.damaged, damage.seqs);
             self.damaged_count += added;
@@ -247,7 +248,11 @@ impl Log {
                 segment.residency = Residency::Mapped(memory);
                 segment.keep_until = self.mono + KEEP_LOADED;
                 events.push(Event::Loaded(segment.range()));
-                self.discard_file(copy);
+                if is_synced {
+                    self.discard_file(copy);
+                } else {
+                    self.sync.void(copy);
+                }
                 self.sync.spill_is_void();
             }
             // Nothing is lost: it is where it was.

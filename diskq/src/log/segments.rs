@@ -54,6 +54,8 @@ pub(crate) struct Segment {
     pub(crate) named_by: u64,
     /// Messages in it that are lost, sorted.
     pub(crate) damaged: Vec<SeqRange>,
+    /// The device could not read all of its file: the file is kept when nobody needs it any more.
+    pub(crate) is_unreadable: bool,
     /// Its file is durable as a whole.
     pub(super) is_durable: bool,
     /// Found at start and not yet judged by `release_unheld`.
@@ -77,6 +79,7 @@ impl Segment {
             pins: 0,
             named_by: 0,
             damaged: Vec::new(),
+            is_unreadable: false,
             is_durable: false,
             is_fresh_find: false,
             read_at: 0,
@@ -155,6 +158,8 @@ pub(crate) struct FoundLog {
     pub(crate) next_number: SegmentNumber,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) damaged_count: u64,
+    /// Files whose names have to be gone for good before anything is synced.
+    pub(crate) voided: Vec<SegmentNumber>,
 }
 
 /// The segments in the order of their seqs: any number of sealed ones, then the tail.

@@ -32,6 +32,8 @@ struct Syncing {
     names_upto: Option<SegmentNumber>,
     /// Whether it counted on a copy that there is not: it proves nothing, and is done again.
     is_void: bool,
+    /// How many of `voided` are gone for good once it ends.
+    voided_count: usize,
 }
 
 /// The sync state of a log.
@@ -59,6 +61,10 @@ pub(super) struct Sync {
     /// tried, whoever else asks for one.
     delayed: u32,
     poisoned: Option<Arc<str>>,
+    /// Copies that were made and are not used, and were never synced. Start-up prefers a copy to its
+    /// original, and does not read it if it lies below the synced mark. So the next sync removes them
+    /// for good: a power failure must not bring one back, torn, beside an original that is whole.
+    voided: Vec<SegmentNumber>,
 }
 
 impl Sync {
@@ -76,7 +82,13 @@ impl Sync {
             names_synced: None,
             delayed: 0,
             poisoned: None,
+            voided: Vec::new(),
         }
+    }
+
+    /// The next sync removes this copy for good.
+    pub(super) fn void(&mut self, copy: SegmentNumber) {
+        self.voided.push(copy);
     }
 
     /// The first seq of a new log: nothing below it exists.
@@ -262,12 +274,15 @@ impl Log {
         if !segments.is_empty() {
             self.sync.note_on_disk(self.next);
         }
-        let names = segments.iter().max().copied() > self.sync.names_synced;
+        let gone = self.sync.voided.clone();
+        let is_new = segments.iter().max().copied() > self.sync.names_synced;
+        let names = is_new || !gone.is_empty();
         let names_upto = names.then(|| self.supply.prepared_upto());
         self.sync.syncing = Some(Syncing {
             upto: self.next,
             names_upto,
             is_void: false,
+            voided_count: gone.len(),
         });
         self.sync.began = Some(self.mono);
         self.sync.due = None;
@@ -275,6 +290,7 @@ impl Log {
         self.requests.push_back(Request::Sync {
             segments,
             written,
+            gone,
             names,
             upto: self.next,
         });
@@ -297,6 +313,7 @@ impl Log {
         }
         if let Some(syncing) = syncing {
             self.sync.note_names_synced(syncing.names_upto);
+            self.sync.voided.drain(..syncing.voided_count);
             if syncing.is_void {
                 return self.sync_now();
             }

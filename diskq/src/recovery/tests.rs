@@ -1,11 +1,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use wire::id::SEQ_MAX;
+
 use super::*;
-use crate::checkpoint::{ChannelCheckpoint, CheckpointRun};
+use crate::checkpoint::{self, CHECKPOINT_FILE, ChannelCheckpoint, CheckpointRun, SLOTS};
 use crate::keeper::{Keeper, log_path};
 use crate::log::{Durable, Taken};
-use crate::sim_files::SimFiles;
+use crate::segment;
+use crate::sim_files::{Call, Fault, SimFiles};
 
 const TOPIC: &str = "orders";
 const MONO: Duration = Duration::from_secs(1);
@@ -219,7 +222,7 @@ fn foreign_files_are_left_alone_and_reported_if_they_look_like_ours() {
         .unwrap();
     let recovered = open(&files);
     let kinds: Vec<_> = recovered.damage.iter().map(|damage| damage.kind).collect();
-    assert_eq!(kinds, [DamageKind::Header, DamageKind::Foreign]);
+    assert_eq!(kinds, [DamageKind::Foreign, DamageKind::Header]);
     assert_eq!(read_all(recovered, &files, first), (80, 0));
     assert!(
         files
@@ -266,6 +269,270 @@ fn the_next_seq_is_above_everything_ever_named_even_if_the_clock_went_back() {
     let (files, first) = disk_with(80);
     let recovered = open_log(&files, &data_path(), TOPIC, options(), 0).unwrap();
     assert!(recovered.log.next_seq().0 >= first.0 + 80);
+}
+
+/// Everything of `disk_with(80)` is there.
+fn is_complete(files: &SimFiles, first: Seq) {
+    let recovered = open(files);
+    assert_eq!(recovered.damage, []);
+    assert_eq!(read_all(recovered, files, first), (80, 0));
+}
+
+/// T8: a segment that could not be opened a second time was removed, as one without messages.
+#[test]
+fn a_read_that_fails_at_start_removes_nothing() {
+    let media: Fault = libc::EIO.into();
+    let faults: [Fault; 6] = [
+        io::ErrorKind::Other.into(),
+        libc::ENFILE.into(),
+        libc::ENOMEM.into(),
+        libc::ESTALE.into(),
+        libc::EACCES.into(),
+        media,
+    ];
+    for (fault, has_checkpoint) in faults.into_iter().flat_map(|f| [(f, true), (f, false)]) {
+        let mut nth = 1;
+        loop {
+            let (files, first) = disk_with(80);
+            files
+                .write_at(&directory().join("000000000040.segment"), 0, &[0; 8192])
+                .unwrap();
+            if !has_checkpoint {
+                // Nothing is known to be synced: each segment is read.
+                files.remove(&directory().join(CHECKPOINT_FILE)).unwrap();
+            }
+            files.fail_nth_of(Call::Read, nth, fault);
+            let opened = open_log(&files, &data_path(), TOPIC, options(), WALL_NS);
+            let is_hit = files.fail_count() == 1;
+            files.disarm();
+            match opened {
+                // What a second attempt can read was not lost.
+                Ok(recovered) => {
+                    assert!(!is_hit || fault == media, "{fault:?} at read {nth}");
+                    assert_eq!(read_all(recovered, &files, first), (80, 0));
+                }
+                Err(error) => {
+                    assert!(is_hit && fault != media, "{fault:?} at read {nth}: {error}");
+                }
+            }
+            is_complete(&files, first);
+            if !is_hit {
+                break;
+            }
+            nth += 1;
+        }
+        assert!(nth > 5, "only {nth} reads");
+    }
+}
+
+/// A bad sector costs the messages it touches, and their bytes are kept: after a repair everything
+/// is there, or set aside.
+#[test]
+fn a_bad_sector_costs_what_it_touches() {
+    for has_checkpoint in [true, false] {
+        let (pristine, _) = disk_with(80);
+        let names = pristine.list(&directory()).unwrap();
+        for entry in names {
+            let mut image = vec![0; entry.bytes as usize];
+            let path = directory().join(&entry.name);
+            pristine.read_at(&path, 0, &mut image).unwrap();
+            let is_unused = image.iter().all(|&byte| byte == 0);
+            for at in (0..entry.bytes as usize).step_by(512) {
+                let (files, first) = disk_with(80);
+                if !has_checkpoint {
+                    files.remove(&directory().join(CHECKPOINT_FILE)).unwrap();
+                    if entry.name == CHECKPOINT_FILE {
+                        continue;
+                    }
+                }
+                files.spoil(&path, at, libc::EIO);
+                let recovered = open(&files);
+                let is_told = !recovered.damage.is_empty();
+                let place = format!("{} byte {at}", entry.name);
+                let kept = directory().join(format!("{}.damaged", entry.name));
+                let has_no_head = files.length(&kept).is_ok();
+                let (read, damaged) = read_all(recovered, &files, first);
+                if has_no_head {
+                    assert!(is_told && read > 40, "{place}: {read} left");
+                } else {
+                    assert_eq!(read + damaged, 80, "{place}");
+                    assert!(damaged == 0 || at >= 512, "{place}");
+                }
+                files.repair();
+                let is_kept = |path| files.length(path).is_ok_and(|bytes| bytes == entry.bytes);
+                if is_kept(&path) {
+                    assert_eq!(read_all(open(&files), &files, first), (80, 0), "{place}");
+                } else {
+                    assert!(is_unused || is_kept(&kept), "{place}");
+                }
+            }
+        }
+    }
+}
+
+/// A file with messages and a head of zeros was removed in silence if nothing else was missing.
+#[test]
+fn a_file_without_a_head_is_kept() {
+    let (files, first) = disk_with(80);
+    let headless = directory().join("000000000040.segment");
+    let mut image = vec![0; 8192];
+    files
+        .read_at(&directory().join("000000000001.segment"), 0, &mut image)
+        .unwrap();
+    image[..128].fill(0);
+    files.write_at(&headless, 0, &image).unwrap();
+    let recovered = open(&files);
+    let kinds: Vec<_> = recovered.damage.iter().map(|damage| damage.kind).collect();
+    assert_eq!(kinds, [DamageKind::Header]);
+    assert_eq!(read_all(recovered, &files, first), (80, 0));
+    let kept = directory().join("000000000040.segment.damaged");
+    assert_eq!(files.length(&kept).unwrap(), 8192);
+    // Its number is not given again: the next one that is set aside would replace it.
+    let next = open(&files).log.next_numbers().0;
+    assert!(next > SegmentNumber(40), "{next:?}");
+}
+
+/// Whatever the log finds, it can be used: read, appended to, recorded, and opened again.
+fn is_usable(files: &SimFiles, place: &str) {
+    for _ in 0..2 {
+        let recovered = open(files);
+        let keeper = Keeper::new(files.clone(), data_path());
+        let mut log = recovered.log;
+        recovered
+            .found
+            .iter()
+            .for_each(|range| log.retain(*range, 1));
+        log.release_unheld();
+        log.check();
+        for range in recovered.found {
+            let mut start = range.start;
+            while start < range.end {
+                match log.take_run(SeqRange::new(start, range.end), 100, 1 << 20) {
+                    Taken::Run(run) => {
+                        assert!(!log.bytes(&run).is_empty(), "{place}");
+                        start = start.offset(run.count.into());
+                    }
+                    Taken::Loading => serve(&mut log, &keeper),
+                    Taken::Damaged(damaged) => start = damaged.end,
+                }
+            }
+            log.release_range(range);
+        }
+        while log.append(MONO, WALL_NS, b"new", 0).is_err() {
+            serve(&mut log, &keeper);
+        }
+        log.write_checkpoint(MONO, &Checkpoint::default(), Durable::Yes);
+        serve(&mut log, &keeper);
+        log.check();
+        files.observe(&data_path(), TOPIC, &log);
+    }
+}
+
+/// Heads and seals with a right CRC and any content; a count of messages or a size that the file does
+/// not have ended the process, or cost a gigabyte.
+#[test]
+fn no_head_with_a_right_crc_is_believed_blindly() {
+    let (pristine, first) = disk_with(80);
+    let path = directory().join("000000000002.segment");
+    let mut image = vec![0; 8192];
+    pristine.read_at(&path, 0, &mut image).unwrap();
+    let segment::HeadState::Segment(good, Some(seal)) = segment::read_head(&image) else {
+        panic!("a sealed segment");
+    };
+    let numbers = [
+        0,
+        1,
+        5,
+        128,
+        4096,
+        8191,
+        8192,
+        8193,
+        1 << 20,
+        1 << 30,
+        u32::MAX,
+    ];
+    let seals = numbers.into_iter().flat_map(|count| {
+        let end = move |end| segment::Seal { count, end };
+        numbers.into_iter().map(end)
+    });
+    let seals = seals.map(|seal| (good, Some(seal)));
+    let sizes = numbers.into_iter().flat_map(|bytes| {
+        let head = segment::Head { bytes, ..good };
+        [(head, None), (head, Some(seal))]
+    });
+    let seqs = [
+        0,
+        1,
+        first.0 - 1,
+        first.0 + 1,
+        1 << 53,
+        SEQ_MAX - 200,
+        SEQ_MAX - 5,
+        SEQ_MAX,
+        u64::MAX - 10,
+        u64::MAX,
+    ];
+    let bases = seqs.into_iter().flat_map(|base| {
+        let base = Seq(base);
+        let head = segment::Head { base, ..good };
+        [(head, None), (head, Some(seal))]
+    });
+    for (head, seal) in seals.chain(sizes).chain(bases) {
+        for name in ["000000000002.segment", "000000000050.segment"] {
+            let (files, _) = disk_with(80);
+            let mut image = image.clone();
+            segment::write_head(&mut image, &head);
+            if let Some(seal) = &seal {
+                segment::write_seal(&mut image, &head, seal);
+            }
+            files.write_at(&directory().join(name), 0, &image).unwrap();
+            is_usable(&files, &format!("{name}: {head:?} {seal:?}"));
+        }
+    }
+}
+
+/// Each byte of the newest checkpoint takes other values, and its CRC is right.
+#[test]
+fn no_checkpoint_with_a_right_crc_is_believed_blindly() {
+    let (pristine, _) = disk_with(80);
+    let path = directory().join(CHECKPOINT_FILE);
+    let mut slots = Vec::new();
+    for slot in 0..SLOTS {
+        let (_, at) = checkpoint::pieces(slot, 1).next().unwrap();
+        let mut bytes = vec![0; 4096];
+        pristine.read_at(&path, at, &mut bytes).unwrap();
+        slots.push((bytes, at));
+    }
+    let newest = slots.into_iter().max_by_key(|(bytes, _)| bytes[8]).unwrap();
+    let (bytes, at) = newest;
+    let length = checkpoint::encoded_bytes(&bytes) as usize;
+    for byte in 4..length {
+        for value in [0, 1, 0x7F, 0x80, 0xFF, bytes[byte].wrapping_add(1)] {
+            let mut bytes = bytes.clone();
+            bytes[byte] = value;
+            checkpoint::reseal(&mut bytes[..length]);
+            let (files, _) = disk_with(80);
+            files.write_at(&path, at, &bytes).unwrap();
+            is_usable(&files, &format!("checkpoint byte {byte} is {value}"));
+        }
+    }
+}
+
+/// A file that was cut keeps what is left of it; what is gone is counted.
+#[test]
+fn a_segment_that_is_too_short_costs_what_it_lost() {
+    for bytes in [0, 5, 128, 200, 4096, 5000, 8000, 8180] {
+        let (files, first) = disk_with(80);
+        let path = directory().join("000000000002.segment");
+        let mut image = vec![0; bytes];
+        files.read_at(&path, 0, &mut image).unwrap();
+        files.remove(&path).unwrap();
+        files.write_at(&path, 0, &image).unwrap();
+        let (read, damaged) = read_all(open(&files), &files, first);
+        assert_eq!(read + damaged, 80, "{bytes} bytes");
+        assert!(damaged > 0 && read >= 48, "{bytes} bytes: {damaged} lost");
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ fn sync(topic: &str, upto: u64) -> Job {
     let request = Request::Sync {
         segments: vec![SegmentNumber(1)],
         written: Vec::new(),
+        gone: Vec::new(),
         names: false,
         upto: Seq(upto),
     };

@@ -1,0 +1,110 @@
+//! Start-up reads the checkpoint slots: the newest whole one wins.
+
+use std::io;
+
+use super::{NO_SEQS, Opening};
+use crate::checkpoint::{self, CHECKPOINT_FILE, Checkpoint, SLOTS, SlotContent};
+use crate::error::{DamageKind, DiskError, system_text};
+use crate::files::{Entry, Files};
+use crate::keeper::is_media_error;
+use crate::log::Checkpoints;
+use crate::range::normalise;
+
+use wire::id::Seq;
+
+/// A checkpoint that the device could not read has a number below the newest that was read and this many
+/// more: 270 years of one checkpoint every two seconds.
+const UNREAD_NUMBERS: u64 = 1 << 32;
+
+impl<F: Files> Opening<'_, F> {
+    pub(super) fn read_checkpoints(&mut self, entries: &[Entry]) -> Result<(), DiskError> {
+        let mut whole = [const { None }; SLOTS];
+        let mut is_unread = false;
+        let file = entries.iter().find(|entry| entry.name == CHECKPOINT_FILE);
+        let file_bytes = file.map_or(0, |entry| entry.bytes);
+        for (slot, whole) in whole.iter_mut().enumerate() {
+            let read = self.read_slot(slot, file_bytes);
+            let trouble = match read.map(|bytes| checkpoint::decode(&bytes)) {
+                Ok(SlotContent::Empty) => continue,
+                Ok(SlotContent::Whole(checkpoint, sync)) => {
+                    *whole = Some((checkpoint, sync));
+                    continue;
+                }
+                Ok(SlotContent::Bad) => "does not agree with its CRC".to_owned(),
+                Ok(SlotContent::Inconsistent) => "contradicts itself".to_owned(),
+                Ok(SlotContent::Newer(version)) => format!("is of unknown version {version}"),
+                Err(error) if is_media_error(&error) => {
+                    is_unread = true;
+                    format!("cannot be read: {}", system_text(&error))
+                }
+                Err(error) => return Err(self.cannot_read(CHECKPOINT_FILE, error)),
+            };
+            self.any_slot_is_bad = true;
+            let slot = char::from(b'a' + slot as u8);
+            self.report(
+                DamageKind::Checkpoint,
+                CHECKPOINT_FILE,
+                NO_SEQS,
+                format!("checkpoint in slot {slot} {trouble}"),
+            );
+        }
+        for (checkpoint, _) in whole.iter().flatten() {
+            let named = checkpoint.named().map(|range| range.end).max();
+            let all = [Some(checkpoint.next), Some(checkpoint.synced), named];
+            self.next = all.into_iter().flatten().fold(self.next, Seq::max);
+        }
+        self.checkpoints = checkpoints_of(&whole, is_unread);
+        let newest = whole
+            .into_iter()
+            .flatten()
+            .max_by_key(|(checkpoint, _)| checkpoint.number);
+        if newest.is_none() && self.any_slot_is_bad {
+            let detail = "no checkpoint is readable: everything found is delivered".to_owned();
+            self.report(DamageKind::CheckpointLost, CHECKPOINT_FILE, NO_SEQS, detail);
+        }
+        if let Some((checkpoint, _)) = newest {
+            self.owed = checkpoint.named().collect();
+            normalise(&mut self.owed);
+            self.checkpoint = Some(checkpoint);
+        }
+        Ok(())
+    }
+
+    /// Reads a slot's checkpoint from a file of `file_bytes` bytes, slot by slot: a block that cannot
+    /// be read costs no other slot. The file's length bounds what is read, whatever the slot says.
+    fn read_slot(&self, slot: usize, file_bytes: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for (piece, at) in checkpoint::pieces(slot, file_bytes) {
+            let piece_bytes = piece.end - piece.start;
+            if at.saturating_add(piece_bytes) > file_bytes
+                || piece.start > 0 && piece.start >= checkpoint::encoded_bytes(&bytes)
+            {
+                break;
+            }
+            let reserved = bytes.try_reserve_exact(piece_bytes as usize);
+            reserved.map_err(|_| io::ErrorKind::OutOfMemory)?;
+            bytes.resize(piece.end as usize, 0);
+            let piece = &mut bytes[piece.start as usize..];
+            self.directory.read(CHECKPOINT_FILE, at, piece)?;
+        }
+        Ok(bytes)
+    }
+}
+
+/// Which checkpoint each slot holds, and which is surely durable.
+///
+/// They are written one after the other. So one that was to be durable is, if a newer one was
+/// written after it; only the very newest may have been cut off before its sync ended. One that
+/// cannot be read now may be readable at the next start: newer ones get higher numbers.
+fn checkpoints_of(whole: &[Option<(Checkpoint, bool)>; SLOTS], is_unread: bool) -> Checkpoints {
+    let slots = whole
+        .each_ref()
+        .map(|slot| slot.as_ref().map_or(0, |(found, _)| found.number));
+    let newest = slots.iter().copied().max().unwrap_or(0);
+    let was_to_be_durable = whole.iter().flatten().filter(|(_, sync)| *sync);
+    let older = was_to_be_durable
+        .map(|(found, _)| found.number)
+        .filter(|&n| n != newest);
+    let last_number = newest + if is_unread { UNREAD_NUMBERS } else { 0 };
+    Checkpoints::from_found(slots, older.max().unwrap_or(0), last_number)
+}

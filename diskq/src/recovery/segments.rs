@@ -1,0 +1,380 @@
+//! Start-up reads the segments: the heads of all, the slots of those that a crash may have torn.
+
+use std::io;
+use std::ops::Range;
+
+use wire::id::{SEQ_MAX, Seq};
+
+use super::{NO_SEQS, Opening};
+use crate::error::{DamageKind, DiskError, system_text};
+use crate::files::{Entry, Files, Memory};
+use crate::keeper::{
+    SegmentNumber, file_number, is_media_error, is_partial_file, segment_file, segment_number,
+    seqs_at,
+};
+use crate::log::{Residency, Segment};
+use crate::range::{SeqRange, normalise, push_joined, within, without};
+use crate::segment::{self, Head, HeadState, Scan, Seal, count_limit, read_head};
+use crate::slot::SLOT_BYTES;
+
+/// A file with a readable head.
+struct Found {
+    number: SegmentNumber,
+    head: Head,
+    seal: Option<Seal>,
+    /// The file is as long as its head says.
+    is_long_enough: bool,
+    /// Files with the same head: a segment that was spilled, and this is the copy.
+    originals: Vec<Found>,
+}
+
+/// A segment's bytes, and what is whole in them.
+struct Image {
+    memory: Memory,
+    scan: Scan,
+    /// Bytes that the device could not read: zeros in `memory`.
+    unreadable: Vec<Range<u32>>,
+}
+
+impl Found {
+    /// One past the highest seq that the head allows.
+    fn end(&self) -> Seq {
+        let count = match self.seal {
+            Some(seal) => seal.count,
+            None => count_limit(self.head.bytes),
+        };
+        self.head.base.offset(u64::from(count))
+    }
+
+    /// Whether `scan` found all of its messages.
+    fn is_complete(&self, scan: &Scan) -> bool {
+        self.seal
+            .is_some_and(|seal| scan.holes(seal.count).is_empty())
+    }
+}
+
+impl Image {
+    /// The seqs of the whole messages.
+    fn whole(&self, found: &Found) -> Vec<SeqRange> {
+        let whole = self.scan.whole.iter();
+        whole.map(|run| seqs_at(found.head.base, run)).collect()
+    }
+}
+
+impl<F: Files> Opening<'_, F> {
+    /// The log cannot be opened now: nothing is known of the file.
+    pub(super) fn cannot_read(&self, name: &str, error: io::Error) -> DiskError {
+        DiskError::io("read", &self.directory.path().join(name), error)
+    }
+
+    pub(super) fn read_segments(&mut self, entries: &[Entry]) -> Result<(), DiskError> {
+        let mut found = Vec::new();
+        for entry in entries {
+            if let Some(number) = file_number(&entry.name) {
+                self.next_number = self.next_number.max(number + 1);
+            }
+            if is_partial_file(&entry.name) {
+                // What it was copied from is there.
+                self.obsolete.push(entry.name.clone());
+            } else if let Some(number) = segment_number(&entry.name) {
+                found.extend(self.read_head(number, entry)?);
+            }
+        }
+        found.sort_by_key(|found| (found.head.base, found.number));
+        let found = join_copies(found);
+        let bases: Vec<Seq> = found.iter().map(|found| found.head.base).collect();
+        for (index, found) in found.into_iter().enumerate() {
+            // Where the next segment starts this one ends, also if its seal was torn off.
+            let limit = bases.get(index + 1).copied().unwrap_or(Seq(u64::MAX));
+            self.read_segment(found, limit)?;
+        }
+        self.drop_overlapping();
+        Ok(())
+    }
+
+    /// The head of a segment file; `None`: it has none, and what becomes of it is noted.
+    fn read_head(
+        &mut self,
+        number: SegmentNumber,
+        entry: &Entry,
+    ) -> Result<Option<Found>, DiskError> {
+        if entry.is_dir {
+            let detail = "is a directory: left alone".to_owned();
+            self.report(DamageKind::Foreign, &entry.name, NO_SEQS, detail);
+            return Ok(None);
+        }
+        let mut start = [0; segment::FRAMES_AT as usize];
+        let readable = start.len().min(entry.bytes as usize);
+        let read = self
+            .directory
+            .read(&entry.name, 0, &mut start[..readable])
+            .and_then(|()| match read_head(&start) {
+                HeadState::Unused => self.has_first_slot(entry).map(Some),
+                _ => Ok(None),
+            });
+        let has_messages = match read {
+            Ok(has_messages) => has_messages,
+            Err(error) if is_media_error(&error) => {
+                let why = format!("its head cannot be read ({})", system_text(&error));
+                self.aside.push((entry.name.clone(), why));
+                return Ok(None);
+            }
+            Err(error) => return Err(self.cannot_read(&entry.name, error)),
+        };
+        let why = match read_head(&start) {
+            HeadState::Segment(head, seal) if is_possible(&head) => {
+                return Ok(Some(Found {
+                    number,
+                    head,
+                    seal: seal.filter(|seal| seal.fits(&head)),
+                    is_long_enough: entry.bytes >= u64::from(head.bytes),
+                    originals: Vec::new(),
+                }));
+            }
+            HeadState::Newer(version) => {
+                let detail = format!("unknown version {version}: left alone");
+                self.report(DamageKind::Foreign, &entry.name, NO_SEQS, detail);
+                return Ok(None);
+            }
+            HeadState::Unused if has_messages == Some(false) => {
+                // Prepared, and never used.
+                self.obsolete.push(entry.name.clone());
+                return Ok(None);
+            }
+            HeadState::Unused => "has messages and no head, as after a power failure",
+            HeadState::Segment(..) | HeadState::Unreadable => "no readable head",
+        };
+        self.aside.push((entry.name.clone(), why.to_owned()));
+        Ok(None)
+    }
+
+    /// Whether anything was written where the first slot belongs.
+    fn has_first_slot(&self, entry: &Entry) -> io::Result<bool> {
+        let mut slot = [0; SLOT_BYTES];
+        let Some(at) = entry.bytes.checked_sub(SLOT_BYTES as u64) else {
+            return Ok(false);
+        };
+        self.directory.read(&entry.name, at, &mut slot)?;
+        Ok(slot != [0; SLOT_BYTES])
+    }
+
+    fn read_segment(&mut self, found: Found, limit: Seq) -> Result<(), DiskError> {
+        // A torn tail may have named any seq that fits: none of them is given again.
+        self.next = self.next.max(found.end());
+        let next = self
+            .checkpoint
+            .as_ref()
+            .map_or(Seq(0), |checkpoint| checkpoint.next);
+        // A copy below the mark is whole, or it would be gone: see `Sync::voided`.
+        let is_surely_whole = found.is_long_enough && found.end() <= self.synced().min(next);
+        let mut segment = match found.seal {
+            Some(seal) if is_surely_whole => {
+                let mut segment = Segment::new(found.number, found.head, Residency::Cold);
+                segment.count = seal.count;
+                segment.end = seal.end;
+                let originals = found.originals.iter();
+                let names = originals.map(|original| segment_file(original.number));
+                self.obsolete.extend(names);
+                segment
+            }
+            _ => {
+                let image = self.read_image(&found)?;
+                let (found, image) = self.choose(found, image, limit)?;
+                let name = segment_file(found.number);
+                let is_unread = !image.unreadable.is_empty();
+                let segment = self.judge(&found, image, limit);
+                if segment.count == 0 {
+                    // Nothing in it was ever whole, as far as it could be read.
+                    if is_unread {
+                        let why = "none of its messages can be read".to_owned();
+                        self.aside.push((name, why));
+                    } else {
+                        self.obsolete.push(name);
+                    }
+                    return Ok(());
+                }
+                segment
+            }
+        };
+        segment.is_fresh_find = true;
+        // Whether or not the newest checkpoint names it: see `Checkpoints::found_number`.
+        segment.named_by = self.checkpoints.last_number();
+        self.segments.push(segment);
+        Ok(())
+    }
+
+    fn read_image(&mut self, found: &Found) -> Result<Image, DiskError> {
+        let read = self
+            .directory
+            .read_segment(found.number, found.head.bytes)
+            .map_err(|error| self.cannot_read(&segment_file(found.number), error))?;
+        self.damage.extend(read.damage);
+        let count = found.seal.map(|seal| seal.count);
+        let scan = segment::scan(read.memory.as_ref(), &found.head, count);
+        Ok(Image {
+            memory: read.memory,
+            scan,
+            unreadable: read.unreadable,
+        })
+    }
+
+    /// Chooses between a copy and what it was made of: what holds more whole messages stays, the copy
+    /// if both hold as many. The pages of the original may be those of a new life whose head is not
+    /// there yet. The copy may be torn, if the power failed before it was synced.
+    fn choose(
+        &mut self,
+        mut found: Found,
+        mut image: Image,
+        limit: Seq,
+    ) -> Result<(Found, Image), DiskError> {
+        for mut other in std::mem::take(&mut found.originals) {
+            let mut only_there = false;
+            if !found.is_complete(&image.scan) {
+                let mut other_image = self.read_image(&other)?;
+                if other_image.scan.count() > image.scan.count() {
+                    std::mem::swap(&mut found, &mut other);
+                    std::mem::swap(&mut image, &mut other_image);
+                }
+                let must_hold = self.owed_and_synced(&found.head, limit);
+                let kept = image.whole(&found);
+                let whole = other_image.whole(&other).into_iter();
+                only_there = whole
+                    .flat_map(|range| without(range, &kept))
+                    .any(|range| !within(range, &must_hold).is_empty());
+            }
+            let name = segment_file(other.number);
+            if only_there {
+                let why = "holds messages that are damaged in its copy".to_owned();
+                self.aside.push((name, why));
+            } else {
+                self.obsolete.push(name);
+            }
+            if other.number > found.number {
+                self.voided.push(other.number);
+            }
+        }
+        Ok((found, image))
+    }
+
+    /// Makes a segment of what was read; what of it is lost is reported.
+    fn judge(&mut self, found: &Found, image: Image, limit: Seq) -> Segment {
+        let Found {
+            number, head, seal, ..
+        } = *found;
+        let Image {
+            memory,
+            scan,
+            unreadable,
+        } = image;
+        let bytes = memory.as_ref();
+        let mut segment = Segment::new(number, head, Residency::Cold);
+        let mut must_hold = self.owed_and_synced(&head, limit);
+        let whole_end = scan.whole.last().map_or(0, |whole| whole.end);
+        let must_end = must_hold
+            .last()
+            .map_or(0, |last| last.end.since(head.base) as u32);
+        segment.count = seal.map_or(whole_end.max(must_end), |seal| seal.count);
+        segment.end = seal.map_or(scan.end, |seal| seal.end);
+        segment.is_unreadable = !unreadable.is_empty();
+        let holes = scan.holes(segment.count);
+        segment.damaged = holes.iter().map(|hole| seqs_at(head.base, hole)).collect();
+        // What the device cannot read is no tear: it was there, synced or not.
+        let unread = segment::unread(bytes, &holes, &unreadable);
+        must_hold.extend(unread.iter().map(|indices| seqs_at(head.base, indices)));
+        normalise(&mut must_hold);
+        let bad: Vec<Range<u32>> = segment
+            .damaged
+            .iter()
+            .flat_map(|hole| within(*hole, &must_hold))
+            .map(|lost| lost.start.since(head.base) as u32..lost.end.since(head.base) as u32)
+            .collect();
+        let damage = self
+            .directory
+            .message_damage(number, bytes, head.base, &bad);
+        self.damage.extend(damage);
+        self.note_deferred(&head, &scan);
+        if seal.is_some() && !holes.is_empty() {
+            self.unseal(number, &head);
+        }
+        segment
+    }
+
+    /// What a segment must hold: owed by the checkpoint, and synced.
+    fn owed_and_synced(&self, head: &Head, limit: Seq) -> Vec<SeqRange> {
+        let most = head.base.offset(u64::from(count_limit(head.bytes)));
+        within(
+            SeqRange::new(head.base, most.min(limit).min(self.synced())),
+            &self.owed,
+        )
+    }
+
+    /// A sealed segment with torn messages, once below a synced mark, would look damaged: without
+    /// the seal every start reads its slots, and knows torn from damaged.
+    fn unseal(&self, number: SegmentNumber, head: &Head) {
+        let mut blocks = [0; segment::FRAMES_AT as usize];
+        segment::write_head(&mut blocks, head);
+        // If this fails, finished messages may later be counted as damaged: no more than that.
+        let _ = self
+            .files
+            .write_at(&self.directory.segment_path(number), 0, &blocks);
+    }
+
+    fn note_deferred(&mut self, head: &Head, scan: &Scan) {
+        let next = self
+            .checkpoint
+            .as_ref()
+            .map_or(Seq(0), |checkpoint| checkpoint.next);
+        for &(index, timestamp_ns, defer_ms) in &scan.deferred {
+            let seq = head.base.offset(u64::from(index));
+            if seq >= next {
+                let published_ns = u64::try_from(timestamp_ns).unwrap_or(0);
+                let due_ns = published_ns.saturating_add(u64::from(defer_ms) * 1_000_000);
+                self.deferred.push((seq, due_ns));
+            }
+        }
+    }
+
+    /// No two segments of one log hold the same seq; a file that does is a copy of another.
+    fn drop_overlapping(&mut self) {
+        let mut kept: Vec<Segment> = Vec::with_capacity(self.segments.len());
+        for segment in std::mem::take(&mut self.segments) {
+            if kept
+                .last()
+                .is_some_and(|last| segment.head.base < last.end_seq())
+            {
+                let name = segment_file(segment.number);
+                let detail = "holds seqs another segment holds: left alone".to_owned();
+                self.report(DamageKind::Foreign, &name, NO_SEQS, detail);
+            } else {
+                kept.push(segment);
+            }
+        }
+        self.segments = kept;
+        for segment in &self.segments {
+            for whole in without(segment.range(), &segment.damaged) {
+                push_joined(&mut self.found, whole);
+            }
+        }
+    }
+}
+
+/// Joins each copy with what it was made of. The copy counts: it is sealed, and has the higher number.
+fn join_copies(sorted: Vec<Found>) -> Vec<Found> {
+    let mut joined: Vec<Found> = Vec::with_capacity(sorted.len());
+    for mut found in sorted {
+        let is_copied = |last: &mut Found| last.head == found.head && found.seal.is_some();
+        if let Some(mut original) = joined.pop_if(is_copied) {
+            found.originals = std::mem::take(&mut original.originals);
+            found.originals.push(original);
+        }
+        joined.push(found);
+    }
+    joined
+}
+
+/// Whether a log of ours can have begun a segment with this head.
+fn is_possible(head: &Head) -> bool {
+    let highest = head.base.0.checked_add(count_limit(head.bytes).into());
+    let has_seqs = head.base > Seq(0) && highest.is_some_and(|end| end <= SEQ_MAX + 1);
+    has_seqs && segment::is_size(head.bytes)
+}
