@@ -186,6 +186,12 @@ pub struct Config {
     pub shard_count: NonZeroUsize,
     /// `--pin-shards`
     pub pin_shards: bool,
+    /// `--http-read-timeout`; 0: none.
+    pub http_read_timeout: Duration,
+    /// `--http-write-timeout`; 0: none.
+    pub http_write_timeout: Duration,
+    /// `--http-idle-timeout`; 0: none.
+    pub http_idle_timeout: Duration,
     /// `--old-http-endpoints`
     pub old_http_endpoints: bool,
     /// All values as they were given, for `/config`.
@@ -296,6 +302,9 @@ impl Config {
             experiments: list("enable-experiment"),
             shard_count: shard_count(count("shards")),
             pin_shards: switch("pin-shards"),
+            http_read_timeout: span("http-read-timeout"),
+            http_write_timeout: span("http-write-timeout"),
+            http_idle_timeout: span("http-idle-timeout"),
             old_http_endpoints: switch("old-http-endpoints"),
             options: Arc::new(options),
         })

@@ -24,7 +24,7 @@ use crate::net::address::Peer;
 use crate::{log_error, log_info, log_warn, statsd};
 
 use body::RequestBody;
-use connection::{Io, NoRequest};
+use connection::NoRequest;
 use head::{Expectation, Head};
 use query::Query;
 use reply::{Failure, Reply};
@@ -46,7 +46,7 @@ mod reply;
 mod route;
 mod stats;
 
-pub use connection::Connection;
+pub use connection::{Awaited, Connection, Io};
 pub(crate) use stats::memory_fields;
 
 /// What is sent to a peer that speaks plain HTTP where HTTPS is served.
@@ -127,6 +127,8 @@ pub struct Info {
     pub https_port: i32,
     /// Whether plain HTTP is refused.
     pub is_https_only: bool,
+    /// How long clients may take.
+    pub timeouts: Timeouts,
     /// `--old-http-endpoints`
     pub has_old_endpoints: bool,
     /// Where clients are listened for; -1: on a unix socket.
@@ -160,6 +162,28 @@ pub struct Info {
     pub topology_region: String,
 }
 
+/// How long an HTTP client may take. `None`: as long as it likes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timeouts {
+    /// `--http-read-timeout`
+    pub read: Option<Duration>,
+    /// `--http-write-timeout`
+    pub write: Option<Duration>,
+    /// `--http-idle-timeout`
+    pub idle: Option<Duration>,
+}
+
+impl Timeouts {
+    fn new(config: &Config) -> Timeouts {
+        let some = |timeout: Duration| (!timeout.is_zero()).then_some(timeout);
+        Timeouts {
+            read: some(config.http_read_timeout),
+            write: some(config.http_write_timeout),
+            idle: some(config.http_idle_timeout),
+        }
+    }
+}
+
 /// The ports that are really listened on.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
@@ -189,6 +213,7 @@ impl Info {
             http_port: ports.http,
             https_port: ports.https,
             is_https_only: config.tls_required == TlsRequired::Yes,
+            timeouts: Timeouts::new(config),
             has_old_endpoints: config.old_http_endpoints,
             tcp_port: ports.tcp,
             start_time,

@@ -2,6 +2,7 @@
 
 pub mod address;
 pub(crate) mod connection;
+mod deadline;
 pub(crate) mod http_stream;
 pub(crate) mod input;
 pub(crate) mod layered;

@@ -132,9 +132,8 @@ pub(crate) fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Ta
 /// Outside of [`run`].
 pub(crate) fn sleep(duration: Duration) -> Sleep {
     Sleep {
-        reactor: Rc::clone(&current().reactor),
+        alarm: Alarm::new(),
         end: Instant::now() + duration,
-        key: None,
     }
 }
 
@@ -320,33 +319,67 @@ fn ring_patiently() -> io::Result<Ring> {
 
 /// See [`sleep`].
 pub(crate) struct Sleep {
-    reactor: Rc<Reactor>,
+    alarm: Alarm,
     end: Instant,
-    key: Option<TimerKey>,
 }
 
 impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
-        let mut timers = this.reactor.timers.borrow_mut();
-        if let Some(key) = this.key.take() {
-            timers.remove(key);
-        }
-        if Instant::now() >= this.end {
-            return Poll::Ready(());
-        }
-        this.key = Some(timers.set(this.end, cx.waker().clone()));
-        Poll::Pending
+        let end = self.end;
+        self.alarm.poll(cx, Instant::now(), end)
     }
 }
 
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        if let Some(key) = self.key {
+/// A timer of one task for an end that moves often and is seldom reached: moving the end to a later time
+/// leaves the timer where it is.
+pub(crate) struct Alarm {
+    reactor: Rc<Reactor>,
+    /// The timer that is set, and the task that it wakes.
+    set: Option<(TimerKey, Waker)>,
+}
+
+impl Alarm {
+    /// An alarm that is not set.
+    ///
+    /// # Panics
+    /// Outside of [`run`].
+    pub(crate) fn new() -> Alarm {
+        Alarm {
+            reactor: Rc::clone(&current().reactor),
+            set: None,
+        }
+    }
+
+    /// Ready when `end` has come. Else the task is woken at `end` or earlier, to ask again.
+    pub(crate) fn poll(&mut self, cx: &Context<'_>, now: Instant, end: Instant) -> Poll<()> {
+        if now >= end {
+            return Poll::Ready(());
+        }
+        let is_set = self.set.as_ref().is_some_and(|((at, _), waker)| {
+            // A timer of the past has come up.
+            now < *at && *at <= end && waker.will_wake(cx.waker())
+        });
+        if !is_set {
+            self.clear();
+            let waker = cx.waker().clone();
+            let key = self.reactor.timers.borrow_mut().set(end, waker.clone());
+            self.set = Some((key, waker));
+        }
+        Poll::Pending
+    }
+
+    fn clear(&mut self) {
+        if let Some((key, _)) = self.set.take() {
             self.reactor.timers.borrow_mut().remove(key);
         }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 

@@ -123,10 +123,13 @@ pub(super) const NSQD_FLAGS: &[Flag] = {
 /// The flags that nsqd does not have.
 #[rustfmt::skip]
 pub(super) const OWN_FLAGS: &[Flag] = {
-    use Kind::{Integer, Switch};
+    use Kind::{Integer, Span, Switch};
     &[
     flag("shards", Integer(0, SHARDS_MAX), "0", "number of shards; 0 for one per core that this process may use"),
     flag("pin-shards", Switch, "false", "bind each shard to a core"),
+    flag("http-read-timeout", Span(MIN, MAX), "1m0s", "time that an HTTP client may take for a TLS handshake, for the head of a request, and for every 4 KiB of a body; 0 for no limit"),
+    flag("http-write-timeout", Span(MIN, MAX), "1m0s", "time that an HTTP client may take to read 4 KiB of an answer; 0 for no limit"),
+    flag("http-idle-timeout", Span(MIN, MAX), "15m0s", "time that an HTTP connection may be open without a request; 0 for no limit"),
     flag("old-http-endpoints", Switch, "false", "also serve the HTTP endpoints of nsqd before 1.0: /put, /mput, /create_topic, ..."),
     ]
 };

@@ -1,5 +1,6 @@
 //! [`Connection`]: a stream, what was read of it and not used yet, and what is written to it.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -30,9 +31,38 @@ const STEPS_AT_ONCE: u32 = 16;
 const LINGER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// What carries a connection: a socket, or a test's bytes.
-pub trait Io: AsyncRead + AsyncWrite + Unpin {}
+pub trait Io: AsyncRead + AsyncWrite + Unpin {
+    /// Says what is waited for from now on. Reading and writing fail with [`io::ErrorKind::TimedOut`] when that
+    /// takes too long.
+    fn begin(&mut self, awaited: Awaited);
+}
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Io for S {}
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// The end of the TLS handshake.
+    Handshake,
+    /// The first byte of a request.
+    Request,
+    /// The rest of a request's head.
+    Head,
+    /// More of a request's body.
+    Body,
+    /// Room for more of an answer.
+    Room,
+}
+
+impl fmt::Display for Awaited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Awaited::Handshake => "in the TLS handshake",
+            Awaited::Request => "without a request",
+            Awaited::Head => "in the head of a request",
+            Awaited::Body => "in the body of a request",
+            Awaited::Room => "in an answer that the client does not read",
+        })
+    }
+}
 
 /// One connection, between requests or in one. `start <= end <= buffer.len()`: unread are the bytes
 /// between.
@@ -207,6 +237,8 @@ impl<S: Io> Connection<S> {
     /// Reads up to the end of the next request's head.
     pub(super) async fn next_head(&mut self) -> Result<Head, NoRequest> {
         let mut parsed_bytes = 0;
+        let mut awaited = Awaited::Request;
+        self.stream.begin(awaited);
         loop {
             if parsed_bytes == 0 {
                 self.start += head::empty_lines(self.unread());
@@ -217,12 +249,17 @@ impl<S: Io> Connection<S> {
                 let parsed = head::parse(self.unread());
                 if let Some((head, count)) = parsed.map_err(NoRequest::Refused)? {
                     self.take(count);
+                    self.stream.begin(Awaited::Body);
                     return Ok(head);
                 }
             }
             parsed_bytes = self.unread().len();
             if parsed_bytes >= head::HEAD_BYTES_MAX {
                 return Err(NoRequest::Refused(Refusal::LONG_HEAD));
+            }
+            if parsed_bytes > 0 && awaited == Awaited::Request {
+                awaited = Awaited::Head;
+                self.stream.begin(awaited);
             }
             match self.fill().await {
                 Ok(1..) => {}
@@ -236,6 +273,7 @@ impl<S: Io> Connection<S> {
 
     /// Ends the output, and takes what the peer still sends if it may not have seen the answer yet.
     pub(super) async fn close(&mut self, has_left_unread: bool) {
+        self.stream.begin(Awaited::Body);
         // A failure means that the peer is gone, which is what is wanted.
         if self.stream.close().await.is_err() {
             return;

@@ -54,6 +54,10 @@ impl AsyncWrite for Peer {
     }
 }
 
+impl connection::Io for Peer {
+    fn begin(&mut self, _: Awaited) {}
+}
+
 /// A broker that writes down what it is asked, and knows the topic `t` with the channel `c`.
 struct Fake {
     info: Info,
@@ -73,6 +77,7 @@ fn fake() -> Fake {
             http_port: 4151,
             https_port: 4152,
             is_https_only: false,
+            timeouts: Timeouts::default(),
             has_old_endpoints: false,
             tcp_port: 4150,
             start_time: SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_252_135),

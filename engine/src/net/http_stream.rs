@@ -1,5 +1,7 @@
 //! [`HttpStream`]: what carries an HTTP connection, a socket or TLS over one.
 
+use crate::http::{Awaited, Io, Timeouts};
+use crate::net::deadline::Deadline;
 use crate::net::layered::{HandshakeError, Layered};
 use crate::net::socket::Stream;
 use futures_lite::{AsyncRead, AsyncWrite, future};
@@ -17,14 +19,16 @@ const REQUEST_STARTS: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OP
 pub(crate) struct HttpStream {
     stream: Stream,
     layered: Option<Box<Layered>>,
+    deadline: Deadline,
 }
 
 impl HttpStream {
     /// Plain HTTP.
-    pub(crate) fn plain(stream: Stream) -> HttpStream {
+    pub(crate) fn plain(stream: Stream, timeouts: Timeouts) -> HttpStream {
         HttpStream {
             stream,
             layered: None,
+            deadline: Deadline::new(timeouts),
         }
     }
 
@@ -37,6 +41,7 @@ impl HttpStream {
         let layer = Layer::tls_server(config).map_err(HandshakeError::Refused)?;
         let layered = self.layered.get_or_insert_default();
         layered.push(layer);
+        self.deadline.begin(Awaited::Handshake);
         let mut is_first = true;
         while self
             .layered
@@ -51,7 +56,12 @@ impl HttpStream {
             };
             let mut look = Some(look);
             let step = future::poll_fn(|cx| match (&mut self.layered, look.take()) {
-                (Some(layered), Some(look)) => layered.poll_handshake(&self.stream, cx, look),
+                (Some(layered), Some(look)) => {
+                    match layered.poll_handshake(&self.stream, cx, look) {
+                        Poll::Pending => self.deadline.poll_input(cx).map_err(HandshakeError::from),
+                        step => step,
+                    }
+                }
                 _ => Poll::Ready(Ok(())),
             })
             .await;
@@ -63,16 +73,21 @@ impl HttpStream {
                 }
                 return Err(error);
             }
-            flushed.map_err(HandshakeError::Socket)?;
+            flushed?;
         }
         Ok(())
     }
 
     /// Of what another shard gave away.
-    pub(crate) fn adopt(descriptor: OwnedFd, layered: Option<Box<Layered>>) -> HttpStream {
+    pub(crate) fn adopt(
+        descriptor: OwnedFd,
+        layered: Option<Box<Layered>>,
+        timeouts: Timeouts,
+    ) -> HttpStream {
         HttpStream {
             stream: Stream::adopt(descriptor),
             layered,
+            deadline: Deadline::new(timeouts),
         }
     }
 
@@ -85,15 +100,43 @@ impl HttpStream {
         self.layered.is_some()
     }
 
+    /// What the peer did not do in time, which is why reading or writing has failed.
+    pub(crate) fn missed(&self) -> Option<Awaited> {
+        self.deadline.missed()
+    }
+
     fn poll_flush_wire(&mut self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         let Some(layered) = &mut self.layered else {
             return Poll::Ready(Ok(()));
         };
         while !layered.unsent().is_empty() {
-            let bytes = ready!(self.stream.poll_write(cx, layered.unsent()))?;
+            let written = self.stream.poll_write(cx, layered.unsent());
+            let bytes = ready!(note_written(&mut self.deadline, cx, written))?;
             layered.note_sent(bytes);
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+/// Holds what a write came to against the deadline.
+fn note_written(
+    deadline: &mut Deadline,
+    cx: &Context<'_>,
+    written: Poll<io::Result<usize>>,
+) -> Poll<io::Result<usize>> {
+    match written {
+        Poll::Pending => deadline.poll_room(cx),
+        Poll::Ready(Ok(bytes)) => {
+            deadline.note(bytes);
+            written
+        }
+        Poll::Ready(Err(_)) => written,
+    }
+}
+
+impl Io for HttpStream {
+    fn begin(&mut self, awaited: Awaited) {
+        self.deadline.begin(awaited);
     }
 }
 
@@ -103,10 +146,22 @@ impl AsyncRead for HttpStream {
         cx: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let HttpStream { stream, layered } = &mut *self;
-        match layered {
+        let HttpStream {
+            stream,
+            layered,
+            deadline,
+        } = &mut *self;
+        let read = match layered {
             None => Stream::poll_read(stream, cx, buffer),
             Some(layered) => layered.poll_read(stream, cx, buffer),
+        };
+        match read {
+            Poll::Pending => deadline.poll_input(cx),
+            Poll::Ready(Ok(bytes)) => {
+                deadline.note(bytes);
+                Poll::Ready(Ok(bytes))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
         }
     }
 }
@@ -120,9 +175,14 @@ impl AsyncWrite for HttpStream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_flush_wire(cx))?;
-        let HttpStream { stream, layered } = &mut *self;
+        let HttpStream {
+            stream,
+            layered,
+            deadline,
+        } = &mut *self;
         let Some(layered) = layered else {
-            return Stream::poll_write(stream, cx, bytes);
+            let written = Stream::poll_write(stream, cx, bytes);
+            return note_written(deadline, cx, written);
         };
         let sealed = layered.seal(&[IoSlice::new(bytes)])?;
         match self.poll_flush_wire(cx) {

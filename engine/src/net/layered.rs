@@ -194,6 +194,15 @@ pub(crate) enum HandshakeError {
     Refused(UpgradeError),
 }
 
+impl From<io::Error> for HandshakeError {
+    fn from(error: io::Error) -> HandshakeError {
+        match error.kind() {
+            io::ErrorKind::TimedOut => HandshakeError::TimedOut,
+            _ => HandshakeError::Socket(error),
+        }
+    }
+}
+
 /// In Go's words, where it has some.
 impl std::fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

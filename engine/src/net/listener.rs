@@ -1,5 +1,6 @@
 //! Accepting connections on one shard, and what to do when there are no descriptors left.
 
+use crate::http::Awaited;
 use crate::net::address::Peer;
 use crate::net::connection;
 use crate::net::http_stream::HttpStream;
@@ -9,7 +10,7 @@ use crate::reactor;
 use crate::shard::Shard;
 use crate::shard::http_broker::HttpBroker;
 use crate::shard::mail::Mail;
-use crate::{http, log_info, log_warn};
+use crate::{http, log_debug, log_info, log_warn};
 use diskq::system_text;
 use futures_lite::AsyncWriteExt;
 use std::os::fd::OwnedFd;
@@ -48,7 +49,7 @@ pub(crate) async fn serve_clients(shard: Rc<Shard>, listener: Listener) {
 pub(crate) async fn serve_http(shard: Rc<Shard>, listener: Listener) {
     loop {
         let (stream, peer) = accept(&listener).await;
-        let stream = HttpStream::plain(stream);
+        let stream = HttpStream::plain(stream, shard.info.timeouts);
         serve_http_connection(&shard, http::Connection::new(stream, b""), peer);
     }
 }
@@ -59,7 +60,7 @@ pub(crate) async fn serve_https(shard: Rc<Shard>, listener: Listener, config: Ar
         let (stream, peer) = accept(&listener).await;
         let (shard, config) = (shard.clone(), config.clone());
         reactor::spawn(async move {
-            let mut stream = HttpStream::plain(stream);
+            let mut stream = HttpStream::plain(stream, shard.info.timeouts);
             match stream.secure(&config).await {
                 Ok(()) => serve_http_connection(&shard, http::Connection::new(stream, b""), peer),
                 Err(error) => {
@@ -83,7 +84,7 @@ async fn refuse(mut stream: HttpStream, error: &HandshakeError) {
 
 /// Takes an HTTP connection in that comes from another shard.
 pub(crate) fn resume_http(shard: &Rc<Shard>, moving: MovingHttp) {
-    let stream = HttpStream::adopt(moving.descriptor, moving.layered);
+    let stream = HttpStream::adopt(moving.descriptor, moving.layered, shard.info.timeouts);
     let connection = http::Connection::new(stream, &moving.unread);
     serve_http_connection(shard, connection, moving.peer);
 }
@@ -98,6 +99,11 @@ fn serve_http_connection(
         let broker = HttpBroker::new(shard.clone(), connection.stream().is_secure());
         let linger = async { reactor::sleep(LINGER).await };
         let served = http::serve_connection(&mut connection, &peer, &broker, linger).await;
+        match connection.stream().missed() {
+            Some(Awaited::Request) => log_debug!("http: closed idle {peer}"),
+            Some(awaited) => log_info!("http: closed {peer} - i/o timeout {awaited}"),
+            None => {}
+        }
         if served == http::Served::UntilMoved {
             let (stream, unread) = connection.into_parts();
             let (descriptor, layered) = stream.into_parts();

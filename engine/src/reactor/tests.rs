@@ -97,6 +97,45 @@ fn sleeping_takes_its_time_and_ends_in_order() {
 }
 
 #[test]
+fn an_alarm_that_moves_is_one_timer_and_comes_at_its_end() {
+    run(async {
+        let start = Instant::now();
+        let mut alarm = Alarm::new();
+        let mut looks = 0;
+        future::poll_fn(|cx| {
+            looks += 1;
+            let now = Instant::now();
+            if now >= start + Duration::from_millis(40) {
+                return Poll::Ready(());
+            }
+            // Later each time, like the end of a wait that begins again and again.
+            for us in 0..1000 {
+                let end = now + Duration::from_micros(5000 + us);
+                assert!(alarm.poll(cx, now, end).is_pending());
+            }
+            assert_eq!(current().reactor.timers.borrow().count(), 1);
+            Poll::Pending
+        })
+        .await;
+        assert!(
+            (2..20).contains(&looks),
+            "{looks}: woken by the timer alone"
+        );
+        // Earlier than it was.
+        let start = Instant::now();
+        future::poll_fn(|cx| {
+            let now = Instant::now();
+            let late = alarm.poll(cx, now, start + Duration::from_secs(3600));
+            assert!(late.is_pending());
+            alarm.poll(cx, now, start + Duration::from_millis(10))
+        })
+        .await;
+        drop(alarm);
+        assert_eq!(current().reactor.timers.borrow().count(), 0);
+    });
+}
+
+#[test]
 fn other_threads_wake_a_sleeping_one_and_no_wake_up_is_lost() {
     // Each round goes to sleep on one side while the other side sends: where a wake-up could fall
     // between looking and sleeping, one of these would.

@@ -11,14 +11,14 @@ pub(super) type TimerKey = (Instant, u64);
 #[derive(Default)]
 pub(super) struct Timers {
     by_time: BTreeMap<TimerKey, Waker>,
-    count: u64,
+    serial: u64,
 }
 
 impl Timers {
     /// Has `waker` come up at `at`.
     pub(super) fn set(&mut self, at: Instant, waker: Waker) -> TimerKey {
-        self.count += 1;
-        let key = (at, self.count);
+        self.serial += 1;
+        let key = (at, self.serial);
         self.by_time.insert(key, waker);
         key
     }
@@ -26,6 +26,12 @@ impl Timers {
     /// Forgets a timer; one that has come up is forgotten already.
     pub(super) fn remove(&mut self, key: TimerKey) {
         self.by_time.remove(&key);
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.by_time.len()
     }
 
     /// The earliest time.

@@ -701,6 +701,17 @@ a closed
 ",
     );
     check("\na: IDENTIFY | {\"heartbeat_interval\":-1}\na< OK\n+1h\na: NOP\n");
+    // Half of the magic, and silence.
+    check(
+        "
+raw V2
++30s
+raw< _heartbeat_
++30s
+raw< _heartbeat_
+raw closed
+",
+    );
 }
 
 /// Section 9.6, captured: only the first IDENTIFY reaches heartbeats, each one the deadlines.

@@ -1,0 +1,106 @@
+//! [`Deadline`]: how long an HTTP connection waits for its peer.
+//!
+//! A connection has one timer, which is set when the connection has to wait and no earlier timer is set. While
+//! requests come, the end of each wait only moves to a later time, and the timer stays: it costs one set timer
+//! per `--http-idle-timeout`, whatever the number of requests.
+
+use crate::http::{Awaited, Timeouts};
+use crate::reactor::Alarm;
+use std::io;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+/// A body and an answer have to go on by this many bytes per timeout. A steady peer has time for all of it,
+/// however slow the line: 4 KiB per minute are 70 bytes per second. A peer that sends a byte now and then to
+/// keep its connection does not.
+const BYTES_PER_TIMEOUT: usize = 4 * 1024;
+
+/// The deadline of what a connection waits for.
+pub(super) struct Deadline {
+    timeouts: Timeouts,
+    awaited: Awaited,
+    /// The end of this wait; `None` until there is something to wait for.
+    end: Option<Instant>,
+    /// Bytes that came or left in this wait.
+    bytes: usize,
+    /// What did not come in time.
+    missed: Option<Awaited>,
+    alarm: Alarm,
+}
+
+impl Deadline {
+    /// The deadline of a connection that has said nothing yet.
+    pub(super) fn new(timeouts: Timeouts) -> Deadline {
+        Deadline {
+            timeouts,
+            awaited: Awaited::Request,
+            end: None,
+            bytes: 0,
+            missed: None,
+            alarm: Alarm::new(),
+        }
+    }
+
+    /// Begins another wait.
+    pub(super) fn begin(&mut self, awaited: Awaited) {
+        self.awaited = awaited;
+        self.end = None;
+        self.bytes = 0;
+    }
+
+    /// Notes that bytes came or left. Requests, heads and handshakes have to be there in time as a whole.
+    pub(super) fn note(&mut self, bytes: usize) {
+        if let Awaited::Body | Awaited::Room = self.awaited {
+            self.bytes += bytes;
+            if self.bytes >= BYTES_PER_TIMEOUT {
+                self.begin(self.awaited);
+            }
+        }
+    }
+
+    /// Waits for input. An answer is out when input is waited for again.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::TimedOut`]
+    pub(super) fn poll_input<T>(&mut self, cx: &Context<'_>) -> Poll<io::Result<T>> {
+        if self.awaited == Awaited::Room {
+            self.begin(Awaited::Body);
+        }
+        self.poll(cx)
+    }
+
+    /// Waits for room in the socket.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::TimedOut`]
+    pub(super) fn poll_room<T>(&mut self, cx: &Context<'_>) -> Poll<io::Result<T>> {
+        if !matches!(self.awaited, Awaited::Room | Awaited::Handshake) {
+            self.begin(Awaited::Room);
+        }
+        self.poll(cx)
+    }
+
+    fn poll<T>(&mut self, cx: &Context<'_>) -> Poll<io::Result<T>> {
+        let Some(timeout) = self.timeout() else {
+            return Poll::Pending;
+        };
+        let now = Instant::now();
+        let end = *self.end.get_or_insert(now + timeout);
+        ready!(self.alarm.poll(cx, now, end));
+        self.missed = Some(self.awaited);
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        match self.awaited {
+            Awaited::Request => self.timeouts.idle,
+            Awaited::Handshake | Awaited::Head | Awaited::Body => self.timeouts.read,
+            Awaited::Room => self.timeouts.write,
+        }
+    }
+
+    /// What did not come in time.
+    pub(super) fn missed(&self) -> Option<Awaited> {
+        self.missed
+    }
+}
