@@ -5,10 +5,14 @@
 //!     ▲                                                  │
 //!     └───────────────── Broker::handle_grants ◄─────────┘
 //! ```
+//!
+//! Anybody who can connect can have a question asked, so what waits is bounded, and a question goes with its
+//! connection. Clients whose grants have expired have a queue and threads of their own: strangers do not delay
+//! them. Strangers are asked for in the order of their AUTH.
 
 use crate::config::Config;
 use crate::http_client::{HttpClient, HttpSettings, push_query_value};
-use crate::workers::Workers;
+use crate::workers::{Bounds, Full, JobNumber, Workers};
 use engine_core::{AuthQuery, Authorization, Grants, Random};
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -21,14 +25,46 @@ use wire::error::quote;
 use wire::go_json::escape_into;
 use wire::go_json::{self, array, field, integer, object, string, text};
 
-/// Questions at the same time. Clients beyond that wait for one another, nobody else does.
-const QUERIES_MAX: usize = 64;
+/// The questions of strangers, and as many again of clients whose grants have expired. Clients beyond
+/// `threads_max` wait for one another, nobody else does.
+const QUESTIONS: Bounds = Bounds {
+    threads_max: 64,
+    // All clients of a busy node come back at once after its restart: a connection waits with its secret and
+    // a few hundred bytes more.
+    waiting_max: 10_000,
+    bytes_max: 16 * 1024 * 1024,
+};
+
+/// Up to here the bytes of a secret do not count: longer secrets of some keep nobody with an ordinary one from
+/// being asked for.
+const SECRET_BYTES_FREE: usize = 4 * 1024;
 
 /// The auth servers of this node.
 #[derive(Clone)]
 pub(crate) struct AuthServers {
     servers: Arc<Servers>,
+    strangers: Workers,
+    renewals: Workers,
+}
+
+/// A question that waits for its answer. Dropping it takes the question back, unless it is being asked.
+pub(crate) struct Question {
     workers: Workers,
+    number: JobNumber,
+}
+
+impl Question {
+    /// Takes the question back if others have to be asked first. Returns whether it will never be asked.
+    pub(crate) fn take_back_if_queued(&self) -> bool {
+        self.workers.take_back_if_queued(self.number)
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        // One that is being asked has an answer, in which nobody is interested.
+        self.workers.take_back(self.number);
+    }
 }
 
 struct Servers {
@@ -57,20 +93,32 @@ impl AuthServers {
                 http: HttpClient::new(http),
                 random: Mutex::new(Random::new(seed)),
             }),
-            workers: Workers::start("auth", QUERIES_MAX)?,
+            strangers: Workers::start("auth", QUESTIONS)?,
+            renewals: Workers::start("auth-renewal", QUESTIONS)?,
         }))
     }
 
     /// Asks one server after the other until one answers. `answer` gets that, or why there is none, for the
     /// log; on another thread. Never waits.
+    ///
+    /// # Errors
+    /// Too many questions wait; `answer` is dropped.
     pub(crate) fn ask(
         &self,
         query: AuthQuery,
         answer: impl FnOnce(Result<Grants, String>) + Send + 'static,
-    ) {
+    ) -> Result<Question, Full> {
+        let workers = match query.is_renewal {
+            true => &self.renewals,
+            false => &self.strangers,
+        };
+        let bytes = query.secret.len().saturating_sub(SECRET_BYTES_FREE);
         let servers = self.servers.clone();
-        self.workers
-            .give(Box::new(move || answer(servers.ask(&query))));
+        let number = workers.give(bytes, Box::new(move || answer(servers.ask(&query))))?;
+        Ok(Question {
+            workers: workers.clone(),
+            number,
+        })
     }
 }
 
@@ -228,6 +276,7 @@ mod tests {
     fn query() -> AuthQuery {
         AuthQuery {
             secret: b"se cret&=%/\xff\""[..].into(),
+            is_renewal: false,
             remote_ip: "127.0.0.1".to_owned(),
             tls: None,
         }

@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::http::Ports;
 use crate::http_client::{HttpClient, HttpSettings};
 use crate::shard::mail::{Mail, Post};
-use crate::workers::Workers;
+use crate::workers::{Bounds, Workers};
 use crate::{log_debug, log_error, log_info};
 use command::Command;
 use engine_core::Change;
@@ -40,6 +40,14 @@ const PING_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Questions to nsqlookupds at the same time: topics that are created together, times nsqlookupds.
 const INQUIRIES_MAX: usize = 16;
+
+/// What waits beyond that is refused, as if the nsqlookupd were away. Topics that are deleted and made again
+/// while their question waits would add one each time.
+const INQUIRIES: Bounds = Bounds {
+    threads_max: INQUIRIES_MAX,
+    waiting_max: 100_000,
+    bytes_max: 0,
+};
 
 /// The nsqlookupds of this node.
 #[derive(Clone)]
@@ -105,7 +113,7 @@ impl LookupPeers {
                 post,
                 addresses: Mutex::default(),
                 known,
-                workers: Workers::start("lookup-http", INQUIRIES_MAX)?,
+                workers: Workers::start("lookup-http", INQUIRIES)?,
                 http: Arc::new(http),
             }),
         })

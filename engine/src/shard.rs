@@ -26,8 +26,9 @@ use crate::net::connection::{self, Connection};
 use crate::net::input::Buffers;
 use crate::net::listener;
 use crate::reactor;
+use crate::workers::Full;
 use crate::{log_debug, log_error, log_info, log_warn};
-use engine_core::{AuthQuery, Broker, ClientId, Level, Now, Output, ShardId, TopicKey};
+use engine_core::{AuthQuery, Broker, ClientId, Grants, Level, Now, Output, ShardId, TopicKey};
 use futures_lite::{StreamExt, future};
 use health::{Health, ShardHealth};
 use mail::{Inbox, Mail, Post};
@@ -432,14 +433,28 @@ impl Shard {
         let auth = self.auth.as_ref();
         let auth = auth.expect("the broker asks where auth servers are configured");
         let (post, id) = (self.post.clone(), self.id);
-        auth.ask(query, move |answer| {
-            let grant = Mail::Call(Box::new(move |shard| {
-                shard.with_broker(|broker, now, out| {
-                    broker.handle_grants(now, client, answer, out);
-                });
-            }));
+        let question = auth.ask(query, move |answer| {
+            let grant = Mail::Call(Box::new(move |shard| shard.handle_grants(client, answer)));
             post.send(id, grant);
         });
+        match question {
+            Ok(question) => {
+                if let Some(connection) = self.connection(client) {
+                    connection.wait_for_answer(question);
+                }
+            }
+            Err(Full) => {
+                let why = "too many questions wait for an auth server".to_owned();
+                self.handle_grants(client, Err(why));
+            }
+        }
+    }
+
+    fn handle_grants(&self, client: ClientId, answer: Result<Grants, String>) {
+        if let Some(connection) = self.connection(client) {
+            connection.end_wait();
+        }
+        self.with_broker(|broker, now, out| broker.handle_grants(now, client, answer, out));
     }
 
     fn move_connection(self: &Rc<Self>, id: ClientId, to: ShardId) {

@@ -1,6 +1,6 @@
 //! Threads for what waits for other programs: questions to nsqlookupd and to auth servers.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
@@ -12,6 +12,21 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 /// Something to be done, and its result reported.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
+/// What a group of threads takes on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Jobs that are done at the same time.
+    pub(crate) threads_max: usize,
+    /// Jobs that wait for a thread.
+    pub(crate) waiting_max: usize,
+    /// Bytes of all jobs, waiting or being done. A job that comes alone may have more.
+    pub(crate) bytes_max: usize,
+}
+
+/// No more jobs are taken for now.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
 /// A bounded number of threads that take jobs in order. There are as many as there is work for, and at
 /// least one; they end with the process, whatever they wait for.
 #[derive(Clone)]
@@ -21,28 +36,44 @@ pub(crate) struct Workers {
 
 struct Shared {
     name: &'static str,
-    threads_max: usize,
+    bounds: Bounds,
     state: Mutex<State>,
     has_jobs: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    jobs: VecDeque<Job>,
+    /// By number: the lowest is next.
+    waiting: BTreeMap<JobNumber, Waiting>,
+    /// Bytes of the jobs that wait or are being done.
+    bytes: usize,
+    given: u64,
     threads: usize,
+    /// Threads that wait for a job.
     idle: usize,
+    /// Threads that do one.
+    busy: usize,
 }
+
+struct Waiting {
+    job: Job,
+    bytes: usize,
+}
+
+/// Names a job of a group of threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct JobNumber(u64);
 
 impl Workers {
     /// Starts the first thread.
     ///
     /// # Errors
     /// No thread could be started.
-    pub(crate) fn start(name: &'static str, threads_max: usize) -> io::Result<Workers> {
+    pub(crate) fn start(name: &'static str, bounds: Bounds) -> io::Result<Workers> {
         let workers = Workers {
             shared: Arc::new(Shared {
                 name,
-                threads_max,
+                bounds,
                 state: Mutex::default(),
                 has_jobs: Condvar::new(),
             }),
@@ -51,17 +82,51 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Has a job done, after those before it. Never waits.
-    pub(crate) fn give(&self, job: Job) {
+    /// Has a job done, after those before it. `bytes` is what the job counts for in
+    /// [`Bounds::bytes_max`]. Never waits.
+    ///
+    /// # Errors
+    /// The bounds are reached; the job is dropped.
+    pub(crate) fn give(&self, bytes: usize, job: Job) -> Result<JobNumber, Full> {
+        let bounds = &self.shared.bounds;
         let mut state = self.shared.lock();
-        state.jobs.push_back(job);
-        let needs_thread = state.idle < state.jobs.len() && state.threads < self.shared.threads_max;
+        let is_alone = bytes == 0 || state.bytes == 0;
+        let has_room = is_alone || state.bytes.saturating_add(bytes) <= bounds.bytes_max;
+        if state.waiting.len() >= bounds.waiting_max || !has_room {
+            return Err(Full);
+        }
+        let number = JobNumber(state.given);
+        state.given += 1;
+        state.bytes += bytes;
+        state.waiting.insert(number, Waiting { job, bytes });
+        let needs_thread = state.idle < state.waiting.len() && state.threads < bounds.threads_max;
         drop(state);
         self.shared.has_jobs.notify_one();
         if needs_thread {
             // Without another thread those that are there do it, later.
             let _ = self.start_thread();
         }
+        Ok(number)
+    }
+
+    /// Forgets a job, unless a thread has taken it. Returns whether it is forgotten.
+    pub(crate) fn take_back(&self, number: JobNumber) -> bool {
+        let mut state = self.shared.lock();
+        let removed = state.remove(number);
+        drop(state);
+        removed.is_some()
+    }
+
+    /// The same, but leaves a job that finds a free thread.
+    pub(crate) fn take_back_if_queued(&self, number: JobNumber) -> bool {
+        let mut state = self.shared.lock();
+        let free = self.shared.bounds.threads_max - state.busy;
+        let removed = match state.waiting.len() > free {
+            true => state.remove(number),
+            false => None,
+        };
+        drop(state);
+        removed.is_some()
     }
 
     fn start_thread(&self) -> io::Result<()> {
@@ -77,14 +142,25 @@ impl Workers {
     }
 }
 
+impl State {
+    fn remove(&mut self, number: JobNumber) -> Option<Waiting> {
+        let removed = self.waiting.remove(&number);
+        self.bytes -= removed.as_ref().map_or(0, |waiting| waiting.bytes);
+        removed
+    }
+}
+
 impl Shared {
     fn run(&self) {
         let mut state = self.lock();
         loop {
-            if let Some(job) = state.jobs.pop_front() {
+            if let Some((_, Waiting { job, bytes })) = state.waiting.pop_first() {
+                state.busy += 1;
                 drop(state);
                 job();
                 state = self.lock();
+                state.busy -= 1;
+                state.bytes -= bytes;
                 continue;
             }
             state.idle += 1;
@@ -96,7 +172,7 @@ impl Shared {
                 .unwrap_or_else(PoisonError::into_inner);
             state = waited;
             state.idle -= 1;
-            if timeout.timed_out() && state.jobs.is_empty() && state.threads > 1 {
+            if timeout.timed_out() && state.waiting.is_empty() && state.threads > 1 {
                 state.threads -= 1;
                 return;
             }
@@ -111,25 +187,51 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    fn workers(threads_max: usize, waiting_max: usize, bytes_max: usize) -> Workers {
+        let bounds = Bounds {
+            threads_max,
+            waiting_max,
+            bytes_max,
+        };
+        Workers::start("test", bounds).expect("a thread")
+    }
+
+    /// A job that says that it has begun, and waits until it may end.
+    fn gated(begun: &Sender<u32>, name: u32) -> (Sender<()>, Job) {
+        let (open, gate) = channel::<()>();
+        let begun = begun.clone();
+        let job = Box::new(move || {
+            begun.send(name).expect("the test listens");
+            gate.recv().expect("it is opened");
+        });
+        (open, job)
+    }
+
+    fn expect(begun: &Receiver<u32>, name: u32) {
+        assert_eq!(begun.recv_timeout(Duration::from_secs(60)), Ok(name));
+    }
 
     #[test]
     fn jobs_that_wait_do_not_hold_up_others_until_all_threads_wait() {
-        let workers = Workers::start("test", 3).expect("a thread");
+        let workers = workers(3, 10, 0);
         let (done, results) = channel();
         let gates: Vec<_> = (0..3)
             .map(|index| {
                 let (open, gate) = channel::<()>();
                 let done = done.clone();
-                workers.give(Box::new(move || {
+                let job = Box::new(move || {
                     gate.recv().expect("it is opened");
                     done.send(index).expect("the test listens");
-                }));
+                });
+                workers.give(0, job).expect("there is room");
                 open
             })
             .collect();
         let more = done.clone();
-        workers.give(Box::new(move || more.send(3).expect("the test listens")));
+        let job = Box::new(move || more.send(3).expect("the test listens"));
+        workers.give(0, job).expect("there is room");
         // Any of the three makes room for the fourth.
         gates[1].send(()).expect("it waits");
         assert_eq!(results.recv(), Ok(1));
@@ -138,5 +240,55 @@ mod tests {
         assert_eq!(results.recv(), Ok(2));
         gates[0].send(()).expect("it waits");
         assert_eq!(results.recv(), Ok(0));
+    }
+
+    #[test]
+    fn a_job_that_is_taken_back_is_never_done() {
+        let workers = workers(1, 10, 0);
+        let (sender, begun) = channel();
+        let give = |name| {
+            let (open, job) = gated(&sender, name);
+            (workers.give(0, job).expect("there is room"), open)
+        };
+        let (first, open) = give(1);
+        expect(&begun, 1);
+        assert!(!workers.take_back(first), "it is being done");
+        let (second, _) = give(2);
+        let (third, _) = give(3);
+        assert!(workers.take_back_if_queued(third), "two wait for the first");
+        assert!(!workers.take_back(third), "it is gone");
+        assert!(workers.take_back(second));
+        let (_, last) = give(4);
+        open.send(()).expect("it waits");
+        expect(&begun, 4);
+        last.send(()).expect("it waits");
+    }
+
+    #[test]
+    fn jobs_beyond_the_bounds_are_refused() {
+        let workers = workers(1, 2, 100);
+        let (sender, begun) = channel();
+        let give = |name, bytes| {
+            let (open, job) = gated(&sender, name);
+            workers.give(bytes, job).map(|number| (number, open))
+        };
+        // Alone, a job may be larger than all of them.
+        let (_, first) = give(1, 1000).expect("there is room");
+        expect(&begun, 1);
+        assert_eq!(give(2, 1).err(), Some(Full), "the first is not done yet");
+        let (_, second) = give(2, 0).expect("it weighs nothing");
+        let (third, _) = give(3, 0).expect("it weighs nothing");
+        assert_eq!(give(4, 0).err(), Some(Full), "two wait");
+        assert!(workers.take_back(third));
+        first.send(()).expect("it waits");
+        expect(&begun, 2);
+        let (heavy, _) = give(3, 60).expect("the first is done");
+        assert_eq!(give(4, 60).err(), Some(Full));
+        let (light, _) = give(4, 40).expect("there is room");
+        assert!(workers.take_back(heavy) && workers.take_back(light));
+        let (_, last) = give(5, 100).expect("what left weighs nothing");
+        second.send(()).expect("it waits");
+        expect(&begun, 5);
+        last.send(()).expect("it waits");
     }
 }

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use support::{
-    Broker, Certificates, Client, Launch, PATIENCE, Reply, Request, serve_http, serve_https,
-    wait_until,
+    Broker, Certificates, Client, Launch, PATIENCE, Reply, Request, open_files, rss, serve_http,
+    serve_https, wait_until, whole_machine,
 };
 use upgrade::{ClientTrust, ServerTls, server_config};
 
@@ -410,6 +410,176 @@ fn a_slow_server_delays_only_those_who_ask() {
     client.send(&auth(b"secret"));
     client.expect_error("E_AUTH_FAILED AUTH failed");
     client.expect_close();
+}
+
+/// An auth server that answers nobody but clients with one of the `quick` secrets, until it is opened.
+struct SlowAuth {
+    flag: String,
+    asked: Arc<Mutex<Vec<String>>>,
+    /// Dropping it opens the server.
+    closed: Option<mpsc::Sender<()>>,
+}
+
+impl SlowAuth {
+    fn start(quick: &'static str, ttl: u64) -> SlowAuth {
+        let (closed, gate) = mpsc::channel::<()>();
+        let gate = Mutex::new(gate);
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let noted = asked.clone();
+        let address = serve_http(move |request| {
+            let body: serde_json::Value = serde_json::from_str(&request.body).expect("JSON");
+            let secret = body["secret"][0].as_str().expect("a text").to_owned();
+            let is_quick = secret == quick;
+            noted.lock().expect("no test fails here").push(secret);
+            if !is_quick {
+                // Fails when nobody can open it any more, which is how it is opened.
+                let _ = gate.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            }
+            grants(ttl, ".*", &[".*"], &["subscribe", "publish"])
+        });
+        SlowAuth {
+            flag: format!("--auth-http-address={address}"),
+            asked,
+            closed: Some(closed),
+        }
+    }
+
+    fn broker(&self, shards: usize) -> Broker {
+        let flags = [
+            &self.flag,
+            "--auth-http-request-method=post",
+            "--http-client-request-timeout=10m",
+        ];
+        Broker::start(shards, &flags)
+    }
+
+    fn open(&mut self) {
+        self.closed = None;
+    }
+
+    /// How often it was asked for secrets that begin so.
+    fn count(&self, secret: &str) -> usize {
+        let asked = self.asked.lock().expect("no test fails here");
+        asked
+            .iter()
+            .filter(|asked| asked.starts_with(secret))
+            .count()
+    }
+
+    /// Has as many strangers asked for as can be at the same time.
+    fn occupy(&self, broker: &Broker) -> Vec<Client> {
+        let strangers = (0..QUESTIONS_MAX).map(|n| stranger(broker, &format!("stranger {n}")));
+        let strangers: Vec<Client> = strangers.collect();
+        let are_asked_for = wait_until(PATIENCE, || self.count("stranger") == QUESTIONS_MAX);
+        assert!(are_asked_for, "only {}", self.count("stranger"));
+        strangers
+    }
+}
+
+/// Questions at the same time.
+const QUESTIONS_MAX: usize = 64;
+
+fn stranger(broker: &Broker, secret: &str) -> Client {
+    let mut client = Client::connect(broker.tcp_addr());
+    client.send(&auth(secret.as_bytes()));
+    client
+}
+
+/// Who leaves while others are asked for costs the auth server nothing, and leaves nothing behind.
+#[test]
+fn strangers_that_leave_are_not_asked_for() {
+    let mut server = SlowAuth::start("", 3600);
+    let broker = server.broker(2);
+    let mut strangers = server.occupy(&broker);
+    let before = open_files(broker.pid());
+    for n in 0..300 {
+        let mut gone = stranger(&broker, &format!("gone {n}"));
+        if n % 2 == 0 {
+            // Something that is not read before the answer.
+            gone.send(b"NOP\nNOP\n");
+        }
+    }
+    let are_gone = wait_until(PATIENCE, || open_files(broker.pid()) <= before);
+    assert!(
+        are_gone,
+        "{} descriptors, {before} before they came",
+        open_files(broker.pid())
+    );
+    let mut newcomer = stranger(&broker, "newcomer");
+    server.open();
+    newcomer.expect_response(WELCOME);
+    strangers
+        .iter_mut()
+        .for_each(|stranger| stranger.expect_response(WELCOME));
+    assert_eq!(server.count("gone"), 0);
+}
+
+/// Long secrets that wait are bounded; those with an ordinary secret can still be asked for.
+#[test]
+fn secrets_that_wait_take_a_bounded_amount_of_memory() {
+    const SECRET_BYTES: usize = 1_000_000;
+    const STRANGERS: usize = 200;
+    /// As many as fit 16 MiB, of which 4 KiB each are free.
+    const TAKEN: usize = 16;
+    let _machine = whole_machine();
+    let mut server = SlowAuth::start("", 3600);
+    let broker = server.broker(2);
+    let mut strangers = server.occupy(&broker);
+    let before = rss(broker.pid()).anonymous_bytes;
+    let (answers, answered) = mpsc::channel();
+    for _ in 0..STRANGERS {
+        let answers = answers.clone();
+        let mut client = stranger(&broker, &"x".repeat(SECRET_BYTES));
+        client.set_read_timeout(PATIENCE * 10);
+        thread::spawn(move || {
+            let text = client
+                .try_frame()
+                .map(|frame| frame.map(|frame| frame.text()));
+            // The test may have failed meanwhile.
+            let _ = answers.send(text);
+        });
+    }
+    let next = || {
+        let text = answered.recv_timeout(PATIENCE).expect("an answer in time");
+        text.expect("the connection works").expect("a frame")
+    };
+    for _ in TAKEN..STRANGERS {
+        assert_eq!(next(), "E_AUTH_FAILED AUTH failed");
+    }
+    broker.wait_for_log("too many questions wait for an auth server");
+    let grown = rss(broker.pid()).anonymous_bytes.saturating_sub(before);
+    eprintln!("auth: {} KiB for {TAKEN} secrets that wait", grown / 1024);
+    // The secrets, what the threads need, and what the allocator keeps.
+    assert!(grown < 100 << 20, "{grown} bytes");
+    let mut newcomer = stranger(&broker, "newcomer");
+    server.open();
+    for _ in 0..TAKEN {
+        assert_eq!(next(), WELCOME);
+    }
+    newcomer.expect_response(WELCOME);
+    strangers
+        .iter_mut()
+        .for_each(|stranger| stranger.expect_response(WELCOME));
+}
+
+/// Strangers are asked for behind one another, and clients whose grants have expired are not behind them.
+#[test]
+fn strangers_do_not_delay_those_who_were_authorised() {
+    let mut server = SlowAuth::start("known", 1);
+    let broker = server.broker(1);
+    let mut known = stranger(&broker, "known");
+    known.expect_response(WELCOME);
+    let strangers = server.occupy(&broker);
+    let waiting: Vec<Client> = (0..100).map(|_| stranger(&broker, "waits")).collect();
+    let is_renewed = wait_until(PATIENCE, || {
+        known.publish("topic", b"x");
+        server.count("known") > 2
+    });
+    assert!(is_renewed, "the grants have expired twice");
+    server.open();
+    for mut client in strangers.into_iter().chain(waiting) {
+        client.expect_response(WELCOME);
+    }
 }
 
 /// An auth server that speaks no HTTP, cuts its answer short, or never ends it.

@@ -2,6 +2,7 @@
 
 use crate::client::TlsSession;
 use regex::Regex;
+use std::sync::Arc;
 use std::time::Duration;
 use wire::go_json::escape_into;
 
@@ -9,7 +10,9 @@ use wire::go_json::escape_into;
 #[derive(Clone, PartialEq, Eq)]
 pub struct AuthQuery {
     /// The body of AUTH.
-    pub secret: Box<[u8]>,
+    pub secret: Arc<[u8]>,
+    /// The client was authorised before, and its grants have expired.
+    pub is_renewal: bool,
     /// Without port; empty where there is none.
     pub remote_ip: String,
     /// The connection's encryption.
@@ -70,7 +73,7 @@ impl Authorization {
 /// What a client is authorised for. It goes with the connection, to whatever shard.
 #[derive(Debug, Clone)]
 pub(crate) struct Auth {
-    pub(crate) secret: Box<[u8]>,
+    pub(crate) secret: Arc<[u8]>,
     pub(crate) grants: Grants,
     /// The end of the grants; another question is due then.
     pub(crate) expires_at: Duration,

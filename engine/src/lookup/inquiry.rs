@@ -82,11 +82,14 @@ impl<F: FnOnce(Vec<String>) + Send + 'static> Inquiry<F> {
         });
         let asked_at = Instant::now();
         for source in sources {
-            let (inquiry, http) = (inquiry.clone(), http.clone());
-            workers.give(Box::new(move || {
-                let answer = source.ask(&http, &inquiry.topic, asked_at);
-                inquiry.note(answer.and_then(|body| channels(&body)));
-            }));
+            let (asking, http) = (inquiry.clone(), http.clone());
+            let ask = move || {
+                let answer = source.ask(&http, &asking.topic, asked_at);
+                asking.note(answer.and_then(|body| channels(&body)));
+            };
+            if workers.give(0, Box::new(ask)).is_err() {
+                inquiry.note(Err("too many questions wait for nsqlookupds".to_owned()));
+            }
         }
     }
 

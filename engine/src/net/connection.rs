@@ -10,6 +10,7 @@
 //! Where TLS or compression lie between, both go through [`Layered`]; what is told to the broker is
 //! the same: what has left the process.
 
+use crate::auth::Question;
 use crate::log::{self, Level};
 use crate::net::address::Peer;
 use crate::net::input::{Filled, Input};
@@ -45,6 +46,8 @@ pub(crate) struct Connection {
     /// The peer sends nothing more.
     input_ended: Cell<bool>,
     leaving: Cell<Option<Leaving>>,
+    /// What an auth server is asked for this connection.
+    question: RefCell<Option<Question>>,
     /// The task that reads, while it waits.
     reader: RefCell<Option<Waker>>,
     /// The task that waits for room in the socket.
@@ -100,6 +103,7 @@ fn run(shard: &Rc<Shard>, connection: Connection) {
     reactor::spawn(async move {
         read(&shard, &connection).await;
         let id = connection.id;
+        connection.end_wait();
         connection.take_input(&shard);
         shard.remove_connection(id);
         if connection.leaving.get() != Some(Leaving::Moved) {
@@ -151,6 +155,7 @@ impl Connection {
             is_stuck: Cell::new(false),
             input_ended: Cell::new(false),
             leaving: Cell::new(None),
+            question: RefCell::new(None),
             reader: RefCell::new(None),
             writer: RefCell::new(None),
         }
@@ -182,6 +187,9 @@ impl Connection {
         if self.input_ended.get() || !shard.is_reading(self.id) {
             if self.is_handshaking() {
                 return self.poll_handshake(shard, cx);
+            }
+            if self.poll_gone(cx) {
+                return Poll::Ready(ReadOnce::Over);
             }
             // Backpressure, an answer that has to come first, or output that has yet to leave.
             *self.reader.borrow_mut() = Some(cx.waker().clone());
@@ -268,6 +276,28 @@ impl Connection {
         if self.input_ended.get() && shard.is_reading(self.id) && !self.has_more(shard) {
             self.finish_input(shard);
         }
+    }
+
+    // --- authorization
+
+    /// Holds a question until its answer is there. A peer that goes meanwhile is not asked for any more.
+    pub(crate) fn wait_for_answer(&self, question: Question) {
+        *self.question.borrow_mut() = Some(question);
+        self.wake_reader();
+    }
+
+    /// Forgets the question.
+    pub(crate) fn end_wait(&self) {
+        drop(self.question.take());
+    }
+
+    /// Whether the peer has ended its side while its question is behind those of others, so that nobody has to
+    /// be asked. A question that is next is asked and answered, for a peer may end its side and still listen.
+    fn poll_gone(&self, cx: &Context<'_>) -> bool {
+        let question = self.question.borrow();
+        question.as_ref().is_some_and(|question| {
+            self.stream.poll_hung_up(cx).is_ready() && question.take_back_if_queued()
+        })
     }
 
     // --- upgrades

@@ -82,6 +82,11 @@ impl Stream {
         }
     }
 
+    /// Ready when the peer has ended its side, whatever is left to read.
+    pub(crate) fn poll_hung_up(&self, cx: &Context<'_>) -> Poll<()> {
+        self.source.poll_hung_up(cx, self.socket.as_fd())
+    }
+
     /// Writes as much as the socket takes now. `Ok(None)`: nothing at all.
     ///
     /// # Errors

@@ -17,28 +17,44 @@ const COMPLETIONS: u32 = 2048;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token(u64);
 
-/// The poll of the thread's own wake-up.
-pub(super) const NOTIFIED: Token = Token(u64::MAX);
+/// The poll of the thread's own wake-up, for [`Event::Readable`].
+pub(super) const NOTIFIED: Token = Token(!(3 << 32));
 /// Requests whose completion is of no interest.
-const IGNORED: Token = Token(u64::MAX - 1);
+const IGNORED: Token = Token(u64::MAX);
+
+/// What a poll waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// There is something to read, or the peer has ended its side.
+    Readable,
+    /// There is room to write.
+    Writable,
+    /// The peer has ended its side.
+    HungUp,
+}
 
 impl Token {
-    /// Of a source: its place, what tells it from others that had the place, which of its polls.
-    pub(super) fn new(index: usize, serial: u32, is_write: bool) -> Token {
-        debug_assert!(index < 1 << 31, "descriptors are fewer");
-        Token((index as u64) << 33 | u64::from(is_write) << 32 | u64::from(serial))
+    /// Names the poll of a source for an event. The serial number distinguishes the sources that have had the
+    /// same index.
+    pub(super) fn new(index: usize, serial: u32, event: Event) -> Token {
+        debug_assert!(index < 1 << 30, "descriptors are fewer");
+        Token((index as u64) << 34 | (event as u64) << 32 | u64::from(serial))
     }
 
     pub(super) fn index(self) -> usize {
-        (self.0 >> 33) as usize
+        (self.0 >> 34) as usize
     }
 
     pub(super) fn serial(self) -> u32 {
         self.0 as u32
     }
 
-    pub(super) fn is_write(self) -> bool {
-        self.0 >> 32 & 1 == 1
+    pub(super) fn event(self) -> Event {
+        match self.0 >> 32 & 3 {
+            0 => Event::Readable,
+            1 => Event::Writable,
+            _ => Event::HungUp,
+        }
     }
 }
 
@@ -61,17 +77,13 @@ impl Ring {
         })
     }
 
-    /// Reports once when the descriptor becomes readable, or its peer has ended.
+    /// Reports once when the event that the token names has come.
     pub(super) fn watch(&self, descriptor: BorrowedFd<'_>, token: Token) {
-        self.poll(descriptor, libc::POLLIN | libc::POLLRDHUP, token);
-    }
-
-    /// Reports once when the descriptor becomes writable.
-    pub(super) fn watch_writable(&self, descriptor: BorrowedFd<'_>, token: Token) {
-        self.poll(descriptor, libc::POLLOUT, token);
-    }
-
-    fn poll(&self, descriptor: BorrowedFd<'_>, events: i16, token: Token) {
+        let events = match token.event() {
+            Event::Readable => libc::POLLIN | libc::POLLRDHUP,
+            Event::Writable => libc::POLLOUT,
+            Event::HungUp => libc::POLLRDHUP,
+        };
         let poll = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), events as u32);
         self.push(poll.build().user_data(token.0));
     }

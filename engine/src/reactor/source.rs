@@ -1,6 +1,6 @@
 //! [`Source`]: whether a descriptor is ready, and who waits for that.
 
-use super::ring::Token;
+use super::ring::{Event, Token};
 use super::{Reactor, current};
 use std::cell::{Cell, RefCell};
 use std::os::fd::BorrowedFd;
@@ -22,12 +22,16 @@ pub(crate) struct Source {
 pub(super) struct Watched {
     pub(super) serial: u32,
     is_readable: Cell<bool>,
-    /// A poll for reading is armed.
-    is_watched: Cell<bool>,
-    reader: RefCell<Option<Waker>>,
-    /// A poll for writing is armed.
-    is_write_watched: Cell<bool>,
-    writer: RefCell<Option<Waker>>,
+    has_hung_up: Cell<bool>,
+    /// One for each [`Event`].
+    polls: [Poller; 3],
+}
+
+/// One poll of a source, and the task that waits for it.
+#[derive(Default)]
+struct Poller {
+    is_armed: Cell<bool>,
+    task: RefCell<Option<Waker>>,
 }
 
 impl Source {
@@ -42,10 +46,8 @@ impl Source {
         let watched = Rc::new(Watched {
             serial,
             is_readable: Cell::new(true),
-            is_watched: Cell::new(false),
-            reader: RefCell::default(),
-            is_write_watched: Cell::new(false),
-            writer: RefCell::default(),
+            has_hung_up: Cell::new(false),
+            polls: Default::default(),
         });
         let index = reactor.sources.borrow_mut().insert(Rc::clone(&watched));
         Source {
@@ -55,8 +57,17 @@ impl Source {
         }
     }
 
-    fn token(&self, is_write: bool) -> Token {
-        Token::new(self.index, self.watched.serial, is_write)
+    fn token(&self, event: Event) -> Token {
+        Token::new(self.index, self.watched.serial, event)
+    }
+
+    /// Wakes the task when the event comes.
+    fn wait(&self, cx: &Context<'_>, descriptor: BorrowedFd<'_>, event: Event) {
+        let poll = self.watched.poll(event);
+        register(&poll.task, cx);
+        if !poll.is_armed.replace(true) {
+            self.reactor.ring.watch(descriptor, self.token(event));
+        }
     }
 
     /// Whether it is worth trying to read; if not, wakes the task when it is.
@@ -64,10 +75,16 @@ impl Source {
         if self.watched.is_readable.get() {
             return Poll::Ready(());
         }
-        register(&self.watched.reader, cx);
-        if !self.watched.is_watched.replace(true) {
-            self.reactor.ring.watch(descriptor, self.token(false));
+        self.wait(cx, descriptor, Event::Readable);
+        Poll::Pending
+    }
+
+    /// Whether the peer has ended its side; if not, wakes the task when it does.
+    pub(crate) fn poll_hung_up(&self, cx: &Context<'_>, descriptor: BorrowedFd<'_>) -> Poll<()> {
+        if self.watched.has_hung_up.get() {
+            return Poll::Ready(());
         }
+        self.wait(cx, descriptor, Event::HungUp);
         Poll::Pending
     }
 
@@ -84,23 +101,17 @@ impl Source {
 
     /// Wakes the task when there is room to write. To be called when there was none.
     pub(crate) fn wait_writable(&self, cx: &Context<'_>, descriptor: BorrowedFd<'_>) {
-        register(&self.watched.writer, cx);
-        if !self.watched.is_write_watched.replace(true) {
-            self.reactor
-                .ring
-                .watch_writable(descriptor, self.token(true));
-        }
+        self.wait(cx, descriptor, Event::Writable);
     }
 }
 
 impl Drop for Source {
     fn drop(&mut self) {
         self.reactor.sources.borrow_mut().remove(self.index);
-        if self.watched.is_watched.get() {
-            self.reactor.ring.cancel(self.token(false));
-        }
-        if self.watched.is_write_watched.get() {
-            self.reactor.ring.cancel(self.token(true));
+        for event in [Event::Readable, Event::Writable, Event::HungUp] {
+            if self.watched.poll(event).is_armed.get() {
+                self.reactor.ring.cancel(self.token(event));
+            }
         }
     }
 }
@@ -108,17 +119,21 @@ impl Drop for Source {
 impl Watched {
     /// A poll of this source has ended.
     pub(super) fn complete(&self, token: Token) {
-        let waker = if token.is_write() {
-            self.is_write_watched.set(false);
-            self.writer.take()
-        } else {
-            self.is_watched.set(false);
-            self.is_readable.set(true);
-            self.reader.take()
-        };
-        if let Some(waker) = waker {
+        let event = token.event();
+        match event {
+            Event::Readable => self.is_readable.set(true),
+            Event::Writable => {}
+            Event::HungUp => self.has_hung_up.set(true),
+        }
+        let poll = self.poll(event);
+        poll.is_armed.set(false);
+        if let Some(waker) = poll.task.take() {
             waker.wake();
         }
+    }
+
+    fn poll(&self, event: Event) -> &Poller {
+        &self.polls[event as usize]
     }
 }
 

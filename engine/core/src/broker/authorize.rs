@@ -65,6 +65,7 @@ impl Broker {
         client.blocked = Some(Blocked::Authorizing(reason));
         let query = AuthQuery {
             secret: auth.secret.clone(),
+            is_renewal: reason == AuthReason::Expired,
             remote_ip: ip_of(&client.address).to_owned(),
             tls: client.tls.clone(),
         };
