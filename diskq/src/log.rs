@@ -310,7 +310,7 @@ impl Log {
         let loads = self.load_retries.iter().map(|&(_, at)| at).min();
         [
             self.sync.due_at(),
-            self.supply.retry_at(),
+            self.prepare_retry_at(),
             loads,
             self.trim_at(),
             self.trim_buffers_at(),

@@ -93,6 +93,8 @@ pub(crate) struct Checkpoints {
     /// When the first progress was noted that the last one asked for does not have.
     began: Duration,
     has_progress: bool,
+    /// The last one could not be written: none is due before this time.
+    retry_at: Duration,
 }
 
 impl Checkpoints {
@@ -150,7 +152,15 @@ impl Checkpoints {
 
     fn due_at(&self, delay: Duration) -> Option<Duration> {
         let is_idle = self.writing.is_none() && self.pending.is_none();
-        (self.has_progress && is_idle).then_some(self.began + delay)
+        let due_at = (self.began + delay).max(self.retry_at);
+        (self.has_progress && is_idle).then_some(due_at)
+    }
+
+    /// The last one asked for was not written: its progress is to be recorded all the same, but not at once.
+    fn note_failed(&mut self, mono: Duration) {
+        self.has_progress = true;
+        self.began = mono;
+        self.retry_at = mono + PREPARE_RETRY;
     }
 }
 
@@ -162,6 +172,14 @@ impl Log {
         if !std::mem::replace(&mut self.checkpoints.has_progress, true) {
             self.checkpoints.began = self.mono;
         }
+    }
+
+    /// Whether [`Event::Checkpointed`] or [`Event::CheckpointFailed`] of a checkpoint is still to come.
+    #[must_use]
+    pub fn expects_checkpoint(&self, number: CheckpointNumber) -> bool {
+        let writing = self.checkpoints.writing.as_ref().map(|one| one.number);
+        let pending = self.checkpoints.pending.as_ref().map(|one| one.number);
+        writing.max(pending).is_some_and(|last| last >= number.0)
     }
 
     /// Whether it is time for [`Log::write_checkpoint`].
@@ -306,12 +324,12 @@ impl Log {
                 }
             }
             Err(CheckpointFailure::Write(failure)) => {
-                self.checkpoints.has_progress = true;
+                self.checkpoints.note_failed(self.mono);
                 let cause = failure.text.into();
                 events.push(Event::CheckpointFailed { number, cause });
             }
             Err(CheckpointFailure::Sync(failure)) => {
-                self.checkpoints.has_progress = true;
+                self.checkpoints.note_failed(self.mono);
                 let cause: Arc<str> = failure.text.into();
                 events.push(Event::CheckpointFailed {
                     number,

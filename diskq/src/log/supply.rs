@@ -1,6 +1,5 @@
 //! Where the next segment comes from: the pool of recycled ones, or the keeper.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -201,7 +200,7 @@ impl Supply {
     }
 
     /// When a failed allocation is tried again.
-    pub(super) fn retry_at(&self) -> Option<Duration> {
+    fn retry_at(&self) -> Option<Duration> {
         let refusal = self.refusal.as_ref().filter(|_| self.preparing.is_none());
         refusal.map(|refusal| refusal.retry_at)
     }
@@ -371,21 +370,24 @@ impl Log {
     }
 
     fn prepare_refused(&mut self, failure: &Failure, events: &mut Vec<Event>) {
-        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         let text: Arc<str> = failure.text.as_str().into();
         let retry_at = self.mono + PREPARE_RETRY;
-        let is_full = full.contains(&failure.kind);
         self.supply.refusal = Some(Refusal {
-            is_full,
+            is_full: failure.is_full(),
             text: Arc::clone(&text),
             retry_at,
         });
         events.push(Event::RoomRefused(text));
     }
 
+    /// When room is tried to be made again: a log that takes no more messages needs none.
+    pub(super) fn prepare_retry_at(&self) -> Option<Duration> {
+        let is_needed = self.sync.poisoned().is_none();
+        self.supply.retry_at().filter(|_| is_needed)
+    }
+
     pub(super) fn retry_prepare_if_due(&mut self) {
-        let is_due = self.supply.retry_at().is_some_and(|at| at <= self.mono);
-        if is_due && self.sync.poisoned().is_none() {
+        if self.prepare_retry_at().is_some_and(|at| at <= self.mono) {
             self.prepare(self.supply.waiting.unwrap_or(0));
         }
     }
