@@ -74,14 +74,25 @@ pub struct Entry {
 /// Why something is not durable.
 #[derive(Debug)]
 pub enum SyncError {
-    /// It could not be opened (no descriptor is free, for one): nothing was tried, nothing is lost,
+    /// It could not be opened for want of a descriptor or of memory: nothing was tried, nothing is lost,
     /// and the next attempt may work.
     Open(io::Error),
-    /// The sync itself failed. Final: the kernel may have dropped what it could not write.
+    /// The sync failed, or the file system no longer lets the file be opened. Final: the kernel may have
+    /// dropped what it could not write.
     Sync(io::Error),
 }
 
 impl SyncError {
+    /// The error of an open that a sync begins with. Only a shortage passes: a file that is gone, or a file
+    /// system that was shut down or is read-only, is as good as a failed sync.
+    pub(crate) fn of_open(error: io::Error) -> SyncError {
+        if is_shortage(&error) {
+            SyncError::Open(error)
+        } else {
+            SyncError::Sync(error)
+        }
+    }
+
     /// The system's answer.
     #[must_use]
     pub fn into_inner(self) -> io::Error {
@@ -91,9 +102,18 @@ impl SyncError {
     }
 }
 
+/// Whether the process or the system lacks descriptors or memory: that passes, and says nothing of a file.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    let codes = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
+    error.kind() == io::ErrorKind::OutOfMemory
+        || error
+            .raw_os_error()
+            .is_some_and(|code| codes.contains(&code))
+}
+
 /// A file system. One instance serves one data path; calls may come from several threads.
 pub trait Files {
-    /// A file system as a whole, and which of its errors were told already.
+    /// A file system as a whole, and which of its errors were told through it already.
     type Whole;
 
     /// Makes the directory; an existing one is fine.
@@ -118,7 +138,9 @@ pub trait Files {
     fn sync_dir(&self, path: &Path) -> Result<(), SyncError>;
     /// The file system of a directory. Errors from now on are told by [`Files::sync_whole`].
     fn whole(&self, directory: &Path) -> io::Result<Self::Whole>;
-    /// Makes everything in the file system durable, files and names.
+    /// Makes everything in the file system durable, files and names. Fails if any of it was not written since
+    /// `whole` was taken or last failed: each error is told once through each `whole`, and besides that once
+    /// by [`Files::sync`] of the file concerned.
     fn sync_whole(&self, whole: &Self::Whole) -> io::Result<()>;
     /// Gives a file or directory another name, replacing a file that has it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;

@@ -20,6 +20,7 @@ use crate::segment::Head;
 
 mod directory;
 mod request;
+mod shared_sync;
 
 pub(crate) use directory::{
     DELETED_INFIX, LOG_SUFFIX, LogDirectory, file_number, is_media_error, is_partial_file,
@@ -28,6 +29,7 @@ pub(crate) use directory::{
 pub use request::{
     CheckpointFailure, CheckpointNumber, Failure, Reply, Request, SegmentNumber, SyncFailure,
 };
+pub use shared_sync::SharedSync;
 
 /// Does the jobs of all logs below one data path.
 #[derive(Debug)]
@@ -97,13 +99,15 @@ impl<F: Files> Keeper<F> {
             }
             Request::Sync {
                 segments,
+                copies,
                 written,
                 gone,
                 names,
                 upto,
             } => {
                 written.iter().for_each(Written::let_go);
-                let result = log.remove(&gone).and_then(|()| log.sync(&segments, names));
+                let removed = log.remove(&gone);
+                let result = removed.and_then(|()| log.sync(&segments, &copies, names));
                 Some(Reply::Synced { upto, result })
             }
             Request::WriteCheckpoint {
@@ -134,69 +138,6 @@ impl<F: Files> Keeper<F> {
                 None
             }
         }
-    }
-
-    /// Does of a job that makes something durable what comes before that. The reply is true once
-    /// [`Keeper::sync_together`] has worked, see [`Reply::unless`]. Other jobs are done as a whole.
-    pub fn handle_but_sync(&self, topic: &str, request: Request) -> Option<Reply> {
-        match request {
-            Request::Sync {
-                written,
-                gone,
-                upto,
-                ..
-            } => {
-                let log = LogDirectory::new(&self.files, &self.data_path, topic);
-                written.iter().for_each(Written::let_go);
-                let result = log.remove(&gone);
-                Some(Reply::Synced { upto, result })
-            }
-            Request::WriteCheckpoint {
-                number,
-                slot,
-                bytes,
-                ..
-            } => {
-                let unsynced = Request::WriteCheckpoint {
-                    number,
-                    slot,
-                    bytes,
-                    sync: false,
-                    names: false,
-                };
-                self.handle(topic, unsynced)
-            }
-            other => self.handle(topic, other),
-        }
-    }
-
-    /// Does what jobs of each of these topics ask to be made durable, at once; their earlier jobs
-    /// are done, and they themselves up to there ([`Keeper::handle_but_sync`]). The cost is that of
-    /// one, and of whatever else waits to be written in this file system. `whole` was taken
-    /// ([`Files::whole`]) before any of the messages was stored.
-    ///
-    /// If something is not written, whose it was is not known: it is final for all of them.
-    pub fn sync_together<'a>(
-        &self,
-        whole: &F::Whole,
-        topics: impl IntoIterator<Item = &'a str>,
-    ) -> Vec<Result<(), SyncFailure>> {
-        let synced = self
-            .files
-            .sync_whole(whole)
-            .map_err(|error| SyncFailure::Sync(Failure::of("sync", &self.data_path, &error)));
-        let result = |topic| {
-            synced.clone()?;
-            // Somebody may have removed it, with everything in it: that is not durable.
-            let path = log_path(&self.data_path, topic);
-            match self.files.length(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    Err(SyncFailure::Sync(Failure::of("sync", &path, &error)))
-                }
-                Ok(_) | Err(_) => Ok(()),
-            }
-        };
-        topics.into_iter().map(result).collect()
     }
 
     /// Removes the log of `topic`: gone at once and for good when this returns. What a crash leaves

@@ -66,7 +66,7 @@ pub use files::{Entry, Files, Memory, Pages, SyncError};
 pub use import::{Takeover, TakeoverOptions, TopicTakeover, take_over};
 pub use keeper::{
     CheckpointFailure, CheckpointNumber, Failure, Keeper, Reply, Request, SegmentNumber,
-    SyncFailure,
+    SharedSync, SyncFailure,
 };
 pub use lock::{DataPathLock, check_writable};
 pub use log::{Durable, Event, Log, LogOptions, LogStats, Run, Taken};

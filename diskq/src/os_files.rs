@@ -6,7 +6,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use memmap2::{Advice, MmapMut};
-use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_getfl, fcntl_setfl, syncfs};
+use rustix::fs::{
+    FallocateFlags, OFlags, StatVfsMountFlags, fallocate, fcntl_getfl, fcntl_setfl, fstatvfs,
+    syncfs,
+};
 use rustix::io::Errno;
 
 use crate::files::{Entry, Files, Memory, Pages, SyncError};
@@ -17,7 +20,8 @@ use crate::segment::SPILLED_BYTES;
 /// thousands of segments costs no descriptors.
 ///
 /// Opening anew does not miss a write-back error: Linux reports one that no one has seen yet to the
-/// first sync of any descriptor, and we stop at the first.
+/// first sync of any descriptor of that file, and we stop at the first. That `syncfs` has reported it does
+/// not count: file and file system remember the error apart from each other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsFiles;
 
@@ -79,13 +83,13 @@ impl Files for OsFiles {
     fn sync(&self, path: &Path) -> Result<(), SyncError> {
         let file = OpenOptions::new().write(true).open(path);
         // Covers the pages dirtied through a mapping, and the length.
-        file.map_err(SyncError::Open)?
+        file.map_err(SyncError::of_open)?
             .sync_data()
             .map_err(SyncError::Sync)
     }
 
     fn sync_dir(&self, path: &Path) -> Result<(), SyncError> {
-        let directory = File::open(path).map_err(SyncError::Open)?;
+        let directory = File::open(path).map_err(SyncError::of_open)?;
         directory.sync_all().map_err(SyncError::Sync)
     }
 
@@ -94,7 +98,14 @@ impl Files for OsFiles {
     }
 
     fn sync_whole(&self, whole: &File) -> io::Result<()> {
-        Ok(syncfs(whole)?)
+        syncfs(whole)?;
+        // A file system that gave up, or that the kernel made read-only, may call that a success without
+        // having written anything. A sync of one directory then fails, or the flag says so.
+        whole.sync_all()?;
+        if fstatvfs(whole)?.f_flag.contains(StatVfsMountFlags::RDONLY) {
+            return Err(Errno::ROFS.into());
+        }
+        Ok(())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

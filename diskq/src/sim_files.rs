@@ -49,7 +49,7 @@ pub enum Call {
     Copy,
     /// [`Files::load`]
     Load,
-    /// The first half of [`Files::sync`] and [`Files::sync_dir`]: nothing is lost if it fails.
+    /// The first half of [`Files::sync`] and [`Files::sync_dir`]: for want of descriptors or memory, or for good.
     Open,
     /// The second half of [`Files::sync`], and [`Files::sync_whole`]: if it fails, dirty pages are lost.
     Sync,
@@ -166,6 +166,18 @@ impl SimFiles {
         for file in disk.names.files() {
             has_failed |= random.coin() && disk.files[file].fail(&mut random);
         }
+        disk.errors += u64::from(has_failed);
+        disk.faults.failed_syncs += u64::from(has_failed);
+    }
+
+    /// As [`SimFiles::fail_write_back`], of one file.
+    ///
+    /// # Panics
+    /// If there is no such file.
+    pub fn fail_write_back_of(&self, path: &Path, seed: u64) {
+        let mut disk = self.disk();
+        let file = disk.file(path).expect("a file to write back");
+        let has_failed = disk.files[file].fail(&mut Random(seed));
         disk.errors += u64::from(has_failed);
         disk.faults.failed_syncs += u64::from(has_failed);
     }
@@ -454,7 +466,7 @@ impl Files for SimFiles {
 
     fn sync(&self, path: &Path) -> Result<(), SyncError> {
         let opened = self.call(Call::Open).and_then(|mut disk| disk.file(path));
-        let file = opened.map_err(SyncError::Open)?;
+        let file = opened.map_err(SyncError::of_open)?;
         let mut disk = self.disk();
         match disk.faults.call(Call::Sync) {
             Some(Hit::Failed(error)) => {
@@ -475,7 +487,7 @@ impl Files for SimFiles {
             let is_dir = disk.names.is_dir(path);
             is_dir.then_some(()).ok_or_else(not_found)
         });
-        opened.map_err(SyncError::Open)?;
+        opened.map_err(SyncError::of_open)?;
         let mut disk = self.call(Call::SyncDir).map_err(SyncError::Sync)?;
         disk.names.sync(path);
         Ok(())

@@ -41,11 +41,11 @@ impl<F: Files> Files for ReadOnly<F> {
     }
 
     fn sync(&self, _path: &Path) -> Result<(), SyncError> {
-        refused().map_err(SyncError::Open)
+        refused().map_err(SyncError::Sync)
     }
 
     fn sync_dir(&self, _path: &Path) -> Result<(), SyncError> {
-        refused().map_err(SyncError::Open)
+        refused().map_err(SyncError::Sync)
     }
 
     fn whole(&self, directory: &Path) -> io::Result<F::Whole> {

@@ -284,12 +284,22 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         format!("{directory}/{name}")
     }
 
-    pub(super) fn sync(&self, segments: &[SegmentNumber], names: bool) -> Result<(), SyncFailure> {
+    pub(super) fn sync(
+        &self,
+        segments: &[SegmentNumber],
+        copies: &[SegmentNumber],
+        names: bool,
+    ) -> Result<(), SyncFailure> {
         for &segment in segments {
             let path = self.segment_path(segment);
+            let synced = self.files.sync(&path);
+            synced.map_err(|error| SyncFailure::of(&path, &error))?;
+        }
+        for &copy in copies {
+            let path = self.segment_path(copy);
             match self.files.sync(&path) {
-                // All of its messages were finished and the segment discarded meanwhile.
-                Err(SyncError::Open(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                // The spill failed. The log knows, and this sync proves nothing to it.
+                Err(SyncError::Sync(error)) if error.kind() == io::ErrorKind::NotFound => {}
                 result => result.map_err(|error| SyncFailure::of(&path, &error))?,
             }
         }
@@ -313,13 +323,8 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     /// Makes the names durable: of the log's files, and of the log.
     fn sync_names(&self) -> Result<(), SyncFailure> {
         for path in [self.path.as_path(), self.data_path] {
-            self.files.sync_dir(path).map_err(|error| match error {
-                // Somebody removed it, with everything in it: that does not come back.
-                SyncError::Open(error) if error.kind() == io::ErrorKind::NotFound => {
-                    SyncFailure::Sync(Failure::of("sync", path, &error))
-                }
-                error => SyncFailure::of(path, &error),
-            })?;
+            let synced = self.files.sync_dir(path);
+            synced.map_err(|error| SyncFailure::of(path, &error))?;
         }
         Ok(())
     }
@@ -344,8 +349,7 @@ impl<'a, F: Files> LogDirectory<'a, F> {
             }
             Ok(length)
         };
-        let length = write()
-            .map_err(|error| CheckpointFailure::Write(Failure::of("write", &path, &error)))?;
+        let length = write().map_err(|error| CheckpointFailure::of_write(&path, &error))?;
         if sync {
             let synced = self.files.sync(&path);
             synced.map_err(|error| SyncFailure::of(&path, &error))?;

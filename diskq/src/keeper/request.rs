@@ -6,7 +6,7 @@ use std::path::Path;
 use wire::id::Seq;
 
 use crate::error::{Damage, system_text};
-use crate::files::{Memory, Pages, SyncError};
+use crate::files::{Memory, Pages, SyncError, is_shortage};
 use crate::mapping::Written;
 
 /// Names a segment's file within its log; never reused while the log lives.
@@ -60,6 +60,9 @@ pub enum Request {
     Sync {
         /// The files with unsynced messages.
         segments: Vec<SegmentNumber>,
+        /// More of them: what earlier [`Request::Spill`]s are to have written by then. A file that is not
+        /// there is no error, the log knows of a spill that failed.
+        copies: Vec<SegmentNumber>,
         /// Their pages that are mapped.
         written: Vec<Written>,
         /// Files to be removed for good; `names` is set if there are any.
@@ -108,8 +111,11 @@ impl Request {
     pub fn is_sync(&self) -> bool {
         match self {
             Request::Sync {
-                segments, names, ..
-            } => *names || !segments.is_empty(),
+                segments,
+                copies,
+                names,
+                ..
+            } => *names || !segments.is_empty() || !copies.is_empty(),
             Request::WriteCheckpoint { sync, .. } => *sync,
             _ => false,
         }
@@ -162,6 +168,12 @@ impl Failure {
             text,
         }
     }
+
+    /// Whether there was no room.
+    pub(crate) fn is_full(&self) -> bool {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        full.contains(&self.kind)
+    }
 }
 
 /// What the keeper answers. Unmap, Free, SetAside and Discard are not answered.
@@ -212,7 +224,7 @@ impl Reply {
     /// The reply to a job whose sync was done elsewhere, with `synced` as its result. That one
     /// failed is what counts, whatever else did.
     #[must_use]
-    pub fn unless(self, synced: Result<(), SyncFailure>) -> Reply {
+    pub(super) fn unless(self, synced: Result<(), SyncFailure>) -> Reply {
         match (self, synced) {
             (Reply::Synced { upto, result }, synced) => Reply::Synced {
                 upto,
@@ -230,7 +242,8 @@ impl Reply {
 /// Why something was not synced.
 #[derive(Clone, Debug)]
 pub enum SyncFailure {
-    /// A file could not be opened: some are synced, none is lost. Worth trying again.
+    /// A file could not be opened for want of descriptors or memory: some are synced, none is lost. Worth
+    /// trying again.
     Open(Failure),
     /// A sync failed, or what is to be synced is gone. Final.
     Sync(Failure),
@@ -248,11 +261,24 @@ impl SyncFailure {
 /// Why a checkpoint was not written.
 #[derive(Debug)]
 pub enum CheckpointFailure {
-    /// It could not be written, or not be opened to be synced: an older one stands. Worth trying
+    /// It could not be written for want of room, descriptors or memory: an older one stands. Worth trying
     /// again.
     Write(Failure),
-    /// It could not be made durable. Final, as every failed sync.
+    /// It could not be made durable, or its file, which has room for it, refuses it: nothing of this log will be
+    /// durable any more. Final, as every failed sync.
     Sync(Failure),
+}
+
+impl CheckpointFailure {
+    /// The writing itself failed.
+    pub(super) fn of_write(path: &Path, error: &io::Error) -> CheckpointFailure {
+        let failure = Failure::of("write", path, error);
+        if failure.is_full() || is_shortage(error) {
+            CheckpointFailure::Write(failure)
+        } else {
+            CheckpointFailure::Sync(failure)
+        }
+    }
 }
 
 impl From<SyncFailure> for CheckpointFailure {

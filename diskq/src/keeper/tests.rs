@@ -4,14 +4,10 @@ use std::path::Path;
 use super::*;
 use crate::checkpoint;
 use crate::files::{Memory, Pages};
-use crate::sim_files::{Call, Crash, SimFiles, SimWhole};
+use crate::sim_files::{Call, Crash, SimFiles};
 
 fn keeper() -> Keeper<SimFiles> {
     Keeper::new(SimFiles::new(), "/data")
-}
-
-fn whole(keeper: &Keeper<SimFiles>) -> SimWhole {
-    keeper.files().whole(Path::new("/data")).unwrap()
 }
 
 fn prepare(keeper: &Keeper<SimFiles>, number: u64) -> Result<Memory, Failure> {
@@ -114,46 +110,48 @@ fn checkpoints_grow_where_they_are_and_need_no_room_for_one_twice_as_long() {
 fn a_checkpoint_whose_sync_is_shared_is_durable_after_it_and_final_without() {
     for fails in [false, true] {
         let keeper = keeper();
+        let mut shared = keeper.shared_sync().unwrap();
         let request = write_checkpoint(1, b"bytes", true);
         assert!(request.is_sync() && !request.is_urgent());
-        let reply = keeper.handle_but_sync("t", request).unwrap();
-        assert_eq!(keeper.files().failed_syncs(), 0);
         if fails {
             keeper.files().fail_next(Call::Sync, ErrorKind::Other);
         }
-        let result = keeper.sync_together(&whole(&keeper), ["t"]).remove(0);
-        let Reply::CheckpointWritten { number, result } = reply.unless(result) else {
+        let reply = keeper.handle_together(&mut shared, vec![("t", request)]);
+        let [Some(Reply::CheckpointWritten { number, result })] = &reply[..] else {
             panic!("another reply")
         };
-        assert_eq!(number, CheckpointNumber(2));
+        assert_eq!(*number, CheckpointNumber(2));
         keeper.files().crash(Crash::Power { seed: 0 });
         if fails {
             assert!(matches!(result, Err(CheckpointFailure::Sync(_))));
         } else {
-            result.unwrap();
+            assert!(result.is_ok());
             assert_eq!(slot_contents(&keeper, 1, 5), b"bytes");
         }
     }
 }
 
-/// The failed sync is what counts: its log must know that it is poisoned.
+/// The failed sync is what counts, even if the checkpoint is not written at first: its log must know that it is
+/// poisoned.
 #[test]
 fn a_checkpoint_that_fails_twice_tells_of_the_sync() {
     let keeper = keeper();
+    let mut shared = keeper.shared_sync().unwrap();
+    keeper.handle("t", write_checkpoint(1, b"bytes", false));
     keeper
         .files()
         .fail_next(Call::Write, ErrorKind::StorageFull);
+    keeper
+        .files()
+        .fail_write_back_of(Path::new("/data/t.log/checkpoint"), 1);
     let request = write_checkpoint(0, b"bytes", true);
-    let reply = keeper.handle_but_sync("t", request).unwrap();
-    keeper.files().fail_next(Call::Sync, ErrorKind::Other);
-    let result = keeper.sync_together(&whole(&keeper), ["t"]).remove(0);
-    let reply = reply.unless(result);
+    let reply = keeper.handle_together(&mut shared, vec![("t", request)]);
     let is_final = matches!(
-        reply,
-        Reply::CheckpointWritten {
+        &reply[..],
+        [Some(Reply::CheckpointWritten {
             result: Err(CheckpointFailure::Sync(_)),
             ..
-        }
+        })]
     );
     assert!(is_final, "{reply:?}");
 }
@@ -220,35 +218,179 @@ fn file_names_are_numbers() {
     }
 }
 
-#[test]
-fn many_logs_are_synced_at_once_or_fail_together() {
-    let files = SimFiles::new();
-    let keeper = Keeper::new(files.clone(), "/data");
-    for topic in ["a", "b"] {
-        let request = Request::Prepare {
-            segment: SegmentNumber(1),
-            bytes: 8192,
-            pages: Pages::Small,
-        };
-        keeper.handle(topic, request);
-        let path = log_path(Path::new("/data"), topic).join("000000000001.segment");
-        files.write_at(&path, 0, topic.as_bytes()).unwrap();
+/// A log with one segment that holds its name.
+fn with_segment(keeper: &Keeper<SimFiles>, topic: &str) {
+    let request = Request::Prepare {
+        segment: SegmentNumber(1),
+        bytes: 8192,
+        pages: Pages::Small,
+    };
+    keeper.handle(topic, request);
+    let path = segment_path(topic);
+    keeper.files().write_at(&path, 0, topic.as_bytes()).unwrap();
+}
+
+/// Changes the segment, so that there is something to sync.
+fn store(keeper: &Keeper<SimFiles>, topic: &str) {
+    let stored = [stored(keeper, topic) + 1];
+    let path = segment_path(topic);
+    keeper.files().write_at(&path, 4096, &stored).unwrap();
+}
+
+/// How often that was done.
+fn stored(keeper: &Keeper<SimFiles>, topic: &str) -> u8 {
+    let mut byte = [0];
+    let path = segment_path(topic);
+    keeper.files().read_at(&path, 4096, &mut byte).unwrap();
+    byte[0]
+}
+
+fn segment_path(topic: &str) -> PathBuf {
+    log_path(Path::new("/data"), topic).join(segment_file(SegmentNumber(1)))
+}
+
+fn sync_of(segments: &[u64], copies: &[u64]) -> Request {
+    let numbers = |numbers: &[u64]| numbers.iter().copied().map(SegmentNumber).collect();
+    Request::Sync {
+        segments: numbers(segments),
+        copies: numbers(copies),
+        written: Vec::new(),
+        gone: Vec::new(),
+        names: true,
+        upto: wire::id::Seq(1),
     }
-    let results = keeper.sync_together(&whole(&keeper), ["a", "gone", "b"]);
-    assert!(results[0].is_ok() && results[2].is_ok());
-    assert!(matches!(results[1], Err(SyncFailure::Sync(_))));
-    files.crash(Crash::Power { seed: 1 });
+}
+
+/// Syncs these logs together, and says which of them are synced now.
+fn sync_together(
+    keeper: &Keeper<SimFiles>,
+    shared: &mut SharedSync<SimFiles>,
+    topics: &[&str],
+) -> Vec<bool> {
+    let jobs = topics.iter().map(|topic| (*topic, sync_of(&[1], &[])));
+    let replies = keeper.handle_together(shared, jobs.collect());
+    let is_synced = |reply: Option<Reply>| match reply {
+        Some(Reply::Synced { result: Ok(()), .. }) => true,
+        Some(Reply::Synced {
+            result: Err(SyncFailure::Sync(_)),
+            ..
+        }) => false,
+        reply => panic!("{reply:?}"),
+    };
+    replies.into_iter().map(is_synced).collect()
+}
+
+#[test]
+fn many_logs_are_synced_at_once() {
+    let keeper = keeper();
+    let mut shared = keeper.shared_sync().unwrap();
     for topic in ["a", "b"] {
-        let path = log_path(Path::new("/data"), topic).join("000000000001.segment");
+        with_segment(&keeper, topic);
+    }
+    let synced = sync_together(&keeper, &mut shared, &["a", "gone", "b"]);
+    assert_eq!(synced, [true, false, true]);
+    assert!(shared.take_failure().is_none());
+    keeper.files().crash(Crash::Power { seed: 1 });
+    for topic in ["a", "b"] {
         let mut byte = [0];
-        files.read_at(&path, 0, &mut byte).unwrap();
+        keeper
+            .files()
+            .read_at(&segment_path(topic), 0, &mut byte)
+            .unwrap();
         assert_eq!(byte, topic.as_bytes());
     }
-    files.fail_next(Call::Sync, io::ErrorKind::Other);
-    let results = keeper.sync_together(&whole(&keeper), ["a", "b"]);
-    assert!(
-        results
-            .iter()
-            .all(|result| matches!(result, Err(SyncFailure::Sync(_))))
-    );
+    for topic in ["a", "b"] {
+        store(&keeper, topic);
+    }
+    keeper.files().fail_next(Call::Sync, ErrorKind::Other);
+    let synced = sync_together(&keeper, &mut shared, &["a", "b"]);
+    assert!(synced.contains(&false), "pages of one of them were lost");
+    keeper.files().crash(Crash::Power { seed: 1 });
+    for (topic, is_synced) in ["a", "b"].iter().zip(synced) {
+        assert!(!is_synced || stored(&keeper, topic) == 1);
+    }
+}
+
+/// The error of a page of `late` was told to a shared sync of others, and the next shared sync, of `late`, was
+/// believed.
+#[test]
+fn a_shared_sync_takes_no_error_from_a_log_outside_of_it() {
+    let keeper = keeper();
+    let mut shards = [(); 2].map(|()| keeper.shared_sync().unwrap());
+    let topics = [["a", "b", "late"], ["c", "d", "e"]];
+    for topic in topics.iter().flatten() {
+        with_segment(&keeper, topic);
+    }
+    keeper.files().fail_write_back_of(&segment_path("late"), 1);
+    for (shared, topics) in shards.iter_mut().zip(topics) {
+        // Others are none the worse for it, each shard is told.
+        assert_eq!(sync_together(&keeper, shared, &topics[..2]), [true, true]);
+        assert!(shared.take_failure().is_some() && shared.take_failure().is_none());
+    }
+    for round in 0..2 {
+        store(&keeper, "late");
+        let synced = sync_together(&keeper, &mut shards[0], &["a", "late"]);
+        assert_eq!(synced[0], true);
+        // What follows its first failed sync is the log's own business: it takes nothing more.
+        assert!(synced[1] == (round > 0), "{synced:?}");
+        assert_eq!(
+            sync_together(&keeper, &mut shards[1], &["c", "e"]),
+            [true, true]
+        );
+    }
+}
+
+/// Every order in which two logs store, lose a page and are synced, together and alone: a log whose page was lost
+/// is told so by its first sync after that.
+#[test]
+fn no_order_of_syncs_loses_a_write_error() {
+    const STEPS: u32 = 6;
+    const KINDS: u32 = 5;
+    for order in 0..KINDS.pow(STEPS) {
+        let keeper = keeper();
+        let mut shared = keeper.shared_sync().unwrap();
+        let topics = ["a", "b"];
+        topics.iter().for_each(|topic| with_segment(&keeper, topic));
+        let mut is_lost = [false; 2];
+        for step in 0..STEPS {
+            let synced: &[usize] = match order / KINDS.pow(step) % KINDS {
+                0 => {
+                    store(&keeper, "a");
+                    keeper.files().fail_write_back_of(&segment_path("a"), 1);
+                    is_lost[0] = true;
+                    continue;
+                }
+                1 => {
+                    store(&keeper, "b");
+                    keeper.files().fail_write_back_of(&segment_path("b"), 1);
+                    is_lost[1] = true;
+                    continue;
+                }
+                2 => &[0],
+                3 => &[1],
+                _ => &[0, 1],
+            };
+            let names: Vec<_> = synced.iter().map(|&log| topics[log]).collect();
+            let results = sync_together(&keeper, &mut shared, &names);
+            for (&log, is_synced) in synced.iter().zip(results) {
+                assert_eq!(is_synced, !is_lost[log], "order {order}, step {step}");
+                is_lost[log] = false;
+            }
+        }
+    }
+}
+
+/// A file that is to be synced and is gone is no success, unless it is a copy that was never made.
+#[test]
+fn what_is_gone_is_not_synced() {
+    for (segments, copies, is_synced) in [(&[1][..], &[2][..], true), (&[1, 2], &[], false)] {
+        let keeper = keeper();
+        with_segment(&keeper, "t");
+        let reply = keeper.handle("t", sync_of(segments, copies));
+        let Some(Reply::Synced { result, .. }) = reply else {
+            panic!("another reply")
+        };
+        assert_eq!(result.is_ok(), is_synced);
+        assert!(!matches!(result, Err(SyncFailure::Open(_))));
+    }
 }

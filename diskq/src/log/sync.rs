@@ -7,7 +7,7 @@ use wire::id::Seq;
 
 use crate::keeper::{Request, SegmentNumber, SyncFailure};
 
-use super::segments::{Residency, Segment};
+use super::segments::Residency;
 use super::{Event, Log};
 
 /// A count of unsynced messages starts no sync sooner than this after the last one: at high rates
@@ -262,21 +262,23 @@ impl Log {
         let unsynced = unsynced.filter(|segment| segment.is_held() && !segment.is_durable);
         let written = unsynced.clone().filter_map(|s| s.written_since(synced));
         let written = written.collect();
-        // What is being spilled is there, or this sync void, before its turn comes.
-        let file = |segment: &Segment| match segment.residency {
-            Residency::Spilling {
-                is_synced: true, ..
-            } => None,
-            Residency::Spilling { copy, .. } => Some(copy),
-            _ => Some(segment.number),
-        };
-        let segments: Vec<_> = unsynced.filter_map(file).collect();
-        if !segments.is_empty() {
+        let (mut segments, mut copies) = (Vec::new(), Vec::new());
+        for segment in unsynced {
+            match segment.residency {
+                Residency::Spilling {
+                    is_synced: true, ..
+                } => {}
+                // The copy is there, or this sync void, before its turn comes.
+                Residency::Spilling { copy, .. } => copies.push(copy),
+                _ => segments.push(segment.number),
+            }
+        }
+        let newest = segments.iter().chain(&copies).max().copied();
+        if newest.is_some() {
             self.sync.note_on_disk(self.next);
         }
         let gone = self.sync.voided.clone();
-        let is_new = segments.iter().max().copied() > self.sync.names_synced;
-        let names = is_new || !gone.is_empty();
+        let names = newest > self.sync.names_synced || !gone.is_empty();
         let names_upto = names.then(|| self.supply.prepared_upto());
         self.sync.syncing = Some(Syncing {
             upto: self.next,
@@ -289,6 +291,7 @@ impl Log {
         self.sync.is_wanted = false;
         self.requests.push_back(Request::Sync {
             segments,
+            copies,
             written,
             gone,
             names,

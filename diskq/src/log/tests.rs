@@ -1102,18 +1102,18 @@ fn a_sync_that_cannot_open_its_files_is_tried_again() {
     let mut world = World::new(small_options());
     world.must_append(100);
     world.pump(10);
-    world.files.fail_next(Call::Open, ErrorKind::Other);
+    world.files.fail_next(Call::Open, libc::EMFILE);
     world.log.sync_now();
     world.pump(10);
     assert_eq!(world.files.fail_count(), 1);
     assert_eq!(
         world.events.pop(),
         Some(Event::SyncDelayed(
-            "cannot open /data/orders.log/000000000001.segment: simulated failure".into()
+            "cannot open /data/orders.log/000000000001.segment: too many open files".into()
         ))
     );
     // Not before its time, whoever asks, and silently if it fails again.
-    world.files.fail_next(Call::Open, ErrorKind::Other);
+    world.files.fail_next(Call::Open, libc::EMFILE);
     world.log.sync_now();
     world.append(100, 0).unwrap();
     world.log.sync_now();
@@ -1134,6 +1134,108 @@ fn a_sync_that_cannot_open_its_files_is_tried_again() {
     assert_eq!(world.owed.len(), 2);
 }
 
+/// A file system that was shut down or is read-only was taken for one without descriptors: publishes stayed OK, and
+/// who waited for a sync waited for ever.
+#[test]
+fn a_sync_that_may_not_open_its_files_is_final() {
+    let refusals = [libc::EROFS, libc::EIO, libc::ENOENT, libc::EACCES];
+    // The segment, the directory of the log, the data path.
+    for (code, nth) in refusals
+        .iter()
+        .flat_map(|code| [1, 2, 3].map(|nth| (*code, nth)))
+    {
+        let mut world = World::new(small_options());
+        world.must_append(100);
+        world.files.fail_nth_of(Call::Open, nth, code);
+        world.log.sync_now();
+        world.pump(10);
+        assert_eq!(world.files.fail_count(), 1);
+        assert!(
+            world.told(|event| matches!(event, Event::SyncFailed(_))),
+            "{code} {nth}"
+        );
+        assert!(world.log.health().is_some());
+        let error = world.append(100, 0);
+        assert!(matches!(error, Err(AppendError::Poisoned(_))));
+    }
+}
+
+/// The file of the checkpoints is there, with room: what does not let itself be written will not be durable.
+#[test]
+fn a_checkpoint_that_may_not_be_written_is_final() {
+    for (code, is_final) in [
+        (libc::EROFS, true),
+        (libc::EIO, true),
+        (libc::ENOSPC, false),
+        (libc::EMFILE, false),
+    ] {
+        let mut world = World::new(small_options());
+        world.must_append(100);
+        world.pump(10);
+        world.files.fail_next(Call::Write, code);
+        world.write_checkpoint(Durable::No);
+        world.pump(10);
+        assert_eq!(world.files.fail_count(), 1);
+        assert!(world.told(|event| matches!(event, Event::CheckpointFailed { .. })));
+        assert_eq!(world.append(100, 0).is_err(), is_final, "{code}");
+        assert_eq!(world.log.health().is_some(), is_final, "{code}");
+    }
+}
+
+/// Each of these was due again at once, again and again: a whole core, and an error in the log each time.
+#[test]
+fn what_failed_waits_before_it_is_tried_again() {
+    for timeout in [0, 2000] {
+        let mut options = small_options();
+        options.sync_timeout = Duration::from_millis(timeout);
+        let mut world = World::new(options);
+        world.step_time(100_000);
+        world.must_append(100);
+        world.pump(10);
+        world.files.fail_next(Call::Write, ErrorKind::StorageFull);
+        world.write_checkpoint(Durable::No);
+        // Progress was noted long before the attempt that fails.
+        world.log.note_progress();
+        world.step_time(10_000);
+        assert!(world.told(|event| matches!(event, Event::CheckpointFailed { .. })));
+        let due_at = world.log.next_timeout().expect("to be tried again");
+        assert!(
+            due_at >= world.mono + Duration::from_millis(250),
+            "{due_at:?}"
+        );
+        assert!(due_at <= world.mono + Duration::from_millis(timeout.max(250)));
+        world.step_time(timeout.max(250));
+        assert!(world.log.checkpoint_due(world.mono));
+    }
+}
+
+/// The retries of a refused log stopped when it was poisoned, and their timer did not.
+#[test]
+fn a_log_that_is_refused_and_poisoned_has_nothing_to_try_again() {
+    let mut world = World::new(small_options());
+    world.step_time(100_000);
+    world.must_append(100);
+    world.pump(10);
+    world.files.limit(Some(0));
+    while world.append(1000, 0).is_ok() {}
+    world.pump(10);
+    assert!(world.told(|event| matches!(event, Event::RoomRefused(_))));
+    world.files.fail_next(Call::Sync, ErrorKind::Other);
+    world.log.sync_now();
+    world.pump(10);
+    assert!(world.told(|event| matches!(event, Event::SyncFailed(_))));
+    world.write_checkpoint(Durable::No);
+    for _ in 0..10 {
+        world.step_time(1000);
+        let next = world.log.next_timeout();
+        assert!(
+            next.is_none_or(|at| at > world.mono),
+            "{next:?} at {:?}",
+            world.mono
+        );
+    }
+}
+
 #[test]
 fn a_checkpoint_that_cannot_be_opened_is_due_again() {
     // The file of the checkpoint, the directory of the log, the data path.
@@ -1142,7 +1244,7 @@ fn a_checkpoint_that_cannot_be_opened_is_due_again() {
         world.must_append(100);
         world.pump(10);
         let number = world.write_checkpoint(Durable::Yes);
-        world.files.fail_nth_of(Call::Open, nth, ErrorKind::Other);
+        world.files.fail_nth_of(Call::Open, nth, libc::EMFILE);
         world.pump(10);
         assert_eq!(world.files.fail_count(), 1);
         let failed = |event: &Event| matches!(event, Event::CheckpointFailed { number: failed, .. } if *failed == number);

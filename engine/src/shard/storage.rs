@@ -16,13 +16,12 @@
 
 mod fences;
 
-use crate::log_error;
 use crate::shard::mail::{Mail, Post};
-use diskq::{Files, Keeper, OsFiles, Reply, Request};
+use crate::{log_error, log_warn};
+use diskq::{Keeper, OsFiles, Reply, Request, SharedSync, system_text};
 use engine_core::{ShardId, TopicKey};
 use fences::Fences;
 use std::collections::HashSet;
-use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
@@ -129,7 +128,7 @@ struct Worker {
     shard: ShardId,
     duty: Duty,
     keeper: Keeper<OsFiles>,
-    whole: File,
+    shared: SharedSync<OsFiles>,
     post: Post,
     fences: Arc<Fences>,
 }
@@ -142,17 +141,18 @@ impl Worker {
         post: &Post,
         fences: &Arc<Fences>,
     ) -> io::Result<Worker> {
+        let keeper = Keeper::new(OsFiles, data_path);
         Ok(Worker {
             shard,
             duty,
-            keeper: Keeper::new(OsFiles, data_path),
-            whole: OsFiles.whole(data_path)?,
+            shared: keeper.shared_sync()?,
+            keeper,
             post: post.clone(),
             fences: Arc::clone(fences),
         })
     }
 
-    fn run(&self, queue: &Receiver<Job>) {
+    fn run(mut self, queue: &Receiver<Job>) {
         while let Ok(first) = queue.recv() {
             let jobs = [first].into_iter().chain(queue.try_iter()).collect();
             if self.do_round(Round::of(jobs)).is_break() {
@@ -162,7 +162,7 @@ impl Worker {
     }
 
     /// Does what waited at the same time.
-    fn do_round(&self, round: Round) -> ControlFlow<()> {
+    fn do_round(&mut self, round: Round) -> ControlFlow<()> {
         self.do_jobs(round.before)?;
         self.sync_together(round.syncs);
         self.do_jobs(round.after)
@@ -203,20 +203,26 @@ impl Worker {
         })
     }
 
-    fn sync_together(&self, syncs: Vec<Task>) {
+    fn sync_together(&mut self, syncs: Vec<Task>) {
         if syncs.is_empty() {
             return;
         }
-        let mut promised = Vec::with_capacity(syncs.len());
+        let (mut keys, mut topics, mut jobs) = (Vec::new(), Vec::new(), Vec::new());
         for (key, topic, request) in syncs {
-            if let Some(reply) = self.keeper.handle_but_sync(&topic, request) {
-                promised.push((key, topic, reply));
-            }
+            keys.push(key);
+            topics.push(topic);
+            jobs.push(request);
         }
-        let topics = promised.iter().map(|(_, topic, _)| &**topic);
-        let results = self.keeper.sync_together(&self.whole, topics);
-        for ((key, _, reply), result) in promised.into_iter().zip(results) {
-            self.reply(key, Some(reply.unless(result)));
+        let jobs = topics.iter().map(|topic| &**topic).zip(jobs).collect();
+        let replies = self.keeper.handle_together(&mut self.shared, jobs);
+        if let Some(failure) = self.shared.take_failure() {
+            log_warn!(
+                "a sync of the whole file system failed, from now on each topic is synced by itself - {}",
+                system_text(&failure)
+            );
+        }
+        for (key, reply) in keys.into_iter().zip(replies) {
+            self.reply(key, reply);
         }
     }
 

@@ -3,6 +3,7 @@ use diskq::{CheckpointNumber, Pages, SegmentNumber};
 use futures_lite::StreamExt;
 use futures_lite::future::block_on;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 use wire::id::Seq;
@@ -17,6 +18,7 @@ fn key(index: u32) -> TopicKey {
 fn sync(topic: &str, upto: u64) -> Job {
     let request = Request::Sync {
         segments: vec![SegmentNumber(1)],
+        copies: Vec::new(),
         written: Vec::new(),
         gone: Vec::new(),
         names: false,

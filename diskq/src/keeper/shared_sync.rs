@@ -1,0 +1,115 @@
+//! [`SharedSync`]: one `syncfs` for the syncs of many logs, and why no write error escapes it.
+//!
+//! The kernel remembers a failed write in two places that know nothing of each other. The *file* tells the next
+//! sync of any of its descriptors, once; a descriptor that is opened later is told, too, as long as nobody was.
+//! The *file system* tells the next `syncfs` of each descriptor, once, and does not say whose write it was. From
+//! that follows what may be believed:
+//!
+//! - A `syncfs` that succeeds on a descriptor that never failed is believed: it waits for all writes under way and
+//!   looks at the error after that. Nothing in this file system has failed since the descriptor was opened, which was
+//!   before any log of this process took a message.
+//! - The first failure of a descriptor is believed of nobody. It may be the write of a log outside of the round,
+//!   and this descriptor will not tell it a second time. So the descriptor is closed for good, and from then on each
+//!   log's files and names are synced by themselves, those of this round first.
+//! - The log whose write it was finds out, however late its own sync comes: only syncs of the file itself use up what
+//!   the file has to tell, only the keeper of that log syncs it, and the log is poisoned by the first one that fails.
+//! - No thread takes the error from another. Each has a `SharedSync` with a descriptor of its own, and each
+//!   descriptor is told of the error.
+
+use std::io;
+
+use super::{Failure, Keeper, LogDirectory, Reply, Request, SyncFailure, log_path};
+use crate::files::Files;
+use crate::mapping::Written;
+
+/// A file system as one keeper thread syncs it as a whole, until that fails once.
+#[derive(Debug)]
+pub struct SharedSync<F: Files> {
+    /// `None` after the first failure.
+    whole: Option<F::Whole>,
+    /// That failure, until somebody asks.
+    failure: Option<io::Error>,
+}
+
+impl<F: Files> SharedSync<F> {
+    /// Why there are no shared syncs any more. Told once.
+    pub fn take_failure(&mut self) -> Option<io::Error> {
+        self.failure.take()
+    }
+}
+
+impl<F: Files> Keeper<F> {
+    /// Makes syncs of many logs possible at the cost of one. Call it before any log takes a message: only of
+    /// what is written later a shared sync tells whether it failed.
+    pub fn shared_sync(&self) -> io::Result<SharedSync<F>> {
+        Ok(SharedSync {
+            whole: Some(self.files.whole(&self.data_path)?),
+            failure: None,
+        })
+    }
+
+    /// Does jobs that end with a sync ([`Request::is_sync`]), given with the names of their topics; at most one of a
+    /// kind for each log. The cost is that of one sync, and of whatever else waits to be written in this file system.
+    pub fn handle_together(
+        &self,
+        shared: &mut SharedSync<F>,
+        jobs: Vec<(&str, Request)>,
+    ) -> Vec<Option<Reply>> {
+        if let Some(whole) = &shared.whole {
+            let handle = |(topic, request): &(&str, Request)| self.handle_but_sync(topic, request);
+            let unsynced: Vec<_> = jobs.iter().map(handle).collect();
+            let Err(failure) = self.files.sync_whole(whole) else {
+                let synced = |(reply, (topic, _)): (Option<Reply>, (&str, Request))| {
+                    reply.map(|reply| reply.unless(self.still_there(topic)))
+                };
+                return unsynced.into_iter().zip(jobs).map(synced).collect();
+            };
+            shared.whole = None;
+            shared.failure = Some(failure);
+        }
+        // What was done of a job before its sync may be done twice.
+        let handle = |(topic, request): (&str, Request)| self.handle(topic, request);
+        jobs.into_iter().map(handle).collect()
+    }
+
+    /// Does of a job that makes something durable what comes before that.
+    fn handle_but_sync(&self, topic: &str, request: &Request) -> Option<Reply> {
+        let log = LogDirectory::new(&self.files, &self.data_path, topic);
+        match request {
+            Request::Sync {
+                written,
+                gone,
+                upto,
+                ..
+            } => {
+                written.iter().for_each(Written::let_go);
+                let result = log.remove(gone);
+                Some(Reply::Synced {
+                    upto: *upto,
+                    result,
+                })
+            }
+            Request::WriteCheckpoint {
+                number,
+                slot,
+                bytes,
+                ..
+            } => Some(Reply::CheckpointWritten {
+                number: *number,
+                result: log.write_checkpoint(*slot, bytes, false, false),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Somebody may have removed the log, with everything in it: that is not durable.
+    fn still_there(&self, topic: &str) -> Result<(), SyncFailure> {
+        let path = log_path(&self.data_path, topic);
+        match self.files.length(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(SyncFailure::Sync(Failure::of("sync", &path, &error)))
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+}
