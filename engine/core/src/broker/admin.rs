@@ -107,9 +107,10 @@ impl Broker {
         let key = self.find_topic(topic)?;
         let id = self.channel_id(now, key, channel, out);
         let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
-        match topic.channel(id).and_then(|channel| channel.unrecorded) {
+        match topic.unrecorded(now, id) {
             Some(number) => {
                 topic.wait_for_checkpoint(number, Waiter::Task(task));
+                self.note_topic(key);
                 Ok(Outcome::Wait)
             }
             None => Ok(Outcome::Done),

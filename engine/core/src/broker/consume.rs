@@ -52,7 +52,7 @@ impl Broker {
             return Flow::Next;
         }
         channel.subscribe(id);
-        let unrecorded = channel.unrecorded;
+        let unrecorded = topic.unrecorded(now, channel_id);
         let Some(client) = self.clients.get_mut(id) else {
             return Flow::Next;
         };
@@ -65,6 +65,7 @@ impl Broker {
                 let token = client.reply_later(Verb::Sub);
                 client.blocked = Some(Blocked::Subscribing);
                 topic.wait_for_checkpoint(number, Waiter::Client(id, token));
+                self.note_topic(topic_key);
             }
             None => client.reply(wire::encode::OK),
         }
@@ -100,10 +101,7 @@ impl Broker {
         if !name.is_ephemeral() && !topic.ephemeral {
             // The first channel takes what the topic kept, and the record says so.
             topic.distribute(now, &self.clients);
-            let number = topic.write_promise(now);
-            if let Some(channel) = topic.channel_mut(id) {
-                channel.unrecorded = Some(number);
-            }
+            topic.record_channel(now, id);
             out.push(Output::MetadataChanged);
         }
         self.note_topic(topic_key);

@@ -1067,6 +1067,9 @@ b< OK
 c: SUB t later
 c< E_SUB_FAILED SUB failed nothing is durable any more since a failed sync
 c closed
+d: SUB t later
+d< E_SUB_FAILED SUB failed nothing is durable any more since a failed sync
+d closed
 ",
     );
 }

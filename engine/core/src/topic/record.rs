@@ -1,7 +1,7 @@
 //! What a topic writes down, and what it makes of that at the next start: checkpoints, restore, and
 //! the last checkpoint of a graceful stop.
 
-use super::{Topic, TopicOptions};
+use super::{ChannelId, Topic, TopicOptions};
 use crate::Now;
 use crate::client::Clients;
 use diskq::{Checkpoint, CheckpointNumber, CheckpointRun, Durable, Recovered, SeqRange};
@@ -108,6 +108,26 @@ impl Topic {
             Durable::No
         };
         self.write_checkpoint(now, durable)
+    }
+
+    /// Records a new channel.
+    pub(crate) fn record_channel(&mut self, now: Now, id: ChannelId) -> CheckpointNumber {
+        let number = self.write_promise(now);
+        if let Some(channel) = self.channel_mut(id) {
+            channel.unrecorded = Some(number);
+        }
+        number
+    }
+
+    /// The checkpoint that records a channel, while it is not recorded. If an earlier one could not be written
+    /// it is another: whoever waits for it is answered.
+    pub(crate) fn unrecorded(&mut self, now: Now, id: ChannelId) -> Option<CheckpointNumber> {
+        let number = self.channel(id)?.unrecorded?;
+        if self.log.expects_checkpoint(number) {
+            Some(number)
+        } else {
+            Some(self.record_channel(now, id))
+        }
     }
 
     /// Records where every channel stands.
