@@ -34,7 +34,9 @@ pub use client::{Client, Frame, FrameType, Message, MessageId};
 pub use http::{Response, http, http_with_headers, parse as parse_http};
 pub use process::{Rss, cpu_time, descriptors, open_files, rss};
 pub use random::Random;
-pub use sandbox::{Tmpfs, answer_io_uring_with, contents, is_root, not_tested, without_privileges};
+pub use sandbox::{
+    LoopExt4, Tmpfs, answer_io_uring_with, contents, is_root, not_tested, without_privileges,
+};
 pub use server::{Lookupd, Manner, Reply, Request, serve_http, serve_https};
 pub use transport::Upgrade;
 

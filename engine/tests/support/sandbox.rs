@@ -1,6 +1,8 @@
 //! Surroundings in which a broker has a hard time: no privileges, no io_uring, a tiny file system.
 
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -100,6 +102,86 @@ impl Drop for Tmpfs {
             .arg("-l")
             .arg(self.mount_point.path())
             .status();
+    }
+}
+
+/// An ext4 file system of 64 MiB on a loop device, unmounted at the end of the test.
+pub struct LoopExt4 {
+    directory: tempfile::TempDir,
+}
+
+impl LoopExt4 {
+    /// Makes and mounts one; None, said loudly, where that is not possible.
+    pub fn mount() -> Option<LoopExt4> {
+        let directory = tempfile::Builder::new()
+            .prefix("nsqd-ext4-")
+            .tempdir()
+            .expect("a temporary directory can be made");
+        let disk = LoopExt4 { directory };
+        std::fs::create_dir(disk.path()).expect("the directory is empty");
+        let image = disk.directory.path().join("image");
+        let file = std::fs::File::create(&image).expect("the directory is ours");
+        file.set_len(64 << 20).expect("a sparse file costs no room");
+        let image = image.to_str().expect("it was named above");
+        let path = disk.path();
+        let path = path.to_str().expect("it was named above");
+        let steps = [
+            vec!["mkfs.ext4", "-q", image],
+            // Detaches the loop device when it is unmounted.
+            vec!["mount", "-o", "loop,errors=remount-ro", image, path],
+        ];
+        for step in steps {
+            let done = Command::new(step[0]).args(&step[1..]).output();
+            if !done.as_ref().is_ok_and(|output| output.status.success()) {
+                not_tested(&format!(
+                    "no ext4 on a loop device (root is needed): {step:?} {done:?}"
+                ));
+                return None;
+            }
+        }
+        Some(disk)
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("mounted")
+    }
+
+    /// Stops the file system at once and for good, as if its device had gone: nothing more is written.
+    #[allow(unsafe_code)]
+    pub fn shut_down(&self) {
+        const FS_IOC_SHUTDOWN: libc::c_ulong = 0x8004_587d;
+        let without_flush: u32 = 2;
+        let directory = std::fs::File::open(self.path()).expect("it is mounted");
+        // SAFETY: the call reads one number behind the pointer, which outlives it.
+        let done = unsafe {
+            libc::ioctl(
+                directory.as_raw_fd(),
+                FS_IOC_SHUTDOWN as _,
+                &raw const without_flush,
+            )
+        };
+        assert_eq!(done, 0, "{}", io::Error::last_os_error());
+    }
+
+    /// Has the kernel find an error in the file system: it becomes read-only.
+    pub fn fail(&self) {
+        let device = std::fs::metadata(self.path()).expect("it is mounted").dev();
+        let (major, minor) = (libc::major(device), libc::minor(device));
+        let name = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}"));
+        let name = name.expect("a block device has a name");
+        let name = name.file_name().expect("a block device has a name");
+        let trigger = Path::new("/sys/fs/ext4")
+            .join(name)
+            .join("trigger_fs_error");
+        std::fs::write(trigger, "by a test").expect("ext4 lets root try its errors");
+    }
+}
+
+impl Drop for LoopExt4 {
+    fn drop(&mut self) {
+        // Lazily: a broker that is still dying may hold files, and must not leave a mount behind. Fails if it was
+        // never mounted.
+        let _ = Command::new("umount").arg("-l").arg(self.path()).output();
     }
 }
 

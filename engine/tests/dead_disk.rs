@@ -1,0 +1,159 @@
+//! A file system that dies under a running broker: it is shut down, or the kernel makes it read-only after an error.
+//! Nothing is OK'd any more, `/ping` says so, nobody waits for an answer, and the broker neither spins nor floods its
+//! log.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use support::{Broker, Client, FrameType, Launch, LoopExt4, cpu_time, wait_until, whole_machine};
+
+/// Long enough for every sync, checkpoint and retry that is due, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the dead broker is watched.
+const MEASURE: Duration = Duration::from_secs(2);
+/// A tenth of what one busy loop would use on an idle machine.
+const CPU_MAX: Duration = Duration::from_millis(200);
+/// The retries of a few things, each with a line at most, and every line once a second at most.
+const LOG_LINES_MAX: usize = 20;
+
+/// How a file system dies.
+#[derive(Clone, Copy)]
+enum Death {
+    /// As by a device that is gone.
+    ShutDown,
+    /// As after an error of the file system, with `errors=remount-ro`.
+    ReadOnly,
+}
+
+fn start(disk: &LoopExt4, flags: &[&str]) -> Broker {
+    Launch {
+        data_path: Some(disk.path()),
+        ..Launch::new(2, flags)
+    }
+    .start()
+}
+
+/// The error of a publish, if it is one.
+fn refusal(broker: &Broker) -> Option<String> {
+    let mut client = Client::connect(broker.tcp_addr());
+    client.set_read_timeout(PATIENCE);
+    client.send(&Client::command_with_body("PUB dead", b"later"));
+    let frame = client.frame_after_heartbeats();
+    (frame.kind == FrameType::Error).then(|| frame.text())
+}
+
+/// The broker says that nothing is stored, and rests.
+fn expect_rest(broker: &Broker) {
+    let ping = broker.get("/ping").expect_status(500);
+    assert!(ping.text().starts_with("NOK - "), "{}", ping.text());
+    broker.post("/pub?topic=dead", b"later").expect_status(503);
+    let lines = broker.log().lines().count();
+    let before = cpu_time(broker.pid());
+    let start = Instant::now();
+    std::thread::sleep(MEASURE);
+    let used = cpu_time(broker.pid()) - before;
+    let more = broker.log().lines().count() - lines;
+    eprintln!(
+        "dead_disk: {used:?} of a core and {more} lines in {:?}",
+        start.elapsed()
+    );
+    assert!(used < CPU_MAX, "{used:?} of a core");
+    assert!(more < LOG_LINES_MAX, "{more} lines:\n{}", broker.log());
+}
+
+fn expect_stored_message(broker: &Broker) {
+    let mut consumer = Client::connect(broker.tcp_addr());
+    consumer.subscribe("dead", "channel");
+    consumer.ready(1);
+    assert_eq!(consumer.message().body, b"before", "reads go on");
+}
+
+/// Publishes are OK'd until the next sync fails, and not after that.
+fn try_with_timeout(death: Death) {
+    let _machine = whole_machine();
+    let Some(disk) = LoopExt4::mount() else {
+        return;
+    };
+    let mut broker = start(&disk, &["--sync-timeout=200ms"]);
+    broker
+        .post("/topic/create?topic=dead", b"")
+        .expect_status(200);
+    broker
+        .post("/channel/create?topic=dead&channel=channel", b"")
+        .expect_status(200);
+    let mut client = Client::connect(broker.tcp_addr());
+    client.publish("dead", b"before");
+    die(&disk, death);
+    let mut last = None;
+    let is_refused = wait_until(PATIENCE, || {
+        last = refusal(&broker);
+        last.is_some()
+    });
+    assert!(is_refused, "publishes are OK'd on a dead disk");
+    let text = last.unwrap_or_default();
+    assert!(text.starts_with("E_PUB_FAILED PUB failed "), "{text}");
+    expect_rest(&broker);
+    expect_stored_message(&broker);
+    broker.sigterm();
+    broker.wait(PATIENCE);
+}
+
+/// The one publish that waits for its sync is answered.
+fn try_with_sync_every(death: Death) {
+    let _machine = whole_machine();
+    let Some(disk) = LoopExt4::mount() else {
+        return;
+    };
+    let mut broker = start(&disk, &["--sync-every=1"]);
+    broker
+        .post("/topic/create?topic=dead", b"")
+        .expect_status(200);
+    broker
+        .post("/channel/create?topic=dead&channel=channel", b"")
+        .expect_status(200);
+    let mut client = Client::connect(broker.tcp_addr());
+    client.publish("dead", b"before");
+    die(&disk, death);
+    let text = refusal(&broker).expect("nothing can be synced");
+    assert!(text.starts_with("E_PUB_FAILED PUB failed "), "{text}");
+    // A channel that nobody can make durable is not made, however often it is asked for.
+    for _ in 0..2 {
+        let mut consumer = Client::connect(broker.tcp_addr());
+        consumer.set_read_timeout(PATIENCE);
+        consumer.send(b"SUB dead new\n");
+        let frame = consumer.frame_after_heartbeats();
+        assert_eq!(frame.kind, FrameType::Error, "{}", frame.text());
+    }
+    expect_rest(&broker);
+    expect_stored_message(&broker);
+    broker.sigterm();
+    broker.wait(PATIENCE);
+}
+
+fn die(disk: &LoopExt4, death: Death) {
+    match death {
+        Death::ShutDown => disk.shut_down(),
+        Death::ReadOnly => disk.fail(),
+    }
+}
+
+#[test]
+fn a_disk_that_is_shut_down_is_noticed_by_the_next_sync() {
+    try_with_timeout(Death::ShutDown);
+}
+
+#[test]
+fn a_disk_that_becomes_read_only_is_noticed_by_the_next_sync() {
+    try_with_timeout(Death::ReadOnly);
+}
+
+#[test]
+fn who_waits_for_a_sync_of_a_disk_that_is_shut_down_gets_an_error() {
+    try_with_sync_every(Death::ShutDown);
+}
+
+#[test]
+fn who_waits_for_a_sync_of_a_disk_that_becomes_read_only_gets_an_error() {
+    try_with_sync_every(Death::ReadOnly);
+}
