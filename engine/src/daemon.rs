@@ -14,8 +14,8 @@ use crate::shard::mail::{Inbox, Post};
 use crate::shard::storage::Storage;
 use crate::shard::{Clock, Parts, Shard};
 use crate::{
-    config, log, log_debug, log_error, log_info, log_warn, preflight, reactor, slice, statsd,
-    takeover, tls,
+    config, log, log_debug, log_error, log_fatal, log_info, log_warn, preflight, reactor, slice,
+    statsd, takeover, tls,
 };
 use core_affinity::CoreId;
 use diskq::nsqd_files::Metadata;
@@ -251,7 +251,7 @@ impl Daemon {
                 }
                 let result = reactor::run(birth.live(started.clone(), stopped));
                 if let Err(error) = result {
-                    give_up(&started, &error);
+                    give_up(id, &started, &error);
                 }
             })
             .map_err(|error| no_thread(&error))?;
@@ -558,16 +558,29 @@ fn report(started: &mpsc::Sender<Result<(), String>>, result: Result<(), String>
 /// Without its ring a shard does nothing. At the start that is an error like others. Later it would
 /// leave half a broker that takes connections and answers nobody: then the process ends. What was
 /// acknowledged is in the files.
-fn give_up(started: &mpsc::Sender<Result<(), String>>, error: &io::Error) {
-    let text = format!(
-        "a shard's io_uring does not work: {}",
-        diskq::system_text(error)
-    );
+fn give_up(id: ShardId, started: &mpsc::Sender<Result<(), String>>, error: &io::Error) {
+    let text = ring_failed(id, error);
     if started.send(Err(text.clone())).is_err() {
-        log_error!("{text}");
-        log::flush();
+        log_fatal!("{text}");
         std::process::exit(1);
     }
+}
+
+/// What an operator is told of it. What the start can know beforehand, it has checked: see `preflight`.
+fn ring_failed(id: ShardId, error: &io::Error) -> String {
+    let why = diskq::system_text(error);
+    let advice = match error.raw_os_error() {
+        Some(libc::ENOMEM) => {
+            "allow this process more memory (systemd: MemoryMax=; docker: --memory=)"
+        }
+        Some(libc::EMFILE | libc::ENFILE) => "raise the limit on open files (ulimit -n)",
+        _ => "look for the cause in the kernel's log (dmesg) and report it",
+    };
+    let shard = id.0;
+    format!(
+        "io_uring_enter failed: {why} - shard {shard} can serve nobody any more, nsqd ends. What was acknowledged is \
+         in its files: start it again. If this comes again, {advice}"
+    )
 }
 
 fn lock_failed(config: &Config, error: &diskq::DiskError) -> StartError {
@@ -597,4 +610,29 @@ fn no_thread(error: &std::io::Error) -> StartError {
 fn listen_failed(address: &ListenAddress, error: &std::io::Error) -> String {
     let why = diskq::system_text(error);
     format!("failed to instantiate nsqd - listen ({address}) failed - {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shard_without_its_ring_says_what_failed_and_what_to_do() {
+        let check = |code, advice: &str| {
+            let error = io::Error::from_raw_os_error(code);
+            let text = ring_failed(ShardId(3), &error);
+            let expected = format!(
+                "io_uring_enter failed: {} - shard 3 ",
+                diskq::system_text(&error)
+            );
+            assert!(text.starts_with(&expected), "{text}");
+            assert!(
+                text.contains("start it again") && text.contains(advice),
+                "{text}"
+            );
+        };
+        check(libc::EBADR, "dmesg");
+        check(libc::ENOMEM, "MemoryMax");
+        check(libc::ENFILE, "ulimit -n");
+    }
 }
