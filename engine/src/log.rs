@@ -11,19 +11,25 @@
 //! can write again. Only [`fatal`](crate::log_fatal) lines wait for the write: the process is about
 //! to end, and they are the reason.
 //!
+//! Errors that come again and again ([`log_repeated`](crate::log_repeated)) have a line a second for each cause
+//! (`log/repeats.rs`).
+//!
 //! Local time comes from `jiff`: it reads the system's zone files itself. The C library's
 //! `localtime` needs `unsafe`, and races with changes of the environment.
+
+mod repeats;
 
 use std::fmt;
 use std::io::{self, Write};
 use std::str::FromStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use repeats::Repeats;
 
 /// The prefix of nsqd's lines by default, and of its FATAL lines always.
 pub const PREFIX_DEFAULT: &str = "[nsqd] ";
@@ -117,6 +123,8 @@ static DROPPED_COUNT: AtomicU64 = AtomicU64::new(0);
 
 enum Entry {
     Line(Line),
+    /// A line of this cause; only one a second is written.
+    Repeated(String, Line),
     /// Answered when everything before it has been written.
     Flush(SyncSender<()>),
 }
@@ -183,6 +191,19 @@ pub fn write(level: Level, text: fmt::Arguments<'_>) {
     }
 }
 
+/// Writes an ERROR line, but for one of the same cause within a second only how many there were; the target of the
+/// macro, which has checked the level.
+pub fn write_repeated(cause: String, text: fmt::Arguments<'_>) {
+    let Some(logger) = LOGGER.get() else {
+        return write(Level::Error, text);
+    };
+    let at = SystemTime::now();
+    let mut text = fmt::format(text);
+    cut(&mut text);
+    let level = Level::Error;
+    logger.send(Entry::Repeated(cause, Line { at, level, text }));
+}
+
 /// Waits until everything logged so far is written, for at most two seconds.
 pub fn flush() {
     if let Some(logger) = LOGGER.get() {
@@ -241,7 +262,11 @@ fn cut(text: &mut String) {
 
 impl Logger {
     fn put(&self, line: Line) {
-        if self.queue.try_send(Entry::Line(line)).is_err() {
+        self.send(Entry::Line(line));
+    }
+
+    fn send(&self, entry: Entry) {
+        if self.queue.try_send(entry).is_err() {
             self.dropped_count.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -288,6 +313,7 @@ struct Writer<W> {
     zone: TimeZone,
     target: W,
     dropped_count: &'static AtomicU64,
+    repeats: Repeats,
     buffer: Vec<u8>,
 }
 
@@ -298,14 +324,24 @@ impl<W: Write> Writer<W> {
             zone: TimeZone::system(),
             target,
             dropped_count,
+            repeats: Repeats::default(),
             buffer: Vec::with_capacity(WRITE_BYTES_MAX),
         }
     }
 
     /// Until the last sender is gone. What is ready is written in one piece.
     fn run(mut self, entries: &Receiver<Entry>) {
-        while let Ok(entry) = entries.recv() {
-            self.handle(entry);
+        loop {
+            let now = Instant::now();
+            let report = self.repeats.next();
+            // Without anything to report the wait has no end.
+            let wait = report.map_or(Duration::MAX, |at| at.saturating_duration_since(now));
+            match entries.recv_timeout(wait) {
+                Ok(entry) => self.handle(entry),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.report_held(Instant::now());
             while self.buffer.len() < WRITE_BYTES_MAX
                 && let Ok(entry) = entries.try_recv()
             {
@@ -321,6 +357,11 @@ impl<W: Write> Writer<W> {
                 line.append_to(&mut self.buffer, &self.prefix, &self.zone);
                 self.report_dropped();
             }
+            Entry::Repeated(cause, line) => {
+                if self.repeats.admit(cause, Instant::now()) {
+                    self.handle(Entry::Line(line));
+                }
+            }
             Entry::Flush(done) => {
                 self.report_dropped();
                 self.write_out();
@@ -334,13 +375,21 @@ impl<W: Write> Writer<W> {
         let dropped_count = self.dropped_count.swap(0, Ordering::Relaxed);
         if dropped_count > 0 {
             let text = format!("LOG: {dropped_count} lines dropped, stderr is read too slowly");
-            let line = Line {
-                at: SystemTime::now(),
-                level: Level::Warn,
-                text,
-            };
-            line.append_to(&mut self.buffer, &self.prefix, &self.zone);
+            self.append(Level::Warn, text);
         }
+    }
+
+    fn report_held(&mut self, now: Instant) {
+        for (cause, count) in self.repeats.take_held(now) {
+            let text = format!("LOG: {count} more lines like it within a second - {cause}");
+            self.append(Level::Error, text);
+        }
+    }
+
+    fn append(&mut self, level: Level, text: String) {
+        let at = SystemTime::now();
+        let line = Line { at, level, text };
+        line.append_to(&mut self.buffer, &self.prefix, &self.zone);
     }
 
     fn write_out(&mut self) {
@@ -372,6 +421,17 @@ macro_rules! log_warn {
 #[macro_export]
 macro_rules! log_error {
     ($($text:tt)+) => { $crate::log_at!($crate::log::Level::Error, $($text)+) };
+}
+
+/// Logs an error that comes again and again, at level ERROR: one line a second for each cause, which is the first
+/// argument, a `String`. The others are as for `format!`.
+#[macro_export]
+macro_rules! log_repeated {
+    ($cause:expr, $($text:tt)+) => {
+        if $crate::log::enabled($crate::log::Level::Error) {
+            $crate::log::write_repeated($cause, format_args!($($text)+));
+        }
+    };
 }
 
 /// Logs at level FATAL, always, and waits until the line is written. Ending the process is the

@@ -27,7 +27,7 @@ use crate::net::input::Buffers;
 use crate::net::listener;
 use crate::reactor;
 use crate::workers::Full;
-use crate::{log_debug, log_error, log_info, log_warn};
+use crate::{log_debug, log_error, log_info, log_repeated, log_warn};
 use engine_core::{AuthQuery, Broker, ClientId, Grants, Level, Now, Output, ShardId, TopicKey};
 use futures_lite::{StreamExt, future};
 use health::{Health, ShardHealth};
@@ -402,6 +402,7 @@ impl Shard {
             Output::Log(Level::Info, line) => log_info!("{line}"),
             Output::Log(Level::Warning, line) => log_warn!("{line}"),
             Output::Log(Level::Error, line) => log_error!("{line}"),
+            Output::Complaint { cause, line } => log_repeated!(cause, "{line}"),
         }
     }
 

@@ -113,6 +113,14 @@ pub enum Output {
     Authorize(ClientId, AuthQuery),
     /// A line for the log.
     Log(Level, String),
+    /// An ERROR line for the log about something that is tried again, and may fail again as often as it is tried.
+    /// The shell writes only some of the lines of one cause.
+    Complaint {
+        /// The same for all topics that fail in this way.
+        cause: String,
+        /// What failed, of which topic, and why.
+        line: String,
+    },
 }
 
 /// One shard's broker.

@@ -75,6 +75,36 @@ fn a_full_queue_drops_and_says_so() {
 }
 
 #[test]
+fn an_error_that_comes_again_has_one_line_and_a_count() {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let (queue, entries) = mpsc::sync_channel(1000);
+    for n in 0..140 {
+        let line = line(Level::Error, &format!("TOPIC(t{n}): cannot - no room"));
+        let entry = Entry::Repeated("cannot: no room".to_owned(), line);
+        assert!(queue.try_send(entry).is_ok());
+    }
+    let line = line(Level::Error, "TOPIC(t): cannot - no device");
+    let entry = Entry::Repeated("cannot: no device".to_owned(), line);
+    assert!(queue.try_send(entry).is_ok());
+    let sink = Sink::default();
+    let writer = writer(&sink, &COUNT);
+    let thread = std::thread::spawn(move || writer.run(&entries));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while sink.text().lines().count() < 3 {
+        assert!(Instant::now() < deadline, "{}", sink.text());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(queue);
+    thread.join().unwrap();
+    let text = sink.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].ends_with(" ERROR: TOPIC(t0): cannot - no room"));
+    assert!(lines[1].ends_with(" ERROR: TOPIC(t): cannot - no device"));
+    let expected = " ERROR: LOG: 139 more lines like it within a second - cannot: no room";
+    assert!(lines[2].ends_with(expected), "{text}");
+}
+
+#[test]
 fn flush_waits_for_what_was_put_before_and_not_for_ever() {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let (queue, entries) = mpsc::sync_channel(8);

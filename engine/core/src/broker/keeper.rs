@@ -6,6 +6,14 @@ use crate::client::Blocked;
 use crate::topic::{TopicKey, Waiter};
 use diskq::{Event, Reply};
 
+/// A line about something that is tried again. The system's answer ends `why`; in front of that are the names of
+/// files, in which topics differ.
+fn complaint(what: &str, why: &str, line: String) -> Output {
+    let answer = why.rsplit(": ").next().unwrap_or(why);
+    let cause = format!("{what}: {answer}");
+    Output::Complaint { cause, line }
+}
+
 impl Broker {
     /// Takes the keeper's answer to a job of a topic's log. A topic that was deleted meanwhile
     /// gives the memory back by dropping it here: the caller does so on the keeper's thread if it
@@ -38,9 +46,9 @@ impl Broker {
                 self.retry_held(now, key);
             }
             Event::RoomRefused(cause) => {
-                let line =
-                    format!("TOPIC({name}) ERROR: failed to write message to backend - {cause}");
-                out.push(Output::Log(Level::Error, line));
+                let what = "failed to write message to backend";
+                let line = format!("TOPIC({name}) ERROR: {what} - {cause}");
+                out.push(complaint(what, &cause, line));
                 // Their publishes are tried again, and refused with the reason.
                 self.wake_blocked(key, out);
                 self.refuse_held(key, &cause);
@@ -49,12 +57,13 @@ impl Broker {
             Event::LoadFailed(seqs, cause) => {
                 let count = seqs.len();
                 let line = format!("TOPIC({name}): cannot read {count} messages back - {cause}");
-                out.push(Output::Log(Level::Error, line));
+                out.push(complaint("cannot read messages back", &cause, line));
                 topic.note_channels();
             }
             Event::SpillFailed(cause) => {
-                let line = format!("TOPIC({name}): a backlog stays in memory - {cause}");
-                out.push(Output::Log(Level::Error, line));
+                let what = "a backlog stays in memory";
+                let line = format!("TOPIC({name}): {what} - {cause}");
+                out.push(complaint(what, &cause, line));
             }
             Event::Synced(upto) => {
                 for waiter in topic.take_synced(upto) {
@@ -62,8 +71,9 @@ impl Broker {
                 }
             }
             Event::SyncDelayed(cause) => {
-                let line = format!("TOPIC({name}) ERROR: sync waits, is tried again - {cause}");
-                out.push(Output::Log(Level::Error, line));
+                let what = "sync waits, is tried again";
+                let line = format!("TOPIC({name}) ERROR: {what} - {cause}");
+                out.push(complaint(what, &cause, line));
             }
             Event::SyncFailed(cause) => {
                 let line = format!(
@@ -86,8 +96,9 @@ impl Broker {
                 }
             }
             Event::CheckpointFailed { number, cause } => {
-                let line = format!("TOPIC({name}): cannot record progress - {cause}");
-                out.push(Output::Log(Level::Error, line));
+                let what = "cannot record progress";
+                let line = format!("TOPIC({name}): {what} - {cause}");
+                out.push(complaint(what, &cause, line));
                 topic.note_checkpoint(number);
                 for waiter in topic.take_checkpointed(number) {
                     self.answer(waiter, Err(&cause), out);

@@ -722,7 +722,7 @@ impl World {
                     keeper.delete_log(&topic).expect("the disk removes");
                 }
                 Output::MetadataChanged => self.shards[shard].is_metadata_old = true,
-                Output::Log(_, line) => self.read_log(&line),
+                Output::Log(_, line) | Output::Complaint { line, .. } => self.read_log(&line),
                 Output::Changed(change) => {
                     let told = &mut self.shards[shard].told;
                     let what = (change.topic, change.channel);

@@ -201,7 +201,7 @@ impl Session {
             }),
             ["disk", "full"] => self.files.limit(Some(self.files.bytes())),
             ["sync", "fails"] => self.files.fail_next(Call::Sync, ErrorKind::Other),
-            ["open", "fails"] => self.files.fail_next(Call::Open, ErrorKind::Other),
+            ["open", "fails"] => self.files.fail_next(Call::Open, ErrorKind::OutOfMemory),
             ["disk", "free"] => self.files.limit(None),
             [name, "eof"] => {
                 let peer = self.peers.get(name).expect("connected");
@@ -429,7 +429,11 @@ impl Session {
                 let name = self.name_of(id).expect("connected");
                 self.asked_for.insert(name, id);
             }
-            Output::Wake(..) | Output::MetadataChanged | Output::Changed(_) | Output::Log(..) => {}
+            Output::Wake(..)
+            | Output::MetadataChanged
+            | Output::Changed(_)
+            | Output::Log(..)
+            | Output::Complaint { .. } => {}
         }
     }
 

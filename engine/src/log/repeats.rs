@@ -1,0 +1,103 @@
+//! [`Repeats`]: which of the errors that come again and again are written.
+//!
+//! Something that fails and is tried again fails again, for each of a thousand topics, four times a second. Of each
+//! cause one line a second is written, the others are counted, and how many they were is a line, too. There are no
+//! more causes than places in the code times answers of the system; one is forgotten after a second without a line.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// A cause has one line in this time.
+const ONE_EVERY: Duration = Duration::from_secs(1);
+
+/// The causes that had a line lately.
+#[derive(Default)]
+pub(super) struct Repeats {
+    causes: BTreeMap<String, Cause>,
+}
+
+struct Cause {
+    /// Until then its lines are held back.
+    until: Instant,
+    held_count: u64,
+}
+
+impl Repeats {
+    /// Whether a line of this cause is written. Otherwise the line is counted.
+    pub(super) fn admit(&mut self, cause: String, now: Instant) -> bool {
+        if let Some(known) = self.causes.get_mut(&cause) {
+            known.held_count += 1;
+            return false;
+        }
+        let until = now + ONE_EVERY;
+        let held_count = 0;
+        self.causes.insert(cause, Cause { until, held_count });
+        true
+    }
+
+    /// When [`Repeats::take_held`] has something to do.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.causes.values().map(|cause| cause.until).min()
+    }
+
+    /// The causes of which lines were held back, and how many of each, if their time is over by `now`. Saying so is
+    /// their line of the next second.
+    pub(super) fn take_held(&mut self, now: Instant) -> Vec<(String, u64)> {
+        let mut told = Vec::new();
+        self.causes.retain(|text, cause| {
+            if cause.until > now {
+                return true;
+            }
+            if cause.held_count == 0 {
+                return false;
+            }
+            told.push((text.clone(), cause.held_count));
+            *cause = Cause {
+                until: now + ONE_EVERY,
+                held_count: 0,
+            };
+            true
+        });
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_has_one_line_a_second_and_no_line_is_forgotten() {
+        let mut repeats = Repeats::default();
+        let start = Instant::now();
+        let (mut written, mut told) = (0, 0);
+        let mut lines = 0;
+        // 140 lines a second, and another cause now and then.
+        for ms in 0..10_000 {
+            let now = start + Duration::from_millis(ms);
+            for (cause, count) in repeats.take_held(now) {
+                assert_eq!(cause, "often");
+                told += count;
+                lines += 1;
+            }
+            if ms % 7 == 0 {
+                let is_written = repeats.admit("often".to_owned(), now);
+                written += u64::from(is_written);
+                lines += u64::from(is_written);
+            }
+            if ms % 1500 == 0 {
+                assert!(repeats.admit("seldom".to_owned(), now));
+            }
+        }
+        assert_eq!((written, lines), (1, 10), "one a second");
+        let held = repeats.take_held(start + Duration::from_secs(11));
+        told += held.iter().map(|(_, count)| count).sum::<u64>();
+        assert_eq!(written + told, 10_000u64.div_ceil(7));
+        assert!(
+            repeats
+                .take_held(start + Duration::from_secs(13))
+                .is_empty()
+        );
+        assert_eq!(repeats.next(), None, "nothing is kept of what has ended");
+    }
+}
