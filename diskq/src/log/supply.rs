@@ -326,10 +326,12 @@ impl Log {
             // On a disk that is nearly full a small segment may still find room.
             return whole_pages.max(options.segment_bytes_min);
         }
-        // Large batches: room for two per segment, so that recycled ones serve them too.
+        // Large batches: room for two per segment, so that recycled ones serve them too. A batch of more
+        // than 8 MiB has a segment of its own size: five megabytes of one-byte messages take 51, and must
+        // not make all segments that follow as large.
         let ample = needed
             .saturating_mul(2)
-            .min(SEGMENT_BYTES_LIMIT)
+            .min(SPILLED_BYTES)
             .next_power_of_two();
         let largest = options.segment_bytes_max.max(options.segment_bytes_steady);
         supply.steady_min = supply.steady_min.max(ample.min(largest));

@@ -885,6 +885,34 @@ fn what_fails_to_be_spilled_and_what_comes_back_too_small_is_no_supply() {
     world.drain();
 }
 
+/// An MPUB of five megabytes of one-byte messages: a batch is in one segment, but those that follow were
+/// as large as two of its kind.
+#[test]
+fn a_batch_of_tiny_messages_does_not_enlarge_what_follows() {
+    let mut world = World::new(LogOptions {
+        segment_bytes_max: 64 << 20,
+        ..LogOptions::default()
+    });
+    let count = (5 << 20) / 5 - 1;
+    let bodies = vec![b'x'; count as usize];
+    let range = loop {
+        let (mono, wall_ns) = (world.mono, world.wall_ns());
+        let log = &mut world.log;
+        match log.append_batch(mono, wall_ns, bodies.chunks(1), count, u64::from(count)) {
+            Ok(range) => break range,
+            Err(AppendError::WouldBlock) => world.pump(1),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    world.log.retain(range, 1);
+    world.pump(100);
+    let bytes = world.log.stats().bytes_on_disk;
+    assert!(
+        bytes < 70 << 20,
+        "{bytes} bytes for 51 MiB and a spare segment"
+    );
+}
+
 #[test]
 fn what_is_finished_at_once_is_recycled_without_the_keeper() {
     let mut world = World::new(small_options());
