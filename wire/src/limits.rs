@@ -17,6 +17,10 @@ pub const NAME_BYTES_MAX: usize = 64;
 /// What a name ends in when the topic or channel is to vanish with its last user.
 pub const EPHEMERAL_SUFFIX: &[u8] = b"#ephemeral";
 
+/// Longest text of an IDENTIFY that is kept, in bytes: `client_id`, `hostname`, `user_agent` and the
+/// two of topology are cut here. nsqd keeps whatever fits `--max-body-size`, for each connection.
+pub const IDENTIFY_TEXT_BYTES_MAX: usize = 1024;
+
 /// Every size and count on the wire, in bytes: a signed 32-bit integer, big endian.
 pub const SIZE_BYTES: usize = 4;
 

@@ -21,6 +21,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::IdentifyRequest;
+use crate::limits::IDENTIFY_TEXT_BYTES_MAX;
 
 /// Reads `body`. The error is for debugging only: a peer is told one thing in all cases.
 pub(super) fn decode(body: &[u8]) -> Result<IdentifyRequest, serde_json::Error> {
@@ -98,13 +99,20 @@ impl<'r> Target<'r> {
             return Ok(());
         }
         match self {
-            Target::Text(text) => **text = serde_json::from_str(json)?,
+            Target::Text(text) => **text = cut(serde_json::from_str(json)?),
             Target::Bool(bool) => **bool = serde_json::from_str(json)?,
             Target::I64(number) => **number = json.parse().map_err(serde_json::Error::custom)?,
             Target::I32(number) => **number = json.parse().map_err(serde_json::Error::custom)?,
         }
         Ok(())
     }
+}
+
+/// A text without what is beyond [`IDENTIFY_TEXT_BYTES_MAX`]; it is kept as long as its connection.
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(IDENTIFY_TEXT_BYTES_MAX));
+    text.shrink_to_fit();
+    text
 }
 
 /// A key without its case, by Unicode's simple folding as far as it leads to ASCII: two letters beyond

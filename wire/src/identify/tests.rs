@@ -206,6 +206,38 @@ fn integers_are_plain_and_fit() {
     check_bad(r#"{"sample_rate":-2147483649}"#);
 }
 
+/// A text is kept as long as its connection: megabytes of it were.
+#[test]
+fn long_texts_are_cut() {
+    for field in [
+        "client_id",
+        "hostname",
+        "user_agent",
+        "topology_region",
+        "topology_zone",
+    ] {
+        for (text, kept) in [
+            ("x".repeat(1024), "x".repeat(1024)),
+            ("x".repeat(2 << 20), "x".repeat(1024)),
+            // Between characters.
+            (
+                "x".to_owned() + &"\u{e9}".repeat(1000),
+                "x".to_owned() + &"\u{e9}".repeat(511),
+            ),
+        ] {
+            check(format!("{{\"{field}\":\"{text}\"}}"), |request| {
+                *match field {
+                    "client_id" => &mut request.client_id,
+                    "hostname" => &mut request.hostname,
+                    "user_agent" => &mut request.user_agent,
+                    "topology_region" => &mut request.topology_region,
+                    _ => &mut request.topology_zone,
+                } = kept;
+            });
+        }
+    }
+}
+
 #[test]
 fn what_is_no_character_becomes_the_replacement_character() {
     let check_text = |inside: &[u8], expected: &str| {
