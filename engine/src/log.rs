@@ -2,8 +2,11 @@
 //!
 //! ```text
 //!   [nsqd] 2026/11/21 09:12:50.018344 INFO: TCP: new client(127.0.0.1:50142)
-//!   prefix date       time, local     level text, as it is
+//!   prefix date       time, local     level text
 //! ```
+//!
+//! Clients choose parts of some texts. [`Line::append_to`], the only place where a text becomes a line,
+//! escapes control characters: no text begins a line of its own or steers a terminal.
 //!
 //! A shard must never wait for a terminal or a full pipe. It takes the time, formats the text and
 //! puts both into a bounded queue; one thread turns the time into words and writes. When the queue
@@ -289,7 +292,7 @@ impl Logger {
 impl Line {
     fn append_to(&self, buffer: &mut Vec<u8>, prefix: &str, zone: &TimeZone) {
         let level = self.level.word();
-        let text = &self.text;
+        let text = Escaped(&self.text);
         // A clock outside jiff's range (years -9999 to 9999) is not worth losing the line for.
         let at = Timestamp::try_from(self.at).unwrap_or(Timestamp::UNIX_EPOCH);
         let time = zone.to_datetime(at);
@@ -305,6 +308,30 @@ impl Line {
             time.second(),
             time.subsec_nanosecond() / 1000,
         );
+    }
+}
+
+/// A text whose control characters are shown as Go quotes them: `\n`, `\x1b`, `\u0085`.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0;
+        while let Some(at) = rest.find(char::is_control) {
+            let (before, after) = rest.split_at(at);
+            f.write_str(before)?;
+            let mut chars = after.chars();
+            match chars.next() {
+                Some('\n') => f.write_str("\\n")?,
+                Some('\r') => f.write_str("\\r")?,
+                Some('\t') => f.write_str("\\t")?,
+                Some(c) if c.is_ascii() => write!(f, "\\x{:02x}", u32::from(c))?,
+                Some(c) => write!(f, "\\u{:04x}", u32::from(c))?,
+                None => {}
+            }
+            rest = chars.as_str();
+        }
+        f.write_str(rest)
     }
 }
 

@@ -1022,6 +1022,48 @@ fn reset(client: Client) {
         .expect("an open socket");
 }
 
+/// Line breaks and escape sequences that clients send reached the log as they were: anybody could write
+/// lines of his own, or steer the terminal of who reads them.
+#[test]
+fn clients_cannot_forge_lines_of_the_log() {
+    let broker = Broker::start(1, &["--log-level=debug"]);
+    let forged = "x\n[nsqd] 2026/11/23 00:00:00.000000 FATAL: forged";
+    for field in ["client_id", "hostname", "user_agent"] {
+        let text = serde_json::Value::from(format!("{forged} \x1b[2J\u{9b}31m by {field}"));
+        let mut client = Client::connect(broker.tcp_addr());
+        client.identify(&format!("{{\"{field}\":{text}}}"));
+        let line = broker.wait_for_log(&format!("by {field}"));
+        let shown = forged.replace('\n', "\\n") + " \\x1b[2J\\u009b31m by";
+        assert!(line.contains(&shown), "{line}");
+    }
+    let mut client = Client::connect(broker.tcp_addr());
+    client.send(b"FOO\x1b[31m\r\x07 BAR\n");
+    client.expect_error("E_INVALID invalid command FOO\x1b[31m\r\x07");
+    let line = broker.wait_for_log("invalid command FOO");
+    assert!(
+        line.ends_with(r"invalid command FOO\x1b[31m\r\x07"),
+        "{line}"
+    );
+    let mut client = Client::connect_without_magic(broker.tcp_addr());
+    client.send(b"\x1b[2J");
+    client.expect_error("E_BAD_PROTOCOL");
+    broker.wait_for_log(r"bad protocol magic '\x1b[2J'");
+    broker.get("/nowhere%0aforged%1b?a=%0aforged");
+    broker.wait_for_log("404 GET /nowhere");
+    let mut http = TcpStream::connect(broker.http_addr()).expect("it listens");
+    http.write_all(b"GET /raw\x1b[2J\x9b HTTP/1.1\r\nHost: x\r\n\r\n")
+        .expect("it reads");
+    http.set_read_timeout(Some(PATIENCE)).expect("above zero");
+    // Whatever the answer, it ends in a look at the log.
+    let mut first = [0];
+    http.read_exact(&mut first).expect("an answer");
+    let log = broker.log();
+    let is_clean = |line: &str| !line.contains(|c: char| c.is_control());
+    assert!(log.lines().all(is_clean), "{log}");
+    let is_forged = |line: &str| line.starts_with("[nsqd] 2026/11/23 00:00:00.000000 FATAL");
+    assert!(!log.lines().any(is_forged), "{log}");
+}
+
 /// Noise, from the first byte or behind a good start.
 #[test]
 fn noise_is_refused_without_harm() {

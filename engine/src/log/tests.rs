@@ -48,8 +48,21 @@ fn a_line_is_nsqds() {
     assert_eq!(
         String::from_utf8(bytes).unwrap(),
         "[nsqd] 2026/11/21 09:12:50.018344 INFO: nsqd v1.3.0\n\
-         XX 2026/11/21 14:12:50.018344 WARNING: odd\u{1}\n"
+         XX 2026/11/21 14:12:50.018344 WARNING: odd\\x01\n"
     );
+}
+
+#[test]
+fn control_characters_are_escaped() {
+    for (text, shown) in [
+        ("", ""),
+        ("caf\u{e9} \\n \"x\"", "caf\u{e9} \\n \"x\""),
+        ("a\nb\r\n\tc\n", "a\\nb\\r\\n\\tc\\n"),
+        ("\u{1b}[2J\0\u{7f}", "\\x1b[2J\\x00\\x7f"),
+        ("\u{85}\u{9b}31m", "\\u0085\\u009b31m"),
+    ] {
+        assert_eq!(Escaped(text).to_string(), shown);
+    }
 }
 
 #[test]
