@@ -50,6 +50,8 @@ impl Session {
     /// curl, told whom to trust.
     fn command(&self) -> Command {
         let mut command = Command::new("curl");
+        // Neither the user's settings nor a proxy of the environment.
+        command.args(["--disable", "--noproxy", "*"]);
         if let Some(certificates) = &self.certificates {
             command.args(["--cacert", &certificates.text("ca.pem")]);
         }
@@ -67,7 +69,7 @@ impl Session {
             "--include",
             "--raw",
             "--max-time",
-            "20",
+            "60",
         ]);
         command.args(options).arg(url);
         let output = command.output().expect("curl can be run");
@@ -148,7 +150,7 @@ impl Session {
     /// Waits until a number of a channel in /stats is right; it may lag behind a publication.
     fn expect_channel(&self, topic: &str, channel: &str, key: &str, value: serde_json::Value) {
         let mut last = json!(null);
-        let good = wait_until(Duration::from_secs(10), || {
+        let good = wait_until(PATIENCE, || {
             last = self.stats(&format!("topic={topic}&channel={channel}"));
             last["topics"][0]["channels"][0][key] == value
         });
@@ -199,7 +201,7 @@ fn https_connections_move_between_shards() {
     command
         .args(["--write-out", " %{num_connects}\n"])
         .args(&urls);
-    let exit = run(&mut command, Duration::from_secs(20));
+    let exit = run(&mut command, PATIENCE);
     let answers: Vec<&str> = exit.stdout.lines().collect();
     assert_eq!(answers[0], "OK 1", "{exit}");
     assert!(
@@ -607,7 +609,7 @@ fn routing(session: &Session) {
         session
             .command()
             .args(["--silent", "--fail", "--location", &url]),
-        Duration::from_secs(20),
+        PATIENCE,
     );
     assert!(
         followed.stdout.starts_with("{\"version\":\"1.3.0\""),

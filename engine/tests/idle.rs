@@ -7,7 +7,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use support::{Broker, Client, cpu_time, rss, wait_until, whole_machine};
+use support::{Broker, Client, PATIENCE, cpu_time, rss, wait_until, whole_machine};
 
 const TOPICS: usize = 1_000;
 /// Topics that also have a consumer, which has finished its message and waits for the next.
@@ -44,7 +44,7 @@ fn a_thousand_idle_topics_cost_almost_nothing() {
     let consumers: Vec<Client> = (0..CONSUMED)
         .map(|number| consume_one(&broker, number))
         .collect();
-    let depths_are_right = wait_until(Duration::from_secs(10), || {
+    let depths_are_right = wait_until(PATIENCE, || {
         let stats = broker.stats();
         let topics = stats["topics"].as_array().expect("topics is an array");
         let depths = topics

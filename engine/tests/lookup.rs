@@ -349,7 +349,7 @@ fn one_that_is_not_there_slows_nothing() {
     }
     // One after the other, a silent peer's second for each would be minutes.
     let elapsed = start.elapsed();
-    assert!(elapsed < Duration::from_secs(20), "{elapsed:?}");
+    assert!(elapsed < Duration::from_secs(100), "{elapsed:?}");
     broker.wait_for_log("no available nsqlookupd to query for channels to pre-create for topic t0");
     broker.wait_for_log("dial tcp 127.0.0.1:1: connect: connection refused");
     broker.wait_for_log("IDENTIFY - read tcp");

@@ -7,7 +7,10 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use support::{Broker, Client, FrameType, Message, PATIENCE, Random, wait_until, whole_machine};
 
@@ -437,8 +440,11 @@ fn consumers_from_all_shards_share_a_channel() {
             producer.publish_many(&topic(0), chunk);
         }
         let address = broker.tcp_addr();
+        // Each goes on until all messages have come, to whomever.
+        let left = Arc::new(AtomicUsize::new(bodies.len()));
         let consumers: Vec<_> = (0..20)
             .map(|_| {
+                let left = left.clone();
                 thread::spawn(move || {
                     let mut client = Client::connect_without_magic(address);
                     let identify = Client::command_with_body("IDENTIFY", b"{\"client_id\":\"x\"}");
@@ -447,11 +453,16 @@ fn consumers_from_all_shards_share_a_channel() {
                     client.expect_ok();
                     client.expect_ok();
                     let mut got = Vec::new();
-                    let quiet = std::time::Duration::from_millis(700);
-                    while let Some(message) = client.message_within(quiet) {
+                    let start = Instant::now();
+                    while left.load(Ordering::SeqCst) > 0 && start.elapsed() < PATIENCE {
+                        let Some(message) = client.message_within(Duration::from_millis(100))
+                        else {
+                            continue;
+                        };
                         assert_eq!(message.attempts, 1);
                         client.finish(&message.id);
                         got.push(String::from_utf8(message.body).expect("text"));
+                        left.fetch_sub(1, Ordering::SeqCst);
                     }
                     (client, got)
                 })

@@ -16,7 +16,7 @@ use support::{
 
 /// A neighbour's publish, delivery and finish take well under a millisecond when nothing is wrong;
 /// this machine is shared, and the limit is for hanging, not for speed.
-const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(3);
+const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(10);
 
 const MESSAGE_BYTES_MAX: i32 = 1_048_576;
 const BODY_BYTES_MAX: i32 = 5_242_880;
@@ -830,8 +830,8 @@ fn a_session_in_pieces_of_any_size() {
 fn a_silent_client_gets_a_heartbeat_and_then_the_end() {
     let broker = Broker::start(1, &[]);
     let mut client = Client::connect(broker.tcp_addr());
-    client.identify(r#"{"heartbeat_interval":1000}"#);
     let start = Instant::now();
+    client.identify(r#"{"heartbeat_interval":1000}"#);
     let heartbeat = client.frame();
     assert!(heartbeat.is_heartbeat(), "{heartbeat:?}");
     expect_elapsed(start, 1000);
@@ -850,8 +850,8 @@ fn a_silent_client_gets_a_heartbeat_and_then_the_end() {
 fn a_command_that_trickles_in_does_not_extend_the_deadline() {
     let broker = Broker::start(1, &[]);
     let mut client = Client::connect(broker.tcp_addr());
-    client.identify(r#"{"heartbeat_interval":1000}"#);
     let start = Instant::now();
+    client.identify(r#"{"heartbeat_interval":1000}"#);
     let mut writer = client.writer();
     let sender = std::thread::spawn(move || {
         let all = bytes("PUB t\n", &[1000], &[b'x'; 1000]);
@@ -887,23 +887,26 @@ fn a_command_that_trickles_in_does_not_extend_the_deadline() {
 fn commands_keep_a_connection_and_heartbeats_keep_coming() {
     let broker = Broker::start(1, &[]);
     let mut client = Client::connect(broker.tcp_addr());
+    let start = Instant::now();
     client.identify(r#"{"heartbeat_interval":1000}"#);
     client.subscribe("kept", "channel");
-    client.expect_silence(Duration::from_millis(4500));
-    assert_eq!(
-        client.heartbeats, 4,
-        "one per second, each answered with NOP"
-    );
+    for seconds in 1..=4 {
+        let heartbeat = client.frame();
+        assert!(heartbeat.is_heartbeat(), "{heartbeat:?}");
+        expect_elapsed(start, seconds * 1000);
+        client.send(b"NOP\n");
+    }
     client.publish("kept", b"x");
 }
 
 #[track_caller]
 fn expect_elapsed(start: Instant, milliseconds: u64) {
     let elapsed = start.elapsed();
-    let early = Duration::from_millis(milliseconds.saturating_sub(100));
-    let late = Duration::from_millis(milliseconds + 900);
+    let due = Duration::from_millis(milliseconds);
+    // Far below the 20 s for which a command trickles in.
+    let late = due + Duration::from_secs(10);
     assert!(
-        early < elapsed && elapsed < late,
+        due <= elapsed && elapsed < late,
         "{elapsed:?} instead of {milliseconds} ms"
     );
 }
@@ -928,7 +931,7 @@ fn a_client_that_never_reads_harms_nobody() {
     }
     let before = support::rss(broker.pid()).anonymous_bytes;
     // It is dead to the broker after at most two intervals (P10), and consumers nearby are served.
-    let gone = wait_until(Duration::from_secs(6), || {
+    let gone = wait_until(PATIENCE, || {
         broker
             .channel_stats("large", "channel")
             .is_some_and(|channel| channel["client_count"] == 0)

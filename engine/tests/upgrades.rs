@@ -439,18 +439,23 @@ fn a_bomb_is_opened_piece_by_piece() {
     let _machine = whole_machine();
     let broker = Broker::start(1, &[]);
     let before = rss(broker.pid()).anonymous_bytes;
-    let nops = b"NOP\n".repeat(64 << 18);
+    let mut nops = b"NOP\n".repeat(64 << 18);
     assert_eq!(nops.len(), 64 << 20);
+    nops.extend(Client::command_with_body("PUB end", b"x"));
     let mut client = Client::connect(broker.tcp_addr());
     client.upgrade(&[Upgrade::Deflate(6)]);
     let mut wire = sealed(Layer::deflate(6), &nops);
     assert!(wire.len() < 400_000, "{} bytes", wire.len());
     client.writer().write_all(&wire).expect("connected");
     let mut watched = 0;
-    wait_until(Duration::from_secs(2), || {
+    let mut answer = None;
+    wait_until(PATIENCE, || {
         watched = watched.max(rss(broker.pid()).anonymous_bytes);
-        false
+        answer = client.frame_within(Duration::from_millis(5));
+        answer.is_some()
     });
+    let answer = answer.expect("the end of the bomb is reached");
+    assert_eq!(answer.text(), "OK");
     let grown = watched.saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes for a client of NOPs");
 

@@ -361,9 +361,7 @@ impl Running {
             });
         }
         // Closed stderr means that the process is ending; anything else is a broker that hangs.
-        let ended = wait_until(Duration::from_secs(5), || {
-            matches!(child.try_wait(), Ok(Some(_)))
-        });
+        let ended = wait_until(PATIENCE, || matches!(child.try_wait(), Ok(Some(_))));
         let _ = child.kill(); // Fails if it has ended, which is as good.
         let status = child.wait().expect("a child can be waited for");
         let stderr = log.text(LOG_LINES_MAX);
