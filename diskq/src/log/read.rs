@@ -1,5 +1,6 @@
 //! Reading: whole runs of frames, found by two looks into the slot table.
 
+use wire::frame::HEADER_BYTES;
 use wire::id::Seq;
 
 use crate::range::SeqRange;
@@ -116,7 +117,9 @@ fn run_in(segment: &Segment, range: SeqRange, count_max: u32, bytes_max: u32) ->
         });
     }
     let end = end_of(count)?;
-    let is_sane = start < end && end <= segment.end;
+    // Whoever sends a frame anew looks at its header.
+    let bytes_min = u64::from(count) * HEADER_BYTES as u64;
+    let is_sane = u64::from(start) + bytes_min <= u64::from(end) && end <= segment.end;
     is_sane.then_some(Taken::Run(Run {
         first: range.start,
         count,

@@ -3,6 +3,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
+use wire::frame::HEADER_BYTES;
 
 use super::supply::{HUGE_FROM, LEAVING_ENOUGH};
 use super::*;
@@ -11,7 +12,9 @@ use crate::error::{AppendError, DamageKind};
 use crate::files::{Files, Pages};
 use crate::keeper::{Keeper, log_path};
 use crate::recovery::{Recovered, open_log};
+use crate::segment::{slot_at, slot_offset};
 use crate::sim_files::{Call, Crash, SimFiles};
+use crate::slot::SLOT_BYTES;
 
 const TOPIC: &str = "orders";
 const WALL_NS: u64 = 1_760_000_000_000_000_000;
@@ -1160,6 +1163,29 @@ fn a_sync_that_cannot_open_its_files_is_tried_again() {
     );
     world.reopen(Crash::Power { seed: 3 });
     assert_eq!(world.owed.len(), 2);
+}
+
+/// A page that the kernel evicts under a mapping comes back as the device has it. A slot that made a frame
+/// shorter than its header ended the process when that frame was sent again.
+#[test]
+fn a_slot_that_rots_in_memory_costs_its_message_and_nothing_else() {
+    let mut world = World::new(small_options());
+    let (first, second) = (world.must_append(100), world.must_append(100));
+    for frame_bytes in (0..HEADER_BYTES as u32).rev() {
+        let tail = world.log.segments.tail.as_mut().expect("appended to");
+        let Residency::Mapped(memory) = &mut tail.residency else {
+            panic!("the tail is mapped")
+        };
+        let bytes = memory.as_mut();
+        let mut slot = slot_at(bytes, 0).expect("the first message");
+        slot.end = slot.start + frame_bytes;
+        let at = slot_offset(bytes.len(), 0).expect("the first message");
+        bytes[at..at + SLOT_BYTES].copy_from_slice(&slot.encode());
+        assert_eq!(world.log.frame_bounds(first), None, "{frame_bytes}");
+    }
+    let lost = world.log.take_run(SeqRange::one(first), 1, u32::MAX);
+    assert_eq!(lost, Taken::Damaged(SeqRange::one(first)));
+    assert!(world.take(SeqRange::one(second), 1, u32::MAX).is_some());
 }
 
 /// A file system that was shut down or is read-only was taken for one without descriptors: publishes stayed OK, and
