@@ -408,7 +408,7 @@ impl<W: Write> Writer<W> {
 
     fn report_held(&mut self, now: Instant) {
         for (cause, count) in self.repeats.take_held(now) {
-            let text = format!("LOG: {count} more lines like it within a second - {cause}");
+            let text = format!("LOG: {count} more like it within a second - {cause}");
             self.append(Level::Error, text);
         }
     }

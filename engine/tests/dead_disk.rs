@@ -48,6 +48,8 @@ fn expect_rest(broker: &Broker) {
     let ping = broker.get("/ping").expect_status(500);
     assert!(ping.text().starts_with("NOK - "), "{}", ping.text());
     broker.post("/pub?topic=dead", b"later").expect_status(503);
+    // Every line so far has been read when this one has.
+    broker.wait_for_log("failed to write message to backend");
     let lines = broker.log().lines().count();
     let before = cpu_time(broker.pid());
     let start = Instant::now();

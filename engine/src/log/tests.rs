@@ -113,7 +113,7 @@ fn an_error_that_comes_again_has_one_line_and_a_count() {
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].ends_with(" ERROR: TOPIC(t0): cannot - no room"));
     assert!(lines[1].ends_with(" ERROR: TOPIC(t): cannot - no device"));
-    let expected = " ERROR: LOG: 139 more lines like it within a second - cannot: no room";
+    let expected = " ERROR: LOG: 139 more like it within a second - cannot: no room";
     assert!(lines[2].ends_with(expected), "{text}");
 }
 
