@@ -5,6 +5,8 @@
 //! process may be killed while it writes the next). One file, because making a file is the dearest
 //! thing that happens to a new topic. See docs/format.md for the bytes.
 
+mod draft;
+
 use std::iter;
 use std::ops::Range;
 
@@ -13,6 +15,9 @@ use wire::name::ChannelName;
 
 use crate::crc::crc32c;
 use crate::range::SeqRange;
+
+pub(crate) use draft::TooLong;
+pub use draft::{ChannelDraft, CheckpointDraft, Runs};
 
 /// The file of all slots.
 pub(crate) const CHECKPOINT_FILE: &str = "checkpoint";
@@ -55,6 +60,7 @@ pub(crate) fn pieces(slot: usize, bytes: u64) -> impl Iterator<Item = (Range<u64
 const MAGIC: [u8; 4] = *b"RQCP";
 const VERSION: u16 = 2;
 const HEAD_BYTES: usize = 24;
+const RUN_BYTES: usize = 26;
 /// No log of ours comes near: the highest number whose successors are numbers, too.
 const NUMBER_MAX: u64 = 1 << 62;
 
@@ -132,6 +138,12 @@ impl CheckpointRun {
     pub fn range(&self) -> SeqRange {
         SeqRange::new(self.start, Seq(self.start.0.saturating_add(self.count)))
     }
+
+    /// Whether `next` is the rest of a longer run that begins with this one.
+    fn is_continued_by(&self, next: &CheckpointRun) -> bool {
+        self.range().end == next.start
+            && (self.attempts, self.due_ns) == (next.attempts, next.due_ns)
+    }
 }
 
 /// What one slot turns out to hold.
@@ -150,42 +162,13 @@ pub(crate) enum SlotContent {
 }
 
 /// What the log adds to the topic's checkpoint.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stamp {
     pub(crate) synced: Seq,
     pub(crate) next: Seq,
     pub(crate) number: u64,
     /// Whether it is to be durable.
     pub(crate) sync: bool,
-}
-
-/// The bytes of a slot that holds `checkpoint` with the log's `stamp`.
-pub(crate) fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
-    let mut out = Vec::with_capacity(256);
-    out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&VERSION.to_le_bytes());
-    out.extend_from_slice(&u16::from(stamp.sync).to_le_bytes());
-    out.extend_from_slice(&stamp.number.to_le_bytes());
-    // The length and the CRC, once they are known.
-    out.extend_from_slice(&[0; 8]);
-    out.extend_from_slice(&stamp.synced.0.to_le_bytes());
-    out.extend_from_slice(&stamp.next.0.to_le_bytes());
-    out.push(u8::from(checkpoint.paused));
-    put_runs(&mut out, &checkpoint.undistributed);
-    put_count(&mut out, checkpoint.channels.len());
-    for channel in &checkpoint.channels {
-        let name_bytes = u8::try_from(channel.name.len()).expect("channel names are short");
-        out.push(name_bytes);
-        out.extend_from_slice(channel.name.as_bytes());
-        out.push(u8::from(channel.paused));
-        put_runs(&mut out, &channel.runs);
-    }
-    let body_bytes =
-        u32::try_from(out.len() - HEAD_BYTES).expect("checkpoints are far below 4 GiB");
-    out[16..20].copy_from_slice(&body_bytes.to_le_bytes());
-    let crc = crc(&out[..20], &out[HEAD_BYTES..]);
-    out[20..24].copy_from_slice(&crc.to_le_bytes());
-    out
 }
 
 /// The length of the checkpoint that begins with these bytes; 0 if none does.
@@ -318,21 +301,6 @@ fn crc(head: &[u8], body: &[u8]) -> u32 {
     crc32c(crc32c(0, head), body)
 }
 
-fn put_count(out: &mut Vec<u8>, count: usize) {
-    let count = u32::try_from(count).expect("a checkpoint lists fewer than 2^32 things");
-    out.extend_from_slice(&count.to_le_bytes());
-}
-
-fn put_runs(out: &mut Vec<u8>, runs: &[CheckpointRun]) {
-    put_count(out, runs.len());
-    for run in runs {
-        out.extend_from_slice(&run.start.0.to_le_bytes());
-        out.extend_from_slice(&run.count.to_le_bytes());
-        out.extend_from_slice(&run.attempts.to_le_bytes());
-        out.extend_from_slice(&run.due_ns.to_le_bytes());
-    }
-}
-
 /// Takes little-endian numbers off the front; `None` where the bytes end.
 struct Reader<'a>(&'a [u8]);
 
@@ -379,4 +347,4 @@ impl<'a> Reader<'a> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

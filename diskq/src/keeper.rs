@@ -113,11 +113,11 @@ impl<F: Files> Keeper<F> {
             Request::WriteCheckpoint {
                 number,
                 slot,
-                bytes,
+                draft,
                 sync,
                 names,
             } => {
-                let result = log.write_checkpoint(slot, &bytes, sync, names);
+                let result = log.write_checkpoint(slot, &draft, sync, names);
                 Some(Reply::CheckpointWritten { number, result })
             }
             Request::Unmap { segment, memory } => {

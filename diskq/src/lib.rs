@@ -59,7 +59,9 @@ mod segment;
 mod sim_files;
 mod slot;
 
-pub use checkpoint::{ChannelCheckpoint, Checkpoint, CheckpointRun};
+pub use checkpoint::{
+    ChannelCheckpoint, ChannelDraft, Checkpoint, CheckpointDraft, CheckpointRun, Runs,
+};
 pub use error::{AppendError, Damage, DamageKind, DiskError, TransferError, system_text};
 pub use export::{ExportOptions, Exported, export};
 pub use files::{Entry, Files, Memory, Pages, SyncError};

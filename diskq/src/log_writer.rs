@@ -5,7 +5,7 @@ use std::path::Path;
 
 use wire::id::{MessageId, Seq};
 
-use crate::checkpoint::{Checkpoint, Stamp, encode};
+use crate::checkpoint::{Checkpoint, CheckpointDraft, Stamp};
 use crate::error::{DiskError, TransferError};
 use crate::files::Files;
 use crate::keeper::{
@@ -95,7 +95,8 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
     pub(crate) fn finish(mut self, checkpoint: &Checkpoint) -> Result<Vec<u8>, TransferError> {
         self.flush()?;
         let number = self.checkpoint_number;
-        let stamp = Stamp {
+        let mut draft = CheckpointDraft::from(checkpoint);
+        draft.stamp = Stamp {
             synced: self.next,
             next: self.next,
             number,
@@ -104,7 +105,7 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
         let request = Request::WriteCheckpoint {
             number: CheckpointNumber(number),
             slot: 0,
-            bytes: encode(checkpoint, &stamp),
+            draft,
             sync: false,
             names: false,
         };

@@ -412,6 +412,7 @@ impl Plan {
                 latency: self.latency_options(),
             },
             resident_bytes: RESIDENT_SHARD_BYTES,
+            turn_entries: engine_core::TURN_ENTRIES,
             channel_consumers_max: config.channel_consumers_max,
             asks_for_channels: config
                 .lookupd_tcp_addresses

@@ -49,10 +49,54 @@ fn stamp(checkpoint: &Checkpoint, sync: bool) -> Stamp {
     }
 }
 
+/// The bytes of a slot as docs/format.md has them, whatever the checkpoint says.
+fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
+    let runs = |out: &mut Vec<u8>, runs: &[CheckpointRun]| {
+        out.extend((runs.len() as u32).to_le_bytes());
+        for run in runs {
+            out.extend(run.start.0.to_le_bytes());
+            out.extend(run.count.to_le_bytes());
+            out.extend(run.attempts.to_le_bytes());
+            out.extend(run.due_ns.to_le_bytes());
+        }
+    };
+    let mut out = MAGIC.to_vec();
+    out.extend(VERSION.to_le_bytes());
+    out.extend(u16::from(stamp.sync).to_le_bytes());
+    out.extend(stamp.number.to_le_bytes());
+    out.extend([0; 8]);
+    out.extend(stamp.synced.0.to_le_bytes());
+    out.extend(stamp.next.0.to_le_bytes());
+    out.push(u8::from(checkpoint.paused));
+    runs(&mut out, &checkpoint.undistributed);
+    out.extend((checkpoint.channels.len() as u32).to_le_bytes());
+    for channel in &checkpoint.channels {
+        out.push(channel.name.len() as u8);
+        out.extend(channel.name.as_bytes());
+        out.push(u8::from(channel.paused));
+        runs(&mut out, &channel.runs);
+    }
+    let body_bytes = (out.len() - HEAD_BYTES) as u32;
+    out[16..20].copy_from_slice(&body_bytes.to_le_bytes());
+    reseal(&mut out);
+    out
+}
+
+#[test]
+fn a_draft_is_written_as_the_format_says() {
+    for sync in [false, true] {
+        let mut draft = CheckpointDraft::from(&sample());
+        draft.stamp = stamp(&sample(), sync);
+        let written = draft.encode().unwrap();
+        assert_eq!(written, encode(&sample(), &draft.stamp));
+    }
+}
+
 #[test]
 fn a_checkpoint_comes_back_also_from_a_larger_file() {
     for sync in [false, true] {
         let mut bytes = encode(&sample(), &stamp(&sample(), sync));
+        assert_eq!(encoded_bytes(&bytes), bytes.len() as u64);
         assert_eq!(decode(&bytes), SlotContent::Whole(sample(), sync));
         bytes.extend_from_slice(&[0xAA; 5000]);
         assert_eq!(decode(&bytes), SlotContent::Whole(sample(), sync));

@@ -8,7 +8,7 @@ use memmap2::MmapMut;
 use wire::id::Seq;
 
 use super::request::{CheckpointFailure, Failure, SegmentNumber, SyncFailure};
-use crate::checkpoint::{self, CHECKPOINT_FILE};
+use crate::checkpoint::{self, CHECKPOINT_FILE, CheckpointDraft};
 use crate::error::{Damage, DamageKind, system_text};
 use crate::files::{Files, Memory, Pages, SyncError};
 use crate::range::SeqRange;
@@ -330,6 +330,20 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     }
 
     pub(super) fn write_checkpoint(
+        &self,
+        slot: u8,
+        draft: &CheckpointDraft,
+        sync: bool,
+        names: bool,
+    ) -> Result<(), CheckpointFailure> {
+        let bytes = draft.encode().map_err(|too_long| {
+            let path = self.checkpoint_path();
+            CheckpointFailure::Write(Failure::too_long(&path, &too_long))
+        })?;
+        self.write_slot(slot, &bytes, sync, names)
+    }
+
+    pub(super) fn write_slot(
         &self,
         slot: u8,
         bytes: &[u8],

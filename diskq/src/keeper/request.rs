@@ -5,6 +5,7 @@ use std::path::Path;
 
 use wire::id::Seq;
 
+use crate::checkpoint::{CheckpointDraft, TooLong};
 use crate::error::{Damage, system_text};
 use crate::files::{Memory, Pages, SyncError, is_shortage};
 use crate::mapping::Written;
@@ -78,8 +79,8 @@ pub enum Request {
         number: CheckpointNumber,
         /// Which of the slots.
         slot: u8,
-        /// The encoded checkpoint.
-        bytes: Vec<u8>,
+        /// What it says.
+        draft: CheckpointDraft,
         /// Whether it must be durable before the reply.
         sync: bool,
         /// Whether names changed since the last sync: the directories are synced too.
@@ -126,13 +127,15 @@ impl Request {
     ///
     /// A new segment concerns no other file of the log. A checkpoint that need not be durable says
     /// what was true when the log gave it, and nothing is given up before a later one is durable;
-    /// there is one at a time, so it overtakes no other.
+    /// there is one at a time, so it overtakes no other. A long one takes its time, and is not urgent:
+    /// the urgent jobs of other logs would have to wait for it.
     #[must_use]
     pub fn is_urgent(&self) -> bool {
-        matches!(
-            self,
-            Request::Prepare { .. } | Request::WriteCheckpoint { sync: false, .. }
-        )
+        match self {
+            Request::Prepare { .. } => true,
+            Request::WriteCheckpoint { sync, draft, .. } => !sync && draft.is_short(),
+            _ => false,
+        }
     }
 
     /// The mapped bytes that it takes along, for a simulated file system.
@@ -173,6 +176,19 @@ impl Failure {
     pub(crate) fn is_full(&self) -> bool {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         full.contains(&self.kind)
+    }
+
+    pub(super) fn too_long(path: &Path, too_long: &TooLong) -> Failure {
+        let text = format!(
+            "cannot write {}: the checkpoint needs {} bytes, and may have {}",
+            path.display(),
+            too_long.bytes,
+            u32::MAX
+        );
+        Failure {
+            kind: io::ErrorKind::FileTooLarge,
+            text,
+        }
     }
 }
 

@@ -92,11 +92,11 @@ impl<F: Files> Keeper<F> {
             Request::WriteCheckpoint {
                 number,
                 slot,
-                bytes,
+                draft,
                 ..
             } => Some(Reply::CheckpointWritten {
                 number: *number,
-                result: log.write_checkpoint(*slot, bytes, false, false),
+                result: log.write_checkpoint(*slot, draft, false, false),
             }),
             _ => None,
         }

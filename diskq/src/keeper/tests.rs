@@ -2,6 +2,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::*;
+use crate::CheckpointDraft;
 use crate::checkpoint;
 use crate::files::{Memory, Pages};
 use crate::sim_files::{Call, Crash, SimFiles};
@@ -58,11 +59,11 @@ fn without_room_for_checkpoints_there_is_no_directory_to_count_on() {
     assert_eq!(keeper.files().length(checkpoint).unwrap(), 3 * 8192);
 }
 
-fn write_checkpoint(slot: u8, bytes: &[u8], sync: bool) -> Request {
+fn write_checkpoint(slot: u8, draft: &CheckpointDraft, sync: bool) -> Request {
     Request::WriteCheckpoint {
         number: CheckpointNumber(u64::from(slot) + 1),
         slot,
-        bytes: bytes.to_vec(),
+        draft: draft.clone(),
         sync,
         names: sync,
     }
@@ -86,11 +87,8 @@ fn checkpoints_grow_where_they_are_and_need_no_room_for_one_twice_as_long() {
         let slot = round % checkpoint::SLOTS;
         let bytes = vec![round as u8 + 1; 1000 << (round / 3)];
         let write = || {
-            let reply = keeper.handle("t", write_checkpoint(slot as u8, &bytes, true));
-            assert!(matches!(
-                reply,
-                Some(Reply::CheckpointWritten { result: Ok(()), .. })
-            ));
+            let log = LogDirectory::new(keeper.files(), Path::new("/data"), "t");
+            log.write_slot(slot as u8, &bytes, true, true).unwrap();
         };
         if round > 0 {
             // What this one needs has been there since the one before.
@@ -111,7 +109,8 @@ fn a_checkpoint_whose_sync_is_shared_is_durable_after_it_and_final_without() {
     for fails in [false, true] {
         let keeper = keeper();
         let mut shared = keeper.shared_sync().unwrap();
-        let request = write_checkpoint(1, b"bytes", true);
+        let draft = CheckpointDraft::from(&checkpoint::tests::sample());
+        let request = write_checkpoint(1, &draft, true);
         assert!(request.is_sync() && !request.is_urgent());
         if fails {
             keeper.files().fail_next(Call::Sync, ErrorKind::Other);
@@ -126,7 +125,8 @@ fn a_checkpoint_whose_sync_is_shared_is_durable_after_it_and_final_without() {
             assert!(matches!(result, Err(CheckpointFailure::Sync(_))));
         } else {
             assert!(result.is_ok());
-            assert_eq!(slot_contents(&keeper, 1, 5), b"bytes");
+            let bytes = draft.encode().unwrap();
+            assert_eq!(slot_contents(&keeper, 1, bytes.len()), bytes);
         }
     }
 }
@@ -137,14 +137,14 @@ fn a_checkpoint_whose_sync_is_shared_is_durable_after_it_and_final_without() {
 fn a_checkpoint_that_fails_twice_tells_of_the_sync() {
     let keeper = keeper();
     let mut shared = keeper.shared_sync().unwrap();
-    keeper.handle("t", write_checkpoint(1, b"bytes", false));
+    keeper.handle("t", write_checkpoint(1, &CheckpointDraft::default(), false));
     keeper
         .files()
         .fail_next(Call::Write, ErrorKind::StorageFull);
     keeper
         .files()
         .fail_write_back_of(Path::new("/data/t.log/checkpoint"), 1);
-    let request = write_checkpoint(0, b"bytes", true);
+    let request = write_checkpoint(0, &CheckpointDraft::default(), true);
     let reply = keeper.handle_together(&mut shared, vec![("t", request)]);
     let is_final = matches!(
         &reply[..],

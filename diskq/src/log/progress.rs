@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use wire::id::Seq;
 
-use crate::checkpoint::{ChannelCheckpoint, Checkpoint, SLOTS, Stamp, encode};
+use crate::checkpoint::{ChannelDraft, CheckpointDraft, CheckpointRun, Runs, SLOTS, Stamp};
 use crate::keeper::{CheckpointFailure, CheckpointNumber, Request, SegmentNumber};
+use crate::range::SeqRange;
 
 use super::supply::PREPARE_RETRY;
 use super::{Event, Log};
 
 /// When a checkpoint has to survive a power failure, and not only the end of the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durable {
     /// It need not.
     No,
@@ -36,12 +37,12 @@ struct Settled {
 
 impl Settled {
     /// `None`: something is owed.
-    fn of(checkpoint: &Checkpoint, next: Seq) -> Option<Settled> {
-        let channel = |saved: &ChannelCheckpoint| (saved.name.clone(), saved.paused);
-        checkpoint.named().next().is_none().then(|| Settled {
-            paused: checkpoint.paused,
-            channels: checkpoint.channels.iter().map(channel).collect(),
-            next,
+    fn of(draft: &CheckpointDraft) -> Option<Settled> {
+        let channel = |draft: &ChannelDraft| (draft.name.clone(), draft.paused);
+        (!draft.names_any()).then(|| Settled {
+            paused: draft.paused,
+            channels: draft.channels.iter().map(channel).collect(),
+            next: draft.stamp.next,
         })
     }
 
@@ -50,13 +51,13 @@ impl Settled {
     }
 }
 
-/// An encoded checkpoint.
+/// The checkpoint that the topic puts together.
 #[derive(Debug)]
-struct Encoded {
-    number: u64,
-    bytes: Vec<u8>,
-    sync: bool,
-    settled: Option<Settled>,
+struct Drafting {
+    /// What was true when it was begun: what is finished and lost later is not damage.
+    stamp: Stamp,
+    durable: Durable,
+    began: Duration,
 }
 
 /// The checkpoint that is being written.
@@ -68,6 +69,8 @@ struct Writing {
     settled: Option<Settled>,
     /// Files up to here have durable names once it is written, if it syncs the names.
     names_upto: Option<SegmentNumber>,
+    /// When the topic began to put it together.
+    began: Duration,
 }
 
 /// The checkpoint state of a log.
@@ -87,14 +90,13 @@ pub(crate) struct Checkpoints {
     found_number: u64,
     /// What each slot holds; 0: nothing that counts.
     slots: [u64; SLOTS],
+    drafting: Option<Drafting>,
     writing: Option<Writing>,
-    /// The next to be written. A newer one replaces it: it says all the older one did.
-    pending: Option<Encoded>,
+    /// No checkpoint is due before: a long one takes the keeper and the disk half of their time at most.
+    rests_until: Duration,
     /// When the first progress was noted that the last one asked for does not have.
     began: Duration,
     has_progress: bool,
-    /// The last one could not be written: none is due before this time.
-    retry_at: Duration,
 }
 
 impl Checkpoints {
@@ -151,16 +153,19 @@ impl Checkpoints {
     }
 
     fn due_at(&self, delay: Duration) -> Option<Duration> {
-        let is_idle = self.writing.is_none() && self.pending.is_none();
-        let due_at = (self.began + delay).max(self.retry_at);
-        (self.has_progress && is_idle).then_some(due_at)
+        let is_due = self.has_progress && !self.is_under_way();
+        is_due.then(|| self.rests_until.max(self.began + delay))
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.drafting.is_some() || self.writing.is_some()
     }
 
     /// The last one asked for was not written: its progress is to be recorded all the same, but not at once.
     fn note_failed(&mut self, mono: Duration) {
         self.has_progress = true;
         self.began = mono;
-        self.retry_at = mono + PREPARE_RETRY;
+        self.rests_until = mono + PREPARE_RETRY;
     }
 }
 
@@ -177,12 +182,10 @@ impl Log {
     /// Whether [`Event::Checkpointed`] or [`Event::CheckpointFailed`] of a checkpoint is still to come.
     #[must_use]
     pub fn expects_checkpoint(&self, number: CheckpointNumber) -> bool {
-        let writing = self.checkpoints.writing.as_ref().map(|one| one.number);
-        let pending = self.checkpoints.pending.as_ref().map(|one| one.number);
-        writing.max(pending).is_some_and(|last| last >= number.0)
+        self.is_recording() && number.0 <= self.checkpoints.last_number
     }
 
-    /// Whether it is time for [`Log::write_checkpoint`].
+    /// Whether it is time for [`Log::begin_checkpoint`].
     #[must_use]
     pub fn checkpoint_due(&self, mono: Duration) -> bool {
         self.checkpoint_at().is_some_and(|at| at <= mono)
@@ -199,22 +202,78 @@ impl Log {
         self.checkpoints.due_at(delay)
     }
 
-    /// Writes a checkpoint; `synced`, `next` and `number` are filled in here.
+    /// Whether a checkpoint is being put together or written. There is one at a time.
+    #[must_use]
+    pub fn is_recording(&self) -> bool {
+        self.checkpoints.is_under_way()
+    }
+
+    /// The number that the next checkpoint gets.
+    #[must_use]
+    pub fn next_checkpoint(&self) -> CheckpointNumber {
+        CheckpointNumber(self.checkpoints.last_number + 1)
+    }
+
+    /// Begins a checkpoint: everything owed below the log's next seq is to be named in it, by
+    /// [`Log::record`], before [`Log::finish_checkpoint`]. What is named may be finished by then; what
+    /// is still owed at the end must be named.
     ///
-    /// One that is not durable survives the process only, and never overwrites the last durable one. While one
-    /// is being written the next waits, and is replaced by a newer one: the event of a number stands for all
-    /// lower ones.
-    pub fn write_checkpoint(
-        &mut self,
-        mono: Duration,
-        checkpoint: &Checkpoint,
-        durable: Durable,
-    ) -> CheckpointNumber {
+    /// A checkpoint that is not durable survives the process only, and never overwrites the last durable
+    /// one.
+    ///
+    /// # Panics
+    /// If [`Log::is_recording`].
+    pub fn begin_checkpoint(&mut self, mono: Duration, durable: Durable) {
+        assert!(!self.is_recording(), "one checkpoint at a time");
         self.mono = self.mono.max(mono);
-        let number = self.checkpoints.last_number + 1;
-        let replaced = self.checkpoints.pending.take();
+        self.checkpoints.last_number += 1;
+        self.checkpoints.has_progress = false;
+        self.checkpoints.drafting = Some(Drafting {
+            stamp: Stamp {
+                synced: self.sync.synced(),
+                next: self.next,
+                number: self.checkpoints.last_number,
+                sync: false,
+            },
+            durable,
+            began: self.mono,
+        });
+    }
+
+    /// Adds to a list of the checkpoint what it must say of `run`: nothing of seqs that came after its
+    /// beginning. The segments of the run stay until a durable checkpoint does not name them.
+    ///
+    /// # Panics
+    /// If no checkpoint was begun.
+    pub fn record(&mut self, list: &mut Runs, run: CheckpointRun) {
+        let drafting = self.checkpoints.drafting.as_ref();
+        let stamp = drafting.expect("record() follows begin_checkpoint()").stamp;
+        let known = stamp.next.0.saturating_sub(run.start.0);
+        let run = CheckpointRun {
+            count: run.count.min(known),
+            ..run
+        };
+        if run.count > 0 {
+            self.mark_named(run.range(), stamp.number);
+            list.push(run);
+        }
+    }
+
+    /// Writes the checkpoint that was begun.
+    ///
+    /// # Panics
+    /// If none was begun.
+    pub fn finish_checkpoint(&mut self, mut draft: CheckpointDraft) {
+        let drafting = self.checkpoints.drafting.take();
+        let Drafting {
+            stamp,
+            durable,
+            began,
+        } = drafting.expect("finish_checkpoint() follows begin_checkpoint()");
+        let number = stamp.number;
+        draft.stamp = stamp;
         let is_first = self.checkpoints.synced_number < self.checkpoints.found_number;
-        let settled = Settled::of(checkpoint, self.next);
+        let settled = Settled::of(&draft);
         let is_needed = match durable {
             Durable::No => false,
             Durable::IfNeeded => {
@@ -223,61 +282,11 @@ impl Log {
             }
             Durable::Yes => true,
         };
-        let sync = is_needed || is_first || replaced.is_some_and(|replaced| replaced.sync);
+        let sync = is_needed || is_first;
+        draft.stamp.sync = sync;
         if settled.is_none() {
             self.checkpoints.last_naming = number;
         }
-        let stamp = Stamp {
-            synced: self.sync.synced(),
-            next: self.next,
-            number,
-            sync,
-        };
-        self.mark_named(checkpoint, number);
-        self.checkpoints.last_number = number;
-        self.checkpoints.has_progress = false;
-        self.checkpoints.pending = Some(Encoded {
-            number,
-            bytes: encode(checkpoint, &stamp),
-            sync,
-            settled,
-        });
-        self.start_checkpoint();
-        CheckpointNumber(number)
-    }
-
-    /// Segments the checkpoint names stay until a durable one no longer does.
-    fn mark_named(&mut self, checkpoint: &Checkpoint, number: u64) {
-        for range in checkpoint.named() {
-            let mut index = self.segments.index_at_or_after(range.start);
-            while let Some(segment) = self.segments.sealed.get_mut(index) {
-                if segment.head.base >= range.end {
-                    break;
-                }
-                segment.named_by = number;
-                index += 1;
-            }
-            if let Some(tail) = &mut self.segments.tail
-                && !tail.range().intersection(&range).is_empty()
-            {
-                tail.named_by = number;
-            }
-        }
-    }
-
-    fn start_checkpoint(&mut self) {
-        if self.checkpoints.writing.is_some() {
-            return;
-        }
-        let Some(Encoded {
-            number,
-            bytes,
-            sync,
-            settled,
-        }) = self.checkpoints.pending.take()
-        else {
-            return;
-        };
         let slot = self.checkpoints.free_slot();
         // Until it is written it holds nothing that counts.
         self.checkpoints.slots[slot] = 0;
@@ -289,15 +298,32 @@ impl Log {
             sync,
             settled,
             names_upto,
+            began,
         });
-        let number = CheckpointNumber(number);
         self.requests.push_back(Request::WriteCheckpoint {
-            number,
+            number: CheckpointNumber(number),
             slot: slot as u8,
-            bytes,
+            draft,
             sync,
             names,
         });
+    }
+
+    /// A segment that the checkpoint names stays until a durable one no longer does.
+    fn mark_named(&mut self, range: SeqRange, number: u64) {
+        let mut index = self.segments.index_at_or_after(range.start);
+        while let Some(segment) = self.segments.sealed.get_mut(index) {
+            if segment.head.base >= range.end {
+                break;
+            }
+            segment.named_by = number;
+            index += 1;
+        }
+        if let Some(tail) = &mut self.segments.tail
+            && !tail.range().intersection(&range).is_empty()
+        {
+            tail.named_by = number;
+        }
     }
 
     pub(super) fn checkpoint_ended(
@@ -311,6 +337,8 @@ impl Log {
         assert_eq!(writing.number, number.0, "the answer to another checkpoint");
         match result {
             Ok(()) => {
+                let took = self.mono.saturating_sub(writing.began);
+                self.checkpoints.rests_until = self.mono + took;
                 self.checkpoints.slots[writing.slot] = writing.number;
                 // After a failed sync a later one that works says nothing: the kernel may have
                 // dropped what failed.
@@ -338,6 +366,24 @@ impl Log {
                 self.poison(cause, events);
             }
         }
-        self.start_checkpoint();
+    }
+}
+
+#[cfg(test)]
+impl Log {
+    /// Writes a checkpoint at once.
+    pub(crate) fn write_checkpoint(
+        &mut self,
+        mono: Duration,
+        checkpoint: &crate::Checkpoint,
+        durable: Durable,
+    ) -> CheckpointNumber {
+        let number = self.next_checkpoint();
+        self.begin_checkpoint(mono, durable);
+        for range in checkpoint.named() {
+            self.mark_named(range, number.0);
+        }
+        self.finish_checkpoint(CheckpointDraft::from(checkpoint));
+        number
     }
 }

@@ -228,6 +228,9 @@ impl World {
     }
 
     fn write_checkpoint(&mut self, durable: Durable) -> CheckpointNumber {
+        while self.log.is_recording() {
+            self.pump(1);
+        }
         let checkpoint = self.checkpoint();
         let number = self.log.write_checkpoint(self.mono, &checkpoint, durable);
         self.log.check();

@@ -18,7 +18,7 @@ const UNREAD_NUMBERS: u64 = 1 << 32;
 
 impl<F: Files> Opening<'_, F> {
     pub(super) fn read_checkpoints(&mut self, entries: &[Entry]) -> Result<(), DiskError> {
-        let mut whole = [const { None }; SLOTS];
+        let mut whole = [None; SLOTS];
         let mut is_unread = false;
         let file = entries.iter().find(|entry| entry.name == CHECKPOINT_FILE);
         let file_bytes = file.map_or(0, |entry| entry.bytes);
@@ -27,7 +27,8 @@ impl<F: Files> Opening<'_, F> {
             let trouble = match read.map(|bytes| checkpoint::decode(&bytes)) {
                 Ok(SlotContent::Empty) => continue,
                 Ok(SlotContent::Whole(checkpoint, sync)) => {
-                    *whole = Some((checkpoint, sync));
+                    *whole = Some((checkpoint.number, sync));
+                    self.note_whole(checkpoint);
                     continue;
                 }
                 Ok(SlotContent::Bad) => "does not agree with its CRC".to_owned(),
@@ -48,26 +49,30 @@ impl<F: Files> Opening<'_, F> {
                 format!("checkpoint in slot {slot} {trouble}"),
             );
         }
-        for (checkpoint, _) in whole.iter().flatten() {
-            let named = checkpoint.named().map(|range| range.end).max();
-            let all = [Some(checkpoint.next), Some(checkpoint.synced), named];
-            self.next = all.into_iter().flatten().fold(self.next, Seq::max);
-        }
-        self.checkpoints = checkpoints_of(&whole, is_unread);
-        let newest = whole
-            .into_iter()
-            .flatten()
-            .max_by_key(|(checkpoint, _)| checkpoint.number);
-        if newest.is_none() && self.any_slot_is_bad {
-            let detail = "no checkpoint is readable: everything found is delivered".to_owned();
-            self.report(DamageKind::CheckpointLost, CHECKPOINT_FILE, NO_SEQS, detail);
-        }
-        if let Some((checkpoint, _)) = newest {
-            self.owed = checkpoint.named().collect();
-            normalise(&mut self.owed);
-            self.checkpoint = Some(checkpoint);
+        self.checkpoints = checkpoints_of(whole, is_unread);
+        match &self.checkpoint {
+            Some(newest) => {
+                self.owed = newest.named().collect();
+                normalise(&mut self.owed);
+            }
+            None if self.any_slot_is_bad => {
+                let detail = "no checkpoint is readable: everything found is delivered".to_owned();
+                self.report(DamageKind::CheckpointLost, CHECKPOINT_FILE, NO_SEQS, detail);
+            }
+            None => {}
         }
         Ok(())
+    }
+
+    /// Keeps the newest checkpoint only: each may name millions of messages.
+    fn note_whole(&mut self, checkpoint: Checkpoint) {
+        let named = checkpoint.named().map(|range| range.end).max();
+        let all = [Some(checkpoint.next), Some(checkpoint.synced), named];
+        self.next = all.into_iter().flatten().fold(self.next, Seq::max);
+        let newest = self.checkpoint.as_ref().map_or(0, |newest| newest.number);
+        if checkpoint.number > newest {
+            self.checkpoint = Some(checkpoint);
+        }
     }
 
     /// Reads a slot's checkpoint from a file of `file_bytes` bytes, slot by slot: a block that cannot
@@ -96,14 +101,12 @@ impl<F: Files> Opening<'_, F> {
 /// They are written one after the other. So one that was to be durable is, if a newer one was
 /// written after it; only the very newest may have been cut off before its sync ended. One that
 /// cannot be read now may be readable at the next start: newer ones get higher numbers.
-fn checkpoints_of(whole: &[Option<(Checkpoint, bool)>; SLOTS], is_unread: bool) -> Checkpoints {
-    let slots = whole
-        .each_ref()
-        .map(|slot| slot.as_ref().map_or(0, |(found, _)| found.number));
+fn checkpoints_of(whole: [Option<(u64, bool)>; SLOTS], is_unread: bool) -> Checkpoints {
+    let slots = whole.map(|slot| slot.map_or(0, |(number, _)| number));
     let newest = slots.iter().copied().max().unwrap_or(0);
-    let was_to_be_durable = whole.iter().flatten().filter(|(_, sync)| *sync);
+    let was_to_be_durable = whole.into_iter().flatten().filter(|(_, sync)| *sync);
     let older = was_to_be_durable
-        .map(|(found, _)| found.number)
+        .map(|(number, _)| number)
         .filter(|&n| n != newest);
     let last_number = newest + if is_unread { UNREAD_NUMBERS } else { 0 };
     Checkpoints::from_found(slots, older.max().unwrap_or(0), last_number)

@@ -22,8 +22,10 @@ pub use turn::Sent;
 
 use crate::auth::AuthQuery;
 use crate::client::{Blocked, Client, ClientId, Clients, Ending};
+use crate::discarded::Discarded;
 use crate::slab::Slab;
 use crate::topic::{Topic, TopicKey, TopicOptions};
+use crate::work::Work;
 use crate::{Now, Random, ShardId, TaskId, Topology};
 use diskq::{Recovered, Request};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,6 +52,8 @@ pub struct BrokerOptions {
     /// Bytes of sealed segments that stay in memory, of all topics together; each has an equal part,
     /// 4 MiB at least, and no more than its own bound.
     pub resident_bytes: u64,
+    /// Entries of long lists that a turn goes through: [`TURN_ENTRIES`](crate::TURN_ENTRIES).
+    pub turn_entries: usize,
     /// --max-channel-consumers; 0 for no limit.
     pub channel_consumers_max: u64,
     /// Whether a new topic asks for channels before it starts; see [`Broker::set_asks_for_channels`].
@@ -135,6 +139,12 @@ pub struct Broker {
     clients: Clients,
     random: Random,
     topics_to_pump: Vec<TopicKey>,
+    /// What this turn may still do.
+    work: Work,
+    /// What the last turn did.
+    entries_spent: usize,
+    /// What topics that are deleted owed.
+    discarded: Vec<Discarded>,
     clients_to_flush: Vec<ClientId>,
     timers: Timers,
     forwards: Vec<ForwardBatch>,
@@ -193,6 +203,9 @@ impl Broker {
         let shard = options.shard;
         Broker {
             random: Random::new(options.seed),
+            work: Work::new(options.turn_entries),
+            entries_spent: 0,
+            discarded: Vec::new(),
             options,
             topics: Slab::default(),
             by_name: BTreeMap::new(),

@@ -5,21 +5,26 @@
 //! ```text
 //!   waiting (ranges) ──deliver──► window (in flight) ──FIN──► gone
 //!        ▲                           │    │
-//!   deferred (heap) ◄──REQ n─────────┤    └─timeout─┐
+//!   deferred (tree) ◄──REQ n─────────┤    └─timeout─┐
 //!        └────due────► requeued ◄────REQ 0──────────┘
 //! ```
 //!
 //! A first delivery is a run straight out of the log; a redelivery goes frame by frame, with the
 //! attempts patched in a copy of its header.
 
+pub(crate) mod scan;
+
 use crate::client::{Client, ClientId, Clients};
 use crate::deferred::{Deferred, DeferredEntry};
+use crate::discarded::Discarded;
 use crate::latency::Latency;
+use crate::long_queue::LongQueue;
 use crate::ranges::Ranges;
 use crate::topology::{Locality, Topology};
 use crate::window::{NotYours, Window};
+use crate::work::Work;
 use crate::{Now, Random};
-use diskq::{ChannelCheckpoint, CheckpointNumber, CheckpointRun, Log, SeqRange, Taken};
+use diskq::{CheckpointNumber, Log, SeqRange, Taken};
 use std::collections::VecDeque;
 use std::time::Duration;
 use wire::frame;
@@ -40,9 +45,16 @@ const TURN_BYTES: u32 = 256 * 1024;
 
 /// A message to be delivered again.
 #[derive(Debug, Clone, Copy)]
-struct Requeued {
+pub(crate) struct Requeued {
     seq: Seq,
     attempts: u16,
+}
+
+impl Requeued {
+    /// The message as a range.
+    pub(crate) fn range(&self) -> SeqRange {
+        SeqRange::one(self.seq)
+    }
 }
 
 /// What a delivery needs of its surroundings.
@@ -89,9 +101,11 @@ pub(crate) struct Channel {
     /// From publish to FIN, if that is measured.
     pub(crate) latency: Option<Box<Latency>>,
     waiting: Ranges,
-    requeued: VecDeque<Requeued>,
+    requeued: LongQueue<Requeued>,
     deferred: Deferred,
     window: Window,
+    /// While a checkpoint's scan is under way: what it would miss.
+    moved: Option<Vec<scan::Moved>>,
     ready: VecDeque<ClientId>,
     /// Consumers with some credit, but too little for a delivery of their own; see `REFILL_DELAY`.
     refills: Vec<ClientId>,
@@ -122,9 +136,10 @@ impl Channel {
             unrecorded: None,
             latency: latency.map(Box::new),
             waiting: Ranges::default(),
-            requeued: VecDeque::new(),
+            requeued: LongQueue::default(),
             deferred: Deferred::default(),
             window: Window::default(),
+            moved: None,
             ready: VecDeque::new(),
             refills: Vec::new(),
             refill_at: None,
@@ -188,29 +203,23 @@ impl Channel {
         });
     }
 
-    /// Takes a message back as the checkpoint had it.
-    pub(crate) fn restore(&mut self, range: SeqRange, attempts: u16, due: Option<Duration>) {
-        match due {
-            Some(due) => {
-                for seq in range.start.0..range.end.0 {
-                    self.deferred.push(DeferredEntry {
-                        due,
-                        seq: Seq(seq),
-                        attempts,
-                    });
-                }
-            }
-            // A message whose deferral ended waits among the requeued, without an attempt so far:
-            // the record has it behind the waiting ones, whatever its seq.
-            None if attempts == 0 && self.waiting.end().is_none_or(|end| end <= range.start) => {
-                self.waiting.push(range);
-            }
-            None => {
-                let seqs = (range.start.0..range.end.0).map(Seq);
-                self.requeued
-                    .extend(seqs.map(|seq| Requeued { seq, attempts }));
-            }
+    /// Takes messages back that the checkpoint has as due.
+    pub(crate) fn restore(&mut self, range: SeqRange, attempts: u16) {
+        // A message whose deferral ended waits among the requeued, without an attempt so far, whatever
+        // its seq.
+        if attempts == 0 && self.waiting.end().is_none_or(|end| end <= range.start) {
+            self.waiting.push(range);
+            return;
         }
+        for seq in range.start.0..range.end.0 {
+            let seq = Seq(seq);
+            self.requeued.push_back(Requeued { seq, attempts });
+        }
+    }
+
+    /// Takes messages back that the checkpoint has as deferred.
+    pub(crate) fn restore_deferred(&mut self, entries: Vec<DeferredEntry>) {
+        self.deferred.extend(entries);
     }
 
     /// Adds a consumer; it gets nothing before RDY.
@@ -321,12 +330,11 @@ impl Channel {
         self.counters.requeue_count += 1;
         if timeout.is_zero() {
             self.requeued.push_back(Requeued { seq, attempts });
+            self.note_moved(seq, attempts, None);
         } else {
-            self.deferred.push(DeferredEntry {
-                due: now + timeout,
-                seq,
-                attempts,
-            });
+            let due = now + timeout;
+            self.deferred.push(DeferredEntry { due, seq, attempts });
+            self.note_moved(seq, attempts, Some(due));
         }
         Ok(())
     }
@@ -343,21 +351,30 @@ impl Channel {
         self.window.touch(seq, owner, now, timeout, timeout_max)
     }
 
-    /// Moves what timed out or became due back to the queue. True when something moved.
-    pub(crate) fn handle_timeout(&mut self, now: Duration, clients: &mut Clients) -> bool {
+    /// Moves what timed out or became due back to the queue: of what became due, as much as the turn has
+    /// work left for. True when something moved.
+    pub(crate) fn handle_timeout(
+        &mut self,
+        now: Duration,
+        clients: &mut Clients,
+        work: &mut Work,
+    ) -> bool {
         let mut moved = false;
         let mut owners = Vec::new();
         let (requeued, counters) = (&mut self.requeued, &mut self.counters);
+        let noted = &mut self.moved;
         self.window.expire(now, |seq, entry| {
             moved = true;
             if let Some(latency) = &mut self.latency {
                 latency.forget(seq);
             }
             counters.timeout_count += 1;
-            requeued.push_back(Requeued {
-                seq,
-                attempts: entry.attempts,
-            });
+            let attempts = entry.attempts;
+            requeued.push_back(Requeued { seq, attempts });
+            if let Some(noted) = noted {
+                let due = None;
+                noted.push(scan::Moved { seq, attempts, due });
+            }
             owners.push(entry.owner);
         });
         for id in owners {
@@ -376,8 +393,11 @@ impl Channel {
                 }
             }
         }
-        while let Some(entry) = self.deferred.pop_due(now) {
+        while work.is_left()
+            && let Some(entry) = self.deferred.pop_due(now)
+        {
             moved = true;
+            work.spend(1);
             self.requeued.push_back(Requeued {
                 seq: entry.seq,
                 attempts: entry.attempts,
@@ -396,20 +416,16 @@ impl Channel {
         timeouts.into_iter().flatten().min()
     }
 
-    /// Lets go of every message: waiting, requeued, deferred and in flight.
-    pub(crate) fn empty(&mut self, log: &mut Log, clients: &mut Clients) {
-        for range in self.waiting.drain() {
-            log.release_range(range);
-        }
-        for Requeued { seq, .. } in self.requeued.drain(..) {
-            log.release(seq);
-        }
-        for entry in self.deferred.drain() {
-            log.release(entry.seq);
-        }
-        for (seq, _) in self.window.drain() {
-            log.release(seq);
-        }
+    /// Gives up every message: waiting, requeued, deferred and in flight. The caller lets go of them.
+    #[must_use]
+    pub(crate) fn empty(&mut self, clients: &mut Clients) -> Discarded {
+        let discarded = Discarded {
+            waiting: std::mem::take(&mut self.waiting),
+            requeued: std::mem::take(&mut self.requeued),
+            deferred: std::mem::take(&mut self.deferred),
+            window: std::mem::take(&mut self.window),
+            ..Discarded::default()
+        };
         if let Some(latency) = &mut self.latency {
             latency.forget_all();
         }
@@ -420,6 +436,7 @@ impl Channel {
                 self.note_ready(id, client);
             }
         }
+        discarded
     }
 
     /// Hands messages to consumers in turn until one of the two runs out.
@@ -619,51 +636,6 @@ impl Channel {
         }
     }
 
-    /// What a restart must bring back.
-    pub(crate) fn checkpoint(&self, unix_time_of: impl Fn(Duration) -> u64) -> ChannelCheckpoint {
-        let mut runs: Vec<CheckpointRun> = self
-            .waiting
-            .iter()
-            .map(|r| CheckpointRun {
-                start: r.start,
-                count: r.len(),
-                attempts: 0,
-                due_ns: 0,
-            })
-            .collect();
-        let mut again: Vec<(Seq, u16)> = self
-            .window
-            .iter()
-            .map(|(seq, entry)| (seq, entry.attempts))
-            .chain(self.requeued.iter().map(|r| (r.seq, r.attempts)))
-            .collect();
-        again.sort_unstable();
-        for (seq, attempts) in again {
-            match runs.last_mut() {
-                Some(last) if last.attempts == attempts && last.start.offset(last.count) == seq => {
-                    last.count += 1;
-                }
-                _ => runs.push(CheckpointRun {
-                    start: seq,
-                    count: 1,
-                    attempts,
-                    due_ns: 0,
-                }),
-            }
-        }
-        runs.extend(self.deferred.iter().map(|entry| CheckpointRun {
-            start: entry.seq,
-            count: 1,
-            attempts: entry.attempts,
-            due_ns: unix_time_of(entry.due).max(1),
-        }));
-        ChannelCheckpoint {
-            name: self.name.to_string(),
-            paused: self.paused,
-            runs,
-        }
-    }
-
     /// Every seq the channel owes, for invariant checks.
     pub(crate) fn owed(&self) -> Vec<Seq> {
         let ranges = self
@@ -672,7 +644,7 @@ impl Channel {
             .flat_map(|r| (r.start.0..r.end.0).map(Seq));
         ranges
             .chain(self.requeued.iter().map(|r| r.seq))
-            .chain(self.deferred.iter().map(|entry| entry.seq))
+            .chain(self.deferred.iter_behind(None).map(|entry| entry.seq))
             .chain(self.window.iter().map(|(seq, _)| seq))
             .collect()
     }
@@ -680,6 +652,7 @@ impl Channel {
     /// Asserts the invariants written on the type.
     pub(crate) fn check(&self, clients: &Clients) {
         self.waiting.check();
+        self.requeued.check();
         self.window.check();
         assert!(self.refills.is_empty() || self.refill_at.is_some());
         if let Some(latency) = &self.latency {
@@ -731,3 +704,6 @@ impl Channel {
 fn is_sampled_out(client: &Client, random: &mut Random) -> bool {
     random.below(100) > u64::from(client.delivery.sample_rate)
 }
+
+#[cfg(test)]
+mod tests;

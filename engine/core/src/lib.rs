@@ -27,7 +27,9 @@ mod broker;
 mod channel;
 mod client;
 mod deferred;
+mod discarded;
 mod latency;
+mod long_queue;
 mod outbound;
 mod patience;
 mod ranges;
@@ -36,6 +38,7 @@ pub mod stats;
 mod topic;
 mod topology;
 mod window;
+mod work;
 
 pub use auth::{AuthQuery, Authorization, Grants};
 pub use broker::publish::REMOTE_STREAK_MAX;
@@ -49,8 +52,8 @@ pub use outbound::Piece;
 pub use slab::{Key, Slab};
 pub use topic::{Publication, TopicKey, TopicOptions};
 pub use topology::Topology;
-
 pub use window::TICK;
+pub use work::TURN_ENTRIES;
 
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 //! A channel that keeps up holds one range; each restart, `empty` or damaged frame may add one more.
 //! Nothing here depends on how many messages the ranges span.
 
+use crate::long_queue::LongQueue;
 use diskq::SeqRange;
-use std::collections::VecDeque;
 use wire::id::Seq;
 
 /// Ranges of seqs that wait for their first delivery.
@@ -12,7 +12,7 @@ use wire::id::Seq;
 /// Invariants: no range is empty; they are sorted and do not touch; `count` is the sum of lengths.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Ranges {
-    ranges: VecDeque<SeqRange>,
+    ranges: LongQueue<SeqRange>,
     count: u64,
 }
 
@@ -90,10 +90,21 @@ impl Ranges {
         Some(newest)
     }
 
-    /// Takes all ranges out, in order.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = SeqRange> + '_ {
-        self.count = 0;
-        self.ranges.drain(..)
+    /// Removes the first range.
+    pub(crate) fn pop(&mut self) -> Option<SeqRange> {
+        let range = self.ranges.pop_front()?;
+        self.count -= range.len();
+        Some(range)
+    }
+
+    /// The place of the first range. A range keeps its place while others come and go.
+    pub(crate) fn first_place(&self) -> u64 {
+        self.ranges.first_place()
+    }
+
+    /// The ranges from `place` on, in order.
+    pub(crate) fn iter_from(&self, place: u64) -> impl Iterator<Item = SeqRange> + '_ {
+        self.ranges.iter_from(place).copied()
     }
 
     /// The ranges in order.
@@ -103,9 +114,10 @@ impl Ranges {
 
     /// Asserts the invariants written on the type.
     pub(crate) fn check(&self) {
+        self.ranges.check();
         let mut previous_end: Option<Seq> = None;
         let mut count = 0;
-        for range in &self.ranges {
+        for range in self.ranges.iter() {
             assert!(!range.is_empty(), "no empty range");
             assert!(
                 previous_end.is_none_or(|end| end < range.start),

@@ -10,13 +10,17 @@
 //! passes to the first channel and the others add one each.
 
 mod record;
+mod recording;
 
 use crate::broker::{ForwardId, HeldPublish};
 use crate::channel::{Channel, Delivery};
 use crate::client::{ClientId, Clients, Token};
+use crate::discarded::Discarded;
 use crate::latency::{Latency, LatencyOptions};
+use crate::long_queue::LongQueue;
 use crate::ranges::Ranges;
 use crate::slab::Key;
+use crate::work::Work;
 use crate::{ChannelId, Now, Random, TaskId, Topology};
 use diskq::{AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange};
 use std::collections::{BTreeMap, VecDeque};
@@ -98,8 +102,9 @@ pub struct TopicOptions {
 
 /// One topic.
 ///
-/// Invariants: `undistributed` is empty after `distribute` unless the topic is paused, not started or
-/// without a channel; every seq the topic or a channel owes is held in the log as often as it is owed.
+/// Invariants: `undistributed` is empty after `distribute` unless the topic is paused, not started,
+/// without a channel or [`Topic::has_work_left`]; every seq the topic or a channel owes, or that is
+/// discarded, is held in the log as often as that.
 #[derive(Debug)]
 pub(crate) struct Topic {
     pub(crate) name: Arc<str>,
@@ -133,7 +138,11 @@ pub(crate) struct Topic {
     options: TopicOptions,
     undistributed: Ranges,
     /// Those of the undistributed that are deferred, with the milliseconds.
-    undistributed_deferred: VecDeque<(Seq, u32)>,
+    undistributed_deferred: LongQueue<(Seq, u32)>,
+    /// The checkpoint that is to follow the one under way.
+    wanted: Option<Durable>,
+    recording: Option<Box<recording::Recording>>,
+    discarded: Vec<Discarded>,
     channels: Vec<Option<Channel>>,
     by_name: BTreeMap<Box<str>, ChannelId>,
     to_pump_channels: Vec<ChannelId>,
@@ -173,7 +182,10 @@ impl Topic {
             waiting_for_checkpoint: Vec::new(),
             options,
             undistributed: Ranges::default(),
-            undistributed_deferred: VecDeque::new(),
+            undistributed_deferred: LongQueue::default(),
+            wanted: None,
+            recording: None,
+            discarded: Vec::new(),
             channels: Vec::new(),
             by_name: BTreeMap::new(),
             to_pump_channels: Vec::new(),
@@ -241,43 +253,31 @@ impl Topic {
         self.log.limit_resident(bytes.max(LEAST).min(most));
     }
 
-    /// Gives what was published to the channels. Costs range ends, whatever the number of messages.
-    pub(crate) fn distribute(&mut self, now: Now, clients: &Clients) {
+    /// Gives what was published to the channels. Costs range ends and deferred messages, whatever the
+    /// number of others; what the turn has no work left for stays.
+    pub(crate) fn distribute(&mut self, now: Now, clients: &Clients, work: &mut Work) {
         if self.undistributed.is_empty() || !self.can_distribute() {
             return;
         }
-        let channels = self.by_name.len() as u64;
-        let mut ranges = std::mem::take(&mut self.undistributed);
-        let mut deferred = std::mem::take(&mut self.undistributed_deferred);
-        for range in ranges.drain() {
-            if channels > 1 {
-                self.log.retain(range, channels - 1);
-            }
-            let mut rest = range;
-            while let Some((seq, ms)) = deferred.pop_front_if(|(seq, _)| *seq < range.end) {
-                if seq < rest.start {
-                    // Found in a file that start-up left alone: nobody has the message.
-                    continue;
+        let channels = self.by_name.len();
+        while let Some(range) = self.undistributed.front()
+            && work.is_left()
+        {
+            work.spend(channels);
+            match self.undistributed_deferred.front().copied() {
+                // Found in a file that start-up left alone: nobody has the message.
+                Some((seq, _)) if seq < range.start => {
+                    self.undistributed_deferred.pop_front();
                 }
-                self.give(
-                    SeqRange {
-                        start: rest.start,
-                        end: seq,
-                    },
-                    clients,
-                );
-                let due = now.mono + Duration::from_millis(u64::from(ms));
-                for channel in self.channels.iter_mut().flatten() {
-                    channel.defer(seq, due);
+                Some((seq, ms)) if seq < range.end => {
+                    self.undistributed_deferred.pop_front();
+                    self.give(seq.since(range.start), clients);
+                    let due = now.mono + Duration::from_millis(u64::from(ms));
+                    self.give_deferred(now, due);
                 }
-                self.note_deadline(Some(due));
-                rest.start = seq.offset(1);
+                _ => self.give(range.len(), clients),
             }
-            self.give(rest, clients);
         }
-        // Their memory serves the next turn.
-        self.undistributed = ranges;
-        self.undistributed_deferred = deferred;
         self.note_progress();
     }
 
@@ -306,10 +306,12 @@ impl Topic {
             .min();
     }
 
-    fn give(&mut self, range: SeqRange, clients: &Clients) {
-        if range.is_empty() {
+    /// Gives the first `count` of the undistributed to every channel.
+    fn give(&mut self, count: u64, clients: &Clients) {
+        if count == 0 {
             return;
         }
+        let range = self.take_undistributed(count, 0);
         let depth_max = self.options.mem_queue_size;
         for (index, channel) in self.channels.iter_mut().enumerate() {
             let Some(channel) = channel else { continue };
@@ -321,9 +323,33 @@ impl Topic {
         }
     }
 
+    /// Gives the first of the undistributed to every channel, to be delivered when it is due.
+    fn give_deferred(&mut self, now: Now, due: Duration) {
+        let due_ns = recording::unix_time_of(now, due);
+        let seq = self.take_undistributed(1, due_ns).start;
+        for channel in self.channels.iter_mut().flatten() {
+            channel.defer(seq, due);
+        }
+        self.note_deadline(Some(due));
+    }
+
+    /// Takes messages that every channel holds from now on.
+    fn take_undistributed(&mut self, count: u64, due_ns: u64) -> SeqRange {
+        let range = self.undistributed.take_front(count);
+        if self.by_name.len() > 1 {
+            self.log.retain(range, self.by_name.len() as u64 - 1);
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.note_given(&mut self.log, recording::owed_run(range, due_ns));
+        }
+        range
+    }
+
     /// True when messages pass on to channels.
     fn can_distribute(&self) -> bool {
-        self.started && !self.paused && !self.by_name.is_empty()
+        let is_recorded = |recording: &Box<recording::Recording>| recording.is_past_channels();
+        let is_open = self.started && !self.paused && !self.by_name.is_empty();
+        is_open && !self.recording.as_ref().is_some_and(is_recorded)
     }
 
     /// An ephemeral topic that cannot pass messages on keeps --mem-queue-size of them.
@@ -332,15 +358,22 @@ impl Topic {
             let Some(seq) = self.undistributed.pop_newest() else {
                 return;
             };
-            self.undistributed_deferred
-                .pop_back_if(|(deferred, _)| *deferred == seq);
+            let newest = self.undistributed_deferred.back();
+            if newest.is_some_and(|(deferred, _)| *deferred == seq) {
+                self.undistributed_deferred.pop_back();
+            }
             self.log.release(seq);
         }
     }
 
-    /// Delivers from the channels that have something for someone.
+    /// Delivers from the channels that have something for someone, and goes on with what takes more than
+    /// a turn.
     pub(crate) fn pump(&mut self, now: Now, delivery: PumpContext<'_>) {
-        self.distribute(now, delivery.clients);
+        let work = delivery.work;
+        work.begin_share();
+        self.distribute(now, delivery.clients, work);
+        work.begin_share();
+        self.record(now, work);
         while let Some(id) = self.to_pump_channels.pop() {
             if let Some(channel) = self.channels[id.0 as usize].as_mut() {
                 channel.to_pump = false;
@@ -356,6 +389,16 @@ impl Topic {
                 self.note_deadline(at);
             }
         }
+        while let Some(discarded) = self.discarded.last_mut()
+            && discarded.let_go(Some(&mut self.log), work)
+        {
+            self.discarded.pop();
+        }
+    }
+
+    /// True when the next turn has to go on with something.
+    pub(crate) fn has_work_left(&self) -> bool {
+        self.recording.is_some() || !self.discarded.is_empty() || self.wants_pump()
     }
 
     /// Marks a channel for the next pump, if it has something for someone.
@@ -447,17 +490,41 @@ impl Topic {
         };
         self.by_name.remove(&channel.name);
         self.to_pump_channels.retain(|other| *other != id);
-        channel.empty(&mut self.log, clients);
+        let mut discarded = channel.empty(clients);
+        if let Some(recording) = &mut self.recording {
+            discarded.runs.extend(recording.remove_channel(id));
+        }
+        self.discarded.push(discarded);
         self.note_progress();
         channel.consumers
     }
 
+    /// Drops what a channel owes.
+    pub(crate) fn empty_channel(&mut self, id: ChannelId, clients: &mut Clients) {
+        let discarded = self.channel_mut(id).map(|channel| channel.empty(clients));
+        self.discarded.extend(discarded);
+        self.note_progress();
+    }
+
+    /// The end of a topic: its log, and what has to be dropped a slice per turn.
+    pub(crate) fn close(self) -> (Log, Vec<Discarded>) {
+        let mut discarded = self.discarded;
+        discarded.push(Discarded {
+            waiting: self.undistributed,
+            undistributed_deferred: self.undistributed_deferred,
+            runs: self.recording.map_or(Vec::new(), |it| it.into_runs()),
+            ..Discarded::default()
+        });
+        (self.log, discarded)
+    }
+
     /// Drops what no channel has been given yet.
     pub(crate) fn empty(&mut self) {
-        for range in self.undistributed.drain() {
-            self.log.release_range(range);
-        }
-        self.undistributed_deferred.clear();
+        self.discarded.push(Discarded {
+            waiting: std::mem::take(&mut self.undistributed),
+            undistributed_deferred: std::mem::take(&mut self.undistributed_deferred),
+            ..Discarded::default()
+        });
         self.note_progress();
     }
 
@@ -536,11 +603,12 @@ impl Topic {
     // --- time and checkpoints
 
     /// Timeouts, deferrals, syncs and checkpoints that are due.
-    pub(crate) fn handle_timeout(&mut self, now: Now, clients: &mut Clients) {
+    pub(crate) fn handle_timeout(&mut self, now: Now, clients: &mut Clients, work: &mut Work) {
         for index in 0..self.channels.len() {
+            work.begin_share();
             if let Some(channel) = self.channels[index].as_mut()
                 && channel.next_timeout().is_some_and(|at| at <= now.mono)
-                && channel.handle_timeout(now.mono, clients)
+                && channel.handle_timeout(now.mono, clients, work)
             {
                 self.note_progress();
                 self.note_channel(ChannelId(index as u32));
@@ -549,7 +617,7 @@ impl Topic {
         self.recompute_deadline();
         self.log.handle_timeout(now.mono);
         if !self.ephemeral && self.log.checkpoint_due(now.mono) {
-            self.write_checkpoint(now, Durable::IfNeeded);
+            self.want_checkpoint(Durable::IfNeeded);
         }
     }
 
@@ -564,6 +632,7 @@ impl Topic {
     pub(crate) fn check(&self, clients: &Clients) {
         self.undistributed.check();
         self.log.check();
+        self.undistributed_deferred.check();
         assert!(self.undistributed_deferred.iter().is_sorted());
         let channels = self
             .channels
@@ -594,6 +663,7 @@ pub(crate) struct PumpContext<'a> {
     pub(crate) random: &'a mut Random,
     pub(crate) topology: Option<&'a Topology>,
     pub(crate) to_flush: &'a mut Vec<ClientId>,
+    pub(crate) work: &'a mut Work,
 }
 
 /// A topic of this shard.

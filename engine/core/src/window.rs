@@ -5,14 +5,14 @@
 //! and remove, a hash map on the id 36-56 ns.
 //!
 //! ```text
-//!   stragglers: HashMap            ring: VecDeque
+//!   stragglers: BTreeMap           ring: VecDeque
 //!   seqs below base                base ............... base + ring.len()
 //!   (redelivered, left behind)     [entry][free][entry][entry]
 //! ```
 //!
 //! One message that nobody finishes would pin the ring's front while the tail runs on. When the
 //! ring would grow beyond [`RING_ENTRIES_MIN`] and four times what is in flight, its oldest entries
-//! move to the hash map, so memory stays proportional to what is in flight.
+//! move to the tree, so memory stays proportional to what is in flight.
 //!
 //! Timeouts are not per message: each delivered run appends one [`Batch`] to a list of its timeout
 //! value. Deadlines are rounded up to [`TICK`], consecutive batches with the same deadline merge,
@@ -21,7 +21,7 @@
 use crate::ClientId;
 use diskq::SeqRange;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 use wire::id::Seq;
 
@@ -79,7 +79,7 @@ pub(crate) struct Window {
     base: Seq,
     ring: VecDeque<Option<Entry>>,
     ring_count: u64,
-    stragglers: HashMap<Seq, Entry>,
+    stragglers: BTreeMap<Seq, Entry>,
     lists: Vec<(Duration, VecDeque<Batch>)>,
     batches_count: usize,
     irregular: BinaryHeap<Reverse<(Duration, Seq)>>,
@@ -260,12 +260,32 @@ impl Window {
         regular.chain(irregular).min()
     }
 
-    /// Takes everything out of flight, for `empty` and for the end of the channel.
-    pub(crate) fn drain(&mut self) -> Vec<(Seq, Entry)> {
-        let mut all: Vec<(Seq, Entry)> = self.iter().collect();
-        all.sort_unstable_by_key(|(seq, _)| *seq);
-        *self = Window::default();
-        all
+    /// Takes any message out of flight, for what is dropped as a whole.
+    pub(crate) fn pop(&mut self) -> Option<(Seq, Entry)> {
+        if let Some(straggler) = self.stragglers.pop_first() {
+            return Some(straggler);
+        }
+        let entry = self.ring.pop_front()?.expect("the ring's front is in use");
+        let seq = self.base;
+        self.base = seq.offset(1);
+        self.ring_count -= 1;
+        self.drop_free_front();
+        Some((seq, entry))
+    }
+
+    /// The places of the ring from `seq` on, in order, free ones included. Messages leave the ring for the
+    /// stragglers, and never come back from there.
+    pub(crate) fn ring_from(&self, seq: Seq) -> impl Iterator<Item = (Seq, Option<Entry>)> + '_ {
+        let first = seq.max(self.base);
+        let at = (first.since(self.base) as usize).min(self.ring.len());
+        let places = self.ring.range(at..).enumerate();
+        places.map(move |(i, place)| (first.offset(i as u64), *place))
+    }
+
+    /// The stragglers from `seq` on, in order.
+    pub(crate) fn stragglers_from(&self, seq: Seq) -> impl Iterator<Item = (Seq, Entry)> + '_ {
+        let stragglers = self.stragglers.range(seq..);
+        stragglers.map(|(seq, entry)| (*seq, *entry))
     }
 
     /// Every message in flight, in no particular order.
@@ -331,17 +351,8 @@ impl Window {
     /// The seqs of `seqs` that are in flight, in order. Costs what the ring and the stragglers hold
     /// of the range, not what the range spans.
     fn in_flight_of(&self, seqs: SeqRange) -> Vec<Seq> {
-        let mut found: Vec<Seq> = if (self.stragglers.len() as u64) < seqs.len() {
-            self.stragglers
-                .keys()
-                .copied()
-                .filter(|seq| seqs.contains(*seq))
-                .collect()
-        } else {
-            let all = (seqs.start.0..seqs.end.0).map(Seq);
-            all.filter(|seq| self.stragglers.contains_key(seq))
-                .collect()
-        };
+        let stragglers = self.stragglers.range(seqs.start..seqs.end);
+        let mut found: Vec<Seq> = stragglers.map(|(seq, _)| *seq).collect();
         let ring_end = self.base.offset(self.ring.len() as u64);
         let (start, end) = (seqs.start.max(self.base), seqs.end.min(ring_end));
         if start < end {

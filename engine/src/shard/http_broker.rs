@@ -230,7 +230,7 @@ async fn fulfil(shard: &Rc<Shard>, topic: &str, wish: Wish) -> Result<(), AdminE
         Wish::DeleteChannel(channel) => broker.delete_channel(now, topic, channel, id, out),
         Wish::EmptyChannel(channel) => broker.empty_channel(now, topic, channel, id),
         Wish::PauseChannel(channel, paused) => {
-            broker.pause_channel(now, topic, channel, *paused, id, out)
+            broker.pause_channel(topic, channel, *paused, id, out)
         }
     });
     let outcome = outcome.map_err(|error| match error {

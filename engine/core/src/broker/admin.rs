@@ -66,9 +66,9 @@ impl Broker {
     ) -> Result<Outcome, AdminError> {
         let key = self.find_topic(name)?;
         let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
-        topic.distribute(now, &self.clients);
+        topic.distribute(now, &self.clients, &mut self.work);
         topic.empty();
-        Ok(self.record(now, key, task))
+        Ok(self.record(key, task))
     }
 
     /// Stops or starts the flow from a topic to its channels.
@@ -85,11 +85,11 @@ impl Broker {
     ) -> Result<Outcome, AdminError> {
         let key = self.find_topic(name)?;
         let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
-        topic.distribute(now, &self.clients);
+        topic.distribute(now, &self.clients, &mut self.work);
         topic.paused = paused;
-        topic.distribute(now, &self.clients);
+        topic.distribute(now, &self.clients, &mut self.work);
         out.push(Output::MetadataChanged);
-        Ok(self.record(now, key, task))
+        Ok(self.record(key, task))
     }
 
     /// Creates a channel if it is not there.
@@ -107,7 +107,7 @@ impl Broker {
         let key = self.find_topic(topic)?;
         let id = self.channel_id(now, key, channel, out);
         let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
-        match topic.unrecorded(now, id) {
+        match topic.unrecorded(id) {
             Some(number) => {
                 topic.wait_for_checkpoint(number, Waiter::Task(task));
                 self.note_topic(key);
@@ -131,7 +131,7 @@ impl Broker {
     ) -> Result<Outcome, AdminError> {
         let (key, id) = self.find_channel(topic, channel)?;
         self.remove_channel(now, key, id, out);
-        Ok(self.record(now, key, task))
+        Ok(self.record(key, task))
     }
 
     /// Drops a channel's messages: waiting, deferred and in flight.
@@ -147,11 +147,9 @@ impl Broker {
     ) -> Result<Outcome, AdminError> {
         let (key, id) = self.find_channel(topic, channel)?;
         let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
-        topic.distribute(now, &self.clients);
-        if let Some((channel, log)) = topic.channel_and_log(id) {
-            channel.empty(log, &mut self.clients);
-        }
-        Ok(self.record(now, key, task))
+        topic.distribute(now, &self.clients, &mut self.work);
+        topic.empty_channel(id, &mut self.clients);
+        Ok(self.record(key, task))
     }
 
     /// Stops or starts the delivery of a channel to its consumers.
@@ -160,7 +158,6 @@ impl Broker {
     /// When there is no such topic or channel.
     pub fn pause_channel(
         &mut self,
-        now: Now,
         topic: &str,
         channel: &str,
         paused: bool,
@@ -175,7 +172,7 @@ impl Broker {
             .paused = paused;
         topic.note_channel(id);
         out.push(Output::MetadataChanged);
-        Ok(self.record(now, key, task))
+        Ok(self.record(key, task))
     }
 
     /// Asks every log for a sync and a last checkpoint. Returns how many topics are not durable
@@ -186,8 +183,8 @@ impl Broker {
             let Some(topic) = self.topics.get_mut(key) else {
                 continue;
             };
-            topic.distribute(now, &self.clients);
-            if topic.settle(now) {
+            topic.distribute(now, &self.clients, &mut self.work);
+            if topic.settle() {
                 left += 1;
                 self.note_topic(key);
             }
@@ -207,7 +204,7 @@ impl Broker {
     }
 
     /// Has a change recorded and the task woken when that is done.
-    fn record(&mut self, now: Now, key: TopicKey, task: TaskId) -> Outcome {
+    fn record(&mut self, key: TopicKey, task: TaskId) -> Outcome {
         self.note_topic(key);
         let Some(topic) = self.topics.get_mut(key) else {
             return Outcome::Done;
@@ -215,7 +212,7 @@ impl Broker {
         if topic.ephemeral {
             return Outcome::Done;
         }
-        let number = topic.write_promise(now);
+        let number = topic.write_promise();
         topic.wait_for_checkpoint(number, Waiter::Task(task));
         Outcome::Wait
     }
@@ -230,7 +227,7 @@ impl Broker {
         let Some(topic) = self.topics.get_mut(key) else {
             return;
         };
-        topic.distribute(now, &self.clients);
+        topic.distribute(now, &self.clients, &mut self.work);
         let Some(channel) = topic.channel(id) else {
             return;
         };
@@ -288,7 +285,10 @@ impl Broker {
                 self.timers.remove(&(at, Timer::Topic(key)));
             }
             self.by_name.remove(&topic.name);
-            out.push(Output::DeleteLog(topic.name.clone(), topic.log.close()));
+            let name = topic.name.clone();
+            let (log, discarded) = topic.close();
+            self.discarded.extend(discarded);
+            out.push(Output::DeleteLog(name, log.close()));
         }
     }
 

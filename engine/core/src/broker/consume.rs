@@ -52,7 +52,7 @@ impl Broker {
             return Flow::Next;
         }
         channel.subscribe(id);
-        let unrecorded = topic.unrecorded(now, channel_id);
+        let unrecorded = topic.unrecorded(channel_id);
         let Some(client) = self.clients.get_mut(id) else {
             return Flow::Next;
         };
@@ -89,7 +89,7 @@ impl Broker {
             return channel;
         }
         // What was published so far belongs to the channels that were there.
-        topic.distribute(now, &self.clients);
+        topic.distribute(now, &self.clients, &mut self.work);
         let id = topic.create_channel(name);
         let line = format!("TOPIC({}): new channel({})", topic.name, name.as_str());
         out.push(Output::Log(Level::Info, line));
@@ -100,8 +100,8 @@ impl Broker {
         )));
         if !name.is_ephemeral() && !topic.ephemeral {
             // The first channel takes what the topic kept, and the record says so.
-            topic.distribute(now, &self.clients);
-            topic.record_channel(now, id);
+            topic.distribute(now, &self.clients, &mut self.work);
+            topic.record_channel(id);
             out.push(Output::MetadataChanged);
         }
         self.note_topic(topic_key);

@@ -54,7 +54,7 @@ impl Broker {
             if !filter.wants_topic(&topic.name) {
                 continue;
             }
-            topic.distribute(now, &self.clients);
+            topic.distribute(now, &self.clients, &mut self.work);
             let Some(topic) = self.topics.get(key) else {
                 continue;
             };

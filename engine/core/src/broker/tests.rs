@@ -505,8 +505,8 @@ restart
 b: SUB t ch
 b< OK
 b: RDY 5
-b< late (1)
 b< early (1)
+b< late (1)
 ",
     );
 }

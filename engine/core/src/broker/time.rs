@@ -45,7 +45,7 @@ impl Broker {
                 Timer::Topic(key) => {
                     if let Some(topic) = self.topics.get_mut(key) {
                         topic.timer_at = None;
-                        topic.handle_timeout(now, &mut self.clients);
+                        topic.handle_timeout(now, &mut self.clients, &mut self.work);
                         self.note_topic(key);
                     }
                 }

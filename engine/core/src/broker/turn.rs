@@ -5,6 +5,7 @@ use crate::Now;
 use crate::client::{ANSWER_BYTES_MAX, Blocked, ClientId, Ending};
 use crate::outbound::Piece;
 use crate::topic::PumpContext;
+use crate::work::Work;
 use std::io::IoSlice;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ impl Broker {
     /// after a batch of input; call again while [`Broker::is_turn_open`].
     pub fn end_turn(&mut self, now: Now, out: &mut Vec<Output>) {
         let resident_bytes = self.options.resident_bytes / self.by_name.len().max(1) as u64;
+        let mut unfinished = Vec::new();
         for _ in 0..self.topics_to_pump.len() {
             let Some(key) = self.topics_to_pump.pop() else {
                 break;
@@ -40,8 +42,12 @@ impl Broker {
                     random: &mut self.random,
                     topology: self.options.topology.as_ref(),
                     to_flush: &mut self.clients_to_flush,
+                    work: &mut self.work,
                 },
             );
+            if topic.has_work_left() {
+                unfinished.push(key);
+            }
             while let Some(request) = topic.log.next_request() {
                 out.push(Output::Keeper(key, topic.name.clone(), request));
             }
@@ -49,11 +55,28 @@ impl Broker {
                 self.arm_topic(key, at);
             }
         }
+        for key in unfinished {
+            self.note_topic(key);
+        }
+        self.work.begin_share();
+        while let Some(discarded) = self.discarded.last_mut()
+            && discarded.let_go(None, &mut self.work)
+        {
+            self.discarded.pop();
+        }
+        self.entries_spent = self.work.spent();
+        self.work = Work::new(self.options.turn_entries);
     }
 
     /// True while something is left for [`Broker::end_turn`].
     pub fn is_turn_open(&self) -> bool {
-        !self.topics_to_pump.is_empty()
+        !self.topics_to_pump.is_empty() || !self.discarded.is_empty()
+    }
+
+    /// How many entries of long lists the last turn went through: see
+    /// [`BrokerOptions::turn_entries`](super::BrokerOptions::turn_entries).
+    pub fn entries_spent(&self) -> usize {
+        self.entries_spent
     }
 
     /// Takes the list of connections with output to write, in `into`.

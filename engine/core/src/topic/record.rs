@@ -4,7 +4,9 @@
 use super::{ChannelId, Topic, TopicOptions};
 use crate::Now;
 use crate::client::Clients;
-use diskq::{Checkpoint, CheckpointNumber, CheckpointRun, Durable, Recovered, SeqRange};
+use crate::deferred::DeferredEntry;
+use crate::work::Work;
+use diskq::{CheckpointNumber, CheckpointRun, Durable, Recovered, SeqRange};
 use std::time::Duration;
 use wire::id::Seq;
 use wire::name::{ChannelName, TopicName};
@@ -39,13 +41,21 @@ impl Topic {
                 let id = topic.create_channel(name);
                 let (channel, log) = topic.channel_and_log(id).expect("just created");
                 channel.paused = saved.paused;
+                let mut deferred = Vec::new();
                 for run in &saved.runs {
                     let due = due_time(now, run.due_ns);
+                    let attempts = run.attempts;
                     for range in intersect(&recovered.found, run) {
-                        channel.restore(range, run.attempts, due);
                         log.retain(range, 1);
+                        if let Some(due) = due {
+                            let seqs = (range.start.0..range.end.0).map(Seq);
+                            deferred.extend(seqs.map(|seq| DeferredEntry { due, seq, attempts }));
+                        } else {
+                            channel.restore(range, attempts);
+                        }
                     }
                 }
+                channel.restore_deferred(deferred);
             }
         }
         for channel in channels {
@@ -82,7 +92,7 @@ impl Topic {
                 topic.defer_undistributed(range, due - now.mono);
             }
         }
-        topic.distribute(now, &Clients::default());
+        topic.distribute(now, &Clients::default(), &mut Work::unbounded());
         topic.recompute_deadline();
         topic.log.release_unheld();
         topic
@@ -101,18 +111,18 @@ impl Topic {
     /// Records a change that somebody is told of once it is recorded. What OK means for a message it
     /// means for a channel, too: with `--sync-every=1` it survives a power failure, without the help
     /// of nsqd.dat, which may be older.
-    pub(crate) fn write_promise(&mut self, now: Now) -> CheckpointNumber {
+    pub(crate) fn write_promise(&mut self) -> CheckpointNumber {
         let durable = if self.options.group_commit {
             Durable::Yes
         } else {
             Durable::No
         };
-        self.write_checkpoint(now, durable)
+        self.want_checkpoint(durable)
     }
 
     /// Records a new channel.
-    pub(crate) fn record_channel(&mut self, now: Now, id: ChannelId) -> CheckpointNumber {
-        let number = self.write_promise(now);
+    pub(crate) fn record_channel(&mut self, id: ChannelId) -> CheckpointNumber {
+        let number = self.write_promise();
         if let Some(channel) = self.channel_mut(id) {
             channel.unrecorded = Some(number);
         }
@@ -121,62 +131,18 @@ impl Topic {
 
     /// The checkpoint that records a channel, while it is not recorded. If an earlier one could not be written
     /// it is another: whoever waits for it is answered.
-    pub(crate) fn unrecorded(&mut self, now: Now, id: ChannelId) -> Option<CheckpointNumber> {
+    pub(crate) fn unrecorded(&mut self, id: ChannelId) -> Option<CheckpointNumber> {
         let number = self.channel(id)?.unrecorded?;
-        if self.log.expects_checkpoint(number) {
+        if self.expects_checkpoint(number) {
             Some(number)
         } else {
-            Some(self.record_channel(now, id))
+            Some(self.record_channel(id))
         }
-    }
-
-    /// Records where every channel stands.
-    pub(crate) fn write_checkpoint(&mut self, now: Now, durable: Durable) -> CheckpointNumber {
-        let unix_time_of = |at: Duration| {
-            now.wall_ns
-                .saturating_add(at.saturating_sub(now.mono).as_nanos() as u64)
-        };
-        let mut undistributed = Vec::new();
-        let mut deferred = self.undistributed_deferred.iter().peekable();
-        for range in self.undistributed.iter() {
-            let mut rest = range;
-            while let Some((seq, ms)) = deferred.next_if(|(seq, _)| *seq < range.end) {
-                if *seq < rest.start {
-                    continue;
-                }
-                let before = SeqRange {
-                    start: rest.start,
-                    end: *seq,
-                };
-                push_run(&mut undistributed, before, 0);
-                let due = unix_time_of(now.mono + Duration::from_millis(u64::from(*ms)));
-                push_run(
-                    &mut undistributed,
-                    SeqRange {
-                        start: *seq,
-                        end: seq.offset(1),
-                    },
-                    due,
-                );
-                rest.start = seq.offset(1);
-            }
-            push_run(&mut undistributed, rest, 0);
-        }
-        let kept = self.channels().filter(|(_, channel)| !channel.ephemeral);
-        let checkpoint = Checkpoint {
-            paused: self.paused,
-            undistributed,
-            channels: kept
-                .map(|(_, channel)| channel.checkpoint(unix_time_of))
-                .collect(),
-            ..Checkpoint::default()
-        };
-        self.log.write_checkpoint(now.mono, &checkpoint, durable)
     }
 
     /// Drives a topic to where a stop loses nothing: everything synced, then one last checkpoint.
     /// Returns true while that is not reached; call again after the keeper's next answer.
-    pub(crate) fn settle(&mut self, now: Now) -> bool {
+    pub(crate) fn settle(&mut self) -> bool {
         match self.stopping {
             _ if self.ephemeral => false,
             Stopping::Done => false,
@@ -195,7 +161,7 @@ impl Topic {
                 } else {
                     Durable::Yes
                 };
-                let number = self.write_checkpoint(now, durable);
+                let number = self.want_checkpoint(durable);
                 self.stopping = Stopping::Checkpoint(number);
                 true
             }
@@ -213,17 +179,6 @@ impl Topic {
     }
 }
 
-fn push_run(runs: &mut Vec<CheckpointRun>, range: SeqRange, due_ns: u64) {
-    if !range.is_empty() {
-        runs.push(CheckpointRun {
-            start: range.start,
-            count: range.len(),
-            attempts: 0,
-            due_ns,
-        });
-    }
-}
-
 /// The monotonic time of a recorded due time; what is overdue is due now.
 fn due_time(now: Now, due_ns: u64) -> Option<Duration> {
     let wait = Duration::from_nanos(due_ns.saturating_sub(now.wall_ns));
@@ -231,14 +186,14 @@ fn due_time(now: Now, due_ns: u64) -> Option<Duration> {
 }
 
 /// The parts of `run` that exist.
-fn intersect(found: &[SeqRange], run: &CheckpointRun) -> Vec<SeqRange> {
-    let end = Seq(run.start.0.saturating_add(run.count));
-    let first = found.partition_point(|range| range.end <= run.start);
-    let parts = found[first..].iter().take_while(|range| range.start < end);
-    parts
-        .map(|range| SeqRange {
-            start: range.start.max(run.start),
-            end: range.end.min(end),
-        })
-        .collect()
+fn intersect(found: &[SeqRange], run: &CheckpointRun) -> impl Iterator<Item = SeqRange> {
+    let SeqRange { start, end } = run.range();
+    let first = found.partition_point(|range| range.end <= start);
+    let parts = found[first..]
+        .iter()
+        .take_while(move |range| range.start < end);
+    parts.map(move |range| SeqRange {
+        start: range.start.max(start),
+        end: range.end.min(end),
+    })
 }

@@ -57,6 +57,7 @@ impl<C: Counter> Shell<C> {
                 latency: None,
             },
             resident_bytes: 1 << 20,
+            turn_entries: engine_core::TURN_ENTRIES,
             channel_consumers_max: 0,
             asks_for_channels: false,
             topology: None,

@@ -174,6 +174,7 @@ pub(crate) struct World {
     mono: Duration,
     wall_ns: u64,
     group_commit: bool,
+    turn_entries: usize,
     latency: Option<LatencyOptions>,
     /// Whether new topics start with channels that others know of.
     asks_for_channels: bool,
@@ -233,6 +234,8 @@ impl World {
         let group_commit = random.below(3) == 0;
         let has_faults = random.below(4) == 0;
         let asks_for_channels = random.below(2) == 0;
+        // From one entry of a long list per turn to more than there are.
+        let turn_entries = 1 << random.below(8);
         let mut world = World {
             random,
             files: SimFiles::seeded(seed),
@@ -241,6 +244,7 @@ impl World {
             mono: Duration::ZERO,
             wall_ns: 1_800_000_000_000_000_000,
             group_commit,
+            turn_entries,
             // Half of the histories measure it.
             latency: seed.is_multiple_of(2).then(|| LatencyOptions {
                 percentiles: [0.5].into(),
@@ -300,6 +304,7 @@ impl World {
                 latency: self.latency.clone(),
             },
             resident_bytes: 1 << 20,
+            turn_entries: self.turn_entries,
             channel_consumers_max: 0,
             asks_for_channels: self.asks_for_channels,
             topology: None,
@@ -602,7 +607,7 @@ impl World {
             }
             2 | 3 => {
                 // One that is not there is as good as any other answer.
-                let _ = broker.pause_channel(now, topic_name, name, paused, task, &mut out);
+                let _ = broker.pause_channel(topic_name, name, paused, task, &mut out);
             }
             4 => {
                 if broker.empty_channel(now, topic_name, name, task).is_ok() {
@@ -796,7 +801,8 @@ impl World {
                     self.shards[to].inbox.push_back(Mail::Replies(replies));
                 }
             }
-            if !self.shards[shard].broker.is_turn_open() {
+            // A turn that left something to do may be followed by other things first.
+            if !self.shards[shard].broker.is_turn_open() || self.random.below(3) == 0 {
                 return;
             }
         }
@@ -946,7 +952,7 @@ impl World {
             // What is not there needs no unpausing.
             let _ = broker.pause_topic(now, topic, false, TaskId(0), &mut out);
             for channel in CHANNELS {
-                let _ = broker.pause_channel(now, topic, channel, false, TaskId(0), &mut out);
+                let _ = broker.pause_channel(topic, channel, false, TaskId(0), &mut out);
             }
             self.perform(shard, out);
         }

@@ -1,5 +1,5 @@
 use super::*;
-use diskq::{CheckpointNumber, Pages, SegmentNumber};
+use diskq::{CheckpointDraft, CheckpointNumber, Pages, SegmentNumber};
 use futures_lite::StreamExt;
 use futures_lite::future::block_on;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -31,7 +31,7 @@ fn checkpoint(topic: &str, number: u64, sync: bool) -> Job {
     let request = Request::WriteCheckpoint {
         number: CheckpointNumber(number),
         slot: 0,
-        bytes: b"bytes".to_vec(),
+        draft: CheckpointDraft::default(),
         sync,
         names: sync,
     };

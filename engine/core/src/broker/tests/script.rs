@@ -61,6 +61,7 @@ pub(super) fn options() -> BrokerOptions {
             latency: None,
         },
         resident_bytes: 1 << 20,
+        turn_entries: crate::TURN_ENTRIES,
         channel_consumers_max: 0,
         asks_for_channels: false,
         topology: None,
@@ -518,7 +519,7 @@ impl Session {
                 .pause_topic(now, topic, paused, task, &mut out)
                 .map(drop),
             ("pause" | "unpause", Some(channel)) => broker
-                .pause_channel(now, topic, channel, paused, task, &mut out)
+                .pause_channel(topic, channel, paused, task, &mut out)
                 .map(drop),
             ("empty", None) => broker.empty_topic(now, topic, task).map(drop),
             ("empty", Some(channel)) => broker.empty_channel(now, topic, channel, task).map(drop),

@@ -1,0 +1,278 @@
+//! How long the turns of a shard are while one of its channels owes millions of deferred messages.
+//!
+//!     cargo bench -p engine-core --bench deferred [-- COUNT]
+//!
+//! COUNT messages (ten million) are published deferred, each by another time; they are recorded, found again
+//! by a restart, become due all at once, are recorded again, and are emptied. A turn is everything the broker
+//! does between two looks at its connections, and its time is the processor's: what the machine gives to
+//! others meanwhile is not in it, and neither is the keeper, which has a thread of its own.
+//!
+//! Needs room below the directory for temporary files: 400 bytes per message.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use diskq::{Keeper, LogOptions, OsFiles, Recovered, open_log};
+use engine_core::stats::StatsFilter;
+use engine_core::{
+    Broker, BrokerOptions, ClientId, Now, Output, Random, ShardId, TURN_ENTRIES, TaskId,
+    TopicOptions,
+};
+use rustix::time::{ClockId, clock_gettime};
+use wire::encode;
+use wire::identify::ServerSettings;
+use wire::limits::Limits;
+use wire::name::{ChannelName, TopicName};
+
+const TOPIC: &str = "orders";
+const CHANNEL: &str = "archive";
+const MESSAGES: u64 = 10_000_000;
+/// DPUBs in a turn.
+const BATCH: u64 = 100;
+/// Between two turns.
+const STEP: Duration = Duration::from_micros(100);
+/// Longer than `--sync-timeout`: a checkpoint is due.
+const PAUSE: Duration = Duration::from_millis(2100);
+const WALL_NS: u64 = 1_800_000_000_000_000_000;
+
+fn options() -> BrokerOptions {
+    BrokerOptions {
+        shard: ShardId(0),
+        shards: 1,
+        limits: Limits::default(),
+        server: ServerSettings::default(),
+        topic: TopicOptions {
+            log: LogOptions::default(),
+            mem_queue_size: 10_000,
+            group_commit: false,
+            latency: None,
+        },
+        resident_bytes: 64 << 20,
+        turn_entries: TURN_ENTRIES,
+        channel_consumers_max: 0,
+        asks_for_channels: false,
+        topology: None,
+        seed: 1,
+    }
+}
+
+fn topic() -> TopicName<'static> {
+    TopicName::new(TOPIC.as_bytes()).expect("a valid name")
+}
+
+/// The processor's time that this thread has had.
+fn spent() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The turns of a part of the run.
+#[derive(Default)]
+struct Turns {
+    count: u64,
+    sum: Duration,
+    longest: Duration,
+    beyond_1_ms: u64,
+}
+
+impl Turns {
+    fn print(&mut self, name: &str) {
+        println!(
+            "{name:24} {:8} turns {:9.1} ms in all, longest {:10.1} us, {} above 1 ms",
+            self.count,
+            self.sum.as_secs_f64() * 1e3,
+            self.longest.as_secs_f64() * 1e6,
+            self.beyond_1_ms,
+        );
+        *self = Turns::default();
+    }
+}
+
+struct Run {
+    path: PathBuf,
+    broker: Broker,
+    mono: Duration,
+    turns: Turns,
+}
+
+impl Run {
+    /// A broker over what is below `path`.
+    fn start(path: &Path, mono: Duration) -> Run {
+        let mut run = Run {
+            path: path.to_owned(),
+            broker: Broker::new(options()),
+            mono,
+            turns: Turns::default(),
+        };
+        let log = LogOptions {
+            generation_seed: mono.as_nanos() as u64,
+            ..LogOptions::default()
+        };
+        let wall_ns = run.now().wall_ns;
+        let recovered: Recovered =
+            open_log(&OsFiles, path, TOPIC, log, wall_ns).expect("the log opens");
+        assert!(recovered.damage.is_empty(), "{:?}", recovered.damage);
+        let channel = ChannelName::new(CHANNEL.as_bytes()).expect("a valid name");
+        let now = run.now();
+        let channels = [(channel, false)];
+        run.broker.restore(now, topic(), recovered, &channels, None);
+        run
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            mono: self.mono,
+            wall_ns: WALL_NS + self.mono.as_nanos() as u64,
+        }
+    }
+
+    /// One turn: what is due, some input, an act of an operator, deliveries; and then the keeper's answers.
+    /// Returns how much of the input was taken.
+    fn turn(
+        &mut self,
+        input: Option<(ClientId, &[u8])>,
+        act: impl FnOnce(&mut Broker, Now, &mut Vec<Output>),
+    ) -> usize {
+        let mut out = Vec::new();
+        self.mono += STEP;
+        let now = self.now();
+        let began = spent();
+        if self.broker.next_timeout().is_some_and(|at| at <= now.mono) {
+            self.broker.handle_timeout(now, &mut out);
+        }
+        let taken = input.map_or(0, |(producer, input)| {
+            self.broker.receive(now, producer, input, &mut out)
+        });
+        act(&mut self.broker, now, &mut out);
+        self.broker.end_turn(now, &mut out);
+        let mut took = spent() - began;
+        let keeper = Keeper::new(OsFiles, &self.path);
+        let mut answers = Vec::new();
+        while !out.is_empty() {
+            for output in std::mem::take(&mut out) {
+                match output {
+                    Output::Keeper(key, topic, request) => {
+                        answers.extend(keeper.handle(&topic, request).map(|reply| (key, reply)));
+                    }
+                    Output::Log(_, line) if line.contains("ERROR") => panic!("{line}"),
+                    _ => {}
+                }
+            }
+            let began = spent();
+            for (key, reply) in answers.drain(..) {
+                self.broker.handle_reply(now, key, reply, &mut out);
+            }
+            took += spent() - began;
+        }
+        self.turns.count += 1;
+        self.turns.sum += took;
+        self.turns.longest = self.turns.longest.max(took);
+        self.turns.beyond_1_ms += u64::from(took > Duration::from_millis(1));
+        taken
+    }
+
+    /// Turns until all of the input is taken.
+    fn send(&mut self, producer: ClientId, mut input: &[u8]) {
+        while !input.is_empty() {
+            let taken = self.turn(Some((producer, input)), |_, _, _| {});
+            input = &input[taken..];
+        }
+    }
+
+    /// Turns until there is nothing to do.
+    fn rest(&mut self) {
+        while self.broker.is_turn_open()
+            || self.broker.next_timeout().is_some_and(|at| at <= self.mono)
+        {
+            self.turn(None, |_, _, _| {});
+        }
+    }
+
+    /// What the channel has waiting, and deferred.
+    fn depths(&mut self) -> (u64, u64) {
+        let mut stats = self.broker.stats(self.now(), &StatsFilter::default());
+        let channel = stats.topics.remove(0).channels.remove(0);
+        (channel.depth, channel.deferred_count)
+    }
+}
+
+fn run(path: &Path, messages: u64) {
+    let mut run = Run::start(path, Duration::from_secs(1));
+    let now = run.now();
+    let producer = run.broker.connect(now, "a:1".to_owned(), "a".to_owned());
+    run.send(producer, b"  V2");
+    let mut random = Random::new(1);
+    let mut input = Vec::new();
+    for _ in 0..messages / BATCH {
+        input.clear();
+        for _ in 0..BATCH {
+            let defer = Duration::from_millis(3_000_000 + random.below(500_000));
+            encode::dpub(&mut input, topic(), defer, b"message");
+        }
+        run.send(producer, &input);
+    }
+    run.turns.print("published, deferred");
+    input.clear();
+    encode::dpub(&mut input, topic(), Duration::from_secs(3500), b"message");
+    for _ in 0..3 {
+        run.send(producer, &input);
+        run.mono += PAUSE;
+        run.rest();
+    }
+    run.turns.print("recorded, deferred");
+    let (depth, deferred) = run.depths();
+    assert_eq!((depth, deferred), (0, messages / BATCH * BATCH + 3));
+
+    let mono = run.mono;
+    drop(run);
+    let (began, cpu) = (Instant::now(), spent());
+    let mut run = Run::start(path, mono);
+    println!(
+        "{:24} {:.2} s, {:.2} s of the processor",
+        "restart",
+        began.elapsed().as_secs_f64(),
+        (spent() - cpu).as_secs_f64()
+    );
+    assert_eq!(run.depths(), (depth, deferred));
+    run.rest();
+    run.turns.print("after the restart");
+
+    run.mono += Duration::from_secs(3600);
+    run.rest();
+    run.turns.print("due, all at once");
+    assert_eq!(run.depths(), (deferred, 0));
+
+    let now = run.now();
+    let producer = run.broker.connect(now, "a:1".to_owned(), "a".to_owned());
+    run.send(producer, b"  V2");
+    input.clear();
+    encode::publish(&mut input, topic(), b"message");
+    run.send(producer, &input);
+    run.mono += PAUSE;
+    run.rest();
+    run.turns.print("recorded, requeued");
+
+    run.turn(None, |broker, now, _| {
+        broker
+            .empty_channel(now, TOPIC, CHANNEL, TaskId(0))
+            .expect("the channel is there");
+    });
+    run.rest();
+    run.turns.print("emptied");
+    assert_eq!(run.depths(), (0, 0));
+}
+
+fn main() {
+    // cargo itself gives `--bench`.
+    let count = std::env::args()
+        .skip(1)
+        .find(|word| !word.starts_with("--"));
+    let messages = count.map_or(MESSAGES, |count| count.parse().expect("a count"));
+    let path = std::env::temp_dir().join(format!("ringq-deferred-{}", std::process::id()));
+    std::fs::create_dir(&path).expect("a directory for temporary files");
+    run(&path, messages);
+    std::fs::remove_dir_all(&path).expect("what was made goes");
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let peak = status.lines().find(|line| line.starts_with("VmHWM"));
+    println!("{}", peak.unwrap_or_default());
+}

@@ -1,0 +1,54 @@
+//! [`Discarded`]: what a channel that was emptied or deleted owed, while it is let go of.
+
+use crate::channel::Requeued;
+use crate::deferred::Deferred;
+use crate::long_queue::LongQueue;
+use crate::ranges::Ranges;
+use crate::window::Window;
+use crate::work::Work;
+use diskq::{Log, Runs, SeqRange};
+use wire::id::Seq;
+
+/// Messages that nobody is owed any more, still held in the log: a slice of them goes per turn.
+#[derive(Debug, Default)]
+pub(crate) struct Discarded {
+    pub(crate) waiting: Ranges,
+    pub(crate) requeued: LongQueue<Requeued>,
+    pub(crate) deferred: Deferred,
+    pub(crate) window: Window,
+    /// Those of a topic's that are deferred: they are among the waiting.
+    pub(crate) undistributed_deferred: LongQueue<(Seq, u32)>,
+    /// What an unfinished checkpoint says of them.
+    pub(crate) runs: Vec<Runs>,
+}
+
+impl Discarded {
+    /// Lets go of some of it; of the messages in `log`, if there still is one. Returns whether nothing is
+    /// left.
+    pub(crate) fn let_go(&mut self, mut log: Option<&mut Log>, work: &mut Work) -> bool {
+        while work.is_left() {
+            work.spend(1);
+            let gone = self.waiting.pop();
+            let gone = gone.or_else(|| Some(self.requeued.pop_front()?.range()));
+            let gone = gone.or_else(|| Some(self.deferred.pop()?.range()));
+            let gone = gone.or_else(|| Some(self.window.pop()?.0).map(SeqRange::one));
+            if let Some(range) = gone {
+                if let Some(log) = &mut log {
+                    log.release_range(range);
+                }
+            } else if self.undistributed_deferred.pop_front().is_some() {
+                continue;
+            } else if let Some(runs) = self.runs.last_mut() {
+                if runs.drop_piece() {
+                    // A piece is large: one per turn.
+                    work.spend(work.left());
+                } else {
+                    self.runs.pop();
+                }
+            } else {
+                return true;
+            }
+        }
+        false
+    }
+}
