@@ -330,7 +330,7 @@ fn a_shared_sync_takes_no_error_from_a_log_outside_of_it() {
     for round in 0..2 {
         store(&keeper, "late");
         let synced = sync_together(&keeper, &mut shards[0], &["a", "late"]);
-        assert_eq!(synced[0], true);
+        assert!(synced[0]);
         // What follows its first failed sync is the log's own business: it takes nothing more.
         assert!(synced[1] == (round > 0), "{synced:?}");
         assert_eq!(

@@ -87,21 +87,24 @@ impl Storage {
     /// Queues a job.
     pub(crate) fn give(&self, job: Job) {
         // The threads end only when told so: what comes after that is of no consequence.
-        let _ = match &job {
-            Job::Log(_, _, Request::Load { .. }) => self.loads.send(job),
+        let send = |thread: &Sender<Job>, job| drop(thread.send(job));
+        match &job {
+            Job::Log(_, _, Request::Load { .. }) => send(&self.loads, job),
             Job::Log(_, topic, request) if request.is_urgent() && self.fences.admit(topic) => {
-                self.urgent.send(job)
+                send(&self.urgent, job);
             }
             Job::Log(..) | Job::Delete(..) => {
                 if let Some(topic) = job.fence() {
                     self.fences.put(topic);
                 }
-                self.jobs.send(job)
+                send(&self.jobs, job);
             }
-            Job::Stop => [&self.loads, &self.urgent, &self.jobs]
-                .into_iter()
-                .try_for_each(|thread| thread.send(Job::Stop)),
-        };
+            Job::Stop => {
+                for thread in [&self.loads, &self.urgent, &self.jobs] {
+                    send(thread, Job::Stop);
+                }
+            }
+        }
     }
 }
 
