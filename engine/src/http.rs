@@ -127,7 +127,7 @@ pub struct Info {
     pub https_port: i32,
     /// Whether plain HTTP is refused.
     pub is_https_only: bool,
-    /// How long clients may take.
+    /// The limits on the time that clients may take.
     pub timeouts: Timeouts,
     /// `--old-http-endpoints`
     pub has_old_endpoints: bool,
@@ -162,7 +162,7 @@ pub struct Info {
     pub topology_region: String,
 }
 
-/// How long an HTTP client may take. `None`: as long as it likes.
+/// The limits on the time that an HTTP client may take; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timeouts {
     /// `--http-read-timeout`

@@ -41,8 +41,8 @@ const PING_INTERVAL: Duration = Duration::from_secs(15);
 /// Questions to nsqlookupds at the same time: topics that are created together, times nsqlookupds.
 const INQUIRIES_MAX: usize = 16;
 
-/// What waits beyond that is refused, as if the nsqlookupd were away. Topics that are deleted and made again
-/// while their question waits would add one each time.
+/// The bounds of the questions to nsqlookupds. A question beyond them fails, as if the nsqlookupd were away. A
+/// topic that is deleted and made again while its question waits adds another one.
 const INQUIRIES: Bounds = Bounds {
     threads_max: INQUIRIES_MAX,
     waiting_max: 100_000,

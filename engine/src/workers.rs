@@ -12,7 +12,7 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 /// Something to be done, and its result reported.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// What a group of threads takes on.
+/// The bounds of a group of threads and its queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Jobs that are done at the same time.
@@ -23,7 +23,7 @@ pub(crate) struct Bounds {
     pub(crate) bytes_max: usize,
 }
 
-/// No more jobs are taken for now.
+/// The queue is full, or its jobs have too many bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 

@@ -457,7 +457,7 @@ impl SlowAuth {
         self.closed = None;
     }
 
-    /// How often it was asked for secrets that begin so.
+    /// Counts the questions about secrets that begin so.
     fn count(&self, secret: &str) -> usize {
         let asked = self.asked.lock().expect("no test fails here");
         asked
@@ -485,7 +485,7 @@ fn stranger(broker: &Broker, secret: &str) -> Client {
     client
 }
 
-/// Who leaves while others are asked for costs the auth server nothing, and leaves nothing behind.
+/// A stranger that leaves while others are asked for costs the auth server nothing, and leaves nothing behind.
 #[test]
 fn strangers_that_leave_are_not_asked_for() {
     let mut server = SlowAuth::start("", 3600);
@@ -519,7 +519,7 @@ fn strangers_that_leave_are_not_asked_for() {
 fn secrets_that_wait_take_a_bounded_amount_of_memory() {
     const SECRET_BYTES: usize = 1_000_000;
     const STRANGERS: usize = 200;
-    /// As many as fit 16 MiB, of which 4 KiB each are free.
+    /// The secrets that fit 16 MiB. 4 KiB of each do not count.
     const TAKEN: usize = 16;
     let _machine = whole_machine();
     let mut server = SlowAuth::start("", 3600);

@@ -43,7 +43,8 @@ fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     answer
 }
 
-/// What a client sends before it stops, how long it may be silent then, and the status it is answered with.
+/// A client that stops: the bytes that it sends before, the time for which it may be silent, and the status of its
+/// answer.
 struct Stopped {
     name: &'static str,
     is_https: bool,

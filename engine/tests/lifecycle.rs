@@ -23,7 +23,7 @@ use support::{
 const STOP_MAX: Duration = Duration::from_secs(30);
 /// P8: a start takes less, whatever the backlog.
 const START_MAX: Duration = Duration::from_secs(2);
-/// Of so many starts the quickest counts: a machine with other work to do delays some.
+/// Starts that are tried. The quickest counts: a machine with other work to do delays some.
 const STARTS: usize = 5;
 
 fn create(broker: &Broker, topic: &str, channel: &str) {

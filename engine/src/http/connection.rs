@@ -37,7 +37,7 @@ pub trait Io: AsyncRead + AsyncWrite + Unpin {
     fn begin(&mut self, awaited: Awaited);
 }
 
-/// What a connection waits for.
+/// Something that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
     /// The end of the TLS handshake.

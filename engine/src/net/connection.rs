@@ -46,7 +46,7 @@ pub(crate) struct Connection {
     /// The peer sends nothing more.
     input_ended: Cell<bool>,
     leaving: Cell<Option<Leaving>>,
-    /// What an auth server is asked for this connection.
+    /// The question to an auth server about this connection, until its answer is there.
     question: RefCell<Option<Question>>,
     /// The task that reads, while it waits.
     reader: RefCell<Option<Waker>>,
@@ -280,7 +280,7 @@ impl Connection {
 
     // --- authorization
 
-    /// Holds a question until its answer is there. A peer that goes meanwhile is not asked for any more.
+    /// Holds a question until its answer is there. The question of a peer that goes meanwhile is dropped.
     pub(crate) fn wait_for_answer(&self, question: Question) {
         *self.question.borrow_mut() = Some(question);
         self.wake_reader();
@@ -291,8 +291,9 @@ impl Connection {
         drop(self.question.take());
     }
 
-    /// Whether the peer has ended its side while its question is behind those of others, so that nobody has to
-    /// be asked. A question that is next is asked and answered, for a peer may end its side and still listen.
+    /// Returns true when the peer has ended its side while its question is behind those of others: then no auth
+    /// server is asked. A question that is next is asked and answered, for a peer may end its side and still
+    /// listen.
     fn poll_gone(&self, cx: &Context<'_>) -> bool {
         let question = self.question.borrow();
         question.as_ref().is_some_and(|question| {

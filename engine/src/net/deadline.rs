@@ -10,9 +10,9 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// A body and an answer have to go on by this many bytes per timeout. A steady peer has time for all of it,
-/// however slow the line: 4 KiB per minute are 70 bytes per second. A peer that sends a byte now and then to
-/// keep its connection does not.
+/// The bytes by which a body or an answer has to go on per timeout. A steady peer has time for all of it, also on a
+/// slow line: 4 KiB per minute are 70 bytes per second. A peer that sends a byte now and then to keep its
+/// connection has not.
 const BYTES_PER_TIMEOUT: usize = 4 * 1024;
 
 /// The deadline of what a connection waits for.
@@ -23,7 +23,7 @@ pub(super) struct Deadline {
     end: Option<Instant>,
     /// Bytes that came or left in this wait.
     bytes: usize,
-    /// What did not come in time.
+    /// The wait that took too long, if one did.
     missed: Option<Awaited>,
     alarm: Alarm,
 }
@@ -99,7 +99,7 @@ impl Deadline {
         }
     }
 
-    /// What did not come in time.
+    /// The wait that took too long, if one did.
     pub(super) fn missed(&self) -> Option<Awaited> {
         self.missed
     }

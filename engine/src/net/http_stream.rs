@@ -100,7 +100,7 @@ impl HttpStream {
         self.layered.is_some()
     }
 
-    /// What the peer did not do in time, which is why reading or writing has failed.
+    /// The wait for the peer that took too long, if reading or writing has failed by that.
     pub(crate) fn missed(&self) -> Option<Awaited> {
         self.deadline.missed()
     }

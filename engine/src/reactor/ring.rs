@@ -22,7 +22,7 @@ pub(super) const NOTIFIED: Token = Token(!(3 << 32));
 /// Requests whose completion is of no interest.
 const IGNORED: Token = Token(u64::MAX);
 
-/// What a poll waits for.
+/// The event that a poll waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// There is something to read, or the peer has ended its side.

@@ -79,7 +79,7 @@ impl Source {
         Poll::Pending
     }
 
-    /// Whether the peer has ended its side; if not, wakes the task when it does.
+    /// Ready when the peer has ended its side; if not, the task is woken when it does.
     pub(crate) fn poll_hung_up(&self, cx: &Context<'_>, descriptor: BorrowedFd<'_>) -> Poll<()> {
         if self.watched.has_hung_up.get() {
             return Poll::Ready(());

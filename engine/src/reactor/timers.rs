@@ -28,7 +28,7 @@ impl Timers {
         self.by_time.remove(&key);
     }
 
-    /// How many there are.
+    /// The number of timers that are set.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.by_time.len()
