@@ -306,5 +306,5 @@ fn many_syncs_are_done_at_once_and_answered_each() {
     assert!(number == CheckpointNumber(7) && result.is_ok());
     assert!(matches!(next(), Reply::Prepared { result: Ok(_), .. }));
     let written = std::fs::read(directory.path().join("new.log/checkpoint")).expect("a file");
-    assert!(written.starts_with(b"bytes"));
+    assert!(written.starts_with(b"RQCP"));
 }
