@@ -84,6 +84,7 @@ impl<F: Files> Keeper<F> {
                 generation,
                 base,
                 count,
+                cached,
                 reuse,
             } => {
                 let wanted = Head {
@@ -94,20 +95,21 @@ impl<F: Files> Keeper<F> {
                 };
                 Some(Reply::Loaded {
                     segment,
-                    result: log.load(segment, &wanted, count, reuse),
+                    result: log.load(segment, &wanted, count, cached, reuse),
                 })
             }
             Request::Sync {
                 segments,
                 copies,
                 written,
+                again,
                 gone,
                 names,
                 upto,
             } => {
                 written.iter().for_each(Written::let_go);
-                let removed = log.remove(&gone);
-                let result = removed.and_then(|()| log.sync(&segments, &copies, names));
+                let prepared = log.prepare_sync(&again, &gone);
+                let result = prepared.and_then(|()| log.sync(&segments, &copies, names));
                 Some(Reply::Synced { upto, result })
             }
             Request::WriteCheckpoint {

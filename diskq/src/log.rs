@@ -203,6 +203,8 @@ pub struct Log {
     /// When the last load was asked for.
     last_load: Duration,
     damaged_count: u64,
+    /// Damage that was found and is to be told with the next answer of the keeper.
+    damage: Vec<Damage>,
 }
 
 impl Log {
@@ -223,6 +225,7 @@ impl Log {
             last_append: Duration::ZERO,
             last_load: Duration::ZERO,
             damaged_count: 0,
+            damage: Vec::new(),
             options,
         }
     }
@@ -274,6 +277,7 @@ impl Log {
     /// Takes an answer of the keeper. `events` is added to.
     pub fn handle_reply(&mut self, mono: Duration, reply: Reply, events: &mut Vec<Event>) {
         self.mono = self.mono.max(mono);
+        events.extend(self.damage.drain(..).map(Event::Damage));
         match reply {
             Reply::Prepared { segment, result } => self.prepared(segment, result, events),
             Reply::Spilled {

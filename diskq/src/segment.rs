@@ -333,6 +333,12 @@ pub(crate) fn scan(bytes: &[u8], head: &Head, count: Option<u32>) -> Scan {
     scan
 }
 
+/// Whether slot and frame of the `index`-th message are whole.
+pub(crate) fn is_whole(bytes: &[u8], head: &Head, index: u32) -> bool {
+    let at = slot_offset(bytes.len(), index);
+    at.is_some_and(|at| whole_at(bytes, head, index, at).is_some())
+}
+
 /// The slot of the `index`-th message, if slot and frame are whole. `at` is where the slot is.
 fn whole_at(bytes: &[u8], head: &Head, index: u32, at: usize) -> Option<Slot> {
     let slot = slot_at(bytes, index)?;

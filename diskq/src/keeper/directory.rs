@@ -135,12 +135,17 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         segment: SegmentNumber,
         wanted: &Head,
         count: u32,
+        cached: bool,
         reuse: Option<Memory>,
     ) -> Result<(Memory, Vec<Damage>), Failure> {
         let path = self.segment_path(segment);
-        let loaded = match self.files.load(&path, wanted.bytes, reuse) {
-            Err(error) if is_media_error(&error) => self.rescue(segment, wanted.bytes),
-            loaded => loaded.map(ReadSegment::whole),
+        let loaded = if cached {
+            self.read_segment(segment, wanted.bytes)
+        } else {
+            match self.files.load(&path, wanted.bytes, reuse) {
+                Err(error) if is_media_error(&error) => self.rescue(segment, wanted.bytes),
+                loaded => loaded.map(ReadSegment::whole),
+            }
         };
         let ReadSegment {
             memory, mut damage, ..
@@ -306,13 +311,61 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         if names { self.sync_names() } else { Ok(()) }
     }
 
+    /// Does what comes before a sync of files and names.
+    pub(super) fn prepare_sync(
+        &self,
+        again: &[(SegmentNumber, [Range<u32>; 2])],
+        gone: &[SegmentNumber],
+    ) -> Result<(), SyncFailure> {
+        self.write_again(again)?;
+        self.remove(gone)
+    }
+
+    /// Writes pieces of segments again, as the page cache has them, so that a sync writes them.
+    fn write_again(&self, pieces: &[(SegmentNumber, [Range<u32>; 2])]) -> Result<(), SyncFailure> {
+        for (segment, pieces) in pieces {
+            let path = self.segment_path(*segment);
+            let failed = |error: io::Error| {
+                let error = match error.kind() {
+                    // The file system does not write in place.
+                    io::ErrorKind::StorageFull => SyncError::Open(error),
+                    _ => SyncError::of_open(error),
+                };
+                SyncFailure::of(&path, &error)
+            };
+            for piece in pieces {
+                let piece = piece.start / PAGE_BYTES * PAGE_BYTES..piece.end;
+                let written = self.write_piece_again(&path, piece, AGAIN_BYTES);
+                written.map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads and writes `at_once` bytes, and page by page where the device cannot read some of them: what
+    /// it cannot read is damage already.
+    fn write_piece_again(&self, path: &Path, piece: Range<u32>, at_once: u32) -> io::Result<()> {
+        let mut bytes = vec![0; piece.len().min(at_once as usize)];
+        for start in piece.clone().step_by(at_once as usize) {
+            let end = piece.end.min(start + at_once);
+            let part = &mut bytes[..(end - start) as usize];
+            match self.files.read_at(path, start.into(), part) {
+                Ok(()) => self.files.write_at(path, start.into(), part)?,
+                Err(error) if !is_media_error(&error) => return Err(error),
+                Err(_) if at_once == PAGE_BYTES => {}
+                Err(_) => self.write_piece_again(path, start..end, PAGE_BYTES)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Removes segments before a sync of the names makes that durable.
-    pub(super) fn remove(&self, segments: &[SegmentNumber]) -> Result<(), SyncFailure> {
+    fn remove(&self, segments: &[SegmentNumber]) -> Result<(), SyncFailure> {
         for &segment in segments {
             let path = self.segment_path(segment);
             match self.files.remove(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(SyncFailure::Sync(Failure::of("remove", &path, &error)));
+                    return Err(SyncFailure::of(&path, &SyncError::of_open(error)));
                 }
                 Ok(()) | Err(_) => {}
             }
@@ -482,6 +535,8 @@ pub(crate) fn is_media_error(error: &io::Error) -> bool {
             .is_some_and(|code| codes.contains(&code))
 }
 
+/// How much is written again at a time.
+const AGAIN_BYTES: u32 = 1 << 20;
 const SEGMENT_SUFFIX: &str = ".segment";
 const PARTIAL_SUFFIX: &str = ".partial";
 /// How much of a segment's damaged bytes is kept.

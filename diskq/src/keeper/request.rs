@@ -1,6 +1,7 @@
 //! What a log asks of the keeper, and what it is answered.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use wire::id::Seq;
@@ -54,6 +55,8 @@ pub enum Request {
         base: Seq,
         /// How many messages it holds.
         count: u32,
+        /// Whether the page cache may know better than the disk: see `again` of [`Request::Sync`].
+        cached: bool,
         /// Memory to read it into.
         reuse: Option<Memory>,
     },
@@ -66,6 +69,9 @@ pub enum Request {
         copies: Vec<SegmentNumber>,
         /// Their pages that are mapped.
         written: Vec<Written>,
+        /// Pieces of files to be written again, as the page cache has them. A sync that failed in the
+        /// life of an earlier process has left pages that count as clean and are not on the disk.
+        again: Vec<(SegmentNumber, [Range<u32>; 2])>,
         /// Files to be removed for good; `names` is set if there are any.
         gone: Vec<SegmentNumber>,
         /// Whether names changed since the last sync: the directories are synced too.

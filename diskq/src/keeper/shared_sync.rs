@@ -78,12 +78,13 @@ impl<F: Files> Keeper<F> {
         match request {
             Request::Sync {
                 written,
+                again,
                 gone,
                 upto,
                 ..
             } => {
                 written.iter().for_each(Written::let_go);
-                let result = log.remove(gone);
+                let result = log.prepare_sync(again, gone);
                 Some(Reply::Synced {
                     upto: *upto,
                     result,

@@ -255,6 +255,7 @@ fn sync_of(segments: &[u64], copies: &[u64]) -> Request {
         segments: numbers(segments),
         copies: numbers(copies),
         written: Vec::new(),
+        again: Vec::new(),
         gone: Vec::new(),
         names: true,
         upto: wire::id::Seq(1),

@@ -132,6 +132,12 @@ impl Log {
                 self.recycle(number, memory);
                 return true;
             }
+            Residency::Mapped(memory) if segment.is_unreadable => {
+                self.requests.push_back(Request::Unmap {
+                    segment: number,
+                    memory,
+                });
+            }
             Residency::Mapped(memory) => {
                 self.requests.push_back(Request::Discard {
                     segment: number,

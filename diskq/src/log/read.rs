@@ -3,8 +3,10 @@
 use wire::frame::HEADER_BYTES;
 use wire::id::Seq;
 
-use crate::range::SeqRange;
-use crate::segment::slot_at;
+use crate::error::{Damage, DamageKind};
+use crate::keeper::segment_file;
+use crate::range::{SeqRange, add_joined};
+use crate::segment::{self, slot_at};
 
 use super::segments::{Place, Residency, Segment};
 use super::{Log, Run, Taken};
@@ -45,11 +47,54 @@ impl Log {
             self.load_ahead(index, &range);
         }
         let segment = self.segments.at_mut(place);
-        run_in(segment, range, count_max, bytes_max).unwrap_or_else(|| {
-            // Memory that was whole when it was written or loaded is so no more. Step over it.
-            self.damaged_count += 1;
-            Taken::Damaged(SeqRange::one(range.start))
-        })
+        match run_in(segment, range, count_max, bytes_max) {
+            Some(Taken::Run(run)) if self.sync.poisoned().is_some() => self.check_run(place, run),
+            Some(taken) => taken,
+            None => self.lose(place, SeqRange::one(range.start)),
+        }
+    }
+
+    /// Cuts a run before its first frame that is not whole.
+    ///
+    /// Behind a failed sync the kernel counts pages as clean that it could not write. Reclaim drops such
+    /// a page, and the next access reads what the device has: an earlier life of the file.
+    #[cold]
+    fn check_run(&mut self, place: Place, run: Run) -> Taken {
+        let segment = self.segments.at_mut(place);
+        let Residency::Mapped(memory) = &segment.residency else {
+            // The keeper checked what it loaded.
+            return Taken::Run(run);
+        };
+        let bytes = memory.as_ref();
+        let first = run.first.since(segment.head.base) as u32;
+        let is_whole = |index: &u32| segment::is_whole(bytes, &segment.head, *index);
+        let indices = first..first + run.count;
+        let count = indices.clone().take_while(is_whole).count() as u32;
+        if count == 0 {
+            let bad = indices.take_while(|index| !is_whole(index)).count() as u64;
+            return self.lose(place, SeqRange::new(run.first, run.first.offset(bad)));
+        }
+        let last = slot_at(bytes, first + count - 1);
+        let end = last.map_or(run.start, |slot| slot.end);
+        Taken::Run(Run { count, end, ..run })
+    }
+
+    /// Memory that was whole when it was written or loaded is so no more: steps over messages in it.
+    #[cold]
+    fn lose(&mut self, place: Place, seqs: SeqRange) -> Taken {
+        let segment = self.segments.at_mut(place);
+        self.damaged_count += add_joined(&mut segment.damaged, seqs);
+        segment.is_unreadable = true;
+        self.damage.push(Damage {
+            kind: DamageKind::Messages,
+            file: segment_file(segment.number),
+            offset: 0,
+            seqs,
+            detail: "slot or frame in memory does not agree with its CRC".to_owned(),
+        });
+        // The answer to the checkpoint that follows brings the report along.
+        self.note_progress();
+        Taken::Damaged(seqs)
     }
 
     /// The bytes of a run: whole frames, ready to be sent.

@@ -26,6 +26,7 @@ impl Log {
     pub(super) fn load(&mut self, index: usize) {
         let segment = &mut self.segments.sealed[index];
         self.last_load = self.mono;
+        let cached = segment.is_doubtful && segment.end_seq() > self.sync.synced();
         let reuse = self.buffers.pop();
         segment.residency = Residency::Loading;
         self.requests.push_back(Request::Load {
@@ -34,6 +35,7 @@ impl Log {
             generation: segment.head.generation,
             base: segment.head.base,
             count: segment.count,
+            cached,
             reuse,
         });
     }

@@ -1,6 +1,7 @@
 //! The segments that hold a log's messages, by seq.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use wire::id::Seq;
@@ -54,10 +55,14 @@ pub(crate) struct Segment {
     pub(crate) named_by: u64,
     /// Messages in it that are lost, sorted.
     pub(crate) damaged: Vec<SeqRange>,
-    /// The device could not read all of its file: the file is kept when nobody needs it any more.
+    /// Bytes of its file could not be read, or not be trusted: the file is kept when nobody needs it any
+    /// more.
     pub(crate) is_unreadable: bool,
     /// Its file is durable as a whole.
     pub(super) is_durable: bool,
+    /// Found at start, and not wholly below the synced mark: the page cache may have it and count it as
+    /// clean, while the disk does not have it.
+    pub(crate) is_doubtful: bool,
     /// Found at start and not yet judged by `release_unheld`.
     pub(crate) is_fresh_find: bool,
     /// The read that touched it last.
@@ -81,6 +86,7 @@ impl Segment {
             damaged: Vec::new(),
             is_unreadable: false,
             is_durable: false,
+            is_doubtful: false,
             is_fresh_find: false,
             read_at: 0,
             keep_until: Duration::ZERO,
@@ -132,6 +138,12 @@ impl Segment {
         let index = seq.0.saturating_sub(self.head.base.0) as u32;
         let bytes = memory.as_ref();
         memory.written(pieces_from(bytes, index, self.count, self.end))
+    }
+
+    /// Where its messages are in its file.
+    pub(super) fn pieces(&self) -> [Range<u32>; 2] {
+        let slots = self.count * SLOT_BYTES as u32;
+        [0..self.end, self.head.bytes - slots..self.head.bytes]
     }
 
     #[inline]

@@ -262,8 +262,11 @@ impl Log {
         let unsynced = unsynced.filter(|segment| segment.is_held() && !segment.is_durable);
         let written = unsynced.clone().filter_map(|s| s.written_since(synced));
         let written = written.collect();
-        let (mut segments, mut copies) = (Vec::new(), Vec::new());
+        let (mut segments, mut copies, mut again) = (Vec::new(), Vec::new(), Vec::new());
         for segment in unsynced {
+            if segment.is_doubtful {
+                again.push((segment.number, segment.pieces()));
+            }
             match segment.residency {
                 Residency::Spilling {
                     is_synced: true, ..
@@ -293,6 +296,7 @@ impl Log {
             segments,
             copies,
             written,
+            again,
             gone,
             names,
             upto: self.next,

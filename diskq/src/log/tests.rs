@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use wire::frame::HEADER_BYTES;
 
+use super::segments::Place;
 use super::supply::{HUGE_FROM, LEAVING_ENOUGH};
 use super::*;
 use crate::checkpoint::{ChannelCheckpoint, Checkpoint, CheckpointRun};
@@ -1356,6 +1357,106 @@ fn a_rescue_without_descriptors_is_tried_again() {
     assert!(world.told(|event| matches!(event, Event::Loaded(_))));
     assert_eq!(world.log.stats().damaged_count, 0);
     assert!(world.take(range, 10, u32::MAX).is_some());
+}
+
+/// The kernel drops pages that it could not write, and reads back an earlier life of the file: such
+/// bytes left as messages.
+#[test]
+fn a_poisoned_log_checks_what_it_serves() {
+    let mut world = World::new(small_options());
+    for _ in 0..12 {
+        world.must_append(500);
+        world.pump(10);
+    }
+    world.files.fail_next(Call::Sync, ErrorKind::Other);
+    world.log.sync_now();
+    world.pump(10);
+    assert!(world.told(|event| matches!(event, Event::SyncFailed(_))));
+    let range = world.owed_run(0).unwrap();
+    let places: Vec<Place> = (range.start.0..range.end.0)
+        .filter_map(|seq| world.log.segments.place(Seq(seq)))
+        .collect();
+    assert!(places.contains(&Place::Sealed(0)) && places.contains(&Place::Tail));
+    // The second message of the first segment, and the last of all.
+    let lost = [Seq(range.start.0 + 1), Seq(range.end.0 - 1)];
+    for seq in lost {
+        let (start, _) = world.log.frame_bounds(seq).unwrap();
+        let place = world.log.segments.place(seq).unwrap();
+        let Residency::Mapped(memory) = &mut world.log.segments.at_mut(place).residency else {
+            panic!("a mapped segment");
+        };
+        memory.as_mut()[start as usize + 100] ^= 1;
+    }
+    let mut damaged = Vec::new();
+    let mut start = range.start;
+    while start < range.end {
+        match world
+            .log
+            .take_run(SeqRange::new(start, range.end), 100, u32::MAX)
+        {
+            Taken::Run(run) => {
+                world.frames_are_right(&run);
+                start = start.offset(run.count.into());
+            }
+            Taken::Damaged(seqs) => {
+                damaged.push(seqs);
+                start = seqs.end;
+            }
+            Taken::Loading => world.pump(10),
+        }
+    }
+    assert_eq!(damaged, lost.map(SeqRange::one));
+    assert_eq!(world.log.stats().damaged_count, 2);
+    world.write_checkpoint(Durable::No);
+    world.pump(10);
+    let reports = world.events.iter();
+    let reports = reports.filter(|event| matches!(event, Event::Damage(_)));
+    assert_eq!(reports.count(), 2);
+}
+
+/// A sync fails and the process is killed. The page cache still has every message; a sync of the next
+/// process found the pages clean, succeeded, and the synced mark moved over what the disk did not have.
+#[test]
+fn what_a_failed_sync_left_in_the_cache_is_written_again() {
+    for seed in 0..100 {
+        let mut options = small_options();
+        options.resident_messages = if seed % 2 == 0 { 0 } else { 1000 };
+        let mut world = World::new(options);
+        for _ in 0..10 {
+            world.must_append(500);
+            world.pump(10);
+        }
+        world.log.sync_now();
+        world.pump(10);
+        world.write_checkpoint(Durable::Yes);
+        world.pump(10);
+        for _ in 0..20 {
+            world.must_append(500);
+            world.pump(10);
+        }
+        world.files.fail_write_back(seed);
+        world.files.fail_next(Call::Sync, ErrorKind::Other);
+        world.log.sync_now();
+        world.pump(10);
+        assert!(world.log.stats().health.is_some());
+        world.reopen(Crash::Process);
+        if seed % 3 == 0 {
+            // Whoever reads before the sync gets what the cache has.
+            let range = world.owed_run(25).unwrap();
+            while world.take(range, 5, u32::MAX).is_none() {
+                let request = world.log.requests.pop_front().unwrap();
+                world.answer(request);
+            }
+        }
+        world.log.sync_now();
+        world.pump(100);
+        if world.log.is_synced() {
+            world.write_checkpoint(Durable::Yes);
+            world.pump(10);
+        }
+        world.reopen(Crash::Power { seed });
+        world.drain();
+    }
 }
 
 /// Direct I/O names the block layer's errors, and none of them was taken for the device's: the load was

@@ -275,6 +275,7 @@ impl<F: Files> Opening<'_, F> {
             .map_or(0, |last| last.end.since(head.base) as u32);
         segment.count = seal.map_or(whole_end.max(must_end), |seal| seal.count);
         segment.end = seal.map_or(scan.end, |seal| seal.end);
+        segment.is_doubtful = true;
         segment.is_unreadable = !unreadable.is_empty();
         let holes = scan.holes(segment.count);
         segment.damaged = holes.iter().map(|hole| seqs_at(head.base, hole)).collect();

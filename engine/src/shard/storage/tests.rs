@@ -20,6 +20,7 @@ fn sync(topic: &str, upto: u64) -> Job {
         segments: vec![SegmentNumber(1)],
         copies: Vec::new(),
         written: Vec::new(),
+        again: Vec::new(),
         gone: Vec::new(),
         names: false,
         upto: Seq(upto),
