@@ -186,6 +186,12 @@ impl Log {
         true
     }
 
+    /// Ends the last segment, before a stop: a start does not read a sealed segment whose messages are
+    /// synced. A later append begins a new one.
+    pub fn seal(&mut self) {
+        self.seal_tail();
+    }
+
     /// Writes the seal; the tail becomes the last of the sealed ones, or goes at once.
     pub(super) fn seal_tail(&mut self) {
         let Some(mut tail) = self.segments.tail.take() else {

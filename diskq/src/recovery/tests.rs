@@ -519,6 +519,61 @@ fn no_checkpoint_with_a_right_crc_is_believed_blindly() {
     }
 }
 
+/// A clean stop left the last segment open, and each start read all of it: up to 16 MiB for each topic.
+#[test]
+fn a_log_that_was_sealed_is_not_read_at_start() {
+    let (files, first) = disk_with(80);
+    let keeper = Keeper::new(files.clone(), data_path());
+    let is_read = |files: &SimFiles| {
+        let names = files.list(&directory()).unwrap().into_iter();
+        let segments = names.filter(|entry| entry.name.ends_with(".segment"));
+        segments.for_each(|entry| files.spoil(&directory().join(entry.name), 700, libc::EIO));
+        let recovered = open(files);
+        files.repair();
+        (!recovered.damage.is_empty(), recovered)
+    };
+    // As after kill -9.
+    let (is_tail_read, recovered) = is_read(&files);
+    assert!(is_tail_read);
+    let mut log = recovered.log;
+    for _ in 0..20 {
+        while log.append(MONO, WALL_NS, b"one more", 0).is_err() {
+            serve(&mut log, &keeper);
+        }
+        let last = SeqRange::new(Seq(log.next_seq().0 - 1), log.next_seq());
+        log.retain(last, 1);
+    }
+    recovered
+        .found
+        .iter()
+        .for_each(|range| log.retain(*range, 1));
+    log.release_unheld();
+    log.sync_now();
+    serve(&mut log, &keeper);
+    log.seal();
+    let checkpoint = Checkpoint {
+        channels: recovered.checkpoint.unwrap().channels,
+        ..Checkpoint::default()
+    };
+    log.write_checkpoint(MONO, &checkpoint, Durable::Yes);
+    serve(&mut log, &keeper);
+    files.observe(&data_path(), TOPIC, &log);
+    // Found again, and the new ones: each segment that start-up reads would show a bad sector.
+    files
+        .remove(&directory().join("000000000003.segment"))
+        .unwrap();
+    let (is_any_read, recovered) = is_read(&files);
+    let damage: Vec<_> = recovered.damage.iter().map(|damage| damage.kind).collect();
+    assert!(is_any_read);
+    assert_eq!(damage, [DamageKind::Segment]);
+    assert!(
+        recovered
+            .found
+            .last()
+            .is_some_and(|last| last.start.0 >= first.0 + 80)
+    );
+}
+
 /// A file that was cut keeps what is left of it; what is gone is counted.
 #[test]
 fn a_segment_that_is_too_short_costs_what_it_lost() {

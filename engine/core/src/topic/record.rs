@@ -161,6 +161,7 @@ impl Topic {
                 } else {
                     Durable::Yes
                 };
+                self.log.seal();
                 let number = self.want_checkpoint(durable);
                 self.stopping = Stopping::Checkpoint(number);
                 true
