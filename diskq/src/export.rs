@@ -14,7 +14,7 @@ use wire::name::{ChannelName, TopicName};
 use crate::checkpoint::CheckpointRun;
 use crate::error::{DiskError, TransferError};
 use crate::files::{Entry, Files};
-use crate::keeper::LOG_SUFFIX;
+use crate::keeper::Logs;
 use crate::log::LogOptions;
 use crate::log_reader::{LogReader, existing, undistributed};
 use crate::nsqd_files::{
@@ -61,7 +61,7 @@ pub fn export<F: Files + Clone>(
     metadata: &Metadata,
     options: &ExportOptions,
 ) -> Result<Exported, TransferError> {
-    let (topics, listed_count) = topics(files, data_path, metadata)?;
+    let topics = topics(files, data_path, metadata)?;
     let made = files.create_dir(output);
     made.map_err(|error| DiskError::io("make", output, error))?;
     if !list(files, output)?.is_empty() {
@@ -75,7 +75,7 @@ pub fn export<F: Files + Clone>(
         options,
         exported: Exported::default(),
     };
-    match export.write(topics, listed_count) {
+    match export.write(topics) {
         Ok(()) => Ok(export.exported),
         Err(error) => {
             // The first error is the one to report.
@@ -87,25 +87,27 @@ pub fn export<F: Files + Clone>(
     }
 }
 
-/// The durable topics that nsqd.dat or a log names, and how many of them, the first, nsqd.dat does.
+/// The durable topics there are, in the order of nsqd.dat, and behind them those that only a log knows.
 fn topics(
     files: &impl Files,
     data_path: &Path,
     metadata: &Metadata,
-) -> Result<(Vec<TopicFacts>, usize), TransferError> {
+) -> Result<Vec<TopicFacts>, TransferError> {
     let is_durable =
         |name: &str| TopicName::new(name.as_bytes()).is_some_and(|topic| !topic.is_ephemeral());
-    let mut topics = metadata.topics.clone();
-    topics.retain(|topic| is_durable(&topic.name));
-    let listed_count = topics.len();
-    let mut known: BTreeSet<String> = topics.iter().map(|topic| topic.name.clone()).collect();
+    let entries = list(files, data_path)?;
+    let mut unlisted = Logs::among(&entries, data_path).topics(&metadata.topics);
+    unlisted.retain(|name, _| is_durable(name));
+    let listed = metadata.topics.iter();
+    let listed = listed.filter_map(|topic| unlisted.remove(&topic.name).flatten());
+    let mut topics: Vec<TopicFacts> = listed.collect();
     let queues = topics.iter().flat_map(|topic| {
         let channels = topic.channels.iter();
         let of_channels = channels.map(|channel| queue_name(&topic.name, Some(&channel.name)));
         of_channels.chain([queue_name(&topic.name, None)])
     });
     let queues: BTreeSet<String> = queues.collect();
-    for Entry { name, is_dir, .. } in list(files, data_path)? {
+    for Entry { name, .. } in entries {
         let is_original = matches!(
             parse_name(&name),
             Some((queue, FileKind::Data(_) | FileKind::Positions)) if queues.contains(queue)
@@ -118,17 +120,12 @@ fn topics(
             );
             return Err(TransferError::Failed(text));
         }
-        let topic = name.strip_suffix(LOG_SUFFIX).filter(|_| is_dir);
-        if let Some(topic) = topic.filter(|topic| is_durable(topic))
-            && known.insert(topic.to_owned())
-        {
-            topics.push(TopicFacts {
-                name: topic.to_owned(),
-                ..TopicFacts::default()
-            });
-        }
     }
-    Ok((topics, listed_count))
+    topics.extend(unlisted.into_keys().map(|name| TopicFacts {
+        name,
+        ..TopicFacts::default()
+    }));
+    Ok(topics)
 }
 
 fn list(files: &impl Files, path: &Path) -> Result<Vec<Entry>, DiskError> {
@@ -146,15 +143,11 @@ struct Export<'a, F> {
 }
 
 impl<F: Files + Clone> Export<'_, F> {
-    fn write(
-        &mut self,
-        mut topics: Vec<TopicFacts>,
-        listed_count: usize,
-    ) -> Result<(), TransferError> {
+    fn write(&mut self, mut topics: Vec<TopicFacts>) -> Result<(), TransferError> {
         let whole = self.files.whole(self.output);
         let whole = whole.map_err(|error| DiskError::io("open", self.output, error))?;
-        for (index, topic) in topics.iter_mut().enumerate() {
-            self.topic(topic, index < listed_count)?;
+        for topic in &mut topics {
+            self.topic(topic)?;
         }
         let path = self.output.join(FILE_NAME);
         let metadata = Metadata { topics }.encode();
@@ -167,9 +160,8 @@ impl<F: Files + Clone> Export<'_, F> {
         Ok(())
     }
 
-    /// Writes the queues of a topic; adds to `topic` what only its log knows. What nsqd.dat says goes
-    /// before, as at a start.
-    fn topic(&mut self, topic: &mut TopicFacts, is_listed: bool) -> Result<(), TransferError> {
+    /// Writes the queues of a topic. Where its log has a checkpoint, `topic` becomes what that says, as at a start.
+    fn topic(&mut self, topic: &mut TopicFacts) -> Result<(), TransferError> {
         let files = ReadOnly(self.files.clone());
         let recovered = open_log(
             &files,
@@ -182,26 +174,21 @@ impl<F: Files + Clone> Export<'_, F> {
         let note = |damage| format!("topic {}: damaged on disk - {damage}", topic.name);
         self.exported.notes.extend(damage.map(note));
         self.queue(&recovered, &topic.name, None, &undistributed(&recovered))?;
-        let checkpoint = recovered.checkpoint.as_ref();
-        if let Some(checkpoint) = checkpoint.filter(|_| !is_listed) {
-            topic.paused = checkpoint.paused;
-        }
-        for channel in checkpoint.map_or(&[][..], |checkpoint| &checkpoint.channels) {
+        let Some(checkpoint) = &recovered.checkpoint else {
+            return Ok(());
+        };
+        topic.paused = checkpoint.paused;
+        topic.channels.clear();
+        for channel in &checkpoint.channels {
             if ChannelName::new(channel.name.as_bytes()).is_none() {
                 continue;
             }
             let runs = existing(&recovered, &channel.runs);
             self.queue(&recovered, &topic.name, Some(&channel.name), &runs)?;
-            if topic
-                .channels
-                .iter()
-                .all(|known| known.name != channel.name)
-            {
-                topic.channels.push(ChannelFacts {
-                    name: channel.name.clone(),
-                    paused: channel.paused,
-                });
-            }
+            topic.channels.push(ChannelFacts {
+                name: channel.name.clone(),
+                paused: channel.paused,
+            });
         }
         Ok(())
     }

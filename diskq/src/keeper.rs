@@ -6,25 +6,28 @@
 //!   Log::handle_reply  <----- Reply -------
 //! ```
 //!
-//! The keeper remembers nothing between jobs; what a job needs is in the request. The jobs of one
-//! log must be done in the order the log gave them (a sync before the discard that follows it);
+//! The keeper remembers nothing between jobs but the deletions that failed; what a job needs is in the request. The
+//! jobs of one log must be done in the order the log gave them (a sync before the discard that follows it);
 //! different logs may have different keepers. [`Request::is_urgent`] says which may overtake.
 
-use std::io;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Mutex;
 
-use crate::error::DiskError;
 use crate::files::Files;
 use crate::mapping::Written;
 use crate::segment::Head;
 
+mod deletion;
 mod directory;
 mod request;
 mod shared_sync;
 
+pub(crate) use deletion::LOG_SUFFIX;
+pub use deletion::{Logs, Tombstone};
 pub(crate) use directory::{
-    DELETED_INFIX, LOG_SUFFIX, LogDirectory, file_number, is_media_error, is_partial_file,
-    log_path, remove_deleted, segment_file, segment_number, seqs_at,
+    LogDirectory, file_number, is_media_error, is_partial_file, log_path, segment_file,
+    segment_number, seqs_at,
 };
 pub use request::{
     CheckpointFailure, CheckpointNumber, Failure, Reply, Request, SegmentNumber, SyncFailure,
@@ -36,6 +39,8 @@ pub use shared_sync::SharedSync;
 pub struct Keeper<F: Files> {
     files: F,
     data_path: PathBuf,
+    /// The topics whose logs could not be deleted, and why.
+    undeleted: Mutex<BTreeMap<String, Failure>>,
 }
 
 impl<F: Files> Keeper<F> {
@@ -44,6 +49,7 @@ impl<F: Files> Keeper<F> {
         Keeper {
             files,
             data_path: data_path.into(),
+            undeleted: Mutex::default(),
         }
     }
 
@@ -54,6 +60,10 @@ impl<F: Files> Keeper<F> {
 
     /// Does one job of the log of `topic`. Blocks.
     pub fn handle(&self, topic: &str, request: Request) -> Option<Reply> {
+        let request = match self.refuse(topic, request) {
+            Ok(request) => request,
+            Err(refusal) => return refusal,
+        };
         let log = LogDirectory::new(&self.files, &self.data_path, topic);
         match request {
             Request::Prepare {
@@ -140,39 +150,6 @@ impl<F: Files> Keeper<F> {
                 None
             }
         }
-    }
-
-    /// Removes the log of `topic`: gone at once and for good when this returns. What a crash leaves
-    /// to unlink is unlinked at the next start. The log must have been closed and its jobs done. A
-    /// topic without a log is fine.
-    pub fn delete_log(&self, topic: &str) -> Result<(), DiskError> {
-        let directory = log_path(&self.data_path, topic);
-        let gone = self.free_deleted_path(topic)?;
-        match self.files.rename(&directory, &gone) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(DiskError::io("rename", &directory, error)),
-            Ok(()) => {}
-        }
-        let sync = self.files.sync_dir(&self.data_path);
-        sync.map_err(|error| DiskError::io("sync", &self.data_path, error.into_inner()))?;
-        remove_deleted(&self.files, &gone).map_err(|error| DiskError::io("remove", &gone, error))
-    }
-
-    /// A name for the deleted directory that no earlier, unfinished deletion has.
-    fn free_deleted_path(&self, topic: &str) -> Result<PathBuf, DiskError> {
-        for n in 0u64.. {
-            let name = format!("{topic}{LOG_SUFFIX}{DELETED_INFIX}{n}");
-            let path = self.data_path.join(name);
-            // Asked by name: a listing would need a descriptor, and there may be none.
-            match self.files.length(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path),
-                Err(error) if error.kind() != io::ErrorKind::IsADirectory => {
-                    return Err(DiskError::io("look at", &path, error));
-                }
-                Ok(_) | Err(_) => {}
-            }
-        }
-        unreachable!("a directory is finite")
     }
 }
 

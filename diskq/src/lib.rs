@@ -67,15 +67,15 @@ pub use export::{ExportOptions, Exported, export};
 pub use files::{Entry, Files, Memory, Pages, SyncError};
 pub use import::{Takeover, TakeoverOptions, TopicTakeover, take_over};
 pub use keeper::{
-    CheckpointFailure, CheckpointNumber, Failure, Keeper, Reply, Request, SegmentNumber,
-    SharedSync, SyncFailure,
+    CheckpointFailure, CheckpointNumber, Failure, Keeper, Logs, Reply, Request, SegmentNumber,
+    SharedSync, SyncFailure, Tombstone,
 };
 pub use lock::{DataPathLock, check_writable};
 pub use log::{Durable, Event, Log, LogOptions, LogStats, Run, Taken};
 pub use mapping::{Mapping, Written, install_sigbus_reporter};
 pub use os_files::OsFiles;
 pub use range::SeqRange;
-pub use recovery::{Recovered, list_logs, open_log};
+pub use recovery::{Recovered, open_log};
 #[cfg(any(test, feature = "sim"))]
 pub use sim_files::{Call, Crash, Fault, SimFiles, SimWhole};
 pub use wire::id::Seq;

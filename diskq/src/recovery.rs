@@ -22,8 +22,8 @@ use wire::id::Seq;
 
 use crate::checkpoint::Checkpoint;
 use crate::error::{Damage, DamageKind, DiskError, system_text};
-use crate::files::{Entry, Files};
-use crate::keeper::{DELETED_INFIX, LOG_SUFFIX, LogDirectory, SegmentNumber, remove_deleted};
+use crate::files::Files;
+use crate::keeper::{LogDirectory, SegmentNumber};
 use crate::log::{Checkpoints, FoundLog, Log, LogOptions, Segment};
 use crate::range::{SeqRange, within, without};
 
@@ -42,36 +42,6 @@ pub struct Recovered {
     pub deferred: Vec<(Seq, u64)>,
     /// What was found damaged. Counted in the log's stats already.
     pub damage: Vec<Damage>,
-}
-
-/// The topics that have a log below `data_path`, sorted. Finishes deletions a crash interrupted.
-pub fn list_logs(files: &impl Files, data_path: &Path) -> io::Result<Vec<String>> {
-    let mut topics = Vec::new();
-    for Entry { name, is_dir, .. } in files.list(data_path)? {
-        if !is_dir {
-            continue;
-        }
-        if is_deleted(&name) {
-            // It is no log any more whether or not this works; the next start tries again.
-            let _ = remove_deleted(files, &data_path.join(&name));
-        } else if let Some(topic) = name
-            .strip_suffix(LOG_SUFFIX)
-            .filter(|topic| !topic.is_empty())
-        {
-            topics.push(topic.to_owned());
-        }
-    }
-    Ok(topics)
-}
-
-/// Whether a directory is what `Keeper::delete_log` renamed.
-fn is_deleted(name: &str) -> bool {
-    let Some((log, number)) = name.rsplit_once(DELETED_INFIX) else {
-        return false;
-    };
-    log.ends_with(LOG_SUFFIX)
-        && !number.is_empty()
-        && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Opens the log of `topic`; a topic without one gets an empty log. Blocks.

@@ -18,8 +18,8 @@ use crate::{
     statsd, takeover, tls,
 };
 use core_affinity::CoreId;
-use diskq::nsqd_files::Metadata;
-use diskq::{DataPathLock, LogOptions, OsFiles};
+use diskq::nsqd_files::{Metadata, TopicFacts};
+use diskq::{DataPathLock, DiskError, Keeper, LogOptions, Logs, OsFiles, Tombstone};
 use engine_core::{Broker, BrokerOptions, LatencyOptions, ShardId, TopicOptions, Topology, place};
 use futures_channel::oneshot;
 use std::collections::BTreeMap;
@@ -46,6 +46,10 @@ const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// and 2500 of them may be a millisecond's worth: unless an operator asks for another number, syncs go
 /// by --sync-timeout alone (measured: docs/performance.md).
 const SYNC_EVERY_DEFAULT: u64 = 2500;
+
+/// What to do about an nsqd.dat that cannot be used.
+const WITHOUT_METADATA: &str = "to start without it move the file aside: logs know their topics and channels, and only \
+                                topics without a log are missing then";
 
 /// A start that failed; the text is for the FATAL line.
 #[derive(Debug)]
@@ -98,14 +102,10 @@ struct Plan {
 /// What one shard takes over from an earlier run.
 #[derive(Default)]
 struct Heritage {
-    /// Topics, with their channels, in the metadata file.
-    topics: BTreeMap<String, TopicHeritage>,
-}
-
-#[derive(Default)]
-struct TopicHeritage {
-    paused: Option<bool>,
-    channels: Vec<(String, bool)>,
+    /// Topics, with what nsqd.dat says of them.
+    topics: BTreeMap<String, Option<TopicFacts>>,
+    /// Those of deleted topics.
+    tombstones: Vec<Tombstone>,
 }
 
 impl Daemon {
@@ -131,8 +131,11 @@ impl Daemon {
         let http_settings = HttpSettings::new(&config).map_err(refuse)?;
         let ready = preflight::check(&config)
             .map_err(|error| StartError(format!("failed to instantiate nsqd - {error}")))?;
-        let metadata = Metadata::load(&config.data_path)
-            .map_err(|error| StartError(format!("failed to load metadata - {error}")))?;
+        let metadata = Metadata::load(&config.data_path).map_err(|error| {
+            StartError(format!(
+                "failed to load metadata - {error} ({WITHOUT_METADATA})"
+            ))
+        })?;
         takeover::run(&config, &metadata).map_err(StartError)?;
         let shards = u32::try_from(config.shard_count.get()).unwrap_or(u32::MAX);
         let heritage = divide(&config, metadata, shards)?;
@@ -323,12 +326,9 @@ impl Birth {
             heritage,
             storage,
         } = self;
-        let broker = match restore(&plan, id, heritage) {
-            Ok(broker) => broker,
-            Err(error) => return report(&started, Err(error)),
-        };
+        let broker = restore(&plan, id, heritage.topics);
         plan.lookup.announce(broker.changes_so_far());
-        let shard = Shard::new(broker, storage, plan.parts(id, post));
+        let shard = Shard::new(broker, storage, plan.parts(id, post, heritage.tombstones));
         let open = |address: &ListenAddress| {
             Listener::open(address).map_err(|error| listen_failed(address, &error))
         };
@@ -342,7 +342,8 @@ impl Birth {
             Err(error) => return report(&started, Err(error)),
         };
         shard.start(inbox);
-        shard.persist_metadata().await;
+        // Logged if it failed, and tried again. The logs know better anyway.
+        let _ = shard.persist_metadata().await;
         let mut tasks = vec![reactor::spawn(listener::serve_clients(shard.clone(), tcp))];
         tasks.extend(http.map(|http| reactor::spawn(listener::serve_http(shard.clone(), http))));
         tasks.extend(https.zip(plan.tls).map(|(https, config)| {
@@ -359,7 +360,7 @@ impl Birth {
 }
 
 impl Plan {
-    fn parts(&self, id: ShardId, post: Post) -> Parts {
+    fn parts(&self, id: ShardId, post: Post, tombstones: Vec<Tombstone>) -> Parts {
         Parts {
             id,
             clock: self.clock,
@@ -370,6 +371,7 @@ impl Plan {
             health: self.health.clone(),
             info: self.info.clone(),
             tls: self.tls.clone(),
+            tombstones,
         }
     }
 
@@ -470,75 +472,78 @@ pub(crate) fn segment_bytes_max(config: &Config) -> u32 {
     config.file_bytes_max.clamp(64 * 1024, SEGMENT_BYTES_MAX) as u32
 }
 
-/// Gives each topic that the metadata file or a log names to its shard.
+/// Gives each topic that there is, and each tombstone, to its shard.
 fn divide(config: &Config, metadata: Metadata, shards: u32) -> Result<Vec<Heritage>, StartError> {
-    let mut heritage: Vec<Heritage> = (0..shards).map(|_| Heritage::default()).collect();
-    for topic in metadata.topics {
-        let shard = place(&*topic.name, shards).0 as usize;
-        let entry = heritage[shard].topics.entry(topic.name).or_default();
-        entry.paused = Some(entry.paused.unwrap_or(false) || topic.paused);
-        for channel in topic.channels {
-            match entry
-                .channels
-                .iter_mut()
-                .find(|(name, _)| *name == channel.name)
-            {
-                Some((_, paused)) => *paused |= channel.paused,
-                None => entry.channels.push((channel.name, channel.paused)),
-            }
-        }
-    }
-    let files = OsFiles;
-    let logs = diskq::list_logs(&files, &config.data_path).map_err(|error| {
+    let logs = Logs::list(&OsFiles, &config.data_path).map_err(|error| {
         StartError(format!(
             "failed to read data-path {} - {error}",
             config.data_path.display()
         ))
     })?;
-    for name in logs {
+    let mut heritage: Vec<Heritage> = (0..shards).map(|_| Heritage::default()).collect();
+    for (name, listed) in logs.topics(&metadata.topics) {
         let shard = place(&*name, shards).0 as usize;
-        heritage[shard].topics.entry(name).or_default();
+        heritage[shard].topics.insert(name, listed);
+    }
+    let keeper = Keeper::new(OsFiles, config.data_path.clone());
+    for (topic, tombstone) in logs.deleted {
+        // A full disk needs the room now. What stays is tried again when nsqd.dat is written.
+        let _ = keeper.unlink(&tombstone);
+        let shard = place(&*topic, shards).0 as usize;
+        heritage[shard].tombstones.push(tombstone);
     }
     Ok(heritage)
 }
 
-/// Opens the logs of a shard's topics.
-fn restore(plan: &Plan, id: ShardId, heritage: Heritage) -> Result<Broker, String> {
+/// Opens the logs of a shard's topics. One that cannot be opened is set aside.
+fn restore(plan: &Plan, id: ShardId, topics: BTreeMap<String, Option<TopicFacts>>) -> Broker {
     let mut broker = Broker::new(plan.broker_options(id));
-    let files = OsFiles;
-    for (name, heritage) in heritage.topics {
+    let keeper = Keeper::new(OsFiles, plan.config.data_path.clone());
+    for (name, listed) in topics {
         let Some(topic) = TopicName::new(name.as_bytes()) else {
             log_warn!("skipping creation of invalid topic {name}");
             continue;
         };
+        let set_aside = |broker: &mut Broker, listed, error: &DiskError| {
+            log_error!(
+                "TOPIC({name}): set aside: it is not served, and its files stay as they are, until the cause is \
+                 mended and nsqd started again - {error}"
+            );
+            let cause = format!("topic {name} is set aside since the start: {error}");
+            broker.set_aside(topic, &cause, listed);
+        };
         if topic.is_ephemeral() {
             // Its messages were never to outlive the process.
-            let keeper = diskq::Keeper::new(OsFiles, plan.config.data_path.clone());
-            keeper
-                .delete_log(&name)
-                .map_err(|error| error.to_string())?;
-            if heritage.paused.is_none() {
+            if let Err(error) = keeper.delete_ephemeral(&name) {
+                set_aside(&mut broker, listed, &error);
+                continue;
+            }
+            if listed.is_none() {
                 continue;
             }
         }
         let now = plan.clock.now();
         let options = plan.log_options();
         let path = &plan.config.data_path;
-        let recovered = diskq::open_log(&files, path, &name, options, now.wall_ns)
-            .map_err(|error| format!("failed to open the log of topic {name} - {error}"))?;
+        let recovered = match diskq::open_log(&OsFiles, path, &name, options, now.wall_ns) {
+            Ok(recovered) => recovered,
+            Err(error) => {
+                set_aside(&mut broker, listed, &error);
+                continue;
+            }
+        };
         for damage in &recovered.damage {
             log_error!("TOPIC({name}): damaged on disk, skipped - {damage}");
         }
-        let mut channels = Vec::new();
-        for (channel, paused) in &heritage.channels {
-            match ChannelName::new(channel.as_bytes()) {
-                Some(channel) => channels.push((channel, *paused)),
-                None => log_warn!("skipping creation of invalid channel {channel}"),
+        for facts in listed.iter().flat_map(|listed| &listed.channels) {
+            if ChannelName::new(facts.name.as_bytes()).is_none() {
+                let channel = &facts.name;
+                log_warn!("skipping creation of invalid channel {channel}");
             }
         }
-        broker.restore(now, topic, recovered, &channels, heritage.paused);
+        broker.restore(now, topic, recovered, listed.as_ref());
     }
-    Ok(broker)
+    broker
 }
 
 /// The core to pin a shard to, of those this process may use; more shards than cores share them.

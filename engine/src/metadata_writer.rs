@@ -10,12 +10,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 struct Report {
     shard: ShardId,
     topics: Vec<TopicFacts>,
-    written: oneshot::Sender<()>,
+    written: oneshot::Sender<Result<(), NotPersisted>>,
 }
+
+/// nsqd.dat could not be written. The writer has logged why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotPersisted;
+
+/// Of failures in a row, the first is logged and then one in this time.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 enum Message {
     Report(Report),
@@ -44,19 +52,24 @@ impl MetadataWriter {
         Ok((MetadataWriter { messages }, thread))
     }
 
-    /// Hands in what a shard holds now and waits until a file that says so is on disk. A failed
-    /// write is logged; as in nsqd, nothing else depends on it.
-    pub(crate) async fn store(&self, shard: ShardId, topics: Vec<TopicFacts>) {
+    /// Hands in what a shard holds now and waits until a file that says so is on disk.
+    ///
+    /// # Errors
+    /// The write failed, once. The file is as it was.
+    pub(crate) async fn store(
+        &self,
+        shard: ShardId,
+        topics: Vec<TopicFacts>,
+    ) -> Result<(), NotPersisted> {
         let (written, done) = oneshot::channel();
         let report = Message::Report(Report {
             shard,
             topics,
             written,
         });
-        if self.messages.send(report).is_ok() {
-            // An error means that the writer has ended, after its last write.
-            let _ = done.await;
-        }
+        // Without a receiver the writer has ended.
+        let _ = self.messages.send(report);
+        done.await.unwrap_or(Err(NotPersisted))
     }
 
     /// Ends the writer's thread, after what was asked for before.
@@ -69,6 +82,7 @@ impl MetadataWriter {
 fn run(shards: usize, data_path: &Path, messages: &Receiver<Message>) {
     let mut held: Vec<Option<Vec<TopicFacts>>> = vec![None; shards];
     let mut waiting = Vec::new();
+    let mut told_at: Option<Instant> = None;
     let mut is_stopping = false;
     while !is_stopping && let Ok(first) = messages.recv() {
         for message in std::iter::once(first).chain(messages.try_iter()) {
@@ -91,12 +105,18 @@ fn run(shards: usize, data_path: &Path, messages: &Receiver<Message>) {
             "NSQ: persisting topic/channel metadata to {}",
             path.display()
         );
-        if let Err(error) = metadata.store(data_path) {
-            log_error!("failed to persist metadata - {error}");
+        let result = metadata.store(data_path);
+        match &result {
+            Ok(()) => told_at = None,
+            Err(error) if told_at.is_none_or(|at| at.elapsed() >= TOLD_EVERY) => {
+                log_error!("failed to persist metadata - {error}; it is tried again");
+                told_at = Some(Instant::now());
+            }
+            Err(_) => {}
         }
         for written in waiting.drain(..) {
             // Whoever asked may be gone.
-            let _ = written.send(());
+            let _ = written.send(result.as_ref().map_err(|_| NotPersisted).copied());
         }
     }
 }

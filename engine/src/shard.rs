@@ -21,14 +21,17 @@ pub(crate) mod task;
 use crate::auth::AuthServers;
 use crate::http::Info;
 use crate::lookup::LookupPeers;
-use crate::metadata_writer::MetadataWriter;
+use crate::metadata_writer::{MetadataWriter, NotPersisted};
 use crate::net::connection::{self, Connection};
 use crate::net::input::Buffers;
 use crate::net::listener;
 use crate::reactor;
 use crate::workers::Full;
 use crate::{log_debug, log_error, log_info, log_repeated, log_warn};
-use engine_core::{AuthQuery, Broker, ClientId, Grants, Level, Now, Output, ShardId, TopicKey};
+use diskq::Tombstone;
+use engine_core::{
+    AuthQuery, Broker, ClientId, Grants, Level, Now, Output, ShardId, TaskId, TopicKey, Wakeup,
+};
 use futures_lite::{StreamExt, future};
 use health::{Health, ShardHealth};
 use mail::{Inbox, Mail, Post};
@@ -45,6 +48,10 @@ use wire::name::ChannelName;
 /// How long a connection that is to move waits for a descriptor: half a minute, in steps.
 const MOVE_PAUSE: Duration = Duration::from_millis(100);
 const MOVE_TRIES_MAX: u32 = 300;
+
+/// How long after a failed write of nsqd.dat the next comes: twice as long each time, up to the most.
+const METADATA_RETRY_MIN: Duration = Duration::from_millis(250);
+const METADATA_RETRY_MAX: Duration = Duration::from_secs(8);
 
 /// A shard, as its tasks see it.
 pub(crate) struct Shard {
@@ -74,6 +81,8 @@ pub(crate) struct Shard {
     timer_at: Cell<Duration>,
     tasks: Rc<Tasks>,
     metadata_changed: Wake,
+    /// Those of deleted topics that nsqd.dat may list.
+    tombstones: RefCell<Vec<Tombstone>>,
     is_stopping: Cell<bool>,
 }
 
@@ -88,6 +97,7 @@ pub(crate) struct Parts {
     pub(crate) health: Health,
     pub(crate) info: Info,
     pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) tombstones: Vec<Tombstone>,
 }
 
 /// Both clocks, from one start.
@@ -155,6 +165,7 @@ impl Shard {
             health,
             info,
             tls,
+            tombstones,
         } = parts;
         Rc::new(Shard {
             id,
@@ -179,6 +190,7 @@ impl Shard {
             timer_at: Cell::new(Duration::MAX),
             tasks: Rc::default(),
             metadata_changed: Wake::default(),
+            tombstones: RefCell::new(tombstones),
             is_stopping: Cell::new(false),
         })
     }
@@ -310,12 +322,6 @@ impl Shard {
         self.is_stopping.get()
     }
 
-    /// Records the durable topics and channels of this shard, and waits until that is on disk.
-    pub(crate) async fn persist_metadata(&self) {
-        let facts = self.broker.borrow().durable_topics();
-        self.metadata.store(self.id, facts).await;
-    }
-
     // --- the turn
 
     async fn run_turns(self: Rc<Self>) {
@@ -391,9 +397,7 @@ impl Shard {
             }
             Output::Wake(task, wakeup) => self.tasks.wake(task, wakeup),
             Output::Keeper(key, topic, request) => self.storage.give(Job::Log(key, topic, request)),
-            Output::DeleteLog(topic, requests) => {
-                self.storage.give(Job::Delete(topic, requests));
-            }
+            Output::DeleteLog(log) => self.storage.give(Job::Delete(log.into())),
             Output::MetadataChanged => self.metadata_changed.set(),
             Output::Changed(change) => self.lookup.announce(vec![change]),
             Output::AskForChannels(key, topic) => self.ask_for_channels(key, &topic),
@@ -539,6 +543,7 @@ impl Shard {
             Mail::Keeper(key, reply) => {
                 self.with_broker(|broker, now, out| broker.handle_reply(now, key, reply, out));
             }
+            Mail::Deleted(task, result) => self.note_deleted(task, result),
             Mail::Forwards(batch) => {
                 self.with_broker(|broker, now, out| broker.handle_forwards(now, &batch, out));
             }
@@ -559,10 +564,51 @@ impl Shard {
         }
     }
 
+    /// Tells who waits for it that a log is deleted, or could not be.
+    fn note_deleted(&self, task: Option<TaskId>, result: Result<Option<Tombstone>, String>) {
+        let result = result.map(|tombstone| {
+            if let Some(tombstone) = tombstone {
+                self.tombstones.borrow_mut().push(tombstone);
+                self.metadata_changed.set();
+            }
+        });
+        if let Some(task) = task {
+            self.tasks.wake(task, Wakeup::Done(result));
+        }
+    }
+
+    // --- nsqd.dat
+
+    /// Has nsqd.dat say which durable topics and channels this shard has, and waits until that is on disk. What
+    /// was deleted before then needs its tombstone no longer.
+    ///
+    /// # Errors
+    /// It could not be written, which is logged, and is tried again.
+    pub(crate) async fn persist_metadata(&self) -> Result<(), NotPersisted> {
+        let tombstones = self.tombstones.take();
+        let facts = self.broker.borrow().durable_topics();
+        let written = self.metadata.store(self.id, facts).await;
+        match written {
+            Ok(()) if tombstones.is_empty() => {}
+            Ok(()) => self.storage.give(Job::Bury(tombstones)),
+            Err(_) => {
+                self.tombstones.borrow_mut().extend(tombstones);
+                self.metadata_changed.set();
+            }
+        }
+        written
+    }
+
     async fn run_metadata(self: Rc<Self>) {
+        let mut pause = METADATA_RETRY_MIN;
         loop {
             self.metadata_changed.wait().await;
-            self.persist_metadata().await;
+            if self.persist_metadata().await.is_ok() {
+                pause = METADATA_RETRY_MIN;
+            } else {
+                reactor::sleep(pause).await;
+                pause = (pause * 2).min(METADATA_RETRY_MAX);
+            }
         }
     }
 
@@ -590,7 +636,8 @@ impl Shard {
             reactor::sleep(Duration::from_millis(1)).await;
             self.read_clock();
         }
-        self.persist_metadata().await;
+        // The logs know what it could not be told.
+        let _ = self.persist_metadata().await;
         self.storage.give(Job::Stop);
     }
 }

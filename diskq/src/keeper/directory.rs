@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use memmap2::MmapMut;
 use wire::id::Seq;
 
+use super::deletion::LOG_SUFFIX;
 use super::request::{CheckpointFailure, Failure, SegmentNumber, SyncFailure};
 use crate::checkpoint::{self, CHECKPOINT_FILE, CheckpointDraft};
 use crate::error::{Damage, DamageKind, system_text};
@@ -18,20 +19,6 @@ use crate::slot::SLOT_BYTES;
 /// What the directory of a log is called.
 pub(crate) fn log_path(data_path: &Path, topic: &str) -> PathBuf {
     data_path.join(format!("{topic}{LOG_SUFFIX}"))
-}
-
-/// Behind the topic's name. No name of a live log looks like one of a deleted log: the one ends in
-/// this, the other in a digit.
-pub(crate) const LOG_SUFFIX: &str = ".log";
-/// Between a log's name and the number of its deletion.
-pub(crate) const DELETED_INFIX: &str = ".deleted-";
-
-/// Removes what [`Keeper::delete_log`] renamed, with everything in it.
-pub(crate) fn remove_deleted(files: &impl Files, directory: &Path) -> io::Result<()> {
-    for entry in files.list(directory)? {
-        files.remove(&directory.join(entry.name))?;
-    }
-    files.remove_dir(directory)
 }
 
 /// One log's directory and what is done in it.
@@ -75,7 +62,7 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     }
 
     /// Runs `job`; if the directory is missing, makes it, with the checkpoint's room, and runs it
-    /// again. So that a topic without messages has no files.
+    /// again. So that a topic of which nothing was ever written has no files.
     fn with_directory<T>(&self, job: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match job() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -144,6 +144,49 @@ impl Request {
         }
     }
 
+    /// The reply to a job that is not done, and why. Memory in a job without a reply is freed here.
+    pub(super) fn refused(self, why: &Failure) -> Option<Reply> {
+        let failure = why.clone();
+        match self {
+            Request::Prepare { segment, .. } => Some(Reply::Prepared {
+                segment,
+                result: Err(failure),
+            }),
+            Request::Spill {
+                segment,
+                memory,
+                copy,
+                ..
+            } => Some(Reply::Spilled {
+                segment,
+                memory,
+                copy,
+                result: Err(failure),
+            }),
+            Request::Load { segment, .. } => Some(Reply::Loaded {
+                segment,
+                result: Err(failure),
+            }),
+            other => other.refused_sync(why),
+        }
+    }
+
+    /// The same for a job that ends with a sync.
+    pub(super) fn refused_sync(&self, why: &Failure) -> Option<Reply> {
+        let failure = why.clone();
+        match self {
+            Request::Sync { upto, .. } => Some(Reply::Synced {
+                upto: *upto,
+                result: Err(SyncFailure::Open(failure)),
+            }),
+            Request::WriteCheckpoint { number, .. } => Some(Reply::CheckpointWritten {
+                number: *number,
+                result: Err(CheckpointFailure::Write(failure)),
+            }),
+            _ => None,
+        }
+    }
+
     /// The mapped bytes that it takes along, for a simulated file system.
     pub(crate) fn segment_image(&self) -> Option<(SegmentNumber, &[u8])> {
         match self {

@@ -74,6 +74,9 @@ impl<F: Files> Keeper<F> {
 
     /// Does of a job that makes something durable what comes before that.
     fn handle_but_sync(&self, topic: &str, request: &Request) -> Option<Reply> {
+        if let Some(refusal) = self.refuse_sync(topic, request) {
+            return Some(refusal);
+        }
         let log = LogDirectory::new(&self.files, &self.data_path, topic);
         match request {
             Request::Sync {

@@ -176,28 +176,6 @@ fn a_failed_preparation_leaves_no_file() {
 }
 
 #[test]
-fn a_deletion_is_complete_or_has_not_happened() {
-    for nth in 1.. {
-        let keeper = keeper();
-        prepare(&keeper, 1).unwrap();
-        keeper.files().fail_nth(nth, ErrorKind::Other);
-        let result = keeper.delete_log("t");
-        let is_hit = keeper.files().fail_count() == 1;
-        keeper.files().crash(Crash::Process);
-        let topics = crate::recovery::list_logs(keeper.files(), Path::new("/data")).unwrap();
-        if result.is_ok() {
-            assert_eq!(topics, [""; 0]);
-        }
-        if !is_hit {
-            result.unwrap();
-            assert!(nth > 8, "each call of a deletion was failed");
-            break;
-        }
-    }
-    keeper().delete_log("never was").unwrap();
-}
-
-#[test]
 fn file_names_are_numbers() {
     assert_eq!(segment_file(SegmentNumber(7)), "000000000007.segment");
     assert_eq!(

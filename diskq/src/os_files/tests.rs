@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use wire::id::Seq;
 use super::*;
 use crate::checkpoint::Checkpoint;
 use crate::error::AppendError;
-use crate::keeper::{Keeper, log_path};
+use crate::keeper::{Keeper, Logs, log_path};
 use crate::log::{Durable, Event, Log, LogOptions, Taken};
 use crate::range::SeqRange;
-use crate::recovery::{list_logs, open_log};
+use crate::recovery::open_log;
 
 const TOPIC: &str = "orders";
 const MONO: Duration = Duration::from_secs(1);
@@ -82,6 +82,10 @@ fn read_back(data_path: &Path, keeper: &Keeper<OsFiles>) -> u64 {
     count
 }
 
+fn topics(data_path: &Path) -> Vec<String> {
+    Logs::list(&OsFiles, data_path).unwrap().topics
+}
+
 #[test]
 fn what_was_taken_is_there_after_the_process_is_gone() {
     let directory = tempfile::tempdir().unwrap();
@@ -91,9 +95,10 @@ fn what_was_taken_is_there_after_the_process_is_gone() {
     log.check();
     // As after kill -9: no close, no sync, no unmapping.
     std::mem::forget(log);
-    assert_eq!(list_logs(&OsFiles, directory.path()).unwrap(), [TOPIC]);
+    assert_eq!(topics(directory.path()), [TOPIC]);
     assert_eq!(read_back(directory.path(), &keeper), 5000);
-    keeper.delete_log(TOPIC).unwrap();
+    let tombstone = keeper.delete_topic(TOPIC).unwrap();
+    keeper.bury(&tombstone).unwrap();
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
@@ -237,7 +242,13 @@ fn a_deletion_that_was_cut_off_is_finished() {
     fs::write(left.join("000000000001.segment"), "x").unwrap();
     fs::create_dir(log_path(directory.path(), ".")).unwrap();
     fs::write(directory.path().join("nsqd.dat"), "{}").unwrap();
-    assert_eq!(list_logs(&OsFiles, directory.path()).unwrap(), ["."]);
+    let logs = Logs::list(&OsFiles, directory.path()).unwrap();
+    assert_eq!(logs.topics, ["."]);
+    let keeper = Keeper::new(OsFiles, directory.path());
+    for (topic, tombstone) in logs.deleted {
+        assert_eq!(topic, "orders");
+        keeper.bury(&tombstone).unwrap();
+    }
     assert!(!left.exists());
 }
 

@@ -589,17 +589,3 @@ fn a_segment_that_is_too_short_costs_what_it_lost() {
         assert!(damaged > 0 && read >= 48, "{bytes} bytes: {damaged} lost");
     }
 }
-
-#[test]
-fn deleted_directories_are_told_from_live_ones() {
-    assert!(is_deleted("orders.log.deleted-0"));
-    assert!(is_deleted("a.log.deleted-1.log.deleted-22"));
-    for live in [
-        "orders.log",
-        "orders.log.deleted-1.log",
-        "orders.log.deleted-",
-        ".deleted-1",
-    ] {
-        assert!(!is_deleted(live), "{live}");
-    }
-}

@@ -27,6 +27,7 @@ use crate::slab::Slab;
 use crate::topic::{Topic, TopicKey, TopicOptions};
 use crate::work::Work;
 use crate::{Now, Random, ShardId, TaskId, Topology};
+use diskq::nsqd_files::TopicFacts;
 use diskq::{Recovered, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ use time::{Timer, Timers};
 use wire::error::WireError;
 use wire::identify::{ClientSettings, ServerSettings, Upgrade};
 use wire::limits::Limits;
-use wire::name::{ChannelName, TopicName};
+use wire::name::TopicName;
 
 /// What a broker is told once.
 #[derive(Debug, Clone)]
@@ -105,9 +106,9 @@ pub enum Output {
     Wake(TaskId, Wakeup),
     /// A job for the keeper; its reply goes to [`Broker::handle_reply`].
     Keeper(TopicKey, Arc<str>, Request),
-    /// Do the last jobs of a deleted topic's log, then remove it.
-    DeleteLog(Arc<str>, Vec<Request>),
-    /// The set of durable topics and channels changed: nsqd.dat is out of date.
+    /// Delete the log of a topic that is gone.
+    DeleteLog(DeletedLog),
+    /// A durable topic or channel was made, paused or unpaused, or a channel was deleted: nsqd.dat is out of date.
     MetadataChanged,
     /// A topic or channel came or went.
     Changed(Change),
@@ -125,6 +126,29 @@ pub enum Output {
         /// What failed, of which topic, and why.
         line: String,
     },
+}
+
+/// The log of a deleted topic.
+#[derive(Debug)]
+pub struct DeletedLog {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// nsqd.dat does not list the topic. Otherwise it is out of date once the log is deleted, and not before: a crash
+    /// that comes first leaves the topic as it was.
+    pub is_ephemeral: bool,
+    /// The last jobs of the log, to be done before.
+    pub requests: Vec<Request>,
+    /// Who is to be woken when the log is deleted, or could not be.
+    pub task: Option<TaskId>,
+}
+
+/// A topic whose log could not be opened at the start. It is not served, and nothing of its files is touched.
+#[derive(Debug)]
+struct SetAside {
+    /// Why, for those who ask for it.
+    cause: Arc<str>,
+    /// Its entry in nsqd.dat, which stays there.
+    listed: Option<TopicFacts>,
 }
 
 /// One shard's broker.
@@ -151,6 +175,7 @@ pub struct Broker {
     forward_replies: Vec<Vec<ForwardReply>>,
     /// The topics whose logs complain.
     unhealthy: BTreeSet<TopicKey>,
+    set_aside: BTreeMap<Box<str>, SetAside>,
     /// Every command has a line in the log.
     is_tracing: bool,
 }
@@ -216,6 +241,7 @@ impl Broker {
             forwards: (0..shards).map(|_| ForwardBatch::new(shard)).collect(),
             forward_replies: (0..shards).map(|_| Vec::new()).collect(),
             unhealthy: BTreeSet::new(),
+            set_aside: BTreeMap::new(),
             is_tracing: false,
         }
     }
@@ -225,30 +251,29 @@ impl Broker {
         self.is_tracing = is_tracing;
     }
 
-    /// Takes over a topic of an earlier run: its log, if it has one, and what the metadata file
-    /// says of it. Call before any connection.
+    /// Takes over a topic of an earlier run: its log, if it has one, and what nsqd.dat says of it, if that lists
+    /// it. Call before any connection.
     pub fn restore(
         &mut self,
         now: Now,
         name: TopicName<'_>,
         recovered: Recovered,
-        channels: &[(ChannelName<'_>, bool)],
-        paused: Option<bool>,
+        listed: Option<&TopicFacts>,
     ) {
-        let names: Vec<ChannelName<'_>> = channels.iter().map(|(name, _)| *name).collect();
         let options = self.options.topic.clone();
-        let mut topic = Topic::restore(name, options, now, recovered, &names, paused);
-        for (name, paused) in channels {
-            if let Some(id) = topic.find_channel(name.as_str())
-                && let Some(channel) = topic.channel_mut(id)
-            {
-                channel.paused = *paused;
-            }
-        }
+        let topic = Topic::restore(name, options, now, recovered, listed);
         let name = topic.name.clone();
         let key = self.topics.insert(topic);
         self.by_name.insert(name, key);
         self.note_topic(key);
+    }
+
+    /// Does not serve a topic of an earlier run whose log cannot be opened: who asks for it is told `cause`. Call
+    /// before any connection.
+    pub fn set_aside(&mut self, name: TopicName<'_>, cause: &str, listed: Option<TopicFacts>) {
+        let cause = cause.into();
+        let aside = SetAside { cause, listed };
+        self.set_aside.insert(name.as_str().into(), aside);
     }
 
     // --- connections
@@ -427,9 +452,15 @@ impl Broker {
     // --- topics
 
     /// The topic of that name, created if need be.
-    fn topic_key(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) -> Found {
+    ///
+    /// # Errors
+    /// It is set aside, for this reason.
+    fn topic_key(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) -> Result<Found, Arc<str>> {
         if let Some(key) = self.by_name.get(name.as_str()) {
-            return Found::Ready(*key);
+            return Ok(Found::Ready(*key));
+        }
+        if let Some(aside) = self.set_aside.get(name.as_str()) {
+            return Err(aside.cause.clone());
         }
         let mut topic = Topic::new(name, self.options.topic.clone());
         topic.started = !self.options.asks_for_channels;
@@ -446,14 +477,15 @@ impl Broker {
         out.push(Output::Changed(Change::topic(&shared, true)));
         if self.options.asks_for_channels {
             out.push(Output::AskForChannels(key, shared));
-            return Found::Starting(key);
+            return Ok(Found::Starting(key));
         }
-        Found::Ready(key)
+        Ok(Found::Ready(key))
     }
 
     fn create_topic_if_here(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) {
         if place(name.as_bytes(), self.options.shards) == self.options.shard {
-            self.topic_key(name, out);
+            // The command is refused in any case. One that is set aside is not created.
+            let _ = self.topic_key(name, out);
         } else {
             self.forward_creation(name);
         }

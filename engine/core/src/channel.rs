@@ -98,6 +98,8 @@ pub(crate) struct Channel {
     pub(crate) to_pump: bool,
     /// The checkpoint that will record a new channel, until it is written.
     pub(crate) unrecorded: Option<CheckpointNumber>,
+    /// A checkpoint of an earlier run names it.
+    pub(crate) is_restored: bool,
     /// From publish to FIN, if that is measured.
     pub(crate) latency: Option<Box<Latency>>,
     waiting: Ranges,
@@ -134,6 +136,7 @@ impl Channel {
             counters: ChannelCounters::default(),
             to_pump: false,
             unrecorded: None,
+            is_restored: false,
             latency: latency.map(Box::new),
             waiting: Ranges::default(),
             requeued: LongQueue::default(),

@@ -43,8 +43,8 @@ mod work;
 pub use auth::{AuthQuery, Authorization, Grants};
 pub use broker::publish::REMOTE_STREAK_MAX;
 pub use broker::{
-    AdminError, Broker, BrokerOptions, Change, ForwardBatch, ForwardId, ForwardReply, Level,
-    Outcome, Output, Sent, Wakeup, place,
+    AdminError, Broker, BrokerOptions, Change, DeletedLog, ForwardBatch, ForwardId, ForwardReply,
+    Level, Outcome, Output, Sent, Wakeup, place,
 };
 pub use client::{Client, ClientId, TlsSession};
 pub use latency::LatencyOptions;

@@ -23,6 +23,7 @@ use crate::slab::Key;
 use crate::work::Work;
 use crate::{ChannelId, Now, Random, TaskId, Topology};
 use diskq::{AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange};
+pub(crate) use record::Recorded;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,15 +41,13 @@ pub(crate) enum Waiter {
     Forward(ForwardId),
 }
 
-/// Who created a topic. Nobody else waits for its start.
+/// Who created a topic, and tries again once it has started. Nobody else waits for the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Creator {
-    /// A connection, whose command is tried again then.
+    /// A connection.
     Client(ClientId),
-    /// A task that tries its publish again then.
-    Publish(TaskId),
-    /// A task that asked for no more than the topic.
-    Create(TaskId),
+    /// A task of the shell.
+    Task(TaskId),
 }
 
 /// What became of a publish.
@@ -130,6 +129,7 @@ pub(crate) struct Topic {
     /// Publishes of other shards that found no room, or the topic not started, in order.
     pub(crate) held: VecDeque<HeldPublish>,
     pub(crate) log: Log,
+    pub(crate) recorded: Recorded,
     /// What is not synced will not be: the log is poisoned.
     pub(crate) sync_failed: bool,
     stopping: record::Stopping,
@@ -176,6 +176,7 @@ impl Topic {
             creator: None,
             held: VecDeque::new(),
             log,
+            recorded: Recorded::No,
             sync_failed: false,
             stopping: record::Stopping::No,
             waiting_for_sync: VecDeque::new(),
@@ -592,6 +593,7 @@ impl Topic {
         if self.options.group_commit && !synced {
             return Err("nothing is durable any more since a failed sync");
         }
+        self.recorded = Recorded::Yes;
         for channel in self.channels.iter_mut().flatten() {
             if channel.unrecorded.is_some_and(|wanted| wanted <= number) {
                 channel.unrecorded = None;

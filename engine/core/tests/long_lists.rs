@@ -1,6 +1,7 @@
 //! What a channel owes by the thousand is gone through in slices: how long a slice is, and what a crash
 //! between two of them brings back.
 
+use diskq::nsqd_files::{ChannelFacts, TopicFacts};
 use diskq::{Crash, Keeper, LogOptions, SimFiles, open_log};
 use engine_core::stats::StatsFilter;
 use engine_core::{
@@ -246,9 +247,15 @@ impl World {
         let recovered = open_log(&self.files, path, TOPIC, log, wall_ns).unwrap();
         assert!(recovered.damage.is_empty(), "{:?}", recovered.damage);
         let now = self.now();
-        let channels = [(channel(), false)];
-        self.broker
-            .restore(now, topic(), recovered, &channels, None);
+        let listed = TopicFacts {
+            name: TOPIC.to_owned(),
+            paused: false,
+            channels: vec![ChannelFacts {
+                name: CHANNEL.to_owned(),
+                paused: false,
+            }],
+        };
+        self.broker.restore(now, topic(), recovered, Some(&listed));
         self.rest();
     }
 }
@@ -327,7 +334,8 @@ fn what_no_channel_was_given_is_gone_through_in_slices_too() {
 
     world.busy_turns = 0;
     let mut out = Vec::new();
-    world.broker.delete_topic(TOPIC, &mut out).unwrap();
+    let deleted = world.broker.delete_topic(TOPIC, TaskId(2), &mut out);
+    deleted.unwrap();
     world.rest();
     assert!(world.busy_turns >= slices);
     assert!(world.spent_max <= SPENT_MAX, "{}", world.spent_max);

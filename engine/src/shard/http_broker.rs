@@ -3,10 +3,10 @@
 use crate::http::{self, AdminError, Bodies, Info, PublishError};
 use crate::shard::Shard;
 use crate::shard::mail::Post;
-use crate::shard::task::Task;
 use engine_core::stats::{StatsFilter, StatsSnapshot};
 use engine_core::{
-    AdminError as CoreError, Outcome, Publication, REMOTE_STREAK_MAX, ShardId, Wakeup, place,
+    AdminError as CoreError, Outcome, Publication, REMOTE_STREAK_MAX, ShardId, TaskId, Wakeup,
+    place,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -213,46 +213,53 @@ async fn publish(
 }
 
 async fn fulfil(shard: &Rc<Shard>, topic: &str, wish: Wish) -> Result<(), AdminError> {
-    if shard.is_stopping() {
-        return Err(AdminError::Exiting);
-    }
-    let task = shard.start_task();
-    let id = task.id;
-    let is_pause = matches!(wish, Wish::PauseTopic(_) | Wish::PauseChannel(..));
-    let outcome = shard.with_broker(|broker, now, out| match &wish {
-        Wish::CreateTopic => Ok(broker.create_topic(topic_name(topic), id, out)),
-        Wish::DeleteTopic => broker.delete_topic(topic, out).map(|()| Outcome::Done),
-        Wish::EmptyTopic => broker.empty_topic(now, topic, id),
-        Wish::PauseTopic(paused) => broker.pause_topic(now, topic, *paused, id, out),
-        Wish::CreateChannel(channel) => {
-            broker.create_channel(now, topic, channel_name(channel), id, out)
+    let done = loop {
+        if shard.is_stopping() {
+            return Err(AdminError::Exiting);
         }
-        Wish::DeleteChannel(channel) => broker.delete_channel(now, topic, channel, id, out),
-        Wish::EmptyChannel(channel) => broker.empty_channel(now, topic, channel, id),
-        Wish::PauseChannel(channel, paused) => {
-            broker.pause_channel(topic, channel, *paused, id, out)
+        let task = shard.start_task();
+        let outcome = carry_out(shard, topic, &wish, task.id).map_err(|error| match error {
+            CoreError::TopicNotFound => AdminError::TopicNotFound,
+            CoreError::ChannelNotFound => AdminError::ChannelNotFound,
+            CoreError::SetAside(cause) => AdminError::Backend(cause.to_string()),
+        })?;
+        if outcome == Outcome::Done {
+            break Ok(());
         }
-    });
-    let outcome = outcome.map_err(|error| match error {
-        CoreError::TopicNotFound => AdminError::TopicNotFound,
-        CoreError::ChannelNotFound => AdminError::ChannelNotFound,
-    });
-    let done = wait(task, outcome?).await;
-    if is_pause {
-        shard.persist_metadata().await;
+        match task.woken().await {
+            Some(Wakeup::Retry) => {}
+            Some(Wakeup::Done(Err(cause))) if cause == "exiting" => break Err(AdminError::Exiting),
+            Some(Wakeup::Done(result)) => break result.map_err(AdminError::Backend),
+            None => break Err(AdminError::Exiting),
+        }
+    };
+    if matches!(wish, Wish::PauseTopic(_) | Wish::PauseChannel(..)) {
+        // As nsqd does. A failure is logged and tried again: what counts is that the checkpoint has it.
+        let _ = shard.persist_metadata().await;
     }
     done
 }
 
-async fn wait(task: Task, outcome: Outcome) -> Result<(), AdminError> {
-    if outcome == Outcome::Done {
-        return Ok(());
-    }
-    match task.woken().await {
-        Some(Wakeup::Done(Err(cause))) if cause == "exiting" => Err(AdminError::Exiting),
-        Some(Wakeup::Done(result)) => result.map_err(AdminError::Backend),
-        Some(Wakeup::Retry) | None => Err(AdminError::Exiting),
-    }
+fn carry_out(
+    shard: &Rc<Shard>,
+    topic: &str,
+    wish: &Wish,
+    task: TaskId,
+) -> Result<Outcome, CoreError> {
+    shard.with_broker(|broker, now, out| match wish {
+        Wish::CreateTopic => broker.create_topic(topic_name(topic), task, out),
+        Wish::DeleteTopic => broker.delete_topic(topic, task, out),
+        Wish::EmptyTopic => broker.empty_topic(now, topic, task),
+        Wish::PauseTopic(paused) => broker.pause_topic(now, topic, *paused, task, out),
+        Wish::CreateChannel(channel) => {
+            broker.create_channel(now, topic, channel_name(channel), task, out)
+        }
+        Wish::DeleteChannel(channel) => broker.delete_channel(now, topic, channel, task, out),
+        Wish::EmptyChannel(channel) => broker.empty_channel(now, topic, channel, task),
+        Wish::PauseChannel(channel, paused) => {
+            broker.pause_channel(topic, channel, *paused, task, out)
+        }
+    })
 }
 
 fn topic_name(name: &str) -> TopicName<'_> {

@@ -8,8 +8,8 @@ use crate::net::connection::Moving;
 use crate::net::listener::MovingHttp;
 use crate::reactor;
 use crate::shard::Shard;
-use diskq::Reply;
-use engine_core::{ForwardBatch, ForwardReply, ShardId, TopicKey};
+use diskq::{Reply, Tombstone};
+use engine_core::{ForwardBatch, ForwardReply, ShardId, TaskId, TopicKey};
 use futures_channel::{mpsc, oneshot};
 use std::future::Future;
 use std::rc::Rc;
@@ -18,6 +18,8 @@ use std::rc::Rc;
 pub(crate) enum Mail {
     /// A keeper's answer.
     Keeper(TopicKey, Reply),
+    /// A topic's log is deleted, with a tombstone if nsqd.dat may list the topic, or could not be deleted.
+    Deleted(Option<TaskId>, Result<Option<Tombstone>, String>),
     /// Publishes to topics of the receiving shard.
     Forwards(ForwardBatch),
     /// Answers to publishes of the receiving shard.

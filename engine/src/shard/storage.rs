@@ -14,11 +14,13 @@
 //! Thousands of topics have thousands of syncs every few seconds, of messages and of checkpoints, of about
 //! a millisecond each: those that wait at the same time are done as one, of the file system.
 
+mod deletions;
 mod fences;
 
 use crate::shard::mail::{Mail, Post};
 use crate::{log_error, log_warn};
-use diskq::{Keeper, OsFiles, Reply, Request, SharedSync, system_text};
+use deletions::{Deletion, FailedDeletions};
+use diskq::{Keeper, OsFiles, Reply, Request, SharedSync, Tombstone, system_text};
 use engine_core::{ShardId, TopicKey};
 use fences::Fences;
 use std::collections::HashSet;
@@ -26,8 +28,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 
 /// So many syncs at the same time are done as one. Fewer do not justify writing what others have
@@ -38,8 +40,10 @@ const SYNCS_TOGETHER: usize = 32;
 pub(crate) enum Job {
     /// Of a topic's log; answered by mail.
     Log(TopicKey, Arc<str>, Request),
-    /// Do the last jobs of a deleted topic's log, then remove it.
-    Delete(Arc<str>, Vec<Request>),
+    /// Do the last jobs of a deleted topic's log, then remove it; answered by mail.
+    Delete(Deletion),
+    /// Remove what is left of deleted topics that nsqd.dat does not list any more.
+    Bury(Vec<Tombstone>),
     /// End the thread.
     Stop,
 }
@@ -93,7 +97,7 @@ impl Storage {
             Job::Log(_, topic, request) if request.is_urgent() && self.fences.admit(topic) => {
                 send(&self.urgent, job);
             }
-            Job::Log(..) | Job::Delete(..) => {
+            Job::Log(..) | Job::Delete(_) | Job::Bury(_) => {
                 if let Some(topic) = job.fence() {
                     self.fences.put(topic);
                 }
@@ -134,6 +138,7 @@ struct Worker {
     shared: SharedSync<OsFiles>,
     post: Post,
     fences: Arc<Fences>,
+    failed_deletions: Mutex<FailedDeletions>,
 }
 
 impl Worker {
@@ -152,16 +157,37 @@ impl Worker {
             keeper,
             post: post.clone(),
             fences: Arc::clone(fences),
+            failed_deletions: Mutex::default(),
         })
     }
 
     fn run(mut self, queue: &Receiver<Job>) {
-        while let Ok(first) = queue.recv() {
-            let jobs = [first].into_iter().chain(queue.try_iter()).collect();
+        while let Some(jobs) = self.next_jobs(queue) {
             if self.do_round(Round::of(jobs)).is_break() {
                 return;
             }
         }
+    }
+
+    /// Waits for jobs, and for the deletions that are to be tried again. `None`: there will be none.
+    fn next_jobs(&self, queue: &Receiver<Job>) -> Option<Vec<Job>> {
+        let due_in = self.failed_deletions().due_in();
+        let first = match due_in {
+            None => Some(queue.recv().ok()?),
+            Some(time) => match queue.recv_timeout(time) {
+                Ok(job) => Some(job),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return None,
+            },
+        };
+        let due = self.failed_deletions().take_due().map(Job::Delete);
+        Some(due.chain(first).chain(queue.try_iter()).collect())
+    }
+
+    fn failed_deletions(&self) -> MutexGuard<'_, FailedDeletions> {
+        self.failed_deletions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does what waited at the same time.
@@ -244,14 +270,16 @@ impl Worker {
         match job {
             Job::Log(key, topic, request) => self.reply(key, self.keeper.handle(&topic, request)),
             Job::Stop => return ControlFlow::Break(()),
-            Job::Delete(topic, requests) => {
-                self.fences.wait_for_urgent(&topic);
-                for request in requests {
-                    // Nobody waits for the answers any more; memory in them is unmapped here.
-                    drop(self.keeper.handle(&topic, request));
+            Job::Delete(deletion) => {
+                if !self.delete(deletion) {
+                    return ControlFlow::Continue(());
                 }
-                if let Err(error) = self.keeper.delete_log(&topic) {
-                    log_error!("TOPIC({topic}): cannot remove its files - {error}");
+            }
+            Job::Bury(tombstones) => {
+                for tombstone in &tombstones {
+                    if let Err(error) = self.keeper.bury(tombstone) {
+                        log_error!("files of a deleted topic stay until the next start - {error}");
+                    }
                 }
             }
         }
@@ -309,8 +337,9 @@ impl Round {
 impl Job {
     fn topic(&self) -> Option<&Arc<str>> {
         match self {
-            Job::Log(_, topic, _) | Job::Delete(topic, _) => Some(topic),
-            Job::Stop => None,
+            Job::Log(_, topic, _) => Some(topic),
+            Job::Delete(deletion) => Some(&deletion.topic),
+            Job::Bury(_) | Job::Stop => None,
         }
     }
 

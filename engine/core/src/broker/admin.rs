@@ -1,19 +1,22 @@
 //! What operators do: create, delete, empty, pause. For topics of this shard.
 
 use super::time::Timer;
-use super::{Broker, Change, Found, Level, Output};
+use super::{Broker, Change, DeletedLog, Found, Level, Output};
 use crate::client::{ClientId, Ending};
-use crate::topic::{Creator, TopicKey, Waiter};
+use crate::topic::{Creator, Recorded, TopicKey, Waiter};
 use crate::{ChannelId, Now, TaskId};
+use std::sync::Arc;
 use wire::name::{ChannelName, TopicName};
 
-/// What an operator named is not there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What an operator named cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AdminError {
     /// No topic of that name.
     TopicNotFound,
     /// No channel of that name in the topic.
     ChannelNotFound,
+    /// The topic is not served, for this reason.
+    SetAside(Arc<str>),
 }
 
 /// Whether an operation is done.
@@ -21,25 +24,30 @@ pub enum AdminError {
 pub enum Outcome {
     /// It is, and survives a crash.
     Done,
-    /// It is, but the task is woken when it also survives a crash, or when the new topic starts.
+    /// The task is woken when it is and survives a crash, or to try again: a new topic has started.
     Wait,
 }
 
 impl Broker {
     /// Creates a topic if it is not there.
+    ///
+    /// # Errors
+    /// When the topic is set aside.
     pub fn create_topic(
         &mut self,
         name: TopicName<'_>,
         task: TaskId,
         out: &mut Vec<Output>,
-    ) -> Outcome {
-        match self.topic_key(name, out) {
-            Found::Ready(_) => Outcome::Done,
-            Found::Starting(key) => {
-                if let Some(topic) = self.topics.get_mut(key) {
-                    topic.creator = Some(Creator::Create(task));
-                }
-                Outcome::Wait
+    ) -> Result<Outcome, AdminError> {
+        let found = self.topic_key(name, out).map_err(AdminError::SetAside)?;
+        let topic = self.topics.get_mut(found.key());
+        let topic = topic.ok_or(AdminError::TopicNotFound)?;
+        match found {
+            Found::Ready(_) if topic.recorded == Recorded::Yes => Ok(Outcome::Done),
+            Found::Ready(key) => Ok(self.record(key, task)),
+            Found::Starting(_) => {
+                topic.creator = Some(Creator::Task(task));
+                Ok(Outcome::Wait)
             }
         }
     }
@@ -48,10 +56,15 @@ impl Broker {
     ///
     /// # Errors
     /// When there is no such topic.
-    pub fn delete_topic(&mut self, name: &str, out: &mut Vec<Output>) -> Result<(), AdminError> {
+    pub fn delete_topic(
+        &mut self,
+        name: &str,
+        task: TaskId,
+        out: &mut Vec<Output>,
+    ) -> Result<Outcome, AdminError> {
         let key = self.find_topic(name)?;
-        self.remove_topic(key, out);
-        Ok(())
+        self.remove_topic(key, Some(task), out);
+        Ok(Outcome::Wait)
     }
 
     /// Drops the messages that no channel of the topic has been given yet.
@@ -244,13 +257,13 @@ impl Broker {
         let is_unused = topic.ephemeral && topic.channels().next().is_none();
         self.cut_off(key, consumers, out);
         if is_unused {
-            self.remove_topic(key, out);
+            self.remove_topic(key, None, out);
         } else {
             self.note_topic(key);
         }
     }
 
-    fn remove_topic(&mut self, key: TopicKey, out: &mut Vec<Output>) {
+    fn remove_topic(&mut self, key: TopicKey, task: Option<TaskId>, out: &mut Vec<Output>) {
         let Some(topic) = self.topics.get_mut(key) else {
             return;
         };
@@ -258,9 +271,6 @@ impl Broker {
             Level::Info,
             format!("TOPIC({}): deleting", topic.name),
         ));
-        if !topic.ephemeral {
-            out.push(Output::MetadataChanged);
-        }
         let mut channels = Vec::new();
         for (id, channel) in topic.channels() {
             let line = format!("CHANNEL({}): deleting", channel.name);
@@ -285,10 +295,16 @@ impl Broker {
                 self.timers.remove(&(at, Timer::Topic(key)));
             }
             self.by_name.remove(&topic.name);
+            let is_ephemeral = topic.ephemeral;
             let name = topic.name.clone();
             let (log, discarded) = topic.close();
             self.discarded.extend(discarded);
-            out.push(Output::DeleteLog(name, log.close()));
+            out.push(Output::DeleteLog(DeletedLog {
+                topic: name,
+                is_ephemeral,
+                requests: log.close(),
+                task,
+            }));
         }
     }
 
@@ -311,10 +327,13 @@ impl Broker {
     }
 
     fn find_topic(&self, name: &str) -> Result<TopicKey, AdminError> {
-        self.by_name
-            .get(name)
-            .copied()
-            .ok_or(AdminError::TopicNotFound)
+        match self.by_name.get(name) {
+            Some(key) => Ok(*key),
+            None => Err(match self.set_aside.get(name) {
+                Some(aside) => AdminError::SetAside(aside.cause.clone()),
+                None => AdminError::TopicNotFound,
+            }),
+        }
     }
 
     fn find_channel(&self, topic: &str, name: &str) -> Result<(TopicKey, ChannelId), AdminError> {

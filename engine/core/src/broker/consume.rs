@@ -34,8 +34,12 @@ impl Broker {
             return Flow::Retry;
         }
         let topic_key = match self.topic_key(topic_name, out) {
-            Found::Ready(key) => key,
-            Found::Starting(key) => return self.wait_for_start(id, key),
+            Ok(Found::Ready(key)) => key,
+            Ok(Found::Starting(key)) => return self.wait_for_start(id, key),
+            Err(cause) => {
+                self.fail(id, WireError::sub_failed(&cause), out);
+                return Flow::Next;
+            }
         };
         let channel_id = self.channel_id(now, topic_key, channel_name, out);
         let limit = self.options.channel_consumers_max;

@@ -188,7 +188,15 @@ impl Broker {
             let packed = &batch.bytes[at..at + entry.packed_bytes];
             at += packed.len();
             let topic = TopicName::new(name).expect("the sender decoded it");
-            let found = self.topic_key(topic, out);
+            let found = match self.topic_key(topic, out) {
+                Ok(found) => found,
+                Err(cause) => {
+                    if entry.verb.is_some() {
+                        self.reply_forward(entry.forward_id(batch.from), Err(cause.to_string()));
+                    }
+                    continue;
+                }
+            };
             let key = found.key();
             if entry.verb.is_none() {
                 continue;

@@ -81,7 +81,7 @@ impl Broker {
                      what is stored is still delivered - {cause}"
                 );
                 out.push(Output::Log(Level::Error, line));
-                topic.sync_failed = true;
+                topic.note_sync_failed();
                 for waiter in topic.take_unsynced() {
                     self.answer(waiter, Err(&cause), out);
                 }
@@ -160,7 +160,7 @@ impl Broker {
             self.answer(waiter, Err(cause), out);
         }
         self.wake_blocked(key, out);
-        self.wake_creator(key, Err(cause), out);
+        self.wake_creator(key, out);
         self.refuse_held(key, cause);
     }
 }

@@ -50,8 +50,12 @@ impl Broker {
                     return self.publish_elsewhere(id, verb, shard, name, publication, out);
                 }
                 match self.topic_key(name, out) {
-                    Found::Ready(key) => key,
-                    Found::Starting(key) => return self.wait_for_start(id, key),
+                    Ok(Found::Ready(key)) => key,
+                    Ok(Found::Starting(key)) => return self.wait_for_start(id, key),
+                    Err(cause) => {
+                        self.fail(id, verb.failed(&cause), out);
+                        return Flow::Next;
+                    }
                 }
             }
         };
@@ -140,13 +144,15 @@ impl Broker {
     where
         B: Iterator<Item = &'b [u8]> + Clone,
     {
-        let found = self.topic_key(name, out);
+        let found = self
+            .topic_key(name, out)
+            .map_err(|cause| cause.to_string())?;
         let key = found.key();
         let Some(topic) = self.topics.get_mut(key) else {
             return Err("exiting".to_owned());
         };
         if found == Found::Starting(key) {
-            topic.creator = Some(Creator::Publish(task));
+            topic.creator = Some(Creator::Task(task));
             return Ok(false);
         }
         let result = match topic.publish(now, publication) {

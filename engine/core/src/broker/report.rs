@@ -139,8 +139,10 @@ impl Broker {
         }
     }
 
-    /// The durable topics and channels, by name.
+    /// The durable topics and channels, for nsqd.dat; those that are set aside stay as they are listed there.
     pub fn durable_topics(&self) -> Vec<TopicFacts> {
+        let set_aside = self.set_aside.values();
+        let set_aside = set_aside.filter_map(|aside| aside.listed.as_ref());
         let topics = self
             .by_name
             .values()
@@ -159,6 +161,7 @@ impl Broker {
                     })
                     .collect(),
             })
+            .chain(set_aside.cloned())
             .collect()
     }
 
@@ -184,7 +187,8 @@ impl Broker {
             .unhealthy
             .iter()
             .filter_map(|key| self.topics.get(*key));
-        logs.find_map(|topic| topic.log.health())
+        let complaint = logs.find_map(|topic| topic.log.health());
+        complaint.or_else(|| self.set_aside.values().next().map(|aside| &aside.cause))
     }
 }
 

@@ -37,7 +37,7 @@ impl Broker {
             return;
         };
         topic.started = true;
-        self.wake_creator(key, Ok(()), out);
+        self.wake_creator(key, out);
         self.retry_held(now, key);
         self.note_topic(key);
     }
@@ -51,13 +51,8 @@ impl Broker {
         Flow::Retry
     }
 
-    /// Lets the one go on who created a topic: it has started, or is deleted.
-    pub(super) fn wake_creator(
-        &mut self,
-        key: TopicKey,
-        result: Result<(), &str>,
-        out: &mut Vec<Output>,
-    ) {
+    /// Lets the one try again who created a topic: it has started, or is deleted.
+    pub(super) fn wake_creator(&mut self, key: TopicKey, out: &mut Vec<Output>) {
         let topic = self.topics.get_mut(key);
         match topic.and_then(|topic| topic.creator.take()) {
             Some(Creator::Client(id)) => {
@@ -66,11 +61,7 @@ impl Broker {
                     out.push(Output::Resume(id));
                 }
             }
-            Some(Creator::Publish(task)) => out.push(Output::Wake(task, Wakeup::Retry)),
-            Some(Creator::Create(task)) => {
-                let result = result.map_err(str::to_owned);
-                out.push(Output::Wake(task, Wakeup::Done(result)));
-            }
+            Some(Creator::Task(task)) => out.push(Output::Wake(task, Wakeup::Retry)),
             None => {}
         }
     }

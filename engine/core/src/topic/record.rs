@@ -1,11 +1,13 @@
 //! What a topic writes down, and what it makes of that at the next start: checkpoints, restore, and
 //! the last checkpoint of a graceful stop.
 
-use super::{ChannelId, Topic, TopicOptions};
-use crate::Now;
+use super::{Topic, TopicOptions};
+use crate::channel::Channel;
 use crate::client::Clients;
 use crate::deferred::DeferredEntry;
 use crate::work::Work;
+use crate::{ChannelId, Now};
+use diskq::nsqd_files::TopicFacts;
 use diskq::{CheckpointNumber, CheckpointRun, Durable, Recovered, SeqRange};
 use std::time::Duration;
 use wire::id::Seq;
@@ -19,28 +21,51 @@ pub(super) enum Stopping {
     Done,
 }
 
+/// Whether a checkpoint says that the topic and its channels exist: they survive a crash, with or without messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    /// None does.
+    No,
+    /// One of an earlier run does, which may not be as durable as promised.
+    Unsure,
+    /// One does.
+    Yes,
+}
+
 /// A stop waits for descriptors while this many syncs in a row could not open their files: 10 s.
 const DELAYED_SYNCS_MAX: u32 = 40;
 
 impl Topic {
     /// A topic as an earlier run left it. What the checkpoint does not know any more (it is older
     /// than the log's end) is owed to every channel.
+    ///
+    /// The checkpoint says which channels there are and what is paused, and `listed`, the entry of nsqd.dat, only
+    /// where there is no checkpoint: a change is answered when a checkpoint says so, and nsqd.dat follows.
     pub(crate) fn restore(
         name: TopicName<'_>,
         options: TopicOptions,
         now: Now,
         recovered: Recovered,
-        channels: &[ChannelName<'_>],
-        paused: Option<bool>,
+        listed: Option<&TopicFacts>,
     ) -> Topic {
-        let checkpoint = recovered.checkpoint.unwrap_or_default();
         let mut topic = Topic::with_log(name, options, recovered.log);
-        topic.paused = paused.unwrap_or(checkpoint.paused);
+        if let Some(facts) = listed.filter(|_| recovered.checkpoint.is_none()) {
+            topic.restore_listed(facts);
+        }
+        topic.recorded = match &recovered.checkpoint {
+            None => Recorded::No,
+            // The process may have ended before the sync.
+            Some(_) if topic.options.group_commit => Recorded::Unsure,
+            Some(_) => Recorded::Yes,
+        };
+        let checkpoint = recovered.checkpoint.unwrap_or_default();
+        topic.paused |= checkpoint.paused;
         for saved in &checkpoint.channels {
             if let Some(name) = ChannelName::new(saved.name.as_bytes()) {
                 let id = topic.create_channel(name);
                 let (channel, log) = topic.channel_and_log(id).expect("just created");
                 channel.paused = saved.paused;
+                channel.is_restored = true;
                 let mut deferred = Vec::new();
                 for run in &saved.runs {
                     let due = due_time(now, run.due_ns);
@@ -57,9 +82,6 @@ impl Topic {
                 }
                 channel.restore_deferred(deferred);
             }
-        }
-        for channel in channels {
-            topic.create_channel(*channel);
         }
         for run in &checkpoint.undistributed {
             for range in intersect(&recovered.found, run) {
@@ -98,6 +120,18 @@ impl Topic {
         topic
     }
 
+    /// Takes over what nsqd.dat says; what is no name of a channel is left out.
+    fn restore_listed(&mut self, facts: &TopicFacts) {
+        self.paused = facts.paused;
+        for facts in &facts.channels {
+            if let Some(name) = ChannelName::new(facts.name.as_bytes()) {
+                let id = self.create_channel(name);
+                let channel = self.channel_mut(id).expect("just created");
+                channel.paused = facts.paused;
+            }
+        }
+    }
+
     fn defer_undistributed(&mut self, range: SeqRange, after: Duration) {
         // Rounded up: late by less than a millisecond, never early.
         let ms = u32::try_from(after.as_nanos().div_ceil(1_000_000))
@@ -110,7 +144,7 @@ impl Topic {
 
     /// Records a change that somebody is told of once it is recorded. What OK means for a message it
     /// means for a channel, too: with `--sync-every=1` it survives a power failure, without the help
-    /// of nsqd.dat, which may be older.
+    /// of nsqd.dat, which is written later.
     pub(crate) fn write_promise(&mut self) -> CheckpointNumber {
         let durable = if self.options.group_commit {
             Durable::Yes
@@ -120,7 +154,7 @@ impl Topic {
         self.want_checkpoint(durable)
     }
 
-    /// Records a new channel.
+    /// Has the existence of a channel recorded. Who wants the channel waits for that.
     pub(crate) fn record_channel(&mut self, id: ChannelId) -> CheckpointNumber {
         let number = self.write_promise();
         if let Some(channel) = self.channel_mut(id) {
@@ -132,11 +166,27 @@ impl Topic {
     /// The checkpoint that records a channel, while it is not recorded. If an earlier one could not be written
     /// it is another: whoever waits for it is answered.
     pub(crate) fn unrecorded(&mut self, id: ChannelId) -> Option<CheckpointNumber> {
-        let number = self.channel(id)?.unrecorded?;
-        if self.expects_checkpoint(number) {
-            Some(number)
-        } else {
-            Some(self.record_channel(id))
+        match self.channel(id)?.unrecorded {
+            Some(number) if self.expects_checkpoint(number) => Some(number),
+            Some(_) => Some(self.record_channel(id)),
+            None => self.is_unsure(id).then(|| self.record_channel(id)),
+        }
+    }
+
+    /// Whether an earlier run left a channel, and ended before the checkpoint that names it was known to be as durable
+    /// as promised. Since a failed sync nothing can be recorded, and what is stored is still delivered.
+    fn is_unsure(&self, id: ChannelId) -> bool {
+        let is_restored = |channel: &Channel| channel.is_restored;
+        let may_record = self.recorded == Recorded::Unsure && !self.sync_failed;
+        may_record && self.channel(id).is_some_and(is_restored)
+    }
+
+    /// Nothing of this topic gets durable any more. What an earlier run recorded is as durable as that run left it.
+    pub(crate) fn note_sync_failed(&mut self) {
+        self.sync_failed = true;
+        let channels = self.channels.iter_mut().flatten();
+        for channel in channels.filter(|channel| channel.is_restored) {
+            channel.unrecorded = None;
         }
     }
 

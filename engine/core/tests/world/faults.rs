@@ -89,7 +89,8 @@ impl World {
             }
         }
         for shard in &mut self.shards {
-            shard.inbox.retain(|mail| !matches!(mail, Mail::Keeper(..)));
+            let is_answer = |mail: &Mail| matches!(mail, Mail::Keeper(..) | Mail::Deleted(..));
+            shard.inbox.retain(|mail| !is_answer(mail));
         }
     }
 

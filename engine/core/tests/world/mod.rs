@@ -2,23 +2,25 @@
 //!
 //! `mod.rs` starts and stops it, takes the steps and judges; `peer.rs` is what happens on the wire;
 //! `faults.rs` is what goes wrong below; `model.rs` says what must be true, and `at_risk.rs` what a
-//! power failure may take.
+//! power failure may take, `promises.rs` what operators were answered.
 
 mod at_risk;
 mod faults;
 mod model;
 mod peer;
+mod promises;
 
 use at_risk::{AtRisk, Pass};
 use diskq::nsqd_files::TopicFacts;
-use diskq::{Crash, Keeper, LogOptions, Reply, Request, SimFiles};
+use diskq::{Call, Crash, Keeper, LogOptions, Logs, Reply, Request, SimFiles, Tombstone};
 use engine_core::stats::StatsFilter;
 use engine_core::{
-    Broker, BrokerOptions, Client, ForwardBatch, ForwardReply, LatencyOptions, Now, Output, Random,
-    ShardId, TaskId, TopicKey, TopicOptions, place,
+    Broker, BrokerOptions, Client, DeletedLog, ForwardBatch, ForwardReply, LatencyOptions, Now,
+    Outcome, Output, Random, ShardId, TaskId, TopicKey, TopicOptions, Wakeup, place,
 };
 use model::{Model, Place};
 use peer::Peer;
+use promises::{Fact, Promises};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Display;
 use std::path::Path;
@@ -98,6 +100,11 @@ impl Reached {
             "urgent before earlier jobs",
             "done before earlier urgent jobs",
             "started with channels",
+            "deletion failed",
+            "deletion worked at last",
+            "killed before a deletion",
+            "answer held",
+            "nsqd.dat was missing",
             "written back",
             "a fault in a keeper",
             "write-back failed",
@@ -113,6 +120,7 @@ impl Reached {
 
 enum Mail {
     Keeper(TopicKey, Reply, Pass),
+    Deleted(TaskId, Result<(), String>),
     Forwards(ForwardBatch),
     Replies(Vec<ForwardReply>),
     Connection(usize, Box<Client>),
@@ -122,16 +130,37 @@ enum Mail {
 
 /// A job of a keeper.
 struct Job {
-    key: TopicKey,
     topic: Arc<str>,
-    request: Request,
+    work: Work,
     thread: Thread,
     pass: Pass,
+}
+
+enum Work {
+    Log(TopicKey, Request),
+    /// And how often it failed.
+    Delete(DeletedLog, u32),
 }
 
 impl Job {
     fn is_urgent(&self) -> bool {
         self.thread == Thread::Urgent
+    }
+
+    /// Urgent jobs of its topic do not overtake it.
+    fn is_fence(&self) -> bool {
+        matches!(
+            self.work,
+            Work::Log(_, Request::Spill { .. }) | Work::Delete(..)
+        )
+    }
+
+    /// What goes to the keeper.
+    fn requests(&self) -> &[Request] {
+        match &self.work {
+            Work::Log(_, request) => std::slice::from_ref(request),
+            Work::Delete(log, _) => &log.requests,
+        }
     }
 }
 
@@ -144,13 +173,12 @@ enum Thread {
 }
 
 impl Thread {
-    /// As engine/src/shard/storage.rs: nothing overtakes a spill of its log but a load.
+    /// As engine/src/shard/storage.rs: nothing overtakes a spill or a deletion of its log but a load.
     fn of(topic: &str, request: &Request, earlier: &VecDeque<Job>) -> Thread {
-        let is_spill =
-            |job: &Job| *job.topic == *topic && matches!(job.request, Request::Spill { .. });
+        let is_fence = |job: &Job| *job.topic == *topic && job.is_fence();
         match request {
             Request::Load { .. } => Thread::Loader,
-            _ if request.is_urgent() && !earlier.iter().any(is_spill) => Thread::Urgent,
+            _ if request.is_urgent() && !earlier.iter().any(is_fence) => Thread::Urgent,
             _ => Thread::Keeper,
         }
     }
@@ -158,7 +186,10 @@ impl Thread {
 
 struct ShardWorld {
     broker: Broker,
+    keeper: Keeper<SimFiles>,
     jobs: VecDeque<Job>,
+    /// Those of deleted topics, until nsqd.dat is written.
+    tombstones: Vec<Tombstone>,
     /// Its part of nsqd.dat is out of date.
     is_metadata_old: bool,
     inbox: VecDeque<Mail>,
@@ -194,9 +225,11 @@ pub(crate) struct World {
     starts: u64,
     model: Model,
     at_risk: AtRisk,
-    /// What nsqd.dat says on the disk: written a moment after a change, as the shell does, and after
-    /// what an operator does before that is answered.
+    promises: Promises,
+    /// What nsqd.dat says on the disk: written a while after a change, as the shell does. Nobody waits for it.
     metadata: BTreeMap<String, TopicFacts>,
+    /// Topics that operators create, and that have not started.
+    creating: BTreeMap<TaskId, usize>,
     tasks: u64,
     reached: Reached,
     digest: u64,
@@ -260,7 +293,9 @@ impl World {
             starts: 0,
             model: Model::default(),
             at_risk: AtRisk::default(),
+            promises: Promises::default(),
             metadata: BTreeMap::new(),
+            creating: BTreeMap::new(),
             tasks: 0,
             reached: Reached::default(),
             digest: 0,
@@ -333,24 +368,29 @@ impl World {
         self.shards = (0..shards)
             .map(|shard| ShardWorld {
                 broker: Broker::new(self.options(shard, shards)),
+                keeper: Keeper::new(self.files.clone(), DATA_PATH),
                 jobs: VecDeque::new(),
+                tombstones: Vec::new(),
                 is_metadata_old: false,
                 inbox: VecDeque::new(),
                 told: BTreeSet::new(),
             })
             .collect();
         let path = Path::new(DATA_PATH);
-        let logs = diskq::list_logs(&self.files, path).expect("the disk lists");
-        let mut names: Vec<String> = self.metadata.keys().cloned().chain(logs).collect();
-        names.sort();
-        names.dedup();
-        for topic in names {
+        let logs = Logs::list(&self.files, path).expect("the disk lists");
+        let listed: Vec<TopicFacts> = self.metadata.values().cloned().collect();
+        for (topic, listed) in logs.topics(&listed) {
+            let shard = place(&topic, shards as u32).0 as usize;
             if topic.ends_with("#ephemeral") {
-                let keeper = Keeper::new(self.files.clone(), DATA_PATH);
-                keeper.delete_log(&topic).expect("the disk removes");
+                let deleted = self.shards[shard].keeper.delete_ephemeral(&topic);
+                deleted.expect("the disk renames");
             } else {
-                self.restore(&topic, place(&topic, shards as u32).0 as usize);
+                self.restore(&topic, listed.as_ref(), shard);
             }
+        }
+        for (topic, tombstone) in logs.deleted {
+            let shard = place(&topic, shards as u32).0 as usize;
+            self.shards[shard].tombstones.push(tombstone);
         }
         for shard in 0..shards {
             self.note_metadata(shard);
@@ -366,7 +406,7 @@ impl World {
         }
     }
 
-    fn restore(&mut self, topic: &str, shard: usize) {
+    fn restore(&mut self, topic: &str, listed: Option<&TopicFacts>, shard: usize) {
         let now = self.now();
         let path = Path::new(DATA_PATH);
         let options = self.log_options();
@@ -384,21 +424,16 @@ impl World {
             "damage after a stop: {lost:?}"
         );
         let name = TopicName::new(topic.as_bytes()).expect("a valid name");
-        let facts = self.metadata.get(topic);
-        let channels: Vec<_> = facts.iter().flat_map(|facts| &facts.channels).collect();
-        let channels: Vec<_> = channels
-            .iter()
-            .map(|c| {
-                (
-                    ChannelName::new(c.name.as_bytes()).expect("a valid name"),
-                    c.paused,
-                )
-            })
-            .collect();
-        let paused = facts.map(|facts| facts.paused);
-        self.shards[shard]
-            .broker
-            .restore(now, name, recovered, &channels, paused);
+        let broker = &mut self.shards[shard].broker;
+        broker.restore(now, name, recovered, listed);
+    }
+
+    /// The durable topics and channels of all shards.
+    fn durable_topics(&self) -> Vec<TopicFacts> {
+        let shards = self.shards.iter();
+        shards
+            .flat_map(|shard| shard.broker.durable_topics())
+            .collect()
     }
 
     /// The process is killed, or power is lost, and the program started again.
@@ -407,16 +442,21 @@ impl World {
             self.die_in_a_job();
         }
         self.observe_all();
-        let is_spill = |job: &Job| matches!(job.request, Request::Spill { .. });
-        if self
-            .shards
-            .iter()
-            .any(|shard| shard.jobs.iter().any(is_spill))
-        {
-            self.reached.note("killed before a spill");
+        let jobs = self.shards.iter().flat_map(|shard| &shard.jobs);
+        for job in jobs.filter(|job| job.is_fence()) {
+            self.reached.note(match job.work {
+                Work::Log(..) => "killed before a spill",
+                Work::Delete(..) => "killed before a deletion",
+            });
         }
         if self.shards.iter().any(|shard| shard.is_metadata_old) {
             self.reached.note("nsqd.dat was older");
+        }
+        // Once a checkpoint may be lost nsqd.dat may know more than the logs, of what nobody was told.
+        if !self.may_be_torn && self.random.below(4) == 0 {
+            // Somebody moved it aside.
+            self.reached.note("nsqd.dat was missing");
+            self.metadata.clear();
         }
         let had_failed_sync = self.had_failed_sync;
         self.had_failed_sync |= self.files.failed_syncs() > 0;
@@ -447,7 +487,9 @@ impl World {
             self.files.crash(Crash::Process);
         }
         self.peers.clear();
+        self.creating.clear();
         self.model.kill();
+        self.model.note_undeleted();
         // A new process needs a moment to start; the clock sees to it that no seq comes twice.
         let pause = Duration::from_millis(10 + self.random.below(3000));
         self.mono += pause;
@@ -455,14 +497,25 @@ impl World {
         self.at_risk.kill(self.mono, self.had_failed_sync);
         let shards = 1 + self.random.below(SHARDS_MAX) as usize;
         self.start(shards);
-        if is_power_lost && (!self.group_commit || had_failed_sync) {
-            // Channels made since the last synced checkpoint, and since nsqd.dat, may be gone.
-            let exists = |(topic, channel): &Place| {
-                let facts = self.metadata.get(TOPICS[*topic]);
-                facts.is_some_and(|f| f.channels.iter().any(|c| c.name == CHANNELS[*channel]))
-            };
-            let channels = self.model.channels.iter();
-            let gone: Vec<Place> = channels.filter(|place| !exists(place)).copied().collect();
+        let topics = self.durable_topics();
+        let is_promised = match is_power_lost {
+            true => self.group_commit && !had_failed_sync,
+            false => !self.was_reclaimed,
+        };
+        let exists = |(topic, channel): &Place| {
+            let facts = topics.iter().find(|facts| facts.name == TOPICS[*topic]);
+            facts.is_some_and(|f| f.channels.iter().any(|c| c.name == CHANNELS[*channel]))
+        };
+        let channels = self.model.channels.iter();
+        let gone: Vec<Place> = channels.filter(|place| !exists(place)).copied().collect();
+        if is_promised {
+            assert_eq!(gone, [], "channels whose SUB was answered");
+            for _ in 0..self.promises.check(&topics) {
+                self.reached.note("answer held");
+            }
+        } else {
+            // What was not synced may be gone.
+            self.promises.clear();
             for place in gone {
                 self.model.forget_channel(place);
             }
@@ -494,6 +547,11 @@ impl World {
         for facts in self.shards[shard].broker.durable_topics() {
             self.metadata.insert(facts.name.clone(), facts);
         }
+        let ShardWorld {
+            keeper, tombstones, ..
+        } = &mut self.shards[shard];
+        // What stays is found at the next start.
+        tombstones.retain(|tombstone| keeper.bury(tombstone).is_err());
     }
 
     // --- one step
@@ -588,29 +646,36 @@ impl World {
     fn administer(&mut self) {
         let topic = self.random.below(TOPICS.len() as u64) as usize;
         let channel = self.random.below(CHANNELS.len() as u64) as usize;
-        let (topic_name, name) = (TOPICS[topic], CHANNELS[channel]);
-        let shard = place(topic_name, self.shards.len() as u32).0 as usize;
+        let (topic_text, name) = (TOPICS[topic], CHANNELS[channel]);
+        let shard = place(topic_text, self.shards.len() as u32).0 as usize;
         let now = self.now();
         self.tasks += 1;
         let task = TaskId(self.tasks);
         let paused = self.random.below(2) == 0;
         let mut out = Vec::new();
         let broker = &mut self.shards[shard].broker;
-        match self.random.below(12) {
+        // One that is not there is as good as any other answer.
+        let outcome = match self.random.below(14) {
             0 | 1 => {
-                if broker
-                    .pause_topic(now, topic_name, paused, task, &mut out)
-                    .is_ok()
-                {
+                let outcome = broker.pause_topic(now, topic_text, paused, task, &mut out);
+                if outcome.is_ok() {
                     self.reached.note("paused");
+                    let fact = Fact::TopicIsPaused(topic);
+                    self.promises.wish(fact, paused, task);
                 }
+                outcome
             }
             2 | 3 => {
-                // One that is not there is as good as any other answer.
-                let _ = broker.pause_channel(topic_name, name, paused, task, &mut out);
+                let outcome = broker.pause_channel(topic_text, name, paused, task, &mut out);
+                if outcome.is_ok() {
+                    let fact = Fact::ChannelIsPaused((topic, channel));
+                    self.promises.wish(fact, paused, task);
+                }
+                outcome
             }
             4 => {
-                if broker.empty_channel(now, topic_name, name, task).is_ok() {
+                let outcome = broker.empty_channel(now, topic_text, name, task);
+                if outcome.is_ok() {
                     self.reached.note("emptied");
                     self.model.empty((topic, channel));
                     let stats = broker.stats(now, &StatsFilter::default());
@@ -621,40 +686,87 @@ impl World {
                         }
                     }
                 }
+                outcome
             }
             5 => {
                 // What waited in the topic is gone; the model does not know which that was.
-                if broker.empty_topic(now, topic_name, task).is_ok() {
+                let outcome = broker.empty_topic(now, topic_text, task);
+                if outcome.is_ok() {
                     self.model.empty_topic(topic);
                 }
+                outcome
             }
             6 => {
-                if broker
-                    .delete_channel(now, topic_name, name, task, &mut out)
-                    .is_ok()
-                {
+                let outcome = broker.delete_channel(now, topic_text, name, task, &mut out);
+                if outcome.is_ok() {
                     self.reached.note("channel deleted");
                     self.model.delete((topic, channel));
+                    let fact = Fact::ChannelExists((topic, channel));
+                    self.promises.wish(fact, false, task);
                 }
+                outcome
             }
-            7 => {
-                if self.random.below(3) == 0 && broker.delete_topic(topic_name, &mut out).is_ok() {
+            7 if self.random.below(3) == 0 => {
+                let outcome = broker.delete_topic(topic_text, task, &mut out);
+                if outcome.is_ok() {
                     self.reached.note("topic deleted");
                     // Publishes under way are refused or land in the topic's successor.
-                    self.model.empty_topic(topic);
+                    self.model.delete_topic(topic, task);
                     for channel in 0..CHANNELS.len() {
                         self.model.delete((topic, channel));
                     }
+                    self.promises.wish(Fact::TopicExists(topic), false, task);
+                    if self.random.below(3) == 0 {
+                        let call = [Call::Rename, Call::CreateDir][self.random.below(2) as usize];
+                        self.files.fail_next(call, libc::EIO);
+                    }
                 }
+                outcome
+            }
+            8 | 9 => {
+                self.promises.wish(Fact::TopicExists(topic), true, task);
+                self.creating.insert(task, topic);
+                let name = topic_name(topic);
+                broker.create_topic(name, task, &mut out)
             }
             _ => {
-                // Counts as existing only once a SUB was answered.
+                // Messages are owed to it only once a SUB was answered.
                 let name = channel_name(channel);
-                let _ = broker.create_channel(now, topic_name, name, task, &mut out);
+                let outcome = broker.create_channel(now, topic_text, name, task, &mut out);
+                if outcome.is_ok() {
+                    let fact = Fact::ChannelExists((topic, channel));
+                    self.promises.wish(fact, true, task);
+                }
+                outcome
+            }
+        };
+        self.perform(shard, out);
+        if outcome == Ok(Outcome::Done) {
+            self.answer_task(shard, task, Wakeup::Done(Ok(())));
+        }
+    }
+
+    /// An operator is answered, or the shell tries again what the operator wishes.
+    fn answer_task(&mut self, shard: usize, task: TaskId, wakeup: Wakeup) {
+        let creating = self.creating.remove(&task);
+        match wakeup {
+            Wakeup::Done(Ok(())) => {
+                self.promises.answer(task);
+                self.model.note_deleted(task);
+            }
+            Wakeup::Done(Err(_)) => {}
+            Wakeup::Retry => {
+                let Some(topic) = creating else { return };
+                self.creating.insert(task, topic);
+                let (name, mut out) = (topic_name(topic), Vec::new());
+                let broker = &mut self.shards[shard].broker;
+                let outcome = broker.create_topic(name, task, &mut out);
+                self.perform(shard, out);
+                if outcome == Ok(Outcome::Done) {
+                    self.answer_task(shard, task, Wakeup::Done(Ok(())));
+                }
             }
         }
-        self.perform(shard, out);
-        self.note_metadata(shard);
     }
 
     fn fill_disk(&mut self) {
@@ -704,31 +816,29 @@ impl World {
                     let thread = Thread::of(&topic, &request, jobs);
                     let pass = self.at_risk.pass(place_of(&topic));
                     jobs.push_back(Job {
-                        key,
                         topic,
-                        request,
+                        work: Work::Log(key, request),
                         thread,
                         pass,
                     });
                 }
-                Output::DeleteLog(topic, requests) => {
-                    if topic.ends_with("#ephemeral") {
+                Output::DeleteLog(log) => {
+                    if log.is_ephemeral {
                         self.reached.note("ephemeral topic gone");
                     }
-                    self.model.poisoned.remove(&place_of(&topic));
-                    drop(requests);
-                    // In order: everything given before is done first.
-                    while !self.shards[shard].jobs.is_empty() {
-                        self.work_keeper(shard);
-                    }
-                    // Deletions that fail are another test's.
-                    self.files.disarm();
-                    let keeper = Keeper::new(self.files.clone(), DATA_PATH);
-                    keeper.delete_log(&topic).expect("the disk removes");
+                    let index = place_of(&log.topic);
+                    self.model.poisoned.remove(&index);
+                    self.shards[shard].jobs.push_back(Job {
+                        topic: log.topic.clone(),
+                        work: Work::Delete(log, 0),
+                        thread: Thread::Keeper,
+                        pass: self.at_risk.pass(index),
+                    });
                 }
                 Output::MetadataChanged => self.shards[shard].is_metadata_old = true,
                 Output::Log(_, line) | Output::Complaint { line, .. } => self.read_log(&line),
                 Output::Changed(change) => {
+                    self.promises.note(&change);
                     let told = &mut self.shards[shard].told;
                     let what = (change.topic, change.channel);
                     let is_new = match change.is_there {
@@ -743,7 +853,7 @@ impl World {
                     inbox.push_back(Mail::Channels(key, channels));
                 }
                 Output::Authorize(..) => unreachable!("no auth server is configured"),
-                Output::Wake(..) => {}
+                Output::Wake(task, wakeup) => self.answer_task(shard, task, wakeup),
             }
         }
     }
@@ -827,6 +937,16 @@ impl World {
         let Some(job) = jobs.remove(at.unwrap_or(0)) else {
             return;
         };
+        let is_in_the_way = |other: &Job| other.is_urgent() && other.topic == job.topic;
+        let job = match jobs.iter().position(is_in_the_way) {
+            // A deletion waits for the urgent jobs of its topic, all of which came before.
+            Some(urgent) if matches!(job.work, Work::Delete(..)) => {
+                let urgent = jobs.remove(urgent).expect("just found");
+                jobs.insert(at.unwrap_or(0).min(jobs.len()), job);
+                urgent
+            }
+            _ => job,
+        };
         match job.thread {
             Thread::Loader if at > Some(0) => self.reached.note("loaded before earlier jobs"),
             Thread::Urgent if at > Some(0) => self.reached.note("urgent before earlier jobs"),
@@ -836,11 +956,7 @@ impl World {
             _ => {}
         }
         let Job {
-            key,
-            topic,
-            request,
-            pass,
-            ..
+            topic, work, pass, ..
         } = job;
         for (name, log) in self.shards[shard].broker.logs() {
             if *name == *topic {
@@ -848,15 +964,65 @@ impl World {
             }
         }
         self.observe_jobs(&self.shards[shard].jobs);
+        let (key, request) = match work {
+            Work::Log(key, request) => (key, request),
+            Work::Delete(log, failed_count) => return self.delete(shard, log, failed_count, pass),
+        };
         match &request {
             Request::Spill { .. } => self.reached.note("spilled"),
             Request::Load { .. } => self.reached.note("loaded"),
             _ => {}
         }
-        let keeper = Keeper::new(self.files.clone(), DATA_PATH);
+        let ShardWorld { keeper, inbox, .. } = &mut self.shards[shard];
         if let Some(reply) = keeper.handle(&topic, request) {
-            let mail = Mail::Keeper(key, reply, pass);
-            self.shards[shard].inbox.push_back(mail);
+            inbox.push_back(Mail::Keeper(key, reply, pass));
+        }
+    }
+
+    /// As engine/src/shard/storage/deletions.rs: one that fails is tried again, behind what waits.
+    fn delete(&mut self, shard: usize, mut log: DeletedLog, failed_count: u32, pass: Pass) {
+        let ShardWorld {
+            keeper,
+            jobs,
+            inbox,
+            tombstones,
+            is_metadata_old,
+            ..
+        } = &mut self.shards[shard];
+        for request in log.requests.drain(..) {
+            keeper.handle(&log.topic, request);
+        }
+        let deleted = match log.is_ephemeral {
+            true => keeper.delete_ephemeral(&log.topic).map(|()| None),
+            false => keeper.delete_topic(&log.topic).map(Some),
+        };
+        let answer = deleted.as_ref().map(drop).map_err(ToString::to_string);
+        inbox.extend(log.task.take().map(|task| Mail::Deleted(task, answer)));
+        match deleted {
+            Ok(tombstone) => {
+                if failed_count > 0 {
+                    self.reached.note("deletion worked at last");
+                }
+                jobs.retain(|job| {
+                    let is_failed = matches!(job.work, Work::Delete(_, failed) if failed > 0);
+                    !(is_failed && job.topic == log.topic)
+                });
+                if let Some(tombstone) = tombstone {
+                    // What stays is tried again when it is buried.
+                    let _ = keeper.unlink(&tombstone);
+                    tombstones.push(tombstone);
+                    *is_metadata_old = true;
+                }
+            }
+            Err(_) => {
+                self.reached.note("deletion failed");
+                jobs.push_back(Job {
+                    topic: log.topic.clone(),
+                    work: Work::Delete(log, failed_count + 1),
+                    thread: Thread::Keeper,
+                    pass,
+                });
+            }
         }
     }
 
@@ -864,7 +1030,9 @@ impl World {
     fn observe_jobs(&self, jobs: &VecDeque<Job>) {
         for job in jobs {
             let path = Path::new(DATA_PATH);
-            self.files.observe_request(path, &job.topic, &job.request);
+            for request in job.requests() {
+                self.files.observe_request(path, &job.topic, request);
+            }
         }
     }
 
@@ -888,6 +1056,9 @@ impl World {
         let broker = &mut self.shards[shard].broker;
         match mail {
             Mail::Keeper(key, reply, _) => broker.handle_reply(now, key, reply, &mut out),
+            Mail::Deleted(task, result) => {
+                return self.answer_task(shard, task, Wakeup::Done(result));
+            }
             Mail::Forwards(batch) => broker.handle_forwards(now, &batch, &mut out),
             Mail::Replies(replies) => broker.handle_forward_replies(replies, &mut out),
             Mail::Connection(index, client) => {

@@ -1,6 +1,7 @@
 //! What must be true of the broker, kept as simply as possible: sets and maps by message number.
 
 use super::CHANNELS;
+use engine_core::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::id::MessageId;
@@ -22,6 +23,10 @@ pub(crate) struct Tracked {
     pub(crate) owed: BTreeSet<usize>,
     /// DPUB: on no channel before this.
     pub(crate) due: Duration,
+    /// Whose deletion of the topic concerns it.
+    deleted_by: Option<TaskId>,
+    /// That deletion was answered: it does not come any more.
+    is_gone: bool,
 }
 
 /// Who has a message in flight.
@@ -158,6 +163,10 @@ impl Model {
         assert_eq!(tracked.body, delivered.body, "byte for byte");
         assert!(attempts >= 1);
         assert!(
+            !tracked.is_gone || delivered.is_late,
+            "{number} was deleted with its topic"
+        );
+        assert!(
             tracked.due <= now,
             "{number} is early by {:?}",
             tracked.due - now
@@ -246,6 +255,30 @@ impl Model {
             .filter(|message| message.topic == topic)
         {
             message.owed.clear();
+        }
+    }
+
+    /// A topic is to be deleted with what it has. What is on its way may belong to its successor.
+    pub(crate) fn delete_topic(&mut self, topic: usize, task: TaskId) {
+        self.empty_topic(topic);
+        for message in &mut self.messages {
+            if message.topic == topic && message.acknowledged && message.deleted_by.is_none() {
+                message.deleted_by = Some(task);
+            }
+        }
+    }
+
+    /// The deletion of a topic is answered, if that is what the task waited for.
+    pub(crate) fn note_deleted(&mut self, task: TaskId) {
+        for message in &mut self.messages {
+            message.is_gone |= message.deleted_by == Some(task);
+        }
+    }
+
+    /// A deletion was not carried out.
+    pub(crate) fn note_undeleted(&mut self) {
+        for message in self.messages.iter_mut().filter(|message| !message.is_gone) {
+            message.deleted_by = None;
         }
     }
 

@@ -1,5 +1,6 @@
 use super::*;
 use diskq::{CheckpointDraft, CheckpointNumber, Pages, SegmentNumber};
+use engine_core::{DeletedLog, TaskId};
 use futures_lite::StreamExt;
 use futures_lite::future::block_on;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -56,11 +57,22 @@ fn discard(topic: &str, segment: u64) -> Job {
     Job::Log(key(0), topic.into(), request)
 }
 
+fn delete(topic: &str) -> Job {
+    let log = DeletedLog {
+        topic: topic.into(),
+        is_ephemeral: false,
+        requests: Vec::new(),
+        task: Some(TaskId(7)),
+    };
+    Job::Delete(log.into())
+}
+
 fn shown(jobs: &[Job]) -> Vec<String> {
     let show = |job: &Job| match job {
         Job::Log(_, topic, Request::Discard { segment, .. }) => format!("{topic}{}", segment.0),
         Job::Log(_, topic, request) => show_task(topic, request),
-        Job::Delete(topic, _) => format!("delete {topic}"),
+        Job::Delete(deletion) => format!("delete {}", deletion.topic),
+        Job::Bury(_) => "bury".to_owned(),
         Job::Stop => "stop".to_owned(),
     };
     jobs.iter().map(show).collect()
@@ -87,7 +99,7 @@ fn what_follows_a_sync_of_its_log_follows_the_sync_of_all() {
         sync("b", 20),
         checkpoint("a", 2, true),
         // The topic was deleted and made again.
-        Job::Delete("a".into(), Vec::new()),
+        delete("a"),
         discard("a", 3),
         sync("a", 30),
         discard("c", 1),
@@ -144,7 +156,7 @@ fn what_somebody_waits_for_overtakes_all_but_what_it_depends_on() {
         spill("b"),
         spill("b"),
         prepare("b", 1),
-        Job::Delete("c".into(), Vec::new()),
+        delete("c"),
         checkpoint("c", 1, false),
         checkpoint("d", 1, false),
     ];
@@ -202,6 +214,14 @@ impl Tried {
         }
     }
 
+    /// The tombstone of a deletion that worked.
+    fn deleted(&mut self) -> Tombstone {
+        match block_on(self.inbox.next()) {
+            Some(Mail::Deleted(Some(TaskId(7)), Ok(Some(tombstone)))) => tombstone,
+            _ => panic!("other mail, or none"),
+        }
+    }
+
     fn stop(self) {
         self.storage.give(Job::Stop);
         for thread in self.threads {
@@ -243,7 +263,7 @@ fn a_deletion_waits_for_what_is_under_way_in_its_log() {
     let stuck = stuck_file(directory.path(), "a", "checkpoint");
     let mut tried = Tried::start(directory.path());
     tried.storage.give(checkpoint("a", 1, false));
-    tried.storage.give(Job::Delete("a".into(), Vec::new()));
+    tried.storage.give(delete("a"));
     // Time to do it wrong.
     thread::sleep(Duration::from_millis(50));
     let reader = File::open(stuck).expect("it is there still");
@@ -251,12 +271,15 @@ fn a_deletion_waits_for_what_is_under_way_in_its_log() {
     let is_refused = matches!(answer, Reply::CheckpointWritten { result: Err(_), .. });
     assert!(is_refused, "a pipe has no room to reserve");
     drop(reader);
+    let first = tried.deleted();
     tried.storage.give(prepare("b", 1));
-    tried.storage.give(Job::Delete("b".into(), Vec::new()));
+    tried.storage.give(delete("b"));
     assert!(matches!(
         tried.answer(),
         Reply::Prepared { result: Ok(_), .. }
     ));
+    let second = tried.deleted();
+    tried.storage.give(Job::Bury(vec![first, second]));
     tried.stop();
     let left = std::fs::read_dir(directory.path()).expect("a directory");
     assert_eq!(left.count(), 0);

@@ -29,7 +29,7 @@ use crate::{
     Authorization, Broker, BrokerOptions, ClientId, Grants, Now, Output, Sent, ShardId, TaskId,
     TopicKey, TopicOptions,
 };
-use diskq::{Call, Crash, Keeper, LogOptions, SimFiles};
+use diskq::{Call, Crash, Keeper, LogOptions, Logs, SimFiles};
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -416,9 +416,11 @@ impl Session {
                     self.broker.handle_reply(self.now, key, reply, out);
                 }
             }
-            Output::DeleteLog(topic, _) => {
+            Output::DeleteLog(deleted) => {
                 let keeper = Keeper::new(self.files.clone(), DATA_PATH);
-                keeper.delete_log(&topic).expect("the disk removes");
+                let deletion = keeper.delete_topic(&deleted.topic);
+                let tombstone = deletion.expect("the disk renames");
+                keeper.bury(&tombstone).expect("the disk removes");
             }
             Output::Move(..) => unreachable!("there is one shard"),
             Output::AskForChannels(key, topic) => {
@@ -523,13 +525,14 @@ impl Session {
                 .map(drop),
             ("empty", None) => broker.empty_topic(now, topic, task).map(drop),
             ("empty", Some(channel)) => broker.empty_channel(now, topic, channel, task).map(drop),
-            ("delete", None) => broker.delete_topic(topic, &mut out),
+            ("delete", None) => broker.delete_topic(topic, task, &mut out).map(drop),
             ("delete", Some(channel)) => broker
                 .delete_channel(now, topic, channel, task, &mut out)
                 .map(drop),
             ("create", Some(channel)) => {
                 let name = TopicName::new(topic.as_bytes()).expect("a valid name");
-                broker.create_topic(name, task, &mut out);
+                let created = broker.create_topic(name, task, &mut out);
+                created.expect("it can be created");
                 let name = ChannelName::new(channel.as_bytes()).expect("a valid name");
                 broker
                     .create_channel(now, topic, name, task, &mut out)
@@ -624,12 +627,13 @@ impl Session {
         self.peers.clear();
         self.now.wall_ns += 10_000_000;
         self.broker = Broker::new(self.options.clone());
-        for topic in diskq::list_logs(&self.files, path).expect("the disk lists") {
+        let logs = Logs::list(&self.files, path).expect("the disk lists");
+        for topic in logs.topics {
             let options = self.options.topic.log.clone();
             let log = diskq::open_log(&self.files, path, &topic, options, self.now.wall_ns);
             let name = TopicName::new(topic.as_bytes()).expect("a valid name");
             self.broker
-                .restore(self.now, name, log.expect("opens"), &[], None);
+                .restore(self.now, name, log.expect("opens"), None);
         }
         self.settle(Vec::new());
     }

@@ -1,0 +1,240 @@
+//! How a topic is deleted. The rename of its log is the moment at which the deletion counts.
+//!
+//! ```text
+//!   <topic>.log/ ──rename, sync──► <topic>.log.deleted-<n>/ ──unlink──► empty ──bury──► gone
+//!                                  the tombstone
+//! ```
+//!
+//! nsqd.dat is written after the rename. An nsqd.dat that still lists the topic is older than the tombstone, and
+//! the tombstone wins ([`Logs::topics`]). So the tombstone stays until an nsqd.dat without the topic is durable.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{MutexGuard, PoisonError};
+
+use super::Keeper;
+use super::directory::log_path;
+use super::request::{Failure, Reply, Request};
+use crate::error::DiskError;
+use crate::files::{Entry, Files};
+use crate::nsqd_files::TopicFacts;
+
+/// Behind the topic's name. No name of a live log looks like one of a deleted log: the one ends in
+/// this, the other in a digit.
+pub(crate) const LOG_SUFFIX: &str = ".log";
+/// Between a log's name and the number of its deletion.
+const DELETED_INFIX: &str = ".deleted-";
+
+/// The directory of a deleted log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tombstone(PathBuf);
+
+impl<F: Files> Keeper<F> {
+    /// Deletes the log of `topic`: when this returns, the topic is gone for good, whatever nsqd.dat says. The log
+    /// must have been closed and its jobs done. A topic without a log is fine, and leaves a tombstone, too.
+    ///
+    /// What is left to do is [`Keeper::unlink`] at once, and [`Keeper::bury`] when nsqd.dat is written.
+    ///
+    /// # Errors
+    /// Nothing has happened. Until the deletion is tried again and works, the jobs of a topic of this name fail: the
+    /// directory holds another topic's messages.
+    pub fn delete_topic(&self, topic: &str) -> Result<Tombstone, DiskError> {
+        self.noted(topic, || {
+            let directory = log_path(&self.data_path, topic);
+            let tombstone = self.free_tombstone(topic)?;
+            let had_log = self.rename_log(&directory, &tombstone.0)?;
+            if !had_log {
+                let made = self.files.create_dir(&tombstone.0);
+                made.map_err(|error| DiskError::io("make", &tombstone.0, error))?;
+            }
+            self.files.sync_dir(&self.data_path).map_err(|error| {
+                // The sync's error is the one to report. If the names stay, the next try finds no log.
+                let _ = match had_log {
+                    true => self.files.rename(&tombstone.0, &directory),
+                    false => self.files.remove_dir(&tombstone.0),
+                };
+                DiskError::io("sync", &self.data_path, error.into_inner())
+            })?;
+            Ok(tombstone)
+        })
+    }
+
+    /// Removes the log of an ephemeral topic. nsqd.dat never lists one, and the next start removes what a crash
+    /// brings back: there is no tombstone and no sync.
+    ///
+    /// # Errors
+    /// As for [`Keeper::delete_topic`].
+    pub fn delete_ephemeral(&self, topic: &str) -> Result<(), DiskError> {
+        self.noted(topic, || {
+            let tombstone = self.free_tombstone(topic)?;
+            if self.rename_log(&log_path(&self.data_path, topic), &tombstone.0)? {
+                // What stays costs room until the next start.
+                let _ = self.bury(&tombstone);
+            }
+            Ok(())
+        })
+    }
+
+    /// Unlinks the files of a deleted log. What a crash leaves is unlinked at the next start.
+    ///
+    /// # Errors
+    /// Some of the files are there.
+    pub fn unlink(&self, tombstone: &Tombstone) -> Result<(), DiskError> {
+        let fail = |error| DiskError::io("remove", &tombstone.0, error);
+        let entries = match self.files.list(&tombstone.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(fail)?,
+        };
+        for entry in entries {
+            let path = tombstone.0.join(entry.name);
+            let removed = self.files.remove(&path);
+            removed.map_err(|error| DiskError::io("remove", &path, error))?;
+        }
+        Ok(())
+    }
+
+    /// Removes a tombstone. A durable nsqd.dat must have been written since the deletion.
+    ///
+    /// # Errors
+    /// It stays, or some of its files do. The next start tries again.
+    pub fn bury(&self, tombstone: &Tombstone) -> Result<(), DiskError> {
+        self.unlink(tombstone)?;
+        match self.files.remove_dir(&tombstone.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(DiskError::io("remove", &tombstone.0, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The answer to a job of a topic whose predecessor of the same name could not be deleted.
+    pub(super) fn refuse(&self, topic: &str, request: Request) -> Result<Request, Option<Reply>> {
+        match self.undeleted().get(topic) {
+            Some(failure) => Err(request.refused(failure)),
+            None => Ok(request),
+        }
+    }
+
+    /// The same for a job that ends with a sync; `None`: it can be done.
+    pub(super) fn refuse_sync(&self, topic: &str, request: &Request) -> Option<Reply> {
+        let undeleted = self.undeleted();
+        request.refused_sync(undeleted.get(topic)?)
+    }
+
+    /// Remembers whether a deletion worked.
+    fn noted<T>(
+        &self,
+        topic: &str,
+        delete: impl FnOnce() -> Result<T, DiskError>,
+    ) -> Result<T, DiskError> {
+        let result = delete();
+        match &result {
+            Ok(_) => self.undeleted().remove(topic),
+            Err(error) => {
+                let text = format!("a topic of this name could not be deleted: {error}");
+                let kind = io::ErrorKind::Other;
+                self.undeleted()
+                    .insert(topic.to_owned(), Failure { kind, text })
+            }
+        };
+        result
+    }
+
+    /// False: there is no log.
+    fn rename_log(&self, directory: &Path, tombstone: &Path) -> Result<bool, DiskError> {
+        match self.files.rename(directory, tombstone) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(DiskError::io("rename", directory, error)),
+            Ok(()) => Ok(true),
+        }
+    }
+
+    /// A tombstone that no earlier deletion has.
+    fn free_tombstone(&self, topic: &str) -> Result<Tombstone, DiskError> {
+        for n in 0u64.. {
+            let name = format!("{topic}{LOG_SUFFIX}{DELETED_INFIX}{n}");
+            let path = self.data_path.join(name);
+            // Asked by name: a listing would need a descriptor, and there may be none.
+            match self.files.length(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Ok(Tombstone(path));
+                }
+                Err(error) if error.kind() != io::ErrorKind::IsADirectory => {
+                    return Err(DiskError::io("look at", &path, error));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        unreachable!("a directory is finite")
+    }
+
+    fn undeleted(&self) -> MutexGuard<'_, BTreeMap<String, Failure>> {
+        self.undeleted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The logs below a data path.
+#[derive(Debug, Default)]
+pub struct Logs {
+    /// The topics that have a log, sorted.
+    pub topics: Vec<String>,
+    /// The tombstones, with their topics.
+    pub deleted: Vec<(String, Tombstone)>,
+}
+
+impl Logs {
+    /// Looks for the logs below `data_path`. Blocks.
+    ///
+    /// # Errors
+    /// The data path cannot be listed.
+    pub fn list(files: &impl Files, data_path: &Path) -> io::Result<Logs> {
+        Ok(Logs::among(&files.list(data_path)?, data_path))
+    }
+
+    pub(crate) fn among(entries: &[Entry], data_path: &Path) -> Logs {
+        let mut logs = Logs::default();
+        for Entry { name, .. } in entries.iter().filter(|entry| entry.is_dir) {
+            if let Some(topic) = deleted_topic(name) {
+                let tombstone = Tombstone(data_path.join(name));
+                logs.deleted.push((topic.to_owned(), tombstone));
+            } else if let Some(topic) = topic_of(name) {
+                logs.topics.push(topic.to_owned());
+            }
+        }
+        logs
+    }
+
+    /// The topics that there are, each with what nsqd.dat says of it: those that have a log, and those `listed` in
+    /// nsqd.dat. An entry that is older than a deletion of its topic does not count; the topic may have a new log.
+    #[must_use]
+    pub fn topics(&self, listed: &[TopicFacts]) -> BTreeMap<String, Option<TopicFacts>> {
+        let of_logs = self.topics.iter().map(|topic| (topic.clone(), None));
+        let mut topics: BTreeMap<_, _> = of_logs.collect();
+        let is_deleted = |name: &str| self.deleted.iter().any(|(topic, _)| topic == name);
+        for facts in listed {
+            if !is_deleted(&facts.name) {
+                topics.insert(facts.name.clone(), Some(facts.clone()));
+            }
+        }
+        topics
+    }
+}
+
+/// The topic of a log's directory.
+fn topic_of(name: &str) -> Option<&str> {
+    let topic = name.strip_suffix(LOG_SUFFIX);
+    topic.filter(|topic| !topic.is_empty())
+}
+
+/// The topic of a tombstone.
+fn deleted_topic(name: &str) -> Option<&str> {
+    let (log, number) = name.rsplit_once(DELETED_INFIX)?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    topic_of(log).filter(|_| is_number)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! What operators were answered. It must hold after a crash, whatever nsqd.dat says.
+
+use super::model::Place;
+use super::{CHANNELS, TOPICS};
+use diskq::nsqd_files::TopicFacts;
+use engine_core::{Change, TaskId};
+use std::collections::BTreeMap;
+
+/// Something that is true or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fact {
+    TopicExists(usize),
+    TopicIsPaused(usize),
+    ChannelExists(Place),
+    ChannelIsPaused(Place),
+}
+
+impl Fact {
+    fn topic(self) -> usize {
+        match self {
+            Fact::TopicExists(topic) | Fact::TopicIsPaused(topic) => topic,
+            Fact::ChannelExists(place) | Fact::ChannelIsPaused(place) => place.0,
+        }
+    }
+
+    fn is_durable(self) -> bool {
+        let is_ephemeral = match self {
+            Fact::TopicExists(_) | Fact::TopicIsPaused(_) => false,
+            Fact::ChannelExists(place) | Fact::ChannelIsPaused(place) => {
+                CHANNELS[place.1].ends_with("#ephemeral")
+            }
+        };
+        !is_ephemeral && !TOPICS[self.topic()].ends_with("#ephemeral")
+    }
+
+    /// Whether it is true. `None`: what it is about is not there.
+    fn look_up(self, topics: &[TopicFacts]) -> Option<bool> {
+        let topic = topics
+            .iter()
+            .find(|facts| facts.name == TOPICS[self.topic()]);
+        let channel = |place: Place| {
+            let mut channels = topic.iter().flat_map(|facts| &facts.channels);
+            channels.find(|facts| facts.name == CHANNELS[place.1])
+        };
+        match self {
+            Fact::TopicExists(_) => Some(topic.is_some()),
+            Fact::TopicIsPaused(_) => topic.map(|facts| facts.paused),
+            Fact::ChannelExists(place) => Some(channel(place).is_some()),
+            Fact::ChannelIsPaused(place) => channel(place).map(|facts| facts.paused),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Promise {
+    is_true: bool,
+    task: TaskId,
+    is_answered: bool,
+}
+
+/// The last wish for each fact.
+#[derive(Debug, Default)]
+pub(crate) struct Promises {
+    wishes: BTreeMap<Fact, Promise>,
+}
+
+impl Promises {
+    /// An operator wants a fact to be so. Until that is answered a crash may leave it either way.
+    pub(crate) fn wish(&mut self, fact: Fact, is_true: bool, task: TaskId) {
+        match fact {
+            Fact::TopicExists(topic) if !is_true => {
+                self.wishes.retain(|other, _| other.topic() != topic);
+                for channel in 0..CHANNELS.len() {
+                    self.wish(Fact::ChannelExists((topic, channel)), false, task);
+                }
+            }
+            Fact::ChannelExists(place) if !is_true => {
+                self.wishes.remove(&Fact::ChannelIsPaused(place));
+            }
+            _ => {}
+        }
+        if fact.is_durable() {
+            let promise = Promise {
+                is_true,
+                task,
+                is_answered: false,
+            };
+            self.wishes.insert(fact, promise);
+        }
+    }
+
+    /// A wish is carried out.
+    pub(crate) fn answer(&mut self, task: TaskId) {
+        for promise in self.wishes.values_mut().filter(|p| p.task == task) {
+            promise.is_answered = true;
+        }
+    }
+
+    /// What an operator had deleted came again, by a client.
+    pub(crate) fn note(&mut self, change: &Change) {
+        let topic = TOPICS.iter().position(|name| *name == &*change.topic);
+        let topic = topic.expect("a topic of ours");
+        let fact = match &change.channel {
+            None => Fact::TopicExists(topic),
+            Some(channel) => {
+                let channel = CHANNELS.iter().position(|name| *name == &**channel);
+                Fact::ChannelExists((topic, channel.expect("a channel of ours")))
+            }
+        };
+        let is_over = |promise: &Promise| change.is_there && !promise.is_true;
+        if self.wishes.get(&fact).is_some_and(is_over) {
+            self.wishes.remove(&fact);
+        }
+    }
+
+    /// After a crash of the process, or after one that is promised to be survived. Returns how many promises there
+    /// were to be kept.
+    pub(crate) fn check(&mut self, topics: &[TopicFacts]) -> usize {
+        self.wishes.retain(|_, promise| promise.is_answered);
+        for (fact, promise) in &self.wishes {
+            let is_true = fact.look_up(topics);
+            assert_eq!(is_true, Some(promise.is_true), "{fact:?} was promised");
+        }
+        self.wishes.len()
+    }
+
+    /// Nothing was promised.
+    pub(crate) fn clear(&mut self) {
+        self.wishes.clear();
+    }
+}

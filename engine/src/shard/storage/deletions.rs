@@ -1,0 +1,117 @@
+//! Deletions of logs: each is tried until it works.
+
+use crate::log_error;
+use crate::shard::mail::Mail;
+use engine_core::{DeletedLog, TaskId};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::Worker;
+use diskq::{DiskError, Request};
+
+/// How long after a failed deletion the next try comes: twice as long each time, up to the most.
+const RETRY_MIN: Duration = Duration::from_millis(250);
+const RETRY_MAX: Duration = Duration::from_secs(8);
+
+/// The log of a deleted topic, as the keeper knows it.
+pub(crate) struct Deletion {
+    pub(super) topic: Arc<str>,
+    is_ephemeral: bool,
+    requests: Vec<Request>,
+    /// Who waits for the first try.
+    task: Option<TaskId>,
+    failed_count: u32,
+}
+
+impl From<DeletedLog> for Deletion {
+    fn from(log: DeletedLog) -> Deletion {
+        Deletion {
+            topic: log.topic,
+            is_ephemeral: log.is_ephemeral,
+            requests: log.requests,
+            task: log.task,
+            failed_count: 0,
+        }
+    }
+}
+
+/// The deletions that failed, and when each is tried again.
+#[derive(Default)]
+pub(super) struct FailedDeletions {
+    waiting: Vec<(Instant, Deletion)>,
+}
+
+impl FailedDeletions {
+    fn put(&mut self, deletion: Deletion) {
+        let doublings = (deletion.failed_count - 1).min(16);
+        let pause = (RETRY_MIN * (1 << doublings)).min(RETRY_MAX);
+        self.waiting.push((Instant::now() + pause, deletion));
+    }
+
+    /// How long until one is due.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        let at = self.waiting.iter().map(|(at, _)| *at).min()?;
+        Some(at.saturating_duration_since(Instant::now()))
+    }
+
+    pub(super) fn take_due(&mut self) -> impl Iterator<Item = Deletion> + use<> {
+        let now = Instant::now();
+        let due = self.waiting.extract_if(.., |(at, _)| *at <= now);
+        let due: Vec<_> = due.map(|(_, deletion)| deletion).collect();
+        due.into_iter()
+    }
+
+    /// Forgets those of `topic`, whose directory may be another topic's soon. Returns how many there were.
+    fn forget(&mut self, topic: &str) -> usize {
+        let of_topic = |(_, deletion): &mut (Instant, Deletion)| *deletion.topic == *topic;
+        self.waiting.extract_if(.., of_topic).count()
+    }
+}
+
+impl Worker {
+    /// Does the last jobs of a log and deletes it. False: it failed and is tried again. Until then the fence stays.
+    pub(super) fn delete(&self, mut deletion: Deletion) -> bool {
+        let topic = deletion.topic.clone();
+        self.fences.wait_for_urgent(&topic);
+        for request in deletion.requests.drain(..) {
+            // Nobody waits for the answers any more; memory in them is unmapped here.
+            drop(self.keeper.handle(&topic, request));
+        }
+        let deleted = match deletion.is_ephemeral {
+            true => self.keeper.delete_ephemeral(&topic).map(|()| None),
+            false => self.keeper.delete_topic(&topic).map(Some),
+        };
+        let answer = deleted.as_ref().map_err(ToString::to_string);
+        let answer = Mail::Deleted(deletion.task.take(), answer.cloned());
+        self.post.send(self.shard, answer);
+        match deleted {
+            Ok(tombstone) => {
+                for _ in 0..self.failed_deletions().forget(&topic) {
+                    self.fences.note_done(&topic, self.duty);
+                }
+                // It is buried a moment later. What cannot be removed now, and is there then, is told.
+                let _ = tombstone.map(|tombstone| self.keeper.unlink(&tombstone));
+                true
+            }
+            Err(error) => {
+                deletion.failed_count += 1;
+                tell(&deletion, &error);
+                self.failed_deletions().put(deletion);
+                false
+            }
+        }
+    }
+}
+
+/// The first failure has a line in the log, and every one since the pauses have their full length.
+fn tell(deletion: &Deletion, error: &DiskError) {
+    let is_told =
+        deletion.failed_count == 1 || RETRY_MIN * (1 << deletion.failed_count.min(16)) > RETRY_MAX;
+    if is_told {
+        let topic = &deletion.topic;
+        log_error!(
+            "TOPIC({topic}): cannot delete its log, which is tried again; until then nothing is stored under this \
+             name - {error}"
+        );
+    }
+}
