@@ -520,6 +520,10 @@ impl World {
                         self.at_risk.add(number, topic, self.mono);
                     }
                 }
+                // A peer that reads late learns of an OK after the sync has failed.
+                if self.model.poisoned.contains_key(&topic) {
+                    self.at_risk.fail(topic);
+                }
             }
             Awaited::Sub => {
                 let place = peer.subscription.expect("SUB was sent");
