@@ -33,12 +33,12 @@ fn topics() -> Vec<TopicFacts> {
     }]
 }
 
-/// Adds a queue with the messages of these numbers, and attempts.
 fn sync_whole(files: &SimFiles) {
     let whole = files.whole(&data_path()).unwrap();
     files.sync_whole(&whole).unwrap();
 }
 
+/// Adds a queue with the messages of these numbers, and attempts.
 fn put(files: &SimFiles, queue: &str, records: &[(u64, u16)]) {
     let data_path = data_path();
     let mut writer = QueueWriter::new(files, &data_path, queue, 150);
