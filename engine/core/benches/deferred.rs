@@ -9,13 +9,14 @@
 //!
 //! Needs room below the directory for temporary files: 400 bytes per message.
 
+use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use diskq::{Keeper, LogOptions, OsFiles, Recovered, open_log};
 use engine_core::stats::StatsFilter;
 use engine_core::{
-    Broker, BrokerOptions, ClientId, Now, Output, Random, ShardId, TURN_ENTRIES, TaskId,
+    Broker, BrokerOptions, ClientId, Now, Output, Random, Sent, ShardId, TURN_ENTRIES, TaskId,
     TopicOptions,
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -145,6 +146,9 @@ impl Run {
         });
         act(&mut self.broker, now, &mut out);
         self.broker.end_turn(now, &mut out);
+        if let Some((producer, _)) = input {
+            self.take_answers(now, producer, &mut out);
+        }
         let mut took = spent() - began;
         let keeper = Keeper::new(OsFiles, &self.path);
         let mut answers = Vec::new();
@@ -169,6 +173,18 @@ impl Run {
         self.turns.longest = self.turns.longest.max(took);
         self.turns.beyond_1_ms += u64::from(took > Duration::from_millis(1));
         taken
+    }
+
+    /// Has what a connection is answered leave: otherwise it would not be read any more.
+    fn take_answers(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
+        loop {
+            let mut slices = [IoSlice::new(&[]); 64];
+            let count = self.broker.output(id, &mut slices);
+            let bytes = slices[..count].iter().map(|slice| slice.len()).sum();
+            if self.broker.sent(now, id, bytes, out) != Sent::More {
+                return;
+            }
+        }
     }
 
     /// Turns until all of the input is taken.
