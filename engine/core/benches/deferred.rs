@@ -13,6 +13,7 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use diskq::nsqd_files::{ChannelFacts, TopicFacts};
 use diskq::{Keeper, LogOptions, OsFiles, Recovered, open_log};
 use engine_core::stats::StatsFilter;
 use engine_core::{
@@ -23,7 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 use wire::encode;
 use wire::identify::ServerSettings;
 use wire::limits::Limits;
-use wire::name::{ChannelName, TopicName};
+use wire::name::TopicName;
 
 const TOPIC: &str = "orders";
 const CHANNEL: &str = "archive";
@@ -113,10 +114,16 @@ impl Run {
         let recovered: Recovered =
             open_log(&OsFiles, path, TOPIC, log, wall_ns).expect("the log opens");
         assert!(recovered.damage.is_empty(), "{:?}", recovered.damage);
-        let channel = ChannelName::new(CHANNEL.as_bytes()).expect("a valid name");
         let now = run.now();
-        let channels = [(channel, false)];
-        run.broker.restore(now, topic(), recovered, &channels, None);
+        let listed = TopicFacts {
+            name: TOPIC.to_owned(),
+            paused: false,
+            channels: vec![ChannelFacts {
+                name: CHANNEL.to_owned(),
+                paused: false,
+            }],
+        };
+        run.broker.restore(now, topic(), recovered, Some(&listed));
         run
     }
 
