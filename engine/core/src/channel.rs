@@ -98,7 +98,7 @@ pub(crate) struct Channel {
     pub(crate) to_pump: bool,
     /// The checkpoint that will record a new channel, until it is written.
     pub(crate) unrecorded: Option<CheckpointNumber>,
-    /// A checkpoint of an earlier run names it.
+    /// An earlier run left the channel: its last checkpoint names it, or only nsqd.dat.
     pub(crate) is_restored: bool,
     /// From publish to FIN, if that is measured.
     pub(crate) latency: Option<Box<Latency>>,

@@ -23,7 +23,6 @@ use crate::slab::Key;
 use crate::work::Work;
 use crate::{ChannelId, Now, Random, TaskId, Topology};
 use diskq::{AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange};
-pub(crate) use record::Recorded;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,7 +128,9 @@ pub(crate) struct Topic {
     /// Publishes of other shards that found no room, or the topic not started, in order.
     pub(crate) held: VecDeque<HeldPublish>,
     pub(crate) log: Log,
-    pub(crate) recorded: Recorded,
+    /// A checkpoint that is as durable as promised says that the topic and its channels exist: they survive a crash,
+    /// with or without messages.
+    pub(crate) is_recorded: bool,
     /// What is not synced will not be: the log is poisoned.
     pub(crate) sync_failed: bool,
     stopping: record::Stopping,
@@ -176,7 +177,7 @@ impl Topic {
             creator: None,
             held: VecDeque::new(),
             log,
-            recorded: Recorded::No,
+            is_recorded: false,
             sync_failed: false,
             stopping: record::Stopping::No,
             waiting_for_sync: VecDeque::new(),
@@ -593,7 +594,7 @@ impl Topic {
         if self.options.group_commit && !synced {
             return Err("nothing is durable any more since a failed sync");
         }
-        self.recorded = Recorded::Yes;
+        self.is_recorded = true;
         for channel in self.channels.iter_mut().flatten() {
             if channel.unrecorded.is_some_and(|wanted| wanted <= number) {
                 channel.unrecorded = None;

@@ -3,7 +3,7 @@
 use super::time::Timer;
 use super::{Broker, Change, DeletedLog, Found, Level, Output};
 use crate::client::{ClientId, Ending};
-use crate::topic::{Creator, Recorded, TopicKey, Waiter};
+use crate::topic::{Creator, TopicKey, Waiter};
 use crate::{ChannelId, Now, TaskId};
 use std::sync::Arc;
 use wire::name::{ChannelName, TopicName};
@@ -43,7 +43,7 @@ impl Broker {
         let topic = self.topics.get_mut(found.key());
         let topic = topic.ok_or(AdminError::TopicNotFound)?;
         match found {
-            Found::Ready(_) if topic.recorded == Recorded::Yes => Ok(Outcome::Done),
+            Found::Ready(_) if topic.is_recorded => Ok(Outcome::Done),
             Found::Ready(key) => Ok(self.record(key, task)),
             Found::Starting(_) => {
                 topic.creator = Some(Creator::Task(task));

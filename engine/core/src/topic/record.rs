@@ -21,17 +21,6 @@ pub(super) enum Stopping {
     Done,
 }
 
-/// Whether a checkpoint says that the topic and its channels exist: they survive a crash, with or without messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Recorded {
-    /// None does.
-    No,
-    /// One of an earlier run does, which may not be as durable as promised.
-    Unsure,
-    /// One does.
-    Yes,
-}
-
 /// A stop waits for descriptors while this many syncs in a row could not open their files: 10 s.
 const DELAYED_SYNCS_MAX: u32 = 40;
 
@@ -52,12 +41,8 @@ impl Topic {
         if let Some(facts) = listed.filter(|_| recovered.checkpoint.is_none()) {
             topic.restore_listed(facts);
         }
-        topic.recorded = match &recovered.checkpoint {
-            None => Recorded::No,
-            // The process may have ended before the sync.
-            Some(_) if topic.options.group_commit => Recorded::Unsure,
-            Some(_) => Recorded::Yes,
-        };
+        // With group commit the process may have ended before the sync of the checkpoint.
+        topic.is_recorded = recovered.checkpoint.is_some() && !topic.options.group_commit;
         let checkpoint = recovered.checkpoint.unwrap_or_default();
         topic.paused |= checkpoint.paused;
         for saved in &checkpoint.channels {
@@ -128,6 +113,7 @@ impl Topic {
                 let id = self.create_channel(name);
                 let channel = self.channel_mut(id).expect("just created");
                 channel.paused = facts.paused;
+                channel.is_restored = true;
             }
         }
     }
@@ -173,11 +159,12 @@ impl Topic {
         }
     }
 
-    /// Whether an earlier run left a channel, and ended before the checkpoint that names it was known to be as durable
-    /// as promised. Since a failed sync nothing can be recorded, and what is stored is still delivered.
+    /// Whether an earlier run left a channel, and no checkpoint is known that names it and is as durable as promised:
+    /// only nsqd.dat lists it, or that run ended before the sync. Since a failed sync nothing can be recorded, and
+    /// what is stored is still delivered.
     fn is_unsure(&self, id: ChannelId) -> bool {
         let is_restored = |channel: &Channel| channel.is_restored;
-        let may_record = self.recorded == Recorded::Unsure && !self.sync_failed;
+        let may_record = !self.is_recorded && !self.sync_failed;
         may_record && self.channel(id).is_some_and(is_restored)
     }
 
