@@ -52,6 +52,7 @@ mod log_writer;
 mod mapping;
 pub mod nsqd_files;
 mod os_files;
+pub mod planted;
 mod range;
 mod recovery;
 mod segment;

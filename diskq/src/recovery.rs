@@ -25,6 +25,7 @@ use crate::error::{Damage, DamageKind, DiskError, system_text};
 use crate::files::Files;
 use crate::keeper::{LogDirectory, SegmentNumber};
 use crate::log::{Checkpoints, FoundLog, Log, LogOptions, Segment};
+use crate::planted::{Bug, is_planted};
 use crate::range::{SeqRange, within, without};
 
 /// A log after start-up.
@@ -169,8 +170,15 @@ impl<'a, F: Files> Opening<'a, F> {
 
     fn finish(mut self, options: LogOptions, wall_ns: u64) -> Recovered {
         self.deferred.sort_unstable();
+        self.deferred
+            .retain(|_| !is_planted(Bug::DeferredForgotten));
+        let named = if is_planted(Bug::SeqReused) {
+            Seq(0)
+        } else {
+            self.next
+        };
         let found = FoundLog {
-            next: self.next.max(Seq::from_clock(wall_ns)),
+            next: named.max(Seq::from_clock(wall_ns)),
             synced: self.synced(),
             next_number: SegmentNumber(self.next_number),
             checkpoints: self.checkpoints,

@@ -12,6 +12,7 @@ use super::request::{CheckpointFailure, Failure, SegmentNumber, SyncFailure};
 use crate::checkpoint::{self, CHECKPOINT_FILE, CheckpointDraft};
 use crate::error::{Damage, DamageKind, system_text};
 use crate::files::{Files, Memory, Pages, SyncError};
+use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
 use crate::segment::{self, FRAMES_AT, Head, PAGE_BYTES};
 use crate::slot::SLOT_BYTES;
@@ -96,6 +97,7 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     ) -> Result<(), Failure> {
         let path = self.segment_path(copy);
         let partial = self.path.join(partial_file(copy));
+        let sync = sync && !is_planted(Bug::SpillNotSynced);
         let from = self.segment_path(segment);
         let attempt = || {
             self.files.copy(&from, memory, &partial)?;
@@ -138,7 +140,8 @@ impl<'a, F: Files> LogDirectory<'a, F> {
             memory, mut damage, ..
         } = loaded.map_err(|error| Failure::of("load", &path, &error))?;
         // Messages in memory that never came from the disk need no check, these do: M6.
-        let holes = segment::scan(memory.as_ref(), wanted, Some(count)).holes(count);
+        let mut holes = segment::scan(memory.as_ref(), wanted, Some(count)).holes(count);
+        holes.retain(|_| !is_planted(Bug::LoadNotChecked));
         damage.extend(self.message_damage(segment, memory.as_ref(), wanted.base, &holes));
         Ok((memory, damage))
     }
@@ -363,6 +366,11 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     /// Makes the names durable: of the log's files, and of the log.
     fn sync_names(&self) -> Result<(), SyncFailure> {
         for path in [self.path.as_path(), self.data_path] {
+            if is_planted(Bug::NamesNotSynced)
+                || path == self.data_path && is_planted(Bug::LogNameNotSynced)
+            {
+                continue;
+            }
             let synced = self.files.sync_dir(path);
             synced.map_err(|error| SyncFailure::of(path, &error))?;
         }

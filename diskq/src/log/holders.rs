@@ -27,6 +27,12 @@ impl Log {
         }
     }
 
+    /// The holders of all messages.
+    #[must_use]
+    pub fn holders(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.holders).sum()
+    }
+
     /// Takes one holder from `seq`.
     ///
     /// # Panics

@@ -7,6 +7,7 @@ use wire::id::Seq;
 
 use crate::checkpoint::{ChannelDraft, CheckpointDraft, CheckpointRun, Runs, SLOTS, Stamp};
 use crate::keeper::{CheckpointFailure, CheckpointNumber, Request, SegmentNumber};
+use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
 
 use super::supply::PREPARE_RETRY;
@@ -125,7 +126,7 @@ impl Checkpoints {
     /// checkpoint is `named_by`.
     #[inline]
     pub(super) fn may_name(&self, named_by: u64) -> bool {
-        named_by != 0 && named_by >= self.synced_number
+        named_by != 0 && named_by >= self.synced_number && !is_planted(Bug::RecycledTooEarly)
     }
 
     /// The slot to be overwritten: neither the last durable one nor the last written one.
@@ -134,6 +135,7 @@ impl Checkpoints {
         let newest = slots().max_by_key(|&slot| self.slots[slot]);
         let is_durable = |&slot: &usize| self.slots[slot] == self.synced_number;
         let durable = slots().find(is_durable).filter(|_| self.synced_number != 0);
+        let durable = durable.filter(|_| !is_planted(Bug::DurableCheckpointOverwritten));
         let free = slots().filter(|&slot| Some(slot) != newest && Some(slot) != durable);
         free.min_by_key(|&slot| self.slots[slot])
             .expect("two of three slots are kept at most")

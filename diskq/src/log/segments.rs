@@ -9,6 +9,7 @@ use wire::id::Seq;
 use crate::files::Memory;
 use crate::keeper::{Request, SegmentNumber};
 use crate::mapping::Written;
+use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
 use crate::segment::{FRAMES_AT, Head, count_limit, pieces_from};
 use crate::slot::SLOT_BYTES;
@@ -117,7 +118,7 @@ impl Segment {
 
     #[inline]
     pub(super) fn is_held(&self) -> bool {
-        self.holders > 0 || self.pins > 0
+        self.holders > 0 || self.pins > 0 && !is_planted(Bug::PinIgnored)
     }
 
     #[inline]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use wire::id::Seq;
 
 use crate::keeper::{Request, SegmentNumber, SyncFailure};
+use crate::planted::{Bug, is_planted};
 
 use super::segments::Residency;
 use super::{Event, Log};
@@ -228,7 +229,8 @@ impl Log {
     #[cold]
     pub(super) fn note_unsynced(&mut self) {
         if self.sync.due.is_none() {
-            self.sync.due = Some(self.mono + self.options.sync_timeout);
+            let lost = u32::from(is_planted(Bug::SyncTimerLost)) * 1000;
+            self.sync.due = Some(self.mono + self.options.sync_timeout * (1 + lost));
             let covered = self.sync.covered();
             // Every message is the topic's business (`want_sync`), no message is no one's.
             self.sync.count_trigger = match self.options.sync_every {
@@ -311,6 +313,9 @@ impl Log {
     ) {
         let syncing = self.sync.syncing.take();
         match result {
+            Err(SyncFailure::Sync(failure)) if is_planted(Bug::FailedSyncRetried) => {
+                return self.delay(failure.text.into(), events);
+            }
             Err(SyncFailure::Sync(failure)) => return self.poison(failure.text.into(), events),
             Err(SyncFailure::Open(failure)) => return self.delay(failure.text.into(), events),
             Ok(()) => self.sync.delayed = 0,
@@ -319,9 +324,10 @@ impl Log {
             return;
         }
         if let Some(syncing) = syncing {
-            self.sync.note_names_synced(syncing.names_upto);
+            let early = is_planted(Bug::NamesMarkTooEarly).then_some(SegmentNumber(u64::MAX));
+            self.sync.note_names_synced(early.or(syncing.names_upto));
             self.sync.voided.drain(..syncing.voided_count);
-            if syncing.is_void {
+            if syncing.is_void && !is_planted(Bug::VoidSyncBelieved) {
                 return self.sync_now();
             }
         }
@@ -331,6 +337,11 @@ impl Log {
             .map_or(Duration::ZERO, |began| self.mono - began);
         self.sync.gather_until = self.mono + took.min(GATHER_MAX);
         self.sync.group = upto.0.saturating_sub(self.sync.synced.0);
+        let upto = if is_planted(Bug::SyncCoversTooMuch) {
+            self.next
+        } else {
+            upto
+        };
         self.sync.synced = self.sync.synced.max(upto);
         events.push(Event::Synced(self.sync.synced));
     }

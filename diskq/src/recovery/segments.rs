@@ -13,6 +13,7 @@ use crate::keeper::{
     seqs_at,
 };
 use crate::log::{Residency, Segment};
+use crate::planted::{Bug, is_planted};
 use crate::range::{SeqRange, normalise, push_joined, within, without};
 use crate::segment::{self, Head, HeadState, Scan, Seal, count_limit, read_head};
 use crate::slot::SLOT_BYTES;
@@ -229,7 +230,7 @@ impl<F: Files> Opening<'_, F> {
     ) -> Result<(Found, Image), DiskError> {
         for mut other in std::mem::take(&mut found.originals) {
             let mut only_there = false;
-            if !found.is_complete(&image.scan) {
+            if !found.is_complete(&image.scan) && !is_planted(Bug::CopyRemovesOriginal) {
                 let mut other_image = self.read_image(&other)?;
                 if other_image.scan.count() > image.scan.count() {
                     std::mem::swap(&mut found, &mut other);

@@ -24,6 +24,7 @@ use crate::topology::{Locality, Topology};
 use crate::window::{NotYours, Window};
 use crate::work::Work;
 use crate::{Now, Random};
+use diskq::planted::{Bug, is_planted};
 use diskq::{CheckpointNumber, Log, SeqRange, Taken};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -161,6 +162,11 @@ impl Channel {
 
     pub(crate) fn deferred_count(&self) -> u64 {
         self.deferred.count()
+    }
+
+    /// All messages it owes.
+    pub(crate) fn owed_count(&self) -> u64 {
+        self.depth() + self.in_flight_count() + self.deferred_count()
     }
 
     /// True when a pump could deliver something.
@@ -326,7 +332,10 @@ impl Channel {
         now: Duration,
         timeout: Duration,
     ) -> Result<(), NotYours> {
-        let attempts = self.window.take(seq, owner)?.attempts;
+        let attempts = match is_planted(Bug::RequeueKeepsFlight) {
+            true => self.window.owned(seq, owner)?.attempts,
+            false => self.window.take(seq, owner)?.attempts,
+        };
         if let Some(latency) = &mut self.latency {
             latency.forget(seq);
         }
@@ -372,6 +381,9 @@ impl Channel {
                 latency.forget(seq);
             }
             counters.timeout_count += 1;
+            if is_planted(Bug::TimeoutForgets) {
+                return;
+            }
             let attempts = entry.attempts;
             requeued.push_back(Requeued { seq, attempts });
             if let Some(noted) = noted {
@@ -610,7 +622,8 @@ impl Channel {
                 log.release(seq);
                 continue;
             }
-            let attempts = attempts.saturating_add(1);
+            let attempts =
+                attempts.saturating_add(1 - u16::from(is_planted(Bug::AttemptsNotCounted)));
             if let Some(latency) = &mut self.latency {
                 latency.note_delivered(seq, log.bytes(&run));
             }

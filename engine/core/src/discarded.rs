@@ -6,6 +6,7 @@ use crate::long_queue::LongQueue;
 use crate::ranges::Ranges;
 use crate::window::Window;
 use crate::work::Work;
+use diskq::planted::{Bug, is_planted};
 use diskq::{Log, Runs, SeqRange};
 use wire::id::Seq;
 
@@ -23,6 +24,12 @@ pub(crate) struct Discarded {
 }
 
 impl Discarded {
+    /// The messages that are still held.
+    pub(crate) fn count(&self) -> u64 {
+        let queued = self.waiting.count() + self.requeued.len() as u64;
+        queued + self.deferred.count() + self.window.count()
+    }
+
     /// Lets go of some of it; of the messages in `log`, if there still is one. Returns whether nothing is
     /// left.
     pub(crate) fn let_go(&mut self, mut log: Option<&mut Log>, work: &mut Work) -> bool {
@@ -33,7 +40,9 @@ impl Discarded {
             let gone = gone.or_else(|| Some(self.deferred.pop()?.range()));
             let gone = gone.or_else(|| Some(self.window.pop()?.0).map(SeqRange::one));
             if let Some(range) = gone {
-                if let Some(log) = &mut log {
+                if let Some(log) = &mut log
+                    && !is_planted(Bug::EmptyKeepsHolds)
+                {
                     log.release_range(range);
                 }
             } else if self.undistributed_deferred.pop_front().is_some() {

@@ -22,6 +22,7 @@ use crate::ranges::Ranges;
 use crate::slab::Key;
 use crate::work::Work;
 use crate::{ChannelId, Now, Random, TaskId, Topology};
+use diskq::planted::{Bug, is_planted};
 use diskq::{AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -241,7 +242,7 @@ impl Topic {
         if self.ephemeral && !self.can_distribute() {
             self.drop_beyond_memory();
         }
-        if self.options.group_commit && !self.ephemeral {
+        if self.options.group_commit && !self.ephemeral && !is_planted(Bug::OkBeforeSync) {
             self.log.want_sync();
             return Ok(Published::AfterSync(range.end));
         }
@@ -388,7 +389,7 @@ impl Topic {
                     to_flush: delivery.to_flush,
                 });
                 let at = channel.next_timeout();
-                self.note_deadline(at);
+                self.note_deadline(at.filter(|_| !is_planted(Bug::TimerLost)));
             }
         }
         while let Some(discarded) = self.discarded.last_mut()
@@ -650,6 +651,13 @@ impl Topic {
         for (_, channel) in self.channels() {
             channel.check(clients);
         }
+        let owed = self.channels().map(|(_, channel)| channel.owed_count());
+        let discarded = self.discarded.iter().map(Discarded::count);
+        assert_eq!(
+            self.log.holders(),
+            self.undistributed.count() + owed.chain(discarded).sum::<u64>(),
+            "a message is held as often as it is owed"
+        );
         for (index, channel) in self.channels.iter().enumerate() {
             let listed = self.to_pump_channels.contains(&ChannelId(index as u32));
             assert_eq!(

@@ -12,6 +12,7 @@
 //! tries others. `RINGQ_SIM_COUNT` sets how many are run (a night: 500000), `RINGQ_SIM_FIRST` takes the counter
 //! as the seed, from there. `RINGQ_SIM_LOG=1` shows what the broker logs.
 
+mod planted;
 mod world;
 
 use std::any::Any;

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const FORBIDDEN_IN_CORE: [&str; 16] = [
     "Instant::now",
@@ -70,4 +71,31 @@ fn only_the_shell_names_the_reactor() {
         &["reactor::", "async fn", ".await"],
     );
     check(&root.join("engine/src/http"), &["reactor::"]);
+}
+
+/// The features that tests need leak into no release.
+#[test]
+fn no_release_has_a_feature_of_the_tests() {
+    let features_of = |edges: &str| {
+        let tree = Command::new(env!("CARGO"))
+            .args([
+                "tree",
+                "--offline",
+                "--locked",
+                "--workspace",
+                "--edges",
+                edges,
+            ])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .expect("cargo runs");
+        let errors = String::from_utf8_lossy(&tree.stderr);
+        assert!(tree.status.success(), "{errors}");
+        String::from_utf8_lossy(&tree.stdout).into_owned()
+    };
+    for name in ["sim", "planted"] {
+        let feature = format!("diskq feature \"{name}\"");
+        assert!(features_of("features").contains(&feature), "tests have it");
+        assert!(!features_of("features,no-dev").contains(&feature), "{name}");
+    }
 }

@@ -6,6 +6,7 @@ use crate::client::{Blocked, Client, ClientId, Verb};
 use crate::topic::{TopicKey, Waiter};
 use crate::window::NotYours;
 use crate::{ChannelId, Now};
+use diskq::planted::{Bug, is_planted};
 use std::time::Duration;
 use wire::decode::{ClientState, FIN_BYTES, fin};
 use wire::error::WireError;
@@ -57,6 +58,7 @@ impl Broker {
         }
         channel.subscribe(id);
         let unrecorded = topic.unrecorded(channel_id);
+        let unrecorded = unrecorded.filter(|_| !is_planted(Bug::ChannelBeforeCheckpoint));
         let Some(client) = self.clients.get_mut(id) else {
             return Flow::Next;
         };

@@ -17,6 +17,7 @@
 use super::Channel;
 use crate::deferred::DeferredKey;
 use crate::work::Work;
+use diskq::planted::{Bug, is_planted};
 use diskq::{CheckpointRun, SeqRange};
 use std::time::Duration;
 use wire::id::Seq;
@@ -87,7 +88,9 @@ impl Channel {
                 Scan::Deferred(key) => {
                     for entry in self.deferred.iter_behind(*key).take(slice) {
                         seen += 1;
-                        out(entry.range(), entry.attempts, Some(entry.due));
+                        if !is_planted(Bug::DeferredNotRecorded) {
+                            out(entry.range(), entry.attempts, Some(entry.due));
+                        }
                         *key = Some(entry.key());
                     }
                     (seen < slice).then(|| Scan::Requeued(self.requeued.first_place()))
@@ -104,7 +107,9 @@ impl Channel {
                 Scan::Ring(from) => {
                     for (seq, entry) in self.window.ring_from(*from).take(slice) {
                         seen += 1;
-                        if let Some(entry) = entry {
+                        if let Some(entry) = entry
+                            && !is_planted(Bug::InFlightNotRecorded)
+                        {
                             out(SeqRange::one(seq), entry.attempts, None);
                         }
                         *from = seq.offset(1);

@@ -26,6 +26,8 @@ const PASSES: u64 = 3;
 pub(crate) struct Pass {
     pub(crate) topic: usize,
     number: u64,
+    /// The topic was deleted meanwhile: nobody takes the answer.
+    pub(crate) is_deleted: bool,
 }
 
 /// How far the sync of an acknowledged message has come.
@@ -59,6 +61,7 @@ impl AtRisk {
         Pass {
             topic,
             number: self.passes[topic],
+            is_deleted: false,
         }
     }
 

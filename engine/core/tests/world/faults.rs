@@ -68,6 +68,18 @@ impl World {
         self.files.fail_nth_of(call, nth, code);
     }
 
+    /// Start-up meets an error.
+    pub(super) fn harm_start(&mut self) {
+        const CALLS: [(Call, i32); 4] = [
+            (Call::Read, libc::EMFILE),
+            (Call::Read, libc::EIO),
+            (Call::List, libc::ENOMEM),
+            (Call::Remove, libc::EIO),
+        ];
+        let (call, code) = CALLS[self.random.below(CALLS.len() as u64) as usize];
+        self.fail_soon(call, code);
+    }
+
     /// The wall clock is corrected.
     fn set_clock_back(&mut self) {
         self.reached.note("clock stepped back");
@@ -94,16 +106,21 @@ impl World {
         }
     }
 
-    /// What a keeper answers tells whether a sync is to be waited for.
-    pub(super) fn note_reply(&mut self, reply: &Reply, topic: usize) {
+    /// What a keeper answers tells whether a sync is to be waited for. Whether one has failed for good.
+    pub(super) fn note_reply(&mut self, reply: &Reply, topic: usize) -> bool {
         let failed = match reply {
             Reply::Synced { result, .. } => result.as_ref().err(),
             Reply::CheckpointWritten {
-                result: Err(CheckpointFailure::Sync(_)),
+                result: Err(CheckpointFailure::Sync(failure)),
                 ..
-            } => return self.at_risk.fail(topic),
+            } => {
+                self.say(&failure.text);
+                self.at_risk.fail(topic);
+                return true;
+            }
             Reply::Spilled { result: Err(_), .. } => {
-                return self.at_risk.delay(topic, self.mono);
+                self.at_risk.delay(topic, self.mono);
+                return false;
             }
             _ => None,
         };
@@ -112,5 +129,6 @@ impl World {
             Some(SyncFailure::Sync(_)) => self.at_risk.fail(topic),
             None => {}
         }
+        matches!(failed, Some(SyncFailure::Sync(_)))
     }
 }

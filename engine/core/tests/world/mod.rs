@@ -9,10 +9,13 @@ mod faults;
 mod model;
 mod peer;
 mod promises;
+mod shared_sync;
 
 use at_risk::{AtRisk, Pass};
 use diskq::nsqd_files::TopicFacts;
-use diskq::{Call, Crash, Keeper, LogOptions, Logs, Reply, Request, SimFiles, Tombstone};
+use diskq::{
+    Call, Crash, Keeper, LogOptions, Logs, Reply, Request, SharedSync, SimFiles, Tombstone,
+};
 use engine_core::stats::StatsFilter;
 use engine_core::{
     Broker, BrokerOptions, Client, DeletedLog, ForwardBatch, ForwardReply, LatencyOptions, Now,
@@ -105,6 +108,9 @@ impl Reached {
             "killed before a deletion",
             "answer held",
             "nsqd.dat was missing",
+            "a log could not be opened",
+            "synced together",
+            "a shared sync failed",
             "written back",
             "a fault in a keeper",
             "write-back failed",
@@ -190,6 +196,7 @@ struct ShardWorld {
     jobs: VecDeque<Job>,
     /// Those of deleted topics, until nsqd.dat is written.
     tombstones: Vec<Tombstone>,
+    shared_sync: SharedSync<SimFiles>,
     /// Its part of nsqd.dat is out of date.
     is_metadata_old: bool,
     inbox: VecDeque<Mail>,
@@ -209,6 +216,8 @@ pub(crate) struct World {
     latency: Option<LatencyOptions>,
     /// Whether new topics start with channels that others know of.
     asks_for_channels: bool,
+    /// Whether syncs that wait at the same time are done as one. Those of all files hide what one forgets.
+    shares_syncs: bool,
     /// Whether syncs may fail in this history.
     has_faults: bool,
     /// A sync failed in the life of an earlier process: files may lie from now on.
@@ -269,6 +278,7 @@ impl World {
         let asks_for_channels = random.below(2) == 0;
         // From one entry of a long list per turn to more than there are.
         let turn_entries = 1 << random.below(8);
+        let shares_syncs = random.below(4) == 0;
         let mut world = World {
             random,
             files: SimFiles::seeded(seed),
@@ -284,6 +294,7 @@ impl World {
                 window: Duration::from_secs(60),
             }),
             asks_for_channels,
+            shares_syncs,
             has_faults,
             had_failed_sync: false,
             may_be_torn: false,
@@ -371,6 +382,9 @@ impl World {
                 keeper: Keeper::new(self.files.clone(), DATA_PATH),
                 jobs: VecDeque::new(),
                 tombstones: Vec::new(),
+                shared_sync: Keeper::new(self.files.clone(), DATA_PATH)
+                    .shared_sync()
+                    .expect("the data path opens"),
                 is_metadata_old: false,
                 inbox: VecDeque::new(),
                 told: BTreeSet::new(),
@@ -410,8 +424,19 @@ impl World {
         let now = self.now();
         let path = Path::new(DATA_PATH);
         let options = self.log_options();
-        let recovered = diskq::open_log(&self.files, path, topic, options, now.wall_ns);
+        let is_harmed = self.random.below(8) == 0;
+        if is_harmed {
+            self.harm_start();
+        }
+        let open = || diskq::open_log(&self.files, path, topic, options.clone(), now.wall_ns);
+        let recovered = open().or_else(|error| {
+            assert!(is_harmed, "{error}");
+            // Somebody starts it again, and everything is there.
+            self.reached.note("a log could not be opened");
+            open()
+        });
         let recovered = recovered.expect("opens");
+        self.files.disarm();
         self.say(format_args!(
             "{topic}: found {:?}, checkpoint {:?}, damage {:?}",
             recovered.found, recovered.checkpoint, recovered.damage
@@ -828,6 +853,7 @@ impl World {
                     }
                     let index = place_of(&log.topic);
                     self.model.poisoned.remove(&index);
+                    self.forget_answers(shard, index);
                     self.shards[shard].jobs.push_back(Job {
                         topic: log.topic.clone(),
                         work: Work::Delete(log, 0),
@@ -855,6 +881,18 @@ impl World {
                 Output::Authorize(..) => unreachable!("no auth server is configured"),
                 Output::Wake(task, wakeup) => self.answer_task(shard, task, wakeup),
             }
+        }
+    }
+
+    /// A topic is gone: nobody takes the answers to its jobs.
+    fn forget_answers(&mut self, shard: usize, topic: usize) {
+        let ShardWorld { jobs, inbox, .. } = &mut self.shards[shard];
+        let answers = inbox.iter_mut().filter_map(|mail| match mail {
+            Mail::Keeper(_, _, pass) => Some(pass),
+            _ => None,
+        });
+        for pass in jobs.iter_mut().map(|job| &mut job.pass).chain(answers) {
+            pass.is_deleted |= pass.topic == topic;
         }
     }
 
@@ -922,6 +960,9 @@ impl World {
 
     fn work_keepers(&mut self, jobs_max: u64) {
         for shard in 0..self.shards.len() {
+            if self.shares_syncs && self.random.below(4) == 0 {
+                self.sync_together(shard);
+            }
             for _ in 0..self.random.below(jobs_max + 1) {
                 self.work_keeper(shard);
             }
@@ -1050,8 +1091,10 @@ impl World {
         };
         let now = self.now();
         let mut out = Vec::new();
+        let mut poisons = None;
         if let Mail::Keeper(_, reply, pass) = &mail {
-            self.note_reply(reply, pass.topic);
+            let is_failed = self.note_reply(reply, pass.topic);
+            poisons = (is_failed && !pass.is_deleted).then_some(pass.topic);
         }
         let broker = &mut self.shards[shard].broker;
         match mail {
@@ -1080,6 +1123,10 @@ impl World {
             }
         }
         self.perform(shard, out);
+        if let Some(topic) = poisons {
+            let is_poisoned = self.model.poisoned.contains_key(&topic);
+            assert!(is_poisoned, "a failed sync is final");
+        }
     }
 
     // --- what must hold

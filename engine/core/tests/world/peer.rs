@@ -105,7 +105,8 @@ impl World {
             1 + self.random.below(30)
         };
         let defer_ms = if kind == 0 {
-            self.random.below(3000)
+            let most = [3_000, 60_000][self.random.below(2) as usize];
+            self.random.below(most)
         } else {
             0
         };

@@ -1,0 +1,87 @@
+//! Bugs on purpose: a test plants one, and sees that the other tests find it.
+//!
+//! Without the feature `planted`, which no release has, [`is_planted`] is `false` and costs nothing. A plant is
+//! one line at the place where the bug would be.
+
+macro_rules! bugs {
+    ($($name:ident: $text:literal,)*) => {
+        /// A bug that can be planted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Bug {
+            $(#[doc = $text] $name,)*
+        }
+
+        #[cfg(feature = "planted")]
+        impl Bug {
+            /// All of them, with their descriptions.
+            pub const ALL: &[(Bug, &str)] = &[$((Bug::$name, $text),)*];
+        }
+    };
+}
+
+bugs! {
+    OkBeforeSync: "OK is sent before the sync",
+    NamesNotSynced: "the directories of a log are not synced",
+    LogNameNotSynced: "the directory that has the log is not synced",
+    NamesMarkTooEarly: "names count as synced that were made after the sync",
+    SyncfsErrorSwallowed: "a sync of the whole file system that failed counts",
+    SpillNotSynced: "the copy of a synced segment is not synced",
+    CopyRemovesOriginal: "a torn copy replaces its original",
+    CrcLeftOut: "the CRC of a message is not checked",
+    CheckpointCrcLeftOut: "the CRC of a checkpoint is not checked",
+    RecycledTooEarly: "a segment is recycled that a checkpoint names",
+    PinIgnored: "a segment is recycled under an unfinished write",
+    DurableCheckpointOverwritten: "the last durable checkpoint is overwritten",
+    SeqReused: "seqs are given again after a start",
+    TornEndsRecovery: "start-up stops at the first torn message",
+    DeferredForgotten: "start-up forgets deferrals",
+    PoisonIgnored: "a poisoned log takes messages",
+    FailedSyncRetried: "a failed sync is tried again and believed",
+    SyncCoversTooMuch: "a sync covers what was appended while it ran",
+    SyncTimerLost: "no sync is due after a time",
+    VoidSyncBelieved: "a sync is believed that counted on a failed copy",
+    ChannelBeforeCheckpoint: "a new channel is answered before its checkpoint",
+    InFlightNotRecorded: "a checkpoint forgets what is in flight",
+    DeferredNotRecorded: "a checkpoint forgets what is deferred",
+    FinOfAnother: "a FIN of another client's message is accepted",
+    TouchShortens: "TOUCH shortens a timeout",
+    RequeueKeepsFlight: "a requeued message stays in flight",
+    TimeoutForgets: "a message that times out is forgotten",
+    TimerLost: "an earlier timeout of a channel sets no timer",
+    EmptyKeepsHolds: "emptying a channel keeps the holds of what is in flight",
+    AttemptsNotCounted: "a redelivery does not count as an attempt",
+    LoadNotChecked: "a segment that is read back is not checked",
+}
+
+#[cfg(feature = "planted")]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+}
+
+/// Plants a bug in what this thread does from now on, or none.
+#[cfg(feature = "planted")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// The bug that is planted in this thread.
+#[cfg(feature = "planted")]
+#[must_use]
+pub fn planted() -> Option<Bug> {
+    PLANTED.get()
+}
+
+/// Whether this bug is planted in this thread.
+#[cfg(feature = "planted")]
+#[must_use]
+pub fn is_planted(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
+
+/// No bug is planted.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+#[must_use]
+pub fn is_planted(_bug: Bug) -> bool {
+    false
+}

@@ -1,0 +1,251 @@
+//! What no history shows: each check is small and the same every time.
+
+use diskq::{
+    Call, ChannelDraft, CheckpointDraft, Crash, Durable, Files, Keeper, Log, LogOptions, Recovered,
+    Request, Runs, Seq, SeqRange, SimFiles, open_log,
+};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+
+pub(super) const ALL: [(&str, fn()); 7] = [
+    (
+        "a wrong bit costs one message",
+        a_wrong_bit_costs_one_message,
+    ),
+    (
+        "a torn copy leaves its original alone",
+        a_torn_copy_leaves_its_original_alone,
+    ),
+    (
+        "a wrong bit in a checkpoint is seen",
+        a_wrong_bit_in_a_checkpoint_is_seen,
+    ),
+    (
+        "the last durable checkpoint survives a power failure",
+        the_last_durable_checkpoint_survives,
+    ),
+    (
+        "a sync that counted on a copy that failed proves nothing",
+        a_sync_that_counted_on_a_failed_copy_proves_nothing,
+    ),
+    (
+        "a shared sync that fails is believed of nobody",
+        a_shared_sync_that_fails_is_believed_of_nobody,
+    ),
+    (
+        "a socket write that is not finished keeps its segment",
+        an_unfinished_write_keeps_its_segment,
+    ),
+];
+
+const DATA_PATH: &str = "/data";
+const TOPIC: &str = "orders";
+const WALL_NS: u64 = 1_800_000_000_000_000_000;
+
+/// The messages that [`Small::new`] stores.
+const COUNT: u64 = 100;
+const FIRST_SEGMENT: &str = "/data/orders.log/000000000001.segment";
+const CHECKPOINTS: &str = "/data/orders.log/checkpoint";
+
+/// A log of a few segments, all messages held.
+struct Small {
+    files: SimFiles,
+    keeper: Keeper<SimFiles>,
+    log: Log,
+    checkpoints: u32,
+}
+
+impl Small {
+    fn new(seed: u64) -> Small {
+        let files = SimFiles::seeded(seed);
+        let mut small = Small {
+            keeper: Keeper::new(files.clone(), DATA_PATH),
+            files,
+            log: Log::new(LogOptions::default()),
+            checkpoints: 0,
+        };
+        for at in 0..COUNT {
+            while small
+                .log
+                .append(Duration::ZERO, WALL_NS, &[at as u8; 600], 0)
+                .is_err()
+            {
+                small.serve();
+            }
+            let seq = Seq(small.log.next_seq().0 - 1);
+            small.log.retain(SeqRange::one(seq), 1);
+        }
+        small.serve();
+        small
+    }
+
+    /// Has the keeper do what the log asks for.
+    fn serve(&mut self) {
+        while let Some(request) = self.log.next_request() {
+            self.files.observe(Path::new(DATA_PATH), TOPIC, &self.log);
+            if let Some(reply) = self.keeper.handle(TOPIC, request) {
+                self.log
+                    .handle_reply(Duration::ZERO, reply, &mut Vec::new());
+            }
+        }
+        self.files.observe(Path::new(DATA_PATH), TOPIC, &self.log);
+    }
+
+    fn write_checkpoint(&mut self, durable: Durable) -> u64 {
+        // Longer than a sector, and in each sector another than the one before: it may be torn.
+        self.checkpoints += 1;
+        let salt = self.checkpoints;
+        let channel = |at: u32| ChannelDraft {
+            name: format!("channel{salt:020}{at:020}"),
+            paused: false,
+            runs: Runs::default(),
+        };
+        let draft = CheckpointDraft::new(false, (0..40).map(channel).collect());
+        let number = self.log.next_checkpoint();
+        self.log.begin_checkpoint(Duration::ZERO, durable);
+        self.log.finish_checkpoint(draft);
+        self.serve();
+        number.0
+    }
+
+    fn open(&self) -> Recovered {
+        let options = LogOptions::default();
+        let opened = open_log(&self.files, Path::new(DATA_PATH), TOPIC, options, WALL_NS);
+        opened.expect("opens")
+    }
+}
+
+fn count(recovered: &Recovered) -> u64 {
+    recovered.found.iter().map(SeqRange::len).sum()
+}
+
+/// P5: start-up reads on behind a message that is not whole.
+fn a_wrong_bit_costs_one_message() {
+    let small = Small::new(1);
+    small.files.damage(Path::new(FIRST_SEGMENT), 10_000, 1);
+    assert_eq!(count(&small.open()), COUNT - 1);
+}
+
+/// A power failure may tear a copy that was not synced. The original is whole.
+fn a_torn_copy_leaves_its_original_alone() {
+    let small = Small::new(1);
+    let (original, copy) = (
+        Path::new(FIRST_SEGMENT),
+        "/data/orders.log/000000000009.segment",
+    );
+    let bytes = small.files.length(original).expect("it is there");
+    let mut image = vec![0; bytes as usize];
+    small
+        .files
+        .read_at(original, 0, &mut image)
+        .expect("it is readable");
+    image[10_000..10_512].fill(0);
+    small
+        .files
+        .write_at(Path::new(copy), 0, &image)
+        .expect("there is room");
+    assert_eq!(count(&small.open()), COUNT);
+}
+
+fn a_wrong_bit_in_a_checkpoint_is_seen() {
+    let mut small = Small::new(1);
+    let first = small.write_checkpoint(Durable::Yes);
+    let second = small.write_checkpoint(Durable::Yes);
+    let path = Path::new(CHECKPOINTS);
+    let bytes = small.files.length(path).expect("it is there");
+    let mut image = vec![0; bytes as usize];
+    small
+        .files
+        .read_at(path, 0, &mut image)
+        .expect("it is readable");
+    let names = image
+        .windows(7)
+        .enumerate()
+        .filter(|(_, name)| name == b"channel");
+    let (at, _) = names.last().expect("two checkpoints name channels");
+    small.files.damage(path, at, 1);
+    let found = small.open().checkpoint.expect("one is whole");
+    assert_eq!((found.number, second), (first, first + 1));
+}
+
+/// Checkpoints that need not be durable do not cost the one that is.
+fn the_last_durable_checkpoint_survives() {
+    for seed in 0..50 {
+        let mut small = Small::new(seed);
+        let durable = small.write_checkpoint(Durable::Yes);
+        for _ in 0..6 {
+            small.write_checkpoint(Durable::No);
+        }
+        small.files.crash(Crash::Power { seed });
+        let found = small.open().checkpoint.expect("one is durable");
+        assert!(found.number >= durable);
+    }
+}
+
+fn a_sync_that_counted_on_a_failed_copy_proves_nothing() {
+    let files = SimFiles::new();
+    let keeper = Keeper::new(files.clone(), DATA_PATH);
+    let mut log = Log::new(LogOptions {
+        segment_bytes_min: 4096,
+        segment_bytes_steady: 4096,
+        resident_messages: 1,
+        resident_bytes_min: 8192,
+        sync_every: 0,
+        ..LogOptions::default()
+    });
+    let answer = |log: &mut Log, request| {
+        files.observe(Path::new(DATA_PATH), TOPIC, log);
+        if let Some(reply) = keeper.handle(TOPIC, request) {
+            log.handle_reply(Duration::ZERO, reply, &mut Vec::new());
+        }
+    };
+    let wait_for = |log: &mut Log, wanted: fn(&Request) -> bool| {
+        loop {
+            match log.next_request() {
+                Some(request) if wanted(&request) => return request,
+                Some(request) => answer(log, request),
+                None if log.append(Duration::ZERO, WALL_NS, &[1; 600], 0).is_ok() => {
+                    log.retain(SeqRange::one(Seq(log.next_seq().0 - 1)), 1);
+                }
+                None => {}
+            }
+        }
+    };
+    let spill = wait_for(&mut log, |request| matches!(request, Request::Spill { .. }));
+    log.sync_now();
+    let sync = wait_for(&mut log, |request| matches!(request, Request::Sync { .. }));
+    files.fail_next(Call::Copy, ErrorKind::Other);
+    answer(&mut log, spill);
+    answer(&mut log, sync);
+    assert!(!log.is_synced(), "the copy is not there");
+}
+
+fn a_shared_sync_that_fails_is_believed_of_nobody() {
+    let mut small = Small::new(1);
+    let mut shared = small.keeper.shared_sync().expect("the data path opens");
+    small.log.sync_now();
+    let sync = small.log.next_request().expect("nothing was synced so far");
+    small.files.fail_next(Call::Sync, ErrorKind::Other);
+    let replies = small
+        .keeper
+        .handle_together(&mut shared, vec![(TOPIC, sync)]);
+    for reply in replies.into_iter().flatten() {
+        small
+            .log
+            .handle_reply(Duration::ZERO, reply, &mut Vec::new());
+    }
+    assert!(!small.log.is_synced(), "pages were lost");
+}
+
+fn an_unfinished_write_keeps_its_segment() {
+    let mut small = Small::new(1);
+    let first = Seq(small.log.next_seq().0 - COUNT);
+    small.log.pin(first);
+    small
+        .log
+        .release_range(SeqRange::new(first, Seq(first.0 + COUNT)));
+    small.serve();
+    small.log.check();
+    small.log.unpin(first);
+}

@@ -1,0 +1,115 @@
+//! Bugs on purpose ([`diskq::planted`]): each must be found, and the table says by what.
+//!
+//! A bug is tried with the histories of the simulation, one after the other, and with the checks below,
+//! until one of them fails. A bug that survives all of them is a test to be written.
+
+mod checks;
+
+use crate::world::World;
+use diskq::planted::{Bug, plant, planted};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// The most histories that a bug may take to be found.
+const HISTORIES_MAX: u64 = 3_000;
+
+/// What found a bug.
+struct Found {
+    by: String,
+    histories: u64,
+}
+
+fn first_line(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or(panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic")
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Runs something with a bug planted. What it says if it fails.
+fn fails(bug: Bug, test: impl FnOnce()) -> Option<String> {
+    plant(Some(bug));
+    let result = catch_unwind(AssertUnwindSafe(test));
+    plant(None);
+    result.err().map(|panic| first_line(&*panic))
+}
+
+fn find(bug: Bug) -> Option<Found> {
+    for (name, check) in checks::ALL {
+        if fails(bug, check).is_some() {
+            let by = name.to_owned();
+            return Some(Found { by, histories: 0 });
+        }
+    }
+    for seed in 1..=HISTORIES_MAX {
+        if let Some(by) = fails(bug, || drop(World::new(seed).run())) {
+            return Some(Found {
+                by,
+                histories: seed,
+            });
+        }
+    }
+    None
+}
+
+#[test]
+fn each_planted_bug_is_found() {
+    let hook = take_hook();
+    // A planted bug is expected to fail: what it says is in the table.
+    set_hook(Box::new(move |info| {
+        if planted().is_none() {
+            hook(info);
+        }
+    }));
+    let wanted = std::env::var("RINGQ_PLANTED").ok();
+    let is_wanted = |bug: Bug| {
+        wanted
+            .as_ref()
+            .is_none_or(|names| names.contains(&format!("{bug:?}")))
+    };
+    let next = AtomicUsize::new(0);
+    let table = Mutex::new(Vec::new());
+    let work = || {
+        while let Some((bug, text)) = Bug::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if is_wanted(*bug) {
+                let found = find(*bug);
+                table
+                    .lock()
+                    .expect("nothing panics here")
+                    .push((*bug, *text, found));
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let table = table.into_inner().expect("all threads are done");
+    let mut survivors = Vec::new();
+    for (bug, text, found) in table {
+        match found {
+            Some(Found { by, histories }) => {
+                println!("{bug:?} ({text}): found after {histories} histories: {by}");
+            }
+            None => survivors.push(bug),
+        }
+    }
+    assert!(survivors.is_empty(), "not found: {survivors:?}");
+}
+
+/// The checks pass without a bug: what fails with one is the bug.
+#[test]
+fn the_checks_pass_without_a_bug() {
+    for (name, check) in checks::ALL {
+        println!("{name}");
+        check();
+    }
+}
