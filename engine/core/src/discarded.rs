@@ -38,7 +38,7 @@ impl Discarded {
             let gone = self.waiting.pop();
             let gone = gone.or_else(|| Some(self.requeued.pop_front()?.range()));
             let gone = gone.or_else(|| Some(self.deferred.pop()?.range()));
-            let gone = gone.or_else(|| Some(self.window.pop()?.0).map(SeqRange::one));
+            let gone = gone.or_else(|| Some(SeqRange::one(self.window.pop()?.0)));
             if let Some(range) = gone {
                 if let Some(log) = &mut log
                     && !is_planted(Bug::EmptyKeepsHolds)

@@ -350,9 +350,9 @@ impl Topic {
 
     /// True when messages pass on to channels.
     fn can_distribute(&self) -> bool {
-        let is_recorded = |recording: &Box<recording::Recording>| recording.is_past_channels();
         let is_open = self.started && !self.paused && !self.by_name.is_empty();
-        is_open && !self.recording.as_ref().is_some_and(is_recorded)
+        let recording = self.recording.as_deref();
+        is_open && !recording.is_some_and(recording::Recording::is_past_channels)
     }
 
     /// An ephemeral topic that cannot pass messages on keeps --mem-queue-size of them.
