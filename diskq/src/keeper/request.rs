@@ -286,6 +286,15 @@ pub enum Reply {
 }
 
 impl Reply {
+    /// Whether a job that ends with a sync has worked so far.
+    pub(super) fn is_ok(&self) -> bool {
+        match self {
+            Reply::Synced { result, .. } => result.is_ok(),
+            Reply::CheckpointWritten { result, .. } => result.is_ok(),
+            Reply::Prepared { .. } | Reply::Spilled { .. } | Reply::Loaded { .. } => true,
+        }
+    }
+
     /// The reply to a job whose sync was done elsewhere, with `synced` as its result. That one
     /// failed is what counts, whatever else did.
     #[must_use]

@@ -66,7 +66,11 @@ impl<F: Files> Keeper<F> {
             });
             let Err(failure) = synced else {
                 let synced = |(reply, (topic, _)): (Option<Reply>, (&str, Request))| {
-                    reply.map(|reply| reply.unless(self.still_there(topic)))
+                    // What failed before it left nothing to be durable: a log without a directory, for one.
+                    reply.map(|reply| match reply.is_ok() {
+                        true => reply.unless(self.still_there(topic)),
+                        false => reply,
+                    })
                 };
                 return unsynced.into_iter().zip(jobs).map(synced).collect();
             };

@@ -240,6 +240,21 @@ fn sync_of(segments: &[u64], copies: &[u64]) -> Request {
     }
 }
 
+/// The first checkpoint of a log found the disk full, and there was no directory: its log was poisoned, as if
+/// somebody had removed it.
+#[test]
+fn a_full_disk_poisons_no_log_that_shares_a_sync() {
+    let keeper = keeper();
+    let mut shared = keeper.shared_sync().unwrap();
+    keeper.files().limit(Some(0));
+    let request = write_checkpoint(0, &CheckpointDraft::default(), true);
+    let mut replies = keeper.handle_together(&mut shared, vec![("t", request)]);
+    let Some(Reply::CheckpointWritten { result, .. }) = replies.remove(0) else {
+        panic!("another reply")
+    };
+    assert!(matches!(result, Err(CheckpointFailure::Write(_))));
+}
+
 /// Syncs these logs together, and says which of them are synced now.
 fn sync_together(
     keeper: &Keeper<SimFiles>,

@@ -492,7 +492,7 @@ impl World {
             let seed = self.random.draw();
             self.say("power is lost");
             self.files.crash(Crash::Power { seed });
-            if had_failed_sync {
+            if had_failed_sync && self.was_reclaimed {
                 // After a failed sync and a restart a disk may call synced what it has lost, which no
                 // program can know.
                 self.model.forget_promises();
@@ -519,7 +519,7 @@ impl World {
         let pause = Duration::from_millis(10 + self.random.below(3000));
         self.mono += pause;
         self.wall_ns += pause.as_nanos() as u64;
-        self.at_risk.kill(self.mono, self.had_failed_sync);
+        self.at_risk.kill(self.mono, self.was_reclaimed);
         let shards = 1 + self.random.below(SHARDS_MAX) as usize;
         self.start(shards);
         let topics = self.durable_topics();
