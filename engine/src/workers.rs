@@ -48,6 +48,7 @@ struct State {
     /// Bytes of the jobs that wait or are being done.
     bytes: usize,
     given: u64,
+    /// Threads that are there or being started.
     threads: usize,
     /// Threads that wait for a job.
     idle: usize,
@@ -78,6 +79,7 @@ impl Workers {
                 has_jobs: Condvar::new(),
             }),
         };
+        workers.shared.lock().threads = 1;
         workers.start_thread()?;
         Ok(workers)
     }
@@ -99,7 +101,9 @@ impl Workers {
         state.given += 1;
         state.bytes += bytes;
         state.waiting.insert(number, Waiting { job, bytes });
+        // Counted at once: whoever gives at the same moment sees it.
         let needs_thread = state.idle < state.waiting.len() && state.threads < bounds.threads_max;
+        state.threads += usize::from(needs_thread);
         drop(state);
         self.shared.has_jobs.notify_one();
         if needs_thread {
@@ -120,7 +124,7 @@ impl Workers {
     /// The same, but leaves a job that finds a free thread.
     pub(crate) fn take_back_if_queued(&self, number: JobNumber) -> bool {
         let mut state = self.shared.lock();
-        let free = self.shared.bounds.threads_max - state.busy;
+        let free = state.threads - state.busy;
         let removed = match state.waiting.len() > free {
             true => state.remove(number),
             false => None,
@@ -129,8 +133,8 @@ impl Workers {
         removed.is_some()
     }
 
+    /// Starts a thread that is counted already.
     fn start_thread(&self) -> io::Result<()> {
-        self.shared.lock().threads += 1;
         let shared = self.shared.clone();
         let started = Builder::new()
             .name(self.shared.name.to_owned())
@@ -172,7 +176,9 @@ impl Shared {
                 .unwrap_or_else(PoisonError::into_inner);
             state = waited;
             state.idle -= 1;
-            if timeout.timed_out() && state.waiting.is_empty() && state.threads > 1 {
+            // A thread that is only being started may never be there.
+            let is_alone = state.idle + state.busy == 0;
+            if timeout.timed_out() && state.waiting.is_empty() && !is_alone {
                 state.threads -= 1;
                 return;
             }
@@ -187,7 +193,9 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
     use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread::scope;
 
     fn workers(threads_max: usize, waiting_max: usize, bytes_max: usize) -> Workers {
         let bounds = Bounds {
@@ -240,6 +248,38 @@ mod tests {
         assert_eq!(results.recv(), Ok(2));
         gates[0].send(()).expect("it waits");
         assert_eq!(results.recv(), Ok(0));
+    }
+
+    /// Jobs that are given at the same moment were each counted on to be the last that needs a thread.
+    #[test]
+    fn threads_stay_within_their_bound_whoever_gives_at_the_same_time() {
+        const GIVERS: usize = 8;
+        for _ in 0..100 {
+            let workers = workers(2, GIVERS, 0);
+            let barrier = Barrier::new(GIVERS);
+            let gates: Vec<_> = scope(|scope| {
+                let givers: Vec<_> = (0..GIVERS)
+                    .map(|_| {
+                        let (open, gate) = channel::<()>();
+                        // It ends when the gate goes.
+                        let job = Box::new(move || {
+                            let _ = gate.recv();
+                        });
+                        let (workers, barrier) = (&workers, &barrier);
+                        scope.spawn(move || {
+                            barrier.wait();
+                            (workers.give(0, job).expect("there is room"), open)
+                        })
+                    })
+                    .collect();
+                let given = givers.into_iter().map(|giver| giver.join().expect("given"));
+                given.collect()
+            });
+            let threads = workers.shared.lock().threads;
+            assert!(threads <= 2, "{threads} threads");
+            let (last, _) = gates.iter().max_by_key(|(number, _)| *number).expect("8");
+            assert!(workers.take_back_if_queued(*last), "7 are before it");
+        }
     }
 
     #[test]
