@@ -630,7 +630,7 @@ impl Channel {
             let mut header = [0; frame::HEADER_BYTES];
             header.copy_from_slice(&log.bytes(&run)[..frame::HEADER_BYTES]);
             frame::patch_attempts(&mut header, attempts);
-            client.outbound.push_bytes(&header);
+            client.outbound.push_header(&header);
             let body = diskq::Run {
                 start: run.start + frame::HEADER_BYTES as u32,
                 ..run

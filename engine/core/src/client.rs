@@ -311,7 +311,7 @@ impl Client {
 
     /// Bytes of answers that have not left, including those that an earlier answer holds back.
     pub(crate) fn answer_bytes(&self) -> usize {
-        self.outbound.own_bytes() + self.reply_bytes
+        self.outbound.answer_bytes() + self.reply_bytes
     }
 
     /// Notes that the socket took `bytes` bytes, and sets the deadline of what is left.

@@ -1,7 +1,7 @@
 //! What is to be written to one connection: bytes of our own and pieces of a topic's log, in order.
 //!
 //! ```text
-//!   pieces:  [buffer 10][run 12,800 B of segment 7][buffer 34][run 166 B][buffer 15]
+//!   pieces:  [buffer 10][run 12,800 B of segment 7][header 34][run 166 B][buffer 15]
 //!   buffer:  OK frame ...                          header of a redelivery    heartbeat
 //! ```
 //!
@@ -15,22 +15,25 @@ use std::collections::VecDeque;
 /// One contiguous piece of output.
 #[derive(Debug, Clone, Copy)]
 pub enum Piece {
-    /// The next `n` bytes of the buffer.
+    /// The next `n` bytes of the buffer: answers and heartbeats.
     Buffer(usize),
+    /// The next `n` bytes of the buffer: the header of a redelivered message.
+    Header(usize),
     /// Bytes of the subscribed topic's log.
     Run(Run),
 }
 
 /// A connection's queue of output.
 ///
-/// Invariants: the buffer pieces add up to what the buffer holds unsent; no piece is empty; `bytes`
-/// is the sum of all pieces.
+/// Invariants: the buffer and header pieces add up to what the buffer holds unsent; no piece is empty; `bytes`
+/// is the sum of all pieces, `answer_bytes` that of the buffer pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
     buffer: Vec<u8>,
     buffer_sent: usize,
     pieces: VecDeque<Piece>,
     bytes: u64,
+    answer_bytes: usize,
 }
 
 /// A buffer that grew beyond this for a big response is given back once it is empty.
@@ -47,12 +50,19 @@ impl Outbound {
         self.bytes == 0
     }
 
-    /// Bytes of our own that are not yet sent: everything but the runs.
-    pub(crate) fn own_bytes(&self) -> usize {
-        self.buffer.len() - self.buffer_sent
+    /// Bytes not yet sent that belong to no message.
+    pub(crate) fn answer_bytes(&self) -> usize {
+        self.answer_bytes
     }
 
-    /// Queues bytes of our own: responses, errors, heartbeats, headers of redeliveries.
+    /// Queues the header of a redelivered message, whose body follows as a run.
+    pub(crate) fn push_header(&mut self, header: &[u8]) {
+        self.buffer.extend_from_slice(header);
+        self.bytes += header.len() as u64;
+        self.pieces.push_back(Piece::Header(header.len()));
+    }
+
+    /// Queues bytes of our own: responses, errors, heartbeats.
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
         self.note_buffer(bytes.len());
@@ -86,7 +96,7 @@ impl Outbound {
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (Piece, &[u8])> {
         let mut at = self.buffer_sent;
         self.pieces.iter().map(move |piece| match *piece {
-            Piece::Buffer(bytes) => {
+            Piece::Buffer(bytes) | Piece::Header(bytes) => {
                 let slice = &self.buffer[at..at + bytes];
                 at += bytes;
                 (*piece, slice)
@@ -105,13 +115,16 @@ impl Outbound {
         while bytes > 0 {
             let piece = self.pieces.front_mut().expect("bytes counts the pieces");
             let piece_bytes = match piece {
-                Piece::Buffer(left) => *left as u64,
+                Piece::Buffer(left) | Piece::Header(left) => *left as u64,
                 Piece::Run(run) => u64::from(run.end - run.start),
             };
             let sent = bytes.min(piece_bytes);
             bytes -= sent;
+            if let Piece::Buffer(_) = piece {
+                self.answer_bytes -= sent as usize;
+            }
             match piece {
-                Piece::Buffer(left) => {
+                Piece::Buffer(left) | Piece::Header(left) => {
                     *left -= sent as usize;
                     self.buffer_sent += sent as usize;
                 }
@@ -153,11 +166,15 @@ impl Outbound {
 
     /// Asserts the invariants written on the type.
     pub(crate) fn check(&self) {
-        let (mut buffer, mut all) = (0, 0);
+        let (mut answers, mut headers, mut all) = (0, 0, 0);
         for piece in &self.pieces {
             let bytes = match piece {
                 Piece::Buffer(bytes) => {
-                    buffer += *bytes;
+                    answers += *bytes;
+                    *bytes as u64
+                }
+                Piece::Header(bytes) => {
+                    headers += *bytes;
                     *bytes as u64
                 }
                 Piece::Run(run) => u64::from(run.end - run.start),
@@ -165,7 +182,8 @@ impl Outbound {
             assert!(bytes > 0, "no piece is empty");
             all += bytes;
         }
-        assert_eq!(buffer, self.own_bytes());
+        assert_eq!(answers, self.answer_bytes);
+        assert_eq!(answers + headers, self.buffer.len() - self.buffer_sent);
         assert_eq!(all, self.bytes);
     }
 
@@ -174,6 +192,7 @@ impl Outbound {
             return;
         }
         self.bytes += bytes as u64;
+        self.answer_bytes += bytes;
         match self.pieces.back_mut() {
             Some(Piece::Buffer(last)) => *last += bytes,
             _ => self.pieces.push_back(Piece::Buffer(bytes)),
@@ -206,23 +225,23 @@ mod tests {
             "contiguous: one piece, one pin"
         );
         outbound.push_bytes(b"he");
-        outbound.push_bytes(b"ad");
+        outbound.push_bytes(b"re");
+        outbound.push_header(b"head");
         assert!(outbound.push_run(run(9, 1, 100, 110)));
         outbound.check();
-        let whole: Vec<u8> = [b"OK", &log[..30], b"head", &log[100..110]].concat();
+        let whole: Vec<u8> = [b"OK", &log[..30], b"herehead", &log[100..110]].concat();
         for step in 1..=whole.len() as u64 {
             let mut copy = Outbound {
                 buffer: outbound.buffer.clone(),
-                buffer_sent: 0,
                 pieces: outbound.pieces.clone(),
-                bytes: outbound.bytes,
+                ..outbound
             };
             let (mut got, mut unpinned) = (Vec::new(), 0);
             while !copy.is_empty() {
                 let mut flat = Vec::new();
                 for (piece, bytes) in copy.pieces() {
                     match piece {
-                        Piece::Buffer(_) => flat.extend_from_slice(bytes),
+                        Piece::Buffer(_) | Piece::Header(_) => flat.extend_from_slice(bytes),
                         Piece::Run(r) => {
                             flat.extend_from_slice(&log[r.start as usize..r.end as usize])
                         }

@@ -111,6 +111,33 @@ a< {large} (1)
     ));
 }
 
+/// Headers of redelivered messages are no answers either: a consumer with thousands of redeliveries ahead of it was
+/// not read, and the messages it finished timed out.
+#[test]
+fn a_consumer_that_is_slow_to_take_redeliveries_may_finish_those_it_has() {
+    const COUNT: usize = 2400;
+    let mut session = Session::new(script::options());
+    session.act("b: SUB t ch");
+    session.act(&format!("b: RDY {}", COUNT + 1));
+    session.act("p: PUB t | x");
+    session.act(&format!("p: MPUB t | {}", vec!["y"; COUNT].join(",")));
+    session.act("b gone");
+    // The messages of the consumer that is gone time out, and are queued again.
+    session.act("+61s");
+    session.act("a: SUB t ch");
+    session.act("a stuck");
+    session.act(&format!("a: RDY {}", COUNT + 1));
+    session.act("a: FIN #x");
+    assert_eq!(session.backlog("a").0, 0, "the FIN is read");
+    session.act("stats t/ch");
+    let expected = format!("= depth 0, in flight {COUNT}, ");
+    assert!(
+        session.transcript().contains(&expected),
+        "{}",
+        session.transcript()
+    );
+}
+
 /// One byte was enough to keep a client that reads next to nothing for ever.
 #[test]
 fn a_byte_now_and_then_does_not_extend_the_deadline_of_a_write() {
