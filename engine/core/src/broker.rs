@@ -402,7 +402,7 @@ impl Broker {
             client.complaint.get_or_insert(text);
         }
         match client.blocked {
-            Some(Blocked::Subscribing) => {
+            Some(Blocked::Subscribing) if client.all_answered() => {
                 client.blocked = None;
                 out.push(Output::Resume(id));
             }

@@ -113,7 +113,7 @@ pub(crate) enum Blocked {
     Room(TopicKey),
     /// Its command created a topic; it is retried when that starts.
     Starting(TopicKey),
-    /// The answer to its SUB is not out yet; nothing may overtake it.
+    /// The answer to its SUB is not out yet, or waits behind others; no message may overtake it.
     Subscribing,
     /// An auth server is asked what it may do.
     Authorizing(AuthReason),

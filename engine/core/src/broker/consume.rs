@@ -69,12 +69,14 @@ impl Broker {
             // answer are owed to it.
             Some(number) => {
                 let token = client.reply_later(Verb::Sub);
-                client.blocked = Some(Blocked::Subscribing);
                 topic.wait_for_checkpoint(number, Waiter::Client(id, token));
-                self.note_topic(topic_key);
             }
             None => client.reply(wire::encode::OK),
         }
+        if !client.all_answered() {
+            client.blocked = Some(Blocked::Subscribing);
+        }
+        self.note_topic(topic_key);
         self.note_output(id);
         Flow::Next
     }

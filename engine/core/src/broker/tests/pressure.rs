@@ -254,6 +254,37 @@ fn a_read_of_usual_commands_is_one_piece() {
     );
 }
 
+/// The messages of a new subscription overtook the OK of its SUB, where a publish before it was answered late.
+#[test]
+fn no_message_comes_before_the_answer_to_its_sub() {
+    for (channel, message) in [("ch", "m"), ("new", "n")] {
+        let mut options = script::options();
+        options.topic.group_commit = true;
+        check_with(
+            options,
+            &format!(
+                "
+a: PUB t | x
+a< OK
+c: SUB u ch
+c< OK
+a: PUB u | m
+a< OK
+open fails
+a: PUB t | x
+a: SUB u {channel}; RDY 1
+p: PUB u | n
+p< OK
++5s
+a< OK
+a< OK
+a< {message} (1)
+"
+            ),
+        );
+    }
+}
+
 #[test]
 fn the_first_deadline_of_a_write_begins_when_the_socket_is_full() {
     check_with(
