@@ -128,7 +128,7 @@ enum Entry {
     Line(Line),
     /// A line of this cause; only one a second is written.
     Repeated(String, Line),
-    /// Answered when everything before it has been written.
+    /// Answered when everything before it has been written, the lines that are held back as counts.
     Flush(SyncSender<()>),
 }
 
@@ -368,7 +368,8 @@ impl<W: Write> Writer<W> {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            self.report_held(Instant::now());
+            let held = self.repeats.take_held(Instant::now());
+            self.report_held(held);
             while self.buffer.len() < WRITE_BYTES_MAX
                 && let Ok(entry) = entries.try_recv()
             {
@@ -390,6 +391,8 @@ impl<W: Write> Writer<W> {
                 }
             }
             Entry::Flush(done) => {
+                let held = self.repeats.take_all_held();
+                self.report_held(held);
                 self.report_dropped();
                 self.write_out();
                 // The one who asked may have stopped waiting.
@@ -406,8 +409,8 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    fn report_held(&mut self, now: Instant) {
-        for (cause, count) in self.repeats.take_held(now) {
+    fn report_held(&mut self, held: Vec<(String, u64)>) {
+        for (cause, count) in held {
             let text = format!("LOG: {count} more like it within a second - {cause}");
             self.append(Level::Error, text);
         }

@@ -60,6 +60,16 @@ impl Repeats {
         });
         told
     }
+
+    /// The causes of which lines were held back so far, and how many of each.
+    pub(super) fn take_all_held(&mut self) -> Vec<(String, u64)> {
+        let held = self
+            .causes
+            .iter_mut()
+            .filter(|(_, cause)| cause.held_count > 0);
+        held.map(|(text, cause)| (text.clone(), std::mem::take(&mut cause.held_count)))
+            .collect()
+    }
 }
 
 #[cfg(test)]

@@ -140,6 +140,27 @@ fn flush_waits_for_what_was_put_before_and_not_for_ever() {
     thread.join().unwrap();
 }
 
+/// The counts that were held back were lost with the process.
+#[test]
+fn flush_tells_what_is_held_back() {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let (queue, entries) = mpsc::sync_channel(8);
+    let (done, _wait_done) = mpsc::sync_channel(1);
+    for text in ["first", "second", "third"] {
+        let entry = Entry::Repeated("no room".to_owned(), line(Level::Error, text));
+        assert!(queue.try_send(entry).is_ok());
+    }
+    assert!(queue.try_send(Entry::Flush(done)).is_ok());
+    drop(queue);
+    let sink = Sink::default();
+    writer(&sink, &COUNT).run(&entries);
+    let text = sink.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(lines[0].ends_with(" ERROR: first"));
+    assert!(lines[1].ends_with(" ERROR: LOG: 2 more like it within a second - no room"));
+}
+
 #[test]
 fn a_long_text_is_cut_at_a_character() {
     let mut text = "é".repeat(LINE_BYTES_MAX);
