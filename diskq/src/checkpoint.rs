@@ -62,7 +62,7 @@ const MAGIC: [u8; 4] = *b"RQCP";
 const VERSION: u16 = 2;
 const HEAD_BYTES: usize = 24;
 const RUN_BYTES: usize = 26;
-/// No log of ours comes near: the highest number whose successors are numbers, too.
+/// The highest checkpoint number: a successor still fits 64 bits, and no log of ours comes near it.
 const NUMBER_MAX: u64 = 1 << 62;
 
 /// What a topic's progress looks like on disk: what is still owed to whom.
@@ -255,7 +255,7 @@ fn decode_body(number: u64, body: &[u8]) -> Option<Checkpoint> {
     reader.0.is_empty().then_some(checkpoint)
 }
 
-/// Whether a log of ours can have written this: who reads it relies on it.
+/// Returns whether a log of ours can have written this checkpoint. Its readers rely on that.
 ///
 /// All seqs are below `next`, a channel owes each of them once, and the topic has given its channels
 /// everything below what it has not distributed.

@@ -83,8 +83,9 @@ pub enum SyncError {
 }
 
 impl SyncError {
-    /// The error of an open that a sync begins with. Only a shortage passes: a file that is gone, or a file
-    /// system that was shut down or is read-only, is as good as a failed sync.
+    /// Classifies the error of an open that a sync begins with. Only a shortage of descriptors or memory is
+    /// temporary. A file that is gone, or a file system that was shut down or is read-only, counts as a failed
+    /// sync.
     pub(crate) fn of_open(error: io::Error) -> SyncError {
         if is_shortage(&error) {
             SyncError::Open(error)
@@ -102,7 +103,8 @@ impl SyncError {
     }
 }
 
-/// Whether the process or the system lacks descriptors or memory: that passes, and says nothing of a file.
+/// Returns whether the process or the system lacks descriptors or memory. Such a shortage is temporary and says
+/// nothing about the file.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     let codes = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
     error.kind() == io::ErrorKind::OutOfMemory
@@ -113,7 +115,8 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
 
 /// A file system. One instance serves one data path; calls may come from several threads.
 pub trait Files {
-    /// A file system as a whole, and which of its errors were told through it already.
+    /// A descriptor of a whole file system. The kernel remembers which errors it has reported through this
+    /// descriptor.
     type Whole;
 
     /// Makes the directory; an existing one is fine.

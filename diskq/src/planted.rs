@@ -1,4 +1,4 @@
-//! Bugs on purpose: a test plants one, and sees that the other tests find it.
+//! Deliberate bugs: a test plants one bug, and checks that the other tests find it.
 //!
 //! Without the feature `planted`, which no release has, [`is_planted`] is `false` and costs nothing. A plant is
 //! one line at the place where the bug would be.

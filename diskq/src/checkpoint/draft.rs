@@ -52,7 +52,7 @@ impl Runs {
         }
     }
 
-    /// Drops a part of the list, of bounded size. False when nothing is left.
+    /// Drops a part of the list, of bounded size. Returns false when the list is empty.
     pub fn drop_piece(&mut self) -> bool {
         self.pieces.pop().is_some()
     }
@@ -66,7 +66,7 @@ impl Runs {
         full + self.pieces.last().map_or(0, Vec::len)
     }
 
-    /// Whether each run begins where the one before it ends, or behind that.
+    /// Returns whether each run begins where the run before it ends, or later.
     fn is_in_order(&self) -> bool {
         let runs = self.pieces.iter().flatten();
         runs.is_sorted_by(|run, next| run.range().end <= next.start)
@@ -116,10 +116,10 @@ pub struct CheckpointDraft {
     pub(crate) stamp: Stamp,
 }
 
-/// The encoded checkpoint would be longer than its file can say.
+/// The encoded checkpoint would be longer than its 32-bit length field can express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong {
-    /// How long it would be.
+    /// The length that the checkpoint would have.
     pub(crate) bytes: u64,
 }
 
@@ -140,7 +140,7 @@ impl CheckpointDraft {
         lists.any(|runs| !runs.is_empty())
     }
 
-    /// Whether the keeper is done with the draft so soon that nobody minds to wait meanwhile.
+    /// Returns whether the keeper is done with the draft so soon that other jobs may wait for it.
     pub(crate) fn is_short(&self) -> bool {
         self.run_count() <= SHORT_RUNS
     }

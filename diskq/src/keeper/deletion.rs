@@ -20,8 +20,8 @@ use crate::error::DiskError;
 use crate::files::{Entry, Files};
 use crate::nsqd_files::TopicFacts;
 
-/// Behind the topic's name. No name of a live log looks like one of a deleted log: the one ends in
-/// this, the other in a digit.
+/// The suffix behind the topic's name. The name of a live log ends in this suffix, and the name of a deleted
+/// log ends in a digit.
 pub(crate) const LOG_SUFFIX: &str = ".log";
 /// Between a log's name and the number of its deletion.
 const DELETED_INFIX: &str = ".deleted-";
@@ -34,7 +34,7 @@ impl<F: Files> Keeper<F> {
     /// Deletes the log of `topic`: when this returns, the topic is gone for good, whatever nsqd.dat says. The log
     /// must have been closed and its jobs done. A topic without a log is fine, and leaves a tombstone, too.
     ///
-    /// What is left to do is [`Keeper::unlink`] at once, and [`Keeper::bury`] when nsqd.dat is written.
+    /// The caller then calls [`Keeper::unlink`] at once, and [`Keeper::bury`] when nsqd.dat is written.
     ///
     /// # Errors
     /// Nothing has happened. Until the deletion is tried again and works, the jobs of a topic of this name fail: the
@@ -69,7 +69,7 @@ impl<F: Files> Keeper<F> {
         self.noted(topic, || {
             let tombstone = self.free_tombstone(topic)?;
             if self.rename_log(&log_path(&self.data_path, topic), &tombstone.0)? {
-                // What stays costs room until the next start.
+                // A file that stays costs room until the next start.
                 let _ = self.bury(&tombstone);
             }
             Ok(())
@@ -97,7 +97,7 @@ impl<F: Files> Keeper<F> {
     /// Removes a tombstone. A durable nsqd.dat must have been written since the deletion.
     ///
     /// # Errors
-    /// It stays, or some of its files do. The next start tries again.
+    /// The tombstone or some of its files are still there. The next start tries again.
     pub fn bury(&self, tombstone: &Tombstone) -> Result<(), DiskError> {
         self.unlink(tombstone)?;
         match self.files.remove_dir(&tombstone.0) {
@@ -116,7 +116,7 @@ impl<F: Files> Keeper<F> {
         }
     }
 
-    /// The same for a job that ends with a sync; `None`: it can be done.
+    /// The answer to such a job if it ends with a sync. `None` means that the job can be done.
     pub(super) fn refuse_sync(&self, topic: &str, request: &Request) -> Option<Reply> {
         let undeleted = self.undeleted();
         request.refused_sync(undeleted.get(topic)?)
@@ -141,7 +141,7 @@ impl<F: Files> Keeper<F> {
         result
     }
 
-    /// False: there is no log.
+    /// Returns false if there is no log.
     fn rename_log(&self, directory: &Path, tombstone: &Path) -> Result<bool, DiskError> {
         match self.files.rename(directory, tombstone) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -293,7 +293,8 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         for &copy in copies {
             let path = self.segment_path(copy);
             match self.files.sync(&path) {
-                // The spill failed. The log knows, and this sync proves nothing to it.
+                // The spill failed. The log knows that, and does not take this sync as proof that the copy is
+                // durable.
                 Err(SyncError::Sync(error)) if error.kind() == io::ErrorKind::NotFound => {}
                 result => result.map_err(|error| SyncFailure::of(&path, &error))?,
             }
@@ -449,7 +450,7 @@ pub(crate) struct ReadSegment {
     pub(crate) memory: Memory,
     /// What of it could not be read.
     pub(crate) damage: Vec<Damage>,
-    /// Where that is: zeros in `memory`.
+    /// The ranges that could not be read; `memory` holds zeros there.
     pub(crate) unreadable: Vec<Range<u32>>,
 }
 
@@ -485,7 +486,7 @@ pub(crate) fn file_number(name: &str) -> Option<u64> {
     parse_number(name.split('.').next()?)
 }
 
-/// Eighteen digits at most: numbers above it are still numbers.
+/// Eighteen digits at most: the numbers after the highest one still fit 64 bits.
 fn parse_number(digits: &str) -> Option<u64> {
     let is_number = (12..=18).contains(&digits.len());
     let is_number = is_number && digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -55,7 +55,7 @@ pub enum Request {
         base: Seq,
         /// How many messages it holds.
         count: u32,
-        /// Whether the page cache may know better than the disk: see `again` of [`Request::Sync`].
+        /// Whether the page cache may hold newer bytes than the disk: see `again` of [`Request::Sync`].
         cached: bool,
         /// Memory to read it into.
         reuse: Option<Memory>,
@@ -171,7 +171,7 @@ impl Request {
         }
     }
 
-    /// The same for a job that ends with a sync.
+    /// The reply to a job that ends with a sync and is not done.
     pub(super) fn refused_sync(&self, why: &Failure) -> Option<Reply> {
         let failure = why.clone();
         match self {
@@ -221,7 +221,7 @@ impl Failure {
         }
     }
 
-    /// Whether there was no room.
+    /// Whether the disk was full.
     pub(crate) fn is_full(&self) -> bool {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         full.contains(&self.kind)

@@ -8,13 +8,14 @@
 //! - A `syncfs` that succeeds on a descriptor that never failed is believed: it waits for all writes under way and
 //!   looks at the error after that. Nothing in this file system has failed since the descriptor was opened, which was
 //!   before any log of this process took a message.
-//! - The first failure of a descriptor is believed of nobody. It may be the write of a log outside of the round,
-//!   and this descriptor will not tell it a second time. So the descriptor is closed for good, and from then on each
-//!   log's files and names are synced by themselves, those of this round first.
-//! - The log whose write it was finds out, however late its own sync comes: only syncs of the file itself use up what
-//!   the file has to tell, only the keeper of that log syncs it, and the log is poisoned by the first one that fails.
-//! - No thread takes the error from another. Each has a `SharedSync` with a descriptor of its own, and each
-//!   descriptor is told of the error.
+//! - The first failure of a descriptor condemns no log. The failed write may belong to a log outside of the
+//!   round, and this descriptor reports it only once. So the descriptor is closed for good. From then on each
+//!   log's files and names are synced by themselves, beginning with the logs of this round.
+//! - The log whose write failed learns it from its own sync, however late that sync comes. Only a sync of the
+//!   file itself clears the file's error, and only the keeper of that log syncs the file. The first failed sync
+//!   poisons the log.
+//! - No thread hides an error from another thread. Each thread has a `SharedSync` with its own descriptor, and
+//!   the kernel reports the error once to each descriptor.
 
 use std::io;
 
@@ -28,20 +29,20 @@ use crate::planted::{Bug, is_planted};
 pub struct SharedSync<F: Files> {
     /// `None` after the first failure.
     whole: Option<F::Whole>,
-    /// That failure, until somebody asks.
+    /// The error of that failure, until a caller takes it.
     failure: Option<io::Error>,
 }
 
 impl<F: Files> SharedSync<F> {
-    /// Why there are no shared syncs any more. Told once.
+    /// Returns why shared syncs have ended. Returns the reason once.
     pub fn take_failure(&mut self) -> Option<io::Error> {
         self.failure.take()
     }
 }
 
 impl<F: Files> Keeper<F> {
-    /// Makes syncs of many logs possible at the cost of one. Call it before any log takes a message: only of
-    /// what is written later a shared sync tells whether it failed.
+    /// Opens the descriptor for shared syncs. Call this before any log takes a message: a shared sync reports
+    /// only the failures of writes that come after this call.
     pub fn shared_sync(&self) -> io::Result<SharedSync<F>> {
         Ok(SharedSync {
             whole: Some(self.files.whole(&self.data_path)?),
@@ -82,7 +83,7 @@ impl<F: Files> Keeper<F> {
         jobs.into_iter().map(handle).collect()
     }
 
-    /// Does of a job that makes something durable what comes before that.
+    /// Does the part of a job that comes before its sync.
     fn handle_but_sync(&self, topic: &str, request: &Request) -> Option<Reply> {
         if let Some(refusal) = self.refuse_sync(topic, request) {
             return Some(refusal);
@@ -116,7 +117,7 @@ impl<F: Files> Keeper<F> {
         }
     }
 
-    /// Somebody may have removed the log, with everything in it: that is not durable.
+    /// An operator may have removed the log with everything in it: its messages are not durable.
     fn still_there(&self, topic: &str) -> Result<(), SyncFailure> {
         let path = log_path(&self.data_path, topic);
         match self.files.length(&path) {

@@ -55,7 +55,7 @@ impl Settled {
 /// The checkpoint that the topic puts together.
 #[derive(Debug)]
 struct Drafting {
-    /// What was true when it was begun: what is finished and lost later is not damage.
+    /// The state at the beginning of the checkpoint: a message that is finished and lost later is not damage.
     stamp: Stamp,
     durable: Durable,
     began: Duration,
@@ -93,7 +93,8 @@ pub(crate) struct Checkpoints {
     slots: [u64; SLOTS],
     drafting: Option<Drafting>,
     writing: Option<Writing>,
-    /// No checkpoint is due before: a long one takes the keeper and the disk half of their time at most.
+    /// The earliest time of the next checkpoint: a long checkpoint takes at most half of the time of the keeper
+    /// and the disk.
     rests_until: Duration,
     /// When the first progress was noted that the last one asked for does not have.
     began: Duration,
@@ -163,7 +164,7 @@ impl Checkpoints {
         self.drafting.is_some() || self.writing.is_some()
     }
 
-    /// The last one asked for was not written: its progress is to be recorded all the same, but not at once.
+    /// The last requested checkpoint was not written. The next one records its progress, but not at once.
     fn note_failed(&mut self, mono: Duration) {
         self.has_progress = true;
         self.began = mono;

@@ -79,7 +79,7 @@ impl Log {
         Taken::Run(Run { count, end, ..run })
     }
 
-    /// Memory that was whole when it was written or loaded is so no more: steps over messages in it.
+    /// Steps over messages in memory that was whole when it was written or loaded, and no longer is.
     #[cold]
     fn lose(&mut self, place: Place, seqs: SeqRange) -> Taken {
         let segment = self.segments.at_mut(place);
@@ -92,7 +92,7 @@ impl Log {
             seqs,
             detail: "slot or frame in memory does not agree with its CRC".to_owned(),
         });
-        // The answer to the checkpoint that follows brings the report along.
+        // The log reports this damage with the answer to the next checkpoint.
         self.note_progress();
         Taken::Damaged(seqs)
     }
@@ -162,7 +162,7 @@ fn run_in(segment: &Segment, range: SeqRange, count_max: u32, bytes_max: u32) ->
         });
     }
     let end = end_of(count)?;
-    // Whoever sends a frame anew looks at its header.
+    // A redelivery reads the header of its frame.
     let bytes_min = u64::from(count) * HEADER_BYTES as u64;
     let is_sane = u64::from(start) + bytes_min <= u64::from(end) && end <= segment.end;
     is_sane.then_some(Taken::Run(Run {

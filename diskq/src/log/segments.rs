@@ -141,7 +141,7 @@ impl Segment {
         memory.written(pieces_from(bytes, index, self.count, self.end))
     }
 
-    /// Where its messages are in its file.
+    /// The place of the segment's messages in its file.
     pub(super) fn pieces(&self) -> [Range<u32>; 2] {
         let slots = self.count * SLOT_BYTES as u32;
         [0..self.end, self.head.bytes - slots..self.head.bytes]

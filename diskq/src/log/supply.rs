@@ -326,9 +326,9 @@ impl Log {
             // On a disk that is nearly full a small segment may still find room.
             return whole_pages.max(options.segment_bytes_min);
         }
-        // Large batches: room for two per segment, so that recycled ones serve them too. A batch of more
-        // than 8 MiB has a segment of its own size: five megabytes of one-byte messages take 51, and must
-        // not make all segments that follow as large.
+        // A segment has room for two large batches, so that recycled segments serve large batches, too. A batch
+        // of more than 8 MiB gets a segment of its own size: an MPUB of five megabytes of one-byte messages
+        // takes 51 MiB, and must not make all later segments as large.
         let ample = needed
             .saturating_mul(2)
             .min(SPILLED_BYTES)

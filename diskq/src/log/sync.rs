@@ -33,7 +33,7 @@ struct Syncing {
     names_upto: Option<SegmentNumber>,
     /// Whether it counted on a copy that there is not: it proves nothing, and is done again.
     is_void: bool,
-    /// How many of `voided` are gone for good once it ends.
+    /// The number of entries of `voided` that are durably removed once this sync ends.
     voided_count: usize,
 }
 
@@ -273,7 +273,7 @@ impl Log {
                 Residency::Spilling {
                     is_synced: true, ..
                 } => {}
-                // The copy is there, or this sync void, before its turn comes.
+                // Before the keeper reaches this sync, the copy is written or the sync is void.
                 Residency::Spilling { copy, .. } => copies.push(copy),
                 _ => segments.push(segment.number),
             }

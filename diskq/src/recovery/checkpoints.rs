@@ -12,8 +12,8 @@ use crate::range::normalise;
 
 use wire::id::Seq;
 
-/// A checkpoint that the device could not read has a number below the newest that was read and this many
-/// more: 270 years of one checkpoint every two seconds.
+/// The margin for a checkpoint that the device could not read: its number is less than the newest number that
+/// was read plus this margin, which is 270 years of one checkpoint every two seconds.
 const UNREAD_NUMBERS: u64 = 1 << 32;
 
 impl<F: Files> Opening<'_, F> {
@@ -98,9 +98,9 @@ impl<F: Files> Opening<'_, F> {
 
 /// Which checkpoint each slot holds, and which is surely durable.
 ///
-/// They are written one after the other. So one that was to be durable is, if a newer one was
-/// written after it; only the very newest may have been cut off before its sync ended. One that
-/// cannot be read now may be readable at the next start: newer ones get higher numbers.
+/// Checkpoints are written one after another. So a checkpoint with the durable flag is durable if a newer one
+/// was written after it; only the newest may have been cut off before its sync ended. An unreadable checkpoint
+/// may be readable at the next start, so new checkpoints get higher numbers.
 fn checkpoints_of(whole: [Option<(u64, bool)>; SLOTS], is_unread: bool) -> Checkpoints {
     let slots = whole.map(|slot| slot.map_or(0, |(number, _)| number));
     let newest = slots.iter().copied().max().unwrap_or(0);

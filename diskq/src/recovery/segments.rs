@@ -25,7 +25,7 @@ struct Found {
     seal: Option<Seal>,
     /// The file is as long as its head says.
     is_long_enough: bool,
-    /// Files with the same head: a segment that was spilled, and this is the copy.
+    /// The file with the same head from which this one was copied when the segment was spilled.
     originals: Vec<Found>,
 }
 
@@ -75,7 +75,7 @@ impl<F: Files> Opening<'_, F> {
                 self.next_number = self.next_number.max(number + 1);
             }
             if is_partial_file(&entry.name) {
-                // What it was copied from is there.
+                // The file from which this one was copied is there.
                 self.obsolete.push(entry.name.clone());
             } else if let Some(number) = segment_number(&entry.name) {
                 found.extend(self.read_head(number, entry)?);
@@ -85,7 +85,7 @@ impl<F: Files> Opening<'_, F> {
         let found = join_copies(found);
         let bases: Vec<Seq> = found.iter().map(|found| found.head.base).collect();
         for (index, found) in found.into_iter().enumerate() {
-            // Where the next segment starts this one ends, also if its seal was torn off.
+            // A segment ends where the next one starts, even if its seal was torn off.
             let limit = bases.get(index + 1).copied().unwrap_or(Seq(u64::MAX));
             self.read_segment(found, limit)?;
         }
@@ -93,7 +93,8 @@ impl<F: Files> Opening<'_, F> {
         Ok(())
     }
 
-    /// The head of a segment file; `None`: it has none, and what becomes of it is noted.
+    /// Returns the head of a segment file. `None` means that the file has no head; what becomes of such a file
+    /// is noted.
     fn read_head(
         &mut self,
         number: SegmentNumber,
@@ -198,7 +199,7 @@ impl<F: Files> Opening<'_, F> {
             }
         };
         segment.is_fresh_find = true;
-        // Whether or not the newest checkpoint names it: see `Checkpoints::found_number`.
+        // This applies even if the newest checkpoint does not name the file: see `Checkpoints::found_number`.
         segment.named_by = self.checkpoints.last_number();
         self.segments.push(segment);
         Ok(())
@@ -219,9 +220,9 @@ impl<F: Files> Opening<'_, F> {
         })
     }
 
-    /// Chooses between a copy and what it was made of: what holds more whole messages stays, the copy
-    /// if both hold as many. The pages of the original may be those of a new life whose head is not
-    /// there yet. The copy may be torn, if the power failed before it was synced.
+    /// Chooses between a copy and its original: the file with more whole messages stays, or the copy if both
+    /// have equally many. The original may hold pages of a recycled segment whose head is not written yet. The
+    /// copy may be torn if the power failed before the copy was synced.
     fn choose(
         &mut self,
         mut found: Found,
@@ -257,7 +258,7 @@ impl<F: Files> Opening<'_, F> {
         Ok((found, image))
     }
 
-    /// Makes a segment of what was read; what of it is lost is reported.
+    /// Makes a segment of the bytes that were read, and reports the messages that are lost.
     fn judge(&mut self, found: &Found, image: Image, limit: Seq) -> Segment {
         let Found {
             number, head, seal, ..
@@ -280,7 +281,7 @@ impl<F: Files> Opening<'_, F> {
         segment.is_unreadable = !unreadable.is_empty();
         let holes = scan.holes(segment.count);
         segment.damaged = holes.iter().map(|hole| seqs_at(head.base, hole)).collect();
-        // What the device cannot read is no tear: it was there, synced or not.
+        // Bytes that the device cannot read are damage, not a torn tail: they were written, synced or not.
         let unread = segment::unread(bytes, &holes, &unreadable);
         must_hold.extend(unread.iter().map(|indices| seqs_at(head.base, indices)));
         normalise(&mut must_hold);
@@ -301,7 +302,7 @@ impl<F: Files> Opening<'_, F> {
         segment
     }
 
-    /// What a segment must hold: owed by the checkpoint, and synced.
+    /// The messages that a segment must hold: the checkpoint owes them, and they were synced.
     fn owed_and_synced(&self, head: &Head, limit: Seq) -> Vec<SeqRange> {
         let most = head.base.offset(u64::from(count_limit(head.bytes)));
         within(
@@ -360,7 +361,7 @@ impl<F: Files> Opening<'_, F> {
     }
 }
 
-/// Joins each copy with what it was made of. The copy counts: it is sealed, and has the higher number.
+/// Joins each copy with its original. The copy is the file that is sealed and has the higher number.
 fn join_copies(sorted: Vec<Found>) -> Vec<Found> {
     let mut joined: Vec<Found> = Vec::with_capacity(sorted.len());
     for mut found in sorted {
