@@ -6,9 +6,10 @@
 //!     └───────────────── Broker::handle_grants ◄─────────┘
 //! ```
 //!
-//! Anybody who can connect can have a question asked, so what waits is bounded, and a question goes with its
-//! connection. Clients whose grants have expired have a queue and threads of their own: strangers do not delay
-//! them. Strangers are asked for in the order of their AUTH.
+//! Any client that can connect can cause a question to an auth server. So the queues are bounded, and a
+//! question is dropped with its connection. Clients whose grants have expired have a queue and threads of their
+//! own: new clients do not delay them. The questions of new clients are asked in the order of their AUTH
+//! commands.
 
 use crate::config::Config;
 use crate::http_client::{HttpClient, HttpSettings, push_query_value};
@@ -25,8 +26,8 @@ use wire::error::quote;
 use wire::go_json::escape_into;
 use wire::go_json::{self, array, field, integer, object, string, text};
 
-/// The questions of strangers, and as many again of clients whose grants have expired. Clients beyond
-/// `threads_max` wait for one another, nobody else does.
+/// The bounds for the questions of new clients. The questions of clients whose grants have expired have the
+/// same bounds of their own. Clients beyond `threads_max` wait for one another; no other client waits for them.
 const QUESTIONS: Bounds = Bounds {
     threads_max: 64,
     // All clients of a busy node come back at once after its restart: a connection waits with its secret and
@@ -35,8 +36,8 @@ const QUESTIONS: Bounds = Bounds {
     bytes_max: 16 * 1024 * 1024,
 };
 
-/// Up to here the bytes of a secret do not count: longer secrets of some keep nobody with an ordinary one from
-/// being asked for.
+/// The first bytes of a secret, up to this number, do not count. So clients with long secrets do not block
+/// clients with ordinary ones.
 const SECRET_BYTES_FREE: usize = 4 * 1024;
 
 /// The auth servers of this node.
@@ -54,7 +55,7 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// Takes the question back if others have to be asked first. Returns whether it will never be asked.
+    /// Takes the question back if other questions come first. Returns true if the question will never be asked.
     pub(crate) fn take_back_if_queued(&self) -> bool {
         self.workers.take_back_if_queued(self.number)
     }
@@ -62,7 +63,7 @@ impl Question {
 
 impl Drop for Question {
     fn drop(&mut self) {
-        // One that is being asked has an answer, in which nobody is interested.
+        // A question that is being asked gets an answer that no connection takes.
         self.workers.take_back(self.number);
     }
 }

@@ -47,7 +47,7 @@ const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// by --sync-timeout alone (measured: docs/performance.md).
 const SYNC_EVERY_DEFAULT: u64 = 2500;
 
-/// What to do about an nsqd.dat that cannot be used.
+/// Advice for the operator about an nsqd.dat that cannot be used.
 const WITHOUT_METADATA: &str = "to start without it move the file aside: logs know their topics and channels, and only \
                                 topics without a log are missing then";
 
@@ -104,7 +104,7 @@ struct Plan {
 struct Heritage {
     /// Topics, with what nsqd.dat says of them.
     topics: BTreeMap<String, Option<TopicFacts>>,
-    /// Those of deleted topics.
+    /// The tombstones of deleted topics.
     tombstones: Vec<Tombstone>,
 }
 
@@ -342,7 +342,7 @@ impl Birth {
             Err(error) => return report(&started, Err(error)),
         };
         shard.start(inbox);
-        // Logged if it failed, and tried again. The logs know better anyway.
+        // A failure was logged and is tried again. The logs count more than nsqd.dat anyway.
         let _ = shard.persist_metadata().await;
         let mut tasks = vec![reactor::spawn(listener::serve_clients(shard.clone(), tcp))];
         tasks.extend(http.map(|http| reactor::spawn(listener::serve_http(shard.clone(), http))));
@@ -487,7 +487,8 @@ fn divide(config: &Config, metadata: Metadata, shards: u32) -> Result<Vec<Herita
     }
     let keeper = Keeper::new(OsFiles, config.data_path.clone());
     for (topic, tombstone) in logs.deleted {
-        // A full disk needs the room now. What stays is tried again when nsqd.dat is written.
+        // The unlinking comes first because a full disk needs the room now. A file that stays is tried again
+        // when nsqd.dat is written.
         let _ = keeper.unlink(&tombstone);
         let shard = place(&*topic, shards).0 as usize;
         heritage[shard].tombstones.push(tombstone);

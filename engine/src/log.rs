@@ -128,7 +128,7 @@ enum Entry {
     Line(Line),
     /// A line of this cause; only one a second is written.
     Repeated(String, Line),
-    /// Answered when everything before it has been written, the lines that are held back as counts.
+    /// Answered when everything before it has been written. Lines that are held back are written as counts.
     Flush(SyncSender<()>),
 }
 
@@ -194,8 +194,8 @@ pub fn write(level: Level, text: fmt::Arguments<'_>) {
     }
 }
 
-/// Writes an ERROR line, but for one of the same cause within a second only how many there were; the target of the
-/// macro, which has checked the level.
+/// Writes an ERROR line. Further lines of the same cause within a second are only counted. The macro calls this
+/// after it has checked the level.
 pub fn write_repeated(cause: String, text: fmt::Arguments<'_>) {
     let Some(logger) = LOGGER.get() else {
         return write(Level::Error, text);

@@ -22,7 +22,7 @@ struct Report {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotPersisted;
 
-/// Of failures in a row, the first is logged and then one in this time.
+/// The first of several failures in a row is logged, and then one per this interval.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 enum Message {

@@ -352,7 +352,7 @@ impl Alarm {
         }
     }
 
-    /// Ready when `end` has come. Else the task is woken at `end` or earlier, to ask again.
+    /// Ready when `end` has come. Otherwise the task is woken at `end` or earlier, and asks again.
     pub(crate) fn poll(&mut self, cx: &Context<'_>, now: Instant, end: Instant) -> Poll<()> {
         if now >= end {
             return Poll::Ready(());

@@ -49,7 +49,7 @@ use wire::name::ChannelName;
 const MOVE_PAUSE: Duration = Duration::from_millis(100);
 const MOVE_TRIES_MAX: u32 = 300;
 
-/// How long after a failed write of nsqd.dat the next comes: twice as long each time, up to the most.
+/// The pause between a failed write of nsqd.dat and the next try. It doubles each time, up to the maximum.
 const METADATA_RETRY_MIN: Duration = Duration::from_millis(250);
 const METADATA_RETRY_MAX: Duration = Duration::from_secs(8);
 
@@ -81,7 +81,7 @@ pub(crate) struct Shard {
     timer_at: Cell<Duration>,
     tasks: Rc<Tasks>,
     metadata_changed: Wake,
-    /// Those of deleted topics that nsqd.dat may list.
+    /// The tombstones of deleted topics that nsqd.dat may still list.
     tombstones: RefCell<Vec<Tombstone>>,
     is_stopping: Cell<bool>,
 }
@@ -564,7 +564,7 @@ impl Shard {
         }
     }
 
-    /// Tells who waits for it that a log is deleted, or could not be.
+    /// Tells the waiters that a log is deleted, or that its deletion failed.
     fn note_deleted(&self, task: Option<TaskId>, result: Result<Option<Tombstone>, String>) {
         let result = result.map(|tombstone| {
             if let Some(tombstone) = tombstone {
@@ -636,7 +636,7 @@ impl Shard {
             reactor::sleep(Duration::from_millis(1)).await;
             self.read_clock();
         }
-        // The logs know what it could not be told.
+        // The logs have what could not be written to nsqd.dat.
         let _ = self.persist_metadata().await;
         self.storage.give(Job::Stop);
     }

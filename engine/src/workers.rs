@@ -43,7 +43,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// By number: the lowest is next.
+    /// The waiting jobs by number; the lowest number is next.
     waiting: BTreeMap<JobNumber, Waiting>,
     /// Bytes of the jobs that wait or are being done.
     bytes: usize,
@@ -52,7 +52,7 @@ struct State {
     threads: usize,
     /// Threads that wait for a job.
     idle: usize,
-    /// Threads that do one.
+    /// Threads that do a job.
     busy: usize,
 }
 
@@ -101,7 +101,7 @@ impl Workers {
         state.given += 1;
         state.bytes += bytes;
         state.waiting.insert(number, Waiting { job, bytes });
-        // Counted at once: whoever gives at the same moment sees it.
+        // The thread is counted at once, so that another caller of `give` at the same moment sees it.
         let needs_thread = state.idle < state.waiting.len() && state.threads < bounds.threads_max;
         state.threads += usize::from(needs_thread);
         drop(state);
@@ -121,7 +121,7 @@ impl Workers {
         removed.is_some()
     }
 
-    /// The same, but leaves a job that finds a free thread.
+    /// Forgets a job unless a thread is free for it. Returns whether it is forgotten.
     pub(crate) fn take_back_if_queued(&self, number: JobNumber) -> bool {
         let mut state = self.shared.lock();
         let free = state.threads - state.busy;
@@ -176,7 +176,7 @@ impl Shared {
                 .unwrap_or_else(PoisonError::into_inner);
             state = waited;
             state.idle -= 1;
-            // A thread that is only being started may never be there.
+            // A thread that is still being started may fail to start.
             let is_alone = state.idle + state.busy == 0;
             if timeout.timed_out() && state.waiting.is_empty() && !is_alone {
                 state.threads -= 1;
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(results.recv(), Ok(0));
     }
 
-    /// Jobs that are given at the same moment were each counted on to be the last that needs a thread.
+    /// Several jobs that are given at the same moment: each was taken for the last job that needs a thread.
     #[test]
     fn threads_stay_within_their_bound_whoever_gives_at_the_same_time() {
         const GIVERS: usize = 8;
@@ -261,7 +261,7 @@ mod tests {
                 let givers: Vec<_> = (0..GIVERS)
                     .map(|_| {
                         let (open, gate) = channel::<()>();
-                        // It ends when the gate goes.
+                        // The job ends when the gate is dropped.
                         let job = Box::new(move || {
                             let _ = gate.recv();
                         });

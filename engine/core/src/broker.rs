@@ -121,7 +121,7 @@ pub enum Output {
     /// An ERROR line for the log about something that is tried again, and may fail again as often as it is tried.
     /// The shell writes only some of the lines of one cause.
     Complaint {
-        /// The same for all topics that fail in this way.
+        /// The cause: equal for all topics that fail in this way.
         cause: String,
         /// What failed, of which topic, and why.
         line: String,
@@ -138,14 +138,14 @@ pub struct DeletedLog {
     pub is_ephemeral: bool,
     /// The last jobs of the log, to be done before.
     pub requests: Vec<Request>,
-    /// Who is to be woken when the log is deleted, or could not be.
+    /// The waiters that are woken when the log is deleted or the deletion has failed.
     pub task: Option<TaskId>,
 }
 
 /// A topic whose log could not be opened at the start. It is not served, and nothing of its files is touched.
 #[derive(Debug)]
 struct SetAside {
-    /// Why, for those who ask for it.
+    /// The reason, told to clients that ask for the topic.
     cause: Arc<str>,
     /// Its entry in nsqd.dat, which stays there.
     listed: Option<TopicFacts>,
@@ -167,7 +167,7 @@ pub struct Broker {
     work: Work,
     /// What the last turn did.
     entries_spent: usize,
-    /// What topics that are deleted owed.
+    /// The messages that deleted topics still owed.
     discarded: Vec<Discarded>,
     clients_to_flush: Vec<ClientId>,
     timers: Timers,
@@ -268,8 +268,8 @@ impl Broker {
         self.note_topic(key);
     }
 
-    /// Does not serve a topic of an earlier run whose log cannot be opened: who asks for it is told `cause`. Call
-    /// before any connection.
+    /// Sets aside a topic of an earlier run whose log cannot be opened: clients that ask for the topic are told
+    /// `cause`. Call before any connection.
     pub fn set_aside(&mut self, name: TopicName<'_>, cause: &str, listed: Option<TopicFacts>) {
         let cause = cause.into();
         let aside = SetAside { cause, listed };

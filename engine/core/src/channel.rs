@@ -107,7 +107,7 @@ pub(crate) struct Channel {
     requeued: LongQueue<Requeued>,
     deferred: Deferred,
     window: Window,
-    /// While a checkpoint's scan is under way: what it would miss.
+    /// The moves that a checkpoint's scan would miss; noted while a scan is under way.
     moved: Option<Vec<scan::Moved>>,
     ready: VecDeque<ClientId>,
     /// Consumers with some credit, but too little for a delivery of their own; see `REFILL_DELAY`.
@@ -164,7 +164,7 @@ impl Channel {
         self.deferred.count()
     }
 
-    /// All messages it owes.
+    /// All messages that the channel owes.
     pub(crate) fn owed_count(&self) -> u64 {
         self.depth() + self.in_flight_count() + self.deferred_count()
     }

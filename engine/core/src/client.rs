@@ -95,7 +95,7 @@ impl Reply {
         !matches!(self, Reply::Waiting(_))
     }
 
-    /// What it counts for while it is held back.
+    /// The bytes that this reply counts for while it is held back.
     fn bytes(&self) -> usize {
         HELD_REPLY_BYTES
             + match self {
@@ -119,7 +119,8 @@ pub(crate) enum Blocked {
     Authorizing(AuthReason),
     /// Too much of what it published is on its way to other shards.
     Forwards,
-    /// Its answers have not left; see [`ANSWER_BYTES_MAX`].
+    /// Set while the client is not read because too many bytes of its answers are unsent; see
+    /// [`ANSWER_BYTES_MAX`].
     Output,
     /// It moves to another shard as soon as all answers are out.
     Moving(ShardId),
@@ -143,7 +144,7 @@ pub(crate) enum Ending {
 pub(crate) struct Stuck {
     /// When the current deadline began.
     pub(crate) since: Duration,
-    /// Bytes that have to leave before it.
+    /// The bytes that have to leave before the deadline.
     bytes_due: u64,
 }
 
@@ -215,7 +216,7 @@ pub struct Client {
     pub(crate) in_to_flush: bool,
     replies: VecDeque<Reply>,
     replies_gone: u64,
-    /// What `replies` count for; see [`ANSWER_BYTES_MAX`].
+    /// The bytes that `replies` count for; see [`ANSWER_BYTES_MAX`].
     reply_bytes: usize,
     pub(crate) blocked: Option<Blocked>,
     pub(crate) ending: Ending,

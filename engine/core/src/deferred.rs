@@ -22,8 +22,8 @@ pub(crate) type DeferredKey = (u64, Seq);
 
 /// The deferred messages of a channel, the next due first.
 ///
-/// A tree and not a heap, although that takes twice the time per message: a heap of millions moves all of
-/// them when it grows, and a scan of a heap that goes on in the next turn cannot tell what it has seen.
+/// This is a tree and not a heap, although a tree takes twice the time per message. A heap of millions moves
+/// all of its entries when it grows, and a scan of a heap cannot stop and continue in the next turn.
 #[derive(Debug, Default)]
 pub(crate) struct Deferred {
     entries: BTreeMap<DeferredKey, u16>,
@@ -78,7 +78,7 @@ impl Deferred {
         Some(Duration::from_nanos(*due))
     }
 
-    /// Those behind `key`, or all of them, in the order of their due times.
+    /// The entries behind `key`, or all entries, in the order of their due times.
     pub(crate) fn iter_behind(
         &self,
         key: Option<DeferredKey>,

@@ -10,16 +10,16 @@ use diskq::planted::{Bug, is_planted};
 use diskq::{Log, Runs, SeqRange};
 use wire::id::Seq;
 
-/// Messages that nobody is owed any more, still held in the log: a slice of them goes per turn.
+/// Messages that are owed to nobody any more and are still held in the log. Each turn releases a slice of them.
 #[derive(Debug, Default)]
 pub(crate) struct Discarded {
     pub(crate) waiting: Ranges,
     pub(crate) requeued: LongQueue<Requeued>,
     pub(crate) deferred: Deferred,
     pub(crate) window: Window,
-    /// Those of a topic's that are deferred: they are among the waiting.
+    /// The deferred messages of a topic. They are among the waiting messages, too.
     pub(crate) undistributed_deferred: LongQueue<(Seq, u32)>,
-    /// What an unfinished checkpoint says of them.
+    /// The lists of an unfinished checkpoint of the channel, which are dropped as well.
     pub(crate) runs: Vec<Runs>,
 }
 
@@ -30,8 +30,7 @@ impl Discarded {
         queued + self.deferred.count() + self.window.count()
     }
 
-    /// Lets go of some of it; of the messages in `log`, if there still is one. Returns whether nothing is
-    /// left.
+    /// Releases some of the messages, also in `log` if there still is one. Returns whether nothing is left.
     pub(crate) fn let_go(&mut self, mut log: Option<&mut Log>, work: &mut Work) -> bool {
         while work.is_left() {
             work.spend(1);

@@ -15,7 +15,7 @@ const PIECE: usize = 1024;
 pub(crate) struct LongQueue<T> {
     pieces: VecDeque<VecDeque<T>>,
     count: usize,
-    /// How many entries went at the front, less those that came there: the place of the first one.
+    /// The place of the first entry: entries removed at the front minus entries added there.
     front: u64,
 }
 
@@ -109,7 +109,7 @@ impl<T> LongQueue<T> {
         self.front
     }
 
-    /// The entries from `place` on, in order; those that are gone are left out.
+    /// The entries from `place` on, in order, without entries that were removed.
     pub(crate) fn iter_from(&self, place: u64) -> impl Iterator<Item = &T> {
         let index = usize::try_from(place.saturating_sub(self.front)).unwrap_or(usize::MAX);
         let first = self.pieces.front().map_or(0, VecDeque::len);

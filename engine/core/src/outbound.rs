@@ -128,7 +128,7 @@ impl Outbound {
                     *left -= sent as usize;
                     self.buffer_sent += sent as usize;
                 }
-                // No more than the run's own length, which is of 32 bits.
+                // At most the run's own length, which has 32 bits.
                 // `first` and `count` keep naming the whole run: they find the segment.
                 Piece::Run(run) => run.start += sent as u32,
             }

@@ -41,7 +41,7 @@ pub(crate) enum Waiter {
     Forward(ForwardId),
 }
 
-/// Who created a topic, and tries again once it has started. Nobody else waits for the start.
+/// The creator of a topic, which tries again once the topic has started. No other client waits for the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Creator {
     /// A connection.
@@ -268,7 +268,7 @@ impl Topic {
         {
             work.spend(channels);
             match self.undistributed_deferred.front().copied() {
-                // Found in a file that start-up left alone: nobody has the message.
+                // The message was found in a file that start-up did not read: no channel has it.
                 Some((seq, _)) if seq < range.start => {
                     self.undistributed_deferred.pop_front();
                 }
@@ -369,8 +369,8 @@ impl Topic {
         }
     }
 
-    /// Delivers from the channels that have something for someone, and goes on with what takes more than
-    /// a turn.
+    /// Delivers from the channels that have a message for a consumer, and continues work that takes more than
+    /// one turn.
     pub(crate) fn pump(&mut self, now: Now, delivery: PumpContext<'_>) {
         let work = delivery.work;
         work.begin_share();
@@ -399,7 +399,7 @@ impl Topic {
         }
     }
 
-    /// True when the next turn has to go on with something.
+    /// Returns true when the next turn has to continue unfinished work.
     pub(crate) fn has_work_left(&self) -> bool {
         self.recording.is_some() || !self.discarded.is_empty() || self.wants_pump()
     }

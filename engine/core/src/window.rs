@@ -262,7 +262,7 @@ impl Window {
         regular.chain(irregular).min()
     }
 
-    /// Takes any message out of flight, for what is dropped as a whole.
+    /// Takes any message out of flight; used when all messages are dropped.
     pub(crate) fn pop(&mut self) -> Option<(Seq, Entry)> {
         if let Some(straggler) = self.stragglers.pop_first() {
             return Some(straggler);

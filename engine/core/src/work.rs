@@ -1,16 +1,15 @@
-//! [`Work`]: what a turn may still do of the things that come by the million.
+//! [`Work`]: the remaining budget of a turn for lists with millions of entries.
 
-/// How many entries of long lists a turn goes through: about a quarter of a millisecond.
+/// The number of entries of long lists that a turn goes through: about a quarter of a millisecond.
 pub const TURN_ENTRIES: usize = 2048;
 
-/// Each topic and each channel gets on by this many entries in each turn, whatever the others have to do.
+/// Every turn, each topic and each channel may go through this many entries, even if the budget is spent.
 const SHARE_MIN: usize = 16;
 
-/// What is left of a turn's share of the long lists.
+/// The rest of a turn's budget for long lists.
 ///
-/// A channel may owe ten million deferred messages. What has to be done for all of them (recording them,
-/// moving them to the queue when they become due, dropping them) is done over many turns, so that nobody
-/// waits for it.
+/// A channel may owe ten million deferred messages. Work on all of them (recording them, moving them to the
+/// queue when they become due, dropping them) takes many turns, so that no client waits for all of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Work {
     left: usize,
@@ -30,7 +29,7 @@ impl Work {
         Work::new(usize::MAX)
     }
 
-    /// Makes sure that the next one in line is not left out.
+    /// Guarantees a minimum of work for the next topic or channel, even if the budget is spent.
     pub(crate) fn begin_share(&mut self) {
         self.left = self.left.max(SHARE_MIN);
     }

@@ -23,7 +23,7 @@ pub enum Value {
     List(Vec<String>),
     /// Numbers, in order.
     Floats(Vec<f64>),
-    /// A list without elements in the configuration file: Go keeps none, and shows `null`.
+    /// An empty list in the configuration file: nsqd stores a nil slice for it, and shows `null`.
     NoList,
     /// Of `--log-level`.
     Level(Level),

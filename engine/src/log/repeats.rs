@@ -1,8 +1,9 @@
-//! [`Repeats`]: which of the errors that come again and again are written.
+//! [`Repeats`]: decides which repeated errors are written.
 //!
-//! Something that fails and is tried again fails again, for each of a thousand topics, four times a second. Of each
-//! cause one line a second is written, the others are counted, and how many they were is a line, too. There are no
-//! more causes than places in the code times answers of the system; one is forgotten after a second without a line.
+//! An action that fails and is tried again may fail for each of a thousand topics, four times a second. So each
+//! cause has one line per second. Further lines are counted, and the count is written as a line of its own. The
+//! number of causes is bounded by the places in the code times the error codes of the system. A cause is
+//! forgotten after a second without a line.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,13 +18,13 @@ pub(super) struct Repeats {
 }
 
 struct Cause {
-    /// Until then its lines are held back.
+    /// The end of the time in which lines of this cause are held back.
     until: Instant,
     held_count: u64,
 }
 
 impl Repeats {
-    /// Whether a line of this cause is written. Otherwise the line is counted.
+    /// Returns true if a line of this cause is to be written. Otherwise counts the line.
     pub(super) fn admit(&mut self, cause: String, now: Instant) -> bool {
         if let Some(known) = self.causes.get_mut(&cause) {
             known.held_count += 1;
@@ -35,13 +36,13 @@ impl Repeats {
         true
     }
 
-    /// When [`Repeats::take_held`] has something to do.
+    /// The time at which [`Repeats::take_held`] has something to return.
     pub(super) fn next(&self) -> Option<Instant> {
         self.causes.values().map(|cause| cause.until).min()
     }
 
-    /// The causes of which lines were held back, and how many of each, if their time is over by `now`. Saying so is
-    /// their line of the next second.
+    /// Returns the causes whose time is over by `now`, each with the number of lines held back. The line that
+    /// reports this number is the cause's line for the next second.
     pub(super) fn take_held(&mut self, now: Instant) -> Vec<(String, u64)> {
         let mut told = Vec::new();
         self.causes.retain(|text, cause| {
@@ -61,7 +62,7 @@ impl Repeats {
         told
     }
 
-    /// The causes of which lines were held back so far, and how many of each.
+    /// Returns all causes with lines that are held back, each with their number.
     pub(super) fn take_all_held(&mut self) -> Vec<(String, u64)> {
         let held = self
             .causes

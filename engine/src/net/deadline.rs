@@ -48,7 +48,8 @@ impl Deadline {
         self.bytes = 0;
     }
 
-    /// Notes that bytes came or left. Requests, heads and handshakes have to be there in time as a whole.
+    /// Notes that bytes came or left. Only bodies and answers extend the deadline; the first byte of a request,
+    /// a head and a handshake have to arrive within the timeout as a whole.
     pub(super) fn note(&mut self, bytes: usize) {
         if let Awaited::Body | Awaited::Room = self.awaited {
             self.bytes += bytes;
@@ -58,7 +59,7 @@ impl Deadline {
         }
     }
 
-    /// Waits for input. An answer is out when input is waited for again.
+    /// Waits for input. When a connection waits for input again, its answer has left.
     ///
     /// # Errors
     /// [`io::ErrorKind::TimedOut`]

@@ -118,7 +118,7 @@ impl HttpStream {
     }
 }
 
-/// Holds what a write came to against the deadline.
+/// Counts the result of a write towards the deadline.
 fn note_written(
     deadline: &mut Deadline,
     cx: &Context<'_>,

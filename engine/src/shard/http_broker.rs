@@ -234,7 +234,8 @@ async fn fulfil(shard: &Rc<Shard>, topic: &str, wish: Wish) -> Result<(), AdminE
         }
     };
     if matches!(wish, Wish::PauseTopic(_) | Wish::PauseChannel(..)) {
-        // As nsqd does. A failure is logged and tried again: what counts is that the checkpoint has it.
+        // Pausing waits for nsqd.dat, like nsqd. A failed write is logged and tried again: the change counts
+        // because a checkpoint has it.
         let _ = shard.persist_metadata().await;
     }
     done

@@ -8,7 +8,7 @@ use crate::{ChannelId, Now, TaskId};
 use std::sync::Arc;
 use wire::name::{ChannelName, TopicName};
 
-/// What an operator named cannot be had.
+/// The topic or channel that an operator named cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AdminError {
     /// No topic of that name.
@@ -24,7 +24,7 @@ pub enum AdminError {
 pub enum Outcome {
     /// It is, and survives a crash.
     Done,
-    /// The task is woken when it is and survives a crash, or to try again: a new topic has started.
+    /// The task is woken when the change survives a crash, or to try again after a new topic has started.
     Wait,
 }
 

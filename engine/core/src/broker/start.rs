@@ -51,7 +51,7 @@ impl Broker {
         Flow::Retry
     }
 
-    /// Lets the one try again who created a topic: it has started, or is deleted.
+    /// Lets the creator of a topic try again after the topic has started or was deleted.
     pub(super) fn wake_creator(&mut self, key: TopicKey, out: &mut Vec<Output>) {
         let topic = self.topics.get_mut(key);
         match topic.and_then(|topic| topic.creator.take()) {

@@ -141,7 +141,7 @@ impl Broker {
         client.note_sent(now.mono, bytes as u64);
         if client.blocked == Some(Blocked::Output) && client.answer_bytes() < ANSWER_BYTES_MAX / 2 {
             client.blocked = None;
-            // The peer was not silent: nobody listened.
+            // The broker did not read the peer, so the peer does not count as silent.
             client.waiting_since = now.mono;
             out.push(Output::Resume(id));
         }

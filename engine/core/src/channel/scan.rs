@@ -1,5 +1,5 @@
-//! What a checkpoint says of a channel, found in slices: a channel that owes millions of single messages is
-//! recorded over many turns, while its messages move on.
+//! The scan of a channel for a checkpoint. A channel that owes millions of single messages is scanned in slices
+//! over many turns, while its messages move on.
 //!
 //! ```text
 //!   scanned in this order:   waiting ──► deferred ──► requeued ──► window
@@ -9,10 +9,10 @@
 //!   noted when it happens:          deferred, requeued ◄────REQ, timeout┘
 //! ```
 //!
-//! A message that moves on with the scan is seen where it goes to, if not where it was. Only what leaves the
-//! window and stays owed moves against the scan: those moves are noted. So each message that is owed all the
-//! time is named at least once, and in its newest state last, or in an older one. Deliveries and FINs, of
-//! which there are most, take no note.
+//! A message that moves in the direction of the scan is seen at its new place if the scan missed it at its old
+//! place. Only a message that leaves the window and stays owed moves against the scan: each such move is noted.
+//! So a message that is owed during the whole scan is named at least once. If the scan names it several times,
+//! the newest state comes last. Deliveries and FINs are most frequent, and need no note.
 
 use super::Channel;
 use crate::deferred::DeferredKey;
@@ -25,11 +25,11 @@ use wire::id::Seq;
 /// How far a channel's scan has come.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Scan {
-    /// Nothing was looked at yet.
+    /// The scan has not begun.
     Begin,
     /// The next range is at this place.
     Waiting(u64),
-    /// All up to this one were seen.
+    /// The scan has seen all up to this one.
     Deferred(Option<DeferredKey>),
     /// The next one is at this place.
     Requeued(u64),
@@ -48,7 +48,7 @@ pub(super) struct Moved {
 }
 
 impl Channel {
-    /// Goes on with a scan. Returns whether everything was seen.
+    /// Continues a scan. Returns whether the scan has seen everything.
     pub(crate) fn scan(
         &mut self,
         scan: &mut Scan,

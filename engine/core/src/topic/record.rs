@@ -105,7 +105,7 @@ impl Topic {
         topic
     }
 
-    /// Takes over what nsqd.dat says; what is no name of a channel is left out.
+    /// Takes over the entry of nsqd.dat. Invalid channel names are left out.
     fn restore_listed(&mut self, facts: &TopicFacts) {
         self.paused = facts.paused;
         for facts in &facts.channels {
@@ -140,7 +140,8 @@ impl Topic {
         self.want_checkpoint(durable)
     }
 
-    /// Has the existence of a channel recorded. Who wants the channel waits for that.
+    /// Requests a checkpoint that records the channel. A client that wants the channel waits for that
+    /// checkpoint.
     pub(crate) fn record_channel(&mut self, id: ChannelId) -> CheckpointNumber {
         let number = self.write_promise();
         if let Some(channel) = self.channel_mut(id) {
@@ -149,8 +150,8 @@ impl Topic {
         number
     }
 
-    /// The checkpoint that records a channel, while it is not recorded. If an earlier one could not be written
-    /// it is another: whoever waits for it is answered.
+    /// The number of the checkpoint that will record a channel; `None` once the channel is recorded. If that
+    /// checkpoint could not be written, a later one takes its place, and the clients that wait are answered.
     pub(crate) fn unrecorded(&mut self, id: ChannelId) -> Option<CheckpointNumber> {
         match self.channel(id)?.unrecorded {
             Some(number) if self.expects_checkpoint(number) => Some(number),
@@ -168,7 +169,8 @@ impl Topic {
         may_record && self.channel(id).is_some_and(is_restored)
     }
 
-    /// Nothing of this topic gets durable any more. What an earlier run recorded is as durable as that run left it.
+    /// Nothing of this topic becomes durable any more. The records of an earlier run are as durable as that run
+    /// left them.
     pub(crate) fn note_sync_failed(&mut self) {
         self.sync_failed = true;
         let channels = self.channels.iter_mut().flatten();

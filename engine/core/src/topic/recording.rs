@@ -1,8 +1,9 @@
 //! [`Recording`]: a checkpoint that a topic puts together, a slice per turn.
 //!
-//! The channels come first, one after the other; how their messages are not missed while they move is told
-//! in `channel/scan.rs`. What the topic gives them meanwhile is noted for those that were scanned. What the
-//! topic has not given to any channel comes last, and nothing is given until that is done.
+//! The channels come first, one after another. `channel/scan.rs` explains how a scan misses no message that
+//! moves. If the topic gives messages to channels meanwhile, the recording notes them for the channels that
+//! were already scanned. Messages that the topic has not given to any channel come last, and the topic gives
+//! nothing until they are recorded.
 
 use super::Topic;
 use crate::channel::scan::Scan;
@@ -19,13 +20,13 @@ pub(super) struct Recording {
     draft: CheckpointDraft,
     /// The channels of the draft, in its order.
     channels: Vec<ChannelId>,
-    /// The channel that is being scanned; those before it were.
+    /// The channel that is being scanned. Channels before it were scanned.
     index: usize,
     scan: Scan,
     undistributed: Undistributed,
 }
 
-/// How far the scan of what was not distributed has come.
+/// How far the scan of the undistributed messages has come.
 #[derive(Debug, Default, Clone, Copy)]
 struct Undistributed {
     /// The place of the next range, and how many of its seqs were seen.
@@ -36,14 +37,16 @@ struct Undistributed {
 }
 
 impl Recording {
-    /// Notes what all channels are given: those that were scanned already would be recorded without.
+    /// Notes messages that every channel is given: otherwise the record of the scanned channels would lack
+    /// them.
     pub(super) fn note_given(&mut self, log: &mut Log, run: CheckpointRun) {
         for channel in self.draft.channels.iter_mut().take(self.index + 1) {
             log.record(&mut channel.runs, run);
         }
     }
 
-    /// Whether all channels were scanned: what they are given now would be recorded twice.
+    /// Returns whether all channels were scanned. Messages given to channels after that would be recorded
+    /// twice.
     pub(super) fn is_past_channels(&self) -> bool {
         self.index == self.channels.len()
     }
@@ -60,7 +63,7 @@ impl Recording {
         Some(self.draft.channels.remove(index).runs)
     }
 
-    /// What was found so far, of a topic that is deleted.
+    /// Ends the recording of a deleted topic. Returns what was found so far.
     pub(super) fn into_runs(self) -> Vec<Runs> {
         let channels = self.draft.channels.into_iter();
         let mut runs: Vec<Runs> = channels.map(|channel| channel.runs).collect();
@@ -76,7 +79,7 @@ impl Topic {
         self.log.next_checkpoint()
     }
 
-    /// Whether it is still to be told what becomes of a checkpoint.
+    /// Returns whether the outcome of a checkpoint is still to be reported.
     pub(super) fn expects_checkpoint(&self, number: CheckpointNumber) -> bool {
         let is_wanted = self.wanted.is_some() && number == self.log.next_checkpoint();
         is_wanted || self.log.expects_checkpoint(number)
@@ -84,7 +87,7 @@ impl Topic {
 
     /// Goes on with the checkpoint that is wanted or under way.
     ///
-    /// Comes before anything else of a turn that may let go of messages: what is recorded is held.
+    /// Call this before any other step of the turn that may release messages: a recorded message must be held.
     pub(super) fn record(&mut self, now: Now, work: &mut Work) {
         if let Some(durable) = self.wanted
             && !self.log.is_recording()
@@ -147,8 +150,7 @@ impl Topic {
         true
     }
 
-    /// Returns whether all was seen that was not distributed. Nothing of it goes meanwhile, unless all of
-    /// it does.
+    /// Returns whether all undistributed messages were seen. Meanwhile none of them is removed, unless all are.
     fn record_undistributed(
         &mut self,
         recording: &mut Recording,
@@ -196,7 +198,7 @@ impl Topic {
     }
 }
 
-/// What the record says of messages that were never delivered.
+/// The recorded state of messages that were never delivered.
 pub(super) fn owed_run(range: SeqRange, due_ns: u64) -> CheckpointRun {
     CheckpointRun {
         start: range.start,
@@ -206,7 +208,7 @@ pub(super) fn owed_run(range: SeqRange, due_ns: u64) -> CheckpointRun {
     }
 }
 
-/// The Unix time, in nanoseconds, of a moment that has not passed; now, of one that has.
+/// The Unix time of a moment in nanoseconds, or the current time if the moment has passed.
 pub(super) fn unix_time_of(now: Now, at: Duration) -> u64 {
     let wait = at.saturating_sub(now.mono).as_nanos() as u64;
     now.wall_ns.saturating_add(wait)

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::Worker;
 use diskq::{DiskError, Request};
 
-/// How long after a failed deletion the next try comes: twice as long each time, up to the most.
+/// The pause between a failed deletion and the next try. It doubles each time, up to the maximum.
 const RETRY_MIN: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(8);
 
@@ -18,7 +18,7 @@ pub(crate) struct Deletion {
     pub(super) topic: Arc<str>,
     is_ephemeral: bool,
     requests: Vec<Request>,
-    /// Who waits for the first try.
+    /// The waiters for the result of the first try.
     task: Option<TaskId>,
     failed_count: u32,
 }
@@ -48,7 +48,7 @@ impl FailedDeletions {
         self.waiting.push((Instant::now() + pause, deletion));
     }
 
-    /// How long until one is due.
+    /// The time until the next deletion is due.
     pub(super) fn due_in(&self) -> Option<Duration> {
         let at = self.waiting.iter().map(|(at, _)| *at).min()?;
         Some(at.saturating_duration_since(Instant::now()))
@@ -61,7 +61,8 @@ impl FailedDeletions {
         due.into_iter()
     }
 
-    /// Forgets those of `topic`, whose directory may be another topic's soon. Returns how many there were.
+    /// Forgets the deletions of `topic`, whose directory may soon belong to another topic. Returns their
+    /// number.
     fn forget(&mut self, topic: &str) -> usize {
         let of_topic = |(_, deletion): &mut (Instant, Deletion)| *deletion.topic == *topic;
         self.waiting.extract_if(.., of_topic).count()
@@ -69,7 +70,8 @@ impl FailedDeletions {
 }
 
 impl Worker {
-    /// Does the last jobs of a log and deletes it. False: it failed and is tried again. Until then the fence stays.
+    /// Does the last jobs of a log and deletes it. Returns false if the deletion failed and will be tried
+    /// again; the fence stays until it works.
     pub(super) fn delete(&self, mut deletion: Deletion) -> bool {
         let topic = deletion.topic.clone();
         self.fences.wait_for_urgent(&topic);
@@ -89,7 +91,7 @@ impl Worker {
                 for _ in 0..self.failed_deletions().forget(&topic) {
                     self.fences.note_done(&topic, self.duty);
                 }
-                // It is buried a moment later. What cannot be removed now, and is there then, is told.
+                // The tombstone is buried a moment later. A file that still cannot be removed then is reported.
                 let _ = tombstone.map(|tombstone| self.keeper.unlink(&tombstone));
                 true
             }
@@ -103,7 +105,7 @@ impl Worker {
     }
 }
 
-/// The first failure has a line in the log, and every one since the pauses have their full length.
+/// The log has a line for the first failure, and for each failure once the pause has reached its maximum.
 fn tell(deletion: &Deletion, error: &DiskError) {
     let is_told =
         deletion.failed_count == 1 || RETRY_MIN * (1 << deletion.failed_count.min(16)) > RETRY_MAX;
