@@ -85,7 +85,8 @@ pub struct SimFiles {
     disk: Arc<Mutex<Disk>>,
 }
 
-/// A descriptor of the whole file system: how many errors of write-back it has told of, or need not tell of.
+/// A descriptor of the whole file system: the number of write-back errors that it has reported or need not
+/// report.
 #[derive(Debug)]
 pub struct SimWhole {
     told: AtomicU64,
@@ -151,8 +152,8 @@ impl SimFiles {
         }
     }
 
-    /// The kernel writes back what it likes: of the dirty sectors some, and of the changes of names some
-    /// first ones of each directory.
+    /// Writes back some of the dirty sectors, and a first part of each directory's changes of names, as the
+    /// kernel may at any time.
     pub fn write_back(&self, seed: u64) {
         self.disk().write_back(&mut Random(seed));
     }
@@ -280,7 +281,7 @@ impl SimFiles {
         }
     }
 
-    /// A call that reads, and whether it gets a wrong bit.
+    /// Counts a call that reads. Returns whether the call gets a wrong bit.
     fn call_to_read(&self, call: Call) -> io::Result<(MutexGuard<'_, Disk>, bool)> {
         let mut disk = self.disk();
         match disk.faults.call(call) {
@@ -290,7 +291,7 @@ impl SimFiles {
         }
     }
 
-    /// A call that writes `bytes`, and how many of them; with the error if that is not all.
+    /// Counts a call that writes `bytes`. Returns how many bytes are written, and the error if not all are.
     fn call_to_write(
         &self,
         call: Call,
@@ -357,7 +358,7 @@ impl Disk {
         }
     }
 
-    /// Does to a read from `start` what the device does.
+    /// Applies the device's unreadable sectors to a read from `start`.
     fn check_read(
         &mut self,
         file: usize,

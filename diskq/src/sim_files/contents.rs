@@ -1,4 +1,4 @@
-//! The contents of a simulated file: what the page cache has, and what is on the device.
+//! The contents of a simulated file in the page cache and on the device.
 //!
 //! ```text
 //!   memory of the log --observe--> cached --write-back, sync--> durable
@@ -15,9 +15,9 @@ use std::ops::Range;
 
 use super::random::Random;
 
-/// What the kernel marks as clean or dirty.
+/// The size of a page: the unit that the kernel marks as clean or dirty.
 pub(super) const PAGE_BYTES: usize = 4096;
-/// What a device writes in one piece.
+/// The size of a sector: the unit that a device writes in one piece.
 const SECTOR_BYTES: usize = 512;
 
 /// How much of what is dirty is written.
@@ -47,7 +47,7 @@ impl Style {
     }
 }
 
-/// What the kernel says when it could not write earlier.
+/// The error of a sync after a write-back that failed.
 pub(super) fn write_back_error() -> io::Error {
     io::Error::from_raw_os_error(libc::EIO)
 }
@@ -57,9 +57,9 @@ pub(super) struct Contents {
     pub(super) cached: Vec<u8>,
     /// Short by the length that is not durable.
     durable: Vec<u8>,
-    /// What the memories that map the file had when they were last looked at.
+    /// The bytes of the memories that map the file, as of the last look at them.
     mapped: Vec<u8>,
-    /// Pages that count as clean and are not.
+    /// Pages that count as clean and are not durable.
     lost: BTreeSet<usize>,
     /// Sectors that the device cannot read, until they are written, and the error number of a read.
     unreadable: BTreeMap<usize, i32>,
@@ -120,7 +120,7 @@ impl Contents {
         }
     }
 
-    /// What a direct read finds: the device, where pages count as clean.
+    /// The bytes that a direct read returns: those of the device where pages count as clean.
     pub(super) fn read_direct(&self, bytes: usize) -> Option<Vec<u8>> {
         let mut image = self.cached.get(..bytes)?.to_vec();
         for page in &self.lost {
@@ -196,7 +196,7 @@ impl Contents {
         true
     }
 
-    /// The kernel writes what it likes of what is dirty.
+    /// Writes back some of the dirty pages, chosen at random as by the kernel.
     pub(super) fn write_back(&mut self, random: &mut Random) {
         if !self.is_dirty {
             return;
@@ -220,7 +220,7 @@ impl Contents {
         }
     }
 
-    /// Power is gone, and with it what is not durable.
+    /// Cuts the power: bytes that are not durable are lost.
     pub(super) fn revert(&mut self) {
         self.cached.clone_from(&self.durable);
         self.mapped.clear();

@@ -4,12 +4,12 @@ use std::io;
 
 use super::Call;
 
-/// Why a call fails: what the program finds in the [`io::Error`].
+/// The reason why a call fails, as the program finds it in the [`io::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A kind, without a number of the system.
+    /// An error kind without an errno.
     Kind(io::ErrorKind),
-    /// A number of the system: the program sees a limit of the process in it, a device, or neither.
+    /// An errno: the program takes it for a limit of the process, for a device error, or for neither.
     Code(i32),
 }
 
@@ -38,7 +38,7 @@ impl Fault {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Effect {
     Fail(Fault),
-    /// A read gives one bit that is not what was written.
+    /// A read returns one wrong bit.
     Flip,
 }
 
@@ -50,7 +50,7 @@ struct Armed {
     effect: Effect,
 }
 
-/// A call that is not done, or not as it ought to be.
+/// A call that is not done, or done wrongly.
 pub(super) enum Hit {
     Failed(io::Error),
     /// The process dies in it.

@@ -245,8 +245,8 @@ impl Names {
         }
     }
 
-    /// Makes the first `count` changes of a directory durable, and of other directories what they
-    /// share with these, with what came there before.
+    /// Makes the first `count` changes of a directory durable. A rename among them is shared with another
+    /// directory: that directory's changes up to the rename become durable, too.
     fn commit(&mut self, dir: usize, count: usize) {
         let count = count.min(self.dirs[dir].journal.len());
         let changes: Vec<Change> = self.dirs[dir].journal.drain(..count).collect();

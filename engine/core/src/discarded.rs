@@ -1,4 +1,4 @@
-//! [`Discarded`]: what a channel that was emptied or deleted owed, while it is let go of.
+//! [`Discarded`]: the messages of an emptied or deleted channel, while they are released slice by slice.
 
 use crate::channel::Requeued;
 use crate::deferred::Deferred;

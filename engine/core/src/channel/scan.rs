@@ -29,7 +29,7 @@ pub(crate) enum Scan {
     Begin,
     /// The next range is at this place.
     Waiting(u64),
-    /// The scan has seen all up to this one.
+    /// The scan has seen all deferred messages up to this key.
     Deferred(Option<DeferredKey>),
     /// The next one is at this place.
     Requeued(u64),

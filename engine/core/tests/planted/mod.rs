@@ -32,7 +32,7 @@ fn first_line(panic: &(dyn Any + Send)) -> String {
         .to_owned()
 }
 
-/// Runs something with a bug planted. What it says if it fails.
+/// Runs something with a bug planted. Returns the message of its failure, if it fails.
 fn fails(bug: Bug, test: impl FnOnce()) -> Option<String> {
     plant(Some(bug));
     let result = catch_unwind(AssertUnwindSafe(test));

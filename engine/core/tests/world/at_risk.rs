@@ -1,13 +1,13 @@
-//! What a power failure may take without `--sync-every=1`: P3, from the outside.
+//! The messages that a power failure may take without `--sync-every=1`: promise P3, seen from the outside.
 //!
 //! ```text
 //!   OK --sync-timeout--> the broker is told the time --pass--> --pass--> --pass--> safe
 //! ```
 //!
-//! A *pass* of a topic ends when every job its log had given when the pass began is done and answered, and
-//! the broker had a turn after that. The sync of a message that is old enough may wait for a sync under way,
-//! and that one for the jobs before it: three passes are enough for all of them. The model asks nobody
-//! what is synced.
+//! A *pass* of a topic ends when every job that its log had given at the beginning of the pass is done and
+//! answered, and the broker had a turn after that. The sync of a message that is old enough may wait for a sync
+//! under way, and the sync under way may wait for earlier jobs. Three passes are enough for all of these jobs.
+//! The model never asks the broker what is synced.
 
 use super::TOPICS;
 use super::model::Model;
@@ -18,7 +18,8 @@ use std::time::Duration;
 const SYNC_TIMEOUT: Duration = Duration::from_secs(2);
 /// A sync that could not open its files is tried again after this.
 const SYNC_RETRY: Duration = Duration::from_millis(250);
-/// The first pass may have begun before the sync was due; one for a sync under way, one for this one.
+/// Three passes: the first may have begun before the sync was due, the second is for a sync under way, the
+/// third for the sync of the message.
 const PASSES: u64 = 3;
 
 /// The pass of a topic in which a job was given.
@@ -26,18 +27,18 @@ const PASSES: u64 = 3;
 pub(crate) struct Pass {
     pub(crate) topic: usize,
     number: u64,
-    /// The topic was deleted meanwhile: nobody takes the answer.
+    /// The topic was deleted meanwhile, so its answer is dropped.
     pub(crate) is_deleted: bool,
 }
 
 /// How far the sync of an acknowledged message has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sync {
-    /// It must start when the broker is told this time.
+    /// The sync must start when the broker is told this time.
     Due(Duration),
-    /// It has started, or waits for what was given up to this pass.
+    /// The sync has started, or waits for jobs that were given up to this pass.
     Started(u64),
-    /// A sync failed: never.
+    /// A sync failed: the message never becomes safe.
     Failed,
 }
 
@@ -89,7 +90,7 @@ impl AtRisk {
         });
     }
 
-    /// What a topic's sync counted on was not there, or could not be opened: it is tried again.
+    /// A file that a topic's sync needs was missing or could not be opened: the sync is tried again.
     pub(crate) fn delay(&mut self, topic: usize, now: Duration) {
         self.set(topic, Sync::Due(now + SYNC_RETRY));
     }
@@ -107,8 +108,8 @@ impl AtRisk {
         }
     }
 
-    /// The process was killed: the next one syncs what it finds, at once. A disk that lost pages before calls
-    /// them synced all the same.
+    /// The process was killed. The next process syncs at once what it finds. A disk that lost pages before the
+    /// kill reports these pages as synced, too.
     pub(crate) fn kill(&mut self, now: Duration, has_lost_pages: bool) {
         for (_, sync) in self.messages.values_mut() {
             *sync = if has_lost_pages {
@@ -119,7 +120,7 @@ impl AtRisk {
         }
     }
 
-    /// What is not durable is gone. Returns how many messages that concerns.
+    /// Drops the messages that are not durable. Returns their number.
     pub(crate) fn take(&mut self, model: &mut Model) -> usize {
         let taken = std::mem::take(&mut self.messages);
         for number in taken.keys() {

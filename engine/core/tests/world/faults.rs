@@ -4,7 +4,7 @@ use super::{Mail, World};
 use diskq::{Call, CheckpointFailure, Reply, SyncFailure};
 use std::time::Duration;
 
-/// Environment: nothing is lost, and it may work the next time.
+/// Errors of the environment: nothing is lost, and the next try may work.
 const PASSING: [(Call, i32); 12] = [
     (Call::CreateDir, libc::ENOSPC),
     (Call::Allocate, libc::EMFILE),
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// What a keeper answers tells whether a sync is to be waited for. Whether one has failed for good.
+    /// Notes from a keeper's answer how its syncs went. Returns whether a sync has failed for good.
     pub(super) fn note_reply(&mut self, reply: &Reply, topic: usize) -> bool {
         let failed = match reply {
             Reply::Synced { result, .. } => result.as_ref().err(),

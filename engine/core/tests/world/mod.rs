@@ -144,7 +144,7 @@ struct Job {
 
 enum Work {
     Log(TopicKey, Request),
-    /// And how often it failed.
+    /// A deletion, and how often it failed.
     Delete(DeletedLog, u32),
 }
 
@@ -179,7 +179,7 @@ enum Thread {
 }
 
 impl Thread {
-    /// As engine/src/shard/storage.rs: nothing overtakes a spill or a deletion of its log but a load.
+    /// The rule of engine/src/shard/storage.rs: only a load overtakes a spill or a deletion of its log.
     fn of(topic: &str, request: &Request, earlier: &VecDeque<Job>) -> Thread {
         let is_fence = |job: &Job| *job.topic == *topic && job.is_fence();
         match request {
@@ -194,7 +194,7 @@ struct ShardWorld {
     broker: Broker,
     keeper: Keeper<SimFiles>,
     jobs: VecDeque<Job>,
-    /// Those of deleted topics, until nsqd.dat is written.
+    /// The tombstones of deleted topics, until nsqd.dat is written.
     tombstones: Vec<Tombstone>,
     shared_sync: SharedSync<SimFiles>,
     /// Its part of nsqd.dat is out of date.
@@ -216,7 +216,8 @@ pub(crate) struct World {
     latency: Option<LatencyOptions>,
     /// Whether new topics start with channels that others know of.
     asks_for_channels: bool,
-    /// Whether syncs that wait at the same time are done as one. Those of all files hide what one forgets.
+    /// True if syncs that wait at the same time are done as one. A sync of all files hides a file that a single
+    /// sync forgets.
     shares_syncs: bool,
     /// Whether syncs may fail in this history.
     has_faults: bool,
@@ -276,7 +277,7 @@ impl World {
         let group_commit = random.below(3) == 0;
         let has_faults = random.below(4) == 0;
         let asks_for_channels = random.below(2) == 0;
-        // From one entry of a long list per turn to more than there are.
+        // The budget of a turn: from one entry of a long list to more entries than there are.
         let turn_entries = 1 << random.below(8);
         let shares_syncs = random.below(4) == 0;
         let mut world = World {
@@ -431,7 +432,7 @@ impl World {
         let open = || diskq::open_log(&self.files, path, topic, options.clone(), now.wall_ns);
         let recovered = open().or_else(|error| {
             assert!(is_harmed, "{error}");
-            // Somebody starts it again, and everything is there.
+            // An operator starts the program again, and everything is there.
             self.reached.note("a log could not be opened");
             open()
         });
@@ -477,9 +478,9 @@ impl World {
         if self.shards.iter().any(|shard| shard.is_metadata_old) {
             self.reached.note("nsqd.dat was older");
         }
-        // Once a checkpoint may be lost nsqd.dat may know more than the logs, of what nobody was told.
+        // Once a checkpoint may be lost, nsqd.dat may list unanswered changes that the logs do not have.
         if !self.may_be_torn && self.random.below(4) == 0 {
-            // Somebody moved it aside.
+            // An operator moved the file aside.
             self.reached.note("nsqd.dat was missing");
             self.metadata.clear();
         }
@@ -493,8 +494,8 @@ impl World {
             self.say("power is lost");
             self.files.crash(Crash::Power { seed });
             if had_failed_sync && self.was_reclaimed {
-                // After a failed sync and a restart a disk may call synced what it has lost, which no
-                // program can know.
+                // After a failed sync and a restart a disk may report lost pages as synced. No program can
+                // detect that.
                 self.model.forget_promises();
             }
             if self.at_risk.take(&mut self.model) > 0 {
@@ -547,7 +548,7 @@ impl World {
         }
     }
 
-    /// What is in memory is in the page cache.
+    /// Copies the mapped memories to the page cache.
     fn observe_all(&self) {
         for shard in &self.shards {
             for (topic, log) in shard.broker.logs() {
@@ -575,7 +576,7 @@ impl World {
         let ShardWorld {
             keeper, tombstones, ..
         } = &mut self.shards[shard];
-        // What stays is found at the next start.
+        // The next start finds the files that stay.
         tombstones.retain(|tombstone| keeper.bury(tombstone).is_err());
     }
 
@@ -679,7 +680,7 @@ impl World {
         let paused = self.random.below(2) == 0;
         let mut out = Vec::new();
         let broker = &mut self.shards[shard].broker;
-        // One that is not there is as good as any other answer.
+        // The topic may not be there: that answer counts like any other.
         let outcome = match self.random.below(14) {
             0 | 1 => {
                 let outcome = broker.pause_topic(now, topic_text, paused, task, &mut out);
@@ -896,7 +897,7 @@ impl World {
         }
     }
 
-    /// For whoever wants to see what happens.
+    /// Prints the event, for a reader of the history.
     fn say(&self, line: impl Display) {
         if std::env::var_os("RINGQ_SIM_LOG").is_some() {
             eprintln!("{:?} {line}", self.mono);
@@ -1020,7 +1021,8 @@ impl World {
         }
     }
 
-    /// As engine/src/shard/storage/deletions.rs: one that fails is tried again, behind what waits.
+    /// The rule of engine/src/shard/storage/deletions.rs: a failed deletion is tried again, behind the waiting
+    /// jobs.
     fn delete(&mut self, shard: usize, mut log: DeletedLog, failed_count: u32, pass: Pass) {
         let ShardWorld {
             keeper,
@@ -1049,7 +1051,7 @@ impl World {
                     !(is_failed && job.topic == log.topic)
                 });
                 if let Some(tombstone) = tombstone {
-                    // What stays is tried again when it is buried.
+                    // A file that stays is tried again when the tombstone is buried.
                     let _ = keeper.unlink(&tombstone);
                     tombstones.push(tombstone);
                     *is_metadata_old = true;

@@ -23,9 +23,9 @@ pub(crate) struct Tracked {
     pub(crate) owed: BTreeSet<usize>,
     /// DPUB: on no channel before this.
     pub(crate) due: Duration,
-    /// Whose deletion of the topic concerns it.
+    /// The task whose deletion of the topic includes this message.
     deleted_by: Option<TaskId>,
-    /// That deletion was answered: it does not come any more.
+    /// That deletion was answered: the message does not come any more.
     is_gone: bool,
 }
 
@@ -258,7 +258,8 @@ impl Model {
         }
     }
 
-    /// A topic is to be deleted with what it has. What is on its way may belong to its successor.
+    /// A topic is to be deleted with its messages. A message that is on its way may belong to the topic's
+    /// successor.
     pub(crate) fn delete_topic(&mut self, topic: usize, task: TaskId) {
         self.empty_topic(topic);
         for message in &mut self.messages {
@@ -310,7 +311,7 @@ impl Model {
         self.messages.iter().filter(is_promised).count()
     }
 
-    /// A disk has called synced what it has lost: nothing is promised but the right bytes.
+    /// A disk has reported lost pages as synced: the only promise left is that delivered bytes are right.
     pub(crate) fn forget_promises(&mut self) {
         for message in &mut self.messages {
             message.owed.clear();

@@ -10,7 +10,7 @@ use wire::encode::{self, FrameDecoded, decode_frame};
 use wire::frame::{FrameType, Message};
 use wire::id::{MessageId, Seq};
 
-/// FINs whose answers are more than the broker keeps of unsent answers: 64 KiB.
+/// The number of FINs whose answers exceed the unsent answers that the broker keeps: 64 KiB.
 const FLOOD_COMMANDS: usize = 2000;
 
 /// An answer that is due.
@@ -223,7 +223,8 @@ impl World {
         self.offer(index);
     }
 
-    /// A consumer asks for more answers than the broker keeps for it: it is read on when they have left.
+    /// A consumer asks for more answers than the broker keeps for it. The broker reads the consumer again when
+    /// the answers have left.
     pub(crate) fn flood(&mut self) {
         let wanted = |peer: &Peer| peer.subscription.is_some() && !peer.input_ended;
         let Some(index) = self.pick_peer(wanted) else {
@@ -353,7 +354,8 @@ impl World {
         }
         let has_more = self.shards[shard].broker.has_more(id, length - consumed);
         self.perform(shard, out);
-        // What the broker left for the sake of others, unless that was offered meanwhile.
+        // Offers the input that the broker left for the sake of other connections, unless it was offered
+        // meanwhile.
         if has_more && self.peers[index].consumed == done {
             self.offer_bytes(index, length - consumed);
         }

@@ -1,4 +1,4 @@
-//! What operators were answered. It must hold after a crash, whatever nsqd.dat says.
+//! The promises that operators were given. Each must hold after a crash, whatever nsqd.dat says.
 
 use super::model::Place;
 use super::{CHANNELS, TOPICS};
@@ -33,7 +33,7 @@ impl Fact {
         !is_ephemeral && !TOPICS[self.topic()].ends_with("#ephemeral")
     }
 
-    /// Whether it is true. `None`: what it is about is not there.
+    /// Returns whether the fact is true. `None` means that its topic or channel is not there.
     fn look_up(self, topics: &[TopicFacts]) -> Option<bool> {
         let topic = topics
             .iter()
@@ -65,7 +65,7 @@ pub(crate) struct Promises {
 }
 
 impl Promises {
-    /// An operator wants a fact to be so. Until that is answered a crash may leave it either way.
+    /// An operator wishes a fact. Until the wish is answered, a crash may leave the fact true or false.
     pub(crate) fn wish(&mut self, fact: Fact, is_true: bool, task: TaskId) {
         match fact {
             Fact::TopicExists(topic) if !is_true => {
@@ -96,7 +96,7 @@ impl Promises {
         }
     }
 
-    /// What an operator had deleted came again, by a client.
+    /// A client made a topic or channel again that an operator had deleted.
     pub(crate) fn note(&mut self, change: &Change) {
         let topic = TOPICS.iter().position(|name| *name == &*change.topic);
         let topic = topic.expect("a topic of ours");
@@ -113,8 +113,7 @@ impl Promises {
         }
     }
 
-    /// After a crash of the process, or after one that is promised to be survived. Returns how many promises there
-    /// were to be kept.
+    /// Checks the promises after a crash that they must survive. Returns the number of promises checked.
     pub(crate) fn check(&mut self, topics: &[TopicFacts]) -> usize {
         self.wishes.retain(|_, promise| promise.is_answered);
         for (fact, promise) in &self.wishes {

@@ -1,11 +1,11 @@
-//! Syncs that wait at the same time are done as one, as in engine/src/shard/storage.rs.
+//! Shared syncs: syncs that wait at the same time are done as one, like in engine/src/shard/storage.rs.
 
 use super::{Job, Mail, Thread, Work, World};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 impl World {
-    /// Does the syncs of a keeper that come first of their topics.
+    /// Does the syncs of a keeper that are the first jobs of their topics.
     pub(super) fn sync_together(&mut self, shard: usize) {
         self.observe_all();
         let mut seen = BTreeSet::new();
