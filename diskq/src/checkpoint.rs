@@ -140,7 +140,7 @@ impl CheckpointRun {
         SeqRange::new(self.start, Seq(self.start.0.saturating_add(self.count)))
     }
 
-    /// Whether `next` is the rest of a longer run that begins with this one.
+    /// Returns whether `next` is the rest of a longer run that begins with this one.
     fn is_continued_by(&self, next: &CheckpointRun) -> bool {
         self.range().end == next.start
             && (self.attempts, self.due_ns) == (next.attempts, next.due_ns)
@@ -294,7 +294,7 @@ fn is_consistent(checkpoint: &Checkpoint) -> bool {
         && given.max(end) <= next
 }
 
-/// Whether each range ends before the next one starts.
+/// Returns whether each range ends before the next one starts.
 fn are_apart(ranges: &[SeqRange]) -> bool {
     ranges.windows(2).all(|pair| pair[0].end <= pair[1].start)
 }

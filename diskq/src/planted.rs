@@ -71,7 +71,7 @@ pub fn planted() -> Option<Bug> {
     PLANTED.get()
 }
 
-/// Whether this bug is planted in this thread.
+/// Returns whether this bug is planted in this thread.
 #[cfg(feature = "planted")]
 #[must_use]
 pub fn is_planted(bug: Bug) -> bool {

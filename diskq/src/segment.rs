@@ -61,7 +61,7 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    /// Whether a segment with this head can have been sealed so.
+    /// Returns whether a segment with this head can have been sealed so.
     pub(crate) fn fits(&self, head: &Head) -> bool {
         let least = bytes_needed(u64::from(self.count), u64::from(FRAMES_AT));
         let slots = u64::from(self.count) * SLOT_BYTES as u64;
@@ -71,7 +71,7 @@ impl Seal {
     }
 }
 
-/// Whether a segment can have this length.
+/// Returns whether a segment can have this length.
 pub(crate) fn is_size(bytes: u32) -> bool {
     (PAGE_BYTES..=SEGMENT_BYTES_LIMIT).contains(&bytes)
 }
@@ -257,7 +257,7 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    /// How many messages are whole.
+    /// The number of whole messages.
     pub(crate) fn count(&self) -> u64 {
         self.whole
             .iter()
@@ -337,7 +337,7 @@ pub(crate) fn scan(bytes: &[u8], head: &Head, count: Option<u32>) -> Scan {
     scan
 }
 
-/// Whether slot and frame of the `index`-th message are whole.
+/// Returns whether slot and frame of the `index`-th message are whole.
 pub(crate) fn is_whole(bytes: &[u8], head: &Head, index: u32) -> bool {
     let at = slot_offset(bytes.len(), index);
     at.is_some_and(|at| whole_at(bytes, head, index, at).is_some())

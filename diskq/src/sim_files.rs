@@ -100,7 +100,7 @@ struct Disk {
     faults: Faults,
     /// Chooses what a fault does.
     random: Random,
-    /// How often write-back failed.
+    /// The number of write-backs that failed.
     errors: u64,
 }
 

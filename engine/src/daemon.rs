@@ -573,7 +573,7 @@ fn give_up(id: ShardId, started: &mpsc::Sender<Result<(), String>>, error: &io::
     }
 }
 
-/// What an operator is told of it. What the start can know beforehand, it has checked: see `preflight`.
+/// The text for the operator. Problems that can be known before the start were checked before: see `preflight`.
 fn ring_failed(id: ShardId, error: &io::Error) -> String {
     let why = diskq::system_text(error);
     let advice = match error.raw_os_error() {

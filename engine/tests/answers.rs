@@ -15,7 +15,7 @@ use support::{
 };
 
 const SHARDS: usize = 2;
-/// How often the broker is killed after each kind of answer.
+/// The number of kills after each kind of answer.
 const KILLS: u64 = 12;
 /// The latest moment of a kill, in microseconds after the answer.
 const KILL_US_MAX: u64 = 500_000;

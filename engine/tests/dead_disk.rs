@@ -10,14 +10,14 @@ use support::{Broker, Client, FrameType, Launch, LoopExt4, cpu_time, wait_until,
 
 /// Long enough for every sync, checkpoint and retry that is due, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the dead broker is watched.
+/// The time for which the broker on a dead disk is watched.
 const MEASURE: Duration = Duration::from_secs(2);
 /// A tenth of what one busy loop would use on an idle machine.
 const CPU_MAX: Duration = Duration::from_millis(200);
 /// The retries of a few things, each with a line at most, and every line once a second at most.
 const LOG_LINES_MAX: usize = 20;
 
-/// How a file system dies.
+/// The ways in which a file system dies.
 #[derive(Clone, Copy)]
 enum Death {
     /// As by a device that is gone.

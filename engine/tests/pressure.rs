@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use support::{Broker, Certificates, Client, PATIENCE, Upgrade, rss, wait_until, whole_machine};
 use upgrade::{Layer, Layers};
 
-/// What a client offers.
+/// The bytes of commands that a client offers.
 const OFFERED_BYTES: u64 = 100_000_000;
 
 /// What the broker's memory may grow by meanwhile: buffers of both shards, and lines of the log.

@@ -97,18 +97,18 @@ impl<'a> FromIterator<&'a CheckpointRun> for Runs {
 pub struct ChannelDraft {
     /// The channel's name.
     pub name: String,
-    /// Whether the channel is paused.
+    /// True if the channel is paused.
     pub paused: bool,
-    /// What the channel still owes its consumers.
+    /// The messages that the channel still owes its consumers.
     pub runs: Runs,
 }
 
 /// A [`Checkpoint`] in the making.
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointDraft {
-    /// Whether the topic is paused.
+    /// True if the topic is paused.
     pub paused: bool,
-    /// What the topic has not yet given to any channel.
+    /// The messages that the topic has not yet given to any channel.
     pub undistributed: Runs,
     /// The topic's channels.
     pub channels: Vec<ChannelDraft>,
@@ -134,7 +134,7 @@ impl CheckpointDraft {
         }
     }
 
-    /// Whether the draft names any message.
+    /// Returns whether the draft names any message.
     pub(crate) fn names_any(&self) -> bool {
         let mut lists = self.lists();
         lists.any(|runs| !runs.is_empty())

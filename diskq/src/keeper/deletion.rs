@@ -1,4 +1,4 @@
-//! How a topic is deleted. The rename of its log is the moment at which the deletion counts.
+//! The deletion of a topic. A deletion takes effect at the rename of the topic's log.
 //!
 //! ```text
 //!   <topic>.log/ ──rename, sync──► <topic>.log.deleted-<n>/ ──unlink──► empty ──bury──► gone

@@ -448,7 +448,7 @@ impl<'a, F: Files> LogDirectory<'a, F> {
 /// A segment as it was read.
 pub(crate) struct ReadSegment {
     pub(crate) memory: Memory,
-    /// What of it could not be read.
+    /// The parts of the file that could not be read.
     pub(crate) damage: Vec<Damage>,
     /// The ranges that could not be read; `memory` holds zeros there.
     pub(crate) unreadable: Vec<Range<u32>>,
@@ -531,7 +531,7 @@ pub(crate) fn is_media_error(error: &io::Error) -> bool {
             .is_some_and(|code| codes.contains(&code))
 }
 
-/// How much is written again at a time.
+/// The number of bytes that are written again at a time.
 const AGAIN_BYTES: u32 = 1 << 20;
 const SEGMENT_SUFFIX: &str = ".segment";
 const PARTIAL_SUFFIX: &str = ".partial";

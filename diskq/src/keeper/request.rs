@@ -55,7 +55,7 @@ pub enum Request {
         base: Seq,
         /// How many messages it holds.
         count: u32,
-        /// Whether the page cache may hold newer bytes than the disk: see `again` of [`Request::Sync`].
+        /// True if the page cache may hold newer bytes than the disk: see `again` of [`Request::Sync`].
         cached: bool,
         /// Memory to read it into.
         reuse: Option<Memory>,
@@ -221,7 +221,7 @@ impl Failure {
         }
     }
 
-    /// Whether the disk was full.
+    /// Returns whether the disk was full.
     pub(crate) fn is_full(&self) -> bool {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         full.contains(&self.kind)
@@ -241,7 +241,7 @@ impl Failure {
     }
 }
 
-/// What the keeper answers. Unmap, Free, SetAside and Discard are not answered.
+/// The answers of the keeper. Unmap, Free, SetAside and Discard have no answer.
 #[derive(Debug)]
 pub enum Reply {
     /// To [`Request::Prepare`].
@@ -286,7 +286,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// Whether a job that ends with a sync has worked so far.
+    /// Returns whether a job that ends with a sync has worked so far.
     pub(super) fn is_ok(&self) -> bool {
         match self {
             Reply::Synced { result, .. } => result.is_ok(),

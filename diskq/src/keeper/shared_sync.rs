@@ -67,7 +67,8 @@ impl<F: Files> Keeper<F> {
             });
             let Err(failure) = synced else {
                 let synced = |(reply, (topic, _)): (Option<Reply>, (&str, Request))| {
-                    // What failed before it left nothing to be durable: a log without a directory, for one.
+                    // A job that failed before its sync has nothing to make durable: for example, a log without
+                    // a directory.
                     reply.map(|reply| match reply.is_ok() {
                         true => reply.unless(self.still_there(topic)),
                         false => reply,
@@ -78,7 +79,7 @@ impl<F: Files> Keeper<F> {
             shared.whole = None;
             shared.failure = Some(failure);
         }
-        // What was done of a job before its sync may be done twice.
+        // The part of a job before its sync may be done twice.
         let handle = |(topic, request): (&str, Request)| self.handle(topic, request);
         jobs.into_iter().map(handle).collect()
     }

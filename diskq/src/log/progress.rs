@@ -182,13 +182,13 @@ impl Log {
         }
     }
 
-    /// Whether [`Event::Checkpointed`] or [`Event::CheckpointFailed`] of a checkpoint is still to come.
+    /// Returns whether [`Event::Checkpointed`] or [`Event::CheckpointFailed`] of a checkpoint is still to come.
     #[must_use]
     pub fn expects_checkpoint(&self, number: CheckpointNumber) -> bool {
         self.is_recording() && number.0 <= self.checkpoints.last_number
     }
 
-    /// Whether it is time for [`Log::begin_checkpoint`].
+    /// Returns whether it is time for [`Log::begin_checkpoint`].
     #[must_use]
     pub fn checkpoint_due(&self, mono: Duration) -> bool {
         self.checkpoint_at().is_some_and(|at| at <= mono)
@@ -205,7 +205,7 @@ impl Log {
         self.checkpoints.due_at(delay)
     }
 
-    /// Whether a checkpoint is being put together or written. There is one at a time.
+    /// Returns whether a checkpoint is being put together or written. There is one at a time.
     #[must_use]
     pub fn is_recording(&self) -> bool {
         self.checkpoints.is_under_way()

@@ -96,7 +96,7 @@ impl<F: Files> Opening<'_, F> {
     }
 }
 
-/// Which checkpoint each slot holds, and which is surely durable.
+/// Returns the checkpoint number of each slot, and the checkpoint that is surely durable.
 ///
 /// Checkpoints are written one after another. So a checkpoint with the durable flag is durable if a newer one
 /// was written after it; only the newest may have been cut off before its sync ended. An unreadable checkpoint

@@ -47,7 +47,7 @@ impl Found {
         self.head.base.offset(u64::from(count))
     }
 
-    /// Whether `scan` found all of its messages.
+    /// Returns whether `scan` found all of its messages.
     fn is_complete(&self, scan: &Scan) -> bool {
         self.seal
             .is_some_and(|seal| scan.holes(seal.count).is_empty())
@@ -150,7 +150,7 @@ impl<F: Files> Opening<'_, F> {
         Ok(None)
     }
 
-    /// Whether anything was written where the first slot belongs.
+    /// Returns whether anything was written where the first slot belongs.
     fn has_first_slot(&self, entry: &Entry) -> io::Result<bool> {
         let mut slot = [0; SLOT_BYTES];
         let Some(at) = entry.bytes.checked_sub(SLOT_BYTES as u64) else {
@@ -375,7 +375,7 @@ fn join_copies(sorted: Vec<Found>) -> Vec<Found> {
     joined
 }
 
-/// Whether a log of ours can have begun a segment with this head.
+/// Returns whether a log of ours can have begun a segment with this head.
 fn is_possible(head: &Head) -> bool {
     let highest = head.base.0.checked_add(count_limit(head.bytes).into());
     let has_seqs = head.base > Seq(0) && highest.is_some_and(|end| end <= SEQ_MAX + 1);

@@ -278,7 +278,7 @@ fn is_complete(files: &SimFiles, first: Seq) {
     assert_eq!(read_all(recovered, files, first), (80, 0));
 }
 
-/// T8: a segment that could not be opened a second time was removed, as one without messages.
+/// A segment that could not be opened a second time was removed, as one without messages.
 #[test]
 fn a_read_that_fails_at_start_removes_nothing() {
     let media: Fault = libc::EIO.into();

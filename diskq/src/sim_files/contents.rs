@@ -20,7 +20,7 @@ pub(super) const PAGE_BYTES: usize = 4096;
 /// The size of a sector: the unit that a device writes in one piece.
 const SECTOR_BYTES: usize = 512;
 
-/// How much of what is dirty is written.
+/// The share of the dirty bytes that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {
     Nothing,

@@ -34,7 +34,7 @@ impl Fault {
     }
 }
 
-/// What happens to a call.
+/// The fate of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Effect {
     Fail(Fault),

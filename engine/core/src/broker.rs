@@ -123,7 +123,7 @@ pub enum Output {
     Complaint {
         /// The cause: equal for all topics that fail in this way.
         cause: String,
-        /// What failed, of which topic, and why.
+        /// The text of the line: the action that failed, its topic, and the reason.
         line: String,
     },
 }
@@ -163,9 +163,9 @@ pub struct Broker {
     clients: Clients,
     random: Random,
     topics_to_pump: Vec<TopicKey>,
-    /// What this turn may still do.
+    /// The remaining budget of this turn.
     work: Work,
-    /// What the last turn did.
+    /// The work that the last turn did.
     entries_spent: usize,
     /// The messages that deleted topics still owed.
     discarded: Vec<Discarded>,

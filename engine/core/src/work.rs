@@ -34,7 +34,7 @@ impl Work {
         self.left = self.left.max(SHARE_MIN);
     }
 
-    /// How many entries may still be gone through.
+    /// The number of entries that the turn may still go through.
     pub(crate) fn left(&self) -> usize {
         self.left
     }
@@ -49,7 +49,7 @@ impl Work {
         self.spent += entries;
     }
 
-    /// How many entries were gone through.
+    /// The number of entries that the turn went through.
     pub(crate) fn spent(&self) -> usize {
         self.spent
     }

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use world::{Reached, World};
 
-/// How many histories run if nobody says otherwise.
+/// The default number of histories.
 const COUNT: u64 = 5_000;
 /// Fewer do not reach everything.
 const COUNT_TO_REACH_ALL: u64 = 2_000;

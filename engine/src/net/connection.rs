@@ -139,7 +139,7 @@ enum ReadOnce {
     Some,
     /// The same, of a consumer that has messages enough in hand.
     Patient(Duration),
-    /// As much as there was room for, or as much as may be carried out at once.
+    /// The input holds as much as there was room for, or as much as may be carried out at once.
     Full,
     /// The connection ends or leaves.
     Over,

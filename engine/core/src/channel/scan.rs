@@ -22,7 +22,7 @@ use diskq::{CheckpointRun, SeqRange};
 use std::time::Duration;
 use wire::id::Seq;
 
-/// How far a channel's scan has come.
+/// The progress of a channel's scan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Scan {
     /// The scan has not begun.

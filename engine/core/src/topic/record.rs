@@ -160,9 +160,9 @@ impl Topic {
         }
     }
 
-    /// Whether an earlier run left a channel, and no checkpoint is known that names it and is as durable as promised:
-    /// only nsqd.dat lists it, or that run ended before the sync. Since a failed sync nothing can be recorded, and
-    /// what is stored is still delivered.
+    /// Returns whether an earlier run left a channel that no sufficiently durable checkpoint names. Either only
+    /// nsqd.dat lists the channel, or the earlier run ended before its sync. After a failed sync nothing can be
+    /// recorded, and stored messages are still delivered.
     fn is_unsure(&self, id: ChannelId) -> bool {
         let is_restored = |channel: &Channel| channel.is_restored;
         let may_record = !self.is_recorded && !self.sync_failed;

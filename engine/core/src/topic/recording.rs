@@ -14,7 +14,7 @@ use diskq::{
 };
 use std::time::Duration;
 
-/// How far the checkpoint has come.
+/// The progress of the checkpoint.
 #[derive(Debug)]
 pub(super) struct Recording {
     draft: CheckpointDraft,
@@ -26,7 +26,7 @@ pub(super) struct Recording {
     undistributed: Undistributed,
 }
 
-/// How far the scan of the undistributed messages has come.
+/// The progress of the scan of the undistributed messages.
 #[derive(Debug, Default, Clone, Copy)]
 struct Undistributed {
     /// The place of the next range, and how many of its seqs were seen.

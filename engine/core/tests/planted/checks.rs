@@ -1,4 +1,4 @@
-//! What no history shows: each check is small and the same every time.
+//! Checks for bugs that no history shows. Each check is small and deterministic.
 
 use diskq::{
     Call, ChannelDraft, CheckpointDraft, Crash, Durable, Files, Keeper, Log, LogOptions, Recovered,

@@ -31,7 +31,7 @@ pub(crate) struct Pass {
     pub(crate) is_deleted: bool,
 }
 
-/// How far the sync of an acknowledged message has come.
+/// The progress of the sync of an acknowledged message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sync {
     /// The sync must start when the broker is told this time.

@@ -1,4 +1,4 @@
-//! What goes wrong below the broker: the disk, the kernel, the clock.
+//! Faults below the broker: of the disk, the kernel and the clock.
 
 use super::{Mail, World};
 use diskq::{Call, CheckpointFailure, Reply, SyncFailure};

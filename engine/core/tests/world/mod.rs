@@ -161,7 +161,7 @@ impl Job {
         )
     }
 
-    /// What goes to the keeper.
+    /// A job for the keeper.
     fn requests(&self) -> &[Request] {
         match &self.work {
             Work::Log(_, request) => std::slice::from_ref(request),
@@ -229,9 +229,9 @@ pub(crate) struct World {
     may_be_flipped: bool,
     /// Pages that count as clean were dropped from the cache.
     was_reclaimed: bool,
-    /// How far the wall clock was set back.
+    /// The time by which the wall clock was set back.
     set_back: Duration,
-    /// How often the program was started.
+    /// The number of starts of the program.
     starts: u64,
     model: Model,
     at_risk: AtRisk,
