@@ -983,9 +983,9 @@ impl World {
         let job = match jobs.iter().position(is_in_the_way) {
             // A deletion waits for the urgent jobs of its topic, all of which came before.
             Some(urgent) if matches!(job.work, Work::Delete(..)) => {
-                let urgent = jobs.remove(urgent).expect("just found");
-                jobs.insert(at.unwrap_or(0).min(jobs.len()), job);
-                urgent
+                // Back to its place: what came behind it stays behind it.
+                jobs.insert(at.unwrap_or(0), job);
+                jobs.remove(urgent).expect("just found")
             }
             _ => job,
         };
