@@ -163,6 +163,8 @@ fn misbehave(command: &'static str, manner: Manner) {
     }
     let message = client.message();
     client.finish(&message.id);
+    // A connection that is made after the deletion is told of neither.
+    good.wait_for("REGISTER u");
     broker.post("/topic/delete?topic=u", b"").expect_status(200);
     good.wait_for("UNREGISTER u");
     for line in ["REGISTER t c", "REGISTER v#ephemeral"] {
