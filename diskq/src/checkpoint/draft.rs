@@ -61,7 +61,9 @@ impl Runs {
         self.pieces.is_empty()
     }
 
-    fn count(&self) -> usize {
+    /// How many runs the list has.
+    #[must_use]
+    pub fn count(&self) -> usize {
         let full = self.pieces.len().saturating_sub(1) * PIECE_RUNS;
         full + self.pieces.last().map_or(0, Vec::len)
     }

@@ -78,6 +78,11 @@ impl Deferred {
         Some(Duration::from_nanos(*due))
     }
 
+    /// The key of the last one.
+    pub(crate) fn last_key(&self) -> Option<DeferredKey> {
+        Some(*self.entries.last_key_value()?.0)
+    }
+
     /// The entries behind `key`, or all entries, in the order of their due times.
     pub(crate) fn iter_behind(
         &self,

@@ -3,6 +3,7 @@
 //! A [`VecDeque`] that is full moves all of its entries, which takes 30 ms for ten million of them.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Entries per piece.
 const PIECE: usize = 1024;
@@ -107,6 +108,11 @@ impl<T> LongQueue<T> {
     /// The place of the first entry. An entry keeps its place while others come and go.
     pub(crate) fn first_place(&self) -> u64 {
         self.front
+    }
+
+    /// The places of all entries.
+    pub(crate) fn places(&self) -> Range<u64> {
+        self.front..self.front + self.count as u64
     }
 
     /// The entries from `place` on, in order, without entries that were removed.

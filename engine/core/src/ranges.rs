@@ -5,6 +5,7 @@
 
 use crate::long_queue::LongQueue;
 use diskq::SeqRange;
+use std::ops::Range;
 use wire::id::Seq;
 
 /// Ranges of seqs that wait for their first delivery.
@@ -100,6 +101,11 @@ impl Ranges {
     /// The place of the first range. A range keeps its place while others come and go.
     pub(crate) fn first_place(&self) -> u64 {
         self.ranges.first_place()
+    }
+
+    /// The places of all ranges.
+    pub(crate) fn places(&self) -> Range<u64> {
+        self.ranges.places()
     }
 
     /// The ranges from `place` on, in order.

@@ -375,7 +375,7 @@ impl Topic {
         let work = delivery.work;
         work.begin_share();
         self.distribute(now, delivery.clients, work);
-        work.begin_share();
+        work.begin_long_share();
         self.record(now, work);
         while let Some(id) = self.to_pump_channels.pop() {
             if let Some(channel) = self.channels[id.0 as usize].as_mut() {

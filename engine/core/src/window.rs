@@ -284,6 +284,14 @@ impl Window {
         places.map(move |(i, place)| (first.offset(i as u64), *place))
     }
 
+    /// All seqs up to the last one in flight.
+    pub(crate) fn span(&self) -> SeqRange {
+        let ring_end = self.base.offset(self.ring.len() as u64);
+        let last = self.stragglers.last_key_value();
+        let end = last.map_or(ring_end, |(seq, _)| ring_end.max(seq.offset(1)));
+        SeqRange::new(Seq(0), end)
+    }
+
     /// The stragglers from `seq` on, in order.
     pub(crate) fn stragglers_from(&self, seq: Seq) -> impl Iterator<Item = (Seq, Entry)> + '_ {
         let stragglers = self.stragglers.range(seq..);

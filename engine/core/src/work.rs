@@ -12,6 +12,7 @@ const SHARE_MIN: usize = 16;
 /// queue when they become due, dropping them) takes many turns, so that no client waits for all of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Work {
+    entries: usize,
     left: usize,
     spent: usize,
 }
@@ -19,6 +20,7 @@ pub(crate) struct Work {
 impl Work {
     pub(crate) fn new(entries: usize) -> Work {
         Work {
+            entries,
             left: entries,
             spent: 0,
         }
@@ -31,7 +33,18 @@ impl Work {
 
     /// Guarantees a minimum of work for the next topic or channel, even if the budget is spent.
     pub(crate) fn begin_share(&mut self) {
-        self.left = self.left.max(SHARE_MIN);
+        self.ensure(SHARE_MIN);
+    }
+
+    /// Makes sure of an eighth of the turn: a checkpoint that is under way holds back segments and answers.
+    pub(crate) fn begin_long_share(&mut self) {
+        self.begin_share();
+        self.ensure(self.entries / 8);
+    }
+
+    /// Makes sure of at least `entries` entries.
+    pub(crate) fn ensure(&mut self, entries: usize) {
+        self.left = self.left.max(entries);
     }
 
     /// The number of entries that the turn may still go through.

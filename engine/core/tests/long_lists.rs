@@ -63,6 +63,8 @@ struct World {
     spent_max: usize,
     busy_turns: usize,
     checkpoints: usize,
+    /// The number of runs that the last checkpoint names.
+    runs: usize,
 }
 
 impl World {
@@ -74,6 +76,7 @@ impl World {
             spent_max: 0,
             busy_turns: 0,
             checkpoints: 0,
+            runs: 0,
         }
     }
 
@@ -127,8 +130,11 @@ impl World {
                 for (name, log) in self.broker.logs() {
                     self.files.observe(Path::new(DATA_PATH), name, log);
                 }
-                self.checkpoints +=
-                    usize::from(matches!(request, diskq::Request::WriteCheckpoint { .. }));
+                if let diskq::Request::WriteCheckpoint { draft, .. } = &request {
+                    self.checkpoints += 1;
+                    let channels = draft.channels.iter();
+                    self.runs = channels.map(|channel| channel.runs.count()).sum();
+                }
                 let keeper = Keeper::new(self.files.clone(), DATA_PATH);
                 if let Some(reply) = keeper.handle(&topic, request) {
                     let now = self.now();
@@ -456,5 +462,51 @@ fn what_a_channel_is_given_while_it_is_recorded_is_not_lost() {
         world.pause(false);
         world.rest();
         assert_eq!(world.counts(), (66, 0, MESSAGES + 34), "{goes_on_after}");
+    }
+}
+
+/// A consumer that requeues everything moves more messages per turn than a slice has entries. The checkpoint still
+/// comes, and what it notes of them stays within the length of the list.
+#[test]
+fn a_checkpoint_comes_although_messages_are_requeued_all_the_time() {
+    const MESSAGES: usize = 1_000;
+    for per_turn in [64, 200] {
+        let mut world = World::new();
+        let consumer = world.subscribe(MESSAGES as u32);
+        let producer = world.connect();
+        let mut input = Vec::new();
+        encode::mpub(&mut input, topic(), std::iter::repeat_n(b"x", MESSAGES));
+        world.send(producer, &input);
+        world.rest();
+        let messages = world.received(consumer);
+        assert_eq!(messages.len(), MESSAGES);
+        let mut input = Vec::new();
+        encode::rdy(&mut input, per_turn);
+        for (id, ..) in messages {
+            encode::req(&mut input, &id, Duration::ZERO);
+        }
+        world.send(consumer, &input);
+        world.rest();
+        let mut requeued = 0;
+        world.checkpoints = 0;
+        world.mono += PAUSE;
+        for _ in 0..10 * MESSAGES / TURN_ENTRIES {
+            world.turn();
+            let mut input = Vec::new();
+            for (id, ..) in world.received(consumer) {
+                encode::req(&mut input, &id, Duration::ZERO);
+                requeued += 1;
+            }
+            world.send(consumer, &input);
+            if world.checkpoints > 0 {
+                break;
+            }
+        }
+        assert_eq!(world.checkpoints, 1, "{requeued} were requeued meanwhile");
+        assert!(requeued > MESSAGES / 4, "{requeued}");
+        let runs_max = 2 * MESSAGES + 2 * per_turn as usize;
+        assert!(world.runs <= runs_max, "{} runs", world.runs);
+        world.restart();
+        assert_eq!(world.counts(), (MESSAGES as u64, 0, 0));
     }
 }

@@ -12,31 +12,41 @@
 //! A message that moves in the direction of the scan is seen at its new place if the scan missed it at its old
 //! place. Only a message that leaves the window and stays owed moves against the scan: each such move is noted.
 //! So a message that is owed during the whole scan is named at least once. If the scan names it several times,
-//! the newest state comes last. Deliveries and FINs are most frequent, and need no note.
+//! the last state is the newest one, or an older one that the message had during the scan. Deliveries and FINs
+//! are most frequent, and need no note.
+//!
+//! A scan always ends. The scan of a list goes up to the end that the list had when the scan reached the list. An
+//! entry behind that end was seen in the list before, or is noted here, or the topic noted it when it gave the message.
+//! Notes take nothing from the scan's share, and each slice has at least as many entries as there are notes. So
+//! there are no more notes than entries.
 
 use super::Channel;
 use crate::deferred::DeferredKey;
 use crate::work::Work;
 use diskq::planted::{Bug, is_planted};
 use diskq::{CheckpointRun, SeqRange};
+use std::ops::Range;
 use std::time::Duration;
 use wire::id::Seq;
 
 /// The progress of a channel's scan.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Scan {
     /// The scan has not begun.
     Begin,
-    /// The next range is at this place.
-    Waiting(u64),
-    /// The scan has seen all deferred messages up to this key.
-    Deferred(Option<DeferredKey>),
-    /// The next one is at this place.
-    Requeued(u64),
-    /// The window's ring below this seq was seen.
-    Ring(Seq),
-    /// The window's stragglers below this seq were seen.
-    Stragglers(Seq),
+    /// These places are still to be seen.
+    Waiting(Range<u64>),
+    /// The scan has seen all deferred messages up to `seen`, and ends behind `last`.
+    Deferred {
+        seen: Option<DeferredKey>,
+        last: Option<DeferredKey>,
+    },
+    /// These places are still to be seen.
+    Requeued(Range<u64>),
+    /// These seqs of the window's ring are still to be seen.
+    Ring(SeqRange),
+    /// These seqs of the window's stragglers are still to be seen.
+    Stragglers(SeqRange),
 }
 
 /// A message that left the window for a place that the scan may have passed.
@@ -65,62 +75,76 @@ impl Channel {
                 due_ns: due.map_or(0, |due| unix_time_of(due).max(1)),
             });
         };
-        for moved in self.moved.get_or_insert_default().drain(..) {
+        let moved = self.moved.get_or_insert_default();
+        work.ensure(moved.len());
+        for moved in moved.drain(..) {
             out(SeqRange::one(moved.seq), moved.attempts, moved.due);
-            work.spend(1);
         }
         while work.is_left() {
             let slice = work.left();
             let mut seen = 0;
             let next = match scan {
-                Scan::Begin => Some(Scan::Waiting(self.waiting.first_place())),
-                Scan::Waiting(place) => {
+                Scan::Begin => Some(Scan::Waiting(self.waiting.places())),
+                Scan::Waiting(places) => {
                     // A range that was delivered in part meanwhile keeps its place; one that is gone is
                     // in the window.
-                    *place = (*place).max(self.waiting.first_place());
-                    for range in self.waiting.iter_from(*place).take(slice) {
+                    places.start = places.start.max(self.waiting.first_place());
+                    let ranges = self.waiting.iter_from(places.start);
+                    for range in ranges.take(slice.min(left_of(places))) {
                         seen += 1;
                         out(range, 0, None);
                     }
-                    *place += seen as u64;
-                    (seen < slice).then_some(Scan::Deferred(None))
+                    places.start += seen as u64;
+                    (seen < slice).then(|| Scan::Deferred {
+                        seen: None,
+                        last: self.deferred.last_key(),
+                    })
                 }
-                Scan::Deferred(key) => {
-                    for entry in self.deferred.iter_behind(*key).take(slice) {
+                Scan::Deferred { seen: key, last } => {
+                    let entries = self.deferred.iter_behind(*key);
+                    let entries = entries.take_while(|entry| Some(entry.key()) <= *last);
+                    for entry in entries.take(slice) {
                         seen += 1;
                         if !is_planted(Bug::DeferredNotRecorded) {
                             out(entry.range(), entry.attempts, Some(entry.due));
                         }
                         *key = Some(entry.key());
                     }
-                    (seen < slice).then(|| Scan::Requeued(self.requeued.first_place()))
+                    (seen < slice).then(|| Scan::Requeued(self.requeued.places()))
                 }
-                Scan::Requeued(place) => {
-                    *place = (*place).max(self.requeued.first_place());
-                    for entry in self.requeued.iter_from(*place).take(slice) {
+                Scan::Requeued(places) => {
+                    places.start = places.start.max(self.requeued.first_place());
+                    let entries = self.requeued.iter_from(places.start);
+                    for entry in entries.take(slice.min(left_of(places))) {
                         seen += 1;
                         out(entry.range(), entry.attempts, None);
                     }
-                    *place += seen as u64;
-                    (seen < slice).then_some(Scan::Ring(Seq(0)))
+                    places.start += seen as u64;
+                    (seen < slice).then(|| Scan::Ring(self.window.span()))
                 }
-                Scan::Ring(from) => {
-                    for (seq, entry) in self.window.ring_from(*from).take(slice) {
+                Scan::Ring(seqs) => {
+                    let places = self.window.ring_from(seqs.start);
+                    let end = seqs.end;
+                    let places = places.take_while(|(seq, _)| *seq < end);
+                    for (seq, entry) in places.take(slice) {
                         seen += 1;
                         if let Some(entry) = entry
                             && !is_planted(Bug::InFlightNotRecorded)
                         {
                             out(SeqRange::one(seq), entry.attempts, None);
                         }
-                        *from = seq.offset(1);
+                        seqs.start = seq.offset(1);
                     }
-                    (seen < slice).then_some(Scan::Stragglers(Seq(0)))
+                    (seen < slice).then(|| Scan::Stragglers(self.window.span()))
                 }
-                Scan::Stragglers(from) => {
-                    for (seq, entry) in self.window.stragglers_from(*from).take(slice) {
+                Scan::Stragglers(seqs) => {
+                    let stragglers = self.window.stragglers_from(seqs.start);
+                    let end = seqs.end;
+                    let stragglers = stragglers.take_while(|(seq, _)| *seq < end);
+                    for (seq, entry) in stragglers.take(slice) {
                         seen += 1;
                         out(SeqRange::one(seq), entry.attempts, None);
-                        *from = seq.offset(1);
+                        seqs.start = seq.offset(1);
                     }
                     if seen < slice {
                         work.spend(seen);
@@ -145,4 +169,8 @@ impl Channel {
             moved.push(Moved { seq, attempts, due });
         }
     }
+}
+
+fn left_of(places: &Range<u64>) -> usize {
+    usize::try_from(places.end.saturating_sub(places.start)).unwrap_or(usize::MAX)
 }
