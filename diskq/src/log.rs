@@ -383,6 +383,22 @@ impl Log {
         segments.chain(leaving).chain(stock)
     }
 
+    /// The bytes of the segments that are mapped and hold messages, for a simulated kernel that changes them.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn segment_images_mut(
+        &mut self,
+    ) -> impl Iterator<Item = (SegmentNumber, &mut [u8])> {
+        let segments = self
+            .segments
+            .sealed
+            .iter_mut()
+            .chain(&mut self.segments.tail);
+        segments.filter_map(|segment| match &mut segment.residency {
+            Residency::Mapped(memory) => Some((segment.number, memory.as_mut())),
+            _ => None,
+        })
+    }
+
     /// The end: a graceful stop or a deletion. Returns the jobs left for the keeper: those not
     /// fetched yet, then one per memory. A memory in a reply that comes later is simply dropped by
     /// the keeper's thread.

@@ -350,15 +350,21 @@ fn whole_at(bytes: &[u8], head: &Head, index: u32, at: usize) -> Option<Slot> {
         return None;
     }
     let frame = &bytes[slot.start as usize..slot.end as usize];
+    is_frame(frame, slot, head, index).then_some(slot)
+}
+
+/// Whether `frame` is what `slot`, the one of the `index`-th message, says.
+pub(crate) fn is_frame(frame: &[u8], slot: Slot, head: &Head, index: u32) -> bool {
     // The cheap test first: noise that passes it is too rare to make the CRCs below cost more than
     // one pass over the segment.
-    let size = u32::from_be_bytes(*frame.first_chunk()?) as usize;
-    if frame.len() < HEADER_BYTES || size != frame.len() - 4 {
-        return None;
+    let Some(size) = frame.first_chunk() else {
+        return false;
+    };
+    if frame.len() < HEADER_BYTES || u32::from_be_bytes(*size) as usize != frame.len() - 4 {
+        return false;
     }
     let seq = Seq(head.base.0.wrapping_add(u64::from(index)));
-    let is_whole = slot.is_proof_of(head.generation, seq, frame) || is_planted(Bug::CrcLeftOut);
-    is_whole.then_some(slot)
+    slot.is_proof_of(head.generation, seq, frame) || is_planted(Bug::CrcLeftOut)
 }
 
 /// The timestamp inside a whole frame (`size[4] type[4] timestamp[8] ...`, big endian).

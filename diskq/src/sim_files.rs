@@ -189,6 +189,19 @@ impl SimFiles {
         self.disk().files.iter_mut().for_each(Contents::reclaim);
     }
 
+    /// As [`SimFiles::reclaim`], under the live mappings of a log: they read such pages again.
+    pub fn reclaim_under(&self, data_path: &Path, topic: &str, log: &mut Log) {
+        self.observe(data_path, topic, log);
+        self.reclaim();
+        let directory = log_path(data_path, topic);
+        let mut disk = self.disk();
+        for (number, image) in log.segment_images_mut() {
+            if let Ok(file) = disk.file(&directory.join(segment_file(number))) {
+                disk.files[file].read_again(image);
+            }
+        }
+    }
+
     /// Lets all files together grow to `bytes_max` bytes and no further.
     pub fn limit(&self, bytes_max: Option<u64>) {
         self.disk().bytes_max = bytes_max;

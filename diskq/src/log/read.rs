@@ -48,13 +48,13 @@ impl Log {
         }
         let segment = self.segments.at_mut(place);
         match run_in(segment, range, count_max, bytes_max) {
-            Some(Taken::Run(run)) if self.sync.poisoned().is_some() => self.check_run(place, run),
+            Some(Taken::Run(run)) if self.has_failed_sync() => self.check_run(place, run),
             Some(taken) => taken,
             None => self.lose(place, SeqRange::one(range.start)),
         }
     }
 
-    /// Cuts a run before its first frame that is not whole.
+    /// Cuts a run before its first frame that is not whole. Sends go by [`Log::copy_run`], which checks again.
     ///
     /// Behind a failed sync the kernel counts pages as clean that it could not write. Reclaim drops such
     /// a page, and the next access reads what the device has: an earlier life of the file.
@@ -109,6 +109,51 @@ impl Log {
             .memory()
             .expect("a run in a segment that is not resident");
         &memory[run.start as usize..run.end as usize]
+    }
+
+    /// Whether a sync has failed. What is mapped may change under a run from then on: see [`Log::copy_run`].
+    #[inline]
+    #[must_use]
+    pub fn has_failed_sync(&self) -> bool {
+        self.sync.poisoned().is_some()
+    }
+
+    /// Appends the bytes of a run to `into`, and checks the copies: a frame that leaves is whole, whatever
+    /// becomes of the page it was on. `run.start` may be inside a frame. False if one is not whole; what was
+    /// appended then is to be thrown away.
+    ///
+    /// # Panics
+    /// As [`Log::bytes`].
+    #[cold]
+    #[must_use]
+    pub fn copy_run(&self, run: &Run, into: &mut Vec<u8>) -> bool {
+        let segment = self.segments.find(run.first).expect("a run nobody holds");
+        let memory = segment
+            .memory()
+            .expect("a run in a segment that is not resident");
+        let first = run.first.since(segment.head.base) as u32;
+        let mut at = run.start;
+        for index in first..first + run.count {
+            let Some(slot) = slot_at(memory, index) else {
+                return false;
+            };
+            if slot.end <= at {
+                // It has left.
+                continue;
+            }
+            let Some(frame) = memory.get(slot.start as usize..slot.end as usize) else {
+                return false;
+            };
+            let copied = into.len();
+            into.extend_from_slice(frame);
+            let is_next = slot.start <= at;
+            if !is_next || !segment::is_frame(&into[copied..], slot, &segment.head, index) {
+                return false;
+            }
+            into.drain(copied..copied + (at - slot.start) as usize);
+            at = slot.end;
+        }
+        at == run.end
     }
 
     /// Where the frame of `seq` is in its segment, if that is resident and the frame not damaged.

@@ -1414,6 +1414,40 @@ fn a_poisoned_log_checks_what_it_serves() {
     assert_eq!(reports.count(), 2);
 }
 
+/// A socket took a part of a run, and the rest is copied.
+#[test]
+fn a_copy_of_a_run_begins_where_the_socket_stopped_and_is_checked() {
+    let mut world = World::new(small_options());
+    for _ in 0..3 {
+        world.must_append(50);
+        world.pump(10);
+    }
+    let range = world.owed_run(0).unwrap();
+    let run = world.take(range, 3, u32::MAX).unwrap();
+    assert_eq!(run.count, 3);
+    let (_, second_at) = world.log.frame_bounds(run.first).unwrap();
+    let whole = world.log.bytes(&run).to_vec();
+    let rest = |left: u32| Run {
+        start: run.start + left,
+        ..run
+    };
+    for left in 0..whole.len() {
+        let mut copy = b"before".to_vec();
+        assert!(world.log.copy_run(&rest(left as u32), &mut copy));
+        assert_eq!(copy, [b"before", &whole[left..]].concat(), "from {left}");
+    }
+    // The first message changes: whoever has sent all of it does not mind.
+    let place = world.log.segments.place(run.first).unwrap();
+    let Residency::Mapped(memory) = &mut world.log.segments.at_mut(place).residency else {
+        panic!("a mapped segment");
+    };
+    memory.as_mut()[run.start as usize + 40] ^= 1;
+    for left in 0..whole.len() as u32 {
+        let is_whole = world.log.copy_run(&rest(left), &mut Vec::new());
+        assert_eq!(is_whole, run.start + left >= second_at, "from {left}");
+    }
+}
+
 /// A sync fails and the process is killed. The page cache still has every message; a sync of the next
 /// process found the pages clean, succeeded, and the synced mark moved over what the disk did not have.
 #[test]

@@ -105,6 +105,12 @@ impl Contents {
         Some(self.mapped.clone())
     }
 
+    /// Brings a memory that maps the file up to date.
+    pub(super) fn read_again(&mut self, image: &mut [u8]) {
+        image.copy_from_slice(&self.cached[..image.len()]);
+        self.mapped[..image.len()].copy_from_slice(image);
+    }
+
     /// Takes over what was written to the memory that maps the file.
     pub(super) fn observe(&mut self, image: &[u8]) {
         if self.mapped.len() < image.len() {

@@ -476,6 +476,7 @@ impl Channel {
                 delivery.random,
                 delivery.now,
             );
+            let is_cut = delivery.log.has_failed_sync() && !client.copy_runs(delivery.log);
             if client.credit() > 0 {
                 client.in_ready = true;
                 match step {
@@ -483,7 +484,8 @@ impl Channel {
                     Step::Loading | Step::Empty => self.ready.push_front(id),
                 }
             }
-            if !client.in_to_flush && !client.outbound.is_empty() {
+            // The shell learns of a connection that is over when it has something to flush.
+            if !client.in_to_flush && (is_cut || !client.outbound.is_empty()) {
                 client.in_to_flush = true;
                 delivery.to_flush.push(id);
             }

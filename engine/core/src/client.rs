@@ -9,6 +9,7 @@ use crate::slab::{Key, Slab};
 use crate::topic::TopicKey;
 use crate::topology::Locality;
 use crate::{ChannelId, ShardId};
+use diskq::Log;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use wire::decode::{ClientState, Decoder};
@@ -313,6 +314,22 @@ impl Client {
     /// Bytes of answers that have not left, including those that an earlier answer holds back.
     pub(crate) fn answer_bytes(&self) -> usize {
         self.outbound.answer_bytes() + self.reply_bytes
+    }
+
+    /// Has nothing of the log lent to it any more. False if that was not whole: the connection ends, and its
+    /// messages come again.
+    #[cold]
+    #[must_use]
+    pub(crate) fn copy_runs(&mut self, log: &mut Log) -> bool {
+        let are_whole = self.outbound.copy_runs(log);
+        if !are_whole {
+            self.stuck = None;
+            self.ending = Ending::Now;
+            self.complaint.get_or_insert_with(|| {
+                "messages on their way were lost to a failed sync".to_owned()
+            });
+        }
+        are_whole
     }
 
     /// Notes that the socket took `bytes` bytes, and sets the deadline of what is left.

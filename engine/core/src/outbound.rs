@@ -7,9 +7,10 @@
 //!
 //! A first delivery is a run: a reference into the mapped segment, whatever the number of messages.
 //! Nothing of it is copied until the kernel does. The owner of the log pins the segment for as long
-//! as a run is queued here.
+//! as a run is queued here. Once a sync of the log has failed, its pages may change: what was lent is copied
+//! then, and what is delivered later at once.
 
-use diskq::Run;
+use diskq::{Log, Run};
 use std::collections::VecDeque;
 
 /// One contiguous piece of output.
@@ -17,15 +18,15 @@ use std::collections::VecDeque;
 pub enum Piece {
     /// The next `n` bytes of the buffer: answers and heartbeats.
     Buffer(usize),
-    /// The next `n` bytes of the buffer: the header of a redelivered message.
-    Header(usize),
+    /// The next `n` bytes of the buffer: headers of redelivered messages, and messages that are not lent.
+    Message(usize),
     /// Bytes of the subscribed topic's log.
     Run(Run),
 }
 
 /// A connection's queue of output.
 ///
-/// Invariants: the buffer and header pieces add up to what the buffer holds unsent; no piece is empty; `bytes`
+/// Invariants: the buffer and message pieces add up to what the buffer holds unsent; no piece is empty; `bytes`
 /// is the sum of all pieces, `answer_bytes` that of the buffer pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
@@ -59,7 +60,7 @@ impl Outbound {
     pub(crate) fn push_header(&mut self, header: &[u8]) {
         self.buffer.extend_from_slice(header);
         self.bytes += header.len() as u64;
-        self.pieces.push_back(Piece::Header(header.len()));
+        self.note_message(header.len());
     }
 
     /// Queues bytes of our own: responses, errors, heartbeats.
@@ -96,7 +97,7 @@ impl Outbound {
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (Piece, &[u8])> {
         let mut at = self.buffer_sent;
         self.pieces.iter().map(move |piece| match *piece {
-            Piece::Buffer(bytes) | Piece::Header(bytes) => {
+            Piece::Buffer(bytes) | Piece::Message(bytes) => {
                 let slice = &self.buffer[at..at + bytes];
                 at += bytes;
                 (*piece, slice)
@@ -115,7 +116,7 @@ impl Outbound {
         while bytes > 0 {
             let piece = self.pieces.front_mut().expect("bytes counts the pieces");
             let piece_bytes = match piece {
-                Piece::Buffer(left) | Piece::Header(left) => *left as u64,
+                Piece::Buffer(left) | Piece::Message(left) => *left as u64,
                 Piece::Run(run) => u64::from(run.end - run.start),
             };
             let sent = bytes.min(piece_bytes);
@@ -124,7 +125,7 @@ impl Outbound {
                 self.answer_bytes -= sent as usize;
             }
             match piece {
-                Piece::Buffer(left) | Piece::Header(left) => {
+                Piece::Buffer(left) | Piece::Message(left) => {
                     *left -= sent as usize;
                     self.buffer_sent += sent as usize;
                 }
@@ -157,6 +158,44 @@ impl Outbound {
         }
     }
 
+    /// Copies every queued run into the buffer and unpins it, for a log whose bytes may change from now on.
+    /// Returns false if a frame is not whole any more: nothing is queued then.
+    #[cold]
+    #[must_use]
+    pub(crate) fn copy_runs(&mut self, log: &mut Log) -> bool {
+        let is_run = |piece: &Piece| matches!(piece, Piece::Run(_));
+        let Some(first) = self.pieces.iter().position(is_run) else {
+            return true;
+        };
+        let pieces = self.pieces.split_off(first);
+        let kept: usize = self.pieces().map(|(_, bytes)| bytes.len()).sum();
+        let tail = self.buffer.split_off(self.buffer_sent + kept);
+        let mut tail = &tail[..];
+        let mut are_whole = true;
+        for piece in pieces {
+            match piece {
+                Piece::Buffer(bytes) | Piece::Message(bytes) => {
+                    let (slice, rest) = tail.split_at(bytes);
+                    self.buffer.extend_from_slice(slice);
+                    tail = rest;
+                    match piece {
+                        Piece::Message(_) => self.note_message(bytes),
+                        _ => self.pieces.push_back(piece),
+                    }
+                }
+                Piece::Run(run) => {
+                    are_whole = are_whole && log.copy_run(&run, &mut self.buffer);
+                    self.note_message((run.end - run.start) as usize);
+                    log.unpin(run.first);
+                }
+            }
+        }
+        if !are_whole {
+            *self = Outbound::default();
+        }
+        are_whole
+    }
+
     /// True when a run is queued: such output cannot leave its shard.
     pub(crate) fn holds_runs(&self) -> bool {
         self.pieces
@@ -166,15 +205,15 @@ impl Outbound {
 
     /// Asserts the invariants written on the type.
     pub(crate) fn check(&self) {
-        let (mut answers, mut headers, mut all) = (0, 0, 0);
+        let (mut answers, mut messages, mut all) = (0, 0, 0);
         for piece in &self.pieces {
             let bytes = match piece {
                 Piece::Buffer(bytes) => {
                     answers += *bytes;
                     *bytes as u64
                 }
-                Piece::Header(bytes) => {
-                    headers += *bytes;
+                Piece::Message(bytes) => {
+                    messages += *bytes;
                     *bytes as u64
                 }
                 Piece::Run(run) => u64::from(run.end - run.start),
@@ -183,8 +222,15 @@ impl Outbound {
             all += bytes;
         }
         assert_eq!(answers, self.answer_bytes);
-        assert_eq!(answers + headers, self.buffer.len() - self.buffer_sent);
+        assert_eq!(answers + messages, self.buffer.len() - self.buffer_sent);
         assert_eq!(all, self.bytes);
+    }
+
+    fn note_message(&mut self, bytes: usize) {
+        match self.pieces.back_mut() {
+            Some(Piece::Message(last)) => *last += bytes,
+            _ => self.pieces.push_back(Piece::Message(bytes)),
+        }
     }
 
     fn note_buffer(&mut self, bytes: usize) {
@@ -241,7 +287,7 @@ mod tests {
                 let mut flat = Vec::new();
                 for (piece, bytes) in copy.pieces() {
                     match piece {
-                        Piece::Buffer(_) | Piece::Header(_) => flat.extend_from_slice(bytes),
+                        Piece::Buffer(_) | Piece::Message(_) => flat.extend_from_slice(bytes),
                         Piece::Run(r) => {
                             flat.extend_from_slice(&log[r.start as usize..r.end as usize])
                         }

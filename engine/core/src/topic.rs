@@ -538,6 +538,21 @@ impl Topic {
 
     // --- the keeper's answers
 
+    /// Copies what is lent to consumers, which may change from now on. Returns those whose part was not whole
+    /// any more: their connections end.
+    pub(crate) fn copy_runs(&mut self, clients: &mut Clients) -> Vec<ClientId> {
+        let channels = self.channels.iter().flatten();
+        let consumers = channels.flat_map(|channel| channel.consumers.iter().copied());
+        let log = &mut self.log;
+        consumers
+            .filter(|id| {
+                clients
+                    .get_mut(*id)
+                    .is_some_and(|client| !client.copy_runs(log))
+            })
+            .collect()
+    }
+
     pub(crate) fn wait_for_sync(&mut self, upto: Seq, waiter: Waiter) {
         self.waiting_for_sync.push_back((upto, waiter));
     }
@@ -650,6 +665,11 @@ impl Topic {
         );
         for (_, channel) in self.channels() {
             channel.check(clients);
+            let mut consumers = channel.consumers.iter().filter_map(|id| clients.get(*id));
+            assert!(
+                !self.log.has_failed_sync() || consumers.all(|it| !it.outbound.holds_runs()),
+                "pages that may change are lent"
+            );
         }
         let owed = self.channels().map(|(_, channel)| channel.owed_count());
         let discarded = self.discarded.iter().map(Discarded::count);

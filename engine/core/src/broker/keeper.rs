@@ -82,6 +82,9 @@ impl Broker {
                 );
                 out.push(Output::Log(Level::Error, line));
                 topic.note_sync_failed();
+                for id in topic.copy_runs(&mut self.clients) {
+                    out.push(Output::Close(id));
+                }
                 for waiter in topic.take_unsynced() {
                     self.answer(waiter, Err(&cause), out);
                 }

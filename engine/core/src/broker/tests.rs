@@ -1122,6 +1122,92 @@ health
     );
 }
 
+/// Messages waited for a slow consumer when a sync failed. The kernel dropped their pages, and the socket got
+/// what the disk had.
+#[test]
+fn what_was_lent_before_a_failed_sync_leaves_whole() {
+    let large = "y".repeat(20_000);
+    check_with(
+        group_commit(),
+        &format!(
+            "
+a: SUB t ch
+a< OK
+a: RDY 2
+a stuck
+p: PUB t | x
+p< OK
+sync fails
+p: PUB t | {large}
+p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
+p closed
+reclaim
+a reads
+a< x (1)
+a< {large} (1)
+a: FIN #x
+"
+        ),
+    );
+}
+
+/// A run that was checked in time changed while it waited for a slow consumer.
+#[test]
+fn what_is_delivered_behind_a_failed_sync_leaves_whole() {
+    check_with(
+        group_commit(),
+        "
+a: SUB t ch
+a< OK
+a: RDY 1
+p: PUB t | x
+a< x (1)
+p< OK
+sync fails
+p: PUB t | y
+p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
+p closed
+a stuck
+a: REQ #x 0
+a: RDY 2
+reclaim
+a reads
+a< y (1)
+a< x (2)
+",
+    );
+}
+
+/// The pages were gone before the broker knew of the failed sync.
+#[test]
+fn a_consumer_whose_messages_are_not_whole_any_more_is_cut_off() {
+    check_with(
+        group_commit(),
+        "
+a: IDENTIFY | {\"msg_timeout\":1000}
+a< OK
+a: SUB t ch
+a< OK
+a: RDY 2
+p: PUB t | x
+a< x (1)
+p< OK
+a stuck
+sync fails
+reclaim early
+p: PUB t | y
+p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
+p closed
+a closed
+b: SUB t ch
+b< OK
+b: RDY 2
++2s
+b< x (2)
+",
+    );
+}
+
 /// One topic's room made a shard healthy of which another topic takes no more messages.
 #[test]
 fn a_shard_is_as_healthy_as_its_worst_topic() {

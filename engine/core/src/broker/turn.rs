@@ -101,7 +101,7 @@ impl Broker {
         let mut count = 0;
         for (slice, (piece, bytes)) in slices.iter_mut().zip(client.outbound.pieces()) {
             *slice = IoSlice::new(match piece {
-                Piece::Buffer(_) | Piece::Header(_) => bytes,
+                Piece::Buffer(_) | Piece::Message(_) => bytes,
                 Piece::Run(run) => topic
                     .expect("runs belong to the subscribed topic")
                     .log

@@ -19,6 +19,8 @@
 //! grant a 60s         ... that it may do nothing
 //! auth fails a        ... that there is none
 //! disk full, disk free, sync fails, open fails (once, before a sync)
+//! reclaim             the kernel drops clean pages; those that it could not write are read from the disk
+//! reclaim early       ... from now on before each answer of the keeper
 //! ```
 //!
 //! [`check`] carries out what is input and writes down what comes of it: the result must be the
@@ -111,6 +113,8 @@ pub(super) struct Session {
     asking: BTreeMap<String, TopicKey>,
     /// Clients for whom an auth server is to be asked.
     asked_for: BTreeMap<String, ClientId>,
+    /// The kernel reclaims pages before the broker learns what the keeper did.
+    reclaims_early: bool,
     transcript: String,
 }
 
@@ -128,6 +132,7 @@ impl Session {
             ids: BTreeMap::new(),
             asking: BTreeMap::new(),
             asked_for: BTreeMap::new(),
+            reclaims_early: false,
             transcript: String::new(),
         }
     }
@@ -203,6 +208,8 @@ impl Session {
             ["disk", "full"] => self.files.limit(Some(self.files.bytes())),
             ["sync", "fails"] => self.files.fail_next(Call::Sync, ErrorKind::Other),
             ["open", "fails"] => self.files.fail_next(Call::Open, ErrorKind::OutOfMemory),
+            ["reclaim"] => self.reclaim(),
+            ["reclaim", "early"] => self.reclaims_early = true,
             ["disk", "free"] => self.files.limit(None),
             [name, "eof"] => {
                 let peer = self.peers.get(name).expect("connected");
@@ -331,6 +338,16 @@ impl Session {
         }
     }
 
+    /// The kernel drops clean pages under the live mappings.
+    fn reclaim(&mut self) {
+        for key in self.broker.by_name.values() {
+            let topic = self.broker.topics.get_mut(*key).expect("listed");
+            let data_path = Path::new(DATA_PATH);
+            self.files
+                .reclaim_under(data_path, &topic.name, &mut topic.log);
+        }
+    }
+
     /// A peer that is stuck takes some of its output, and does not look at it.
     fn take(&mut self, name: &str, bytes: usize) {
         let id = self.peers[name].id.expect("open");
@@ -412,6 +429,9 @@ impl Session {
                     self.files.observe(Path::new(DATA_PATH), name, log);
                 }
                 let reply = Keeper::new(self.files.clone(), DATA_PATH).handle(&topic, request);
+                if self.reclaims_early {
+                    self.reclaim();
+                }
                 if let Some(reply) = reply {
                     self.broker.handle_reply(self.now, key, reply, out);
                 }
