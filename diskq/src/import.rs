@@ -60,7 +60,8 @@ pub struct Takeover {
     pub original: Option<PathBuf>,
     /// One sentence for each thing that is not as it should be.
     pub notes: Vec<String>,
-    /// Queues with files that nsqd.dat does not list, sorted. Their files are untouched.
+    /// Queues with files that nsqd.dat does not list, or whose topic was deleted since, sorted. Their files are
+    /// untouched.
     pub unlisted: Vec<String>,
     /// Whether an earlier takeover, cut off behind the moment at which it counts, was completed.
     pub completed_earlier: bool,
@@ -100,7 +101,10 @@ pub fn take_over<F: Files + Clone>(
     if directory.has_new {
         commit::remove_tree(files, &data_path.join(commit::NEW))?;
     }
-    let topics: Vec<TopicFacts> = topics.iter().filter_map(valid).collect();
+    // A tombstone is newer than an nsqd.dat that lists its topic.
+    let is_deleted = |topic: &&TopicFacts| directory.deleted.contains(&topic.name);
+    let topics = topics.iter().filter(|topic| !is_deleted(topic));
+    let topics: Vec<TopicFacts> = topics.filter_map(valid).collect();
     takeover.unlisted = directory.split_off_unlisted(&topics);
     if directory.queues.is_empty() {
         return Ok(takeover);

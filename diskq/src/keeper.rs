@@ -23,7 +23,7 @@ mod directory;
 mod request;
 mod shared_sync;
 
-pub(crate) use deletion::LOG_SUFFIX;
+pub(crate) use deletion::{LOG_SUFFIX, deleted_topic};
 pub use deletion::{Logs, Tombstone};
 pub(crate) use directory::{
     LogDirectory, file_number, is_media_error, is_partial_file, log_path, segment_file,

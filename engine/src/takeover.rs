@@ -40,7 +40,7 @@ pub(crate) fn run(config: &Config, metadata: &Metadata) -> Result<(), String> {
     }
     if !done.unlisted.is_empty() {
         log_warn!(
-            "TAKEOVER: nsqd.dat does not list {}: their files are left alone",
+            "TAKEOVER: nsqd.dat does not list {}, or the topic was deleted: their files are left alone",
             done.unlisted.join(", ")
         );
     }

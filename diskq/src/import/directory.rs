@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::error::DiskError;
 use crate::files::Files;
-use crate::keeper::LOG_SUFFIX;
+use crate::keeper::{LOG_SUFFIX, deleted_topic};
 use crate::nsqd_files::{
     FILE_NAME, FileKind, Queue, TopicFacts, is_temporary, parse_name, queue_name,
 };
@@ -22,6 +22,8 @@ pub(super) struct Directory {
     files: Vec<(String, String, u64)>,
     /// Everything there is.
     pub(super) names: BTreeSet<String>,
+    /// The topics with a tombstone.
+    pub(super) deleted: BTreeSet<String>,
     /// Whether there is an unfinished takeover to be thrown away.
     pub(super) has_new: bool,
 }
@@ -34,12 +36,15 @@ impl Directory {
             ignored: Vec::new(),
             files: Vec::new(),
             names: BTreeSet::new(),
+            deleted: BTreeSet::new(),
             has_new: false,
         };
         for entry in listed.map_err(|error| DiskError::io("list", data_path, error))? {
             directory.names.insert(entry.name.clone());
             if entry.is_dir {
                 directory.has_new |= entry.name == NEW;
+                let deleted = deleted_topic(&entry.name);
+                directory.deleted.extend(deleted.map(str::to_owned));
                 continue;
             }
             if is_temporary(&entry.name, FILE_NAME) {

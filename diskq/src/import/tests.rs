@@ -6,7 +6,7 @@ use std::time::Duration;
 use wire::id::{MessageId, Seq};
 
 use super::*;
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, Logs};
 use crate::log::{Durable, Log};
 use crate::log_reader::{LogReader, existing, undistributed};
 use crate::nsqd_files::{ChannelFacts, FILE_NAME, Metadata, QueueWriter, Record};
@@ -487,6 +487,22 @@ fn files_of_an_unlisted_queue_come_with_its_topic() {
     let later = take(&files).unwrap();
     assert_eq!(later.topics[0].message_count, 1);
     assert_eq!(later.unlisted, Vec::<String>::new());
+}
+
+#[test]
+fn files_of_a_deleted_topic_are_left_alone() {
+    let files = SimFiles::new();
+    put(&files, "orders:billing", &[(1, 0)]);
+    let keeper = Keeper::new(files.clone(), data_path());
+    let tombstone = keeper.delete_topic("orders").unwrap();
+    // nsqd.dat lists the topic because the deletion is newer.
+    let done = take(&files).unwrap();
+    assert_eq!(done.unlisted, ["orders:billing"]);
+    assert_eq!(done.topics, []);
+    let logs = Logs::list(&files, &data_path()).unwrap();
+    assert_eq!(logs.topics, Vec::<String>::new());
+    keeper.bury(&tombstone).unwrap();
+    assert_eq!(take(&files).unwrap().topics[0].message_count, 1);
 }
 
 #[test]

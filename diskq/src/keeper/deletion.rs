@@ -230,7 +230,7 @@ fn topic_of(name: &str) -> Option<&str> {
 }
 
 /// The topic of a tombstone.
-fn deleted_topic(name: &str) -> Option<&str> {
+pub(crate) fn deleted_topic(name: &str) -> Option<&str> {
     let (log, number) = name.rsplit_once(DELETED_INFIX)?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     topic_of(log).filter(|_| is_number)
