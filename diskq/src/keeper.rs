@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use crate::files::Files;
 use crate::mapping::Written;
@@ -34,13 +34,13 @@ pub use request::{
 };
 pub use shared_sync::SharedSync;
 
-/// Does the jobs of all logs below one data path.
-#[derive(Debug)]
+/// Does the jobs of all logs below one data path. Clones share what is remembered.
+#[derive(Clone, Debug)]
 pub struct Keeper<F: Files> {
     files: F,
     data_path: PathBuf,
     /// The topics whose logs could not be deleted, and why.
-    undeleted: Mutex<BTreeMap<String, Failure>>,
+    undeleted: Arc<Mutex<BTreeMap<String, Failure>>>,
 }
 
 impl<F: Files> Keeper<F> {
@@ -49,7 +49,7 @@ impl<F: Files> Keeper<F> {
         Keeper {
             files,
             data_path: data_path.into(),
-            undeleted: Mutex::default(),
+            undeleted: Arc::default(),
         }
     }
 

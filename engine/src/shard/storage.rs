@@ -67,9 +67,10 @@ impl Storage {
         post: &Post,
     ) -> io::Result<(Storage, [JoinHandle<()>; 3])> {
         let fences = Arc::new(Fences::default());
+        let keeper = Keeper::new(OsFiles, data_path);
         let start = |duty: Duty| {
             let (jobs, queue) = channel();
-            let worker = Worker::new(shard, duty, data_path, post, &fences)?;
+            let worker = Worker::new(shard, duty, keeper.clone(), post, &fences)?;
             let name = format!("{}-{}", duty.name(), shard.0);
             let thread = Builder::new()
                 .name(name)
@@ -145,11 +146,10 @@ impl Worker {
     fn new(
         shard: ShardId,
         duty: Duty,
-        data_path: &Path,
+        keeper: Keeper<OsFiles>,
         post: &Post,
         fences: &Arc<Fences>,
     ) -> io::Result<Worker> {
-        let keeper = Keeper::new(OsFiles, data_path);
         Ok(Worker {
             shard,
             duty,

@@ -103,6 +103,18 @@ fn while_a_deletion_fails_the_jobs_of_its_name_fail() {
 }
 
 #[test]
+fn all_threads_refuse_jobs_of_a_topic_that_could_not_be_deleted() {
+    let keeper = durable_log("t");
+    let urgent = keeper.clone();
+    keeper.files().fail_nth(1, ErrorKind::Other);
+    keeper.delete_topic("t").unwrap_err();
+    let why = prepare(&urgent, "t").unwrap_err();
+    assert!(why.contains("could not be deleted: "), "{why}");
+    keeper.delete_topic("t").unwrap();
+    prepare(&urgent, "t").unwrap();
+}
+
+#[test]
 fn a_tombstone_is_newer_than_nsqd_dat_and_older_than_a_log() {
     for has_log in [true, false] {
         let keeper = if has_log { durable_log("t") } else { keeper() };
