@@ -291,7 +291,8 @@ fn many_syncs_are_done_at_once_and_answered_each() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (post, mut inboxes) = Post::new(1);
     let fences = Arc::new(Fences::default());
-    let worker = Worker::new(ShardId(0), Duty::Keeper, directory.path(), &post, &fences);
+    let keeper = Keeper::new(OsFiles, directory.path());
+    let worker = Worker::new(ShardId(0), Duty::Keeper, keeper, &post, &fences);
     let worker = worker.expect("a directory");
     for index in 1..COUNT {
         let log = directory.path().join(format!("t{index}.log"));
