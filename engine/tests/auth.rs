@@ -485,6 +485,20 @@ fn stranger(broker: &Broker, secret: &str) -> Client {
     client
 }
 
+/// The connections to a port of this machine that wait to be accepted, as `/proc/net/tcp` has them: the receive queue
+/// of each socket that listens.
+fn connections_to_accept(port: u16) -> u64 {
+    const LISTEN: &str = "0A";
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux has the table");
+    let waiting = table.lines().skip(1).map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_ours = fields[1].ends_with(&format!(":{port:04X}")) && fields[3] == LISTEN;
+        let (_, queue) = fields[4].split_once(':').expect("two queues");
+        u64::from_str_radix(queue, 16).expect("a length") * u64::from(is_ours)
+    });
+    waiting.sum()
+}
+
 /// A stranger that leaves while others are asked for costs the auth server nothing, and leaves nothing behind.
 #[test]
 fn strangers_that_leave_are_not_asked_for() {
@@ -499,7 +513,10 @@ fn strangers_that_leave_are_not_asked_for() {
             gone.send(b"NOP\nNOP\n");
         }
     }
-    let are_gone = wait_until(PATIENCE, || open_files(broker.pid()) <= before);
+    let port = broker.tcp_addr().port();
+    let are_gone = wait_until(PATIENCE, || {
+        connections_to_accept(port) == 0 && open_files(broker.pid()) <= before
+    });
     assert!(
         are_gone,
         "{} descriptors, {before} before they came",

@@ -138,6 +138,11 @@ fn leave_descriptors(broker: &Broker, spare: usize) {
     );
 }
 
+/// Whether a descriptor with a smaller number than the largest open one is free.
+fn has_gaps(open: &BTreeSet<usize>) -> bool {
+    open.last().is_some_and(|last| open.len() <= *last)
+}
+
 /// Waits until the same descriptors are open at two looks.
 fn wait_for_steady_descriptors(broker: &Broker) {
     let mut last = BTreeSet::new();
@@ -157,16 +162,20 @@ fn newcomers_wait_while_there_is_no_descriptor() {
     for _ in 0..40 {
         producer.publish("waiting", b"before");
     }
-    let held: Vec<Client> = (0..30)
-        .map(|_| {
-            let mut client = Client::connect(broker.tcp_addr());
-            client.publish("waiting", b"held");
-            client
-        })
-        .collect();
+    let hold = || {
+        let mut client = Client::connect(broker.tcp_addr());
+        client.publish("waiting", b"held");
+        client
+    };
+    let mut held: Vec<Client> = (0..30).map(|_| hold()).collect();
     // HTTP connections of this test itself may be closing still.
     broker.get("/ping").expect_status(200);
     wait_for_steady_descriptors(&broker);
+    // Every number below the limit is in use: those of the held clients can be given out again.
+    while has_gaps(&descriptors(broker.pid())) {
+        held.push(hold());
+        wait_for_steady_descriptors(&broker);
+    }
     leave_descriptors(&broker, 0);
     let mut crowd: Vec<Client> = (0..20)
         .map(|_| {
