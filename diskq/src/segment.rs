@@ -353,7 +353,7 @@ fn whole_at(bytes: &[u8], head: &Head, index: u32, at: usize) -> Option<Slot> {
     is_frame(frame, slot, head, index).then_some(slot)
 }
 
-/// Whether `frame` is what `slot`, the one of the `index`-th message, says.
+/// Returns whether `frame` is the one that `slot`, the slot of the `index`-th message, describes.
 pub(crate) fn is_frame(frame: &[u8], slot: Slot, head: &Head, index: u32) -> bool {
     // The cheap test first: noise that passes it is too rare to make the CRCs below cost more than
     // one pass over the segment.

@@ -64,6 +64,18 @@ fn expect_rest(broker: &Broker) {
     assert!(more < LOG_LINES_MAX, "{more} lines:\n{}", broker.log());
 }
 
+/// Makes the topic and the channel, and publishes the message of [`expect_stored_message`].
+fn store_message(broker: &Broker) {
+    broker
+        .post("/topic/create?topic=dead", b"")
+        .expect_status(200);
+    broker
+        .post("/channel/create?topic=dead&channel=channel", b"")
+        .expect_status(200);
+    let mut client = Client::connect(broker.tcp_addr());
+    client.publish("dead", b"before");
+}
+
 fn expect_stored_message(broker: &Broker) {
     let mut consumer = Client::connect(broker.tcp_addr());
     consumer.subscribe("dead", "channel");
@@ -78,14 +90,7 @@ fn try_with_timeout(death: Death) {
         return;
     };
     let mut broker = start(&disk, &["--sync-timeout=200ms"]);
-    broker
-        .post("/topic/create?topic=dead", b"")
-        .expect_status(200);
-    broker
-        .post("/channel/create?topic=dead&channel=channel", b"")
-        .expect_status(200);
-    let mut client = Client::connect(broker.tcp_addr());
-    client.publish("dead", b"before");
+    store_message(&broker);
     die(&disk, death);
     let mut last = None;
     let is_refused = wait_until(PATIENCE, || {
@@ -108,14 +113,7 @@ fn try_with_sync_every(death: Death) {
         return;
     };
     let mut broker = start(&disk, &["--sync-every=1"]);
-    broker
-        .post("/topic/create?topic=dead", b"")
-        .expect_status(200);
-    broker
-        .post("/channel/create?topic=dead&channel=channel", b"")
-        .expect_status(200);
-    let mut client = Client::connect(broker.tcp_addr());
-    client.publish("dead", b"before");
+    store_message(&broker);
     die(&disk, death);
     let text = refusal(&broker).expect("nothing can be synced");
     assert!(text.starts_with("E_PUB_FAILED PUB failed "), "{text}");

@@ -61,7 +61,7 @@ impl Runs {
         self.pieces.is_empty()
     }
 
-    /// How many runs the list has.
+    /// The number of runs in the list.
     #[must_use]
     pub fn count(&self) -> usize {
         let full = self.pieces.len().saturating_sub(1) * PIECE_RUNS;

@@ -64,7 +64,7 @@ impl<F: Files> Keeper<F> {
     /// brings back: there is no tombstone and no sync.
     ///
     /// # Errors
-    /// As for [`Keeper::delete_topic`].
+    /// Those of [`Keeper::delete_topic`].
     pub fn delete_ephemeral(&self, topic: &str) -> Result<(), DiskError> {
         self.noted(topic, || {
             let tombstone = self.free_tombstone(topic)?;

@@ -85,7 +85,7 @@ pub enum Request {
         number: CheckpointNumber,
         /// Which of the slots.
         slot: u8,
-        /// What it says.
+        /// The contents of the checkpoint.
         draft: CheckpointDraft,
         /// Whether it must be durable before the reply.
         sync: bool,
@@ -295,8 +295,8 @@ impl Reply {
         }
     }
 
-    /// The reply to a job whose sync was done elsewhere, with `synced` as its result. That one
-    /// failed is what counts, whatever else did.
+    /// The reply to a job whose sync was done elsewhere, with `synced` as its result. A failed sync replaces any
+    /// other result.
     #[must_use]
     pub(super) fn unless(self, synced: Result<(), SyncFailure>) -> Reply {
         match (self, synced) {

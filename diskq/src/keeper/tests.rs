@@ -215,7 +215,7 @@ fn store(keeper: &Keeper<SimFiles>, topic: &str) {
     keeper.files().write_at(&path, 4096, &stored).unwrap();
 }
 
-/// How often that was done.
+/// Returns how many times [`store`] was called.
 fn stored(keeper: &Keeper<SimFiles>, topic: &str) -> u8 {
     let mut byte = [0];
     let path = segment_path(topic);
@@ -325,7 +325,7 @@ fn a_shared_sync_takes_no_error_from_a_log_outside_of_it() {
         store(&keeper, "late");
         let synced = sync_together(&keeper, &mut shards[0], &["a", "late"]);
         assert!(synced[0]);
-        // What follows its first failed sync is the log's own business: it takes nothing more.
+        // Behind its first failed sync the log takes nothing more.
         assert!(synced[1] == (round > 0), "{synced:?}");
         assert_eq!(
             sync_together(&keeper, &mut shards[1], &["c", "e"]),

@@ -111,7 +111,7 @@ impl Log {
         &memory[run.start as usize..run.end as usize]
     }
 
-    /// Whether a sync has failed. What is mapped may change under a run from then on: see [`Log::copy_run`].
+    /// Returns whether a sync has failed. From then on mapped bytes may change under a run: see [`Log::copy_run`].
     #[inline]
     #[must_use]
     pub fn has_failed_sync(&self) -> bool {
@@ -123,7 +123,7 @@ impl Log {
     /// appended then is to be thrown away.
     ///
     /// # Panics
-    /// As [`Log::bytes`].
+    /// For a run that nobody holds, like [`Log::bytes`].
     #[cold]
     #[must_use]
     pub fn copy_run(&self, run: &Run, into: &mut Vec<u8>) -> bool {

@@ -715,7 +715,7 @@ fn a_reader_that_comes_while_a_segment_is_spilled_is_served() {
         world.log.sync_now();
         world.pump(10);
         assert!(world.log.is_synced());
-        // What the checkpoint names below its mark is not read at start.
+        // Start-up does not read what the checkpoint names below its mark.
         if matches!(crash, Crash::Power { seed } if seed % 2 == 0) {
             world.write_checkpoint(Durable::Yes);
             world.pump(10);

@@ -306,7 +306,7 @@ fn a_read_that_fails_at_start_removes_nothing() {
             let is_hit = files.fail_count() == 1;
             files.disarm();
             match opened {
-                // What a second attempt can read was not lost.
+                // A second attempt reads it: nothing was lost.
                 Ok(recovered) => {
                     assert!(!is_hit || fault == media, "{fault:?} at read {nth}");
                     assert_eq!(read_all(recovered, &files, first), (80, 0));
@@ -532,7 +532,7 @@ fn a_log_that_was_sealed_is_not_read_at_start() {
         files.repair();
         (!recovered.damage.is_empty(), recovered)
     };
-    // As after kill -9.
+    // The log is left like after kill -9.
     let (is_tail_read, recovered) = is_read(&files);
     assert!(is_tail_read);
     let mut log = recovered.log;

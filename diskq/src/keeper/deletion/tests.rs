@@ -123,7 +123,7 @@ fn a_tombstone_is_newer_than_nsqd_dat_and_older_than_a_log() {
         assert_eq!(topics(&keeper, &["t", "u"]), ["u"]);
         prepare(&keeper, "t").unwrap();
         assert_eq!(topics(&keeper, &["u"]), ["t", "u"]);
-        // What nsqd.dat says is of the one before.
+        // nsqd.dat describes the deleted topic.
         let facts = TopicFacts {
             name: "t".to_owned(),
             ..TopicFacts::default()
