@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use clap::{Args, Parser, Subcommand};
 
 use crate::result::Ended;
-use crate::run::{self, Finished, Options};
+use crate::run::{self, Finished};
 use crate::{plan, print, report, save};
 use series::{CompareArgs, FindMaxArgs, SweepArgs};
 use sink::SinkArgs;
@@ -88,7 +88,7 @@ pub fn main() -> ExitCode {
         Command::FindMax(args) => series::find_max(&args),
         Command::Compare(args) => series::compare(&args),
         Command::Sink(args) => sink::main(&args),
-        Command::Plan(args) => return plan::main(args),
+        Command::Plan(args) => return plan::main(&args),
         Command::Report(args) => return report::main(args),
     };
     match outcome {
@@ -116,7 +116,7 @@ fn stop_flag() -> Result<Arc<AtomicBool>, String> {
 fn run(args: &RunArgs) -> Result<u8, String> {
     let scenario = args.play.scenario()?;
     let options = args.play.options(stop_flag()?)?;
-    let target = args.target.look()?;
+    let target = args.target.inspect()?;
     let mut finished = run::run(&target, &scenario, &options)?;
     conclude(args.play.out.as_ref(), &mut finished)
 }
@@ -138,14 +138,5 @@ fn exit_code(finished: &Finished) -> u8 {
     match &result.ended {
         Ended::Complete | Ended::Interrupted if clean => 0,
         _ => EXIT_FAILED,
-    }
-}
-
-/// The options with what every subcommand has.
-fn base_options(stop: Arc<AtomicBool>) -> Options {
-    Options {
-        stop,
-        progress: true,
-        ..Options::default()
     }
 }

@@ -6,18 +6,19 @@ use std::str::FromStr;
 
 use crate::control::Control;
 use crate::daemon::{DaemonCommand, RunningDaemon};
+use crate::judgement;
 use crate::result::{
     Bound, CompareResult, Ended, HistogramKind, Metric, Ratio, RunResult, Side, Threshold, Verdict,
 };
 use crate::run::{self, Finished, Options};
 use crate::scenario::Scenario;
 
-/// A side to be.
+/// One of the two daemons to compare.
 #[derive(Clone, Debug)]
 pub struct Contender {
-    /// What it is called.
+    /// The side's name.
     pub name: String,
-    /// What starts it.
+    /// The command that starts its daemon.
     pub command: DaemonCommand,
 }
 
@@ -29,8 +30,8 @@ pub struct Requirement {
     limit: f64,
 }
 
-/// What is measured: its name, unit, whether more is better, whether the generator's limit spoils it,
-/// and how to read it from a run.
+/// A metric: its name, unit, whether more is better, whether the generator's limit spoils it, and how to
+/// read it from a run.
 type Meter = (
     &'static str,
     &'static str,
@@ -119,8 +120,8 @@ impl FromStr for Requirement {
     }
 }
 
-/// Runs the rounds, as far as the daemons go along: with the runs comes what ended them early, a daemon
-/// that does not come up or a run that cannot begin. `each` gets each run.
+/// Runs the rounds until a daemon does not come up or a run cannot begin. Returns the runs, and what
+/// ended them early. `each` gets each run.
 pub fn compare(
     contenders: &[Contender; 2],
     scenario: &Scenario,
@@ -170,7 +171,7 @@ fn turn(
     Ok(finished)
 }
 
-/// What the runs say.
+/// Judges the runs.
 #[must_use]
 pub fn judge(
     contenders: &[Contender; 2],
@@ -254,7 +255,7 @@ pub fn judge(
     }
 }
 
-/// What is wrong with a run, if anything.
+/// The flaw of a run, if it has one.
 fn flaw(run: &RunResult) -> Option<String> {
     match &run.ended {
         Ended::Failed { reason } => return Some(reason.clone()),
@@ -262,13 +263,7 @@ fn flaw(run: &RunResult) -> Option<String> {
         Ended::Interrupted => return Some("interrupted".into()),
         Ended::Complete => {}
     }
-    let ledger = &run.ledger;
-    (!ledger.is_clean()).then(|| {
-        format!(
-            "lost {}, duplicated {}, corrupted {}",
-            ledger.lost, ledger.duplicated, ledger.corrupted
-        )
-    })
+    (!run.ledger.is_clean()).then(|| judgement::faults(&run.ledger))
 }
 
 fn metric((name, unit, higher, _, read): &Meter, runs: &[RunResult]) -> Option<Metric> {
@@ -305,7 +300,7 @@ fn ratio(name: &str, a: &Side, b: &Side) -> Option<Ratio> {
     })
 }
 
-/// Median, smallest and largest.
+/// Finds the median, the smallest and the largest value.
 fn spread(values: impl Iterator<Item = f64>) -> Option<(f64, f64, f64)> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -1,4 +1,5 @@
-//! [`Consumer`]: what one consuming connection makes of the messages it gets. No sockets and no clock.
+//! [`Consumer`]: how one consuming connection handles messages. Without sockets and clock: bytes and
+//! times go in and come out.
 //!
 //! ```text
 //!   input ─► frames ─► delivery (for the ledger), latency
@@ -40,7 +41,7 @@ pub struct Behaviour {
 }
 
 impl Behaviour {
-    /// That of a scenario.
+    /// Takes the behaviour from a scenario.
     #[must_use]
     pub fn new(scenario: &Scenario, run: Option<u16>, measured: Range<u64>) -> Behaviour {
         Behaviour {
@@ -55,20 +56,20 @@ impl Behaviour {
         }
     }
 
-    /// Whether every message is finished as soon as it is read.
+    /// Tells whether every message is finished as soon as it is read.
     fn is_plain(&self) -> bool {
         self.work == Work::None && self.requeue == 0.0 && self.time_out == 0.0 && self.touch == 0.0
     }
 }
 
-/// What to do with a held message, and when.
+/// A message that is worked on: its next action, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Held {
+pub struct HeldMessage {
     /// When its work is done, in nanoseconds.
     pub due_ns: u64,
-    /// By which to FIN it.
+    /// The message's id.
     pub id: MessageId,
-    /// What then.
+    /// The action that is due then.
     pub action: Action,
 }
 
@@ -106,18 +107,18 @@ pub struct Consumer {
     held: Vec<(MessageId, u32, u64)>,
 }
 
-/// What a call works on besides the consumer itself.
-pub struct Desk<'a> {
+/// The time of a call and the places it writes to.
+pub struct CallContext<'a> {
     /// The time now.
     pub now_ns: u64,
     /// Where answers go.
     pub output: &'a mut Vec<u8>,
     /// Where counts go.
     pub tally: &'a mut Tally,
-    /// What the ledger is to learn.
+    /// Where notes for the ledger go.
     pub marks: &'a mut Vec<Mark>,
-    /// Messages held.
-    pub held: &'a mut Vec<Held>,
+    /// Where messages go that are worked on.
+    pub held: &'a mut Vec<HeldMessage>,
 }
 
 impl Consumer {
@@ -140,7 +141,7 @@ impl Consumer {
         &mut self,
         input: &[u8],
         behaviour: &Behaviour,
-        desk: &mut Desk<'_>,
+        context: &mut CallContext<'_>,
     ) -> Result<usize, String> {
         let plain = behaviour.is_plain();
         let mut at = 0;
@@ -162,26 +163,26 @@ impl Consumer {
             match kind {
                 FrameType::Message => {
                     let message = Message::parse(data).ok_or("a message frame is too short")?;
-                    desk.tally.counts.delivered += 1;
-                    desk.tally.last_delivery_ns = desk.now_ns;
-                    let header = self.identify(&message, behaviour, desk);
+                    context.tally.counts.delivered += 1;
+                    context.tally.last_delivery_ns = context.now_ns;
+                    let header = self.identify(&message, behaviour, context);
                     if let Some(header) = header.filter(|_| message.attempts <= 1) {
                         if same.0 != header.intended_ns {
-                            record(same, behaviour, desk);
+                            record(same, behaviour, context);
                             same = (header.intended_ns, 0);
                         }
                         same.1 += 1;
                     }
                     match header {
-                        Some(header) if !plain => self.treat(&message, header, behaviour, desk),
-                        _ => finish(&message.id, desk),
+                        Some(header) if !plain => self.treat(&message, header, behaviour, context),
+                        _ => finish(&message.id, context),
                     }
                 }
-                FrameType::Response if data == b"_heartbeat_" => encode::nop(desk.output),
+                FrameType::Response if data == b"_heartbeat_" => encode::nop(context.output),
                 FrameType::Response => {}
                 FrameType::Error => {
                     let text = String::from_utf8_lossy(data);
-                    desk.tally.counts.error_answers += 1;
+                    context.tally.counts.error_answers += 1;
                     let goes_on = ["E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED"];
                     if !goes_on.iter().any(|code| text.starts_with(code)) {
                         return Err(format!("the daemon refused a consumer: {text}"));
@@ -189,17 +190,18 @@ impl Consumer {
                 }
             }
         }
-        record(same, behaviour, desk);
+        record(same, behaviour, context);
         Ok(at)
     }
 
-    /// Whose message it is; marks it for the ledger. `None` when it is not ours or damaged.
+    /// Finds out whose message this is and notes it for the ledger. `None` when the message is damaged or
+    /// not ours.
     #[inline]
     fn identify(
         &mut self,
         message: &Message<'_>,
         behaviour: &Behaviour,
-        desk: &mut Desk<'_>,
+        context: &mut CallContext<'_>,
     ) -> Option<Header> {
         let header = match (Header::decode(message.body), behaviour.run) {
             (Decoded::Intact(header), None) => header,
@@ -208,15 +210,15 @@ impl Consumer {
             }
             // A run's own topics hold its own messages only, so this one is altered beyond recognition.
             (Decoded::Damaged, _) | (Decoded::Foreign, Some(_)) => {
-                desk.marks.push(Mark::Damaged);
+                context.marks.push(Mark::Damaged);
                 return None;
             }
             (Decoded::Foreign, None) | (Decoded::Intact(_), Some(_)) => {
-                desk.tally.counts.foreign += 1;
+                context.tally.counts.foreign += 1;
                 return None;
             }
         };
-        desk.marks.push(Mark::Delivered(Delivery {
+        context.marks.push(Mark::Delivered(Delivery {
             producer: header.producer,
             number: header.number,
             attempts: message.attempts,
@@ -228,7 +230,7 @@ impl Consumer {
             }
             let next = &mut self.next_by_producer[index];
             if header.number < *next {
-                desk.tally.counts.reordered += 1;
+                context.tally.counts.reordered += 1;
             } else {
                 *next = header.number + 1;
             }
@@ -243,18 +245,19 @@ impl Consumer {
         message: &Message<'_>,
         header: Header,
         behaviour: &Behaviour,
-        desk: &mut Desk<'_>,
+        context: &mut CallContext<'_>,
     ) {
         let first = message.attempts <= 1;
         let choice = if first { self.random.unit() } else { 1.0 };
         let requeue = choice < behaviour.requeue;
         let time_out = !requeue && choice < behaviour.requeue + behaviour.time_out;
         if requeue || time_out {
-            desk.marks
+            context
+                .marks
                 .push(Mark::GivenBack(header.producer, header.number));
         }
         if time_out {
-            desk.tally.counts.left_to_time_out += 1;
+            context.tally.counts.left_to_time_out += 1;
             return;
         }
         let work_ns = behaviour.work.draw_ns(&mut self.random);
@@ -267,39 +270,39 @@ impl Consumer {
             Action::Touch(rest_ns) => work_ns - rest_ns,
             _ => work_ns,
         };
-        let held = Held {
-            due_ns: desk.now_ns + in_ns,
+        let held = HeldMessage {
+            due_ns: context.now_ns + in_ns,
             id: message.id,
             action,
         };
         self.held.push((message.id, header.producer, header.number));
         if work_ns == 0 {
-            self.act(held, behaviour, desk);
+            self.act(held, behaviour, context);
         } else {
-            desk.held.push(held);
+            context.held.push(held);
         }
     }
 
-    /// The time of a held message has come.
-    pub fn act(&mut self, held: Held, behaviour: &Behaviour, desk: &mut Desk<'_>) {
+    /// Acts on a held message whose time has come.
+    pub fn act(&mut self, held: HeldMessage, behaviour: &Behaviour, context: &mut CallContext<'_>) {
         let Some(index) = self.held.iter().position(|(id, ..)| *id == held.id) else {
             // Its connection was dropped in the meantime.
             return;
         };
         match held.action {
-            Action::Finish => finish(&held.id, desk),
+            Action::Finish => finish(&held.id, context),
             Action::Requeue => {
                 let delay = std::time::Duration::from_millis(behaviour.requeue_delay_ms);
-                encode::req(desk.output, &held.id, delay);
-                desk.tally.counts.requeued += 1;
+                encode::req(context.output, &held.id, delay);
+                context.tally.counts.requeued += 1;
             }
             Action::Touch(rest_ns) => {
-                encode::touch(desk.output, &held.id);
-                desk.tally.counts.touched += 1;
+                encode::touch(context.output, &held.id);
+                context.tally.counts.touched += 1;
                 if rest_ns == 0 {
-                    finish(&held.id, desk);
+                    finish(&held.id, context);
                 } else {
-                    desk.held.push(Held {
+                    context.held.push(HeldMessage {
                         due_ns: held.due_ns + rest_ns,
                         action: Action::Finish,
                         ..held
@@ -311,7 +314,7 @@ impl Consumer {
         self.held.swap_remove(index);
     }
 
-    /// The connection is dropped: what was held goes back to the channel, and order starts anew.
+    /// Gives back what was held when the connection is dropped. Order starts anew.
     pub fn dropped(&mut self, ledger: &mut ChannelLedger) {
         for (_, producer, number) in self.held.drain(..) {
             ledger.give_back(producer, number);
@@ -322,25 +325,25 @@ impl Consumer {
 }
 
 #[inline]
-fn finish(id: &MessageId, desk: &mut Desk<'_>) {
+fn finish(id: &MessageId, context: &mut CallContext<'_>) {
     // As `encode::fin`, in one piece: millions a second go through here.
     let mut line = *b"FIN 0123456789abcdef\n";
     line[4..20].copy_from_slice(id.as_bytes());
-    desk.output.extend_from_slice(&line);
-    desk.tally.counts.finished += 1;
+    context.output.extend_from_slice(&line);
+    context.tally.counts.finished += 1;
 }
 
 #[inline]
-fn record((intended_ns, count): (u64, u64), behaviour: &Behaviour, desk: &mut Desk<'_>) {
+fn record((intended_ns, count): (u64, u64), behaviour: &Behaviour, context: &mut CallContext<'_>) {
     if count > 0 {
         let measured = behaviour.measured.contains(&intended_ns);
-        let latency_ns = desk.now_ns.saturating_sub(intended_ns);
-        desk.tally.delivery.record(measured, latency_ns, count);
+        let latency_ns = context.now_ns.saturating_sub(intended_ns);
+        context.tally.delivery.record(measured, latency_ns, count);
     }
 }
 
-/// Puts what consumers learned into the channel's ledger.
-pub fn settle_marks(marks: &mut Vec<Mark>, ledger: &mut ChannelLedger) {
+/// Moves the notes of a consumer into its channel's ledger.
+pub fn apply_marks(marks: &mut Vec<Mark>, ledger: &mut ChannelLedger) {
     for mark in marks.drain(..) {
         match mark {
             Mark::Delivered(delivery) => ledger.deliver(delivery),

@@ -1,11 +1,11 @@
-//! [`Control`]: what the threads of a run tell each other outside of reports.
+//! [`Control`]: the state that the threads of a run share, besides their reports.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::ledger::ChannelLedger;
 
-/// Shared by the conductor and the workers of one run. All of it is looked at a few hundred times a
+/// Shared by the conductor and the generators of one run. All of it is looked at a few hundred times a
 /// second at most, except the ledgers: once per read of a consumer.
 #[derive(Debug, Default)]
 pub struct Control {
@@ -23,14 +23,14 @@ pub struct Control {
     pub stop: AtomicBool,
     /// Producers that have sent everything and got every answer.
     pub producers_done: AtomicUsize,
-    /// Messages acknowledged by those.
+    /// Messages acknowledged by the producers that are done.
     pub owed: AtomicU64,
-    /// One per channel of a topic.
+    /// The ledgers, one per channel of a topic.
     pub ledgers: Vec<Mutex<ChannelLedger>>,
 }
 
 impl Control {
-    /// For so many channels per topic.
+    /// The state of a run with this many channels per topic.
     #[must_use]
     pub fn new(channels: usize) -> Control {
         Control {
@@ -39,17 +39,18 @@ impl Control {
         }
     }
 
-    /// Some consumers read so late that messages may time out on their way to them.
+    /// Excuses repeated deliveries on all channels: some consumers read so late that messages may time out
+    /// on their way to them.
     ///
     /// # Panics
-    /// When a worker panicked: the program aborts then.
+    /// When a generator panicked: the program aborts then.
     pub fn excuse_late_readers(&self) {
         for ledger in &self.ledgers {
-            ledger.lock().expect("no worker panics").excuse();
+            ledger.lock().expect("no generator panics").excuse();
         }
     }
 
-    /// Whether a flag is set.
+    /// Tells whether a flag is set.
     #[must_use]
     pub fn is(flag: &AtomicBool) -> bool {
         flag.load(Ordering::Acquire)
@@ -60,19 +61,20 @@ impl Control {
         flag.store(true, Ordering::Release);
     }
 
-    /// Whether every channel has everything that is owed to it.
+    /// Tells whether every channel has everything that is owed to it, also what was given back.
     ///
     /// # Panics
-    /// When a worker panicked: the program aborts then.
+    /// When a generator panicked: the program aborts then.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.all_have(|ledger| ledger.awaited() == 0)
     }
 
-    /// The same, but for what was given back and has not come again.
+    /// Tells whether every channel has everything that is owed to it, except what was given back and has
+    /// not come again.
     ///
     /// # Panics
-    /// When a worker panicked: the program aborts then.
+    /// When a generator panicked: the program aborts then.
     #[must_use]
     pub fn has_arrived(&self) -> bool {
         self.all_have(|_| true)
@@ -81,7 +83,7 @@ impl Control {
     fn all_have(&self, and: impl Fn(&ChannelLedger) -> bool) -> bool {
         let owed = self.owed.load(Ordering::Acquire);
         self.ledgers.iter().all(|ledger| {
-            let ledger = ledger.lock().expect("no worker panics");
+            let ledger = ledger.lock().expect("no generator panics");
             ledger.arrived() >= owed && and(&ledger)
         })
     }
@@ -89,11 +91,11 @@ impl Control {
     /// Messages that arrived, over all channels.
     ///
     /// # Panics
-    /// When a worker panicked: the program aborts then.
+    /// When a generator panicked: the program aborts then.
     #[must_use]
     pub fn arrived(&self) -> u64 {
         let arrived =
-            |ledger: &Mutex<ChannelLedger>| ledger.lock().expect("no worker panics").arrived();
+            |ledger: &Mutex<ChannelLedger>| ledger.lock().expect("no generator panics").arrived();
         self.ledgers.iter().map(arrived).sum()
     }
 }

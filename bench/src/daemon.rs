@@ -15,7 +15,7 @@ use crate::target::Target;
 const START_MAX: Duration = Duration::from_secs(20);
 /// Longest wait for a daemon to end after SIGTERM, before SIGKILL.
 const STOP_MAX: Duration = Duration::from_secs(20);
-/// Between two looks.
+/// Time between two looks at the daemon.
 const LOOK: Duration = Duration::from_millis(20);
 /// Lines of a dead daemon's log that are shown.
 const LOG_LINES: usize = 5;
@@ -23,7 +23,7 @@ const LOG_LINES: usize = 5;
 /// A command line with `{tcp}`, `{http}` and `{data}` in it, for addresses and a directory.
 #[derive(Clone, Debug)]
 pub struct DaemonCommand {
-    /// As written.
+    /// The command line as the user wrote it.
     pub text: String,
     words: Vec<String>,
 }
@@ -104,7 +104,7 @@ impl RunningDaemon {
         let pid = daemon.child.id();
         let deadline = Instant::now() + START_MAX;
         loop {
-            match Target::look(tcp, http, Some(pid)) {
+            match Target::inspect(tcp, http, Some(pid)) {
                 Ok(target) => {
                     daemon.target = target;
                     daemon.target.daemon.command = Some(command.text.clone());

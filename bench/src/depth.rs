@@ -1,8 +1,23 @@
-//! [`Depth`]: what waits in the daemon, from `/stats`.
+//! [`Depth`]: the messages that wait in the daemon, from `/stats`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::clock::Clock;
+use crate::control::Control;
+use crate::grid::Grid;
 use crate::http::Admin;
+
+/// The sampler looks this often whether it should stop.
+const STOP_LOOK: Duration = Duration::from_millis(10);
+/// This many looks at /stats without a message anywhere mean that nothing more will come.
+const EMPTY_LOOKS: u64 = 4;
 
 /// Messages of a run's topics that the daemon has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +67,7 @@ struct Channel {
 ///
 /// # Errors
 /// When the daemon does not answer, or not with statistics.
-pub fn ask(admin: &Admin, prefix: &str, single: bool) -> Result<Depth, String> {
+fn ask(admin: &Admin, prefix: &str, single: bool) -> Result<Depth, String> {
     let mut path = "/stats?format=json&include_clients=false&include_mem=false".to_string();
     if single {
         path.push_str("&topic=");
@@ -78,6 +93,107 @@ fn parse(body: &[u8], prefix: &str) -> Result<Depth, String> {
         }
     }
     Ok(sum)
+}
+
+/// A thread that asks `/stats` at every boundary of the grid, so that a slow answer delays nobody.
+pub struct DepthSampler {
+    shared: Arc<Looks>,
+    handle: Option<JoinHandle<()>>,
+    found: Receiver<(u64, Depth)>,
+}
+
+#[derive(Default)]
+struct Looks {
+    stop: AtomicBool,
+    count: AtomicU64,
+    /// The number of the first look of the present row of looks that found nothing.
+    empty_from: AtomicU64,
+    depth: AtomicU64,
+}
+
+impl DepthSampler {
+    /// Starts to ask for the depth of a run's topics, as [`ask`] does; without an HTTP address it asks
+    /// nobody.
+    #[must_use]
+    pub fn start(
+        http: Option<SocketAddr>,
+        prefix: &str,
+        single: bool,
+        clock: Clock,
+        grid: Grid,
+    ) -> DepthSampler {
+        let shared = Arc::new(Looks {
+            empty_from: AtomicU64::new(u64::MAX),
+            ..Looks::default()
+        });
+        let (tx, found) = channel();
+        let looks = Arc::clone(&shared);
+        let prefix = prefix.to_string();
+        let handle = http.and_then(|http| {
+            let look = move || {
+                let admin = Admin::new(http);
+                let mut next_ns = grid.start;
+                while !Control::is(&looks.stop) {
+                    let now_ns = clock.now_ns();
+                    if now_ns < next_ns {
+                        thread::sleep(Duration::from_nanos(next_ns - now_ns).min(STOP_LOOK));
+                        continue;
+                    }
+                    // A daemon that has no time to answer has no depth in this row.
+                    if let Ok(depth) = ask(&admin, &prefix, single) {
+                        let count = looks.count.fetch_add(1, Ordering::AcqRel);
+                        looks.depth.store(depth.depth, Ordering::Release);
+                        if !depth.is_zero() {
+                            looks.empty_from.store(u64::MAX, Ordering::Release);
+                        } else {
+                            looks.empty_from.fetch_min(count, Ordering::AcqRel);
+                        }
+                        // The conductor is gone only when the run is over.
+                        let _ = tx.send((next_ns, depth));
+                    }
+                    let now_ns = clock.now_ns();
+                    while next_ns <= now_ns {
+                        next_ns = grid.boundary_after(next_ns);
+                    }
+                }
+            };
+            thread::Builder::new().name("stats".into()).spawn(look).ok()
+        });
+        DepthSampler {
+            shared,
+            handle,
+            found,
+        }
+    }
+
+    /// Looks so far.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.shared.count.load(Ordering::Acquire)
+    }
+
+    /// The last depth found.
+    #[must_use]
+    pub fn last(&self) -> Option<u64> {
+        (self.count() > 0).then(|| self.shared.depth.load(Ordering::Acquire))
+    }
+
+    /// Tells whether enough looks, from number `first` on, found nothing.
+    #[must_use]
+    pub fn empty_since(&self, first: u64) -> bool {
+        let from = self.shared.empty_from.load(Ordering::Acquire).max(first);
+        self.count().saturating_sub(from) >= EMPTY_LOOKS
+    }
+
+    /// Ends the thread. Returns the depths it found, by boundary.
+    #[must_use]
+    pub fn stop(mut self) -> Vec<(u64, Depth)> {
+        Control::set(&self.shared.stop);
+        if let Some(handle) = self.handle.take() {
+            drop(handle.join());
+        }
+        self.found.try_iter().collect()
+    }
 }
 
 #[cfg(test)]

@@ -11,13 +11,13 @@ use crate::slo::Slo;
 use crate::span::Span;
 use crate::target::Target;
 
-/// Times that a rate is tried which failed by the generator's own fault: others may have used the
-/// machine for a moment.
+/// How often a rate is tried that fails by the generator's own fault: others may have used the machine
+/// for a moment.
 const TRIES_MAX: usize = 3;
 
 /// How to search.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct SearchPlan {
     /// The objective.
     pub slo: Slo,
     /// The first rate, in messages per second.
@@ -36,7 +36,7 @@ pub struct Found {
     pub result: FindMaxResult,
     /// The confirming run.
     pub held: Option<Finished>,
-    /// What kept a run from beginning, and so ended the search.
+    /// The reason why a run could not begin, which ended the search.
     pub failure: Option<String>,
 }
 
@@ -44,7 +44,7 @@ pub struct Found {
 pub fn find_max(
     target: &Target,
     scenario: &Scenario,
-    plan: &Plan,
+    plan: &SearchPlan,
     options: &Options,
     mut say: impl FnMut(&SearchStep),
 ) -> Found {
@@ -145,8 +145,8 @@ fn step(stage: Stage, rate: f64, slo: &Slo, run: &RunResult) -> SearchStep {
     }
 }
 
-/// The same rate without consumers: what publishing and queueing cost by themselves. The channels are
-/// there, so that messages stay queued for them; without HTTP they stay in the topic.
+/// Runs the same rate without consumers, to learn what publishing and queueing cost by themselves. The
+/// channels are there, so that messages stay queued for them; without HTTP they stay in the topic.
 fn publish_alone(
     target: &Target,
     scenario: &Scenario,
@@ -192,7 +192,7 @@ fn profile(
         channels: held.scenario.channels,
         batch: held.scenario.messages_per_command(),
         cores: machine.cores,
-        daemon_cores_used: with.map(|used| used.cpu_s / held.totals.measured_s.max(1e-9)),
+        daemon_cores_used: held.cores_used(),
         cpu_s_per_published: published,
         cpu_s_per_delivered: delivered,
         memory_bytes_per_queued: without.and_then(|used| used.memory_bytes_per_queued),

@@ -43,7 +43,7 @@ impl Grid {
         (from + (done + 1) * self.interval).min(end)
     }
 
-    /// What the interval that ends there belongs to.
+    /// The phase of the interval that ends at `boundary`.
     #[must_use]
     pub fn phase_before(&self, boundary: u64) -> Phase {
         match boundary {

@@ -14,7 +14,7 @@ use crc32fast::Hasher;
 
 /// Bytes in front of the filler: the least size of a message.
 pub const HEADER_BYTES: usize = 28;
-/// What every body begins with.
+/// The first bytes of every body.
 pub const MAGIC: [u8; 4] = *b"NSQB";
 /// Most producers of a run: the lower half of the producer's number, the upper half names the run.
 pub const PRODUCERS_MAX: u32 = 1 << 16;
@@ -25,7 +25,7 @@ const INTENDED_AT: usize = 16;
 const CRC_AT: usize = 24;
 const _: () = assert!(CRC_AT + size_of::<u32>() == HEADER_BYTES);
 
-/// Who sent a message, which one it is, and when it should have been sent.
+/// The identity of a message: its producer, its number, and when it should have been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The run (upper 16 bits) and the producer within it.
@@ -109,14 +109,14 @@ impl Header {
     }
 }
 
-/// What a body is.
+/// The outcome of checking a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded {
-    /// One of ours, as it was sent.
+    /// The body is ours and as it was sent.
     Intact(Header),
-    /// One of ours by its first bytes, but altered.
+    /// The body is ours by its first bytes, but was altered.
     Damaged,
-    /// Not recognisable as one of ours: somebody else's, or altered in its first bytes.
+    /// The body is not recognisable as ours: somebody else's, or altered in its first bytes.
     Foreign,
 }
 

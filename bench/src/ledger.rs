@@ -1,5 +1,5 @@
-//! Who got what: [`Bitmap`] of a producer's messages, [`ChannelLedger`] of one channel, and the final
-//! [`settle`].
+//! Accounts for every message: a [`Bitmap`] of each producer's messages, a [`ChannelLedger`] of each
+//! channel, and the [`final_ledger`] of the run.
 //!
 //! ```text
 //!   producer:  sent 0..n, of these exceptions (refused, unconfirmed)     ProducerRecord
@@ -109,15 +109,15 @@ impl Bitmap {
 /// One delivery of an intact message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// As in the header.
+    /// The producer that the header names.
     pub producer: u32,
-    /// As in the header.
+    /// The number that the header names.
     pub number: u64,
     /// Deliveries so far as the daemon counts, this one included.
     pub attempts: u16,
 }
 
-/// What one channel (the same one of all topics) delivered.
+/// The deliveries of one channel, which is the same one of all topics.
 #[derive(Debug, Default)]
 pub struct ChannelLedger {
     producers: HashMap<u32, usize>,
@@ -126,11 +126,11 @@ pub struct ChannelLedger {
     last: Option<(u32, usize)>,
     /// Messages that a consumer gave back: REQ, left to time out, connection dropped.
     given_back: HashSet<(u32, u64)>,
-    /// Connections were dropped with FINs on the way, or are read too late: deliveries again are nobody's
-    /// fault.
+    /// Connections were dropped with FINs on the way, or are read too late. Repeated deliveries are then
+    /// expected.
     excused: bool,
-    /// Messages that came first in a later attempt, and how many earlier ones may still come, from a
-    /// connection that is read late.
+    /// Messages whose first delivery was not the first attempt, with the number of earlier attempts that
+    /// may still come from a connection that is read late.
     earlier: HashMap<(u32, u64), u16>,
     received: u64,
     duplicated: u64,
@@ -162,7 +162,7 @@ impl ChannelLedger {
         }
     }
 
-    /// Whether an earlier attempt than the first one that came was still to come.
+    /// Takes off one of the attempts that are older than the first delivery. False when none is left.
     fn take_earlier(&mut self, key: (u32, u64)) -> bool {
         match self.earlier.get_mut(&key) {
             Some(left) if *left > 0 => {
@@ -183,18 +183,18 @@ impl ChannelLedger {
         index
     }
 
-    /// The consumer gives the message back and is to get it once more.
+    /// Expects one more delivery of a message that its consumer gives back.
     pub fn give_back(&mut self, producer: u32, number: u64) {
         self.given_back.insert((producer, number));
     }
 
-    /// A connection was dropped, and the daemon may not have seen the last FINs; or it is read so late
-    /// that messages may time out on the way.
+    /// Excuses repeated deliveries: a connection was dropped before the daemon saw its last FINs, or is
+    /// read so late that messages may time out on the way.
     pub fn excuse(&mut self) {
         self.excused = true;
     }
 
-    /// A message came whose checksum did not fit.
+    /// Counts a message whose checksum does not fit.
     pub fn damaged(&mut self) {
         self.corrupted += 1;
     }
@@ -212,23 +212,23 @@ impl ChannelLedger {
     }
 }
 
-/// What one producer sent.
+/// The messages that one producer sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProducerRecord {
-    /// As in the header.
+    /// The producer that the header names.
     pub producer: u32,
     /// Messages sent: the numbers below it.
     pub sent: u64,
-    /// Of these, refused by the daemon.
+    /// Messages that the daemon refused.
     pub refused: Vec<Range<u64>>,
-    /// Of these, neither acknowledged nor refused.
+    /// Messages that the daemon neither acknowledged nor refused.
     pub unconfirmed: Vec<Range<u64>>,
 }
 
-/// The end of it: what was lost. `producers` is empty when others published; then the holes between
-/// the first and the last message of each are what is missing.
+/// Adds up the ledger of a run and finds what was lost. `producers` is empty when others published: then
+/// the holes between the first and the last message of each producer count as missing.
 #[must_use]
-pub fn settle(producers: &[ProducerRecord], channels: &[&ChannelLedger]) -> Ledger {
+pub fn final_ledger(producers: &[ProducerRecord], channels: &[&ChannelLedger]) -> Ledger {
     let length = |ranges: &[Range<u64>]| ranges.iter().map(|r| r.end - r.start).sum::<u64>();
     let mut ledger = Ledger {
         channels: u32::try_from(channels.len()).unwrap_or(u32::MAX),

@@ -10,6 +10,34 @@
 //! ```
 #![forbid(unsafe_code)]
 
+/// Appends formatted text to a `String`; writing to one cannot fail.
+macro_rules! put {
+    ($out:expr, $($arguments:tt)*) => {{
+        use std::fmt::Write as _;
+        write!($out, $($arguments)*).expect("writing to a String cannot fail");
+    }};
+}
+
+/// Lets serde write a type by `Display` and read it by `FromStr`, as the command line does. The type says
+/// `#[serde(try_from = "String", into = "String")]`.
+macro_rules! written_as_text {
+    ($kind:ty) => {
+        impl TryFrom<String> for $kind {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<$kind, String> {
+                text.parse()
+            }
+        }
+
+        impl From<$kind> for String {
+            fn from(value: $kind) -> String {
+                value.to_string()
+            }
+        }
+    };
+}
+
 pub mod cli;
 pub mod clock;
 pub mod compare;
@@ -18,9 +46,11 @@ pub mod control;
 pub mod daemon;
 pub mod depth;
 pub mod find_max;
+pub mod generator;
 pub mod grid;
 pub mod header;
 pub mod http;
+pub mod judgement;
 pub mod ledger;
 pub mod link;
 pub mod machine;
@@ -38,6 +68,7 @@ pub mod run;
 pub mod save;
 pub mod scenario;
 pub mod search;
+pub mod self_check;
 pub mod series;
 pub mod sink;
 pub mod size;
@@ -46,7 +77,6 @@ pub mod span;
 pub mod sweep;
 pub mod tally;
 pub mod target;
+mod unit;
 pub mod upgrades;
-pub mod verdict;
 pub mod work;
-pub mod worker;

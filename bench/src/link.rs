@@ -1,5 +1,5 @@
-//! [`Link`]: one nonblocking connection with its unsent output and its unfinished input, both in plain
-//! text also where TLS or compression lie between them and the socket.
+//! [`Link`]: one nonblocking connection with its unsent output and its unfinished input. Both are plain
+//! text, also where TLS or compression lies between them and the socket.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,33 +8,34 @@ use std::ops::Range;
 use socket2::{Domain, Protocol, Socket, Type};
 use upgrade::{Layer, Layers, UpgradeError};
 
-/// Most output that is put together before the socket has to take some, in bytes.
+/// The most output that is gathered before the socket must take some, in bytes.
 pub const OUTPUT_BYTES_MAX: usize = 256 * 1024;
-/// Most bytes of one write: a kernel that does not preempt itself lets nobody else have this processor while it
-/// copies them, and the latency that another generator of this machine measures would be a wait for this one.
+/// The most bytes of one write. A kernel without preemption keeps this processor while it copies them, and
+/// another generator on this machine would measure that as latency.
 const WRITE_BYTES_MAX: usize = 128 * 1024;
-/// Most bytes of one read that are opened: compressed ones can become a thousand times as many.
+/// The most bytes of one read through TLS or compression: decompressed they may be a thousand times as
+/// many.
 const WIRE_READ_BYTES: usize = 32 * 1024;
 
-/// A connection. It may still be in the making: writing is possible when the poller says so.
+/// A connection. It may still be connecting: epoll says when writing is possible.
 #[derive(Debug)]
 pub struct Link {
     stream: TcpStream,
-    /// Bytes to be sent, the first `sent` of which are gone.
+    /// The output. Its first `sent` bytes are sent.
     pub output: Vec<u8>,
     sent: usize,
     /// Input behind the last complete frame.
     rest: Vec<u8>,
-    /// TLS and compression; `None` costs nothing but the look.
+    /// TLS and compression, if there are any.
     layers: Option<Box<Layers>>,
 }
 
-/// What a read brought.
+/// The outcome of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
-    /// So many new bytes.
+    /// This many new bytes came.
     Bytes(usize),
-    /// Nothing now.
+    /// Nothing came yet.
     Later,
     /// The other side has closed.
     End,
@@ -60,7 +61,7 @@ impl Link {
         Ok(Link::new(socket.into()))
     }
 
-    /// A connection that is there. The stream must be nonblocking.
+    /// Takes over a connected stream, which must be nonblocking.
     #[must_use]
     pub fn new(stream: TcpStream) -> Link {
         Link {
@@ -72,13 +73,13 @@ impl Link {
         }
     }
 
-    /// Whether there is a layer.
+    /// Tells whether TLS or compression is on.
     #[must_use]
     pub fn is_upgraded(&self) -> bool {
         self.layers.is_some()
     }
 
-    /// Adds a layer behind the output that is there, which goes out as it would have before.
+    /// Adds a layer. Output that is there already goes out as it would have before.
     ///
     /// # Errors
     /// When a library fails.
@@ -91,8 +92,8 @@ impl Link {
         Ok(())
     }
 
-    /// Opens input that came in one read with the reason for the last upgrade, behind it. Returns where
-    /// the result is.
+    /// Opens input that came in the same read as the answer which led to the last upgrade. Returns where the
+    /// opened input is.
     ///
     /// # Errors
     /// When the other side does not keep to a format.
@@ -147,8 +148,8 @@ impl Link {
         }
     }
 
-    /// Reads once into `scratch`, behind what was left of the last time. Returns the outcome and the
-    /// length of the whole; the caller handles it and gives the rest back by [`Link::keep`].
+    /// Reads once into `scratch`, behind the rest of the last read. Returns the outcome and the length of
+    /// the whole input. The caller handles it and gives the new rest to [`Link::keep`].
     ///
     /// # Errors
     /// When the connection is broken.
@@ -184,7 +185,7 @@ impl Link {
     }
 }
 
-/// Writes what the socket takes of `bytes` behind the first `sent`; true when nothing is left.
+/// Writes `bytes` from `sent` on, as far as the socket takes them; true when nothing is left.
 #[inline]
 fn write(stream: &mut TcpStream, bytes: &mut Vec<u8>, sent: &mut usize) -> io::Result<bool> {
     while *sent < bytes.len() {
@@ -193,7 +194,7 @@ fn write(stream: &mut TcpStream, bytes: &mut Vec<u8>, sent: &mut usize) -> io::R
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
             Ok(taken) => *sent += taken,
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            // Still in the making: the poller will say when.
+            // Still connecting: epoll will say when it is done.
             Err(error) if error.kind() == ErrorKind::NotConnected => break,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -209,7 +210,7 @@ fn write(stream: &mut TcpStream, bytes: &mut Vec<u8>, sent: &mut usize) -> io::R
     Ok(bytes.len() == *sent)
 }
 
-/// As [`Link::read`], through the layers.
+/// Does [`Link::read`] through TLS and compression.
 fn read_and_open(
     stream: &mut TcpStream,
     layers: &mut Layers,
@@ -239,21 +240,20 @@ fn read_and_open(
     let length = match open_all(scratch, kept, |plain| layers.open(&mut wire, plain)) {
         Ok(length) => length,
         Err(error) => {
-            // TLS wants to tell the other side; if that fails, this error is still the cause.
+            // TLS tells the other side why. If that fails, this error is still the cause.
             let _ = write(stream, &mut layers.wire, &mut layers.sent);
             return Err(error.into());
         }
     };
     if length == kept {
-        // A part of a record, or one that is the layer's own business.
+        // A part of a record, or a record without data.
         return Ok((ReadOutcome::Later, kept));
     }
     rest.clear();
     Ok((ReadOutcome::Bytes(length - kept), length))
 }
 
-/// Opens everything, behind the first `length` bytes of a buffer that grows. Returns how long they are
-/// then.
+/// Opens all input behind the first `length` bytes of `buffer`, which grows. Returns the new length.
 fn open_all(
     buffer: &mut Vec<u8>,
     mut length: usize,

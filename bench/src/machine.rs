@@ -28,17 +28,17 @@ pub fn fingerprint() -> Machine {
     }
 }
 
-/// What this machine's processors have done since it was started, in ticks of the kernel.
+/// The time of this machine's processors since it was started, in ticks of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessorTicks {
-    /// All of them, idle ones as well.
+    /// All ticks, idle ones as well.
     pub all: u64,
-    /// Those in which a virtual machine could have run and its host did not let it.
+    /// Ticks in which this virtual machine wanted to run and its host did not let it.
     pub stolen: u64,
 }
 
 impl ProcessorTicks {
-    /// Up to now; `None` where the system does not say.
+    /// Reads the ticks up to now; `None` where the system does not say.
     #[must_use]
     pub fn now() -> Option<ProcessorTicks> {
         ProcessorTicks::parse(&fs::read_to_string("/proc/stat").ok()?)

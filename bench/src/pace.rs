@@ -65,7 +65,7 @@ fn mean_of_power(exponent: f64) -> f64 {
     (0..parts).map(value).sum::<f64>() / f64::from(parts)
 }
 
-/// What a producer is to send, and when.
+/// The pace of one producer.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// Publish commands per second of this producer.

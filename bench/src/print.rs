@@ -1,44 +1,35 @@
 //! Results as text for a terminal or a log.
 
-use std::fmt::Write;
-
+use crate::judgement::{self, Judgement};
 use crate::result::{Ended, HistogramKind, HistogramRecord, LoopKind, RunResult, Verdict};
+use crate::unit::number;
 
 /// A run's report.
 #[must_use]
 pub fn run(result: &RunResult) -> String {
     let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = write_run(&mut out, result);
+    write_run(&mut out, result);
     out
 }
 
-fn write_run(out: &mut String, result: &RunResult) -> std::fmt::Result {
+fn write_run(out: &mut String, result: &RunResult) {
     let daemon = &result.daemon;
-    writeln!(
+    put!(
         out,
-        "daemon     {} {} at {}",
-        daemon.kind, daemon.version, daemon.tcp_address
-    )?;
-    writeln!(out, "scenario   {}", result.scenario.summary())?;
-    match &result.ended {
-        Ended::Complete => {}
-        Ended::NotDrained => {
-            writeln!(
-                out,
-                "ENDED      not everything arrived within the drain time"
-            )?;
-        }
-        Ended::Interrupted => writeln!(out, "ENDED      interrupted: this is what ran until then")?,
-        Ended::Failed { reason } => {
-            writeln!(
-                out,
-                "ENDED      {reason}\n           this is what ran until then"
-            )?;
-        }
+        "daemon     {} {} at {}\n",
+        daemon.kind,
+        daemon.version,
+        daemon.tcp_address
+    );
+    put!(out, "scenario   {}\n", result.scenario.summary());
+    if result.ended != Ended::Complete {
+        let ended = judgement::ended(&result.ended);
+        let text = lower_case(&ended.text);
+        let text = text.trim_end_matches('.');
+        put!(out, "ENDED      {}: {text}\n", lower_case(&ended.head));
     }
     let totals = &result.totals;
-    let whose = if rates_are_ours(result) {
+    let whose = if judgement::rates_are_the_generators(result) {
         "  <- the generator's limit, not the daemon's"
     } else {
         ""
@@ -48,29 +39,29 @@ fn write_run(out: &mut String, result: &RunResult) -> std::fmt::Result {
             Some(rate) => format!(" of {} offered", count(rate)),
             None => " (closed loop)".into(),
         };
-        writeln!(
+        put!(
             out,
-            "published  {} msg/s{offered}, {} MB/s of bodies, for {:.1} s{whose}",
+            "published  {} msg/s{offered}, {} MB/s of bodies, for {:.1} s{whose}\n",
             count(totals.acknowledged_per_s),
             count(totals.acknowledged_bytes_per_s / 1e6),
             totals.measured_s
-        )?;
+        );
     }
     if result.ledger.channels > 0 {
         let channels = result.ledger.channels;
-        writeln!(
+        put!(
             out,
-            "delivered  {} msg/s over {channels} channel{}{whose}",
+            "delivered  {} msg/s over {channels} channel{}{whose}\n",
             count(totals.delivered_per_s),
             if channels == 1 { "" } else { "s" }
-        )?;
+        );
     }
-    latencies(out, result)?;
-    ledger(out, result)?;
+    latencies(out, result);
+    ledger(out, result);
     if let Some(resources) = &result.resources {
-        write!(out, "daemon     {:.2} s CPU", resources.cpu_s)?;
+        put!(out, "daemon     {:.2} s CPU", resources.cpu_s);
         if let Some(us) = resources.cpu_us_per_message {
-            write!(out, " = {us:.3} us per message published or delivered")?;
+            put!(out, " = {us:.3} us per message published or delivered");
         }
         let phases = [
             (resources.cpu_us_per_published, "published"),
@@ -78,61 +69,56 @@ fn write_run(out: &mut String, result: &RunResult) -> std::fmt::Result {
         ];
         for (us, what) in phases {
             if let Some(us) = us {
-                write!(out, ", {us:.3} us per {what}")?;
+                put!(out, ", {us:.3} us per {what}");
             }
         }
-        write!(
+        put!(
             out,
             ", RSS up to {} MB",
             count(resources.rss_max_bytes as f64 / 1e6)
-        )?;
+        );
         if let Some(bytes) = resources.memory_bytes_per_queued {
-            write!(out, " = {bytes:.0} bytes per queued message")?;
+            put!(out, " = {bytes:.0} bytes per queued message");
         }
-        write!(
+        put!(
             out,
             ", disk {} MB",
             count(resources.disk_written_bytes as f64 / 1e6)
-        )?;
+        );
         if let Some(bytes) = resources.disk_bytes_per_message {
-            write!(out, " = {bytes:.0} bytes per message")?;
+            put!(out, " = {bytes:.0} bytes per message");
         }
-        writeln!(
+        put!(
             out,
-            ", switches {} + {}",
-            resources.switches_voluntary, resources.switches_involuntary
-        )?;
+            ", switches {} + {}\n",
+            resources.switches_voluntary,
+            resources.switches_involuntary
+        );
     } else {
-        writeln!(
+        put!(
             out,
-            "daemon     not a process of this machine that we may see: no CPU and memory"
-        )?;
+            "daemon     not a process of this machine that we may see: no CPU and memory\n"
+        );
     }
-    self_check(out, result)
+    self_check(out, result);
 }
 
-/// Whether the rates are what the generator could do. In an open loop that kept its rate they are what
-/// was offered, and only the latencies can be in doubt.
-fn rates_are_ours(result: &RunResult) -> bool {
-    let check = &result.self_check;
-    let kept =
-        result.loop_kind == LoopKind::Open && check.sent_share.is_none_or(|share| share >= 0.99);
-    check.verdict == Verdict::GeneratorLimited && !kept
+/// A sentence as it stands behind a colon.
+fn lower_case(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+    first.into_iter().chain(letters).collect()
 }
 
-fn latencies(out: &mut String, result: &RunResult) -> std::fmt::Result {
-    let from = match result.loop_kind {
-        LoopKind::Open => "from the intended send",
-        LoopKind::Closed => "closed loop: from the actual send, hides stalls",
-        LoopKind::None => "from the producer's clock",
-    };
+fn latencies(out: &mut String, result: &RunResult) {
+    let from = judgement::counted_from(result.loop_kind);
     if result.histograms.is_empty() {
-        return Ok(());
+        return;
     }
-    writeln!(
+    put!(
         out,
-        "latency ms      p50      p90      p99    p99.9   p99.99      max   ({from})"
-    )?;
+        "latency ms      p50      p90      p99    p99.9   p99.99      max   ({from})\n"
+    );
     let lateness = result.histogram(HistogramKind::Lateness);
     let mut starred = false;
     for record in &result.histograms {
@@ -141,29 +127,28 @@ fn latencies(out: &mut String, result: &RunResult) -> std::fmt::Result {
             HistogramKind::Delivery => "deliver",
             HistogramKind::Lateness => "lateness",
         };
-        write!(out, "  {name:9}")?;
+        put!(out, "  {name:9}");
         for (value, own) in columns(record)
             .into_iter()
             .zip(lateness.map_or([0.0; 6], columns))
         {
             let star = record.kind != HistogramKind::Lateness && own > 200.0 && own > value / 4.0;
             starred |= star;
-            write!(
+            put!(
                 out,
                 "{:>8.3}{}",
                 value / 1000.0,
                 if star { '*' } else { ' ' }
-            )?;
+            );
         }
-        writeln!(out, "  {} values", record.count)?;
+        put!(out, "  {} values\n", record.count);
     }
     if starred {
-        writeln!(
+        put!(
             out,
-            "  * a quarter or more of it may be the generator's own lateness"
-        )?;
+            "  * a quarter or more of it may be the generator's own lateness\n"
+        );
     }
-    Ok(())
 }
 
 fn columns(record: &HistogramRecord) -> [f64; 6] {
@@ -177,45 +162,48 @@ fn columns(record: &HistogramRecord) -> [f64; 6] {
     ]
 }
 
-fn ledger(out: &mut String, result: &RunResult) -> std::fmt::Result {
+fn ledger(out: &mut String, result: &RunResult) {
     let ledger = &result.ledger;
     if result.loop_kind != LoopKind::None {
-        writeln!(
+        put!(
             out,
-            "ledger     sent {}, acknowledged {}, refused {}, unconfirmed {}",
-            ledger.sent, ledger.acknowledged, ledger.refused, ledger.unconfirmed
-        )?;
+            "ledger     sent {}, acknowledged {}, refused {}, unconfirmed {}\n",
+            ledger.sent,
+            ledger.acknowledged,
+            ledger.refused,
+            ledger.unconfirmed
+        );
     }
     if ledger.channels > 0 {
-        writeln!(
+        put!(
             out,
-            "           received {}, lost {}, duplicated {}, corrupted {}, reordered {}, redelivered {}",
+            "           received {}, lost {}, duplicated {}, corrupted {}, reordered {}, redelivered {}\n",
             ledger.received,
             ledger.lost,
             ledger.duplicated,
             ledger.corrupted,
             ledger.reordered,
             ledger.redelivered
-        )?;
+        );
         if ledger.outstanding > 0 {
-            writeln!(
+            put!(
                 out,
-                "           {} were still outstanding when the run was cut short",
+                "           {} were still outstanding when the run was cut short\n",
                 ledger.outstanding
-            )?;
+            );
         }
         if ledger.foreign > 0 {
-            writeln!(
+            put!(
                 out,
-                "           {} messages of somebody else",
+                "           {} messages of somebody else\n",
                 ledger.foreign
-            )?;
+            );
         }
         if result.loop_kind == LoopKind::None {
-            writeln!(
+            put!(
                 out,
-                "           lost counts the holes: without producers nothing else is known"
-            )?;
+                "           lost counts the holes: without producers nothing else is known\n"
+            );
         }
     }
     let totals = &result.totals;
@@ -232,57 +220,36 @@ fn ledger(out: &mut String, result: &RunResult) -> std::fmt::Result {
         .map(|(name, count)| format!("{name} {count}"))
         .collect();
     if !asides.is_empty() {
-        writeln!(out, "           {}", asides.join(", "))?;
+        put!(out, "           {}\n", asides.join(", "));
     }
-    Ok(())
 }
 
-fn self_check(out: &mut String, result: &RunResult) -> std::fmt::Result {
+fn self_check(out: &mut String, result: &RunResult) {
     let check = &result.self_check;
     let cpu: Vec<String> = check
         .thread_cpu_percent
         .iter()
         .map(|cpu| format!("{cpu:.0} %"))
         .collect();
-    write!(out, "generator  CPU {} of a core", cpu.join(" + "))?;
+    put!(out, "generator  CPU {} of a core", cpu.join(" + "));
+    let Judgement { head, text, .. } = judgement::self_check(result);
     match check.verdict {
-        Verdict::Trusted if check.reasons.is_empty() => {
-            writeln!(out, ": it was not the bottleneck")?;
-        }
-        Verdict::Trusted => writeln!(out, ": it was not the bottleneck, but")?,
-        Verdict::GeneratorLimited => {
-            let what = if rates_are_ours(result) {
-                "rates"
-            } else {
-                "latencies"
-            };
-            writeln!(
-                out,
-                "\nWARNING    the generator was the bottleneck: these {what} are not the daemon's"
-            )?;
-        }
+        Verdict::Trusted if check.reasons.is_empty() => put!(out, ": {head}\n"),
+        Verdict::Trusted => put!(out, ": {head}, but\n"),
+        Verdict::GeneratorLimited => put!(out, "\nWARNING    {head}: {}\n", lower_case(&text)),
     }
     for reason in &check.reasons {
-        writeln!(out, "           - {reason}")?;
+        put!(out, "           - {reason}\n");
     }
-    Ok(())
 }
 
-/// A number with three or more significant digits and spaces between thousands.
+/// Writes a number with two decimals below 100, and with spaces between thousands.
 #[must_use]
 pub fn count(value: f64) -> String {
     if value.abs() < 100.0 && value != value.trunc() {
         return format!("{value:.2}");
     }
-    let digits = format!("{:.0}", value.abs());
-    let mut out = String::from(if value < 0.0 { "-" } else { "" });
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(' ');
-        }
-        out.push(digit);
-    }
-    out
+    number(value).replace(',', " ")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! [`Process`]: what the daemon's process uses, from /proc, when it is on this machine.
+//! [`Process`]: the resources of the daemon's process, from /proc, when it is on this machine.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ pub struct Process {
     pub pid: u32,
 }
 
-/// What a process has used up to now.
+/// The resources a process has used up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time of all its threads in nanoseconds, also of those that have ended.
@@ -66,7 +66,7 @@ impl Process {
             })
     }
 
-    /// What it has used; `None` when it is gone.
+    /// Reads what the process has used; `None` when the process is gone.
     #[must_use]
     pub fn usage(self) -> Option<Usage> {
         let read = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", self.pid)).ok();
@@ -110,7 +110,7 @@ fn first_number(text: &str) -> u64 {
     word.and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// Whether the address belongs to this machine: then, and only then, one can bind to it.
+/// Tells whether the address belongs to this machine: only then can one bind to it.
 fn is_local(address: SocketAddr) -> bool {
     address.ip().is_loopback() || std::net::UdpSocket::bind((address.ip(), 0)).is_ok()
 }

@@ -1,5 +1,5 @@
-//! [`Producer`]: what one publishing connection sends and makes of the answers. No sockets and no
-//! clock: bytes and times go in and come out.
+//! [`Producer`]: what one publishing connection sends, and how it handles the answers. Without sockets
+//! and clock: bytes and times go in and come out.
 //!
 //! ```text
 //!   pacer ─► due? ─► encode ─► output        outstanding: one entry per command, in order
@@ -24,14 +24,14 @@ use crate::tally::Tally;
 /// The bodies of all messages of a run: one filler, cut to sizes that were drawn beforehand, so that
 /// the load path neither draws nor computes a checksum over them.
 #[derive(Clone, Debug)]
-pub struct Bodies {
+pub struct MessageBodies {
     /// Incompressible bytes, as many as the largest message has.
     pub filler: Vec<u8>,
     /// The sizes, to be used in turn.
     pub sizes: Vec<Filler>,
 }
 
-/// What all producers of a run share.
+/// The plan that all producers of a run share.
 #[derive(Clone, Debug)]
 pub struct PublishPlan {
     /// How messages are published.
@@ -47,7 +47,7 @@ pub struct PublishPlan {
     /// For HTTP's Host header.
     pub host: String,
     /// The bodies.
-    pub bodies: Arc<Bodies>,
+    pub bodies: Arc<MessageBodies>,
     /// The measured time, from and to, in nanoseconds.
     pub measured: Range<u64>,
 }
@@ -80,21 +80,21 @@ pub struct Producer {
     end_ns: u64,
     outstanding: VecDeque<Outstanding>,
     outstanding_messages: u64,
-    /// Since when nothing but the generator is in the way; `None` while something is.
+    /// The time from which on only the generator itself was in the way; `None` while something else is.
     free_since_ns: Option<u64>,
     record: ProducerRecord,
     /// Publishing was ended early.
     ended: bool,
 }
 
-/// What [`Producer::publish`] waits for.
+/// The next thing that [`Producer::publish`] waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// For this time.
+    /// Waits for this time.
     Until(u64),
-    /// For the socket or an answer.
+    /// Waits for the socket or an answer.
     Peer,
-    /// For nothing: everything is sent.
+    /// Waits for nothing: everything is sent.
     Done,
 }
 
@@ -345,7 +345,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Sends nothing more.
+    /// Stops sending.
     pub fn end(&mut self) {
         self.ended = true;
     }
@@ -356,7 +356,7 @@ impl Producer {
         self.outstanding_messages
     }
 
-    /// Whether an answer has to come before anything more can be sent.
+    /// Tells whether an answer must come before anything more can be sent.
     #[must_use]
     pub fn awaits_answer(&self) -> bool {
         !self.has_room(&[])
@@ -383,7 +383,7 @@ impl Producer {
         count.min(self.limit - self.next)
     }
 
-    /// What it sent, for the ledger: what is outstanding is unconfirmed.
+    /// The record for the ledger: what is outstanding is unconfirmed.
     #[must_use]
     pub fn record(&self) -> ProducerRecord {
         let mut record = self.record.clone();
@@ -410,8 +410,8 @@ fn size(output: &mut Vec<u8>, value: usize) {
     output.extend_from_slice(&value.to_be_bytes());
 }
 
-/// Takes what comes to a V2 connection that has not begun to publish: heartbeats, when setting up all
-/// the others takes long. Returns the bytes handled.
+/// Answers the heartbeats of a V2 connection that has not begun to publish, because setting up all the
+/// others takes long. Returns the bytes handled.
 ///
 /// # Errors
 /// When the daemon sent something else, in words.

@@ -1,51 +1,48 @@
-//! [`Random`]: a small seeded generator, so that a run can be repeated with the same sizes and work.
+//! [`Random`]: a seeded generator of random numbers, so that a run can be repeated with the same sizes and
+//! work.
 
-/// SplitMix64: one addition and two multiplications a number, and every seed is fine.
+/// A seeded generator with the distributions that a run needs.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(fastrand::Rng);
 
 impl Random {
-    /// The same seed gives the same numbers.
+    /// A generator; the same seed gives the same numbers.
     #[must_use]
     pub fn new(seed: u64) -> Random {
-        Random(seed)
+        Random(fastrand::Rng::with_seed(seed))
     }
 
-    /// 64 random bits.
+    /// Draws 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.u64(..)
     }
 
-    /// A number below `limit`, which must not be zero. The bias is `limit / 2^64`.
+    /// Draws a number below `limit`, which must not be zero.
     #[inline]
     pub fn below(&mut self, limit: u64) -> u64 {
-        ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
+        self.0.u64(..limit)
     }
 
-    /// A number in `0.0..1.0`.
+    /// Draws a number in `0.0..1.0`.
     #[inline]
     pub fn unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+        self.0.f64()
     }
 
-    /// Whether something of this probability happens. Draws nothing for 0 and 1.
+    /// Decides whether something of this probability happens. Draws nothing for 0 and 1.
     #[inline]
     pub fn chance(&mut self, share: f64) -> bool {
         share > 0.0 && (share >= 1.0 || self.unit() < share)
     }
 
-    /// A normally distributed number, mean 0, deviation 1 (Box and Muller, one of the pair).
+    /// Draws a normally distributed number, mean 0, deviation 1 (Box and Muller, one of the pair).
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }
 
-    /// An exponentially distributed number of mean 1.
+    /// Draws an exponentially distributed number of mean 1.
     pub fn exponential(&mut self) -> f64 {
         -(1.0 - self.unit()).ln()
     }

@@ -12,9 +12,9 @@ pub const DAY_SECONDS: f64 = 86_400.0;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Rate {
-    /// As fast as answers come back, with a window of outstanding publishes: a closed loop.
+    /// A closed loop: as fast as answers come back, with a window of outstanding publishes.
     Max,
-    /// So many messages per second whatever the daemon does: an open loop.
+    /// An open loop: this many messages per second, whatever the daemon does.
     PerSecond(f64),
 }
 
@@ -77,19 +77,7 @@ impl fmt::Display for Rate {
     }
 }
 
-impl TryFrom<String> for Rate {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Rate, String> {
-        text.parse()
-    }
-}
-
-impl From<Rate> for String {
-    fn from(rate: Rate) -> String {
-        rate.to_string()
-    }
-}
+written_as_text!(Rate);
 
 #[cfg(test)]
 mod tests {

@@ -40,7 +40,7 @@ pub struct SavedResult {
     pub started_unix_ms: u64,
     /// Where it ran.
     pub machine: Machine,
-    /// What came out.
+    /// The result proper.
     pub outcome: Outcome,
 }
 
@@ -78,22 +78,22 @@ pub enum Outcome {
 /// One run of one scenario against one daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
-    /// Against what.
+    /// The daemon under test.
     pub daemon: Daemon,
-    /// What was done, every default filled in.
+    /// The scenario that was run, every default filled in.
     pub scenario: Scenario,
-    /// Whether publishing waited for answers. Latencies of a closed loop hide stalls.
+    /// The kind of loop. Latencies of a closed loop hide stalls.
     #[serde(rename = "loop")]
     pub loop_kind: LoopKind,
     /// How it ended.
     pub ended: Ended,
     /// Counts and rates of the measured time.
     pub totals: Totals,
-    /// What became of each message, warm-up included.
+    /// The account of every message, warm-up included.
     pub ledger: Ledger,
-    /// What the daemon's process used, when it is local.
+    /// The resources that the daemon's process used, when it is local.
     pub resources: Option<Resources>,
-    /// Whether the figures are the daemon's or the generator's.
+    /// The generator's check of itself.
     pub self_check: SelfCheck,
     /// One per [`HistogramKind`] that has values.
     pub histograms: Vec<HistogramRecord>,
@@ -102,7 +102,7 @@ pub struct RunResult {
 }
 
 impl RunResult {
-    /// Whether a daemon or a connection failed.
+    /// Tells whether a daemon or a connection failed.
     #[must_use]
     pub fn is_failed(&self) -> bool {
         matches!(self.ended, Ended::Failed { .. })
@@ -113,6 +113,21 @@ impl RunResult {
     pub fn histogram(&self, kind: HistogramKind) -> Option<&HistogramRecord> {
         self.histograms.iter().find(|record| record.kind == kind)
     }
+
+    /// The latency that counts: delivery, or publish where nothing was consumed.
+    #[must_use]
+    pub fn main_latency(&self) -> Option<&HistogramRecord> {
+        let delivery = self.histogram(HistogramKind::Delivery);
+        delivery.or_else(|| self.histogram(HistogramKind::Publish))
+    }
+
+    /// Cores that the daemon used in the measured time.
+    #[must_use]
+    pub fn cores_used(&self) -> Option<f64> {
+        let measured_s = self.totals.measured_s;
+        let used = self.resources.filter(|_| measured_s > 0.0)?;
+        Some(used.cpu_s / measured_s)
+    }
 }
 
 /// The daemon under test.
@@ -120,7 +135,7 @@ impl RunResult {
 pub struct Daemon {
     /// `nsqd`, `sink`, or in a comparison the name of the side.
     pub kind: String,
-    /// What it answered to IDENTIFY; empty if it did not say.
+    /// The version in its answer to IDENTIFY; empty if it did not say.
     pub version: String,
     /// The TCP address that was used.
     pub tcp_address: String,
@@ -128,7 +143,7 @@ pub struct Daemon {
     pub command: Option<String>,
 }
 
-/// Whether publishing waited for answers.
+/// The kind of loop: open, or closed if publishing waited for answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoopKind {
@@ -152,7 +167,7 @@ pub enum Ended {
     Interrupted,
     /// The daemon or a connection failed; the result is of what ran.
     Failed {
-        /// What happened, in words.
+        /// The reason in words.
         reason: String,
     },
 }
@@ -166,12 +181,12 @@ pub struct Totals {
     pub offered_per_s: Option<f64>,
     /// Messages acknowledged (OK) in the measured time.
     pub acknowledged: u64,
-    /// Of these, per second.
+    /// Messages acknowledged per second.
     pub acknowledged_per_s: f64,
     /// Messages delivered in the time from the start of measuring (or of consuming, if later) to its
     /// end (or the last delivery, when consumers begin after publishing), over all channels.
     pub delivered: u64,
-    /// Of these, per second of that time.
+    /// Messages delivered per second of that time.
     pub delivered_per_s: f64,
     /// Mean body size of the messages sent, in bytes.
     pub message_bytes_mean: f64,
@@ -191,14 +206,14 @@ pub struct Totals {
     pub error_answers: u64,
 }
 
-/// What became of each message. Exact: each one carries its producer, number and checksum.
+/// The account of every message. It is exact: each message carries its producer, number and checksum.
 /// `received`, `lost`, `duplicated`, `corrupted` and `reordered` are summed over the channels, each of
 /// which has to get every message once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Messages sent.
     pub sent: u64,
-    /// Of these, acknowledged with OK.
+    /// Messages acknowledged with OK.
     pub acknowledged: u64,
     /// Sent, but neither acknowledged nor refused when the connection or the run ended.
     pub unconfirmed: u64,
@@ -227,20 +242,20 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Whether every channel got everything once, intact. Order does not matter: NSQ promises none.
+    /// Tells whether every channel got everything once, intact. Order does not matter: NSQ promises none.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.lost == 0 && self.duplicated == 0 && self.corrupted == 0
     }
 }
 
-/// What the daemon's process used. CPU, switches and bytes count in the measured time (until the last
+/// The resources of the daemon's process. CPU, switches and bytes count in the measured time (until the last
 /// delivery when consumers begin after publishing).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resources {
     /// CPU time of all its threads, user and system, in seconds.
     pub cpu_s: f64,
-    /// The same per message acknowledged plus messages delivered, in microseconds.
+    /// CPU time per message acknowledged or delivered, in microseconds.
     pub cpu_us_per_message: Option<f64>,
     /// CPU time until consumers began per message acknowledged, in microseconds. Only when they begin
     /// after publishing.
@@ -259,7 +274,7 @@ pub struct Resources {
     /// Bytes it caused to be written to disk. A file system that delays writing may not have counted
     /// all of them yet.
     pub disk_written_bytes: u64,
-    /// The same per acknowledged message.
+    /// Bytes written to disk per acknowledged message.
     pub disk_bytes_per_message: Option<f64>,
     /// Voluntary context switches of all its threads.
     pub switches_voluntary: u64,
@@ -267,12 +282,12 @@ pub struct Resources {
     pub switches_involuntary: u64,
 }
 
-/// Whose limit was measured.
+/// The generator's check of itself: whose limit was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SelfCheck {
-    /// The judgement.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why, and what else is worth a note, in sentences for the user.
+    /// The reasons, and what else is worth a note, in sentences for the user.
     pub reasons: Vec<String>,
     /// CPU share of each generator thread in the measured time, in percent of a core.
     pub thread_cpu_percent: Vec<f64>,
@@ -284,7 +299,7 @@ pub struct SelfCheck {
     pub stolen_percent: Option<f64>,
 }
 
-/// The judgement of a self-check.
+/// The verdict of a self-check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -295,7 +310,7 @@ pub enum Verdict {
     GeneratorLimited,
 }
 
-/// What a histogram counts.
+/// The latency that a histogram counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HistogramKind {
@@ -312,7 +327,7 @@ pub enum HistogramKind {
 /// time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HistogramRecord {
-    /// What it counts.
+    /// The latency that it counts.
     pub kind: HistogramKind,
     /// Number of values.
     pub count: u64,
@@ -345,7 +360,7 @@ pub struct Interval {
     pub at_s: f64,
     /// Its length in seconds.
     pub length_s: f64,
-    /// What the run was doing.
+    /// The phase of the run.
     pub phase: Phase,
     /// Offered load at its end, in messages per second; absent in a closed loop and in the drain.
     pub offered_per_s: Option<f64>,
@@ -373,7 +388,7 @@ pub struct Interval {
     pub generator_cpu_percent: f64,
 }
 
-/// What a run is doing at a time.
+/// A phase of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
@@ -435,7 +450,7 @@ pub struct FindMaxResult {
     /// The highest offered rate that met it and was confirmed, in messages per second. Absent when
     /// none did.
     pub found_per_s: Option<f64>,
-    /// Whether the search ended because the generator, not the daemon, reached its limit: the daemon
+    /// True when the search ended because the generator, not the daemon, reached its limit: the daemon
     /// can do at least `found_per_s`.
     pub generator_limited: bool,
     /// The lowest rate that failed, in messages per second.
@@ -447,7 +462,7 @@ pub struct FindMaxResult {
     pub steps: Vec<SearchStep>,
     /// The confirming run at `found_per_s`.
     pub held: Option<RunResult>,
-    /// What `plan` reads. Absent when nothing was found.
+    /// The profile that `plan` reads. Absent when nothing was found.
     pub profile: Option<Profile>,
 }
 
@@ -458,7 +473,7 @@ pub struct Headroom {
     pub term: String,
     /// The value measured, in the term's unit: microseconds, or messages.
     pub measured: f64,
-    /// What was left, as a share of the limit; absent when the limit is zero.
+    /// The rest up to the limit, as a share of the limit; absent when the limit is zero.
     pub left_share: Option<f64>,
 }
 
@@ -469,11 +484,11 @@ pub struct SearchStep {
     pub offered_per_s: f64,
     /// `ramp`, `bisect` or `hold`.
     pub stage: String,
-    /// Whether the objective was met.
+    /// True when the objective was met.
     pub passed: bool,
-    /// If not, the terms that were missed, with what was measured; else empty.
+    /// The terms that were missed, each with the measured value.
     pub missed: Vec<String>,
-    /// The generator's judgement of itself.
+    /// The verdict of the generator's self-check.
     pub verdict: Verdict,
     /// Acknowledged, in messages per second.
     pub acknowledged_per_s: f64,
@@ -494,7 +509,7 @@ pub struct Profile {
     pub slo: String,
     /// The highest rate within the objective, in messages published per second.
     pub messages_per_s: f64,
-    /// Whether the generator was the limit, so that `messages_per_s` is a lower bound.
+    /// True when the generator was the limit: then `messages_per_s` is a lower bound.
     pub generator_limited: bool,
     /// Mean body size, in bytes.
     pub message_bytes: f64,
@@ -528,22 +543,22 @@ pub struct CompareResult {
     pub rounds: u32,
     /// Side A: the baseline.
     pub a: Side,
-    /// Side B: what is judged.
+    /// Side B: the daemon that is judged.
     pub b: Side,
     /// B over A for each metric that both sides have.
     pub ratios: Vec<Ratio>,
     /// The thresholds that were asked for.
     pub thresholds: Vec<Threshold>,
-    /// Whether every threshold was met by figures that are the daemon's own, and every run was clean.
+    /// True when every threshold was met by figures that are the daemon's own, and every run was clean.
     pub passed: bool,
-    /// Why not, in sentences.
+    /// The reasons for not passing, in sentences.
     pub failures: Vec<String>,
 }
 
 /// One side of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Side {
-    /// What it is called.
+    /// The side's name.
     pub name: String,
     /// The command line with its placeholders.
     pub command: String,
@@ -560,7 +575,7 @@ pub struct Metric {
     pub name: String,
     /// Its unit, such as `msg/s`, `us`, `bytes`.
     pub unit: String,
-    /// Whether more is better.
+    /// True when more is better.
     pub higher_is_better: bool,
     /// The value of each round in order; `None` where a round could not measure it.
     pub values: Vec<Option<f64>>,
@@ -577,7 +592,7 @@ pub struct Metric {
 pub struct Ratio {
     /// The [`Metric::name`].
     pub metric: String,
-    /// Whether more than 1 speaks for B.
+    /// True when more than 1 speaks for B.
     pub higher_is_better: bool,
     /// The median of the rounds' ratios: each round compares neighbours in time.
     pub median: f64,
@@ -598,7 +613,7 @@ pub struct Threshold {
     pub limit: f64,
     /// The ratio that was measured; absent when the metric was not.
     pub measured: Option<f64>,
-    /// Whether it was met.
+    /// True when the threshold was met.
     pub met: bool,
 }
 

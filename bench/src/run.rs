@@ -1,8 +1,8 @@
 //! [`run`]: one scenario against one daemon, from the connections to the result.
 //!
 //! ```text
-//!   prepare   names, channels, bodies, plans of the workers
-//!   set up    workers connect and subscribe; all ready -> the time of the first send
+//!   prepare   names, channels, bodies, plans of the generator threads
+//!   set up    the threads connect and subscribe; all ready -> the time of the first send
 //!   conduct   intervals come in, samples are taken; publishing ends, the drain is awaited
 //!   conclude  ledger, totals, resources, self-check
 //! ```
@@ -11,16 +11,16 @@ mod conclude;
 mod prepare;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::control::Control;
-use crate::depth::{self, Depth};
+use crate::depth::DepthSampler;
+use crate::generator::{self, GeneratorPlan, Report};
 use crate::grid::Grid;
-use crate::http::Admin;
 use crate::ledger::ProducerRecord;
 use crate::machine::ProcessorTicks;
 use crate::process::{Usage, thread_times_ns};
@@ -31,24 +31,21 @@ use crate::series::{LoggedHistogram, Sample, Series};
 use crate::span::Span;
 use crate::tally::Tally;
 use crate::target::Target;
-use crate::worker::{self, Report, WorkerPlan};
 
 /// Time between the last connection and the first send, for all threads to learn of it.
 const LEAD_NS: u64 = 20_000_000;
 /// Longest wait for one more connection to be set up.
 const SETUP_NS_MAX: u64 = 60_000_000_000;
-/// After everything arrived: time for what should not come, duplicates.
+/// Time after the last arrival, in which duplicates would show.
 const AFTERMATH_NS: u64 = 300_000_000;
 /// Longest wait for what is outstanding after an interruption.
 const INTERRUPTED_NS_MAX: u64 = 5_000_000_000;
 /// How late a daemon may be with a message that is deferred or timed out.
 const LATE_NS_MAX: u64 = 5_000_000_000;
-/// How often the conductor looks at flags.
+/// Time between two looks of the conductor at flags.
 const LOOK: Duration = Duration::from_millis(10);
-/// So many looks at /stats without a message anywhere mean that nothing more will come.
-const EMPTY_LOOKS: u32 = 4;
 
-/// What is not part of the scenario: how this machine plays it.
+/// The options that are not part of the scenario: how this machine plays it.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Generator threads.
@@ -118,9 +115,9 @@ pub fn run(target: &Target, scenario: &Scenario, options: &Options) -> Result<Fi
         threads: Vec::new(),
         handles: Vec::new(),
         failure: None,
-        rest: Rest::default(),
+        rest: Remains::default(),
     };
-    conductor.spawn(prepared.workers, &report_tx)?;
+    conductor.spawn(prepared.generators, &report_tx)?;
     drop(report_tx);
     let grid = match conductor.set_up(prepared.connections) {
         Ok(grid) => grid,
@@ -130,22 +127,22 @@ pub fn run(target: &Target, scenario: &Scenario, options: &Options) -> Result<Fi
             return Err(error);
         }
     };
-    let looker = Looker::start(
-        target,
+    let depths = DepthSampler::start(
+        target.http,
         &prepared.prefix,
         prepared.topics.len() == 1,
         clock,
         grid,
     );
-    let mut course = conductor.conduct(grid, &looker);
+    let mut recording = conductor.conduct(grid, &depths);
     let rest = conductor.stop();
-    course
+    recording
         .series
-        .end(clock.now_ns().min(course.ended_ns), &rest.tally);
-    looker.stop(&mut course.series);
+        .end(clock.now_ns().min(recording.ended_ns), &rest.tally);
+    recording.series.depths.extend(depths.stop());
     prepare::clean_up(target, &prepared.topics, options);
-    let log = std::mem::take(&mut course.series.log);
-    let result = conclude::conclude(&conductor, grid, course, rest);
+    let log = std::mem::take(&mut recording.series.log);
+    let result = conclude::conclude(&conductor, grid, recording, rest);
     Ok(Finished {
         result,
         log,
@@ -153,28 +150,28 @@ pub fn run(target: &Target, scenario: &Scenario, options: &Options) -> Result<Fi
     })
 }
 
-/// What happened between the first send and the end.
-struct Course {
+/// The recording of a run between the first send and the end.
+struct Recording {
     series: Series,
     ended: Ended,
     ended_ns: u64,
     /// When publishing was to end, or was interrupted.
     publish_end_ns: u64,
-    /// What the daemon had used when publishing was done, if consumers begin after it.
+    /// The daemon's usage when publishing was done, if consumers begin after it.
     published_usage: Option<Usage>,
-    /// When consumers began, if after publishing, and what the daemon had used until then.
+    /// The time at which consumers began, if after publishing, and the daemon's usage then.
     consumed_from: Option<(u64, Option<Usage>)>,
 }
 
-/// What the workers leave.
+/// The last reports of the generator threads together.
 #[derive(Default)]
-struct Rest {
+struct Remains {
     records: Vec<ProducerRecord>,
     unsent: u64,
     tally: Tally,
 }
 
-impl Rest {
+impl Remains {
     fn take(&mut self, report: Report) {
         match report {
             Report::Ended {
@@ -200,21 +197,21 @@ struct Conductor<'a> {
     clock: Clock,
     control: Arc<Control>,
     reports: Receiver<Report>,
-    /// Where used tallies go back to, by worker.
+    /// Returns used tallies to each generator thread.
     spares: Vec<Sender<Box<Tally>>>,
-    /// The workers' thread ids.
+    /// The system's ids of the generator threads.
     threads: Vec<u32>,
     handles: Vec<JoinHandle<()>>,
     failure: Option<String>,
-    /// Of workers that ended already.
-    rest: Rest,
+    /// The last reports of the threads that ended already.
+    rest: Remains,
 }
 
 impl Conductor<'_> {
-    fn spawn(&mut self, plans: Vec<WorkerPlan>, reports: &Sender<Report>) -> Result<(), String> {
+    fn spawn(&mut self, plans: Vec<GeneratorPlan>, reports: &Sender<Report>) -> Result<(), String> {
         for plan in plans {
             let (spare_tx, spare_rx) = channel();
-            // Ready to be used, so that the first intervals do not begin with page faults.
+            // Their memory is touched now, so that the first intervals do not begin with page faults.
             for _ in 0..2 {
                 drop(spare_tx.send(Box::default()));
             }
@@ -222,8 +219,8 @@ impl Conductor<'_> {
             self.threads.push(0);
             let reports = reports.clone();
             let handle = thread::Builder::new()
-                .name(format!("generator-{}", plan.worker))
-                .spawn(move || worker::run(plan, reports, spare_rx))
+                .name(format!("generator-{}", plan.generator))
+                .spawn(move || generator::run(plan, reports, spare_rx))
                 .map_err(|error| format!("cannot start a thread: {error}"))?;
             self.handles.push(handle);
         }
@@ -269,8 +266,8 @@ impl Conductor<'_> {
         })
     }
 
-    fn conduct(&mut self, grid: Grid, looker: &Looker) -> Course {
-        let mut course = Course {
+    fn conduct(&mut self, grid: Grid, depths: &DepthSampler) -> Recording {
+        let mut recording = Recording {
             series: Series::new(grid, self.handles.len()),
             ended: Ended::Complete,
             ended_ns: 0,
@@ -280,28 +277,28 @@ impl Conductor<'_> {
         };
         let mut progress = Progress::new(self.options.progress, self.scenario, grid);
         let producers = self.scenario.producers as usize;
-        let patience_ns = self.patience_ns();
+        let idle_ns_max = self.idle_ns_max();
         let mut next_ns = grid.start;
         let mut published_ns: Option<u64> = None;
         let mut drained_ns: Option<u64> = None;
         let mut interrupted_ns: Option<u64> = None;
         let (mut arrived, mut progress_ns, mut looks_from) = (0, grid.start, 0);
-        course.ended = loop {
+        recording.ended = loop {
             let now_ns = self.clock.now_ns();
             while now_ns >= next_ns {
-                course.series.samples.insert(next_ns, self.sample());
+                recording.series.samples.insert(next_ns, self.sample());
                 next_ns = grid.boundary_after(next_ns);
             }
             let wait = Duration::from_nanos(next_ns.saturating_sub(self.clock.now_ns()));
-            self.receive(Some(&mut course.series), wait.min(LOOK));
-            progress.show(now_ns, &course.series, looker.last());
+            self.receive(Some(&mut recording.series), wait.min(LOOK));
+            progress.show(now_ns, &recording.series, depths.last());
             if let Some(reason) = self.failure.take() {
                 break Ended::Failed { reason };
             }
             if Control::is(&self.options.stop) && interrupted_ns.is_none() {
                 // No more publishes; what is under way may still arrive.
                 interrupted_ns = Some(now_ns);
-                course.publish_end_ns = now_ns.min(grid.publish_end);
+                recording.publish_end_ns = now_ns.min(grid.publish_end);
                 Control::set(&self.control.end_publishing);
             }
             if interrupted_ns.is_some_and(|at| now_ns > at + INTERRUPTED_NS_MAX) {
@@ -314,9 +311,9 @@ impl Conductor<'_> {
                 if done {
                     published_ns = Some(now_ns);
                     progress_ns = now_ns;
-                    looks_from = looker.count();
+                    looks_from = depths.count();
                     Control::set(&self.control.published);
-                    course.published_usage = self.usage();
+                    recording.published_usage = self.usage();
                 } else if now_ns > ends_at + self.scenario.drain.as_ns() {
                     break Ended::NotDrained;
                 }
@@ -325,28 +322,28 @@ impl Conductor<'_> {
             if self.scenario.consumers == 0 || producers == 0 {
                 break Ended::Complete;
             }
-            if self.scenario.consume == Consume::AfterPublish && course.consumed_from.is_none() {
+            if self.scenario.consume == Consume::AfterPublish && recording.consumed_from.is_none() {
                 let interrupted = interrupted_ns.is_some();
                 if !interrupted && now_ns < since_ns + self.scenario.pause.as_ns() {
                     progress_ns = now_ns;
                     continue;
                 }
-                course.consumed_from = Some((now_ns, self.usage()));
+                recording.consumed_from = Some((now_ns, self.usage()));
                 Control::set(&self.control.consume);
             }
             let arrived_now = self.control.arrived();
             if arrived_now != arrived {
-                (arrived, progress_ns, looks_from) = (arrived_now, now_ns, looker.count());
+                (arrived, progress_ns, looks_from) = (arrived_now, now_ns, depths.count());
             }
             if self.control.is_drained() {
                 let at = *drained_ns.get_or_insert(now_ns);
                 if now_ns > at + AFTERMATH_NS {
                     break Ended::Complete;
                 }
-            } else if now_ns > progress_ns.max(since_ns).saturating_add(patience_ns)
-                || looker.empty_since(looks_from)
+            } else if now_ns > progress_ns.max(since_ns).saturating_add(idle_ns_max)
+                || depths.empty_since(looks_from)
             {
-                // What a late reader gives back may have timed out long before, and come again then.
+                // A message that a late reader gives back may have timed out and come again long before.
                 break if self.scenario.reads_late() && self.control.has_arrived() {
                     Ended::Complete
                 } else {
@@ -354,19 +351,19 @@ impl Conductor<'_> {
                 };
             }
         };
-        if interrupted_ns.is_some() && course.ended == Ended::Complete {
-            course.ended = Ended::Interrupted;
+        if interrupted_ns.is_some() && recording.ended == Ended::Complete {
+            recording.ended = Ended::Interrupted;
         }
-        course.ended_ns = self.clock.now_ns();
+        recording.ended_ns = self.clock.now_ns();
         let last = self.sample();
-        course.series.samples.insert(course.ended_ns, last);
+        recording.series.samples.insert(recording.ended_ns, last);
         progress.end();
-        course
+        recording
     }
 
-    /// How long nothing may arrive at the end until what is outstanding is lost: `drain`, and where the
-    /// scenario itself lets messages rest in the daemon, at least until they are due.
-    fn patience_ns(&self) -> u64 {
+    /// The longest time without an arrival, at the end, before what is outstanding counts as lost: `drain`,
+    /// or longer where the scenario itself lets messages rest in the daemon until they are due.
+    fn idle_ns_max(&self) -> u64 {
         let rest = self.scenario.rest_max(self.target.msg_timeout);
         let due_ns = if rest.is_zero() {
             0
@@ -376,14 +373,14 @@ impl Conductor<'_> {
         self.scenario.drain.as_ns().max(due_ns)
     }
 
-    /// Takes reports for so long at most.
+    /// Takes reports for `wait` at most.
     fn receive(&mut self, mut series: Option<&mut Series>, wait: Duration) {
         let mut next = self.reports.recv_timeout(wait);
         loop {
             match next {
-                Ok(Report::Started { worker, thread }) => self.threads[worker] = thread,
+                Ok(Report::Started { generator, thread }) => self.threads[generator] = thread,
                 Ok(Report::Interval {
-                    worker,
+                    generator,
                     boundary_ns,
                     mut tally,
                 }) => {
@@ -391,13 +388,13 @@ impl Conductor<'_> {
                         series.interval(boundary_ns, &tally);
                     }
                     tally.clear();
-                    // A worker that has ended needs no more.
-                    drop(self.spares[worker].send(tally));
+                    // A thread that has ended needs no more.
+                    drop(self.spares[generator].send(tally));
                 }
                 Ok(Report::Failed(reason)) => {
                     self.failure.get_or_insert(reason);
                 }
-                // Behind a failure; otherwise only after `stop`.
+                // A thread ends early only behind a failure.
                 Ok(ended @ Report::Ended { .. }) => self.rest.take(ended),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return,
             }
@@ -421,8 +418,8 @@ impl Conductor<'_> {
         }
     }
 
-    /// Ends the workers and takes what they leave.
-    fn stop(&mut self) -> Rest {
+    /// Ends the generator threads and takes their last reports.
+    fn stop(&mut self) -> Remains {
         Control::set(&self.control.stop);
         for handle in self.handles.drain(..) {
             // A panic aborts the program.
@@ -433,92 +430,5 @@ impl Conductor<'_> {
             rest.take(report);
         }
         rest
-    }
-}
-
-/// A thread that asks /stats at every boundary, so that a slow answer delays nobody.
-struct Looker {
-    shared: Arc<Looks>,
-    handle: Option<JoinHandle<()>>,
-    found: Receiver<(u64, Depth)>,
-}
-
-#[derive(Default)]
-struct Looks {
-    stop: AtomicBool,
-    count: AtomicU64,
-    /// The number of the first look of the present row of looks that found nothing.
-    empty_from: AtomicU64,
-    depth: AtomicU64,
-}
-
-impl Looker {
-    fn start(target: &Target, prefix: &str, single: bool, clock: Clock, grid: Grid) -> Looker {
-        let shared = Arc::new(Looks {
-            empty_from: AtomicU64::new(u64::MAX),
-            ..Looks::default()
-        });
-        let (tx, found) = channel();
-        let looks = Arc::clone(&shared);
-        let prefix = prefix.to_string();
-        let handle = target.http.and_then(|http| {
-            let look = move || {
-                let admin = Admin::new(http);
-                let mut next_ns = grid.start;
-                while !Control::is(&looks.stop) {
-                    let now_ns = clock.now_ns();
-                    if now_ns < next_ns {
-                        thread::sleep(Duration::from_nanos(next_ns - now_ns).min(LOOK));
-                        continue;
-                    }
-                    // A daemon that has no time to answer has no depth in this row.
-                    if let Ok(depth) = depth::ask(&admin, &prefix, single) {
-                        let count = looks.count.fetch_add(1, Ordering::AcqRel);
-                        looks.depth.store(depth.depth, Ordering::Release);
-                        if !depth.is_zero() {
-                            looks.empty_from.store(u64::MAX, Ordering::Release);
-                        } else {
-                            looks.empty_from.fetch_min(count, Ordering::AcqRel);
-                        }
-                        // The conductor is gone only when the run is over.
-                        let _ = tx.send((next_ns, depth));
-                    }
-                    let now_ns = clock.now_ns();
-                    while next_ns <= now_ns {
-                        next_ns = grid.boundary_after(next_ns);
-                    }
-                }
-            };
-            thread::Builder::new().name("stats".into()).spawn(look).ok()
-        });
-        Looker {
-            shared,
-            handle,
-            found,
-        }
-    }
-
-    /// Looks so far.
-    fn count(&self) -> u64 {
-        self.shared.count.load(Ordering::Acquire)
-    }
-
-    /// The last depth found.
-    fn last(&self) -> Option<u64> {
-        (self.count() > 0).then(|| self.shared.depth.load(Ordering::Acquire))
-    }
-
-    /// Whether enough looks from this one on found nothing.
-    fn empty_since(&self, look: u64) -> bool {
-        let from = self.shared.empty_from.load(Ordering::Acquire).max(look);
-        self.count().saturating_sub(from) >= u64::from(EMPTY_LOOKS)
-    }
-
-    fn stop(mut self, series: &mut Series) {
-        Control::set(&self.shared.stop);
-        if let Some(handle) = self.handle.take() {
-            drop(handle.join());
-        }
-        series.depths.extend(self.found.try_iter());
     }
 }

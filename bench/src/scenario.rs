@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::rate::Rate;
 use crate::size::Sizes;
 use crate::span::Span;
+use crate::unit::{Unit, number};
 use crate::work::Work;
 pub use patch::Patch;
 
@@ -36,13 +37,13 @@ pub enum Via {
 }
 
 impl Via {
-    /// Whether a command carries a batch.
+    /// Tells whether a command carries a batch.
     #[must_use]
     pub fn is_batched(self) -> bool {
         matches!(self, Via::Mpub | Via::HttpMpub)
     }
 
-    /// Whether it goes over HTTP.
+    /// Tells whether it goes over HTTP.
     #[must_use]
     pub fn is_http(self) -> bool {
         matches!(self, Via::HttpPub | Via::HttpMpub)
@@ -73,9 +74,9 @@ pub enum Arrivals {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// What it is called; empty for flags alone.
+    /// The scenario's name; empty for flags alone.
     pub name: String,
-    /// What it shows, in a sentence.
+    /// One sentence about what the scenario shows.
     pub description: String,
 
     /// Number of topics.
@@ -91,7 +92,7 @@ pub struct Scenario {
     pub via: Via,
     /// Messages in a batch, with MPUB.
     pub batch: u32,
-    /// How much later a DPUB is to be delivered.
+    /// The delay of a DPUB.
     pub defer: Span,
     /// Message body sizes, in bytes.
     pub size: Sizes,
@@ -105,8 +106,8 @@ pub struct Scenario {
     pub peak: f64,
     /// With rate `max` and with HTTP: messages of a connection that may await their OK at once.
     pub window: u32,
-    /// Stop publishing after so many messages, if that comes before `duration`. Zero is no limit. With a
-    /// limit there is no warm-up.
+    /// The number of messages after which publishing stops, if that comes before `duration`. Zero is no
+    /// limit. With a limit there is no warm-up.
     pub messages: u64,
 
     /// Time at the start that is not measured.
@@ -133,23 +134,24 @@ pub struct Scenario {
     pub time_out: f64,
     /// The message timeout that consumers ask for in IDENTIFY. Zero is the daemon's default.
     pub msg_timeout: Span,
-    /// What consumers ask for in IDENTIFY: how long the daemon may hold back messages to fill its
-    /// output buffer. Zero is the daemon's default (nsqd: 250 ms, which low rates will show).
+    /// The time that the daemon may hold back messages to fill its output buffer, which consumers ask for
+    /// in IDENTIFY. Zero is the daemon's default (nsqd: 250 ms, which low rates will show).
     pub output_buffer_timeout: Span,
     /// Share of messages that are sent a TOUCH in the middle of their work, 0 to 1.
     pub touch: f64,
     /// Share of consumers that read slowly, 0 to 1.
     pub slow: f64,
-    /// What a slow consumer reads, in bytes per second.
+    /// The reading rate of a slow consumer, in bytes per second.
     pub slow_bytes: u32,
     /// Share of consumers that read nothing at all after their RDY until publishing ends, 0 to 1.
     pub stalled: f64,
-    /// Every so often a part of the consumers drop their connection and come back. Zero is never.
+    /// The time between two storms, in which a part of the consumers drop their connections and come back.
+    /// Zero is never.
     pub storm_every: Span,
     /// Share of consumers that a storm hits, 0 to 1.
     pub storm: f64,
 
-    /// Whether V2 connections are upgraded to TLS. Results of before there were upgrades have none of
+    /// True when V2 connections are upgraded to TLS. Results from before there were upgrades have none of
     /// these fields.
     #[serde(default)]
     pub tls: bool,
@@ -165,10 +167,10 @@ pub struct Scenario {
     /// The name that the daemon's certificate must be for; empty is the IP address connected to.
     #[serde(default)]
     pub tls_name: String,
-    /// Whether any certificate of the daemon will do.
+    /// True when any certificate of the daemon will do.
     #[serde(default)]
     pub tls_insecure: bool,
-    /// Whether V2 connections are compressed with snappy.
+    /// True when V2 connections are compressed with snappy.
     #[serde(default)]
     pub snappy: bool,
     /// The level, 1 to 9, at which V2 connections are compressed with deflate. Zero is not at all.
@@ -241,7 +243,7 @@ impl Scenario {
         u64::from(self.consumers) * u64::from(self.channels) * u64::from(self.topics)
     }
 
-    /// Whether consumers may read so late that messages time out on their way to them.
+    /// Tells whether consumers may read so late that messages time out on their way to them.
     #[must_use]
     pub fn reads_late(&self) -> bool {
         self.slow + self.stalled > 0.0
@@ -264,29 +266,40 @@ impl Scenario {
         Span(rests.map(|(_, rest)| rest).max().unwrap_or_default())
     }
 
-    /// What the run is about, in one line.
+    /// Describes the run in one line.
     #[must_use]
     pub fn summary(&self) -> String {
         let via = match self.via {
-            Via::Pub => "PUB".to_string(),
+            Via::Pub => "PUB".to_owned(),
             Via::Mpub => format!("MPUB of {}", self.batch),
             Via::Dpub => format!("DPUB in {}", self.defer),
-            Via::HttpPub => "HTTP /pub".to_string(),
+            Via::HttpPub => "HTTP /pub".to_owned(),
             Via::HttpMpub => format!("HTTP /mpub of {}", self.batch),
         };
         let rate = match self.rate {
-            Rate::Max => "as fast as answered (closed loop)".to_string(),
-            Rate::PerSecond(rate) => format!("{rate:.0} msg/s offered (open loop)"),
+            Rate::Max => "as fast as answered (closed loop)".to_owned(),
+            Rate::PerSecond(rate) => format!("{} offered (open loop)", Unit::PerSecond.show(rate)),
+        };
+        let name = match self.name.as_str() {
+            "" => String::new(),
+            name => format!("{name}: "),
+        };
+        let counted = |count: u32, what: &str| {
+            let plural = if count == 1 { "" } else { "s" };
+            format!("{} {what}{plural}", number(count.into()))
         };
         format!(
-            "{} producers, {via}, {} bytes, {rate}; {} topics x {} channels x {} consumers, RDY {}{}",
-            self.producers,
-            self.size,
-            self.topics,
-            self.channels,
-            self.consumers,
+            "{name}{}, {} each; {} ({via}), {} per channel (RDY {}); messages of {} bytes{}; {rate}; {} \
+             after {} of warm-up",
+            counted(self.topics, "topic"),
+            counted(self.channels, "channel"),
+            counted(self.producers, "producer"),
+            counted(self.consumers, "consumer"),
             self.rdy,
-            self.upgrades()
+            self.size,
+            self.upgrades(),
+            self.duration,
+            self.warm_up
         )
     }
 
@@ -305,10 +318,10 @@ impl Scenario {
         text
     }
 
-    /// Whether the parts fit together.
+    /// Checks that the parts fit together.
     ///
     /// # Errors
-    /// What does not, in words for the user.
+    /// When they do not; in words for the user.
     pub fn check(&self) -> Result<(), String> {
         let shares = [
             ("requeue", self.requeue),

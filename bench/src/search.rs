@@ -30,7 +30,7 @@ impl Stage {
     }
 }
 
-/// What to do next.
+/// The next move of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next {
     /// Try this rate.
@@ -78,7 +78,7 @@ impl Search {
         }
     }
 
-    /// What to do next.
+    /// Says what to do next.
     #[must_use]
     pub fn next(&self) -> Next {
         if self.held {
@@ -96,7 +96,7 @@ impl Search {
         self.failed
     }
 
-    /// The rate that [`Search::next`] named was tried.
+    /// Takes in whether the rate that [`Search::next`] named passed.
     pub fn tried(&mut self, passed: bool) {
         if self.stage == Stage::Hold {
             if passed {

@@ -14,7 +14,7 @@ use crate::tally::{Counts, Latencies, Tally, add, latencies, percentiles};
 /// A histogram of one interval in its serialised form, for the HDR log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoggedHistogram {
-    /// What it counts.
+    /// The latency that it counts.
     pub kind: HistogramKind,
     /// Where the interval begins, in seconds since the start.
     pub start_s: f64,
@@ -24,7 +24,7 @@ pub struct LoggedHistogram {
     pub bytes: Vec<u8>,
 }
 
-/// What was measured at one boundary besides the tallies.
+/// The measurements at one boundary, besides the tallies.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     /// The daemon's process.
@@ -39,37 +39,37 @@ pub struct Sample {
 #[derive(Debug)]
 pub struct Series {
     grid: Grid,
-    workers: usize,
-    /// Intervals that not all workers have reported.
+    generators: usize,
+    /// Intervals that not all generator threads have reported, with the number of those that have.
     open: BTreeMap<u64, (usize, Tally)>,
-    /// Finished ones by their end.
+    /// Finished intervals by their end.
     rows: BTreeMap<u64, Interval>,
-    /// By boundary.
+    /// Samples by boundary.
     pub samples: BTreeMap<u64, Sample>,
-    /// By boundary.
+    /// Depths by boundary.
     pub depths: BTreeMap<u64, Depth>,
-    /// Everything, for the counts of the whole run and the times of the last events.
+    /// The counts of the whole run, and the times of the last answer and delivery.
     pub all: Tally,
     /// Counts of the measured intervals.
     pub measured: Counts,
-    /// Sums of the histograms of what was intended in the measured time.
+    /// The publish latencies of all messages that were intended in the measured time.
     pub publish: Latencies,
-    /// As above.
+    /// The same sum for deliveries.
     pub delivery: Latencies,
-    /// As above.
+    /// The same sum for lateness.
     pub lateness: Latencies,
-    /// For the HDR log.
+    /// The histograms for the HDR log.
     pub log: Vec<LoggedHistogram>,
     last: Option<Interval>,
 }
 
 impl Series {
-    /// For so many workers.
+    /// An empty series that expects tallies of `generators` threads.
     #[must_use]
-    pub fn new(grid: Grid, workers: usize) -> Series {
+    pub fn new(grid: Grid, generators: usize) -> Series {
         Series {
             grid,
-            workers,
+            generators,
             open: BTreeMap::new(),
             rows: BTreeMap::new(),
             samples: BTreeMap::new(),
@@ -84,12 +84,12 @@ impl Series {
         }
     }
 
-    /// Takes in a worker's interval.
+    /// Takes in one thread's interval.
     pub fn interval(&mut self, boundary_ns: u64, tally: &Tally) {
         let (reported, sum) = self.open.entry(boundary_ns).or_default();
         *reported += 1;
         sum.add(tally);
-        if *reported == self.workers
+        if *reported == self.generators
             && let Some((_, sum)) = self.open.remove(&boundary_ns)
         {
             self.close(boundary_ns, &sum);

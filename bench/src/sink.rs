@@ -1,4 +1,4 @@
-//! `nsq-bench sink`: a null daemon, to measure the generator by and to test its honesty with.
+//! `nsq-bench sink`: a null daemon. It measures what the generator can do, and tests its honesty.
 //!
 //! ```text
 //!   null   takes publishes and forgets them; gives consumers as many messages as they finish
@@ -11,8 +11,8 @@
 //! TLS when there is a certificate.
 
 mod channel;
+mod client;
 mod http;
-mod peer;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -31,14 +31,14 @@ use crate::clock::Clock;
 use crate::link::{Link, ReadOutcome};
 use crate::span::Span;
 use channel::Store;
-use peer::{Desk, Peer};
+use client::{Client, ClientContext};
 
 const READ_BYTES: usize = 256 * 1024;
 const LISTENER: u64 = u64::MAX;
-/// How often the stop flag is looked at.
+/// Time between two looks at the stop flag.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What becomes of published messages.
+/// The sink's treatment of published messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     /// Forgotten; consumers get messages that are made up.
@@ -48,33 +48,33 @@ pub enum Mode {
     Echo,
 }
 
-/// What the sink does wrong on purpose.
+/// The faults that the sink makes on purpose.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Stands still for the first time, once in every second one.
+    /// The length of a stall, and the time from one stall to the next.
     pub stall: Option<(Span, Span)>,
-    /// Acknowledges one message in so many and delivers it to nobody.
+    /// N: acknowledges one message in N and delivers it to nobody.
     pub drop_one_in: Option<u64>,
-    /// Delivers one message in so many twice.
+    /// N: delivers one message in N twice.
     pub duplicate_one_in: Option<u64>,
-    /// Alters one byte of one message in so many.
+    /// N: alters one byte of one message in N.
     pub alter_one_in: Option<u64>,
 }
 
-/// How a sink is to be.
+/// The options of a sink.
 #[derive(Clone, Copy, Debug)]
 pub struct SinkOptions {
     /// Where to listen; port 0 leaves the choice to the system.
     pub address: SocketAddr,
-    /// What becomes of messages.
+    /// The treatment of published messages.
     pub mode: Mode,
-    /// What goes wrong.
+    /// The faults it makes.
     pub faults: Faults,
     /// Body size of made-up messages in bytes.
     pub size: usize,
 }
 
-/// What a sink did.
+/// The counts of what a sink did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SinkCounts {
     /// Messages published to it.
@@ -149,7 +149,7 @@ impl Sink {
 struct Server {
     listener: TcpListener,
     epoll: OwnedFd,
-    peers: Vec<Option<Peer>>,
+    clients: Vec<Option<Client>>,
     free: Vec<usize>,
     store: Store,
     scratch: Vec<u8>,
@@ -170,7 +170,7 @@ impl Server {
         Ok(Server {
             listener,
             epoll,
-            peers: Vec::new(),
+            clients: Vec::new(),
             free: Vec::new(),
             store: Store::new(options.mode, options.faults, options.size),
             scratch: Vec::new(),
@@ -203,7 +203,7 @@ impl Server {
             for event in &events {
                 match event.data.u64() {
                     LISTENER => self.accept()?,
-                    index => self.serve_peer(index as usize),
+                    index => self.serve_client(index as usize),
                 }
             }
             // A publish woke consumers of other connections.
@@ -219,26 +219,26 @@ impl Server {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // Aborted before it was accepted, or no descriptor: the next one may do.
+                // The client aborted before it was accepted, or no descriptor is free: the next may succeed.
                 Err(_) => return Ok(()),
             };
             stream.set_nonblocking(true)?;
             stream.set_nodelay(true)?;
-            let index = self.free.pop().unwrap_or(self.peers.len());
-            if index == self.peers.len() {
-                self.peers.push(None);
+            let index = self.free.pop().unwrap_or(self.clients.len());
+            if index == self.clients.len() {
+                self.clients.push(None);
             }
             let token = epoll::EventData::new_u64(index as u64);
             epoll::add(&self.epoll, &stream, token, epoll::EventFlags::IN)?;
-            self.peers[index] = Some(Peer::new(index, Link::new(stream)));
+            self.clients[index] = Some(Client::new(index, Link::new(stream)));
         }
     }
 
-    fn serve_peer(&mut self, index: usize) {
-        let Some(Some(peer)) = self.peers.get_mut(index) else {
+    fn serve_client(&mut self, index: usize) {
+        let Some(Some(client)) = self.clients.get_mut(index) else {
             return;
         };
-        let (outcome, length) = match peer.link.read(&mut self.scratch, READ_BYTES) {
+        let (outcome, length) = match client.link.read(&mut self.scratch, READ_BYTES) {
             Ok(read) => read,
             Err(_) => return self.close(index),
         };
@@ -247,50 +247,50 @@ impl Server {
             ReadOutcome::Later => return self.write(index),
             ReadOutcome::Bytes(_) => {}
         }
-        let mut desk = Desk {
+        let mut shared = ClientContext {
             store: &mut self.store,
             now_ns: self.clock.now_ns(),
             tls: self.tls.as_ref(),
         };
-        let handled = peer.input(&self.scratch[..length], &mut desk);
-        peer.link.keep(&self.scratch[handled..length]);
+        let handled = client.input(&self.scratch[..length], &mut shared);
+        client.link.keep(&self.scratch[handled..length]);
         self.write(index);
     }
 
     /// Gives a consumer its messages, writes, and asks epoll to say when more can be written.
     fn write(&mut self, index: usize) {
-        let Some(Some(peer)) = self.peers.get_mut(index) else {
+        let Some(Some(client)) = self.clients.get_mut(index) else {
             return;
         };
-        let mut desk = Desk {
+        let mut shared = ClientContext {
             store: &mut self.store,
             now_ns: self.clock.now_ns(),
             tls: self.tls.as_ref(),
         };
-        peer.deliver(&mut desk);
-        let Ok(empty) = peer.link.flush() else {
+        client.deliver(&mut shared);
+        let Ok(empty) = client.link.flush() else {
             return self.close(index);
         };
-        if empty && peer.closing {
+        if empty && client.closing {
             return self.close(index);
         }
-        let waits = !empty || peer.has_more(&self.store);
-        if waits != peer.waits_to_write {
-            peer.waits_to_write = waits;
+        let waits = !empty || client.has_more(&self.store);
+        if waits != client.waits_to_write {
+            client.waits_to_write = waits;
             let mut flags = epoll::EventFlags::IN;
             if waits {
                 flags |= epoll::EventFlags::OUT;
             }
             let token = epoll::EventData::new_u64(index as u64);
-            if epoll::modify(&self.epoll, peer.link.stream(), token, flags).is_err() {
+            if epoll::modify(&self.epoll, client.link.stream(), token, flags).is_err() {
                 self.close(index);
             }
         }
     }
 
     fn close(&mut self, index: usize) {
-        if let Some(peer) = self.peers[index].take() {
-            self.store.leave(index, peer.channel);
+        if let Some(client) = self.clients[index].take() {
+            self.store.leave(index, client.channel);
             self.free.push(index);
         }
     }

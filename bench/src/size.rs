@@ -165,19 +165,7 @@ impl fmt::Display for Sizes {
     }
 }
 
-impl TryFrom<String> for Sizes {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Sizes, String> {
-        text.parse()
-    }
-}
-
-impl From<Sizes> for String {
-    fn from(sizes: Sizes) -> String {
-        sizes.to_string()
-    }
-}
+written_as_text!(Sizes);
 
 #[cfg(test)]
 mod tests {

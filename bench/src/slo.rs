@@ -10,7 +10,7 @@ use crate::span::Span;
 /// to count as carried at all. Not an objective but what "at that rate" means.
 pub const CARRIED_SHARE: f64 = 0.98;
 
-/// What a term bounds.
+/// The quantity that a term bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Quantity {
     /// A percentile of the latency that matters: delivery where there are consumers, else publish.
@@ -36,7 +36,7 @@ struct Term {
     quantity: Quantity,
     /// Microseconds, or messages.
     limit: f64,
-    /// Whether the limit itself is allowed.
+    /// True when the limit itself is allowed.
     inclusive: bool,
 }
 
@@ -104,8 +104,8 @@ impl fmt::Display for Slo {
 }
 
 impl Slo {
-    /// What of the objective a run missed, in words; empty when it met all of it. A run that ended
-    /// badly or did not carry its rate misses in any case.
+    /// Lists in words what a run missed of the objective; empty when it met all of it. A run that ended
+    /// badly or did not carry its rate always misses.
     #[must_use]
     pub fn missed(&self, run: &RunResult) -> Vec<String> {
         let mut missed = Vec::new();
@@ -159,11 +159,7 @@ impl Term {
     fn measure(&self, run: &RunResult) -> Option<f64> {
         let ledger = &run.ledger;
         match self.quantity {
-            Quantity::Latency(percentile) => {
-                let delivery = run.histogram(HistogramKind::Delivery);
-                let record = delivery.or(run.histogram(HistogramKind::Publish))?;
-                Some(value(record, percentile))
-            }
+            Quantity::Latency(percentile) => Some(value(run.main_latency()?, percentile)),
             Quantity::Publish(percentile) => {
                 Some(value(run.histogram(HistogramKind::Publish)?, percentile))
             }

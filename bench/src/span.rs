@@ -23,13 +23,13 @@ const UNITS: [(&str, u64); 7] = [
 ];
 
 impl Span {
-    /// So many milliseconds.
+    /// A span in milliseconds.
     #[must_use]
     pub const fn from_millis(ms: u64) -> Span {
         Span(Duration::from_millis(ms))
     }
 
-    /// So many seconds.
+    /// A span in seconds.
     #[must_use]
     pub const fn from_secs(seconds: u64) -> Span {
         Span(Duration::from_secs(seconds))
@@ -47,7 +47,7 @@ impl Span {
         self.0.as_secs_f64()
     }
 
-    /// Whether it is nothing.
+    /// Tells whether the span is zero.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self.0.is_zero()
@@ -95,19 +95,7 @@ impl fmt::Display for Span {
     }
 }
 
-impl TryFrom<String> for Span {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Span, String> {
-        text.parse()
-    }
-}
-
-impl From<Span> for String {
-    fn from(span: Span) -> String {
-        span.to_string()
-    }
-}
+written_as_text!(Span);
 
 #[cfg(test)]
 mod tests {

@@ -1,18 +1,17 @@
 //! `sweep`: a staircase of rates, and the knee of latency over rate.
 
-use std::fmt::Write;
-
+use crate::judgement;
 use crate::rate::Rate;
-use crate::result::{Ended, HistogramKind, RunResult, SweepResult, Verdict};
+use crate::result::{Ended, RunResult, SweepResult, Verdict};
 use crate::run::{self, Options};
 use crate::scenario::Scenario;
 use crate::slo::CARRIED_SHARE;
 use crate::target::Target;
 
-/// A rate is behind the knee when its p99 is more than so many times the smallest.
+/// A rate is behind the knee when its p99 is more than this many times the smallest.
 const KNEE_FACTOR: f64 = 10.0;
 
-/// So many rates from the first to the last, at even ratios.
+/// Spreads `steps` rates from the first to the last, at even ratios.
 #[must_use]
 pub fn rates(from: f64, to: f64, steps: u32) -> Vec<f64> {
     match steps {
@@ -26,8 +25,8 @@ pub fn rates(from: f64, to: f64, steps: u32) -> Vec<f64> {
     }
 }
 
-/// Runs the scenario at each rate, as far as the daemon goes along: with the result comes what kept a
-/// run from beginning. `say` is told about each run.
+/// Runs the scenario at each rate until a run fails. Returns the result, and why a run could not begin.
+/// `say` gets each run.
 pub fn sweep(
     target: &Target,
     scenario: &Scenario,
@@ -63,13 +62,10 @@ pub fn sweep(
     (SweepResult { steps, knee_per_s }, failure)
 }
 
-/// The p99 that matters of a run: delivery, or publish where nothing is consumed.
+/// The 99th percentile of the latency that counts.
 #[must_use]
 pub fn p99_us(run: &RunResult) -> Option<f64> {
-    let delivery = run.histogram(HistogramKind::Delivery);
-    delivery
-        .or(run.histogram(HistogramKind::Publish))
-        .map(|record| record.p99_us)
+    run.main_latency().map(|record| record.p99_us)
 }
 
 /// The highest rate in front of the knee.
@@ -105,30 +101,17 @@ pub fn picture(result: &SweepResult) -> String {
         let bar = "#".repeat((height * WIDTH).round() as usize + 1);
         let mut note = match run.self_check.verdict {
             Verdict::Trusted => String::new(),
-            Verdict::GeneratorLimited => "  (the generator's limit)".to_string(),
+            limited => format!("  ({})", judgement::whose(limited)),
         };
-        let ledger = &run.ledger;
-        if !ledger.is_clean() {
-            note += &format!(
-                "  (lost {}, duplicated {}, corrupted {})",
-                ledger.lost, ledger.duplicated, ledger.corrupted
-            );
+        if !run.ledger.is_clean() {
+            note += &format!("  ({})", judgement::faults(&run.ledger));
         }
         out += &format!(
             "{offered:>11.0} {share:>8.1} % {:>10.3}  {bar}{note}\n",
             p99 / 1000.0
         );
     }
-    match result.knee_per_s {
-        Some(knee) => {
-            let _ = writeln!(
-                out,
-                "knee at {knee:.0} msg/s: up to there p99 stays within {KNEE_FACTOR:.0} times the smallest"
-            );
-        }
-        None => out += "no knee: no rate was carried with latencies that are the daemon's own\n",
-    }
-    out
+    out + &judgement::knee(result.knee_per_s) + "\n"
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! [`Tally`]: what one thread did in one interval.
+//! [`Tally`]: the counts and latencies of one thread in one interval.
 
 use hdrhistogram::Histogram;
 
@@ -123,11 +123,11 @@ impl Counts {
     }
 }
 
-/// What one thread did in one interval. It is used again and again: the memory of its histograms is
-/// touched beforehand, not while messages wait.
+/// The counts and latencies of one thread in one interval. Tallies are used again and again: the memory
+/// of their histograms is touched beforehand, not while messages wait.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// What happened how often.
+    /// Counts of what happened.
     pub counts: Counts,
     /// When the last OK came, in nanoseconds; zero for never.
     pub last_answer_ns: u64,

@@ -1,4 +1,4 @@
-//! [`Target`]: the daemon under test, and the first look at it.
+//! [`Target`]: the daemon under test, and how it is found.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -8,12 +8,12 @@ use serde::Deserialize;
 use wire::encode::{self, FrameDecoded, decode_frame};
 use wire::frame::FrameType;
 
+use crate::generator::identify_json;
 use crate::http::Admin;
 use crate::process::Process;
 use crate::result::Daemon;
-use crate::worker::identify_json;
 
-/// Longest wait for a connection and for an answer of the first look.
+/// Longest wait for a connection and for an answer.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the daemon is.
@@ -25,7 +25,7 @@ pub struct Target {
     pub http: Option<SocketAddr>,
     /// Its process, when local.
     pub process: Option<Process>,
-    /// What is known of it.
+    /// The daemon's name and version.
     pub daemon: Daemon,
     /// The largest ready count it accepts, if it said so.
     pub rdy_max: Option<u64>,
@@ -46,11 +46,11 @@ struct Identity {
 }
 
 impl Target {
-    /// Connects once, greets, and finds out what there is.
+    /// Connects once, identifies, and finds out what the daemon is.
     ///
     /// # Errors
     /// When nobody is there, or somebody who does not speak NSQ; in words for the user.
-    pub fn look(
+    pub fn inspect(
         tcp: SocketAddr,
         http: Option<SocketAddr>,
         pid: Option<u32>,
@@ -88,7 +88,7 @@ impl Target {
     }
 }
 
-/// One greeting: connection, IDENTIFY, answer.
+/// Connects, sends IDENTIFY, reads the answer.
 fn greet(tcp: SocketAddr) -> Result<Identity, String> {
     let text = |error: std::io::Error| error.to_string();
     let mut stream = TcpStream::connect_timeout(&tcp, LOOK_TIMEOUT).map_err(text)?;

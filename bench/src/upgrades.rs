@@ -1,9 +1,9 @@
-//! What a run's connections are upgraded with: what IDENTIFY asks for, whether its answer grants that,
-//! and the layers that follow.
+//! [`Upgrades`]: TLS and compression of a run's connections. It knows what IDENTIFY asks for, checks that
+//! the answer grants it, and makes the layers that follow.
 //!
 //! IDENTIFY asks for upgrades and its answer, still in the old encoding, grants them. Then comes TLS,
-//! then compression, and the daemon says OK in the new encoding after each of them. A daemon that
-//! grants something else than what was asked is not measured: [`Upgrades::check_granted`].
+//! then compression, and the daemon says OK in the new encoding after each of them. A run ends if the
+//! daemon grants something else than was asked for: [`Upgrades::check_granted`].
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use upgrade::{
 
 use crate::scenario::Scenario;
 
-/// What the connections of a run are upgraded with.
+/// The upgrades of a run's connections.
 #[derive(Clone, Debug, Default)]
 pub struct Upgrades {
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
@@ -56,7 +56,7 @@ impl Upgrades {
         })
     }
 
-    /// Whether there is none.
+    /// Tells whether there is no upgrade.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tls.is_none() && !self.snappy && self.deflate == 0
@@ -86,10 +86,10 @@ impl Upgrades {
         Cow::Owned(asked)
     }
 
-    /// Whether the answer to an IDENTIFY grants what was asked for, and nothing else.
+    /// Checks that the answer to an IDENTIFY grants what was asked for, and nothing else.
     ///
     /// # Errors
-    /// What it does not, in words for the user.
+    /// When it does not; in words for the user.
     pub fn check_granted(&self, answer: &[u8]) -> Result<(), String> {
         let granted: Granted = if answer == b"OK" {
             // The answer of a daemon that knows no feature negotiation.
@@ -133,7 +133,7 @@ impl Upgrades {
         Ok(())
     }
 
-    /// The layer that is added when `done` of them are there; `None` when that is all.
+    /// The layer to add when `done` layers are there; `None` when none is missing.
     ///
     /// # Errors
     /// When the library refuses the configuration.
@@ -152,7 +152,7 @@ impl Upgrades {
     }
 }
 
-/// What the generator's connections are configured with, and the name the daemon must show.
+/// The TLS configuration of the generator's connections, and the name the daemon must show.
 fn tls(
     scenario: &Scenario,
     address: SocketAddr,
@@ -177,8 +177,8 @@ fn tls(
     Ok((config, name))
 }
 
-/// What the sink's connections are configured with: its certificate, its key, and who may sign the
-/// certificates that clients must then show.
+/// The TLS configuration of the sink: its certificate, its key, and the authority of the certificates
+/// that clients must show, if they must show any.
 ///
 /// # Errors
 /// When a file cannot be used.

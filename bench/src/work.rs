@@ -84,19 +84,7 @@ impl fmt::Display for Work {
     }
 }
 
-impl TryFrom<String> for Work {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Work, String> {
-        text.parse()
-    }
-}
-
-impl From<Work> for String {
-    fn from(work: Work) -> String {
-        work.to_string()
-    }
-}
+written_as_text!(Work);
 
 #[cfg(test)]
 mod tests {

@@ -150,7 +150,7 @@ fn a_daemon_that_dies_leaves_a_partial_report() {
     }
     let result = saved(&out);
     assert!(matches!(result.ended, Ended::Failed { .. }));
-    // The ledger is there, although the worker that saw the failure ended before everybody else.
+    // The ledger is there, although the generator that saw the failure ended before everybody else.
     let ledger = &result.ledger;
     assert!(
         ledger.sent > 0 && ledger.sent >= ledger.received,

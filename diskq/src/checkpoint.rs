@@ -7,6 +7,7 @@
 
 mod draft;
 
+use std::collections::TryReserveError;
 use std::iter;
 use std::ops::Range;
 
@@ -77,7 +78,7 @@ pub struct Checkpoint {
     pub next: Seq,
     /// Newer checkpoints have higher numbers. Filled by the log.
     pub number: u64,
-    /// Whether the topic is paused.
+    /// True if the topic is paused.
     pub paused: bool,
     /// What the topic has not yet given to any channel, sorted.
     pub undistributed: Vec<CheckpointRun>,
@@ -103,7 +104,7 @@ impl Default for Checkpoint {
 pub struct ChannelCheckpoint {
     /// The channel's name.
     pub name: String,
-    /// Whether the channel is paused.
+    /// True if the channel is paused.
     pub paused: bool,
     /// What the channel still owes its consumers: waiting, in flight, requeued and deferred.
     pub runs: Vec<CheckpointRun>,
@@ -147,6 +148,41 @@ impl CheckpointRun {
     }
 }
 
+/// The part of a checkpoint that is not about messages: the channels, and what is paused. An answered change of an
+/// operator changes this part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Roster {
+    paused: bool,
+    /// The name of each channel, and whether it is paused.
+    channels: Vec<(String, bool)>,
+}
+
+impl Roster {
+    pub(crate) fn names(&self, channel: &str) -> bool {
+        self.channels.iter().any(|(name, _)| name == channel)
+    }
+}
+
+impl From<&Checkpoint> for Roster {
+    fn from(checkpoint: &Checkpoint) -> Roster {
+        let channels = checkpoint.channels.iter();
+        Roster {
+            paused: checkpoint.paused,
+            channels: channels.map(|it| (it.name.clone(), it.paused)).collect(),
+        }
+    }
+}
+
+impl From<&CheckpointDraft> for Roster {
+    fn from(draft: &CheckpointDraft) -> Roster {
+        let channels = draft.channels.iter();
+        Roster {
+            paused: draft.paused,
+            channels: channels.map(|it| (it.name.clone(), it.paused)).collect(),
+        }
+    }
+}
+
 /// What one slot turns out to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SlotContent {
@@ -184,20 +220,23 @@ pub(crate) fn encoded_bytes(bytes: &[u8]) -> u64 {
 }
 
 /// Reads a slot; whatever lies behind the checkpoint is of earlier, longer ones.
-pub(crate) fn decode(bytes: &[u8]) -> SlotContent {
+///
+/// # Errors
+/// There is not enough memory for the decoded checkpoint.
+pub(crate) fn decode(bytes: &[u8]) -> Result<SlotContent, TryReserveError> {
     let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
-        return if bytes.is_empty() {
+        return Ok(if bytes.is_empty() {
             SlotContent::Empty
         } else {
             SlotContent::Bad
-        };
+        });
     };
     if head.iter().all(|&byte| byte == 0) {
-        return SlotContent::Empty;
+        return Ok(SlotContent::Empty);
     }
     let mut fields = Reader(&head[4..]);
     let parsed = (|| {
-        Some((
+        Ok::<_, Unread>((
             fields.u16()?,
             fields.u16()?,
             fields.u64()?,
@@ -205,24 +244,25 @@ pub(crate) fn decode(bytes: &[u8]) -> SlotContent {
             fields.u32()?,
         ))
     })();
-    let Some((version, flags, number, body_bytes, stored_crc)) = parsed else {
-        return SlotContent::Bad;
+    let Ok((version, flags, number, body_bytes, stored_crc)) = parsed else {
+        return Ok(SlotContent::Bad);
     };
     let Some(body) = rest.get(..body_bytes as usize) else {
-        return SlotContent::Bad;
+        return Ok(SlotContent::Bad);
     };
     let is_whole = crc(&head[..20], body) == stored_crc || is_planted(Bug::CheckpointCrcLeftOut);
     if head[..4] != MAGIC || !is_whole {
-        return SlotContent::Bad;
+        return Ok(SlotContent::Bad);
     }
     if version != VERSION {
-        return SlotContent::Newer(version);
+        return Ok(SlotContent::Newer(version));
     }
     match decode_body(number, body) {
-        Some(checkpoint) if is_consistent(&checkpoint) => {
-            SlotContent::Whole(checkpoint, flags & 1 == 1)
+        Ok(checkpoint) if is_consistent(&checkpoint)? => {
+            Ok(SlotContent::Whole(checkpoint, flags & 1 == 1))
         }
-        Some(_) | None => SlotContent::Inconsistent,
+        Ok(_) | Err(Unread::Malformed) => Ok(SlotContent::Inconsistent),
+        Err(Unread::NoMemory(error)) => Err(error),
     }
 }
 
@@ -233,7 +273,7 @@ pub(crate) fn reseal(bytes: &mut [u8]) {
     bytes[20..24].copy_from_slice(&crc.to_le_bytes());
 }
 
-fn decode_body(number: u64, body: &[u8]) -> Option<Checkpoint> {
+fn decode_body(number: u64, body: &[u8]) -> Result<Checkpoint, Unread> {
     let mut reader = Reader(body);
     let mut checkpoint = Checkpoint {
         number,
@@ -245,21 +285,25 @@ fn decode_body(number: u64, body: &[u8]) -> Option<Checkpoint> {
     checkpoint.undistributed = reader.runs()?;
     for _ in 0..reader.u32()? {
         let name_bytes = usize::from(reader.u8()?);
-        let name = String::from_utf8(reader.take(name_bytes)?.to_vec()).ok()?;
+        let name = str::from_utf8(reader.take(name_bytes)?).map_err(|_| Unread::Malformed)?;
+        let name = name.to_owned();
         let paused = reader.u8()? != 0;
         let runs = reader.runs()?;
         checkpoint
             .channels
             .push(ChannelCheckpoint { name, paused, runs });
     }
-    reader.0.is_empty().then_some(checkpoint)
+    match reader.0 {
+        [] => Ok(checkpoint),
+        [..] => Err(Unread::Malformed),
+    }
 }
 
 /// Returns whether a log of ours can have written this checkpoint. Its readers rely on that.
 ///
 /// All seqs are below `next`, a channel owes each of them once, and the topic has given its channels
 /// everything below what it has not distributed.
-fn is_consistent(checkpoint: &Checkpoint) -> bool {
+fn is_consistent(checkpoint: &Checkpoint) -> Result<bool, TryReserveError> {
     let Checkpoint {
         synced,
         next,
@@ -272,26 +316,32 @@ fn is_consistent(checkpoint: &Checkpoint) -> bool {
     let mut given = Seq(0);
     for channel in &checkpoint.channels {
         names.push(&channel.name);
-        let mut runs: Vec<SeqRange> = channel.runs.iter().map(CheckpointRun::range).collect();
+        let mut runs = reserved(channel.runs.len())?;
+        runs.extend(channel.runs.iter().map(CheckpointRun::range));
         runs.sort_unstable();
         if !are_apart(&runs) || ChannelName::new(channel.name.as_bytes()).is_none() {
-            return false;
+            return Ok(false);
         }
         given = runs.last().map_or(given, |last| given.max(last.end));
     }
     names.sort_unstable();
-    let kept: Vec<SeqRange> = checkpoint
-        .undistributed
-        .iter()
-        .map(CheckpointRun::range)
-        .collect();
+    let mut kept = reserved(checkpoint.undistributed.len())?;
+    kept.extend(checkpoint.undistributed.iter().map(CheckpointRun::range));
     let end = kept.last().map_or(given, |last| last.end);
-    is_numbered
+    Ok(is_numbered
         && has_seqs
         && names.windows(2).all(|pair| pair[0] != pair[1])
         && are_apart(&kept)
         && kept.first().is_none_or(|first| given <= first.start)
-        && given.max(end) <= next
+        && given.max(end) <= next)
+}
+
+/// Returns an empty list with room for `count` entries. A checkpoint may be gigabytes long: without enough memory for a
+/// list, the caller gets an error instead of an abort.
+pub(crate) fn reserved<T>(count: usize) -> Result<Vec<T>, TryReserveError> {
+    let mut list = Vec::new();
+    list.try_reserve_exact(count)?;
+    Ok(list)
 }
 
 /// Returns whether each range ends before the next one starts.
@@ -303,20 +353,37 @@ fn crc(head: &[u8], body: &[u8]) -> u32 {
     crc32c(crc32c(0, head), body)
 }
 
-/// Takes little-endian numbers off the front; `None` where the bytes end.
+/// The reason why bytes could not be decoded.
+enum Unread {
+    Malformed,
+    NoMemory(TryReserveError),
+}
+
+impl From<TryReserveError> for Unread {
+    fn from(error: TryReserveError) -> Unread {
+        Unread::NoMemory(error)
+    }
+}
+
+/// Takes little-endian numbers off the front. Bytes that end too early are malformed.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Unread> {
+        let split = self.0.split_at_checked(count);
+        let (taken, rest) = split.ok_or(Unread::Malformed)?;
         self.0 = rest;
-        Some(taken)
+        Ok(taken)
     }
 
-    /// A list of runs. No count is trusted with an allocation: a short body ends the loop.
-    fn runs(&mut self) -> Option<Vec<CheckpointRun>> {
-        let mut runs = Vec::new();
-        for _ in 0..self.u32()? {
+    /// Reads a list of runs. Memory for the list is reserved only if that many runs follow: the count may be wrong.
+    fn runs(&mut self) -> Result<Vec<CheckpointRun>, Unread> {
+        let count = self.u32()? as usize;
+        if count > self.0.len() / RUN_BYTES {
+            return Err(Unread::Malformed);
+        }
+        let mut runs = reserved(count)?;
+        for _ in 0..count {
             runs.push(CheckpointRun {
                 start: Seq(self.u64()?),
                 count: self.u64()?,
@@ -324,26 +391,27 @@ impl<'a> Reader<'a> {
                 due_ns: self.u64()?,
             });
         }
-        Some(runs)
+        Ok(runs)
     }
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.first_chunk().copied()
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Unread> {
+        let taken = self.take(N)?.first_chunk();
+        taken.copied().ok_or(Unread::Malformed)
     }
 
-    fn u8(&mut self) -> Option<u8> {
+    fn u8(&mut self) -> Result<u8, Unread> {
         self.array().map(u8::from_le_bytes)
     }
 
-    fn u16(&mut self) -> Option<u16> {
+    fn u16(&mut self) -> Result<u16, Unread> {
         self.array().map(u16::from_le_bytes)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    fn u32(&mut self) -> Result<u32, Unread> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    fn u64(&mut self) -> Result<u64, Unread> {
         self.array().map(u64::from_le_bytes)
     }
 }

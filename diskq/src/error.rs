@@ -8,23 +8,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::range::SeqRange;
+use wire::go_error::system_text;
 
-/// The system's answer in the words of nsqd, which are Go's: `no space left on device`, not
-/// `No space left on device (os error 28)`. Clients and operators look for these.
-#[must_use]
-pub fn system_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = match error.raw_os_error() {
-        Some(_) => text.split(" (os error").next().unwrap_or_default(),
-        None => return text,
-    };
-    let mut chars = text.chars();
-    match chars.next() {
-        Some(first) => first.to_lowercase().chain(chars).collect(),
-        None => String::new(),
-    }
-}
+use crate::range::SeqRange;
 
 /// Why an append took nothing. The log is unchanged in every case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +65,9 @@ pub enum DiskError {
 }
 
 impl DiskError {
-    pub(crate) fn io(attempt: &'static str, path: &Path, source: io::Error) -> DiskError {
+    /// Makes the failure of `attempt` on `path`.
+    #[must_use]
+    pub fn io(attempt: &'static str, path: &Path, source: io::Error) -> DiskError {
         DiskError::Io {
             attempt,
             path: path.to_path_buf(),
@@ -120,39 +108,6 @@ impl std::error::Error for DiskError {
         match self {
             DiskError::NotPermitted(_, source) | DiskError::Io { source, .. } => Some(source),
             DiskError::Missing(_) | DiskError::NotADirectory(_) | DiskError::Locked(_) => None,
-        }
-    }
-}
-
-/// Why nsqd's files were not taken over, or not written.
-#[derive(Debug)]
-pub enum TransferError {
-    /// The system refused something.
-    Disk(DiskError),
-    /// Anything else: what is in the way, and what to do.
-    Failed(String),
-}
-
-impl From<DiskError> for TransferError {
-    fn from(error: DiskError) -> TransferError {
-        TransferError::Disk(error)
-    }
-}
-
-impl fmt::Display for TransferError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TransferError::Disk(error) => error.fmt(f),
-            TransferError::Failed(text) => f.write_str(text),
-        }
-    }
-}
-
-impl std::error::Error for TransferError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            TransferError::Disk(error) => Some(error),
-            TransferError::Failed(_) => None,
         }
     }
 }
@@ -212,14 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_systems_answers_read_as_in_nsqd() {
-        let check = |code, expected| {
-            let error = io::Error::from_raw_os_error(code);
-            assert_eq!(system_text(&error), expected);
-        };
-        check(libc::ENOSPC, "no space left on device");
-        check(libc::EMFILE, "too many open files");
-        assert_eq!(system_text(&io::Error::other("Odd one")), "Odd one");
+    fn an_error_tells_what_was_attempted_on_what_and_the_systems_answer() {
         let source = io::Error::from_raw_os_error(libc::EACCES);
         let error = DiskError::io("list", Path::new("/data"), source);
         assert_eq!(error.to_string(), "cannot list /data: permission denied");

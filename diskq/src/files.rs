@@ -1,64 +1,14 @@
-//! [`Files`]: everything this crate ever asks of a file system, so that a test can answer instead.
+//! [`Files`]: the file system as logs use it. A test can answer in its place.
 //!
-//! All of it may block. Only the keeper and start-up call it, never a reactor.
+//! Every call may block. The keeper and start-up call it, never a reactor. The lock of the data path and the trial of a
+//! file system before the start ([`DataPathLock`](crate::DataPathLock), [`TrialFile`](crate::TrialFile)) do not go
+//! through it.
 
 use std::io;
-use std::ops::Range;
 use std::path::Path;
 
-use crate::mapping::{Mapping, Written};
-
-/// The bytes of one segment, wherever they are kept. Dropping a mapped one unmaps it, which may
-/// block: a reactor hands memories to the keeper instead of dropping them.
-#[derive(Debug)]
-pub enum Memory {
-    /// A shared, writable mapping of the segment's file.
-    Mapped(Mapping),
-    /// Anonymous pages, of which the first so many bytes are a copy of the segment's file.
-    Buffer(memmap2::MmapMut, u32),
-    /// Plain memory: simulation, or a rescued copy of a file with unreadable blocks.
-    Heap(Box<[u8]>),
-}
-
-impl Memory {
-    /// Marks pieces as written, for the sync; what is not mapped does not care.
-    pub(crate) fn written(&self, pieces: [Range<u32>; 2]) -> Option<Written> {
-        match self {
-            Memory::Mapped(mapping) => Some(mapping.written(pieces)),
-            Memory::Buffer(..) | Memory::Heap(_) => None,
-        }
-    }
-}
-
-impl AsRef<[u8]> for Memory {
-    fn as_ref(&self) -> &[u8] {
-        match self {
-            Memory::Mapped(mapping) => mapping,
-            Memory::Buffer(buffer, bytes) => &buffer[..*bytes as usize],
-            Memory::Heap(bytes) => bytes,
-        }
-    }
-}
-
-impl AsMut<[u8]> for Memory {
-    fn as_mut(&mut self) -> &mut [u8] {
-        match self {
-            Memory::Mapped(mapping) => mapping,
-            Memory::Buffer(buffer, bytes) => &mut buffer[..*bytes as usize],
-            Memory::Heap(bytes) => bytes,
-        }
-    }
-}
-
-/// What a mapping of a file is to be made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pages {
-    /// What the file system chooses, as a rule the processor's pages. A sync writes those that were touched.
-    Small,
-    /// Huge ones (2 MiB on x86), where kernel and file system have them for files. Quicker to bring in and to
-    /// copy with direct I/O, but a sync writes each of them whole.
-    Huge,
-}
+use crate::mapping::{self, Buffer};
+use crate::memory::{Memory, Pages};
 
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,6 +78,16 @@ pub trait Files {
     fn map(&self, path: &Path, bytes: u32, pages: Pages) -> io::Result<Memory>;
     /// Takes back what [`Files::map`] gave. The contents stay in the file.
     fn unmap(&self, path: &Path, memory: Memory);
+    /// Lends a buffer that was filled from a file.
+    fn lend(&self, buffer: Buffer) -> Memory {
+        let bytes = buffer.len() as u32;
+        buffer.lend(bytes)
+    }
+    /// Takes back memory whose contents nobody needs: what [`Files::load`] or [`Files::lend`] gave, or a mapping that
+    /// comes back too late for [`Files::unmap`].
+    fn free(&self, memory: Memory) {
+        drop(mapping::take_back(memory));
+    }
     /// Writes what [`Files::map`] gave of `from` to the new file `to`, around the page cache where
     /// the file system can. Not durable until synced. `to` must not exist; a failure may leave it,
     /// unfinished.

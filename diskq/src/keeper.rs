@@ -11,26 +11,27 @@
 //! different logs may have different keepers. [`Request::is_urgent`] says which may overtake.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use crate::data_path::DataPath;
 use crate::files::Files;
-use crate::mapping::Written;
+use crate::mapping;
+use crate::memory::Memory;
 use crate::segment::Head;
 
 mod deletion;
 mod directory;
+mod peek;
 mod request;
 mod shared_sync;
 
-pub(crate) use deletion::{LOG_SUFFIX, deleted_topic};
-pub use deletion::{Logs, Tombstone};
+pub use deletion::{LOG_SUFFIX, Logs, Tombstone, deleted_topic};
+pub use directory::is_media_error;
 pub(crate) use directory::{
-    LogDirectory, file_number, is_media_error, is_partial_file, log_path, segment_file,
-    segment_number, seqs_at,
+    LogDirectory, file_number, is_partial_file, log_path, segment_file, segment_number, seqs_at,
 };
 pub use request::{
-    CheckpointFailure, CheckpointNumber, Failure, Reply, Request, SegmentNumber, SyncFailure,
+    CheckpointFailure, CheckpointNumber, Failure, Piece, Reply, Request, SegmentNumber, SyncFailure,
 };
 pub use shared_sync::SharedSync;
 
@@ -38,14 +39,15 @@ pub use shared_sync::SharedSync;
 #[derive(Clone, Debug)]
 pub struct Keeper<F: Files> {
     files: F,
-    data_path: PathBuf,
+    data_path: DataPath,
     /// The topics whose logs could not be deleted, and why.
     undeleted: Arc<Mutex<BTreeMap<String, Failure>>>,
 }
 
 impl<F: Files> Keeper<F> {
-    /// A keeper for the logs below `data_path`.
-    pub fn new(files: F, data_path: impl Into<PathBuf>) -> Keeper<F> {
+    /// Makes a keeper for the logs below `data_path`. All keepers of a process need clones of one [`DataPath`]: a plain
+    /// path makes a new `DataPath`, which does not know of the failed syncs of other keepers.
+    pub fn new(files: F, data_path: impl Into<DataPath>) -> Keeper<F> {
         Keeper {
             files,
             data_path: data_path.into(),
@@ -56,6 +58,17 @@ impl<F: Files> Keeper<F> {
     /// The file system it works on.
     pub fn files(&self) -> &F {
         &self.files
+    }
+
+    /// Returns the data path, which has to be synced as well, if file names in a log's directory have changed: the name
+    /// of the log's directory may be new, too.
+    fn names(&self, have_changed: bool) -> Option<&DataPath> {
+        have_changed.then_some(&self.data_path)
+    }
+
+    /// Takes back memory that no job brings back: that of a reply to a log that is closed. Blocks.
+    pub fn free(&self, memory: Memory) {
+        self.files.free(memory);
     }
 
     /// Does one job of the log of `topic`. Blocks.
@@ -88,6 +101,24 @@ impl<F: Files> Keeper<F> {
                     result,
                 })
             }
+            Request::Peek {
+                segment,
+                bytes,
+                generation,
+                base,
+                indices,
+            } => {
+                let wanted = Head {
+                    generation,
+                    base,
+                    bytes,
+                    node: 0,
+                };
+                Some(Reply::Peeked {
+                    segment,
+                    piece: log.peek(segment, &wanted, indices),
+                })
+            }
             Request::Load {
                 segment,
                 bytes,
@@ -117,9 +148,10 @@ impl<F: Files> Keeper<F> {
                 names,
                 upto,
             } => {
-                written.iter().for_each(Written::let_go);
+                written.iter().for_each(mapping::let_go);
                 let prepared = log.prepare_sync(&again, &gone);
-                let result = prepared.and_then(|()| log.sync(&segments, &copies, names));
+                let result =
+                    prepared.and_then(|()| log.sync(&segments, &copies, self.names(names)));
                 Some(Reply::Synced { upto, result })
             }
             Request::WriteCheckpoint {
@@ -129,7 +161,7 @@ impl<F: Files> Keeper<F> {
                 sync,
                 names,
             } => {
-                let result = log.write_checkpoint(slot, &draft, sync, names);
+                let result = log.write_checkpoint(slot, &draft, sync, self.names(names));
                 Some(Reply::CheckpointWritten { number, result })
             }
             Request::Unmap { segment, memory } => {
@@ -137,7 +169,7 @@ impl<F: Files> Keeper<F> {
                 None
             }
             Request::Free(memory) => {
-                drop(memory);
+                self.free(memory);
                 None
             }
             Request::SetAside(segment) => {

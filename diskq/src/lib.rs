@@ -40,43 +40,50 @@
 
 mod checkpoint;
 mod crc;
+mod data_path;
 mod error;
-mod export;
+mod facts;
 mod files;
-mod import;
 mod keeper;
 mod lock;
 mod log;
 mod log_reader;
 mod log_writer;
 mod mapping;
-pub mod nsqd_files;
+mod memory;
 mod os_files;
 pub mod planted;
+mod platform;
 mod range;
 mod recovery;
 mod segment;
 #[cfg(any(test, feature = "sim"))]
 mod sim_files;
 mod slot;
+mod trial;
 
 pub use checkpoint::{
     ChannelCheckpoint, ChannelDraft, Checkpoint, CheckpointDraft, CheckpointRun, Runs,
 };
-pub use error::{AppendError, Damage, DamageKind, DiskError, TransferError, system_text};
-pub use export::{ExportOptions, Exported, export};
-pub use files::{Entry, Files, Memory, Pages, SyncError};
-pub use import::{Takeover, TakeoverOptions, TopicTakeover, take_over};
+pub use data_path::DataPath;
+pub use error::{AppendError, Damage, DamageKind, DiskError};
+pub use facts::{ChannelFacts, TopicFacts};
+pub use files::{Entry, Files, SyncError};
 pub use keeper::{
-    CheckpointFailure, CheckpointNumber, Failure, Keeper, Logs, Reply, Request, SegmentNumber,
-    SharedSync, SyncFailure, Tombstone,
+    CheckpointFailure, CheckpointNumber, Failure, Keeper, LOG_SUFFIX, Logs, Piece, Reply, Request,
+    SegmentNumber, SharedSync, SyncFailure, Tombstone, deleted_topic, is_media_error,
 };
 pub use lock::{DataPathLock, check_writable};
 pub use log::{Durable, Event, Log, LogOptions, LogStats, Run, Taken};
-pub use mapping::{Mapping, Written, install_sigbus_reporter};
+pub use log_reader::{LogReader, existing, undistributed};
+pub use log_writer::{LogWriteError, LogWriter};
+pub use mapping::{Buffer, install_sigbus_reporter};
+pub use memory::{Memory, Pages, Written};
 pub use os_files::OsFiles;
 pub use range::SeqRange;
-pub use recovery::{Recovered, open_log};
+pub use recovery::{RecordedChannels, Recovered, open_log};
+pub use segment::SPILLED_BYTES;
 #[cfg(any(test, feature = "sim"))]
 pub use sim_files::{Call, Crash, Fault, SimFiles, SimWhole};
+pub use trial::TrialFile;
 pub use wire::id::Seq;

@@ -35,8 +35,8 @@ use std::time::Duration;
 use wire::id::Seq;
 
 use crate::error::Damage;
-use crate::files::Memory;
 use crate::keeper::{CheckpointNumber, Reply, Request, SegmentNumber};
+use crate::memory::Memory;
 use crate::range::SeqRange;
 
 pub(crate) use progress::Checkpoints;
@@ -96,7 +96,7 @@ pub enum Event {
     Room,
     /// No room could be made: refuse the publishes that wait for it.
     RoomRefused(Arc<str>),
-    /// These seqs, a whole segment, are resident now.
+    /// These seqs are resident now: a whole segment, or the part of it that a peek has read.
     Loaded(SeqRange),
     /// These seqs could not be made resident. If the file is gone they are damaged from now on;
     /// otherwise the log tries again by itself.
@@ -289,6 +289,7 @@ impl Log {
                 self.spilled(segment, memory, copy, result, events);
                 self.note_left(events);
             }
+            Reply::Peeked { segment, piece } => self.peeked(segment, piece, events),
             Reply::Loaded { segment, result } => self.loaded(segment, result, events),
             Reply::Synced { upto, result } => self.sync_ended(upto, result, events),
             Reply::CheckpointWritten { number, result } => {
@@ -340,7 +341,9 @@ impl Log {
                     stats.resident_bytes += u64::from(segment.head.bytes);
                     stats.mappings += 1;
                 }
-                Residency::Cold | Residency::Loading | Residency::Lost => stats.cold_segments += 1,
+                Residency::Cold | Residency::Loading(_) | Residency::Lost => {
+                    stats.cold_segments += 1
+                }
             }
         }
         for buffer in &self.buffers {
@@ -371,7 +374,7 @@ impl Log {
                 Residency::Mapped(memory) => Some((segment.number, memory.as_ref())),
                 Residency::Spilling { .. }
                 | Residency::Cold
-                | Residency::Loading
+                | Residency::Loading(_)
                 | Residency::Loaded(_)
                 | Residency::Lost => None,
             });
@@ -400,9 +403,9 @@ impl Log {
     }
 
     /// The end: a graceful stop or a deletion. Returns the jobs left for the keeper: those not
-    /// fetched yet, then one per memory. A memory in a reply that comes later is simply dropped by
-    /// the keeper's thread.
-    #[must_use = "dropping mapped memory may block: it is the keeper's job"]
+    /// fetched yet, then one per memory. The memory of a reply that comes later ([`Reply::into_memory`])
+    /// is the keeper's, too.
+    #[must_use = "memory that does not come back stays mapped"]
     pub fn close(mut self) -> Vec<Request> {
         let mut jobs: Vec<Request> = self.requests.drain(..).collect();
         let stock = self.supply.into_stock();

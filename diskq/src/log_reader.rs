@@ -8,15 +8,17 @@ use wire::id::Seq;
 
 use crate::checkpoint::CheckpointRun;
 use crate::error::{Damage, DiskError};
-use crate::files::{Files, Memory};
+use crate::files::Files;
 use crate::keeper::{LogDirectory, SegmentNumber};
+use crate::mapping::Buffer;
 use crate::range::{SeqRange, within};
 use crate::recovery::Recovered;
 use crate::segment::{self, Head, Scan, slot_at};
 
 /// What a log owes beyond its channels' runs, and to every channel: `undistributed` of the
 /// checkpoint, and what is behind it.
-pub(crate) fn undistributed(recovered: &Recovered) -> Vec<CheckpointRun> {
+#[must_use]
+pub fn undistributed(recovered: &Recovered) -> Vec<CheckpointRun> {
     let checkpoint = recovered.checkpoint.as_ref();
     let next = checkpoint.map_or(Seq(0), |checkpoint| checkpoint.next);
     let known = checkpoint.map_or(&[][..], |checkpoint| &checkpoint.undistributed);
@@ -36,7 +38,8 @@ pub(crate) fn undistributed(recovered: &Recovered) -> Vec<CheckpointRun> {
 }
 
 /// What there is of `runs`, sorted.
-pub(crate) fn existing(recovered: &Recovered, runs: &[CheckpointRun]) -> Vec<CheckpointRun> {
+#[must_use]
+pub fn existing(recovered: &Recovered, runs: &[CheckpointRun]) -> Vec<CheckpointRun> {
     let parts = |run: &CheckpointRun| {
         let run = *run;
         let ranges = within(run.range(), &recovered.found).into_iter();
@@ -61,7 +64,7 @@ fn run(range: SeqRange, due_ns: u64) -> CheckpointRun {
 }
 
 /// Reads messages by seq, best in their order: it holds one segment at a time.
-pub(crate) struct LogReader<'a, F> {
+pub struct LogReader<'a, F> {
     directory: LogDirectory<'a, F>,
     /// In the order of their seqs.
     segments: Vec<(SegmentNumber, Head, u32)>,
@@ -72,12 +75,14 @@ pub(crate) struct LogReader<'a, F> {
 
 struct Loaded {
     index: usize,
-    memory: Memory,
+    image: Buffer,
     scan: Scan,
 }
 
 impl<'a, F: Files> LogReader<'a, F> {
-    pub(crate) fn new(
+    /// A reader of the log of `topic`, as start-up has found it.
+    #[must_use]
+    pub fn new(
         files: &'a F,
         data_path: &'a Path,
         topic: &str,
@@ -95,7 +100,10 @@ impl<'a, F: Files> LogReader<'a, F> {
     }
 
     /// The message `seq`; `None` if it is damaged.
-    pub(crate) fn read(&mut self, seq: Seq) -> Result<Option<Message<'_>>, DiskError> {
+    ///
+    /// # Errors
+    /// The segment cannot be read, and the device is not the reason.
+    pub fn read(&mut self, seq: Seq) -> Result<Option<Message<'_>>, DiskError> {
         let behind = self
             .segments
             .partition_point(|(_, head, _)| head.base <= seq);
@@ -109,7 +117,7 @@ impl<'a, F: Files> LogReader<'a, F> {
         {
             self.load(index)?;
         }
-        let Some(Loaded { memory, scan, .. }) = &self.loaded else {
+        let Some(Loaded { image, scan, .. }) = &self.loaded else {
             return Ok(None);
         };
         let at = seq.0 - self.segments[index].1.base.0;
@@ -117,14 +125,14 @@ impl<'a, F: Files> LogReader<'a, F> {
             .whole
             .iter()
             .any(|whole| (u64::from(whole.start)..u64::from(whole.end)).contains(&at));
-        let bytes = memory.as_ref();
-        let slot = is_whole.then(|| slot_at(bytes, at as u32)).flatten();
-        let frame = slot.and_then(|slot| bytes.get(slot.start as usize..slot.end as usize));
+        let slot = is_whole.then(|| slot_at(image, at as u32)).flatten();
+        let frame = slot.and_then(|slot| image.get(slot.start as usize..slot.end as usize));
         Ok(frame.and_then(|frame| Message::parse(frame.get(DATA_AT..)?)))
     }
 
     /// What was found unreadable so far, beside messages.
-    pub(crate) fn into_damage(self) -> Vec<Damage> {
+    #[must_use]
+    pub fn into_damage(self) -> Vec<Damage> {
         self.damage
     }
 
@@ -135,10 +143,10 @@ impl<'a, F: Files> LogReader<'a, F> {
         let path = self.directory.segment_path(number);
         let read = read.map_err(|error| DiskError::io("read", &path, error))?;
         self.damage.extend(read.damage);
-        let scan = segment::scan(read.memory.as_ref(), &head, Some(count));
+        let scan = segment::scan(&read.image, &head, Some(count));
         self.loaded = Some(Loaded {
             index,
-            memory: read.memory,
+            image: read.image,
             scan,
         });
         Ok(())

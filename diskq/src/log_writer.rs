@@ -1,15 +1,16 @@
 //! [`LogWriter`]: the segments and the checkpoint of a log that nobody has open, written from end to
 //! end: for the import. A running topic's is [`Log`](crate::Log).
 
+use std::fmt;
 use std::path::Path;
 
 use wire::id::{MessageId, Seq};
 
 use crate::checkpoint::{Checkpoint, CheckpointDraft, Stamp};
-use crate::error::{DiskError, TransferError};
+use crate::error::DiskError;
 use crate::files::Files;
 use crate::keeper::{
-    CheckpointFailure, CheckpointNumber, Keeper, Reply, Request, SegmentNumber, log_path,
+    CheckpointFailure, CheckpointNumber, Failure, Keeper, Reply, Request, SegmentNumber, log_path,
     segment_file,
 };
 use crate::log::{Log, LogOptions, next_generation};
@@ -19,8 +20,49 @@ use crate::segment::{
 };
 use crate::slot::SLOT_BYTES;
 
+/// Why a log was not written.
+#[derive(Debug)]
+pub enum LogWriteError {
+    /// The system refused something.
+    Disk(DiskError),
+    /// The message is larger than any segment.
+    TooLarge {
+        /// The bytes that the message takes in a segment.
+        bytes: u64,
+    },
+    /// The checkpoint was not written.
+    Checkpoint(Failure),
+}
+
+impl From<DiskError> for LogWriteError {
+    fn from(error: DiskError) -> LogWriteError {
+        LogWriteError::Disk(error)
+    }
+}
+
+impl fmt::Display for LogWriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogWriteError::Disk(error) => error.fmt(f),
+            LogWriteError::TooLarge { bytes } => {
+                write!(f, "a message of {bytes} bytes never fits a segment")
+            }
+            LogWriteError::Checkpoint(failure) => f.write_str(&failure.text),
+        }
+    }
+}
+
+impl std::error::Error for LogWriteError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            LogWriteError::Disk(error) => Some(error),
+            LogWriteError::TooLarge { .. } | LogWriteError::Checkpoint(_) => None,
+        }
+    }
+}
+
 /// Writes the log of one topic below a directory. Nothing is durable until the caller syncs.
-pub(crate) struct LogWriter<'a, F> {
+pub struct LogWriter<'a, F> {
     files: &'a F,
     directory: &'a Path,
     topic: &'a str,
@@ -39,7 +81,8 @@ pub(crate) struct LogWriter<'a, F> {
 
 impl<'a, F: Files + Clone> LogWriter<'a, F> {
     /// Goes on where `log` ends, in a directory of its own. `image` is memory to fill segments in.
-    pub(crate) fn behind(
+    #[must_use]
+    pub fn behind(
         log: &Log,
         files: &'a F,
         directory: &'a Path,
@@ -70,7 +113,11 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
         }
     }
 
-    pub(crate) fn append(&mut self, timestamp_ns: i64, body: &[u8]) -> Result<Seq, TransferError> {
+    /// Appends a message to the log.
+    ///
+    /// # Errors
+    /// A full segment could not be written, or the message fits no segment.
+    pub fn append(&mut self, timestamp_ns: i64, body: &[u8]) -> Result<Seq, LogWriteError> {
         let used = u64::from(self.end) + u64::from(self.count) * SLOT_BYTES as u64;
         let needed = bytes_needed(1, body.len() as u64);
         if self.count == 0 || used + needed > self.image.len() as u64 {
@@ -92,7 +139,10 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
 
     /// Writes what is left, and a checkpoint that says that all of it is synced: which the caller
     /// sees to before anyone reads it. Gives the memory back.
-    pub(crate) fn finish(mut self, checkpoint: &Checkpoint) -> Result<Vec<u8>, TransferError> {
+    ///
+    /// # Errors
+    /// The last segment or the checkpoint could not be written.
+    pub fn finish(mut self, checkpoint: &Checkpoint) -> Result<Vec<u8>, LogWriteError> {
         self.flush()?;
         let number = self.checkpoint_number;
         let mut draft = CheckpointDraft::from(checkpoint);
@@ -117,17 +167,16 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
         match result {
             Ok(()) => Ok(self.image),
             Err(CheckpointFailure::Write(failure) | CheckpointFailure::Sync(failure)) => {
-                Err(TransferError::Failed(failure.text))
+                Err(LogWriteError::Checkpoint(failure))
             }
         }
     }
 
-    fn start_segment(&mut self, needed: u64) -> Result<(), TransferError> {
+    fn start_segment(&mut self, needed: u64) -> Result<(), LogWriteError> {
         let bytes = u64::from(FRAMES_AT) + needed;
         let bytes = bytes.next_multiple_of(u64::from(PAGE_BYTES));
         if bytes > u64::from(SEGMENT_BYTES_LIMIT) {
-            let text = format!("a message of {needed} bytes never fits a segment");
-            return Err(TransferError::Failed(text));
+            return Err(LogWriteError::TooLarge { bytes: needed });
         }
         let bytes = self.segment_bytes.max(bytes as u32);
         self.image.resize(bytes as usize, 0);
@@ -141,7 +190,7 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
     }
 
     /// Cuts the segment to the pages it fills, seals it and writes it.
-    fn flush(&mut self) -> Result<(), TransferError> {
+    fn flush(&mut self) -> Result<(), LogWriteError> {
         if self.count == 0 {
             return Ok(());
         }

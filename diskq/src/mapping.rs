@@ -1,88 +1,166 @@
-//! The only unsafe code of the crate: a file as memory, and the last words when that goes wrong.
+//! Files as memory, and the report of a page that fails. Most of the unsafe code of this crate is here; the
+//! rest is one call of a processor's instruction, in `crc.rs`.
 //!
-//! What keeps a mapping sound is kept by this crate as a whole, and stated once here:
+//! This crate keeps mappings sound:
 //!
-//! - A segment's file is never made shorter while it is mapped, by us or, because the data path is
-//!   locked, by another nsqd. [`Files`](crate::Files) has no call that shortens a file.
-//! - A file is mapped once at a time: the one [`Mapping`] that gives out its bytes is owned by its
-//!   log, so `&mut` is exclusive inside the process. [`Written`] shares the pages, not the bytes.
+//! - A segment's file is never made shorter while it is mapped: not by this process, and not by another nsqd, because the
+//!   data path is locked. [`Files`](crate::Files) has no call that shortens a file.
+//! - A file is mapped once at a time. The bytes of a mapping are one slice, which its [`Memory`] owns, so `&mut` is
+//!   exclusive inside the process. [`Written`] names pages and gives no access to bytes.
+//! - A mapping that is lent ends only when its whole slice comes back ([`take_back`]). The table [`LENT`] has all such
+//!   mappings, so nobody can end a mapping that is not theirs to end.
 //! - Only the length asked for is mapped, and only after the file was found to be that long.
 #![allow(unsafe_code)]
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::mem;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, DerefMut};
 use std::ptr;
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
+use memmap2::{MmapMut, MmapOptions, MmapRaw, UncheckedAdvice};
 
-use crate::files::Pages;
+use crate::memory::{Memory, Pages, Written};
+use crate::platform;
 
-/// A huge page, on the processors that have them of this size; on others a piece like any.
+/// A huge page, on the processors that have them of this size; on others a part like any.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Small pages that are brought in at once: far less than a thread may keep a processor, far more than a call costs.
 const SMALL_AT_ONCE: usize = 128 << 10;
 
-/// The bytes of a file, in the page cache: a shared and writable mapping.
+/// The mappings that are lent, by the address of their first byte. A keeper's thread takes the lock for a moment when it
+/// maps, unmaps or syncs a segment; a reactor never does.
+static LENT: Mutex<BTreeMap<usize, Lent>> = Mutex::new(BTreeMap::new());
+
+/// A mapping whose bytes a [`Memory`] has.
 #[derive(Debug)]
-pub struct Mapping(Arc<MmapRaw>);
+enum Lent {
+    /// A segment's file. The threads that let its pages go share it.
+    File(Arc<MmapRaw>),
+    /// A buffer, and the number of its first bytes that are lent.
+    Buffer(MmapMut, usize),
+}
 
-impl Deref for Mapping {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        // SAFETY: so many bytes are mapped as long as the `Arc` lives, the file stays as long, and who
-        // else has the `Arc` reads and writes none of them (module invariants). Bytes that change on the
-        // device or are scribbled on by a foreign process are covered by the CRC on every read from cold.
-        unsafe { slice::from_raw_parts(self.0.as_ptr(), self.0.len()) }
+impl Lent {
+    /// The number of bytes that are lent.
+    fn bytes(&self) -> usize {
+        match self {
+            Lent::File(pages) => pages.len(),
+            Lent::Buffer(_, bytes) => *bytes,
+        }
     }
 }
 
-impl DerefMut for Mapping {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and this is the only `Mapping` of these pages.
-        unsafe { slice::from_raw_parts_mut(self.0.as_mut_ptr(), self.0.len()) }
-    }
+fn lent() -> MutexGuard<'static, BTreeMap<usize, Lent>> {
+    LENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// The bytes of a file, in the page cache: a shared and writable mapping. Dropping it unmaps the file.
+#[derive(Debug)]
+pub(crate) struct Mapping(MmapRaw);
 
 impl Mapping {
-    /// Marks pieces as written, for the sync.
-    pub(crate) fn written(&self, pieces: [Range<u32>; 2]) -> Written {
-        Written {
-            pages: Arc::clone(&self.0),
-            pieces,
-        }
+    /// Lends the mapping, until [`take_back`].
+    pub(crate) fn lend(self) -> Memory {
+        let Mapping(pages) = self;
+        let (start, length) = (pages.as_mut_ptr(), pages.len());
+        lent().insert(start as usize, Lent::File(Arc::new(pages)));
+        // SAFETY: the pages stay mapped until the table gives them up, which it does in exchange for this slice. The
+        // file stays as long (module invariants). Who else has the mapping reads and writes none of its bytes. Bytes that
+        // change on the device or are scribbled on by a foreign process are covered by the CRC on every read from cold.
+        Memory::Lent(unsafe { slice::from_raw_parts_mut(start, length) })
     }
 }
 
-/// The pages of a mapping that were written since they were synced.
+/// Anonymous memory. Its pages are zeros, and cost nothing until they are touched.
 #[derive(Debug)]
-pub struct Written {
-    pages: Arc<MmapRaw>,
-    pieces: [Range<u32>; 2],
+pub struct Buffer(MmapMut);
+
+impl Buffer {
+    /// Maps `bytes` bytes of zeros. The number may come from a file, so there may be too little memory.
+    ///
+    /// # Errors
+    /// The system's answer.
+    pub fn zeroed(bytes: u32) -> io::Result<Buffer> {
+        MmapMut::map_anon(bytes as usize).map(Buffer)
+    }
+
+    /// Asks for huge pages, where the system has them.
+    pub(crate) fn advise_huge(&self) -> io::Result<()> {
+        platform::advise_huge_buffer(&self.0)
+    }
+
+    /// Lends the first `bytes` bytes, until [`take_back`].
+    pub(crate) fn lend(mut self, bytes: u32) -> Memory {
+        let bytes = bytes as usize;
+        assert!((1..=self.0.len()).contains(&bytes), "a part of the buffer");
+        let start = self.0.as_mut_ptr();
+        lent().insert(start as usize, Lent::Buffer(self.0, bytes));
+        // SAFETY: the pages stay mapped until the table gives them up, which it does in exchange for this slice. The
+        // table itself never touches them.
+        Memory::Lent(unsafe { slice::from_raw_parts_mut(start, bytes) })
+    }
 }
 
-impl Written {
-    /// Takes the pages out of the page tables, not out of the page cache: the next access brings them
-    /// back, as they are. A sync write-protects every page that is still there, and each of them is an
-    /// interrupt to every processor that runs this program; here one does for all of them.
-    pub(crate) fn let_go(&self) {
-        for piece in &self.pieces {
-            let (start, length) = (piece.start as usize, piece.len());
-            // SAFETY: what was stored into a shared mapping of a file is in the page cache, and that is where
-            // the next access finds it; no byte changes, so it does not matter who uses them meanwhile.
-            let let_go = unsafe {
-                self.pages
-                    .unchecked_advise_range(UncheckedAdvice::DontNeed, start, length)
-            };
-            // Locked memory (mlockall) cannot go: the sync is dearer, and as good.
-            let_go.unwrap_or_default();
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+/// Takes memory back: unmaps a file, frees plain memory, and returns a buffer for the next use.
+pub(crate) fn take_back(memory: Memory) -> Option<Buffer> {
+    let Memory::Lent(bytes) = memory else {
+        return None;
+    };
+    let address = bytes.as_ptr() as usize;
+    let mut lent = lent();
+    // Only the whole slice proves that nobody has any byte of it: slices that are split have the address, too.
+    let is_whole = |lent: &Lent| lent.bytes() == bytes.len();
+    if !lent.get(&address).is_some_and(is_whole) {
+        return None;
+    }
+    let mapping = lent.remove(&address);
+    drop(lent);
+    match mapping {
+        Some(Lent::Buffer(buffer, _)) => Some(Buffer(buffer)),
+        // Unmaps, without the lock.
+        Some(Lent::File(_)) | None => None,
+    }
+}
+
+/// Takes written pages out of the page tables, not out of the page cache: the next access brings them back, as they
+/// are. A sync write-protects every page that is still there, and each of them is an interrupt to every processor that
+/// runs this program; here one does for all of them.
+pub(crate) fn let_go(written: &Written) {
+    let pages = match lent().get(&written.address) {
+        Some(Lent::File(pages)) => Arc::clone(pages),
+        // The mapping has come back meanwhile.
+        Some(Lent::Buffer(..)) | None => return,
+    };
+    for part in &written.parts {
+        let (start, end) = (part.start as usize, part.end as usize);
+        if start >= end || end > pages.len() {
+            // Nothing was written, or another mapping has the address now.
+            continue;
         }
+        // SAFETY: what was stored into a shared mapping of a file is in the page cache, and that is where
+        // the next access finds it; no byte changes, so it does not matter who uses them meanwhile.
+        let advised =
+            unsafe { pages.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
+        // Locked memory (mlockall) cannot go: the sync is dearer, and as good.
+        advised.unwrap_or_default();
     }
 }
 
@@ -97,11 +175,10 @@ pub(crate) fn map(file: &File, bytes: u32, size: Pages) -> io::Result<Mapping> {
     options.len(bytes as usize);
     let pages = options.map_raw(file)?;
     if size == Pages::Huge {
-        // Kernels without huge pages do not know the advice.
-        unless_unknown(pages.advise(Advice::HugePage))?;
+        platform::advise_huge(&pages)?;
     }
     populate(&pages, size)?;
-    Ok(Mapping(Arc::new(pages)))
+    Ok(Mapping(pages))
 }
 
 /// Brings the pages in, some at a time: a kernel that does not preempt itself lets nobody else have this
@@ -113,18 +190,9 @@ fn populate(pages: &MmapRaw, size: Pages) -> io::Result<()> {
     };
     for start in (0..pages.len()).step_by(at_once) {
         let length = at_once.min(pages.len() - start);
-        // Kernels before 5.14 do not know this one. Pages then come in on first touch: slower.
-        unless_unknown(pages.advise_range(Advice::PopulateWrite, start, length))?;
+        platform::populate(pages, start, length)?;
     }
     Ok(())
-}
-
-/// Whether the advice was taken, or the kernel does not know it.
-pub(crate) fn unless_unknown(advised: io::Result<()>) -> io::Result<()> {
-    advised.or_else(|error| match error.raw_os_error() {
-        Some(libc::EINVAL) => Ok(()),
-        _ => Err(error),
-    })
 }
 
 /// Makes a SIGBUS say one line on standard error before it ends the process as usual.

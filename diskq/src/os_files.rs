@@ -5,15 +5,15 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use memmap2::{Advice, MmapMut};
 use rustix::fs::{
     FallocateFlags, OFlags, StatVfsMountFlags, fallocate, fcntl_getfl, fcntl_setfl, fstatvfs,
-    syncfs,
 };
 use rustix::io::Errno;
 
-use crate::files::{Entry, Files, Memory, Pages, SyncError};
-use crate::mapping;
+use crate::files::{Entry, Files, SyncError};
+use crate::mapping::{self, Buffer};
+use crate::memory::{Memory, Pages};
+use crate::platform;
 use crate::segment::SPILLED_BYTES;
 
 /// The real file system. Keeps no state: files are opened by name for each job, so a log with
@@ -45,7 +45,7 @@ impl Files for OsFiles {
             }
             result => (result?, true),
         };
-        let result = reserve(&file, bytes);
+        let result = reserve(&file, bytes).map(drop);
         if result.is_err() && is_new {
             // The reservation's error is the one to report; a leftover is found at the next start.
             let _ = fs::remove_file(path);
@@ -55,11 +55,12 @@ impl Files for OsFiles {
 
     fn map(&self, path: &Path, bytes: u32, pages: Pages) -> io::Result<Memory> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        mapping::map(&file, bytes, pages).map(Memory::Mapped)
+        let mapping = mapping::map(&file, bytes, pages)?;
+        Ok(mapping.lend())
     }
 
     fn unmap(&self, _path: &Path, memory: Memory) {
-        drop(memory);
+        self.free(memory);
     }
 
     fn copy(&self, _from: &Path, memory: &Memory, to: &Path) -> io::Result<()> {
@@ -68,16 +69,17 @@ impl Files for OsFiles {
     }
 
     fn load(&self, path: &Path, bytes: u32, reuse: Option<Memory>) -> io::Result<Memory> {
+        let reuse = reuse.and_then(mapping::take_back);
         let file = File::open(path)?;
         let mut buffer = match reuse {
-            Some(Memory::Buffer(buffer, _)) if buffer.len() >= bytes as usize => buffer,
+            Some(buffer) if buffer.len() >= bytes as usize => buffer,
             // Room for most segments, so that it serves them, too; untouched pages cost nothing.
             _ => buffer_of(bytes.max(SPILLED_BYTES))?,
         };
         direct(&file, |file| {
             file.read_exact_at(&mut buffer[..bytes as usize], 0)
         })?;
-        Ok(Memory::Buffer(buffer, bytes))
+        Ok(buffer.lend(bytes))
     }
 
     fn sync(&self, path: &Path) -> Result<(), SyncError> {
@@ -98,7 +100,7 @@ impl Files for OsFiles {
     }
 
     fn sync_whole(&self, whole: &File) -> io::Result<()> {
-        syncfs(whole)?;
+        platform::sync_file_system(whole)?;
         // A file system that gave up, or that the kernel made read-only, may call that a success without
         // having written anything. A sync of one directory then fails, or the flag says so.
         whole.sync_all()?;
@@ -158,10 +160,9 @@ impl Files for OsFiles {
 }
 
 /// Anonymous memory, in huge pages where the system has them: direct I/O looks up every page.
-fn buffer_of(bytes: u32) -> io::Result<MmapMut> {
-    let buffer = MmapMut::map_anon(bytes as usize)?;
-    // Kernels without them do not know the advice.
-    mapping::unless_unknown(buffer.advise(Advice::HugePage))?;
+fn buffer_of(bytes: u32) -> io::Result<Buffer> {
+    let buffer = Buffer::zeroed(bytes)?;
+    buffer.advise_huge()?;
     Ok(buffer)
 }
 
@@ -185,14 +186,14 @@ fn direct(file: &File, mut job: impl FnMut(&File) -> io::Result<()>) -> io::Resu
     }
 }
 
-/// Blocks for the first `bytes` bytes, so that no later store finds the disk full.
-fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+/// Blocks for the first `bytes` bytes, so that no later store finds the disk full. Returns false if that took zeros:
+/// a file system without fallocate.
+pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<bool> {
     loop {
         match fallocate(file, FallocateFlags::empty(), 0, bytes) {
             Err(Errno::INTR) => {}
-            // A file system without fallocate: write the zeros.
-            Err(Errno::OPNOTSUPP) => return write_zeros(file, bytes),
-            result => return Ok(result?),
+            Err(Errno::OPNOTSUPP) => return write_zeros(file, bytes).map(|()| false),
+            result => return Ok(result.map(|()| true)?),
         }
     }
 }

@@ -80,14 +80,14 @@ pub(crate) fn add_joined(ranges: &mut Vec<SeqRange>, range: SeqRange) -> u64 {
 /// Sorts `ranges`, drops empty ones and joins those that overlap or touch.
 pub(crate) fn normalise(ranges: &mut Vec<SeqRange>) {
     ranges.sort_unstable();
-    let mut joined: Vec<SeqRange> = Vec::with_capacity(ranges.len());
-    for range in ranges.iter().filter(|range| !range.is_empty()) {
-        match joined.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => joined.push(*range),
+    ranges.retain(|range| !range.is_empty());
+    ranges.dedup_by(|range, last| {
+        let is_joined = range.start <= last.end;
+        if is_joined {
+            last.end = last.end.max(range.end);
         }
-    }
-    *ranges = joined;
+        is_joined
+    });
 }
 
 /// What of `range` none of the sorted, disjoint `others` holds.

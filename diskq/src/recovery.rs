@@ -15,18 +15,21 @@
 mod checkpoints;
 mod segments;
 
+pub use checkpoints::RecordedChannels;
+
 use std::io;
 use std::path::Path;
 
 use wire::id::Seq;
 
 use crate::checkpoint::Checkpoint;
-use crate::error::{Damage, DamageKind, DiskError, system_text};
+use crate::error::{Damage, DamageKind, DiskError};
 use crate::files::Files;
 use crate::keeper::{LogDirectory, SegmentNumber};
 use crate::log::{Checkpoints, FoundLog, Log, LogOptions, Segment};
 use crate::planted::{Bug, is_planted};
 use crate::range::{SeqRange, within, without};
+use wire::go_error::system_text;
 
 /// A log after start-up.
 #[derive(Debug)]
@@ -35,6 +38,8 @@ pub struct Recovered {
     pub log: Log,
     /// The newest readable checkpoint. `None`: there never was one, or see `damage`.
     pub checkpoint: Option<Checkpoint>,
+    /// The channels that survive a power failure for sure.
+    pub recorded: RecordedChannels,
     /// All seqs that exist, sorted; torn and damaged ones left out. Those at or above the
     /// checkpoint's `next` are owed to every channel; those below are owed where it names them.
     pub found: Vec<SeqRange>,
@@ -80,6 +85,7 @@ struct Opening<'a, F> {
     directory: LogDirectory<'a, F>,
     checkpoint: Option<Checkpoint>,
     checkpoints: Checkpoints,
+    recorded: RecordedChannels,
     /// What the checkpoint owes, sorted.
     owed: Vec<SeqRange>,
     any_slot_is_bad: bool,
@@ -105,6 +111,7 @@ impl<'a, F: Files> Opening<'a, F> {
             directory,
             checkpoint: None,
             checkpoints: Checkpoints::default(),
+            recorded: RecordedChannels::default(),
             owed: Vec::new(),
             any_slot_is_bad: false,
             segments: Vec::new(),
@@ -189,6 +196,7 @@ impl<'a, F: Files> Opening<'a, F> {
         Recovered {
             log: Log::from_found(options, found),
             checkpoint: self.checkpoint,
+            recorded: self.recorded,
             found: self.found,
             deferred: self.deferred,
             damage: self.damage,

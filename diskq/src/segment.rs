@@ -31,7 +31,7 @@ pub(crate) const PAGE_BYTES: u32 = 4096;
 pub(crate) const SEGMENT_BYTES_LIMIT: u32 = 1 << 30;
 /// The size of segments that are spilled and read back, but for those of very large backlogs: the
 /// files' own cost is small.
-pub(crate) const SPILLED_BYTES: u32 = 16 << 20;
+pub const SPILLED_BYTES: u32 = 16 << 20;
 
 const BLOCK_BYTES: usize = 64;
 const HEAD_MAGIC: [u8; 4] = *b"RQSG";

@@ -10,8 +10,8 @@
 //!   the changes of names some first ones of each directory. [`SimFiles::write_back`] makes an intermediate
 //!   state durable.
 //! - Write-back that fails ([`SimFiles::fail_write_back`], a failed sync) leaves pages that count as clean and
-//!   are not durable. The error is told once by each file's own sync, and once by each descriptor of the
-//!   whole file system. [`SimFiles::reclaim`] drops such pages from the cache.
+//!   are not durable. The next sync of that file or directory reports the error, once, and so does each descriptor of
+//!   the whole file system. [`SimFiles::reclaim`] drops such pages from the cache.
 //! - A write that fails may have written a part of its bytes.
 //!
 //! A handle can be cloned; all clones are the same disk.
@@ -26,9 +26,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::files::{Entry, Files, Memory, Pages, SyncError};
+use crate::files::{Entry, Files, SyncError};
 use crate::keeper::{Request, log_path, segment_file};
 use crate::log::Log;
+use crate::mapping::Buffer;
+use crate::memory::{Memory, Pages};
 
 use contents::Contents;
 pub use faults::Fault;
@@ -171,14 +173,19 @@ impl SimFiles {
         disk.faults.failed_syncs += u64::from(has_failed);
     }
 
-    /// As [`SimFiles::fail_write_back`], of one file.
+    /// Fails the write-back of one file or directory, as [`SimFiles::fail_write_back`] does for all. A directory loses its
+    /// unsynced changes of names: they stay visible, no later sync writes them, and a power failure undoes them.
     ///
     /// # Panics
-    /// If there is no such file.
+    /// If there is no such file or directory.
     pub fn fail_write_back_of(&self, path: &Path, seed: u64) {
         let mut disk = self.disk();
-        let file = disk.file(path).expect("a file to write back");
-        let has_failed = disk.files[file].fail(&mut Random(seed));
+        let has_failed = if disk.names.is_dir(path) {
+            disk.names.fail(path)
+        } else {
+            let file = disk.file(path).expect("a file to write back");
+            disk.files[file].fail(&mut Random(seed))
+        };
         disk.errors += u64::from(has_failed);
         disk.faults.failed_syncs += u64::from(has_failed);
     }
@@ -189,7 +196,7 @@ impl SimFiles {
         self.disk().files.iter_mut().for_each(Contents::reclaim);
     }
 
-    /// As [`SimFiles::reclaim`], under the live mappings of a log: they read such pages again.
+    /// Does what [`SimFiles::reclaim`] does under the live mappings of a log: the mappings read such pages again.
     pub fn reclaim_under(&self, data_path: &Path, topic: &str, log: &mut Log) {
         self.observe(data_path, topic, log);
         self.reclaim();
@@ -456,6 +463,11 @@ impl Files for SimFiles {
         self.disk().observe(path, memory.as_ref());
     }
 
+    /// Gives a copy: a log of a simulated world may be dropped at any time.
+    fn lend(&self, buffer: Buffer) -> Memory {
+        Memory::Heap((*buffer).into())
+    }
+
     fn copy(&self, from: &Path, memory: &Memory, to: &Path) -> io::Result<()> {
         self.disk().observe(from, memory.as_ref());
         let memory = memory.as_ref();
@@ -503,8 +515,7 @@ impl Files for SimFiles {
         });
         opened.map_err(SyncError::of_open)?;
         let mut disk = self.call(Call::SyncDir).map_err(SyncError::Sync)?;
-        disk.names.sync(path);
-        Ok(())
+        disk.names.sync(path).map_err(SyncError::Sync)
     }
 
     fn whole(&self, _directory: &Path) -> io::Result<SimWhole> {

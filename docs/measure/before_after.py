@@ -10,16 +10,13 @@ it with 95 % (that of the order statistics: no distribution is assumed).
 """
 
 import argparse
-import resource
 import shlex
-import signal
 import statistics
-import sys
 import tempfile
 from pathlib import Path
 
 import hot_path
-from measuring import Broker, Runner, interrupt
+from measuring import Broker, measure_rows
 
 CPU_ROWS = [name for name, row in hot_path.ROWS.items() if hot_path.CPU in row[3] and "after-publish" not in row[0]]
 
@@ -68,16 +65,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()), help="where data paths are made")
     options = parser.parse_args()
-    signal.signal(signal.SIGINT, interrupt)
-    signal.signal(signal.SIGTERM, interrupt)
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    runner = Runner(options)
-    try:
-        for name in options.rows.split(","):
-            measure(name, runner, options)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    measure_rows(measure, options)
 
 
 if __name__ == "__main__":

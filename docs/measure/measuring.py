@@ -130,12 +130,16 @@ class Broker:
         remove(self.folder)
 
     def start(self, tcp="127.0.0.1:0", http="127.0.0.1:0"):
+        self.launch(tcp, http)
+        self.tcp, self.http = self.port("TCP"), self.port("HTTP")
+
+    def launch(self, tcp, http):
+        """Starts the program and does not wait until it listens."""
         command = [self.program, f"-tcp-address={tcp}", f"-http-address={http}",
                    f"-data-path={self.data}", *self.flags.split()]
         self.runner.say(command)
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(command, stderr=log)
-        self.tcp, self.http = self.port("TCP"), self.port("HTTP")
 
     def port(self, kind):
         for _ in range(60_000):
@@ -204,3 +208,17 @@ def interrupt(*_):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+def measure_rows(measure, options):
+    """Measures each row that the options name, with as many descriptors as are allowed."""
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    runner = Runner(options)
+    try:
+        for name in options.rows.split(","):
+            measure(name, runner, options)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -8,7 +8,7 @@
 
 use engine::config::Config;
 use engine::daemon::Daemon;
-use engine::log;
+use program::log;
 use std::collections::VecDeque;
 use std::error::Error;
 use std::ffi::OsString;
@@ -84,7 +84,7 @@ fn start(data_path: &std::path::Path) -> Result<Daemon, Failure> {
         Config::from_args(args).map_err(|exit| Failure::from(exit.stderr))
     };
     let quiet = config(&[])?;
-    log::init(log::Level::Warn, &quiet.log_prefix)?;
+    log::init(log::Level::Warn, quiet.log_style.clone())?;
     match Daemon::start(quiet) {
         Ok(daemon) => Ok(daemon),
         Err(error) => {

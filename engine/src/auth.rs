@@ -12,19 +12,19 @@
 //! commands.
 
 use crate::config::Config;
-use crate::http_client::{HttpClient, HttpSettings, push_query_value};
 use crate::workers::{Bounds, Full, JobNumber, Workers};
 use engine_core::{AuthQuery, Authorization, Grants, Random};
+use program::http_client::{HttpClient, HttpSettings, push_query_value};
 use regex::Regex;
 use serde_json::{Map, Value};
-use std::fmt::Write as _;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use wire::error::quote;
-use wire::go_json::escape_into;
-use wire::go_json::{self, array, field, integer, object, string, text};
+use wire::go_json::{
+    self, JsonObject, array, field, integer, object, push_array, push_bytes, string, text,
+};
 
 /// The bounds for the questions of new clients. The questions of clients whose grants have expired have the
 /// same bounds of their own. Clients beyond `threads_max` wait for one another; no other client waits for them.
@@ -183,17 +183,11 @@ fn get_query(query: &AuthQuery) -> String {
 /// nsqd encodes Go's map of lists.
 fn post_body(query: &AuthQuery) -> String {
     let mut json = String::new();
+    let mut object = JsonObject::new(&mut json);
     for (name, value) in parameters(query) {
-        json.push(if json.is_empty() { '{' } else { ',' });
-        write!(json, "\"{name}\":[\"").expect("a String takes all");
-        for chunk in value.utf8_chunks() {
-            escape_into(&mut json, chunk.valid());
-            // Go's mark for each byte that is no text.
-            json.extend(chunk.invalid().iter().map(|_| "\\ufffd"));
-        }
-        json.push_str("\"]");
+        push_array(object.key(name), [value], push_bytes);
     }
-    json.push('}');
+    object.end();
     json
 }
 

@@ -1,15 +1,6 @@
-//! What the operator chose: one table of flags, the configuration file, and their typed form
-//! ([`Config`]).
+//! What the operator chose: nsqd's table of flags ([`table`]), and the typed form of their values ([`Config`]).
 //!
-//! ```text
-//!   arguments --Go's syntax--> --name=value ... --clap--> values ─┐
-//!   (flag_syntax)              (table, go_value)                  ├─► Options ─► Config ─► checks
-//!   --config=<file> --toml--> values by key (file) ───────────────┘   (value)
-//! ```
-//!
-//! clap keeps the table, the defaults and the values. It does not read the command line itself:
-//! nsqd's flags are those of Go's `flag` package, and scripts depend on the differences (`-x` is
-//! `--x`, parsing stops at the first argument that is no flag, exit code and texts of errors).
+//! The crate `program` reads the command line and the configuration file.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -17,62 +8,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::log::{self, Level};
-use file::{File, FileError};
+use program::log::{Level, Style};
+use program::{Exit, Options, version};
+use table::NSQD;
 
 mod checks;
-mod file;
-mod flag_syntax;
-mod go_value;
 mod table;
-mod value;
+mod words;
 
-pub(crate) use go_value::parse_decimal;
-pub use value::{Options, Value};
+pub use words::{Check, TlsRequired, TlsVersion};
 
-/// The version of nsqd that this program stands in for. Clients and tools decide by it what the
-/// daemon can do, so it is not ringq's own.
-pub const NSQD_VERSION: &str = "1.3.0";
-
-/// The compiler. Its version is not known to a plain build, hence an optional variable that a
-/// release build sets.
-const TOOLCHAIN: &str = match option_env!("RINGQ_RUSTC_VERSION") {
-    Some(version) => version,
-    None => env!("CARGO_PKG_RUST_VERSION"),
-};
-
-/// `nsqd v1.3.0 (built w/rust1.95)`: the first line of the log, of the text stats, and all that
+/// Returns `nsqd v1.3.0 (built w/rust1.95)`: the first line of the log, of the text stats, and all that
 /// `--version` says.
 pub fn version_line() -> String {
-    format!("nsqd v{NSQD_VERSION} (built w/rust{TOOLCHAIN})")
+    version::of_daemon(NSQD.name)
 }
 
 /// Upper bound of `--shards`: what the kernel's default affinity mask can name.
 pub const SHARDS_MAX: i64 = 1024;
-
-/// Who has to use TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsRequired {
-    /// Nobody.
-    No,
-    /// TCP clients; plain HTTP is served, too (`tcp-https`).
-    ExceptHttp,
-    /// Everybody.
-    Yes,
-}
-
-/// A version of TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TlsVersion {
-    /// 1.0
-    V10,
-    /// 1.1
-    V11,
-    /// 1.2
-    V12,
-    /// 1.3
-    V13,
-}
 
 /// The program's configuration. Durations and sizes that were given as negative are 0 here, which
 /// is what they amount to. The bounds below hold once the checks have passed.
@@ -80,8 +33,8 @@ pub enum TlsVersion {
 pub struct Config {
     /// `--log-level`
     pub log_level: Level,
-    /// `--log-prefix`
-    pub log_prefix: String,
+    /// `--log-prefix`, `--log-format`
+    pub log_style: Style,
     /// `--node-id`, below 1024.
     pub node_id: u16,
     /// `--tcp-address`
@@ -186,6 +139,10 @@ pub struct Config {
     pub shard_count: NonZeroUsize,
     /// `--pin-shards`
     pub pin_shards: bool,
+    /// `--io`: `auto`, or the name of an [`crate::reactor::Engine`].
+    pub io: String,
+    /// `--check`
+    pub check: Check,
     /// `--http-read-timeout`; 0: none.
     pub http_read_timeout: Duration,
     /// `--http-write-timeout`; 0: none.
@@ -198,17 +155,6 @@ pub struct Config {
     pub options: Arc<Options>,
 }
 
-/// The command line ends the program: what to print where, and the exit code.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigExit {
-    /// 0 for `--help` and `--version`, 2 for flag errors, 1 for values that are refused.
-    pub code: u8,
-    /// To be printed as it is.
-    pub stdout: String,
-    /// To be printed as it is.
-    pub stderr: String,
-}
-
 impl Config {
     /// Whether there is TLS; half of a certificate and its key is an error at the start.
     pub fn has_certificate(&self) -> bool {
@@ -216,40 +162,31 @@ impl Config {
     }
 
     /// Reads the command line, without the program's name.
-    pub fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, ConfigExit> {
-        Config::from_args_on_host(args, &hostname())
+    ///
+    /// # Errors
+    /// The program ends: a value or a flag is wrong, or `--help` or `--version` is given.
+    pub fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
+        Config::from_args_on_host(args, &program::hostname())
     }
 
     fn from_args_on_host(
         args: impl IntoIterator<Item = OsString>,
         hostname: &str,
-    ) -> Result<Config, ConfigExit> {
-        let matches = flag_syntax::parse(hostname, args)?;
-        if matches.get_one("version") == Some(&Value::Switch(true)) {
-            let stdout = version_line() + "\n";
-            return Err(ConfigExit {
-                code: 0,
-                stdout,
-                stderr: String::new(),
-            });
-        }
-        let file = match matches.get_one("config") {
-            Some(Value::Text(path)) if !path.is_empty() => File::read(path)?,
-            _ => File::default(),
-        };
-        let options = Options::collect(&matches, &file, hostname)?;
-        Config::new(options, hostname)
+    ) -> Result<Config, Exit> {
+        let options = NSQD.options(args, hostname)?;
+        Config::new(options, hostname).map_err(|why| NSQD.fatal(&why))
     }
 
-    fn new(options: Options, hostname: &str) -> Result<Config, ConfigExit> {
+    /// The error is the text for the FATAL line.
+    fn new(options: Options, hostname: &str) -> Result<Config, String> {
         let text = |name| options.text(name);
         let list = |name| options.list(name);
-        let switch = |name| options.switch(name);
+        let boolean = |name| options.boolean(name);
         let count = |name| options.count(name, u64::MAX);
-        let span = |name| options.span(name);
+        let duration = |name| options.duration(name);
         Ok(Config {
-            log_level: options.level("log-level"),
-            log_prefix: text("log-prefix"),
+            log_level: options.log_level(),
+            log_style: options.log_style(),
             node_id: options.count("node-id", u16::MAX),
             tcp_address: text("tcp-address"),
             http_address: text("http-address"),
@@ -257,8 +194,8 @@ impl Config {
             lookupd_tcp_addresses: options.list_or_none("lookupd-tcp-address"),
             auth_http_addresses: list("auth-http-address"),
             auth_http_request_method: text("auth-http-request-method"),
-            http_connect_timeout: span("http-client-connect-timeout"),
-            http_request_timeout: span("http-client-request-timeout"),
+            http_connect_timeout: duration("http-client-connect-timeout"),
+            http_request_timeout: duration("http-client-request-timeout"),
             broadcast_address: text("broadcast-address"),
             hostname: hostname.to_string(),
             broadcast_tcp_port: options.count("broadcast-tcp-port", u16::MAX),
@@ -269,78 +206,65 @@ impl Config {
             mem_queue_count: count("mem-queue-size"),
             file_bytes_max: count("max-bytes-per-file"),
             sync_every: count("sync-every"),
-            sync_timeout: span("sync-timeout"),
-            msg_timeout: span("msg-timeout"),
-            msg_timeout_max: span("max-msg-timeout"),
+            sync_timeout: duration("sync-timeout"),
+            msg_timeout: duration("msg-timeout"),
+            msg_timeout_max: duration("max-msg-timeout"),
             msg_bytes_max: count("max-msg-size"),
             body_bytes_max: count("max-body-size"),
-            req_timeout_max: span("max-req-timeout"),
-            heartbeat_interval_max: span("max-heartbeat-interval"),
+            req_timeout_max: duration("max-req-timeout"),
+            heartbeat_interval_max: duration("max-heartbeat-interval"),
             rdy_count_max: count("max-rdy-count"),
             output_buffer_bytes_max: count("max-output-buffer-size"),
-            output_buffer_timeout_max: span("max-output-buffer-timeout"),
-            output_buffer_timeout_min: span("min-output-buffer-timeout"),
-            output_buffer_timeout: span("output-buffer-timeout"),
+            output_buffer_timeout_max: duration("max-output-buffer-timeout"),
+            output_buffer_timeout_min: duration("min-output-buffer-timeout"),
+            output_buffer_timeout: duration("output-buffer-timeout"),
             channel_consumers_max: count("max-channel-consumers"),
             statsd_address: text("statsd-address"),
-            statsd_interval: span("statsd-interval"),
-            statsd_mem_stats: switch("statsd-mem-stats"),
+            statsd_interval: duration("statsd-interval"),
+            statsd_mem_stats: boolean("statsd-mem-stats"),
             statsd_prefix: text("statsd-prefix"),
             statsd_packet_bytes: count("statsd-udp-packet-size"),
-            statsd_exclude_ephemeral: switch("statsd-exclude-ephemeral"),
+            statsd_exclude_ephemeral: boolean("statsd-exclude-ephemeral"),
             e2e_percentiles: options.floats("e2e-processing-latency-percentile"),
-            e2e_window: span("e2e-processing-latency-window-time"),
+            e2e_window: duration("e2e-processing-latency-window-time"),
             tls_cert: text("tls-cert"),
             tls_key: text("tls-key"),
             tls_client_auth_policy: text("tls-client-auth-policy"),
             tls_root_ca_file: text("tls-root-ca-file"),
-            tls_required: options.tls_required("tls-required"),
-            tls_min_version: options.tls_version("tls-min-version"),
-            deflate: switch("deflate"),
+            tls_required: TlsRequired::of(options.word("tls-required")),
+            tls_min_version: TlsVersion::of(options.word("tls-min-version")),
+            deflate: boolean("deflate"),
             deflate_level_max: options.count("max-deflate-level", u8::MAX),
-            snappy: switch("snappy"),
+            snappy: boolean("snappy"),
             experiments: list("enable-experiment"),
             shard_count: shard_count(count("shards")),
-            pin_shards: switch("pin-shards"),
-            http_read_timeout: span("http-read-timeout"),
-            http_write_timeout: span("http-write-timeout"),
-            http_idle_timeout: span("http-idle-timeout"),
-            old_http_endpoints: switch("old-http-endpoints"),
+            pin_shards: boolean("pin-shards"),
+            io: text("io"),
+            check: Check::of(options.word("check")),
+            http_read_timeout: duration("http-read-timeout"),
+            http_write_timeout: duration("http-write-timeout"),
+            http_idle_timeout: duration("http-idle-timeout"),
+            old_http_endpoints: boolean("old-http-endpoints"),
             options: Arc::new(options),
         })
     }
 
-    /// Keys of the configuration file that name nothing. nsqd ignores them without a word; whoever
-    /// mistyped one wants to know.
+    /// The keys of the configuration file that name nothing.
     pub fn unknown_keys(&self) -> &[String] {
-        &self.options.unknown_keys
-    }
-}
-
-impl From<FileError> for ConfigExit {
-    fn from(error: FileError) -> ConfigExit {
-        let stderr = match error {
-            FileError::Fatal(why) => log::fatal_line(&why),
-            FileError::Error(why) => log::bare_line(&format!("ERROR: {why}")),
-        };
-        ConfigExit {
-            code: 1,
-            stdout: String::new(),
-            stderr,
-        }
+        self.options.unknown_keys()
     }
 }
 
 /// nsqd resolves the current directory at start, too: log lines and errors show the full path.
-fn data_path(text: &str) -> Result<PathBuf, FileError> {
+fn data_path(text: &str) -> Result<PathBuf, String> {
     if !text.is_empty() {
         return Ok(PathBuf::from(text));
     }
     std::env::current_dir().map_err(|error| {
-        FileError::Fatal(format!(
+        format!(
             "failed to instantiate nsqd - failed to find the current directory for --data-path - \
              {error}"
-        ))
+        )
     })
 }
 
@@ -355,17 +279,10 @@ fn shard_count(wanted: u64) -> NonZeroUsize {
         .unwrap_or(NonZeroUsize::MIN)
 }
 
-fn hostname() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
-}
-
 /// nsqd's choice, kept so that a node keeps its id through the change to ringq.
-fn default_node_id(hostname: &str) -> u32 {
+fn default_node_id(hostname: &str) -> String {
     use md5::{Digest, Md5};
-    crc32fast::hash(&Md5::digest(hostname.as_bytes())) % 1024
+    (crc32fast::hash(&Md5::digest(hostname.as_bytes())) % 1024).to_string()
 }
 
 #[cfg(test)]

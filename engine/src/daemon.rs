@@ -3,25 +3,30 @@
 use crate::auth::AuthServers;
 use crate::config::{Config, TlsRequired};
 use crate::http::Info;
-use crate::http_client::HttpSettings;
 use crate::lookup::LookupPeers;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::address::ListenAddress;
 use crate::net::listener;
 use crate::net::socket::Listener;
+use crate::reactor::Engine;
 use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Post};
 use crate::shard::storage::Storage;
 use crate::shard::{Clock, Parts, Shard};
-use crate::{
-    config, log, log_debug, log_error, log_fatal, log_info, log_warn, preflight, reactor, slice,
-    statsd, takeover, tls,
-};
+#[cfg(target_os = "linux")]
+use crate::slice;
+use crate::{config, preflight, reactor, statsd, takeover, tls};
 use core_affinity::CoreId;
-use diskq::nsqd_files::{Metadata, TopicFacts};
-use diskq::{DataPathLock, DiskError, Keeper, LogOptions, Logs, OsFiles, Tombstone};
+use diskq::{
+    DataPath, DataPathLock, DiskError, Keeper, LogOptions, Logs, OsFiles, Tombstone, TopicFacts,
+};
+use diskq_nsqd::Metadata;
 use engine_core::{Broker, BrokerOptions, LatencyOptions, ShardId, TopicOptions, Topology, place};
 use futures_channel::oneshot;
+#[cfg(target_os = "linux")]
+use program::log_debug;
+use program::version::NSQ_VERSION;
+use program::{log, log_error, log_fatal, log_info, log_warn};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -29,6 +34,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::SystemTime;
 use upgrade::ServerConfig;
+use wire::go_error::system_text;
 use wire::identify::ServerSettings;
 use wire::limits::Limits;
 use wire::name::{ChannelName, TopicName};
@@ -48,7 +54,7 @@ const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const SYNC_EVERY_DEFAULT: u64 = 2500;
 
 /// Advice for the operator about an nsqd.dat that cannot be used.
-const WITHOUT_METADATA: &str = "to start without it move the file aside: logs know their topics and channels, and only \
+pub(crate) const WITHOUT_METADATA: &str = "to start without it move the file aside: logs know their topics and channels, and only \
                                 topics without a log are missing then";
 
 /// A start that failed; the text is for the FATAL line.
@@ -87,6 +93,7 @@ struct Plan {
     config: Config,
     clock: Clock,
     shards: u32,
+    engine: Engine,
     tcp_address: ListenAddress,
     http_address: Option<ListenAddress>,
     https_address: Option<ListenAddress>,
@@ -94,14 +101,15 @@ struct Plan {
     info: Info,
     health: Health,
     seed: u64,
+    data_path: DataPath,
     metadata: MetadataWriter,
     lookup: LookupPeers,
     auth: Option<AuthServers>,
 }
 
-/// What one shard takes over from an earlier run.
+/// The topics of one shard that an earlier run left on disk.
 #[derive(Default)]
-struct Heritage {
+struct StoredTopics {
     /// Topics, with what nsqd.dat says of them.
     topics: BTreeMap<String, Option<TopicFacts>>,
     /// The tombstones of deleted topics.
@@ -128,8 +136,8 @@ impl Daemon {
             let keys = config.unknown_keys().join(", ");
             log_warn!("keys in the config file that mean nothing, ignored: {keys}");
         }
-        let http_settings = HttpSettings::new(&config).map_err(refuse)?;
-        let ready = preflight::check(&config)
+        let http_settings = tls::http_settings(&config).map_err(refuse)?;
+        let ready = preflight::prepare(&config)
             .map_err(|error| StartError(format!("failed to instantiate nsqd - {error}")))?;
         let metadata = Metadata::load(&config.data_path).map_err(|error| {
             StartError(format!(
@@ -137,11 +145,15 @@ impl Daemon {
             ))
         })?;
         takeover::run(&config, &metadata).map_err(StartError)?;
+        if let Err(error) = Metadata::remove_leftovers(&config.data_path) {
+            log_warn!("a file of an interrupted write of nsqd.dat stays - {error}");
+        }
         let shards = u32::try_from(config.shard_count.get()).unwrap_or(u32::MAX);
-        let heritage = divide(&config, metadata, shards)?;
+        let stored = divide(&config, metadata, shards)?;
         let (post, inboxes) = Post::new(shards);
-        let (writer, writer_thread) = MetadataWriter::start(shards, config.data_path.clone())
-            .map_err(|error| no_thread(&error))?;
+        let data_path = DataPath::from(config.data_path.clone());
+        let (writer, writer_thread) =
+            MetadataWriter::start(shards, data_path.clone()).map_err(|error| no_thread(&error))?;
         let (auth_http, lookup_http) = (http_settings.clone(), http_settings);
         let auth = AuthServers::start(&config, auth_http).map_err(|error| no_thread(&error))?;
         let start_time = SystemTime::now();
@@ -154,6 +166,7 @@ impl Daemon {
         let plan = Plan {
             clock: Clock::start(),
             shards,
+            engine: ready.engine,
             tcp_address: ready.tcp,
             http_address: ready.http,
             https_address: ready.https,
@@ -161,6 +174,7 @@ impl Daemon {
             info,
             health: Health::new(shards),
             seed: unix.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32),
+            data_path,
             metadata: writer,
             lookup,
             auth,
@@ -180,15 +194,8 @@ impl Daemon {
             lock,
         };
         let (started, starts) = mpsc::channel();
-        for ((index, inbox), heritage) in (0..).zip(inboxes).zip(heritage) {
-            daemon.start_shard(
-                &plan,
-                ShardId(index),
-                &post,
-                inbox,
-                heritage,
-                started.clone(),
-            )?;
+        for ((index, inbox), stored) in (0..).zip(inboxes).zip(stored) {
+            daemon.start_shard(&plan, ShardId(index), &post, inbox, stored, started.clone())?;
         }
         drop(started);
         for _ in 0..shards {
@@ -201,6 +208,8 @@ impl Daemon {
                 StartError(why)
             })?;
         }
+        // Now the shards' listeners hold the addresses.
+        drop(ready.reserved);
         let prefix = &plan.info.statsd_prefix;
         let pusher = statsd::start(&plan.config, prefix, post, statsd_stopped);
         daemon
@@ -213,8 +222,7 @@ impl Daemon {
         if let Some(address) = &daemon.https_address {
             log_info!("HTTPS: listening on {address}");
         }
-        let lookupds = plan.config.lookupd_tcp_addresses;
-        daemon.lookup.set_addresses(lookupds);
+        daemon.lookup.begin();
         Ok(daemon)
     }
 
@@ -224,21 +232,22 @@ impl Daemon {
         id: ShardId,
         post: &Post,
         inbox: Inbox,
-        heritage: Heritage,
+        stored: StoredTopics,
         started: mpsc::Sender<Result<(), String>>,
     ) -> Result<(), StartError> {
         let (storage, threads) =
-            Storage::start(id, &plan.config.data_path, post).map_err(|error| no_thread(&error))?;
+            Storage::start(id, &plan.data_path, post).map_err(|error| no_thread(&error))?;
         self.threads.extend(threads);
         let (stop, stopped) = oneshot::channel();
         self.stops.push(stop);
         let core = core(&plan.config, id);
-        let birth = Birth {
+        let engine = plan.engine;
+        let start = ShardStart {
             plan: plan.clone(),
             id,
             post: post.clone(),
             inbox,
-            heritage,
+            stored,
             storage,
         };
         let shard = Builder::new()
@@ -249,12 +258,13 @@ impl Daemon {
                 {
                     log_warn!("shard {} cannot be pinned to core {}", id.0, core.id);
                 }
+                #[cfg(target_os = "linux")]
                 if let Err(error) = slice::ask_for_short() {
                     log_debug!("shard {} gets no short slices - {error}", id.0);
                 }
-                let result = reactor::run(birth.live(started.clone(), stopped));
+                let result = reactor::run(engine, start.run(started.clone(), stopped));
                 if let Err(error) = result {
-                    give_up(id, &started, &error);
+                    give_up(engine, id, &started, &error);
                 }
             })
             .map_err(|error| no_thread(&error))?;
@@ -305,30 +315,30 @@ impl Daemon {
     }
 }
 
-/// What a shard's thread starts with.
-struct Birth {
+/// Everything that the thread of a shard starts with.
+struct ShardStart {
     plan: Plan,
     id: ShardId,
     post: Post,
     inbox: Inbox,
-    heritage: Heritage,
+    stored: StoredTopics,
     storage: Storage,
 }
 
-impl Birth {
-    /// The life of a shard: says how its start went, serves until told to stop.
-    async fn live(self, started: mpsc::Sender<Result<(), String>>, stopped: oneshot::Receiver<()>) {
-        let Birth {
+impl ShardStart {
+    /// Starts the shard, reports how the start went, and serves until the shard is told to stop.
+    async fn run(self, started: mpsc::Sender<Result<(), String>>, stopped: oneshot::Receiver<()>) {
+        let ShardStart {
             plan,
             id,
             post,
             inbox,
-            heritage,
+            stored,
             storage,
         } = self;
-        let broker = restore(&plan, id, heritage.topics);
+        let broker = restore(&plan, id, stored.topics);
         plan.lookup.announce(broker.changes_so_far());
-        let shard = Shard::new(broker, storage, plan.parts(id, post, heritage.tombstones));
+        let shard = Shard::new(broker, storage, plan.parts(id, post, stored.tombstones));
         let open = |address: &ListenAddress| {
             Listener::open(address).map_err(|error| listen_failed(address, &error))
         };
@@ -389,7 +399,7 @@ impl Plan {
                 req_timeout_max: config.req_timeout_max,
             },
             server: ServerSettings {
-                version: config::NSQD_VERSION.to_owned(),
+                version: NSQ_VERSION.to_owned(),
                 max_rdy_count: wide(config.rdy_count_max),
                 msg_timeout: config.msg_timeout,
                 msg_timeout_max: config.msg_timeout_max,
@@ -473,17 +483,21 @@ pub(crate) fn segment_bytes_max(config: &Config) -> u32 {
 }
 
 /// Gives each topic that there is, and each tombstone, to its shard.
-fn divide(config: &Config, metadata: Metadata, shards: u32) -> Result<Vec<Heritage>, StartError> {
+fn divide(
+    config: &Config,
+    metadata: Metadata,
+    shards: u32,
+) -> Result<Vec<StoredTopics>, StartError> {
     let logs = Logs::list(&OsFiles, &config.data_path).map_err(|error| {
         StartError(format!(
             "failed to read data-path {} - {error}",
             config.data_path.display()
         ))
     })?;
-    let mut heritage: Vec<Heritage> = (0..shards).map(|_| Heritage::default()).collect();
+    let mut stored: Vec<StoredTopics> = (0..shards).map(|_| StoredTopics::default()).collect();
     for (name, listed) in logs.topics(&metadata.topics) {
         let shard = place(&*name, shards).0 as usize;
-        heritage[shard].topics.insert(name, listed);
+        stored[shard].topics.insert(name, listed);
     }
     let keeper = Keeper::new(OsFiles, config.data_path.clone());
     for (topic, tombstone) in logs.deleted {
@@ -491,9 +505,9 @@ fn divide(config: &Config, metadata: Metadata, shards: u32) -> Result<Vec<Herita
         // when nsqd.dat is written.
         let _ = keeper.unlink(&tombstone);
         let shard = place(&*topic, shards).0 as usize;
-        heritage[shard].tombstones.push(tombstone);
+        stored[shard].tombstones.push(tombstone);
     }
-    Ok(heritage)
+    Ok(stored)
 }
 
 /// Opens the logs of a shard's topics. One that cannot be opened is set aside.
@@ -562,11 +576,16 @@ fn report(started: &mpsc::Sender<Result<(), String>>, result: Result<(), String>
     let _ = started.send(result);
 }
 
-/// Without its ring a shard does nothing. At the start that is an error like others. Later it would
+/// Without its engine a shard does nothing. At the start that is an error like others. Later it would
 /// leave half a broker that takes connections and answers nobody: then the process ends. What was
 /// acknowledged is in the files.
-fn give_up(id: ShardId, started: &mpsc::Sender<Result<(), String>>, error: &io::Error) {
-    let text = ring_failed(id, error);
+fn give_up(
+    engine: Engine,
+    id: ShardId,
+    started: &mpsc::Sender<Result<(), String>>,
+    error: &io::Error,
+) {
+    let text = engine_failed(engine, id, error);
     if started.send(Err(text.clone())).is_err() {
         log_fatal!("{text}");
         std::process::exit(1);
@@ -574,8 +593,8 @@ fn give_up(id: ShardId, started: &mpsc::Sender<Result<(), String>>, error: &io::
 }
 
 /// The text for the operator. Problems that can be known before the start were checked before: see `preflight`.
-fn ring_failed(id: ShardId, error: &io::Error) -> String {
-    let why = diskq::system_text(error);
+fn engine_failed(engine: Engine, id: ShardId, error: &io::Error) -> String {
+    let why = system_text(error);
     let advice = match error.raw_os_error() {
         Some(libc::ENOMEM) => {
             "allow this process more memory (systemd: MemoryMax=; docker: --memory=)"
@@ -583,9 +602,9 @@ fn ring_failed(id: ShardId, error: &io::Error) -> String {
         Some(libc::EMFILE | libc::ENFILE) => "raise the limit on open files (ulimit -n)",
         _ => "look for the cause in the kernel's log (dmesg) and report it",
     };
-    let shard = id.0;
+    let (engine, shard) = (engine.name(), id.0);
     format!(
-        "io_uring_enter failed: {why} - shard {shard} can serve nobody any more, nsqd ends. What was acknowledged is \
+        "{engine} failed: {why} - shard {shard} can serve nobody any more, nsqd ends. What was acknowledged is \
          in its files: start it again. If this comes again, {advice}"
     )
 }
@@ -615,7 +634,7 @@ fn no_thread(error: &std::io::Error) -> StartError {
 }
 
 fn listen_failed(address: &ListenAddress, error: &std::io::Error) -> String {
-    let why = diskq::system_text(error);
+    let why = system_text(error);
     format!("failed to instantiate nsqd - listen ({address}) failed - {why}")
 }
 
@@ -624,14 +643,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shard_without_its_ring_says_what_failed_and_what_to_do() {
+    fn a_shard_without_its_engine_says_what_failed_and_what_to_do() {
         let check = |code, advice: &str| {
             let error = io::Error::from_raw_os_error(code);
-            let text = ring_failed(ShardId(3), &error);
-            let expected = format!(
-                "io_uring_enter failed: {} - shard 3 ",
-                diskq::system_text(&error)
-            );
+            let text = engine_failed(Engine::Epoll, ShardId(3), &error);
+            let expected = format!("epoll failed: {} - shard 3 ", system_text(&error));
             assert!(text.starts_with(&expected), "{text}");
             assert!(
                 text.contains("start it again") && text.contains(advice),

@@ -1,96 +1,46 @@
 //! nsqd's HTTP interface: publishing, administration, statistics.
 //!
 //! ```text
-//!   Connection -> head -> route -> publish | admin | stats | config -> Broker
-//!        |                  |          (checks, in nsqd's order)
-//!      body                 +-> redirect, OPTIONS, 404, 405
+//!   program::http -> route -> publish | admin | stats | config -> Broker
+//!   (the server)                  (checks, in nsqd's order)
 //! ```
 //!
 //! This module knows bytes, names and limits. What a topic is, it knows only as [`Broker`], which
 //! the shell implements over its shards. One connection is one call of [`serve_connection`], on one
 //! shard: nothing here is `Send`, nothing is shared.
 
-use std::borrow::Cow;
-use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use engine_core::stats::{StatsFilter, StatsSnapshot};
 use http::{Method, StatusCode};
+use program::Options;
+use program::http::{
+    Connection, Failure, Head, Io, OldRequest, Reply, RequestBody, Route, Served, Service,
+    parse_query,
+};
 
-use crate::config::{Config, Options, TlsRequired};
+use crate::config::{Config, TlsRequired};
 use crate::net::address::Peer;
-use crate::{log_error, log_info, log_warn, statsd};
+use crate::statsd;
 
-use body::RequestBody;
-use connection::NoRequest;
-use head::{Expectation, Head};
-use query::Query;
-use reply::{Failure, Reply};
-use route::{Endpoint, Route};
+use route::Endpoint;
 
 mod admin;
 mod before_v1;
-mod body;
-mod chunked;
+mod bodies;
 mod config;
-mod connection;
-mod date;
 mod debug;
-mod go_text;
-mod head;
 mod publish;
-mod query;
-mod reply;
 mod route;
 mod stats;
 
-pub use connection::{Awaited, Connection, Io};
+pub use bodies::Bodies;
 pub(crate) use stats::memory_fields;
 
 /// What is sent to a peer that speaks plain HTTP where HTTPS is served.
 pub(crate) const PLAIN_HTTP_REFUSED: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
-
-/// What is published by one request: all of it is stored, or the request fails.
-#[derive(Clone, Debug)]
-pub struct Bodies {
-    received: Bytes,
-    /// Where the messages are. `None`: what was received is one.
-    places: Option<Vec<Range<usize>>>,
-}
-
-impl Bodies {
-    /// Of `/pub`.
-    pub fn one(received: Bytes) -> Bodies {
-        Bodies {
-            received,
-            places: None,
-        }
-    }
-
-    /// Of `/mpub`.
-    pub fn many(received: Bytes, places: Vec<Range<usize>>) -> Bodies {
-        Bodies {
-            received,
-            places: Some(places),
-        }
-    }
-
-    /// How many messages there are.
-    pub fn count(&self) -> usize {
-        self.places.as_ref().map_or(1, Vec::len)
-    }
-
-    /// The messages, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
-        let one = self.places.is_none().then_some(&self.received[..]);
-        let many = self.places.iter().flatten();
-        one.into_iter()
-            .chain(many.map(|place| &self.received[place.clone()]))
-    }
-}
 
 /// Why a publish was not accepted. Clients cannot tell: both are 503 `EXITING`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -286,122 +236,73 @@ pub trait Broker {
     fn is_better_elsewhere(&self) -> bool;
 }
 
-/// Why a connection is not served any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served {
-    /// It has ended, or is to be dropped.
-    ToTheEnd,
-    /// [`Broker::is_better_elsewhere`]. No request is under way.
-    UntilMoved,
-}
-
-/// Serves one connection until it ends or is to move. An error of the peer ends it, and is nobody
-/// else's business: nothing is returned. A peer that goes on sending what is not read has until
-/// `linger` is ready.
+/// Serves one connection until it ends or is to move: see [`program::http::serve_connection`].
 pub async fn serve_connection<B: Broker>(
     connection: &mut Connection<impl Io>,
     peer: &Peer,
     broker: &B,
     linger: impl Future<Output = ()>,
 ) -> Served {
-    let has_left_unread = loop {
-        let (reply, exchange, has_left_unread) = match connection.next_head().await {
-            Ok(head) => {
-                let exchange = head.exchange();
-                let (reply, has_left_unread) = respond(head, connection, peer, broker).await;
-                (reply, exchange, has_left_unread)
+    program::http::serve_connection(connection, peer, &Nsqd(broker), linger).await
+}
+
+/// nsqd's answers, for this broker.
+struct Nsqd<'a, B>(&'a B);
+
+impl<B: Broker> Service for Nsqd<'_, B> {
+    type Endpoint = Endpoint;
+
+    const ROUTES: &'static [Route<Endpoint>] = route::ROUTES;
+
+    async fn answer(
+        &self,
+        endpoint: Endpoint,
+        segment: &str,
+        query: &str,
+        body: &mut RequestBody<'_, impl Io>,
+    ) -> Result<Reply, Failure> {
+        let broker = self.0;
+        match endpoint {
+            Endpoint::Ping => {
+                let health = broker.health();
+                let status = match health {
+                    Ok(()) => StatusCode::OK,
+                    Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
+                };
+                Ok(Reply::plain(status, health_text(&health)))
             }
-            Err(NoRequest::Refused(refusal)) => {
-                if connection.refuse(refusal).await.is_err() {
-                    return Served::ToTheEnd;
+            Endpoint::Info => Ok(stats::info(broker.info())),
+            Endpoint::Stats => {
+                let query = parse_query(query)?;
+                if !body.read_and_forget().await {
+                    return Err(Failure::bad("INVALID_REQUEST"));
                 }
-                break true;
+                Ok(stats::stats(broker, stats::Wanted::from_query(&query)).await)
             }
-            Err(NoRequest::Ended) => break false,
-        };
-        if connection.answer(&reply, exchange).await.is_err() {
-            return Served::ToTheEnd;
+            Endpoint::Pub => publish::publish(broker, query, body).await,
+            Endpoint::Mpub => publish::publish_many(broker, query, body).await,
+            Endpoint::TopicCreate
+            | Endpoint::TopicDelete
+            | Endpoint::TopicEmpty
+            | Endpoint::TopicPause(_)
+            | Endpoint::ChannelCreate
+            | Endpoint::ChannelDelete
+            | Endpoint::ChannelEmpty
+            | Endpoint::ChannelPause(_) => admin::administer(broker, endpoint, query, body).await,
+            Endpoint::ConfigGet => config::get(broker, segment),
+            Endpoint::ConfigPut => config::put(broker, segment, body).await,
+            Endpoint::PprofIndex => Ok(debug::index()),
+            Endpoint::PprofCommandLine => Ok(debug::command_line()),
+            Endpoint::PprofSymbol => Ok(debug::symbols()),
+            Endpoint::Pprof => Ok(debug::profile()),
+            Endpoint::SetBlockRate => Ok(debug::set_block_rate(query, body).await),
+            Endpoint::FreeMemory => Ok(debug::free_memory()),
         }
-        if !reply.keeps_alive(exchange) {
-            break has_left_unread;
-        }
-        if broker.is_better_elsewhere() {
-            return Served::UntilMoved;
-        }
-    };
-    let close = connection.close(has_left_unread);
-    futures_lite::future::or(close, linger).await;
-    Served::ToTheEnd
-}
+    }
 
-/// From request to response, the log line included. Also returns whether the peer may still be
-/// sending what nobody reads.
-async fn respond<B: Broker>(
-    head: Head,
-    connection: &mut Connection<impl Io>,
-    peer: &Peer,
-    broker: &B,
-) -> (Reply, bool) {
-    // HTTP/1.0 knows no answer before the answer.
-    let awaits_continue = head.is_http_11 && head.expects == Some(Expectation::Continue);
-    let is_closing = head.asks_to_close || !head.is_http_11;
-    let is_refused = is_refused(&head, broker);
-    let mut body = RequestBody::new(connection, head.framing, awaits_continue);
-
-    let reply = if head.expects == Some(Expectation::Unknown) {
-        Reply::plain(StatusCode::EXPECTATION_FAILED, "").and_close(true)
-    } else if is_refused {
-        Reply::tls_required(broker.info().https_port)
-    } else {
-        let (method, path) = (&head.method, head.target.path());
-        let query = head.target.query().unwrap_or_default();
-        if query.contains(';') {
-            log_warn!(
-                "http: URL query contains semicolon, which is no longer a supported separator; \
-                 parts of the query may be stripped when parsed; see golang.org/issue/25192"
-            );
-        }
-        let old = broker.info().has_old_endpoints;
-        let old = old.then(|| before_v1::translate(method, path, query));
-        let (old, query) = match old.flatten() {
-            Some(old) => (Some((old.method, old.path)), old.query),
-            None => (None, Cow::Borrowed(query)),
-        };
-        let (routed_method, routed_path) = old.unwrap_or((method.as_str(), path));
-        let route = route::route(routed_method, routed_path);
-        let started = is_logged(&route).then(Instant::now);
-        let mut reply = answer(route, method, &query, &mut body, broker).await;
-        if old.is_some() && !head.accepts_v1 {
-            reply = reply.before_v1();
-        }
-        if let Some(started) = started {
-            let target = head.target.path_and_query();
-            log_info!(
-                "{} {} {} ({peer}) {}",
-                reply.status().as_u16(),
-                head.method,
-                target.map_or("", |target| target.as_str()),
-                go_text::duration_text(started.elapsed())
-            );
-        }
-        reply
-    };
-    let has_left_unread = body.finish(is_closing).await;
-    let must_close = has_left_unread || head.asks_to_close;
-    (reply.and_close(must_close), has_left_unread)
-}
-
-/// `OPTIONS *` is answered by Go's server, and so also where TLS is required.
-fn is_refused<B: Broker>(head: &Head, broker: &B) -> bool {
-    let is_refused = broker.info().is_https_only && !broker.is_secure();
-    is_refused && !(head.method == Method::OPTIONS && head.target.path() == "*")
-}
-
-/// Publishes are too many to be logged. Redirects, OPTIONS and the profiler never reach nsqd's own
-/// code.
-fn is_logged(route: &Route) -> bool {
-    match route {
-        Route::Found(endpoint, _) => !matches!(
+    /// Publishes are too many to be logged. The profiler never reaches nsqd's own code.
+    fn is_logged(endpoint: Endpoint) -> bool {
+        !matches!(
             endpoint,
             Endpoint::Pub
                 | Endpoint::Mpub
@@ -409,90 +310,47 @@ fn is_logged(route: &Route) -> bool {
                 | Endpoint::PprofCommandLine
                 | Endpoint::PprofSymbol
                 | Endpoint::Pprof
-        ),
-        Route::WrongMethod(_) | Route::NotFound => true,
-        Route::Redirect(_) | Route::Options(_) => false,
+        )
+    }
+
+    /// `OPTIONS *` is answered by Go's server, and so also where TLS is required.
+    fn refusal(&self, head: &Head) -> Option<Reply> {
+        let info = self.0.info();
+        let is_server_wide = head.method == Method::OPTIONS && head.target.path() == "*";
+        let is_refused = info.is_https_only && !self.0.is_secure() && !is_server_wide;
+        is_refused.then(|| tls_required(info.https_port))
+    }
+
+    fn old_request<'a>(
+        &self,
+        method: &Method,
+        path: &str,
+        query: &'a str,
+    ) -> Option<OldRequest<'a>> {
+        let has_old = self.0.info().has_old_endpoints;
+        has_old.then(|| before_v1::translate(method, path, query))?
+    }
+
+    fn is_better_elsewhere(&self) -> bool {
+        self.0.is_better_elsewhere()
     }
 }
 
-async fn answer<B: Broker>(
-    route: Route,
-    method: &Method,
-    query: &str,
-    body: &mut RequestBody<'_, impl Io>,
-    broker: &B,
-) -> Reply {
-    match route {
-        Route::Found(endpoint, option) => serve(endpoint, &option, query, body, broker)
-            .await
-            .unwrap_or_else(Reply::failure),
-        Route::Redirect(path) => {
-            let separator = if query.is_empty() { "" } else { "?" };
-            Reply::redirect(method == Method::GET, format!("{path}{separator}{query}"))
-        }
-        Route::Options(allow) => Reply::options(allow),
-        Route::WrongMethod(allow) => Reply::wrong_method(allow),
-        Route::NotFound => Reply::failure(Failure(StatusCode::NOT_FOUND, "NOT_FOUND")),
-    }
+/// To plain HTTP where it is not served. Not by the encoder: nsqd writes it with these spaces.
+fn tls_required(https_port: i32) -> Reply {
+    let body = format!(r#"{{"message": "TLS_REQUIRED", "https_port": {https_port}}}"#);
+    Reply::json(StatusCode::FORBIDDEN, body)
 }
 
-async fn serve<B: Broker>(
-    endpoint: Endpoint,
-    option: &str,
-    query: &str,
-    body: &mut RequestBody<'_, impl Io>,
-    broker: &B,
-) -> Result<Reply, Failure> {
-    match endpoint {
-        Endpoint::Ping => {
-            let health = broker.health();
-            let status = match health {
-                Ok(()) => StatusCode::OK,
-                Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            };
-            Ok(Reply::plain(status, health_text(&health)))
-        }
-        Endpoint::Info => Ok(stats::info(broker.info())),
-        Endpoint::Stats => {
-            let query = parse_query(query)?;
-            if !body.read_and_forget().await {
-                return Err(Failure::bad("INVALID_REQUEST"));
-            }
-            Ok(stats::stats(broker, stats::Wanted::from_query(&query)).await)
-        }
-        Endpoint::Pub => publish::publish(broker, query, body).await,
-        Endpoint::Mpub => publish::publish_many(broker, query, body).await,
-        Endpoint::TopicCreate
-        | Endpoint::TopicDelete
-        | Endpoint::TopicEmpty
-        | Endpoint::TopicPause(_)
-        | Endpoint::ChannelCreate
-        | Endpoint::ChannelDelete
-        | Endpoint::ChannelEmpty
-        | Endpoint::ChannelPause(_) => admin::administer(broker, endpoint, query, body).await,
-        Endpoint::ConfigGet => config::get(broker, option),
-        Endpoint::ConfigPut => config::put(broker, option, body).await,
-        Endpoint::PprofIndex => Ok(debug::index()),
-        Endpoint::PprofCommandLine => Ok(debug::command_line()),
-        Endpoint::PprofSymbol => Ok(debug::symbols()),
-        Endpoint::Pprof => Ok(debug::profile()),
-        Endpoint::SetBlockRate => Ok(debug::set_block_rate(query, body).await),
-        Endpoint::FreeMemory => Ok(debug::free_memory()),
-    }
-}
+const EXITING: Failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "EXITING");
+const TOPIC_NOT_FOUND: Failure = Failure::new(StatusCode::NOT_FOUND, "TOPIC_NOT_FOUND");
+const CHANNEL_NOT_FOUND: Failure = Failure::new(StatusCode::NOT_FOUND, "CHANNEL_NOT_FOUND");
 
 fn health_text(health: &Result<(), String>) -> String {
     match health {
         Ok(()) => "OK".to_string(),
         Err(why) => format!("NOK - {why}"),
     }
-}
-
-fn parse_query(text: &str) -> Result<Query<'_>, Failure> {
-    Query::parse(text).map_err(|why| {
-        log_error!("failed to parse request params - {why}");
-        Failure::bad("INVALID_REQUEST")
-    })
 }
 
 #[cfg(test)]

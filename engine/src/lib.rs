@@ -1,7 +1,8 @@
 //! nsqd: the shell around the rules in `engine-core`.
 //!
-//! This crate owns everything that touches the outside: flags, log lines, sockets, the reactor, the
-//! keeper's threads, HTTP, nsqd.dat. It decides nothing about messages.
+//! This crate owns everything that touches the outside: nsqd's flags, sockets, the reactor, the
+//! keeper's threads, HTTP, nsqd.dat. It decides nothing about messages. What nsqd has in common with NSQ's other
+//! programs is in the crate `program`.
 //!
 //! ```text
 //!   main ──► config ──► daemon ──► lock, preflight, takeover, recovery ──► one shard per core
@@ -15,17 +16,17 @@
 #![deny(unsafe_code)]
 
 mod auth;
+pub mod check;
 pub mod config;
 pub mod daemon;
 pub mod http;
-mod http_client;
-pub mod log;
 mod lookup;
 mod metadata_writer;
 pub mod net;
 pub mod preflight;
-mod reactor;
+pub mod reactor;
 mod shard;
+#[cfg(target_os = "linux")]
 mod slice;
 mod statsd;
 mod takeover;

@@ -20,14 +20,14 @@ mod registry;
 
 use crate::config::Config;
 use crate::http::Ports;
-use crate::http_client::{HttpClient, HttpSettings};
 use crate::shard::mail::{Mail, Post};
 use crate::workers::{Bounds, Workers};
-use crate::{log_debug, log_error, log_info};
 use command::Command;
 use engine_core::Change;
 use inquiry::{Inquiry, LastFailure, Source};
 use peer::{Node, Peer, SharedInfo};
+use program::http_client::{HttpClient, HttpSettings};
+use program::{log_debug, log_error, log_info};
 use registry::Registry;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -82,7 +82,7 @@ enum Message {
 }
 
 impl LookupPeers {
-    /// Starts the threads; there is nobody to talk to before [`LookupPeers::set_addresses`].
+    /// Starts the threads, which talk to nobody before [`LookupPeers::begin`].
     ///
     /// # Errors
     /// No thread could be started.
@@ -111,7 +111,7 @@ impl LookupPeers {
             shared: Arc::new(Shared {
                 messages,
                 post,
-                addresses: Mutex::default(),
+                addresses: Mutex::new(config.lookupd_tcp_addresses.clone()),
                 known,
                 workers: Workers::start("lookup-http", INQUIRIES)?,
                 http: Arc::new(http),
@@ -128,7 +128,15 @@ impl LookupPeers {
     /// to in the order of the list, the others notice nothing. Never waits.
     pub(crate) fn set_addresses(&self, addresses: Option<Vec<String>>) {
         *lock(&self.shared.addresses) = addresses.clone();
-        let addresses = addresses.unwrap_or_default();
+        self.talk_to(addresses.unwrap_or_default());
+    }
+
+    /// Connects to the nsqlookupds of the configuration, or to those that an operator has set since the shards listen.
+    pub(crate) fn begin(&self) {
+        self.talk_to(self.addresses().unwrap_or_default());
+    }
+
+    fn talk_to(&self, addresses: Vec<String>) {
         let has_peers = !addresses.is_empty();
         let mut known = lock(&self.shared.known);
         let mut before = std::mem::take(&mut *known);

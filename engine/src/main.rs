@@ -1,26 +1,24 @@
 //! The program `nsqd`.
 
-use engine::config::Config;
+use engine::check::{self, State};
+use engine::config::{Check, Config};
 use engine::daemon::Daemon;
-use engine::{log, log_fatal};
+use program::{log, log_fatal};
 use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let config = match Config::from_args(std::env::args_os().skip(1)) {
         Ok(config) => config,
-        Err(exit) => {
-            print!("{}", exit.stdout);
-            eprint!("{}", exit.stderr);
-            return ExitCode::from(exit.code);
-        }
+        Err(exit) => return exit.print(),
     };
-    if let Err(error) = log::init(config.log_level, &config.log_prefix) {
-        eprintln!(
-            "{}",
-            log::fatal_line(&format!("cannot start the log's thread: {error}"))
-        );
+    if config.check != Check::No {
+        return check(config);
+    }
+    if let Err(error) = log::init(config.log_level, config.log_style.clone()) {
+        log_fatal!("cannot start the log's thread: {error}");
         return ExitCode::from(1);
     }
     if let Err(error) = diskq::install_sigbus_reporter() {
@@ -51,6 +49,21 @@ fn main() -> ExitCode {
             ExitCode::from(1)
         }
     }
+}
+
+/// Says on standard output whether this machine is ready.
+fn check(config: Config) -> ExitCode {
+    let form = config.check;
+    let report = check::examine(config);
+    let text = match form {
+        Check::Json => report.json(),
+        Check::Text | Check::No => report.text(),
+    };
+    if let Err(error) = io::stdout().write_all(text.as_bytes()) {
+        eprintln!("cannot write the report: {error}");
+        return ExitCode::from(1);
+    }
+    ExitCode::from(u8::from(report.state() == State::Failure))
 }
 
 /// Waits for a signal that ends the broker. False: it is to end at once, as if it were killed.

@@ -2,12 +2,12 @@
 //!
 //! Writes coalesce: whoever asks while a write is under way is served by the next one, together.
 
-use crate::{log_error, log_info};
-use diskq::nsqd_files::{Metadata, TopicFacts};
+use diskq::{DataPath, TopicFacts};
+use diskq_nsqd::Metadata;
 use engine_core::ShardId;
 use futures_channel::oneshot;
+use program::{log_error, log_info};
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ impl MetadataWriter {
     /// No thread could be started.
     pub(crate) fn start(
         shards: u32,
-        data_path: PathBuf,
+        data_path: DataPath,
     ) -> io::Result<(MetadataWriter, JoinHandle<()>)> {
         let (messages, queue) = channel();
         let thread = Builder::new()
@@ -79,7 +79,7 @@ impl MetadataWriter {
     }
 }
 
-fn run(shards: usize, data_path: &Path, messages: &Receiver<Message>) {
+fn run(shards: usize, data_path: &DataPath, messages: &Receiver<Message>) {
     let mut held: Vec<Option<Vec<TopicFacts>>> = vec![None; shards];
     let mut waiting = Vec::new();
     let mut told_at: Option<Instant> = None;

@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   descriptors                            soft limits are raised as far as they go
-//!   io_uring there, allowed, new enough?   as many rings as shards, once
-//!   addresses (bind.rs)                    bound once without SO_REUSEPORT, then given to the shards
+//!   io_uring there, allowed, new enough?   one ring per shard reports one wake-up
+//!   addresses (bind.rs)                    reserved until the shards listen on them
 //! ```
 //!
 //! Each check is a question to the system and a pure judgement of its answer; the judgements are
@@ -15,34 +15,39 @@ use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
 
-use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
 use crate::http::Ports;
 use crate::net::address::ListenAddress;
-use crate::reactor;
-use diskq::system_text;
+use crate::reactor::{self, Engine};
+use program::log_warn;
+use wire::go_error::system_text;
 
 mod bind;
+#[cfg(target_os = "linux")]
+mod io_uring;
 
-pub use bind::{Bound, BoundProbe, bind, bind_probe};
+#[cfg(target_os = "linux")]
+pub(crate) use io_uring::kernel;
 
-/// The first kernel that can wait in a ring for a time.
+pub use bind::{Reserved, ReservedAddress, reserve, reserve_tcp};
+
+/// The first kernel whose `io_uring_enter` takes a timeout.
 const KERNEL_MIN: Kernel = Kernel {
     major: 5,
     minor: 11,
 };
-
-/// Locked memory per shard: what the kernel charges for its ring, before Linux 5.12 and again since
-/// 6.13, to processes without CAP_IPC_LOCK.
-const MEMLOCK_BYTES_PER_SHARD: u64 = 64 * 1024;
 
 /// Descriptors besides those of clients: listeners, log, metadata, standard streams, some slack.
 const DESCRIPTORS_PROCESS: u64 = 64;
 
 /// Descriptors per shard: the ring, the wake-up, listeners, a few segments.
 const DESCRIPTORS_PER_SHARD: u64 = 16;
+
+/// Where the limit on open files is raised.
+pub(crate) const RAISE_DESCRIPTORS: &str =
+    "ulimit -n; systemd: LimitNOFILE=; docker: --ulimit nofile=";
 
 /// A kernel's version, as far as it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,10 +78,17 @@ pub enum PreflightError {
         /// The reason.
         source: io::Error,
     },
+    /// The system does not give what an engine other than io_uring needs, or an engine does not report a wake-up.
+    EngineFailed {
+        /// The engine.
+        engine: Engine,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// RLIMIT_MEMLOCK cannot be raised far enough.
     MemlockTooLow {
-        /// The hard limit.
-        hard_bytes: u64,
+        /// The limit in force.
+        limit_bytes: u64,
         /// What is needed.
         need_bytes: u64,
         /// For how many shards.
@@ -102,67 +114,100 @@ pub enum PreflightError {
     },
 }
 
-impl fmt::Display for PreflightError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl PreflightError {
+    /// What to do; empty where there is nothing to say.
+    pub(crate) fn advice(&self) -> String {
         match self {
-            PreflightError::KernelTooOld { kernel } => write!(
-                f,
-                "this kernel ({}.{}) is too old for io_uring as ringq uses it - use Linux {}.{} \
-                 or newer",
-                kernel.major, kernel.minor, KERNEL_MIN.major, KERNEL_MIN.minor
+            PreflightError::KernelTooOld { .. } => {
+                format!(
+                    "use Linux {}.{} or newer",
+                    KERNEL_MIN.major, KERNEL_MIN.minor
+                )
+            }
+            PreflightError::IoUringDisabled { .. } => {
+                "allow it with: sysctl -w kernel.io_uring_disabled=0".to_owned()
+            }
+            PreflightError::IoUringForbidden => {
+                "run it with a profile that allows io_uring_setup, io_uring_enter and \
+                 io_uring_register (docker: --security-opt seccomp=<profile>)"
+                    .to_owned()
+            }
+            PreflightError::IoUringFailed { source }
+                if source.kind() == io::ErrorKind::OutOfMemory =>
+            {
+                "allow this process more memory (systemd: MemoryMax=; docker: --memory=)".to_owned()
+            }
+            PreflightError::IoUringFailed { .. } => String::new(),
+            PreflightError::EngineFailed { .. } => {
+                "look for the cause in the kernel's log (dmesg) and report it".to_owned()
+            }
+            PreflightError::MemlockTooLow { need_bytes, .. } => format!(
+                "raise it (ulimit -l {}; systemd: LimitMEMLOCK=; docker: --ulimit memlock=), or \
+                 use fewer --shards",
+                need_bytes / 1024
             ),
-            PreflightError::IoUringDisabled { setting } => write!(
-                f,
-                "io_uring is switched off on this system (kernel.io_uring_disabled = {setting}) - \
-                 allow it with: sysctl -w kernel.io_uring_disabled=0"
+            PreflightError::DescriptorsTooFew { .. } => {
+                format!("raise it ({RAISE_DESCRIPTORS}), or use fewer --shards")
+            }
+            PreflightError::Listen { hint, .. } => (*hint).to_owned(),
+        }
+    }
+
+    /// What was found.
+    pub(crate) fn found(&self) -> String {
+        match self {
+            PreflightError::KernelTooOld { kernel } => format!(
+                "this kernel ({}.{}) is too old for io_uring as ringq uses it",
+                kernel.major, kernel.minor
             ),
-            PreflightError::IoUringForbidden => write!(
-                f,
+            PreflightError::IoUringDisabled { setting } => format!(
+                "io_uring is switched off on this system (kernel.io_uring_disabled = {setting})"
+            ),
+            PreflightError::IoUringForbidden => {
                 "this process is not allowed to use io_uring, most likely by the seccomp profile \
-                 of its container - run it with a profile that allows io_uring_setup, \
-                 io_uring_enter and io_uring_register (docker: --security-opt seccomp=<profile>)"
-            ),
+                 of its container"
+                    .to_owned()
+            }
             PreflightError::IoUringFailed { source } => {
-                write!(f, "io_uring does not work here: {}", system_text(source))?;
-                if source.kind() == io::ErrorKind::OutOfMemory {
-                    write!(
-                        f,
-                        " - allow this process more memory (systemd: MemoryMax=; docker: --memory=)"
-                    )?;
-                }
-                Ok(())
+                format!("io_uring does not work here: {}", system_text(source))
+            }
+            PreflightError::EngineFailed { engine, source } => {
+                format!(
+                    "{} does not work here: {}",
+                    engine.name(),
+                    system_text(source)
+                )
             }
             PreflightError::MemlockTooLow {
-                hard_bytes,
+                limit_bytes,
                 need_bytes,
                 shard_count,
-            } => write!(
-                f,
-                "the limit on locked memory is {} KiB, but {shard_count} shards need {} KiB - \
-                 raise it (ulimit -l {}; systemd: LimitMEMLOCK=; docker: --ulimit memlock=), or \
-                 use fewer --shards",
-                hard_bytes / 1024,
-                need_bytes / 1024,
+            } => format!(
+                "the limit on locked memory is {} KiB, but {shard_count} shards need {} KiB",
+                limit_bytes / 1024,
                 need_bytes / 1024
             ),
             PreflightError::DescriptorsTooFew {
                 hard_count,
                 need_count,
                 shard_count,
-            } => write!(
-                f,
+            } => format!(
                 "the limit on open files is {hard_count}, but {shard_count} shards need at least \
-                 {need_count}, and each client one more - raise it (ulimit -n; systemd: \
-                 LimitNOFILE=; docker: --ulimit nofile=), or use fewer --shards"
+                 {need_count}, and each client one more"
             ),
-            PreflightError::Listen { address, why, hint } => {
-                write!(f, "listen ({address}) failed - {why}")?;
-                if hint.is_empty() {
-                    Ok(())
-                } else {
-                    write!(f, " - {hint}")
-                }
+            PreflightError::Listen { address, why, .. } => {
+                format!("listen ({address}) failed - {why}")
             }
+        }
+    }
+}
+
+impl fmt::Display for PreflightError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.found())?;
+        match self.advice() {
+            advice if advice.is_empty() => Ok(()),
+            advice => write!(f, " - {advice}"),
         }
     }
 }
@@ -170,24 +215,29 @@ impl fmt::Display for PreflightError {
 impl std::error::Error for PreflightError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            PreflightError::IoUringFailed { source } => Some(source),
+            PreflightError::IoUringFailed { source }
+            | PreflightError::EngineFailed { source, .. } => Some(source),
             _ => None,
         }
     }
 }
 
-/// What the checks found out.
-#[derive(Clone, Debug)]
-pub struct Ready {
+/// What the shards start with.
+#[derive(Debug)]
+pub struct StartPlan {
+    /// How the shards wait for their sockets.
+    pub engine: Engine,
     /// Where clients are to be listened for, with the port decided.
     pub tcp: ListenAddress,
     /// The same for HTTP; `None` if it is switched off.
     pub http: Option<ListenAddress>,
     /// The same for HTTPS; `None` also without a certificate.
     pub https: Option<ListenAddress>,
+    /// Keeps other processes from these addresses until the shards listen.
+    pub reserved: Vec<Reserved>,
 }
 
-impl Ready {
+impl StartPlan {
     /// The ports of these addresses.
     pub fn ports(&self) -> Ports {
         let port =
@@ -200,99 +250,104 @@ impl Ready {
     }
 }
 
-/// All checks but those of addresses.
-pub fn check_system(shard_count: NonZeroUsize) -> Result<(), PreflightError> {
-    check_descriptors(shard_count)?;
-    check_io_uring(shard_count, kernel())
+/// How the shards will wait for their sockets.
+#[derive(Debug)]
+pub struct Chosen {
+    /// The engine that was tried and works.
+    pub engine: Engine,
+    /// The better engines, the best first, and why they cannot be used. Only where the choice was free.
+    pub passed_over: Vec<(Engine, PreflightError)>,
 }
 
-/// All checks, in the order in which nsqd would fail.
-pub fn check(config: &Config) -> Result<Ready, PreflightError> {
-    check_system(config.shard_count)?;
-    // All are held until all have succeeded: two equal ports are found out.
-    let tcp = bind(&config.tcp_address)?;
+/// Prepares the system: raises limits, and tries the engine.
+///
+/// Returns the engine that `--io` asks for. With `auto` that is io_uring, or epoll where io_uring cannot be
+/// used, which is logged.
+pub fn prepare_system(io: &str, shard_count: NonZeroUsize) -> Result<Engine, PreflightError> {
+    raise_descriptors(shard_count)?;
+    let Chosen {
+        engine,
+        passed_over,
+    } = choose_engine(io, shard_count)?;
+    for (better, error) in passed_over {
+        log_warn!("{}", fallback_text(better, &error, engine));
+    }
+    Ok(engine)
+}
+
+/// The log line of a start that uses `engine`, because a better one failed.
+fn fallback_text(better: Engine, error: &PreflightError, engine: Engine) -> String {
+    let text = format!(
+        "{} cannot be used: {}. nsqd uses {} instead; {}.",
+        better.name(),
+        error.found(),
+        engine.name(),
+        engine.cost_text()
+    );
+    match error.advice() {
+        advice if advice.is_empty() => text,
+        advice => format!("{text} What to do: {advice}"),
+    }
+}
+
+/// Tries the engine that `--io` names, or with `auto` one after the other until one works.
+pub(crate) fn choose_engine(io: &str, shard_count: NonZeroUsize) -> Result<Chosen, PreflightError> {
+    let named = Engine::named(io);
+    let engines = match &named {
+        Some(engine) => std::slice::from_ref(engine),
+        None => Engine::ALL,
+    };
+    let mut best_first = engines.iter().copied().peekable();
+    let mut passed_over = Vec::new();
+    loop {
+        let engine = best_first.next().expect("there is an engine");
+        match try_engines(engine, shard_count) {
+            Err(error) if best_first.peek().is_some() => passed_over.push((engine, error)),
+            result => {
+                return result.map(|()| Chosen {
+                    engine,
+                    passed_over,
+                });
+            }
+        }
+    }
+}
+
+/// Prepares the system and the addresses for a start, in the order in which nsqd would fail.
+pub fn prepare(config: &Config) -> Result<StartPlan, PreflightError> {
+    let engine = prepare_system(&config.io, config.shard_count)?;
+    let mut reserved = Vec::new();
+    let mut take = |address: &str| {
+        let place = reserve(address)?;
+        let found = place.address();
+        reserved.push(place);
+        Ok(found)
+    };
+    let tcp = take(&config.tcp_address)?;
     let http = match config.http_address.as_str() {
         "" => None,
-        address => Some(bind(address)?),
+        address => Some(take(address)?),
     };
     let https = match config.https_address.as_str() {
-        address if config.has_certificate() && !address.is_empty() => Some(bind(address)?),
+        address if config.has_certificate() && !address.is_empty() => Some(take(address)?),
         _ => None,
     };
-    Ok(Ready {
-        tcp: tcp.address(),
-        http: http.as_ref().map(Bound::address),
-        https: https.as_ref().map(Bound::address),
+    Ok(StartPlan {
+        engine,
+        tcp,
+        http,
+        https,
+        reserved,
     })
 }
 
-/// The running kernel; 0.0 if its name is not understood, which then counts as old only if
-/// io_uring fails, too.
-fn kernel() -> Kernel {
-    parse_kernel(&rustix::system::uname().release().to_string_lossy())
-}
-
-fn parse_kernel(release: &str) -> Kernel {
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|part| part.parse().ok());
-    let mut next = || numbers.next().flatten().unwrap_or(0);
-    Kernel {
-        major: next(),
-        minor: next(),
-    }
-}
-
-/// Has rings do once what shards have them do.
-fn check_io_uring(shard_count: NonZeroUsize, kernel: Kernel) -> Result<(), PreflightError> {
-    // Any raise will do that is enough for the kernel, which knows best what it charges.
-    let memlock = raise(Resource::Memlock, 0, u64::MAX);
-    debug_assert!(memlock.is_ok(), "nothing was demanded");
-    match reactor::try_rings(shard_count) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(PreflightError::KernelTooOld { kernel }),
-        Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Err(judge_memory(
-            error,
-            getrlimit(Resource::Memlock).current,
-            shard_count,
-        )),
-        Err(error) => Err(judge_io_uring(error, io_uring_disabled(), kernel)),
-    }
-}
-
-fn judge_memory(
-    source: io::Error,
-    limit_bytes: Option<u64>,
-    shard_count: NonZeroUsize,
-) -> PreflightError {
-    let need_bytes = MEMLOCK_BYTES_PER_SHARD * shard_count.get() as u64;
-    match limit_bytes {
-        Some(hard_bytes) if hard_bytes < need_bytes => PreflightError::MemlockTooLow {
-            hard_bytes,
-            need_bytes,
-            shard_count,
-        },
-        _ => PreflightError::IoUringFailed { source },
-    }
-}
-
-/// The system's switch, where there is one (since Linux 6.6).
-fn io_uring_disabled() -> Option<u8> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()?;
-    text.trim().parse().ok()
-}
-
-fn judge_io_uring(source: io::Error, disabled: Option<u8>, kernel: Kernel) -> PreflightError {
-    let errno = Errno::from_io_error(&source);
-    match errno {
-        Some(Errno::NOSYS) if kernel < KERNEL_MIN => PreflightError::KernelTooOld { kernel },
-        // A kernel that has it and says that it has not: some filters answer so.
-        Some(Errno::NOSYS) => PreflightError::IoUringForbidden,
-        Some(Errno::PERM | Errno::ACCESS) => match disabled {
-            Some(setting @ 1..) => PreflightError::IoUringDisabled { setting },
-            _ => PreflightError::IoUringForbidden,
-        },
-        _ => PreflightError::IoUringFailed { source },
+/// Creates one engine per shard, and has each report one wake-up.
+fn try_engines(engine: Engine, shard_count: NonZeroUsize) -> Result<(), PreflightError> {
+    match engine {
+        #[cfg(target_os = "linux")]
+        Engine::IoUring => io_uring::check(shard_count, io_uring::kernel()),
+        _ => reactor::try_engine(engine, shard_count)
+            .map_err(|source| PreflightError::EngineFailed { engine, source }),
     }
 }
 
@@ -343,7 +398,7 @@ fn raise(resource: Resource, need: u64, wanted: u64) -> Result<(), u64> {
 }
 
 /// Raises the limit as far as it goes: clients take one each.
-fn check_descriptors(shard_count: NonZeroUsize) -> Result<(), PreflightError> {
+pub(crate) fn raise_descriptors(shard_count: NonZeroUsize) -> Result<(), PreflightError> {
     let need_count = descriptors_need_count(shard_count);
     raise(Resource::Nofile, need_count, u64::MAX).map_err(|hard_count| {
         PreflightError::DescriptorsTooFew {
@@ -354,8 +409,25 @@ fn check_descriptors(shard_count: NonZeroUsize) -> Result<(), PreflightError> {
     })
 }
 
-fn descriptors_need_count(shard_count: NonZeroUsize) -> u64 {
+/// Descriptors that a broker needs without a client.
+pub(crate) fn descriptors_need_count(shard_count: NonZeroUsize) -> u64 {
     DESCRIPTORS_PROCESS + DESCRIPTORS_PER_SHARD * shard_count.get() as u64
+}
+
+#[cfg(test)]
+#[allow(dead_code, unreachable_pub)]
+#[path = "../tests/support/skip.rs"]
+mod skip;
+
+/// Returns whether this machine lets an engine run. If not, says loudly that a test is left out.
+#[cfg(test)]
+pub(crate) fn is_usable(engine: Engine) -> bool {
+    match try_engines(engine, NonZeroUsize::MIN) {
+        Ok(()) => return true,
+        Err(error @ PreflightError::KernelTooOld { .. }) => skip::kernel_lacks(&error.to_string()),
+        Err(error) => skip::not_tested(&error.to_string()),
+    }
+    false
 }
 
 #[cfg(test)]

@@ -1,38 +1,45 @@
-//! The executor of a shard: its tasks, sockets and timers, on one thread and one io_uring.
+//! The executor of a shard: its tasks, sockets and timers, on one thread.
 //!
 //! ```text
 //!        ┌──► tasks that are ready ──► none is left, or many were run ──► one that comes last ──┐
 //!        │                                                                                      ▼
-//!   wake tasks ◄── completions, timers ◄────────── io_uring_enter: submits polls, waits if no task is ready
+//!   wake tasks ◄── answers, timers ◄──── the engine: watches sockets, waits if no task is ready
 //! ```
 //!
-//! The ring says which sockets are ready; the bytes themselves go by plain `recv` and `sendmsg`, so
-//! that a shard reads into few buffers and writes from its log. Polls are submitted with the call that
-//! waits: a turn of a busy shard is one `io_uring_enter`, and one `recv` or `sendmsg` for each
-//! connection that has something. A socket is polled only while somebody waits for it: one that is
+//! The engine ([`Engine`], behind the seam in `driver.rs`) says which sockets are ready. The bytes themselves go
+//! by plain `recv` and `sendmsg`, so that a shard reads into few buffers and writes from its log. With io_uring
+//! the call that waits also says which sockets to watch: a turn of a busy shard is one `io_uring_enter`, and one
+//! `recv` or `sendmsg` for each connection that has something. A socket is polled only while somebody waits for it: one that is
 //! left to gather input wakes nobody. Tasks are those of `async-executor`.
 //!
 //! Why not an executor with its own sockets: docs/decisions/0004-reactor.md.
 
+mod driver;
+mod epoll;
+#[cfg(feature = "glommio")]
+mod glommio;
 mod notify;
+#[cfg(target_os = "linux")]
 mod ring;
 mod source;
 mod spin;
 mod timers;
 
 use async_executor::{LocalExecutor, Task};
+use driver::{Driver, Token};
+use futures_lite::future;
 use notify::Notify;
-use ring::Ring;
 use rustix::time::{ClockId, clock_gettime};
 pub(crate) use source::Source;
 use source::Watched;
 use spin::Spin;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::{self, Future};
+use std::future::Future;
 use std::io;
 use std::mem;
 use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,21 +47,81 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use timers::{TimerKey, Timers};
 
-/// After so many tasks the ring is looked at, even if more are ready.
+/// The reactor asks the engine at least every 64 tasks.
 const TASKS_PER_LOOK: usize = 64;
-/// And after so many bytes read: whoever sends without end must not keep the others from being seen.
+/// The reactor also asks after 128 KiB read, so that one busy sender does not hide the others.
 const BYTES_PER_LOOK: usize = 128 * 1024;
 
-/// How often a spinning thread looks at its ring before it lets others run.
+/// How long an engine is waited for when it is tried.
+const TRY_TIME: Duration = Duration::from_secs(1);
+
+/// How often a spinning thread looks for answers before it lets others run.
 const LOOKS_PER_YIELD: usize = 20;
 
-/// How long a ring is tried for.
-const RING_PATIENCE: Duration = Duration::from_secs(1);
-const RING_PAUSE: Duration = Duration::from_millis(10);
+/// How a shard learns which of its sockets are ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// io_uring, of Linux 5.11 and newer.
+    #[cfg(target_os = "linux")]
+    IoUring,
+    /// epoll; kqueue on BSD and macOS.
+    Epoll,
+    /// glommio, which drives io_uring in its own way.
+    #[cfg(feature = "glommio")]
+    Glommio,
+}
+
+impl Engine {
+    /// All engines of this program, the best first.
+    pub const ALL: &[Engine] = &[
+        #[cfg(target_os = "linux")]
+        Engine::IoUring,
+        Engine::Epoll,
+        #[cfg(feature = "glommio")]
+        Engine::Glommio,
+    ];
+
+    /// The name, as `--io` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            #[cfg(target_os = "linux")]
+            Engine::IoUring => "io_uring",
+            Engine::Epoll => "epoll",
+            #[cfg(feature = "glommio")]
+            Engine::Glommio => "glommio",
+        }
+    }
+
+    /// Returns whether this is our own ring.
+    pub(crate) fn is_io_uring(self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Engine::IoUring => true,
+            _ => false,
+        }
+    }
+
+    /// What this engine costs compared with io_uring, as a clause.
+    pub(crate) fn cost_text(self) -> &'static str {
+        match self {
+            #[cfg(target_os = "linux")]
+            Engine::IoUring => "it costs nothing more",
+            #[cfg(feature = "glommio")]
+            Engine::Glommio => "it takes more processor time per message",
+            Engine::Epoll => "in every measured load that took no more processor time per message",
+        }
+    }
+
+    /// The engine of this name.
+    pub fn named(name: &str) -> Option<Engine> {
+        let mut all = Engine::ALL.iter().copied();
+        all.find(|engine| engine.name() == name)
+    }
+}
 
 /// What wakes the tasks of a thread.
 struct Reactor {
-    ring: Ring,
+    driver: Driver,
     notify: Arc<Notify>,
     sources: RefCell<slab::Slab<Rc<Watched>>>,
     timers: RefCell<Timers>,
@@ -83,11 +150,14 @@ thread_local! {
 /// has not ended by then is dropped.
 ///
 /// # Errors
-/// The system gives no ring or no descriptor, or the ring fails.
-pub(crate) fn run<T: 'static>(future: impl Future<Output = T> + 'static) -> io::Result<T> {
+/// The system does not give the engine what it needs, or the engine fails.
+pub(crate) fn run<T: 'static>(
+    engine: Engine,
+    future: impl Future<Output = T> + 'static,
+) -> io::Result<T> {
     let runtime = Rc::new(Runtime {
         executor: LocalExecutor::new(),
-        reactor: Rc::new(Reactor::new()?),
+        reactor: Rc::new(Reactor::new(engine)?),
     });
     CURRENT.set(Some(Rc::clone(&runtime)));
     let result = runtime.run(future);
@@ -95,27 +165,28 @@ pub(crate) fn run<T: 'static>(future: impl Future<Output = T> + 'static) -> io::
     result
 }
 
-/// Whether so many rings, at the same time, do what the reactor needs.
+/// Creates `count` engines, and has each report one wake-up. glommio creates one engine only.
 ///
 /// # Errors
-/// They are not to be had.
-pub(crate) fn try_rings(count: NonZeroUsize) -> io::Result<bool> {
-    let rings = (0..count.get())
-        .map(|_| ring_patiently())
-        .collect::<io::Result<Vec<Ring>>>()?;
-    let notify = Arc::new(Notify::new()?);
-    notify.fall_asleep();
-    notify.wake_by_ref();
-    for ring in &rings {
-        ring.watch(notify.descriptor(), ring::NOTIFIED);
-        ring.enter(Some(Duration::from_secs(1)))?;
-        let mut works = false;
-        ring.for_each_completion(|token| works |= token == ring::NOTIFIED);
-        if !works {
-            return Ok(false);
+/// The system refuses to create or to enter an engine, or an engine does not report the wake-up within 1 s
+/// (`TimedOut`).
+pub(crate) fn try_engine(engine: Engine, count: NonZeroUsize) -> io::Result<()> {
+    #[cfg(feature = "glommio")]
+    if engine == Engine::Glommio {
+        return run(engine, async {});
+    }
+    let engines = (0..count.get())
+        .map(|_| Driver::new(engine))
+        .collect::<io::Result<Vec<_>>>()?;
+    for (driver, notify) in &engines {
+        notify.announce_sleep();
+        notify.wake_by_ref();
+        driver.enter(Some(TRY_TIME))?;
+        if !driver.for_each_ready(|_| {}) {
+            return Err(io::ErrorKind::TimedOut.into());
         }
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Starts a task on this thread. Dropping the handle cancels it; detach it to let it run.
@@ -137,8 +208,8 @@ pub(crate) fn sleep(duration: Duration) -> Sleep {
     }
 }
 
-/// Lets all others go first that are ready: for a task that has much to do, in pieces. One such piece is
-/// done between two looks at the ring.
+/// Lets all ready tasks run first. The reactor asks the engine after each task that came last. So a task that has much to
+/// do does it in pieces, and calls this after each piece.
 ///
 /// # Panics
 /// Outside of [`run`].
@@ -159,6 +230,36 @@ pub(crate) async fn come_last() {
     .await;
 }
 
+/// A descriptor that is readable when a listener is, for [`Source::poll_readable`] to watch instead. `None`: the
+/// engine watches the listener itself.
+///
+/// A ring holds the files that it polls, and the kernel takes a dead process's ring apart some milliseconds after
+/// its descriptors are closed. A listener that the ring holds would take connections in that time and reset them.
+/// An epoll descriptor does not hold what it watches.
+///
+/// # Errors
+/// No descriptor is left.
+///
+/// # Panics
+/// Outside of [`run`].
+#[cfg(target_os = "linux")]
+pub(crate) fn epoll_around_listener(listener: impl AsFd) -> io::Result<Option<OwnedFd>> {
+    if !matches!(current().reactor.driver, Driver::Ring(_)) {
+        return Ok(None);
+    }
+    use rustix::event::epoll;
+    let around = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let data = epoll::EventData::new_u64(0);
+    epoll::add(&around, listener, data, epoll::EventFlags::IN)?;
+    Ok(Some(around))
+}
+
+/// See above: other systems have no ring.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn epoll_around_listener(_listener: impl AsFd) -> io::Result<Option<OwnedFd>> {
+    Ok(None)
+}
+
 fn current() -> Rc<Runtime> {
     CURRENT
         .with_borrow(|current| Rc::clone(current.as_ref().expect("a thread that runs a reactor")))
@@ -167,39 +268,65 @@ fn current() -> Rc<Runtime> {
 impl Runtime {
     fn run<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> io::Result<T> {
         let main = self.executor.spawn(future);
-        let notify = &self.reactor.notify;
-        let waker = Waker::from(Arc::clone(notify));
+        let waker = Waker::from(Arc::clone(&self.reactor.notify));
         let mut context = Context::from_waker(&waker);
-        loop {
-            for _ in 0..TASKS_PER_LOOK {
-                let is_enough = self.reactor.bytes_read.get() >= BYTES_PER_LOOK;
-                if is_enough || !self.executor.try_tick() {
-                    break;
+        #[cfg(feature = "glommio")]
+        if let Driver::Glommio(glommio) = &self.reactor.driver {
+            return glommio::Glommio::run(async {
+                loop {
+                    self.run_tasks();
+                    if main.is_finished() {
+                        return main.await;
+                    }
+                    let tick = pin!(self.executor.tick());
+                    let may_wait = self.may_wait(tick.poll(&mut context));
+                    let next_timer = self.reactor.timers.borrow().next();
+                    glommio.rest(may_wait, next_timer).await;
+                    self.reactor.wake_tasks(next_timer.is_some());
                 }
-            }
-            if main.is_finished() {
-                return Ok(futures_lite::future::block_on(main));
-            }
-            // One piece of what comes last: the others are looked for before the next.
-            let last = self.reactor.last.borrow_mut().pop_front();
-            if let Some(last) = last {
-                last.wake();
-            }
-            // Runs one more task, or has the waker called when there is one.
-            let tick = pin!(self.executor.tick());
-            let is_idle = tick.poll(&mut context).is_pending();
-            let is_idle = is_idle && self.reactor.last.borrow().is_empty();
-            let may_wait = is_idle && notify.fall_asleep();
-            self.reactor.look(may_wait)?;
+            });
         }
+        loop {
+            self.run_tasks();
+            if main.is_finished() {
+                return Ok(future::block_on(main));
+            }
+            // Runs one more task, or has the waker called when there is one, for as long as it is here.
+            let tick = pin!(self.executor.tick());
+            let may_wait = self.may_wait(tick.poll(&mut context));
+            self.reactor.ask_engine(may_wait)?;
+        }
+    }
+
+    /// Runs tasks until none is ready, or many were run; then wakes one that comes last.
+    fn run_tasks(&self) {
+        for _ in 0..TASKS_PER_LOOK {
+            let is_enough = self.reactor.bytes_read.get() >= BYTES_PER_LOOK;
+            if is_enough || !self.executor.try_tick() {
+                break;
+            }
+        }
+        // One piece of what comes last: the others are looked for before the next.
+        let last = self.reactor.last.borrow_mut().pop_front();
+        if let Some(last) = last {
+            last.wake();
+        }
+    }
+
+    /// Whether the thread may wait, after a look for one more task.
+    fn may_wait(&self, tick: Poll<()>) -> bool {
+        tick.is_pending()
+            && self.reactor.last.borrow().is_empty()
+            && self.reactor.notify.announce_sleep()
     }
 }
 
 impl Reactor {
-    fn new() -> io::Result<Reactor> {
-        let reactor = Reactor {
-            ring: ring_patiently()?,
-            notify: Arc::new(Notify::new()?),
+    fn new(engine: Engine) -> io::Result<Reactor> {
+        let (driver, notify) = Driver::new(engine)?;
+        Ok(Reactor {
+            driver,
+            notify,
             sources: RefCell::default(),
             timers: RefCell::default(),
             next_serial: Cell::new(0),
@@ -207,59 +334,60 @@ impl Reactor {
             last: RefCell::default(),
             spin: RefCell::default(),
             awake_since: Cell::new(Instant::now()),
-        };
-        reactor
-            .ring
-            .watch(reactor.notify.descriptor(), ring::NOTIFIED);
-        Ok(reactor)
+        })
     }
 
-    /// Wakes whom the ring and the clock have something for; waits for that, if it may.
-    fn look(&self, may_wait: bool) -> io::Result<()> {
+    /// Wakes the tasks whose socket is ready or whose time has come. Waits for one, if it may.
+    fn ask_engine(&self, may_wait: bool) -> io::Result<()> {
         let next_timer = self.timers.borrow().next();
         let entered = if may_wait {
             self.wait(next_timer)
         } else {
-            self.ring.enter(Some(Duration::ZERO))
+            self.driver.enter(Some(Duration::ZERO))
         };
-        self.bytes_read.set(0);
-        self.notify.wake_up();
         entered?;
-        self.ring.for_each_completion(|token| {
-            if token == ring::NOTIFIED {
-                self.notify.clear();
-                self.ring.watch(self.notify.descriptor(), ring::NOTIFIED);
-            } else if let Some(source) = self.source(token) {
-                source.complete(token);
+        self.wake_tasks(next_timer.is_some());
+        Ok(())
+    }
+
+    /// Wakes the tasks whose socket is ready, and those whose time has come, if there are timers.
+    fn wake_tasks(&self, has_timers: bool) {
+        self.bytes_read.set(0);
+        self.notify.announce_awake();
+        let _is_woken = self.driver.for_each_ready(|token| {
+            if let Some(source) = self.source(token) {
+                source.answer(token.direction());
             }
         });
-        if next_timer.is_some() {
+        if has_timers {
             let now = Instant::now();
             // Not all at once: a woken task may set or drop timers.
             while let Some(waker) = { self.timers.borrow_mut().take_due(now) } {
                 waker.wake();
             }
         }
-        Ok(())
     }
 
-    /// Waits for the ring or the clock.
+    /// Waits for the engine or the clock.
     fn wait(&self, next_timer: Option<Instant>) -> io::Result<()> {
         let start = Instant::now();
         let timer = next_timer.map(|at| at.saturating_duration_since(start));
         let (window, is_measured) = {
             let spin = self.spin.borrow();
-            (spin.window(timer), spin.wants_sleep())
+            let window = spin.window(timer);
+            (
+                window.filter(|_| self.driver.can_look_for_free()),
+                spin.wants_sleep(),
+            )
         };
         let hit = window.map(|window| self.spin_until(start + window));
         let hit = hit.transpose()?;
-        let rest = if hit == Some(true) {
-            Some(Duration::ZERO)
-        } else {
-            timer.map(|timer| timer.saturating_sub(window.unwrap_or_default()))
+        let now = match hit {
+            Some(false) => Instant::now(),
+            _ => start,
         };
         let before = is_measured.then(processor_time);
-        let entered = self.ring.enter(rest);
+        let entered = self.driver.enter(time_left(next_timer, hit, now));
         if let Some(before) = before {
             let cost = processor_time().saturating_sub(before);
             self.spin.borrow_mut().note_sleep(cost);
@@ -270,12 +398,12 @@ impl Reactor {
         entered
     }
 
-    /// Looks whether there is something in the ring until there is, or the time is over.
+    /// Looks for answers until there is one, or the time is over.
     fn spin_until(&self, end: Instant) -> io::Result<bool> {
-        self.ring.enter(Some(Duration::ZERO))?;
+        self.driver.enter(Some(Duration::ZERO))?;
         loop {
             for _ in 0..LOOKS_PER_YIELD {
-                if self.ring.has_news() {
+                if self.driver.has_news() {
                     return Ok(true);
                 }
                 std::hint::spin_loop();
@@ -288,33 +416,28 @@ impl Reactor {
         }
     }
 
-    fn source(&self, token: ring::Token) -> Option<Rc<Watched>> {
+    fn source(&self, token: Token) -> Option<Rc<Watched>> {
         let sources = self.sources.borrow();
         let source = sources.get(token.index())?;
         (source.serial == token.serial()).then(|| Rc::clone(source))
     }
 }
 
-/// Of this thread, so far.
+/// Returns how long the engine may wait: not at all if spinning has found an answer, else until the next timer.
+///
+/// The spin takes longer than its window if another thread had the processor meanwhile. So the time that is left
+/// follows from the clock, not from the window.
+fn time_left(next_timer: Option<Instant>, hit: Option<bool>, now: Instant) -> Option<Duration> {
+    if hit == Some(true) {
+        return Some(Duration::ZERO);
+    }
+    next_timer.map(|at| at.saturating_duration_since(now))
+}
+
+/// Returns the processor time that this thread has used.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// The kernel gives the locked memory of an earlier ring back a little later: of [`try_rings`], or of
-/// a process that was killed.
-fn ring_patiently() -> io::Result<Ring> {
-    let deadline = Instant::now() + RING_PATIENCE;
-    loop {
-        match Ring::new() {
-            Err(error)
-                if error.kind() == io::ErrorKind::OutOfMemory && Instant::now() < deadline =>
-            {
-                std::thread::sleep(RING_PAUSE);
-            }
-            result => return result,
-        }
-    }
 }
 
 /// See [`sleep`].

@@ -27,7 +27,6 @@ use crate::net::input::Buffers;
 use crate::net::listener;
 use crate::reactor;
 use crate::workers::Full;
-use crate::{log_debug, log_error, log_info, log_repeated, log_warn};
 use diskq::Tombstone;
 use engine_core::{
     AuthQuery, Broker, ClientId, Grants, Level, Now, Output, ShardId, TaskId, TopicKey, Wakeup,
@@ -35,6 +34,7 @@ use engine_core::{
 use futures_lite::{StreamExt, future};
 use health::{Health, ShardHealth};
 use mail::{Inbox, Mail, Post};
+use program::{log_debug, log_error, log_info, log_repeated, log_warn};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,6 +43,7 @@ use std::time::{Duration, Instant, SystemTime};
 use storage::{Job, Storage};
 use task::{Task, Tasks};
 use upgrade::{Layer, ServerConfig, UpgradeError};
+use wire::go_error::system_text;
 use wire::name::ChannelName;
 
 /// How long a connection that is to move waits for a descriptor: half a minute, in steps.
@@ -387,7 +388,7 @@ impl Shard {
             }
             Output::Resume(id) => {
                 if let Some(connection) = self.connection(id) {
-                    connection.offer_input(self);
+                    connection.read_on();
                 }
             }
             Output::Expired(id) => {
@@ -395,8 +396,19 @@ impl Shard {
                     connection.expire(self);
                 }
             }
+            Output::WriteExpired(id) => {
+                if let Some(connection) = self.connection(id) {
+                    connection.expire_output(self);
+                }
+            }
+            Output::UpgradeExpired(id) => {
+                if let Some(connection) = self.connection(id) {
+                    connection.expire_upgrade(self);
+                }
+            }
             Output::Wake(task, wakeup) => self.tasks.wake(task, wakeup),
             Output::Keeper(key, topic, request) => self.storage.give(Job::Log(key, topic, request)),
+            Output::Free(memory) => self.storage.give(Job::Free(memory)),
             Output::DeleteLog(log) => self.storage.give(Job::Delete(log.into())),
             Output::MetadataChanged => self.metadata_changed.set(),
             Output::Changed(change) => self.lookup.announce(vec![change]),
@@ -476,13 +488,13 @@ impl Shard {
             Ok(Some(moving)) => self.post.send(to, Mail::Connection(Box::new(moving))),
             Ok(None) => {}
             Err(error) if tries == 0 => {
-                let why = diskq::system_text(&error);
+                let why = system_text(&error);
                 log_error!("cannot move a connection to shard {}: {why}", to.0);
                 connection.close();
             }
             Err(error) => {
                 if tries == MOVE_TRIES_MAX {
-                    let why = diskq::system_text(&error);
+                    let why = system_text(&error);
                     log_warn!("a connection waits to move to shard {}: {why}", to.0);
                 }
                 let shard = self.clone();
@@ -632,7 +644,7 @@ impl Shard {
         }
         self.with_broker(|broker, _, out| broker.announce_end(out));
         self.perform_outputs();
-        while self.with_broker(|broker, now, _| broker.shut_down(now)) > 0 {
+        while self.with_broker(|broker, _, _| broker.shut_down()) > 0 {
             reactor::sleep(Duration::from_millis(1)).await;
             self.read_clock();
         }

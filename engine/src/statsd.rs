@@ -10,9 +10,9 @@
 use crate::config::Config;
 use crate::shard::http_broker;
 use crate::shard::mail::Post;
-use crate::{log_error, log_info};
 use engine_core::stats::StatsFilter;
 use futures_lite::future::block_on;
+use program::{log_error, log_info};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

@@ -1,19 +1,25 @@
 //! The first start on a data directory of the original nsqd: its backlog becomes ours, and the log
-//! says what became of what. Everything that counts is `diskq::take_over`.
+//! says what became of what. Everything that counts is `diskq_nsqd::take_over`.
 
 use crate::config::Config;
 use crate::daemon::segment_bytes_max;
-use crate::{log_info, log_warn};
-use diskq::nsqd_files::Metadata;
-use diskq::{LogOptions, OsFiles, TakeoverOptions, TopicTakeover};
+use diskq::{LogOptions, OsFiles};
+use diskq_nsqd::{Metadata, TakeoverOptions, TopicTakeover};
 use jiff::Zoned;
 use jiff::fmt::strtime;
+use program::{log_info, log_warn};
 use std::time::{Instant, SystemTime};
+
+/// The end of the FATAL line. Unlike at other starts, no single topic is set aside: the takeover happens wholly or not at
+/// all, so that the original can still go on with all of its files.
+const WAY_OUT: &str = "a takeover happens wholly or not at all: mend the cause and start nsqd again, or move the \
+                       *.diskqueue.* files in question out of the data path to start without their messages";
 
 /// Takes over what the original nsqd left in the data path, which is locked. Blocks.
 ///
 /// # Errors
-/// Why it could not, for the FATAL line: nothing was changed.
+/// The reason why the takeover failed, for the FATAL line. Either nothing was changed, or the next start completes the
+/// takeover.
 pub(crate) fn run(config: &Config, metadata: &Metadata) -> Result<(), String> {
     let began = Instant::now();
     let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -30,8 +36,10 @@ pub(crate) fn run(config: &Config, metadata: &Metadata) -> Result<(), String> {
         label: label(),
         wall_ns,
     };
-    let done = diskq::take_over(&OsFiles, &config.data_path, &metadata.topics, &options)
-        .map_err(|error| format!("failed to take over the data files of nsqd - {error}"))?;
+    let done = diskq_nsqd::take_over(&OsFiles, &config.data_path, &metadata.topics, &options)
+        .map_err(|error| {
+            format!("failed to take over the data files of nsqd - {error} ({WAY_OUT})")
+        })?;
     if done.completed_earlier {
         log_info!("TAKEOVER: completed an earlier one that was cut off");
     }

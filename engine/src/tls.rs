@@ -3,11 +3,13 @@
 
 use crate::config::{Config, TlsRequired, TlsVersion};
 use engine_core::TlsSession;
+use program::http_client::{Authorities, HttpSettings};
 use std::path::Path;
 use std::sync::Arc;
 use upgrade::{
     ClientTrust, ConfigError, ServerConfig, ServerTls, Session, authorities, server_config,
 };
+use wire::go_error::system_text;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Checks the flags about TLS, in nsqd's order, and reads the files they name. `None`: there is no
@@ -58,13 +60,33 @@ fn server(config: &Config) -> Result<Arc<ServerConfig>, ConfigError> {
 fn error_text(error: &ConfigError) -> String {
     match error {
         ConfigError::Open(path, source) => {
-            format!("open {}: {}", path.display(), diskq::system_text(source))
+            format!("open {}: {}", path.display(), system_text(source))
         }
         ConfigError::NoAuthorities => {
             format!("{error}: --tls-client-auth-policy=require-verify needs --tls-root-ca-file")
         }
         error => error.to_string(),
     }
+}
+
+/// Returns what the flags say about requests to nsqlookupd and to auth servers. No connection is kept.
+///
+/// # Errors
+/// The file of certificate authorities cannot be used.
+pub(crate) fn http_settings(config: &Config) -> Result<HttpSettings, String> {
+    let authorities = match config.tls_root_ca_file.as_str() {
+        "" => None,
+        path => Some(
+            Authorities::read(path).map_err(|why| format!("--tls-root-ca-file {path} - {why}"))?,
+        ),
+    };
+    Ok(HttpSettings {
+        connect_timeout: config.http_connect_timeout,
+        request_timeout: config.http_request_timeout,
+        idle_connections_max: 0,
+        authorities,
+        needs_tls13: config.tls_min_version == TlsVersion::V13,
+    })
 }
 
 /// Whom a certificate is of, for auth servers; empty where it does not say.

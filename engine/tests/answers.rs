@@ -1,5 +1,5 @@
-//! What operators and consumers were answered holds: across `kill -9` at any moment after the answer, with an
-//! nsqd.dat that is older than the logs, and where files cannot be removed, read or written.
+//! An answer to an operator or a consumer holds: after `kill -9` at any moment after the answer, with an nsqd.dat that is
+//! older than the logs, and if files cannot be removed, read or written.
 
 mod support;
 
@@ -58,7 +58,7 @@ fn bodies(broker: &Broker, topic: &str, channel: &str, count: usize) -> Vec<Stri
 
 // --- kill -9
 
-/// One thing that is answered: what comes before, what is answered, and what must hold afterwards.
+/// A request that is answered, with the steps before it and the state that must hold after a kill.
 struct Deed {
     prepare: fn(&Broker, &str),
     act: fn(&Broker, &str),
@@ -166,11 +166,11 @@ fn what_was_answered_holds_after_kill_9() {
         for (number, deed) in DEEDS.iter().enumerate() {
             let topic = format!("deed-{number}-{kill}");
             (deed.prepare)(&broker, &topic);
-            // What it begins with is written down everywhere.
+            // The state before the request is in the logs and in nsqd.dat.
             post(&broker, "/topic/create?topic=other");
             post(&broker, "/topic/unpause?topic=other");
             (deed.act)(&broker, &topic);
-            // At once, within what a write takes, and late.
+            // Some kills come at once, some during a write, some late.
             let wait = [0, 2_000, 50_000, KILL_US_MAX][(kill % 4) as usize];
             thread::sleep(Duration::from_micros(random.below(wait + 1)));
             broker.kill9();
@@ -186,7 +186,7 @@ fn nsqd_dat(broker: &Broker) -> PathBuf {
     broker.data_path().join("nsqd.dat")
 }
 
-/// Has every write of nsqd.dat fail from now on; returns what it said.
+/// Makes every write of nsqd.dat fail from now on. Returns the content that the file had.
 fn break_nsqd_dat(broker: &Broker) -> Vec<u8> {
     let before = fs::read(nsqd_dat(broker)).expect("it is there");
     fs::remove_file(nsqd_dat(broker)).expect("it is ours");
@@ -194,7 +194,7 @@ fn break_nsqd_dat(broker: &Broker) -> Vec<u8> {
     before
 }
 
-/// The logs say what was answered, whatever nsqd.dat says; and it is written as soon as that works.
+/// The logs decide, and not an older nsqd.dat. nsqd.dat is written as soon as a write can succeed.
 #[test]
 fn an_nsqd_dat_that_cannot_be_written_costs_nothing() {
     let mut broker = Broker::start(SHARDS, &[]);
@@ -236,11 +236,11 @@ fn an_nsqd_dat_that_cannot_be_written_costs_nothing() {
     };
     broker.restart();
     expect(&broker);
-    // What was found is what it says now: the next start needs no help of the logs.
+    // nsqd.dat now says what the logs said.
     let now = fs::read_to_string(nsqd_dat(&broker)).expect("it is there");
     assert!(now.contains("made") && !now.contains("deleted"), "{now}");
 
-    // It is written by itself once it can be.
+    // nsqd.dat is written again without a request.
     break_nsqd_dat(&broker);
     post(&broker, "/topic/create?topic=later");
     post(&broker, "/topic/delete?topic=made");
@@ -251,7 +251,7 @@ fn an_nsqd_dat_that_cannot_be_written_costs_nothing() {
         text.contains("later") && !text.contains("made")
     });
     assert!(is_written, "it is not written:\n{}", broker.log());
-    // And with that the deletion is over.
+    // Then the tombstone is removed.
     let is_clean = wait_until(PATIENCE, || {
         let names = contents(broker.data_path()).into_iter();
         !names
@@ -261,7 +261,7 @@ fn an_nsqd_dat_that_cannot_be_written_costs_nothing() {
     assert!(is_clean, "{:?}", contents(broker.data_path()));
 }
 
-/// A broken nsqd.dat stops the start, as in the original; moved aside, nothing of the logs is missing.
+/// A broken nsqd.dat stops the start, as in the original. Without the file, the logs know their topics and channels.
 #[test]
 fn without_nsqd_dat_the_logs_know_their_topics_and_channels() {
     let mut broker = Broker::start(SHARDS, &[]);
@@ -294,6 +294,25 @@ fn without_nsqd_dat_the_logs_know_their_topics_and_channels() {
     assert_eq!(bodies(&broker, "waiting", "new", 1), ["for a channel"]);
 }
 
+/// A kill in the middle of a write of nsqd.dat leaves the new file under a temporary name. The next start removes this
+/// file, and no file of other programs.
+#[test]
+fn a_start_removes_what_an_interrupted_write_of_nsqd_dat_left() {
+    let mut broker = Broker::start(SHARDS, &[]);
+    fill(&broker, "orders");
+    broker.kill9();
+    let at = |name: &str| broker.data_path().join(name);
+    let leftovers = ["nsqd.dat.1.tmp", "nsqd.dat.9223372036854775807.tmp"].map(at);
+    let others = ["nsqd.dat.tmp", "nsqd.dat.x.tmp", "nsqd.dat.1.tmp.old"].map(at);
+    for path in leftovers.iter().chain(&others) {
+        fs::write(path, b"{\"topics\":[").expect("the data path is ours");
+    }
+    broker.restart();
+    assert_eq!(leftovers.map(|path| path.exists()), [false; 2]);
+    assert_eq!(others.map(|path| path.exists()), [true; 3]);
+    assert_eq!(depth(&broker, "orders", "one"), Some(1));
+}
+
 // --- directories that cannot be removed or read
 
 fn unprivileged() -> Launch {
@@ -311,8 +330,8 @@ fn log_of(broker: &Broker, topic: &str) -> PathBuf {
     broker.data_path().join(format!("{topic}.log"))
 }
 
-/// The answer says so, a topic of the same name does not use the old files, and the deletion is done once it
-/// can be.
+/// The answer reports the failure, and a topic of the same name does not use the old files. The deletion is tried
+/// until it works.
 #[test]
 fn a_deletion_that_fails_is_tried_again() {
     let mut broker = unprivileged().start();
@@ -349,6 +368,38 @@ fn a_deletion_that_fails_is_tried_again() {
     assert_eq!(depth(&broker, "other", "one"), Some(2));
 }
 
+/// A failed sync of the data path may have lost any change of its names, so no later sync of it is believed.
+#[test]
+fn a_failed_sync_of_the_data_path_is_final() {
+    let mut broker = unprivileged().start();
+    fill(&broker, "doomed");
+    fill(&broker, "other");
+    let delete = || broker.post("/topic/delete?topic=doomed", b"").status;
+    // Names change, and nobody may open the directory to sync it.
+    allow(broker.data_path(), 0o300);
+    assert_eq!(delete(), 500);
+    let line = broker.wait_for_log("cannot delete its log");
+    assert!(line.contains("after the next start"), "{line}");
+    allow(broker.data_path(), 0o700);
+    assert!(broker.post("/pub?topic=doomed", b"x").status >= 500);
+    let is_refused = wait_until(PATIENCE, || {
+        broker.post("/pub?topic=new", b"x").status >= 500
+    });
+    assert!(is_refused, "its name is not durable:\n{}", broker.log());
+    assert!(
+        wait_until(PATIENCE, || broker.get("/ping").status == 500),
+        "all is well"
+    );
+    // What is stored is still delivered.
+    assert_eq!(bodies(&broker, "other", "one", 1), ["before"]);
+    assert!(broker.sigterm_and_wait().success());
+    broker.restart();
+    assert_eq!(depth(&broker, "doomed", "one"), Some(1), "it is not lost");
+    post(&broker, "/topic/delete?topic=doomed");
+    publish(&broker, "doomed", "after");
+    assert_eq!(bodies(&broker, "doomed", "new", 1), ["after"]);
+}
+
 /// One topic whose files cannot be read is set aside; the others serve.
 #[test]
 fn a_log_that_cannot_be_read_is_set_aside() {
@@ -379,7 +430,7 @@ fn a_log_that_cannot_be_read_is_set_aside() {
         (Client::mpub("unreadable", &["x"]), "E_MPUB_FAILED"),
         (b"SUB unreadable one\n".to_vec(), "E_SUB_FAILED"),
     ] {
-        // From different connections: some come from another shard.
+        // There are several connections, so that some of them are on another shard than the topic.
         for _ in 0..8 {
             let mut client = Client::connect(broker.tcp_addr());
             client.send(&command);

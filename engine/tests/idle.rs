@@ -1,13 +1,18 @@
 //! A broker with a thousand topics and nothing to do costs next to nothing: less than 1 % of a core
 //! and less than 100 MB of resident memory.
 //!
+//! And it does not look like a busy disk.
+//!
 //! Alone, with the figures: `cargo test --release -p engine --test idle -- --nocapture`
 
 mod support;
 
 use std::time::{Duration, Instant};
 
-use support::{Broker, Client, PATIENCE, cpu_time, rss, wait_until, whole_machine};
+use support::{
+    Broker, Client, Confinement, PATIENCE, cpu_time, has_io_uring, io_args, kernel, kernel_lacks,
+    not_tested, rss, wait_until, whole_machine,
+};
 
 const TOPICS: usize = 1_000;
 /// Topics that also have a consumer, which has finished its message and waits for the next.
@@ -85,4 +90,101 @@ fn consume_one(broker: &Broker, number: usize) -> Client {
     assert_eq!(message.body, b"one message");
     client.finish(&message.id);
     client
+}
+
+/// Microseconds in which some task of this machine waited for I/O, and in which all did.
+fn io_stalls() -> Option<[u64; 2]> {
+    let text = std::fs::read_to_string("/proc/pressure/io").ok()?;
+    let total = |kind: &str| {
+        let line = text.lines().find(|line| line.starts_with(kind))?;
+        line.rsplit_once("total=")?.1.parse().ok()
+    };
+    Some([total("some")?, total("full")?])
+}
+
+/// Ticks of 10 ms that the processors together spent idle while a task waited for I/O.
+fn io_wait_ticks() -> u64 {
+    let text = std::fs::read_to_string("/proc/stat").expect("Linux has it");
+    let line = text.lines().next().expect("the sum comes first");
+    line.split_whitespace()
+        .nth(5)
+        .and_then(|ticks| ticks.parse().ok())
+        .expect("a number")
+}
+
+/// Waits for a window of time in which this machine had next to no I/O wait. Others may use its disk: one quiet window
+/// is enough.
+///
+/// # Errors
+/// There was none. The least parts of a window: some task waited, all did, processors were idle meanwhile.
+fn quiet_window(patience: Duration) -> Result<(), [f64; 3]> {
+    const WINDOW: Duration = Duration::from_millis(500);
+    const PART_MAX: f64 = 0.1;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let window_us = WINDOW.as_micros() as f64;
+    let mut least = [1.0f64; 3];
+    let is_quiet = wait_until(patience, || {
+        let read = || (io_stalls().unwrap_or_default(), io_wait_ticks());
+        let (stalls_before, ticks_before) = read();
+        std::thread::sleep(WINDOW);
+        let (stalls, ticks) = read();
+        let parts = [
+            (stalls[0] - stalls_before[0]) as f64 / window_us,
+            (stalls[1] - stalls_before[1]) as f64 / window_us,
+            // The kernel may correct this counter downwards.
+            ticks.saturating_sub(ticks_before) as f64 * 10_000.0 / window_us / processors,
+        ];
+        if parts.iter().sum::<f64>() < least.iter().sum() {
+            least = parts;
+        }
+        parts.iter().all(|part| *part < PART_MAX)
+    });
+    eprintln!("least of all windows: some, full, I/O wait: {least:.3?}");
+    if is_quiet { Ok(()) } else { Err(least) }
+}
+
+/// Whether a kernel may count the waits of an idle broker as I/O wait: those in a ring, before Linux 6.15.
+fn counts_waits(kernel: (u32, u32), is_in_ring: bool) -> bool {
+    is_in_ring && kernel < (6, 15)
+}
+
+/// Whether the brokers of this run wait in rings.
+fn may_wait_in_ring() -> bool {
+    match (io_args().as_deref(), Confinement::of_this_run()) {
+        (Some("--io=epoll"), _) | (_, Confinement::LikeContainer) => false,
+        _ => has_io_uring(),
+    }
+}
+
+/// The test was left out on epoll, where the kernel's version does not matter.
+#[test]
+fn only_waits_in_a_ring_depend_on_the_kernel() {
+    assert!(counts_waits((6, 14), true));
+    assert!(!counts_waits((6, 15), true));
+    assert!(!counts_waits((5, 10), false));
+}
+
+/// A wait in a ring counts as I/O wait unless the kernel is told otherwise. If the wait is counted, every window shows at
+/// least 50 % I/O wait.
+#[test]
+fn an_idle_broker_is_no_busy_disk() {
+    let _machine = whole_machine();
+    if counts_waits(kernel(), may_wait_in_ring()) {
+        return kernel_lacks("the kernel (before 6.15) counts each wait in a ring as I/O wait");
+    }
+    if io_stalls().is_none() {
+        return kernel_lacks("the kernel has no /proc/pressure/io");
+    }
+    let broker = Broker::start(SHARDS, &[]);
+    broker.get("/ping").expect_status(200);
+    let Err(least) = quiet_window(PATIENCE) else {
+        return;
+    };
+    drop(broker);
+    if quiet_window(PATIENCE).is_err() {
+        return not_tested(
+            "another program of this machine waits for I/O, or in a ring, all the time",
+        );
+    }
+    panic!("I/O wait without I/O: {least:?}");
 }

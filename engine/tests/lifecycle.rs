@@ -4,7 +4,7 @@
 mod support;
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -975,4 +975,28 @@ fn a_hangup_that_is_ignored_at_the_start_stays_ignored() {
     broker.signal("HUP");
     broker.post("/pub?topic=kept", b"body").expect_status(200);
     stop(&mut broker);
+}
+
+/// The kernel takes a dead process's ring apart some milliseconds later than its descriptors. What the ring holds
+/// lives until then: a listener would take connections, and reset them.
+#[test]
+fn connections_are_refused_once_a_killed_broker_is_gone() {
+    const ROUNDS: usize = 10;
+    const WINDOW: Duration = Duration::from_millis(20);
+    for round in 0..ROUNDS {
+        let mut broker = Broker::start(2, &[]);
+        let addresses = [broker.tcp_addr(), broker.http_addr()];
+        broker.kill9();
+        let killed = Instant::now();
+        while killed.elapsed() < WINDOW {
+            for address in addresses {
+                let refused = TcpStream::connect(address).map_err(|error| error.kind());
+                assert!(
+                    matches!(refused, Err(ErrorKind::ConnectionRefused)),
+                    "round {round}, {address}, {:?} after the end: {refused:?}",
+                    killed.elapsed()
+                );
+            }
+        }
+    }
 }

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use support::{Broker, Certificates, Client, PATIENCE, Upgrade, rss, wait_until, whole_machine};
+use support::{
+    Broker, Certificates, Client, PATIENCE, Upgrade, http, rss, wait_until, whole_machine,
+};
 use upgrade::{Layer, Layers};
 
 /// The bytes of commands that a client offers.
@@ -272,6 +274,30 @@ fn requests_without_end_are_bounded() {
         .expect("the answers, to the end");
     let count = answers.matches("HTTP/1.1 200 OK\r\n").count() as u64;
     assert_eq!(flood.count() + 1, count);
+}
+
+/// Regression: the broker stored the place of each message in the body, 16 bytes for a message of 1 byte.
+#[test]
+fn a_batch_of_tiny_messages_takes_no_more_memory_than_its_body() {
+    const COUNT: usize = 2_621_440;
+    let _machine = whole_machine();
+    let broker = Broker::start(1, &[]);
+    let before = anonymous(&broker);
+    let body = b"x\n".repeat(COUNT);
+    let body_bytes = body.len() as u64;
+    let address = broker.http_addr();
+    let request = std::thread::spawn(move || http(address, "POST", "/mpub?topic=tiny", &body));
+    let mut grown = 0;
+    while !request.is_finished() {
+        grown = grown.max(anonymous(&broker).saturating_sub(before));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let answer = request.join().expect("the request does not panic");
+    answer.expect_status(200);
+    let topic = broker.topic_stats("tiny").expect("it is there");
+    assert_eq!(topic["message_count"], COUNT);
+    // The limit covers the body and the broker's usual buffers.
+    assert!(grown < 3 * body_bytes, "{grown} bytes for {body_bytes}");
 }
 
 /// Others are served while fifty clients ask for as much as they can, and read it.

@@ -3,14 +3,16 @@
 
 mod support;
 
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use support::{
-    Broker, Certificates, Client, Exit, Launch, Tmpfs, answer_io_uring_with, contents, is_root,
-    not_tested, nsqd_path, run, run_nsqd, whole_machine, without_privileges,
+    Broker, Certificates, Client, Confinement, Exit, Launch, Tmpfs, answer_io_uring_with, contents,
+    is_root, kernel, kernel_lacks, not_tested, nsqd_path, run, run_nsqd, whole_machine,
+    without_privileges,
 };
 
 /// A refusal takes milliseconds; an address in use is tried for a second.
@@ -586,6 +588,89 @@ fn a_config_file_is_read_and_its_mistakes_are_named() {
     says(&fatal_text(&exit), &[&why]);
 }
 
+/// A client chooses parts of some messages: none of them gets out of its JSON string.
+#[test]
+fn each_log_line_is_an_object_if_json_is_asked_for() {
+    let data = scratch();
+    let mut child = nsqd(&[], data.path())
+        .args(["--log-format=json", "--log-prefix=[own] "])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("nsqd can be run");
+    let mut stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
+    let next = |stderr: &mut BufReader<_>| {
+        let mut line = String::new();
+        stderr.read_line(&mut line).expect("stderr is text");
+        (!line.is_empty()).then(|| LogObject::parse(&line))
+    };
+    let mut objects = Vec::new();
+    let address = loop {
+        let object = next(&mut stderr).expect("nsqd starts");
+        let message = object.message.clone();
+        objects.push(object);
+        if let Some(address) = message.strip_prefix("TCP: listening on ") {
+            break address.to_owned();
+        }
+    };
+    let mut client = TcpStream::connect(address).expect("nsqd listens");
+    client.write_all(b"\n\"\x1b}").expect("nsqd reads");
+    client.read_to_end(&mut Vec::new()).expect("nsqd answers");
+    let pid = child.id().to_string();
+    let status = Command::new("sh")
+        .args(["-c", "kill \"$0\"", &pid])
+        .status();
+    assert!(status.is_ok_and(|status| status.success()));
+    while let Some(object) = next(&mut stderr) {
+        objects.push(object);
+    }
+    assert!(child.wait().expect("nsqd ends").success());
+    let has = |level: &str, message: &str| {
+        let found = objects
+            .iter()
+            .any(|object| object.level == level && object.message.contains(message));
+        assert!(found, "{level} {message:?} is missing in {objects:?}");
+    };
+    has("info", "nsqd v1.3.0 (built w/");
+    has("error", "bad protocol magic '\n\"\u{1b}}'");
+    has("info", "NSQ: bye");
+
+    let mut command = nsqd_on(&[], data.path(), "127.0.0.1:99999", "127.0.0.1:0");
+    let exit = run(command.arg("--log-format=json"), PATIENCE);
+    assert_eq!(exit.code(), 1, "{exit}");
+    let lines = exit.stderr.split_inclusive('\n');
+    let objects: Vec<LogObject> = lines.map(LogObject::parse).collect();
+    let last = objects.last().expect("a reason");
+    assert_eq!(last.level, "fatal");
+    says(&last.message, &["failed to instantiate nsqd - listen ("]);
+}
+
+/// A log line in JSON.
+#[derive(Debug)]
+struct LogObject {
+    level: String,
+    message: String,
+}
+
+impl LogObject {
+    /// Panics if the line is anything else than the object that the documentation promises.
+    fn parse(line: &str) -> LogObject {
+        let text = line.strip_suffix('\n').expect("whole lines");
+        let object: serde_json::Map<String, serde_json::Value> =
+            serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let keys: Vec<&str> = object.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["level", "message", "program", "time"], "{text}");
+        let field = |key: &str| object[key].as_str().expect("a text").to_owned();
+        assert_eq!(field("program"), "nsqd");
+        let time = field("time");
+        time.parse::<jiff::Timestamp>().expect("RFC 3339");
+        assert_eq!(time.find('.'), Some(19), "{time}");
+        LogObject {
+            level: field("level"),
+            message: field("message"),
+        }
+    }
+}
+
 #[test]
 fn help_and_version_are_answers() {
     for flag in ["--version", "-version"] {
@@ -619,6 +704,7 @@ fn io_uring_forbidden_by_seccomp_is_explained() {
     for errno in [libc::EPERM, libc::EACCES, libc::ENOSYS] {
         let data = scratch();
         let mut command = nsqd(&[], data.path());
+        command.arg("--io=io_uring");
         answer_io_uring_with(&mut command, errno);
         let text = refused(&mut command, data.path());
         assert!(text.starts_with("failed to instantiate nsqd - "), "{text}");
@@ -638,6 +724,7 @@ fn io_uring_forbidden_by_seccomp_is_explained() {
     // Any other answer names itself.
     let data = scratch();
     let mut command = nsqd(&[], data.path());
+    command.arg("--io=io_uring");
     answer_io_uring_with(&mut command, libc::ENOMEM);
     says(
         &refused(&mut command, data.path()),
@@ -657,14 +744,70 @@ fn io_uring_switched_off_by_sysctl_is_explained() {
         return;
     };
     let data = scratch();
-    let text = refused(&mut nsqd(&without_privileges(), data.path()), data.path());
+    let texts = [
+        "kernel.io_uring_disabled = 1",
+        "sysctl -w kernel.io_uring_disabled=0",
+    ];
+    let mut command = nsqd(&without_privileges(), data.path());
+    let text = refused(command.arg("--io=io_uring"), data.path());
+    says(&text, &texts);
+    // Whoever does not ask for io_uring is served without it.
+    let launch = Launch {
+        via: without_privileges(),
+        data_path: Some(data.path().to_path_buf()),
+        ..Launch::new(2, &["--io=auto"])
+    };
+    says(&served_without_io_uring(launch), &texts);
+}
+
+/// Starts a broker to which the system denies io_uring, and publishes and consumes a message. Returns the log
+/// line that says why io_uring is not used.
+fn served_without_io_uring(launch: Launch) -> String {
+    let broker = launch.start();
+    let mut producer = Client::connect(broker.tcp_addr());
+    producer.publish("t", b"x");
+    let mut consumer = Client::connect(broker.tcp_addr());
+    consumer.subscribe("t", "c");
+    consumer.ready(1);
+    assert_eq!(consumer.message().body, b"x");
+    let line = broker.wait_for_log("nsqd uses epoll instead");
     says(
-        &text,
+        &line,
         &[
-            "kernel.io_uring_disabled = 1",
-            "sysctl -w kernel.io_uring_disabled=0",
+            "WARNING: io_uring cannot be used: ",
+            "took no more processor time",
         ],
     );
+    line
+}
+
+#[test]
+fn without_io_uring_a_broker_serves_with_epoll_and_says_so() {
+    let _system = whole_machine();
+    for (confinement, text) in [
+        (
+            Confinement::NoIoUring(libc::EPERM),
+            "not allowed to use io_uring",
+        ),
+        (
+            Confinement::NoIoUring(libc::ENOMEM),
+            "io_uring does not work here",
+        ),
+        (Confinement::LikeContainer, "not allowed to use io_uring"),
+    ] {
+        let launch = Launch {
+            confinement,
+            ..Launch::new(2, &["--io=auto"])
+        };
+        says(&served_without_io_uring(launch), &[text]);
+    }
+}
+
+#[test]
+fn an_unknown_engine_is_refused() {
+    let data = scratch();
+    let text = refused(nsqd(&[], data.path()).arg("--io=kqueue"), data.path());
+    says(&text, &["--io must be auto, io_uring, epoll"]);
 }
 
 /// The system's switch, set back at the end of the test.
@@ -679,7 +822,12 @@ impl Switch {
         let before = std::fs::read_to_string(Switch::PATH).ok();
         let set = before.filter(|_| std::fs::write(Switch::PATH, value).is_ok());
         if set.is_none() {
-            not_tested("kernel.io_uring_disabled cannot be set here (root, Linux 6.6 or newer)");
+            match kernel() {
+                (6, 6..) | (7.., _) => {
+                    not_tested("kernel.io_uring_disabled can be set by root only")
+                }
+                _ => kernel_lacks("the kernel (before 6.6) has no kernel.io_uring_disabled"),
+            }
         }
         set.map(|before| Switch { before })
     }
@@ -700,6 +848,7 @@ fn too_little_locked_memory_is_explained() {
     let mut via = words(&["prlimit", "--memlock=4096:4096"]);
     via.extend(without_privileges());
     let mut command = nsqd(&via, data.path());
+    command.arg("--io=io_uring");
     if !charges_locked_memory() {
         // Linux 5.12 to 6.12: it is not needed.
         let launch = Launch {
@@ -721,14 +870,6 @@ fn too_little_locked_memory_is_explained() {
             "--shards",
         ],
     );
-}
-
-fn kernel() -> (u32, u32) {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release
-        .split(['.', '-'])
-        .map(|part| part.trim().parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 fn charges_locked_memory() -> bool {

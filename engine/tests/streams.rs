@@ -961,6 +961,130 @@ fn a_client_that_never_reads_harms_nobody() {
     neighbour.stop();
 }
 
+/// Regression: a consumer that read less than 800 KiB per heartbeat interval was closed, although it went on reading. The
+/// kernel reports room in a socket only when a third of the send buffer is free, which is 800 KiB here.
+#[test]
+fn a_consumer_that_reads_slowly_is_kept() {
+    const HEARTBEAT: Duration = Duration::from_secs(2);
+    /// The consumer reads 150 KiB per second, so that it takes more than 5 intervals for the send buffer alone.
+    const PIECE_BYTES: usize = 15 * 1024;
+    let _machine = whole_machine();
+    let broker = Broker::start(1, &["--msg-timeout=10m"]);
+    let body = vec![b'x'; 10_000];
+    let mut producer = Client::connect(broker.tcp_addr());
+    for _ in 0..25 {
+        producer.publish_many("large", &vec![&body; 100]);
+    }
+    let mut slow = Client::connect(broker.tcp_addr());
+    slow.identify(&format!(
+        r#"{{"heartbeat_interval":{}}}"#,
+        HEARTBEAT.as_millis()
+    ));
+    let mut stream = slow.writer();
+    socket2::SockRef::from(&stream)
+        .set_recv_buffer_size(16 * 1024)
+        .expect("an open socket");
+    slow.subscribe("large", "channel");
+    slow.ready(2500);
+    let mut piece = vec![0; PIECE_BYTES];
+    let start = Instant::now();
+    let mut answered = start;
+    while start.elapsed() < 6 * HEARTBEAT {
+        std::thread::sleep(Duration::from_millis(100));
+        if let Err(error) = stream.read_exact(&mut piece) {
+            panic!("closed after {:?}: {error}", start.elapsed());
+        }
+        if answered.elapsed() > HEARTBEAT / 2 {
+            stream.write_all(b"NOP\n").expect("it is connected");
+            answered = Instant::now();
+        }
+    }
+    let channel = broker
+        .channel_stats("large", "channel")
+        .expect("it is there");
+    assert_eq!(channel["client_count"], 1);
+    assert!(
+        channel["depth"].as_u64() > Some(0),
+        "everything fits the buffers of the sockets"
+    );
+}
+
+/// Regression: the listener accepted all waiting connections before any other task ran, so that a flood of connects held
+/// up all clients.
+#[test]
+fn newcomers_take_turns_with_others() {
+    const NEWCOMERS: usize = 200;
+    let broker = Broker::start(1, &[]);
+    let mut early = Client::connect(broker.tcp_addr());
+    early.identify("{}");
+    broker.signal("STOP");
+    let newcomers: Vec<_> = (0..NEWCOMERS)
+        .map(|_| TcpStream::connect(broker.tcp_addr()).expect("the kernel accepts"))
+        .collect();
+    early.send(&Client::command_with_body("PUB early", b"x"));
+    broker.signal("CONT");
+    early.expect_ok();
+    let count = |log: &str| log.matches("TCP: new client(").count();
+    let are_in = wait_until(PATIENCE, || count(&broker.log()) > NEWCOMERS);
+    assert!(are_in, "newcomers wait: {}", count(&broker.log()));
+    let log = broker.log();
+    let (_, behind) = log
+        .split_once("TOPIC(early): created")
+        .expect("the publish made it");
+    let behind = count(behind);
+    assert!(behind > NEWCOMERS / 2, "{behind} newcomers waited");
+    drop(newcomers);
+}
+
+/// Regression: if one event let many connections go on, here the checkpoint with the channel that all of them wait for,
+/// all of them carried out their next commands in one turn of the broker, and no other client was served meanwhile. Now
+/// each connection gets a turn of its own: the first connection's RDY brings it the message before the next connection
+/// is read.
+#[test]
+fn connections_that_one_event_lets_go_on_take_turns() {
+    const CLIENTS: usize = 40;
+    let broker = Broker::start(1, &[]);
+    let mut producer = Client::connect(broker.tcp_addr());
+    producer.publish("waits", b"known");
+    let mut early = Client::connect(broker.tcp_addr());
+    early.subscribe("waits", "early");
+    early.ready(1);
+    let known = early.message();
+    early.finish(&known.id);
+    let deleted = broker.post("/channel/delete?topic=waits&channel=early", b"");
+    deleted.expect_status(200);
+    // The next message has the next id, and waits for a channel.
+    producer.publish("waits", b"next");
+    let known = str::from_utf8(&known.id).expect("hexadecimal digits");
+    let next = u64::from_str_radix(known, 16).expect("hexadecimal digits") + 1;
+    let commands = format!("SUB waits channel\nRDY 1\nFIN {next:016x}\n");
+    let mut clients: Vec<Client> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = Client::connect(broker.tcp_addr());
+            client.identify("{}");
+            client
+        })
+        .collect();
+    // The broker sees all of them at once, so that all of them wait for the same checkpoint.
+    broker.signal("STOP");
+    for client in &mut clients {
+        client.send(commands.as_bytes());
+    }
+    broker.signal("CONT");
+    let mut seen_before = 0;
+    for client in &mut clients {
+        client.expect_ok();
+        let error = loop {
+            let frame = client.frame_after_heartbeats();
+            if frame.kind == FrameType::Error {
+                break frame.text();
+            }
+        };
+        seen_before += usize::from(error.ends_with("failed ID not in flight"));
+    }
+    assert_eq!(seen_before, 1, "of {CLIENTS} clients before a delivery");
+}
+
 /// Whether `address` has its end of the connection from `peer` open, as the kernel shows it:
 ///
 /// ```text

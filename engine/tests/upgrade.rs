@@ -1,26 +1,28 @@
-//! Moving from the original nsqd to ours and back: data directories it wrote are taken over, and
-//! `diskq export` writes them back. Set NSQD_ORIGINAL to the path of an nsqd 1.3.0 to have that one
-//! read what is written back.
+//! Moves from the original nsqd to ringq and back: data directories of the original are taken over, and `diskq export`
+//! writes them back. If NSQD_ORIGINAL is the path of an nsqd 1.3.0, that program reads the export.
 
 mod support;
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use diskq::nsqd_files::Metadata;
-use diskq::{DataPathLock, ExportOptions, OsFiles};
-use support::{Broker, Client, Launch, PATIENCE, Tmpfs, contents, wait_until};
+use diskq::{DataPathLock, OsFiles};
+use diskq_nsqd::{ExportOptions, Metadata};
+
+use support::{Broker, Client, Launch, PATIENCE, Tmpfs, contents, wait_until, without_privileges};
 
 /// A queue: the numbers of its messages, and how often they were delivered.
 type Queue = Vec<(u32, u16)>;
 
-/// A directory of `diskq/tests/data/nsqd`, and what is in it.
+/// A directory of `diskq/nsqd/tests/data/nsqd`, and its contents.
 struct Fixture {
     name: &'static str,
     paused: bool,
-    /// What no channel has.
+    /// The messages that the topic has not given to a channel yet.
     waiting: Queue,
-    /// By name, and whether it is paused.
+    /// The name of each channel, whether the channel is paused, and its messages.
     channels: Vec<(&'static str, bool, Queue)>,
 }
 
@@ -63,7 +65,7 @@ fn fixtures() -> Vec<Fixture> {
 
 fn fixture_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../diskq/tests/data/nsqd")
+        .join("../diskq/nsqd/tests/data/nsqd")
         .join(name)
 }
 
@@ -88,7 +90,7 @@ fn start(data_path: &Path, program: Option<PathBuf>) -> Broker {
     launch.start()
 }
 
-/// Depths and pauses are as in the original.
+/// Checks that depths and pauses are those of the original.
 fn check_stats(broker: &Broker, fixture: &Fixture) {
     let name = fixture.name;
     let topic = broker.topic_stats("orders").expect("the topic is there");
@@ -104,7 +106,7 @@ fn check_stats(broker: &Broker, fixture: &Fixture) {
     }
 }
 
-/// Every channel has every message once, and one attempt more than it had.
+/// Checks that every channel delivers each of its messages once, with one attempt more than before.
 fn check_deliveries(broker: &Broker, fixture: &Fixture) {
     broker
         .post("/topic/unpause?topic=orders", b"")
@@ -159,7 +161,7 @@ fn a_data_directory_of_nsqd_is_taken_over() {
         );
         check_stats(&broker, &fixture);
         assert!(broker.sigterm_and_wait().success());
-        // Once, and never again; nothing of it is lost by a crash either.
+        // The takeover happens once, and a crash loses nothing of it.
         broker.restart();
         assert!(
             !broker.log().contains("TAKEOVER: topic"),
@@ -174,7 +176,7 @@ fn a_data_directory_of_nsqd_is_taken_over() {
     }
 }
 
-/// The records of a queue in nsqd's files: number in the body, attempts, time; sorted.
+/// Returns the records of a queue in nsqd's files, sorted: number in the body, attempts, time.
 fn records(directory: &Path, queue: &str) -> Vec<(String, u16, i64)> {
     let mut names: Vec<PathBuf> = contents(directory)
         .into_iter()
@@ -209,7 +211,7 @@ fn records(directory: &Path, queue: &str) -> Vec<(String, u16, i64)> {
 fn going_back_loses_nothing() {
     let original = std::env::var_os("NSQD_ORIGINAL").map(PathBuf::from);
     if original.is_none() {
-        // Nobody can be asked to have it, not even CI: what is exported is checked byte by byte above.
+        // The original is not on every machine. The export was checked byte by byte above.
         eprintln!("skipped: NSQD_ORIGINAL names no nsqd 1.3.0 to read what is exported");
     }
     for fixture in fixtures() {
@@ -224,14 +226,15 @@ fn going_back_loses_nothing() {
             file_bytes_max: 500,
         };
         let before = contents(data_path);
-        diskq::export(&OsFiles, data_path, output.path(), &metadata, &options).expect("exported");
+        diskq_nsqd::export(&OsFiles, data_path, output.path(), &metadata, &options)
+            .expect("exported");
         drop(lock);
         assert!(before == contents(data_path), "the data path was changed");
         for (channel, _, queue) in &fixture.channels {
             let queue_name = format!("orders:{channel}");
             let written = records(output.path(), &queue_name);
             assert_eq!(written.len(), queue.len(), "{} {channel}", fixture.name);
-            // The fixture's files begin with what was finished.
+            // The fixture's files begin with messages that were finished.
             let all = records(&fixture_path(fixture.name), &queue_name);
             assert!(
                 written.iter().all(|record| all.contains(record)),
@@ -258,12 +261,53 @@ fn going_back_loses_nothing() {
             check_stats(&broker, &fixture);
             check_deliveries(&broker, &fixture);
         }
-        // And to ours again.
+        // ringq takes the export over again.
         let broker = start(output.path(), None);
         if original.is_none() {
             check_stats(&broker, &fixture);
             check_deliveries(&broker, &fixture);
         }
+    }
+}
+
+/// One queue, or one log that a queue is to be appended to, cannot be read.
+#[test]
+fn one_unreadable_file_refuses_the_takeover() {
+    for closed in ["orders:audit.diskqueue.000000.dat", "orders.log"] {
+        let data = directory();
+        let launch = || Launch {
+            data_path: Some(data.path().to_path_buf()),
+            via: without_privileges(),
+            ..Launch::new(2, &[])
+        };
+        let mut broker = launch().start();
+        let created = broker.post("/topic/create?topic=orders", b"");
+        created.expect_status(200);
+        assert!(broker.sigterm_and_wait().success());
+        copy("two-channels", data.path());
+        let allow = |mode| {
+            let permissions = Permissions::from_mode(mode);
+            std::fs::set_permissions(data.path().join(closed), permissions).expect("it is ours");
+        };
+        let before = contents(data.path());
+        allow(0o000);
+        let Err(exit) = launch().try_start() else {
+            panic!("it started without {closed}");
+        };
+        assert_eq!(exit.code(), 1, "{exit}");
+        let line = exit.stderr.lines().find(|line| line.contains("FATAL"));
+        let line = line.expect("it says why");
+        for part in [
+            closed,
+            "ermission denied",
+            "wholly or not at all",
+            "move the",
+        ] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        allow(0o700);
+        assert!(before == contents(data.path()), "something was changed");
+        check_stats(&launch().start(), &fixtures()[1]);
     }
 }
 

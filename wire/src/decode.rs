@@ -154,9 +154,20 @@ impl Decoder {
         input: &'a [u8],
         context: &Context<'_>,
     ) -> Option<(WireError, Option<TopicName<'a>>)> {
-        let examined = self.examine(input, context);
+        let unfinished = self.unfinished(input, context);
         self.reset();
-        match examined.err()? {
+        unfinished
+    }
+
+    /// Like [`Decoder::finish`], but more input may come: the decoder goes on remembering how far it has looked. After
+    /// [`Decoded::NeedMore`] only the command's line is decoded again.
+    #[must_use]
+    pub fn unfinished<'a>(
+        &mut self,
+        input: &'a [u8],
+        context: &Context<'_>,
+    ) -> Option<(WireError, Option<TopicName<'a>>)> {
+        match self.examine(input, context).err()? {
             Stop::Short {
                 missing,
                 creates_topic,

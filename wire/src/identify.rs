@@ -8,11 +8,11 @@
 
 mod request;
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::time::Duration;
 
 use crate::error::{ErrorCode, WireError};
-use crate::go_json::escape_into;
+use crate::go_json::JsonObject;
 
 /// Heartbeats of a client that asks for nothing else. nsqd: half of its 60 s client timeout.
 const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(30);
@@ -315,64 +315,32 @@ pub fn negotiate(
         .unwrap_or(DEFLATE_LEVEL_DEFAULT)
         .min(server.deflate_level_max);
 
-    let mut json = JsonObject::default();
-    json.plain("max_rdy_count", server.max_rdy_count);
-    json.text("version", &server.version);
-    json.plain("max_msg_timeout", server.msg_timeout_max.as_millis());
-    json.plain("msg_timeout", client.msg_timeout.as_millis());
-    json.plain("tls_v1", tls);
-    json.plain("deflate", deflate);
-    json.plain("deflate_level", deflate_level);
-    json.plain("max_deflate_level", server.deflate_level_max);
-    json.plain("snappy", snappy);
-    json.plain("sample_rate", client.sample_rate);
-    json.plain("auth_required", server.auth_required);
-    json.plain("output_buffer_size", client.output_buffer_size);
-    json.plain(
-        "output_buffer_timeout",
-        client.output_buffer_timeout.unwrap_or_default().as_millis(),
-    );
-    json.text("topology_region", &server.topology_region);
-    json.text("topology_zone", &server.topology_zone);
+    let mut json = String::new();
+    let mut object = JsonObject::new(&mut json);
+    object.number("max_rdy_count", server.max_rdy_count);
+    object.text("version", &server.version);
+    object.number("max_msg_timeout", whole_ms(server.msg_timeout_max));
+    object.number("msg_timeout", whole_ms(client.msg_timeout));
+    object.boolean("tls_v1", tls);
+    object.boolean("deflate", deflate);
+    object.number("deflate_level", deflate_level);
+    object.number("max_deflate_level", server.deflate_level_max);
+    object.boolean("snappy", snappy);
+    object.number("sample_rate", client.sample_rate);
+    object.boolean("auth_required", server.auth_required);
+    object.number("output_buffer_size", client.output_buffer_size as u64);
+    let output_buffer_timeout = client.output_buffer_timeout.unwrap_or_default();
+    object.number("output_buffer_timeout", whole_ms(output_buffer_timeout));
+    object.text("topology_region", &server.topology_region);
+    object.text("topology_zone", &server.topology_zone);
+    object.end();
     let upgrades = [
         tls.then_some(Upgrade::Tls),
         snappy.then_some(Upgrade::Snappy),
         deflate.then_some(Upgrade::Deflate(deflate_level as u8)),
     ];
     let upgrades = upgrades.into_iter().flatten().collect();
-    Ok(Response::Json(json.finish(), upgrades))
-}
-
-/// A JSON object in the order of its keys, in Go's spelling.
-#[derive(Default)]
-struct JsonObject {
-    out: String,
-}
-
-impl JsonObject {
-    /// Keys are ours and need no escapes.
-    fn key(&mut self, key: &str) {
-        let before = if self.out.is_empty() { "{" } else { "," };
-        self.out.extend([before, "\"", key, "\":"]);
-    }
-
-    /// A number or bool.
-    fn plain(&mut self, key: &str, value: impl fmt::Display) {
-        self.key(key);
-        write!(self.out, "{value}").expect("a String takes all");
-    }
-
-    fn text(&mut self, key: &str, value: &str) {
-        self.key(key);
-        self.out.push('"');
-        escape_into(&mut self.out, value);
-        self.out.push('"');
-    }
-
-    fn finish(mut self) -> String {
-        self.out.push('}');
-        self.out
-    }
+    Ok(Response::Json(json, upgrades))
 }
 
 fn bad_body(what: impl fmt::Display) -> WireError {

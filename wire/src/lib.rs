@@ -32,6 +32,7 @@ pub mod decode;
 pub mod encode;
 pub mod error;
 pub mod frame;
+pub mod go_error;
 pub mod go_json;
 pub mod id;
 pub mod identify;

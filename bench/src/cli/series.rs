@@ -10,7 +10,8 @@ use crate::clock::Clock;
 use crate::compare::{self, Contender, Requirement};
 use crate::control::Control;
 use crate::daemon::DaemonCommand;
-use crate::find_max::{self, Plan};
+use crate::find_max::{self, SearchPlan};
+use crate::judgement::SEARCH_LIMITED;
 use crate::print;
 use crate::rate::{Rate, parse_count};
 use crate::result::{Outcome, RunResult, SearchStep};
@@ -140,7 +141,7 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<u8, String> {
     }
     let scenario = rated(&args.play)?;
     let options = args.play.options(stop_flag()?)?;
-    let target = args.target.look()?;
+    let target = args.target.inspect()?;
     let started = Clock::new().now_ns();
     let rates = sweep::rates(args.from, args.to, args.steps);
     let say = |run: &RunResult| {
@@ -172,9 +173,9 @@ pub(super) fn find_max(args: &FindMaxArgs) -> Result<u8, String> {
     }
     let scenario = rated(&args.play)?;
     let options = args.play.options(stop_flag()?)?;
-    let target = args.target.look()?;
+    let target = args.target.inspect()?;
     let started = Clock::new().now_ns();
-    let plan = Plan {
+    let plan = SearchPlan {
         slo: args.slo.clone(),
         start_per_s: args.start,
         most_per_s: args.most,
@@ -210,9 +211,7 @@ pub(super) fn find_max(args: &FindMaxArgs) -> Result<u8, String> {
             }
             code = 0;
             if found.result.generator_limited {
-                println!(
-                    "WARNING    above that the generator was the limit: the daemon may do more"
-                );
+                println!("WARNING    {SEARCH_LIMITED}");
                 code = EXIT_GENERATOR;
             }
         }

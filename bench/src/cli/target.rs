@@ -8,7 +8,6 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 
-use super::base_options;
 use crate::run::Options;
 use crate::scenario::{Patch, Scenario};
 use crate::span::Span;
@@ -40,7 +39,7 @@ pub(super) struct TargetArgs {
 
 impl TargetArgs {
     /// Looks at the daemon.
-    pub(super) fn look(&self) -> Result<Target, String> {
+    pub(super) fn inspect(&self) -> Result<Target, String> {
         let tcp = resolve(&self.tcp_address)?;
         let http = match self.http_address.as_deref() {
             Some("none") => None,
@@ -49,7 +48,7 @@ impl TargetArgs {
                 (tcp.port() == DEFAULT_PORTS.0).then(|| SocketAddr::new(tcp.ip(), DEFAULT_PORTS.1))
             }
         };
-        Target::look(tcp, http, self.pid)
+        Target::inspect(tcp, http, self.pid)
     }
 }
 
@@ -61,22 +60,6 @@ pub(super) struct PlayArgs {
     scenario: Option<PathBuf>,
     #[command(flatten)]
     patch: Patch,
-    #[command(flatten)]
-    machine: MachineArgs,
-    /// Topic name; with several topics their prefix [made up, and deleted at the end]
-    #[arg(long, value_name = "NAME", help_heading = "Topics and connections")]
-    topic: Option<String>,
-    /// Leave made-up topics in the daemon
-    #[arg(long, help_heading = "Topics and connections")]
-    keep_topics: bool,
-    /// Where to save the result (JSON) and HDR logs: a directory, or a file NAME.json
-    #[arg(long, value_name = "PATH", help_heading = "Output")]
-    pub(super) out: Option<PathBuf>,
-}
-
-/// How this machine plays.
-#[derive(Debug, Args)]
-pub(super) struct MachineArgs {
     /// Generator threads
     #[arg(long, value_name = "COUNT", default_value_t = 1, help_heading = "Generator",
           value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -97,29 +80,15 @@ pub(super) struct MachineArgs {
         help_heading = "Output"
     )]
     interval: Span,
-}
-
-impl MachineArgs {
-    /// The options that come from here.
-    pub(super) fn options(&self, stop: Arc<AtomicBool>) -> Result<Options, String> {
-        let known = core_affinity::get_core_ids().unwrap_or_default();
-        if let Some(core) = self
-            .cores
-            .iter()
-            .find(|core| !known.iter().any(|id| id.id == **core))
-        {
-            return Err(format!("--cores {core}: this machine has no such core"));
-        }
-        if self.interval < Span::from_millis(50) {
-            return Err(format!("--interval {}: at least 50ms", self.interval));
-        }
-        Ok(Options {
-            threads: usize::from(self.threads),
-            cores: self.cores.clone(),
-            interval: self.interval,
-            ..base_options(stop)
-        })
-    }
+    /// Topic name; with several topics their prefix [made up, and deleted at the end]
+    #[arg(long, value_name = "NAME", help_heading = "Topics and connections")]
+    topic: Option<String>,
+    /// Leave made-up topics in the daemon
+    #[arg(long, help_heading = "Topics and connections")]
+    keep_topics: bool,
+    /// Where to save the result (JSON) and HDR logs: a directory, or a file NAME.json
+    #[arg(long, value_name = "PATH", help_heading = "Output")]
+    pub(super) out: Option<PathBuf>,
 }
 
 impl PlayArgs {
@@ -136,16 +105,28 @@ impl PlayArgs {
 
     /// The options of the flags.
     pub(super) fn options(&self, stop: Arc<AtomicBool>) -> Result<Options, String> {
+        let known = core_affinity::get_core_ids().unwrap_or_default();
+        let is_known = |core: &usize| known.iter().any(|id| id.id == *core);
+        if let Some(core) = self.cores.iter().find(|core| !is_known(core)) {
+            return Err(format!("--cores {core}: this machine has no such core"));
+        }
+        if self.interval < Span::from_millis(50) {
+            return Err(format!("--interval {}: at least 50ms", self.interval));
+        }
         Ok(Options {
+            threads: usize::from(self.threads),
+            cores: self.cores.clone(),
             topic: self.topic.clone(),
             keep_topics: self.keep_topics,
-            ..self.machine.options(stop)?
+            interval: self.interval,
+            stop,
+            progress: true,
         })
     }
 }
 
 /// Reads a scenario file.
-pub(super) fn read_scenario(path: &PathBuf) -> Result<Patch, String> {
+fn read_scenario(path: &PathBuf) -> Result<Patch, String> {
     let text = fs::read_to_string(path)
         .map_err(|error| format!("cannot read the scenario {}: {error}", path.display()))?;
     Patch::from_toml(&text).map_err(|error| format!("the scenario {}: {error}", path.display()))

@@ -28,7 +28,7 @@ struct Bench {
     output: Vec<u8>,
     tally: Tally,
     marks: Vec<Mark>,
-    held: Vec<Held>,
+    held: Vec<HeldMessage>,
 }
 
 impl Bench {
@@ -43,26 +43,26 @@ impl Bench {
     }
 
     fn frames(&mut self, input: &[u8], behaviour: &Behaviour) -> Result<usize, String> {
-        let mut desk = Desk {
+        let mut context = CallContext {
             now_ns: 5000,
             output: &mut self.output,
             tally: &mut self.tally,
             marks: &mut self.marks,
             held: &mut self.held,
         };
-        self.consumer.frames(input, behaviour, &mut desk)
+        self.consumer.frames(input, behaviour, &mut context)
     }
 
     fn act_on_all(&mut self, behaviour: &Behaviour) {
         while let Some(held) = self.held.pop() {
-            let mut desk = Desk {
+            let mut context = CallContext {
                 now_ns: held.due_ns,
                 output: &mut self.output,
                 tally: &mut self.tally,
                 marks: &mut self.marks,
                 held: &mut self.held,
             };
-            self.consumer.act(held, behaviour, &mut desk);
+            self.consumer.act(held, behaviour, &mut context);
         }
     }
 
@@ -148,7 +148,7 @@ fn a_dropped_connection_gives_back_what_it_held() {
     let mut bench = Bench::new();
     bench.frames(&message(0, 1), &behaviour).unwrap();
     let mut ledger = ChannelLedger::default();
-    settle_marks(&mut bench.marks, &mut ledger);
+    apply_marks(&mut bench.marks, &mut ledger);
     bench.consumer.dropped(&mut ledger);
     assert_eq!(ledger.awaited(), 1);
     // Its work may end afterwards: nothing is said on the new connection.

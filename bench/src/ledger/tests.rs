@@ -53,11 +53,11 @@ fn what_did_not_arrive_is_lost_unless_it_was_never_acknowledged() {
         }
     }
     let mut record = record(100);
-    assert_eq!(settle(&[record.clone()], &[&channel]).lost, 5);
+    assert_eq!(final_ledger(&[record.clone()], &[&channel]).lost, 5);
     // An exception that arrived all the same is neither lost nor counted twice.
     record.refused.push(50..51);
     record.unconfirmed.push(60..65);
-    let ledger = settle(&[record], &[&channel]);
+    let ledger = final_ledger(&[record], &[&channel]);
     assert_eq!((ledger.sent, ledger.acknowledged), (100, 94));
     assert_eq!((ledger.refused, ledger.unconfirmed), (1, 5));
     assert_eq!((ledger.lost, ledger.received), (2, 95));
@@ -71,7 +71,7 @@ fn a_damaged_message_stands_for_one_that_is_missing() {
         channel.deliver(delivery(number, 1));
     }
     channel.damaged();
-    let ledger = settle(&[record(100)], &[&channel]);
+    let ledger = final_ledger(&[record(100)], &[&channel]);
     assert_eq!((ledger.corrupted, ledger.lost), (1, 1));
     assert_eq!(channel.arrived(), 99);
 }
@@ -88,7 +88,7 @@ fn what_was_given_back_may_come_again_once() {
     channel.excuse();
     channel.deliver(delivery(0, 1));
     channel.deliver(delivery(0, 4));
-    let ledger = settle(&[record(1)], &[&channel]);
+    let ledger = final_ledger(&[record(1)], &[&channel]);
     assert_eq!((ledger.redelivered, ledger.duplicated), (2, 2));
     assert_eq!((ledger.received, ledger.lost), (1, 0));
 }
@@ -105,7 +105,7 @@ fn a_late_reader_gets_what_timed_out_on_its_way() {
     channel.deliver(delivery(1, 1));
     channel.deliver(delivery(1, 2));
     channel.deliver(delivery(1, 1));
-    let ledger = settle(&[record(2)], &[&channel]);
+    let ledger = final_ledger(&[record(2)], &[&channel]);
     assert_eq!((ledger.redelivered, ledger.duplicated), (2, 2));
 }
 
@@ -121,9 +121,9 @@ fn every_channel_is_owed_every_message() {
         })
         .collect();
     let channels: Vec<&ChannelLedger> = channels.iter().collect();
-    let ledger = settle(&[record(10)], &channels);
+    let ledger = final_ledger(&[record(10)], &channels);
     assert_eq!((ledger.lost, ledger.received, ledger.channels), (3, 27, 3));
-    assert_eq!(settle(&[record(10)], &[]).lost, 0);
+    assert_eq!(final_ledger(&[record(10)], &[]).lost, 0);
 }
 
 #[test]
@@ -132,5 +132,5 @@ fn without_producers_the_holes_are_what_is_missing() {
     for number in [5, 6, 8, 9, 11] {
         channel.deliver(delivery(number, 1));
     }
-    assert_eq!(settle(&[], &[&channel]).lost, 2);
+    assert_eq!(final_ledger(&[], &[&channel]).lost, 2);
 }

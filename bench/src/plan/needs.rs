@@ -1,122 +1,176 @@
 //! From a demand and a measurement to what is needed: the arithmetic, and nothing else.
 
+use clap::builder::TypedValueParser;
+use clap::value_parser;
 use serde::Serialize;
 
-use crate::rate::DAY_SECONDS;
+use crate::rate::{DAY_SECONDS, parse_count};
 use crate::result::Profile;
+use crate::span::Span;
 
 /// Bytes of a message on the wire of which the daemon hears besides the body: `PUB`, a topic's name
 /// of 16 bytes, the line's end and the size. An `MPUB` needs fewer.
 pub(super) const PUBLISH_WIRE_BYTES: f64 = 4.0 + 16.0 + 1.0 + 4.0;
 /// The `OK` that answers a publish.
 pub(super) const OK_WIRE_BYTES: f64 = wire::encode::OK.len() as f64;
-/// What precedes the body when a message is delivered: size, type, timestamp, attempts, id.
+/// The bytes before the body when a message is delivered: size, type, timestamp, attempts, id.
 pub(super) const DELIVERY_WIRE_BYTES: f64 = wire::frame::HEADER_BYTES as f64;
 /// A consumer's `FIN`, an id and the line's end.
 pub(super) const FINISH_WIRE_BYTES: f64 = 4.0 + wire::limits::ID_BYTES as f64 + 1.0;
 /// ringq keeps so much of a topic's backlog in memory whatever `--mem-queue-size` says.
 pub(super) const TOPIC_MEMORY_BYTES_MIN: f64 = (8 << 20) as f64;
-/// What Ethernet, IP and TCP add with full packets: 1,538 bytes on the line carry 1,460.
+/// The overhead of Ethernet, IP and TCP with full packets: 1,538 bytes on the line carry 1,460.
 pub(super) const PACKET_FACTOR: f64 = 1538.0 / 1460.0;
 
-/// What the cluster has to do, and how much room it shall keep.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Demand {
-    /// Messages published per day.
-    pub per_day: f64,
-    /// Mean size of a body, in bytes.
-    pub size_bytes: f64,
-    /// Channels per topic: how many times each message is delivered.
-    pub channels: f64,
-    /// The busiest moment's rate, as a multiple of the day's mean.
-    pub peak: f64,
-    /// How long consumers may be away while everything is kept, in seconds.
-    pub retention_s: f64,
-    /// Share of the measured rate that a node shall carry at the peak.
-    pub utilisation: f64,
-    /// Share of disk space and of memory that shall be used at most.
-    pub fill: f64,
-    /// Nodes to which each message is published.
-    pub replicas: f64,
-    /// Nodes beyond those that carry the peak.
-    pub spare_nodes: f64,
-    /// Bytes a daemon stores with each message besides its body.
-    pub stored_overhead_bytes: f64,
-    /// Copies of a message that a daemon stores.
-    pub stored_copies: f64,
-    /// Messages per topic that a daemon keeps in memory.
-    pub mem_queue: f64,
-    /// Topics with a backlog.
-    pub topics: f64,
-    /// Disk space of a node in bytes, if it is given.
-    pub node_disk_bytes: Option<f64>,
-    /// Bandwidth of a node in bytes per second and direction, if it is given.
-    pub node_network_bytes: Option<f64>,
+/// The work of the cluster, and how much room it shall keep: the flags of `plan`. Whole numbers are
+/// floating-point, too, so that each of them can be varied.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, clap::Args)]
+pub(super) struct Demand {
+    /// Messages published per day, such as 5e9
+    #[arg(long, value_name = "MESSAGES", value_parser = parse_count)]
+    pub(super) per_day: f64,
+    /// Mean size of a message's body, in bytes
+    #[arg(long = "size", value_name = "BYTES", value_parser = parse_count)]
+    pub(super) size_bytes: f64,
+    /// Channels per topic: how many times each message is delivered
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = up_to_10_000())]
+    pub(super) channels: f64,
+    /// The rate of the busiest moment, as a multiple of the day's mean
+    #[arg(long, value_name = "FACTOR", default_value = "3", value_parser = at_least_1)]
+    pub(super) peak: f64,
+    /// How long consumers may be away while every message is kept, such as 12h
+    #[arg(long = "retention", value_name = "TIME", default_value = "12h", value_parser = seconds)]
+    pub(super) retention_s: f64,
+    /// Share of its measured rate that a node shall carry at the peak, 0 to 1
+    #[arg(long, value_name = "SHARE", default_value = "0.6", value_parser = share)]
+    pub(super) utilisation: f64,
+    /// Share of disk space and memory that may be used, 0 to 1
+    #[arg(long, value_name = "SHARE", default_value = "0.8", value_parser = share, display_order = 9)]
+    pub(super) fill: f64,
+    /// Nodes to which producers publish each message; consumers drop what they have seen
+    #[arg(long, value_name = "COUNT", default_value = "1",
+          value_parser = value_parser!(u16).range(1..).map(f64::from))]
+    pub(super) replicas: f64,
+    /// Nodes beyond those that carry the peak
+    #[arg(long, value_name = "COUNT", default_value = "1", display_order = 7,
+          value_parser = value_parser!(u16).map(f64::from))]
+    pub(super) spare_nodes: f64,
+    /// Bytes the daemon stores with each body: 50 for ringq, 30 for the original nsqd
+    #[arg(long = "stored-overhead", value_name = "BYTES", default_value = "50",
+          value_parser = value_parser!(u32).map(f64::from))]
+    pub(super) stored_overhead_bytes: f64,
+    /// Copies of a message the daemon stores: 1 for ringq, as many as channels for the original nsqd
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = up_to_10_000())]
+    pub(super) stored_copies: f64,
+    /// The daemon's --mem-queue-size: messages per topic that stay in memory
+    #[arg(long, value_name = "MESSAGES", default_value = "10000",
+          value_parser = value_parser!(u64).map(|count| count as f64))]
+    pub(super) mem_queue: f64,
+    /// Topics that may have a backlog at the same time
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = value_parser!(u32).map(f64::from))]
+    pub(super) topics: f64,
+    /// Disk space of a node in GB (1e9 bytes), if it is given: it may ask for more nodes
+    #[arg(long = "node-disk-gb", value_name = "GB", value_parser = gigabytes)]
+    pub(super) node_disk_bytes: Option<f64>,
+    /// Bandwidth of a node per direction in Gbit/s, if it is given: it may ask for more nodes
+    #[arg(long = "node-network-gbit", value_name = "GBIT", value_parser = gigabits)]
+    pub(super) node_network_bytes: Option<f64>,
 }
 
-/// What the demand needs. All of it is for the whole cluster unless it says otherwise; the
-/// rates and sizes are those of the peak.
+fn up_to_10_000() -> impl TypedValueParser<Value = f64> {
+    value_parser!(u32).range(1..=10_000).map(f64::from)
+}
+
+fn at_least_1(text: &str) -> Result<f64, String> {
+    match parse_count(text)? {
+        factor if factor >= 1.0 => Ok(factor),
+        _ => Err("the busiest moment is never below the mean: give 1 or more".to_owned()),
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err(format!(
+            "`{text}` is no share above 0 and up to 1, such as 0.6"
+        )),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    text.parse().map(|span: Span| span.as_secs_f64())
+}
+
+fn gigabytes(text: &str) -> Result<f64, String> {
+    parse_count(text).map(|gigabytes| gigabytes * 1e9)
+}
+
+fn gigabits(text: &str) -> Result<f64, String> {
+    parse_count(text).map(|gigabits| gigabits * 1e9 / 8.0)
+}
+
+/// The needs of a demand. They are those of the whole cluster unless they say otherwise. Rates and sizes
+/// are those of the peak.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Needs {
+pub(super) struct Needs {
     /// Messages per second, mean of the day.
-    pub mean_rate: f64,
+    pub(super) mean_rate: f64,
     /// Messages per second at the peak, each counted once.
-    pub peak_rate: f64,
+    pub(super) peak_rate: f64,
     /// Messages per second at the peak that nodes have to take: each counted once per replica.
-    pub node_traffic: f64,
+    pub(super) node_traffic: f64,
     /// CPU work of a message with the demand's channels, over that of the measurement.
-    pub channel_factor: f64,
+    pub(super) channel_factor: f64,
     /// Work of a message for its size, over that of the measurement; never below 1.
-    pub size_factor: f64,
+    pub(super) size_factor: f64,
     /// Messages per second that one node can carry within the objective.
-    pub capacity_per_node: f64,
-    /// Of these, what it shall carry.
-    pub rate_per_node: f64,
+    pub(super) capacity_per_node: f64,
+    /// Messages per second that one node shall carry: its capacity times the utilisation.
+    pub(super) rate_per_node: f64,
     /// Nodes that the rate needs, before rounding.
-    pub nodes_for_rate: f64,
+    pub(super) nodes_for_rate: f64,
     /// Nodes that the disk space needs, before rounding, if a node's is given.
-    pub nodes_for_disk: Option<f64>,
+    pub(super) nodes_for_disk: Option<f64>,
     /// Nodes that the network needs, before rounding, if a node's is given.
-    pub nodes_for_network: Option<f64>,
+    pub(super) nodes_for_network: Option<f64>,
     /// The most of these.
-    pub nodes_exact: f64,
+    pub(super) nodes_exact: f64,
     /// Nodes that carry the peak.
-    pub nodes_working: f64,
+    pub(super) nodes_working: f64,
     /// With the spare ones.
-    pub nodes: f64,
+    pub(super) nodes: f64,
     /// CPU time of a daemon for a message and all its deliveries, in seconds.
-    pub cpu_s_per_message: Option<f64>,
+    pub(super) cpu_s_per_message: Option<f64>,
     /// Cores of the daemons at the peak, divided by the utilisation.
-    pub cores: Option<f64>,
+    pub(super) cores: Option<f64>,
     /// Bytes of memory for a waiting message, as long as it is kept there.
-    pub queued_bytes: f64,
+    pub(super) queued_bytes: f64,
     /// Bytes of memory that one daemon spends on its backlog.
-    pub resident_bytes: f64,
+    pub(super) resident_bytes: f64,
     /// Memory of one node in bytes.
-    pub memory_per_node: Option<f64>,
+    pub(super) memory_per_node: Option<f64>,
     /// Messages that wait when consumers were away for the retention, each counted once.
-    pub backlog_messages: f64,
+    pub(super) backlog_messages: f64,
     /// Bytes that a message occupies on the disk of one node.
-    pub stored_bytes: f64,
+    pub(super) stored_bytes: f64,
     /// Disk space in bytes.
-    pub disk_bytes: f64,
+    pub(super) disk_bytes: f64,
     /// Bytes written to the disk for each stored one, as measured; 1 if it was not, or less.
-    pub write_factor: f64,
+    pub(super) write_factor: f64,
     /// Bytes written per second while consumers are away.
-    pub disk_rate: f64,
+    pub(super) disk_rate: f64,
     /// Bytes per second into the daemons.
-    pub network_in: f64,
+    pub(super) network_in: f64,
     /// Bytes per second out of the daemons.
-    pub network_out: f64,
+    pub(super) network_out: f64,
     /// Seconds until the backlog is gone, with the working nodes at the measured rate.
     /// Absent if the nodes have nothing left beyond the mean rate.
-    pub catch_up_s: Option<f64>,
+    pub(super) catch_up_s: Option<f64>,
 }
 
 impl Needs {
     /// The whole arithmetic, in the order in which it is shown.
-    #[must_use]
-    pub fn of(demand: &Demand, profile: &Profile) -> Needs {
+    pub(super) fn of(demand: &Demand, profile: &Profile) -> Needs {
         let mean_rate = demand.per_day / DAY_SECONDS;
         let peak_rate = mean_rate * demand.peak;
         let node_traffic = peak_rate * demand.replicas;

@@ -18,7 +18,7 @@ fn plan(via: Via, window: Option<u64>) -> Arc<PublishPlan> {
         window,
         topics: vec!["a".into(), "b".into()],
         host: "h".into(),
-        bodies: Arc::new(Bodies { filler, sizes }),
+        bodies: Arc::new(MessageBodies { filler, sizes }),
         measured: 0..u64::MAX,
     })
 }

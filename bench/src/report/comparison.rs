@@ -1,52 +1,32 @@
 //! Two daemons side by side: every metric with the spread of its rounds, and the ratios.
 
-use super::markup::{escape, put};
-use super::scale::Scale;
+use super::markup::escape;
 use super::table::{Cell, Table};
-use super::unit::{Unit, significant};
-use super::verdict::{Judgement, Tone};
 use crate::result::{Bound, CompareResult, Metric, Ratio, Threshold};
+use crate::unit::{Unit, number};
 
-const WIDTH: f64 = 552.0;
-const HEIGHT: f64 = 112.0;
-const LEFT: f64 = 12.0;
-const RIGHT: f64 = 16.0;
-
-/// The section of a comparison.
+/// Appends the section of a comparison.
 pub(crate) fn render(compare: &CompareResult, out: &mut String) {
     let (a, b) = (&compare.a, &compare.b);
+    let (a_name, b_name) = (escape(&a.name), escape(&b.name));
+    put!(out, "<h2>{b_name} against {a_name}</h2>\n");
     put!(
         out,
-        "<h2>{} against {}</h2>\n",
-        escape(&b.name),
-        escape(&a.name)
-    );
-    put!(
-        out,
-        "<p class=\"sub\">Scenario {}, {} rounds, each of which ran {} and then {} with a fresh data \
-         directory. Bars are medians and start at zero, dots are the rounds. A ratio is {} over {}, \
-         the median of the rounds' ratios: each round compares neighbours in time.</p>\n",
+        "<p class=\"sub\">Scenario {}, {} rounds, each of which ran {a_name} and then {b_name} with a \
+         fresh data directory. Bars are medians and start at zero, dots are the rounds. A ratio is \
+         {b_name} over {a_name}, the median of the rounds' ratios: each round compares neighbours in \
+         time.</p>\n",
         escape(&compare.scenario),
-        compare.rounds,
-        escape(&a.name),
-        escape(&b.name),
-        escape(&b.name),
-        escape(&a.name)
+        compare.rounds
     );
     out.push_str("<div class=\"grid\">\n");
     for (index, metric) in a.metrics.iter().enumerate() {
-        let other = b.metrics.iter().find(|other| other.name == metric.name);
-        let ratio = compare
-            .ratios
-            .iter()
-            .find(|ratio| ratio.metric == metric.name);
-        if let Some(other) = other {
-            let pair = Pair {
-                names: [&a.name, &b.name],
-                metrics: [metric, other],
-                ratio,
-            };
-            pair.render(index + 1, out);
+        if let Some(other) = b.metrics.iter().find(|other| other.name == metric.name) {
+            let ratio = compare
+                .ratios
+                .iter()
+                .find(|ratio| ratio.metric == metric.name);
+            figure(index + 1, [(&a.name, metric), (&b.name, other)], ratio, out);
         }
     }
     out.push_str("</div>\n");
@@ -65,78 +45,40 @@ pub(crate) fn render(compare: &CompareResult, out: &mut String) {
     }
 }
 
-/// The comparison's own verdict.
-pub(crate) fn judgement(compare: &CompareResult) -> Judgement {
-    let mut judgement = match (compare.passed, compare.thresholds.is_empty()) {
-        (true, true) => Judgement::new(
-            Tone::Good,
-            "Comparison: clean",
-            "Every run was clean and no figure was the generator's own. No thresholds were given.",
-        ),
-        (true, false) => Judgement::new(
-            Tone::Good,
-            "Comparison: passed",
-            "Every threshold was met, every run was clean, no figure was the generator's own.",
-        ),
-        (false, _) => Judgement::new(Tone::Bad, "Comparison: not passed", ""),
-    };
-    judgement.reasons.clone_from(&compare.failures);
-    judgement
-}
-
-/// One metric of both sides.
-struct Pair<'a> {
-    names: [&'a str; 2],
-    metrics: [&'a Metric; 2],
-    ratio: Option<&'a Ratio>,
-}
-
-impl Pair<'_> {
-    fn render(&self, number: usize, out: &mut String) {
-        let metric = self.metrics[0];
-        let (unit, factor) = unit_of(&metric.unit);
-        let show = |value: f64| match unit {
-            Some(unit) => unit.show(value * factor),
-            None => format!("{} {}", significant(value), metric.unit),
-        };
-        let title = title(&metric.name);
+/// Appends one metric of both sides, each with its name.
+fn figure(index: usize, sides: [(&str, &Metric); 2], ratio: Option<&Ratio>, out: &mut String) {
+    let metric = sides[0].1;
+    put!(
+        out,
+        "<figure class=\"chart\" id=\"compare-{index}\">\n<figcaption>"
+    );
+    put!(
+        out,
+        "<h3>{}</h3><p class=\"note\">",
+        escape(&title(&metric.name))
+    );
+    out.push_str(match metric.higher_is_better {
+        true => "More is better.",
+        false => "Less is better.",
+    });
+    if let Some(ratio) = ratio {
+        let (word, class) = judged(ratio);
+        let [median, min, max] = [ratio.median, ratio.min, ratio.max].map(number);
         put!(
             out,
-            "<figure class=\"chart\" id=\"compare-{number}\">\n<figcaption>"
+            " Ratio <b class=\"{class}\">{median}</b> ({min} to {max}): "
         );
-        put!(out, "<h3>{}</h3><p class=\"note\">", escape(&title));
-        out.push_str(if metric.higher_is_better {
-            "More is better."
-        } else {
-            "Less is better."
-        });
-        if let Some(ratio) = self.ratio {
-            let (word, class) = judged(ratio);
-            put!(
-                out,
-                " Ratio <b class=\"{class}\">{}</b> ({} to {}): <span class=\"{class}\">{word}</span>.",
-                significant(ratio.median),
-                significant(ratio.min),
-                significant(ratio.max)
-            );
-        }
-        out.push_str("</p></figcaption>\n");
-        let values = self
-            .metrics
-            .iter()
-            .flat_map(|metric| [metric.median, metric.max]);
-        let scale = Scale::from_zero(values, unit.unwrap_or(Unit::Cores));
-        let label = format!("{title}: {}", self.names.join(" and "));
-        put!(
-            out,
-            "<div class=\"plot\"><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\""
-        );
-        put!(out, " aria-label=\"{}\">\n", escape(&label));
-        for (index, (name, metric)) in self.names.into_iter().zip(self.metrics).enumerate() {
-            bar(index, name, metric, scale, &show, out);
-        }
-        out.push_str("</svg></div>\n</figure>\n");
+        put!(out, "<span class=\"{class}\">{word}</span>.");
     }
+    out.push_str("</p></figcaption>\n");
+    let most = sides
+        .iter()
+        .map(|(_, metric)| metric.max)
+        .fold(0.0, f64::max);
+    for (index, (name, metric)) in sides.into_iter().enumerate() {
+        bar(index + 1, name, metric, most, out);
+    }
+    out.push_str("</figure>\n");
 }
 
 /// A metric's name in words: without the unit, which its figures have.
@@ -157,69 +99,43 @@ fn title(name: &str) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-/// A name, and below it the bar of the median, the range, and a dot per round.
-fn bar(
-    index: usize,
-    name: &str,
-    metric: &Metric,
-    scale: Scale,
-    show: &dyn Fn(f64) -> String,
-    out: &mut String,
-) {
-    let colour = index + 1;
-    let at = |value: f64| LEFT + scale.place(value) * (WIDTH - LEFT - RIGHT);
-    let top = 16.0 + index as f64 * 52.0;
-    let (bar_top, middle) = (top + 7.0, top + 17.0);
+/// Appends a name with the median, and below them the bar of the median, the range, and a dot per
+/// round, on an axis from zero to `most`.
+fn bar(colour: usize, name: &str, metric: &Metric, most: f64, out: &mut String) {
+    let percent = |value: f64| 100.0 * value / most.max(f64::MIN_POSITIVE);
+    let [median, min, max] =
+        [metric.median, metric.min, metric.max].map(|value| show(metric, value));
+    let name = escape(name);
     put!(
         out,
-        "<text x=\"{LEFT}\" y=\"{top}\">{}</text>",
-        escape(name)
+        "<div class=\"bar-name\"><span>{name}</span><b>{median}</b></div>\n"
     );
-    let right = WIDTH - RIGHT;
+    put!(out, "<div class=\"bars c{colour}\">");
     put!(
         out,
-        "<text class=\"y strong\" x=\"{right}\" y=\"{top}\">{}",
-        escape(&show(metric.median))
+        "<div class=\"bar\" style=\"width:{:.2}%\" title=\"{name}: median {median}, from {min} to {max}\"></div>",
+        percent(metric.median)
     );
     put!(
         out,
-        "</text>\n<path class=\"axis\" d=\"M{LEFT} {}v26\"/>",
-        bar_top - 3.0
-    );
-    put!(
-        out,
-        "<rect class=\"bar c{colour}\" x=\"{LEFT}\" y=\"{bar_top}\" height=\"20\" rx=\"2\""
-    );
-    let spread = format!(
-        "{name}: median {}, from {} to {}",
-        show(metric.median),
-        show(metric.min),
-        show(metric.max)
-    );
-    put!(
-        out,
-        " width=\"{:.1}\"><title>{}</title></rect>",
-        at(metric.median) - LEFT,
-        escape(&spread)
-    );
-    let (least, most) = (at(metric.min), at(metric.max));
-    put!(
-        out,
-        "<path class=\"whisker\" d=\"M{least:.1} {middle}H{most:.1}\"/>\n"
+        "<div class=\"range\" style=\"left:{:.2}%;width:{:.2}%\"></div>",
+        percent(metric.min),
+        percent(metric.max - metric.min)
     );
     for (round, value) in metric.values.iter().enumerate() {
         let Some(value) = value else { continue };
-        let text = format!("{name}, round {}: {}", round + 1, show(*value));
         put!(
             out,
-            "<circle class=\"mark c{colour}\" cx=\"{:.1}\" cy=\"{middle}\" r=\"4\">",
-            at(*value)
+            "<i style=\"left:{:.2}%\" title=\"{name}, round {}: {}\"></i>",
+            percent(*value),
+            round + 1,
+            show(metric, *value)
         );
-        put!(out, "<title>{}</title></circle>\n", escape(&text));
     }
+    out.push_str("</div>\n");
 }
 
-/// What a ratio says: a difference only if all rounds agree on its direction.
+/// Says what a ratio means: a difference only if all rounds agree on its direction.
 fn judged(ratio: &Ratio) -> (&'static str, &'static str) {
     let is_more = ratio.min > 1.0;
     let is_less = ratio.max < 1.0;
@@ -237,33 +153,26 @@ fn thresholds(thresholds: &[Threshold]) -> Table {
             Bound::AtLeast => "at least",
             Bound::AtMost => "at most",
         };
-        let verdict = match threshold.met {
-            true => Cell::classed("met", "good-text"),
-            false => Cell::classed("missed", "bad-text"),
-        };
+        let measured = threshold.measured.map_or("not measured".to_owned(), number);
         table.row([
             threshold.metric.clone().into(),
-            format!("{bound} {} x", significant(threshold.limit)).into(),
-            threshold
-                .measured
-                .map_or("not measured".to_owned(), significant)
-                .into(),
-            verdict,
+            format!("{bound} {} x", number(threshold.limit)).into(),
+            measured.into(),
+            match threshold.met {
+                true => Cell::classed("met", "good-text"),
+                false => Cell::classed("missed", "bad-text"),
+            },
         ]);
     }
     table
 }
 
-/// How to show the units that comparisons use, and what makes them the unit's own.
-fn unit_of(name: &str) -> (Option<Unit>, f64) {
-    match name {
-        "msg/s" => (Some(Unit::PerSecond), 1.0),
-        "ns" => (Some(Unit::Nanos), 1.0),
-        "us" => (Some(Unit::Nanos), 1e3),
-        "ms" => (Some(Unit::Nanos), 1e6),
-        "s" => (Some(Unit::Seconds), 1.0),
-        "bytes" => (Some(Unit::Bytes), 1.0),
-        "bytes/s" => (Some(Unit::BytesPerSecond), 1.0),
-        _ => (None, 1.0),
+/// Writes a value in the unit of its metric, escaped.
+fn show(metric: &Metric, value: f64) -> String {
+    match metric.unit.as_str() {
+        "msg/s" => Unit::PerSecond.show(value),
+        "us" => Unit::Nanos.show(value * 1e3),
+        "bytes" => Unit::Bytes.show(value),
+        unit => escape(&format!("{} {unit}", number(value))).into_owned(),
     }
 }

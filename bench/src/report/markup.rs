@@ -1,9 +1,11 @@
-//! HTML and SVG as text. Whatever comes from outside goes through [`escape`].
+//! HTML as text. Whatever comes from a result goes through [`escape`], or through [`json`].
 
 use std::borrow::Cow;
 
-/// `text` with the characters that mean something in HTML and SVG replaced, for use between tags
-/// and within quoted attributes. Control characters, which neither knows, become U+FFFD.
+use serde::Serialize;
+
+/// Replaces the characters that mean something in HTML, for text between tags and within quoted
+/// attributes. Control characters, which HTML does not know, become U+FFFD.
 pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     let special = |c: char| {
         matches!(c, '&' | '<' | '>' | '"' | '\'') || (c.is_control() && c != '\n' && c != '\t')
@@ -26,14 +28,12 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Appends formatted text to a `String`; writing to one cannot fail.
-macro_rules! put {
-    ($out:expr, $($arguments:tt)*) => {{
-        use std::fmt::Write as _;
-        write!($out, $($arguments)*).expect("writing to a String cannot fail");
-    }};
+/// Writes data as JSON for a `<script>` element. No text can end the element: JSON has `<` in strings
+/// only, where it may be escaped. A number that is not finite becomes `null`.
+pub(crate) fn json(data: &impl Serialize) -> String {
+    let json = serde_json::to_string(data).expect("plain data");
+    json.replace('<', "\\u003c")
 }
-pub(crate) use put;
 
 #[cfg(test)]
 mod tests {
@@ -47,5 +47,14 @@ mod tests {
             "&lt;script&gt;alert(&quot;1&quot; &amp;&amp; &#39;2&#39;)&lt;/script&gt;"
         );
         assert_eq!(escape("a\0b\u{1b}[1mc\nd"), "a\u{fffd}b\u{fffd}[1mc\nd");
+    }
+
+    #[test]
+    fn json_cannot_end_its_element() {
+        let data = ["</script><script>alert(1)</script>", "<!--", "a\"b"];
+        let text = json(&data);
+        assert!(!text.contains('<'), "{text}");
+        assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), data);
+        assert_eq!(json(&[1.5, f64::NAN, f64::INFINITY]), "[1.5,null,null]");
     }
 }

@@ -1,27 +1,35 @@
 //! The page as a whole.
 
-use super::markup::{escape, put};
-use super::verdict;
+use super::markup::escape;
 use super::view::{Column, Named, columns};
-use super::{ReportError, comparison, search, spectrum, summary, sweep, timeline};
+use super::{comparison, search, spectrum, summary, sweep, timeline};
+use crate::clock::Clock;
+use crate::judgement::{self, Judgement, Tone};
+use crate::random::Random;
 use crate::result::{Outcome, RunResult};
 
 const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("page.js");
+const UPLOT_STYLE: &str = include_str!("uplot/uPlot.min.css");
+const UPLOT_SCRIPT: &str = include_str!("uplot/uPlot.iife.min.js");
+const UPLOT_LICENSE: &str = include_str!("uplot/LICENSE");
 
 /// The whole page of these results.
-pub(crate) fn render(named: &[Named]) -> Result<String, ReportError> {
+pub(crate) fn render(named: &[Named]) -> Result<String, String> {
     let columns = columns(named)?;
     let mut out = String::with_capacity(256 << 10);
     let title = title(named);
-    // The policy makes the browser itself refuse whatever is not in this file.
+    // The policy makes the browser itself refuse what is not in this file, and each script that does
+    // not know this page's number.
+    let nonce = Random::new(Clock::new().now_ns()).bits();
     put!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-         style-src 'unsafe-inline'\">\n\
+         style-src 'unsafe-inline'; script-src 'nonce-{nonce:x}'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n",
+         <title>{}</title>\n<style>\n{UPLOT_STYLE}\n{STYLE}</style>\n</head>\n<body>\n",
         escape(&title)
     );
     header(named, &title, &mut out);
@@ -41,71 +49,68 @@ pub(crate) fn render(named: &[Named]) -> Result<String, ReportError> {
         measured(&columns, &mut out);
     }
     commands(named, &mut out);
-    let tools: Vec<&str> = named
+    let mut tools: Vec<&str> = named
         .iter()
         .map(|named| named.result.tool.as_str())
         .collect();
+    tools.sort_unstable();
+    tools.dedup();
     put!(
         out,
         "<footer>Measured by {}. 1 MB is 1,000,000 bytes. This page loads nothing from anywhere.\
-         </footer>\n</body>\n</html>\n",
-        escape(&unique(&tools).join(", "))
+         </footer>\n<script nonce=\"{nonce:x}\">/*\n{UPLOT_LICENSE}\n*/\n{UPLOT_SCRIPT}</script>\n\
+         <script nonce=\"{nonce:x}\">\n{SCRIPT}</script>\n</body>\n</html>\n",
+        escape(&tools.join(", "))
     );
     Ok(out)
 }
 
 fn title(named: &[Named]) -> String {
-    match named {
-        [one] => match &one.result.outcome {
+    if let [one] = named {
+        return match &one.result.outcome {
             Outcome::Run(run) if !run.scenario.name.is_empty() => {
                 format!("{} · {}", run.scenario.name, one.name)
             }
             Outcome::Compare(compare) => {
-                format!(
-                    "{} against {}: {}",
-                    compare.b.name, compare.a.name, compare.scenario
-                )
+                let (a, b) = (&compare.a.name, &compare.b.name);
+                format!("{b} against {a}: {}", compare.scenario)
             }
             _ => one.name.clone(),
-        },
-        many => many
-            .iter()
-            .map(|named| named.name.as_str())
-            .collect::<Vec<_>>()
-            .join(" · "),
+        };
     }
+    let names: Vec<&str> = named.iter().map(|named| named.name.as_str()).collect();
+    names.join(" · ")
 }
 
 fn header(named: &[Named], title: &str, out: &mut String) {
     put!(out, "<header>\n<h1>{}</h1>\n", escape(title));
-    let is_many = named.len() > 1;
-    for named in named {
-        let result = &named.result;
+    for one in named {
+        let result = &one.result;
         let what = match &result.outcome {
-            Outcome::Run(run) => summary::scenario(run),
+            Outcome::Run(run) => run.scenario.summary(),
             Outcome::Sweep(sweep) => format!("sweep over {} rates", sweep.steps.len()),
             Outcome::FindMax(found) => format!("search for the highest rate within {}", found.slo),
             Outcome::Compare(compare) => format!("comparison over {} rounds", compare.rounds),
         };
         let started = date(result.started_unix_ms);
-        let text = format!(
-            "{what}. {started}, on {}.",
-            summary::machine(&result.machine)
-        );
-        put!(out, "<p class=\"sub\">");
-        if is_many {
-            put!(out, "<b>{}</b>: ", escape(&named.name));
+        let machine = summary::machine(&result.machine);
+        out.push_str("<p class=\"sub\">");
+        if named.len() > 1 {
+            put!(out, "<b>{}</b>: ", escape(&one.name));
         }
-        put!(out, "{}</p>\n", escape(&text));
+        put!(
+            out,
+            "{}</p>\n",
+            escape(&format!("{what}. {started}, on {machine}."))
+        );
     }
     out.push_str("</header>\n");
 }
 
 fn verdicts(named: &[Named], columns: &[Column<'_>], out: &mut String) {
-    let is_many = named.len() > 1;
     for named in named {
         if let Outcome::Compare(compare) = &named.result.outcome {
-            comparison::judgement(compare).render(out);
+            judgement(&judgement::comparison(compare), out);
         }
     }
     out.push_str("<section id=\"verdicts\">\n");
@@ -116,45 +121,73 @@ fn verdicts(named: &[Named], columns: &[Column<'_>], out: &mut String) {
         if !column.remark.is_empty() {
             put!(out, "<p class=\"note\">{}.</p>\n", escape(&column.remark));
         }
-        out.push_str("<div class=\"verdicts\">\n");
-        let judgements = match column.runs.as_slice() {
-            [run] => verdict::of_run(run),
-            runs => verdict::of_many(runs, "round"),
-        };
-        for judgement in judgements {
-            judgement.render(out);
-        }
-        out.push_str("</div>\n");
+        judgements(
+            &match column.runs.as_slice() {
+                [run] => judgement::of_run(run),
+                runs => judgement::of_many(runs, "round"),
+            },
+            out,
+        );
     }
-    for named in named {
-        if let Outcome::Sweep(sweep) = &named.result.outcome {
-            if is_many {
-                put!(out, "<h3>{}</h3>\n", escape(&named.name));
+    for one in named {
+        if let Outcome::Sweep(sweep) = &one.result.outcome {
+            if named.len() > 1 {
+                put!(out, "<h3>{}</h3>\n", escape(&one.name));
             }
-            out.push_str("<div class=\"verdicts\">\n");
             let steps: Vec<&RunResult> = sweep.steps.iter().collect();
-            for judgement in verdict::of_many(&steps, "step") {
-                judgement.render(out);
-            }
-            out.push_str("</div>\n");
+            judgements(&judgement::of_many(&steps, "step"), out);
         }
     }
     out.push_str("</section>\n");
+}
+
+fn judgements(judgements: &[Judgement], out: &mut String) {
+    out.push_str("<div class=\"verdicts\">\n");
+    for one in judgements {
+        judgement(one, out);
+    }
+    out.push_str("</div>\n");
+}
+
+fn judgement(judgement: &Judgement, out: &mut String) {
+    let (class, sign) = match judgement.tone {
+        Tone::Good => ("good", "✓"),
+        Tone::Warn => ("warn", "!"),
+        Tone::Bad => ("bad", "✗"),
+    };
+    let about = match judgement.about {
+        "" => String::new(),
+        about => format!("{about}: "),
+    };
+    put!(
+        out,
+        "<div class=\"verdict {class}\"><b>{sign} {about}{}</b>",
+        escape(&judgement.head)
+    );
+    out.push_str(&escape(&judgement.text));
+    if !judgement.reasons.is_empty() {
+        out.push_str("<ul>");
+        for reason in &judgement.reasons {
+            put!(out, "<li>{}</li>", escape(reason));
+        }
+        out.push_str("</ul>");
+    }
+    out.push_str("</div>\n");
 }
 
 /// The sections of single runs.
 fn measured(columns: &[Column<'_>], out: &mut String) {
     out.push_str("<h2>Latency</h2>\n<div class=\"grid\">\n");
     if let Some(chart) = spectrum::chart(columns) {
-        out.push_str(&chart.render());
+        chart.render(out);
     }
     out.push_str("</div>\n<h3>Percentiles</h3>\n");
     summary::percentiles(columns).render(out);
     out.push_str("<h2>Over time</h2>\n");
     out.push_str("<p class=\"sub\">Point at a chart for its values. Shaded: not measured.</p>\n");
     out.push_str("<div class=\"grid\">\n");
-    for chart in timeline::charts(columns).into_iter().flatten() {
-        out.push_str(&chart.render());
+    for chart in timeline::charts(columns) {
+        chart.render(out);
     }
     out.push_str("</div>\n");
     // One run's tables are narrow: two beside each other.
@@ -163,25 +196,21 @@ fn measured(columns: &[Column<'_>], out: &mut String) {
     summary::figures(columns).render(out);
     out.push_str("</div><div>\n<h2>Ledger</h2>\n");
     summary::ledger(columns).render(out);
-    out.push_str("</div></div>\n");
-    out.push_str("<h2>Set-up</h2>\n");
+    out.push_str("</div></div>\n<h2>Set-up</h2>\n");
     summary::setup(columns).render(out);
 }
 
 fn commands(named: &[Named], out: &mut String) {
-    let plural = if named.len() == 1 {
-        "Command"
-    } else {
-        "Commands"
-    };
-    put!(out, "<h2>{plural}</h2>\n");
+    let plural = if named.len() == 1 { "" } else { "s" };
+    put!(out, "<h2>Command{plural}</h2>\n");
     for named in named {
-        let words = named.result.command.iter().map(|word| quoted(word));
-        put!(
-            out,
-            "<pre>{}</pre>\n",
-            escape(&words.collect::<Vec<_>>().join(" "))
-        );
+        let words: Vec<String> = named
+            .result
+            .command
+            .iter()
+            .map(|word| quoted(word))
+            .collect();
+        put!(out, "<pre>{}</pre>\n", escape(&words.join(" ")));
     }
 }
 
@@ -195,36 +224,11 @@ fn quoted(word: &str) -> String {
     }
 }
 
-fn unique<'a>(words: &[&'a str]) -> Vec<&'a str> {
-    let mut words = words.to_vec();
-    words.sort_unstable();
-    words.dedup();
-    words
-}
-
-/// Unix milliseconds as a date in UTC, by the calendar's 400-year cycle.
+/// Unix milliseconds as a date in UTC.
 fn date(unix_ms: u64) -> String {
-    let seconds = unix_ms / 1000;
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Days since the first of March of the year 0: leap days come last.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let leap_days = day_of_era / 1460 - day_of_era / 36_524 + day_of_era / 146_096;
-    let year_of_era = (day_of_era - leap_days) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!(
-        "{year}-{month:02}-{day:02} {:02}:{:02} UTC",
-        second / 3600,
-        second % 3600 / 60
-    )
+    let ms = i64::try_from(unix_ms).unwrap_or(i64::MAX);
+    let date = jiff::Timestamp::from_millisecond(ms).unwrap_or_default();
+    date.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 #[cfg(test)]

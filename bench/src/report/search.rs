@@ -1,22 +1,18 @@
 //! The search for the highest rate within an objective, and the profile it leaves.
 
-use super::chart::{Axis, Chart, Form, Look, Rule, Series};
-use super::markup::{escape, put};
-use super::scale::Scale;
+use super::chart::{Axis, Chart, Form, Rule, Scale, Series};
+use super::markup::escape;
 use super::sweep::checked;
 use super::table::{Cell, Table};
-use super::unit::{Unit, significant};
 use super::view::Named;
-use crate::result::{FindMaxResult, Profile, SearchStep};
+use crate::judgement::SEARCH_LIMITED;
+use crate::result::{FindMaxResult, Headroom, Profile, SearchStep};
+use crate::unit::{Unit, number};
 
-/// The section of a search for the highest rate.
-pub(crate) fn render(named: &Named, found: &FindMaxResult, number: usize, out: &mut String) {
-    put!(
-        out,
-        "<h2>{}: the highest rate within {}</h2>\n",
-        escape(&named.name),
-        escape(&found.slo)
-    );
+/// Appends the section of a search; `index` tells it from others on the page.
+pub(crate) fn render(named: &Named, found: &FindMaxResult, index: usize, out: &mut String) {
+    let (name, slo) = (escape(&named.name), escape(&found.slo));
+    put!(out, "<h2>{name}: the highest rate within {slo}</h2>\n");
     let mut text = match found.found_per_s {
         Some(rate) => format!("{} held and confirmed", Unit::PerSecond.show(rate)),
         None => "No rate met the objective".to_owned(),
@@ -25,29 +21,23 @@ pub(crate) fn render(named: &Named, found: &FindMaxResult, number: usize, out: &
         text += &format!("; {} failed", Unit::PerSecond.show(rate));
     }
     if found.generator_limited {
-        text += ". The search ended at the generator's own limit: the daemon can do at least this";
+        text += &format!("; {SEARCH_LIMITED}");
     }
     put!(
         out,
         "<p class=\"sub\">{}.</p>\n<div class=\"grid\">\n",
         escape(&text)
     );
-    out.push_str(&search_chart(found, number).render());
+    let chart = chart(found);
+    Chart {
+        id: format!("search-{index}"),
+        ..chart
+    }
+    .render(out);
     out.push_str("</div>\n");
     if !found.headroom.is_empty() {
         out.push_str("<h3>Headroom</h3>\n");
-        let mut table = Table::new(["term of the objective", "measured", "left"]);
-        for headroom in &found.headroom {
-            let left = headroom.left_share.map_or("–".to_owned(), |share| {
-                format!("{} %", significant(share * 100.0))
-            });
-            let measured = match is_time(&headroom.term) {
-                true => Unit::Nanos.show(headroom.measured * 1e3),
-                false => significant(headroom.measured),
-            };
-            table.row([headroom.term.clone().into(), measured.into(), left.into()]);
-        }
-        table.render(out);
+        headroom(&found.headroom).render(out);
     }
     out.push_str("<h3>Rates tried</h3>\n");
     tried(&found.steps).render(out);
@@ -57,58 +47,51 @@ pub(crate) fn render(named: &Named, found: &FindMaxResult, number: usize, out: &
     }
 }
 
-fn search_chart(found: &FindMaxResult, number: usize) -> Chart {
+fn chart(found: &FindMaxResult) -> Chart {
+    let mut steps: Vec<&SearchStep> = found.steps.iter().collect();
+    steps.sort_by(|one, other| one.offered_per_s.total_cmp(&other.offered_per_s));
     let latency = |step: &SearchStep| step.delivery_p99_us.or(step.publish_p99_us);
-    let points = |passed: bool| -> Vec<(f64, f64)> {
-        let steps = found.steps.iter().filter(|step| step.passed == passed);
-        let mut points: Vec<(f64, f64)> = steps
+    let series = |name: &str, colour, passed, form| Series {
+        name: name.to_owned(),
+        colour,
+        dash: 0,
+        form,
+        y: steps
+            .iter()
             .map(|step| {
-                (
-                    step.offered_per_s,
-                    latency(step).map_or(f64::NAN, |us| us * 1e3),
-                )
+                latency(step)
+                    .filter(|_| step.passed == passed)
+                    .map(|us| us * 1e3)
             })
-            .collect();
-        points.sort_by(|one, other| one.0.total_cmp(&other.0));
-        points
+            .collect(),
     };
-    let series: Vec<Series> = [("met the objective", 3, true), ("missed it", 2, false)]
-        .into_iter()
-        .map(|(name, colour, passed)| Series {
-            name: name.to_owned(),
-            look: Look { colour, dash: 0 },
-            form: if passed { Form::Dots } else { Form::Rings },
-            points: points(passed),
-        })
-        .filter(|series| !series.points.is_empty())
-        .collect();
-    let rule = limit(found);
-    let values = series.iter().flat_map(|s| &s.points).map(|point| point.1);
-    let y = Scale::log(values.chain(rule.iter().map(|rule| rule.y)));
-    let x = Scale::from_zero(
-        found.steps.iter().map(|step| step.offered_per_s),
-        Unit::PerSecond,
-    );
+    let both = [
+        series("met the objective", 3, true, Form::Dots),
+        series("missed it", 2, false, Form::Rings),
+    ];
     Chart {
-        id: format!("search-{number}"),
         title: "The search".to_owned(),
         note: "The 99th percentile of publish-to-delivery latency (publish latency where nothing \
                was consumed) at each rate that was tried."
             .to_owned(),
+        wide: true,
         x: Axis {
-            scale: x,
+            scale: Scale::Linear,
             unit: Unit::PerSecond,
-            title: "offered, messages per second".to_owned(),
+            title: "offered, messages per second",
         },
         y: Axis {
-            scale: y,
+            scale: Scale::Log,
             unit: Unit::Nanos,
-            title: "p99 latency (logarithmic)".to_owned(),
+            title: "p99 latency (logarithmic)",
         },
-        series,
-        rules: rule.into_iter().collect(),
-        bands: Vec::new(),
-        wide: true,
+        at: steps.iter().map(|step| step.offered_per_s).collect(),
+        series: both
+            .into_iter()
+            .filter(|series| series.y.iter().any(Option::is_some))
+            .collect(),
+        rules: limit(found).into_iter().collect(),
+        ..Chart::default()
     }
 }
 
@@ -126,9 +109,25 @@ fn limit(found: &FindMaxResult) -> Option<Rule> {
     })
 }
 
-/// Whether a term of an objective bounds a time, such as `p99<5ms`.
-fn is_time(term: &str) -> bool {
-    term.ends_with('s')
+fn headroom(terms: &[Headroom]) -> Table {
+    let mut table = Table::new(["term of the objective", "measured", "left"]);
+    for Headroom {
+        term,
+        measured,
+        left_share,
+    } in terms
+    {
+        // Terms such as p99<5ms bound a time, the others count messages.
+        let measured = match term.ends_with('s') {
+            true => Unit::Nanos.show(measured * 1e3),
+            false => number(*measured),
+        };
+        let left = left_share.map_or("–".to_owned(), |share| {
+            format!("{} %", number(share * 100.0))
+        });
+        table.row([term.clone().into(), measured.into(), left.into()]);
+    }
+    table
 }
 
 fn tried(steps: &[SearchStep]) -> Table {
@@ -161,43 +160,32 @@ fn tried(steps: &[SearchStep]) -> Table {
 
 fn profile_table(profile: &Profile) -> Table {
     let mut table = Table::new(["", ""]);
-    let nanos = |seconds: f64| Unit::Nanos.show(seconds * 1e9);
-    let rows = [
-        ("rate", Some(Unit::PerSecond.show(profile.messages_per_s))),
-        (
-            "message size",
-            Some(Unit::Bytes.show(profile.message_bytes)),
-        ),
-        ("channels", Some(profile.channels.to_string())),
-        (
-            "cores used by the daemon",
-            profile.daemon_cores_used.map(significant),
-        ),
-        (
-            "CPU per published message",
-            profile.cpu_s_per_published.map(nanos),
-        ),
-        (
-            "CPU per delivered message",
-            profile.cpu_s_per_delivered.map(nanos),
-        ),
-        (
-            "memory, nothing queued",
-            profile
-                .memory_bytes_idle
-                .map(|b| Unit::Bytes.show(b as f64)),
-        ),
-        (
-            "memory per queued message",
-            profile.memory_bytes_per_queued.map(|b| Unit::Bytes.show(b)),
-        ),
-        (
-            "disk per queued message",
-            profile.disk_bytes_per_message.map(|b| Unit::Bytes.show(b)),
-        ),
-    ];
-    for (name, value) in rows {
-        table.figures(name, [value.map(Cell::from)]);
-    }
+    let mut row = |name, unit: Unit, value: Option<f64>| {
+        table.figures(name, [value.map(|value| unit.show(value).into())]);
+    };
+    row("rate", Unit::PerSecond, Some(profile.messages_per_s));
+    row("message size", Unit::Bytes, Some(profile.message_bytes));
+    row("channels", Unit::Count, Some(profile.channels.into()));
+    row(
+        "cores used by the daemon",
+        Unit::Count,
+        profile.daemon_cores_used,
+    );
+    let published = profile.cpu_s_per_published.map(|cpu_s| cpu_s * 1e9);
+    row("CPU per published message", Unit::Nanos, published);
+    let delivered = profile.cpu_s_per_delivered.map(|cpu_s| cpu_s * 1e9);
+    row("CPU per delivered message", Unit::Nanos, delivered);
+    let idle = profile.memory_bytes_idle.map(|bytes| bytes as f64);
+    row("memory, nothing queued", Unit::Bytes, idle);
+    row(
+        "memory per queued message",
+        Unit::Bytes,
+        profile.memory_bytes_per_queued,
+    );
+    row(
+        "disk per queued message",
+        Unit::Bytes,
+        profile.disk_bytes_per_message,
+    );
     table
 }

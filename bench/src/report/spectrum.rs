@@ -1,124 +1,110 @@
 //! The percentile spectrum: every percentile of every latency, the rare ones with as much room as
 //! the common ones.
 
-use hdrhistogram::Histogram;
-
-use super::chart::{Axis, Chart, Form, Look, Series};
-use super::scale::Scale;
-use super::unit::Unit;
+use super::chart::{Axis, Chart, Form, Scale, Series};
 use super::view::Column;
 use crate::result::LoopKind;
+use crate::tally::Latencies;
+use crate::unit::Unit;
 
 /// Points per nine of the axis.
-const POINTS_PER_NINE: i32 = 24;
+const POINTS_PER_NINE: f64 = 24.0;
 
-/// All columns in one chart: colour says which result, dash which latency. With one result the
-/// colour says which latency, too.
+/// One line of a spectrum.
+pub(crate) struct Line<'a> {
+    pub(crate) name: String,
+    pub(crate) colour: usize,
+    pub(crate) dash: usize,
+    pub(crate) latencies: &'a Latencies,
+}
+
+/// Draws all columns in one chart: the colour says which result, the dash which latency. With one result
+/// the colour says which latency, too.
 pub(crate) fn chart(columns: &[Column<'_>]) -> Option<Chart> {
-    let mut series = Vec::new();
+    let mut lines = Vec::new();
     for (index, column) in columns.iter().enumerate() {
-        let both = [("delivery", &column.delivery), ("publish", &column.publish)];
-        for (nth, (what, histogram)) in both.into_iter().enumerate() {
-            let Some(histogram) = histogram else { continue };
-            let (name, colour) = match columns.len() {
-                1 => (what.to_owned(), nth as u8 + 1),
-                _ => (format!("{}: {what}", column.name), (index % 6) as u8 + 1),
-            };
-            let form = Form::Line;
-            let look = Look {
-                colour,
-                dash: nth as u8,
-            };
-            series.push(Series {
-                name,
-                look,
-                form,
-                points: points(histogram),
+        for (what, latencies) in column.latencies() {
+            let dash = usize::from(what == "publish");
+            lines.push(Line {
+                name: column.titled(what, columns.len()),
+                colour: if columns.len() == 1 {
+                    dash + 1
+                } else {
+                    index % 6 + 1
+                },
+                dash,
+                latencies,
             });
         }
     }
-    let note = note(columns);
-    of(
-        "spectrum",
-        "Percentile spectrum",
-        &note,
-        series,
-        columns.iter().filter_map(most).max()?,
-    )
-}
-
-/// A spectrum of any series of points, whose axis ends where one value of `count` is left.
-pub(crate) fn of(
-    id: &str,
-    title: &str,
-    note: &str,
-    series: Vec<Series>,
-    count: u64,
-) -> Option<Chart> {
-    let values: Vec<f64> = series
-        .iter()
-        .flat_map(|series| &series.points)
-        .map(|p| p.1)
-        .collect();
-    if values.is_empty() {
-        return None;
-    }
-    Some(Chart {
-        id: id.to_owned(),
-        title: title.to_owned(),
-        note: note.to_owned(),
-        x: Axis {
-            scale: Scale::nines(count),
-            unit: Unit::Count,
-            title: "percentile: each step to the right is ten times rarer".to_owned(),
-        },
-        y: Axis {
-            scale: Scale::log(values),
-            unit: Unit::Nanos,
-            title: "latency (logarithmic)".to_owned(),
-        },
-        series,
-        rules: Vec::new(),
-        bands: Vec::new(),
-        wide: true,
+    (!lines.is_empty()).then(|| Chart {
+        id: "spectrum".to_owned(),
+        title: "Percentile spectrum".to_owned(),
+        note: note(columns),
+        ..of(&lines)
     })
 }
 
-/// The spectrum of a histogram, in nanoseconds, up to its largest value.
-pub(crate) fn points(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
-    let count = histogram.len();
-    let last = (count.max(2) as f64).log10();
-    let steps = (last * f64::from(POINTS_PER_NINE)).floor() as i32;
-    let mut points: Vec<(f64, f64)> = (0..=steps)
-        .map(|step| 1.0 - 10f64.powf(-f64::from(step) / f64::from(POINTS_PER_NINE)))
-        .map(|quantile| (quantile, histogram.value_at_quantile(quantile) as f64))
-        .collect();
-    points.push((1.0 - 1.0 / count.max(2) as f64, histogram.max() as f64));
-    points
-}
-
-fn most(column: &Column<'_>) -> Option<u64> {
-    let both = [&column.delivery, &column.publish];
-    both.into_iter().flatten().map(Histogram::len).max()
+/// Draws the spectra of some latencies, each up to its largest value.
+pub(crate) fn of(lines: &[Line<'_>]) -> Chart {
+    // A histogram of n values ends where one value is left: at the logarithm of n.
+    let end = |latencies: &Latencies| (latencies.len().max(2) as f64).log10();
+    let mut at: Vec<f64> = lines.iter().map(|line| end(line.latencies)).collect();
+    let steps = at.iter().copied().fold(0.0, f64::max) * POINTS_PER_NINE;
+    at.extend((0..=steps as u32).map(|step| f64::from(step) / POINTS_PER_NINE));
+    at.sort_by(f64::total_cmp);
+    at.dedup();
+    let series = lines.iter().map(|line| {
+        let end = end(line.latencies);
+        let value = |nines: &f64| match nines.total_cmp(&end) {
+            std::cmp::Ordering::Less => {
+                let quantile = 1.0 - 10f64.powf(-nines);
+                Some(line.latencies.value_at_quantile(quantile) as f64)
+            }
+            std::cmp::Ordering::Equal => Some(line.latencies.max() as f64),
+            std::cmp::Ordering::Greater => None,
+        };
+        Series {
+            name: line.name.clone(),
+            colour: line.colour,
+            dash: line.dash,
+            form: Form::Line,
+            y: at.iter().map(value).collect(),
+        }
+    });
+    Chart {
+        wide: true,
+        x: Axis {
+            scale: Scale::Nines,
+            unit: Unit::Count,
+            title: "percentile, each step ten times rarer",
+        },
+        y: Axis {
+            scale: Scale::Log,
+            unit: Unit::Nanos,
+            title: "latency (logarithmic)",
+        },
+        series: series.collect(),
+        at,
+        ..Chart::default()
+    }
 }
 
 fn note(columns: &[Column<'_>]) -> String {
-    let is_closed = |column: &&Column<'_>| column.run.loop_kind == LoopKind::Closed;
-    let closed = columns.iter().filter(is_closed).count();
-    if closed == 0 {
+    let closed: Vec<&str> = columns
+        .iter()
+        .filter(|column| column.run.loop_kind == LoopKind::Closed)
+        .map(|column| column.name.as_str())
+        .collect();
+    if closed.is_empty() {
         return "Latency from the intended send time of each message: a stall counts for every \
                 message that was due meanwhile. A point at 99.9 % says that one message in a \
                 thousand took longer."
             .to_owned();
     }
-    let names: Vec<&str> = columns
-        .iter()
-        .filter(is_closed)
-        .map(|c| c.name.as_str())
-        .collect();
     format!(
         "CLOSED LOOP ({}): latency from the actual send. While the daemon stalls nothing is sent, \
          so the rare latencies look better than users would see them.",
-        names.join(", ")
+        closed.join(", ")
     )
 }

@@ -1,121 +1,40 @@
 //! The figures of the runs side by side, and what they were measured with.
 
-use hdrhistogram::Histogram;
-
-use super::markup::{escape, put};
-use super::scale::percentile;
+use super::markup::escape;
 use super::table::{Cell, Table};
-use super::unit::{Unit, grouped, significant};
-use super::verdict::{self, Tone};
 use super::view::Column;
-use crate::rate::Rate;
-use crate::result::{Ledger, Machine, Resources, RunResult, Verdict};
-
-/// One figure of a run; `None` if it was not measured.
-struct Figure {
-    name: &'static str,
-    unit: Unit,
-    value: fn(&Column<'_>) -> Option<f64>,
-    /// Whether it says how fast the daemon is: if the generator was the limit, it does not.
-    is_daemons: bool,
-}
-
-const fn figure(name: &'static str, unit: Unit, value: fn(&Column<'_>) -> Option<f64>) -> Figure {
-    Figure {
-        name,
-        unit,
-        value,
-        is_daemons: false,
-    }
-}
-
-fn resources(column: &Column<'_>, value: fn(&Resources) -> Option<f64>) -> Option<f64> {
-    column.run.resources.as_ref().and_then(value)
-}
-
-fn positive(value: f64) -> Option<f64> {
-    (value > 0.0).then_some(value)
-}
-
-const FIGURES: [Figure; 14] = [
-    figure("offered", Unit::PerSecond, |c| c.run.totals.offered_per_s),
-    Figure {
-        is_daemons: true,
-        ..figure("acknowledged", Unit::PerSecond, |c| {
-            positive(c.run.totals.acknowledged_per_s)
-        })
-    },
-    Figure {
-        is_daemons: true,
-        ..figure("delivered, all channels", Unit::PerSecond, |c| {
-            positive(c.run.totals.delivered_per_s)
-        })
-    },
-    figure("acknowledged bodies", Unit::BytesPerSecond, |c| {
-        positive(c.run.totals.acknowledged_bytes_per_s)
-    }),
-    figure("CPU of the daemon", Unit::Cores, |c| {
-        resources(c, |r| Some(r.cpu_s))
-            .zip(positive(c.run.totals.measured_s))
-            .map(|(a, b)| a / b)
-    }),
-    figure("CPU per message published or delivered", Unit::Nanos, |c| {
-        resources(c, |r| r.cpu_us_per_message.map(|us| us * 1e3))
-    }),
-    figure("memory at the start", Unit::Bytes, |c| {
-        resources(c, |r| Some(r.rss_start_bytes as f64))
-    }),
-    figure("memory at most", Unit::Bytes, |c| {
-        resources(c, |r| Some(r.rss_max_bytes as f64))
-    }),
-    figure("memory per queued message", Unit::Bytes, |c| {
-        resources(c, |r| r.memory_bytes_per_queued)
-    }),
-    figure("written to disk", Unit::Bytes, |c| {
-        resources(c, |r| Some(r.disk_written_bytes as f64))
-    }),
-    figure("written to disk per message", Unit::Bytes, |c| {
-        resources(c, |r| r.disk_bytes_per_message)
-    }),
-    figure("context switches, voluntary", Unit::Count, |c| {
-        resources(c, |r| Some(r.switches_voluntary as f64))
-    }),
-    figure("context switches, involuntary", Unit::Count, |c| {
-        resources(c, |r| Some(r.switches_involuntary as f64))
-    }),
-    figure("measured time", Unit::Seconds, |c| {
-        Some(c.run.totals.measured_s)
-    }),
-];
+use crate::judgement::{self, Tone, rates_are_the_generators};
+use crate::result::{Ledger, Machine};
+use crate::tally::Latencies;
+use crate::unit::{Unit, number};
 
 /// The handful of figures to see first, for a page of one run.
 pub(crate) fn tiles(column: &Column<'_>, out: &mut String) {
     let totals = &column.run.totals;
-    let is_limited = column.run.self_check.verdict == Verdict::GeneratorLimited;
-    let of = if is_limited {
-        " (generator's limit)"
-    } else {
-        ""
+    let whose = match rates_are_the_generators(column.run) {
+        true => " (generator's limit)",
+        false => "",
     };
     let mut tiles: Vec<(String, String)> = Vec::new();
-    if let Some(rate) = positive(totals.acknowledged_per_s) {
-        tiles.push((format!("acknowledged{of}"), Unit::PerSecond.show(rate)));
+    let rates = [
+        ("acknowledged", totals.acknowledged_per_s),
+        ("delivered", totals.delivered_per_s),
+    ];
+    for (name, rate) in rates.into_iter().filter(|(_, rate)| *rate > 0.0) {
+        tiles.push((format!("{name}{whose}"), Unit::PerSecond.show(rate)));
     }
-    if let Some(rate) = positive(totals.delivered_per_s) {
-        tiles.push((format!("delivered{of}"), Unit::PerSecond.show(rate)));
-    }
-    if let Some((what, histogram)) = column.main_latency() {
-        for quantile in [0.5, 0.99, 0.999] {
-            let name = format!("{what} p{}", percentile(quantile).trim_end_matches(" %"));
-            tiles.push((name, nanos(histogram.value_at_quantile(quantile))));
+    if let Some((what, latencies)) = column.latencies().next() {
+        for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
+            let value = nanos(latencies.value_at_quantile(quantile));
+            tiles.push((format!("{what} {name}"), value));
         }
-        tiles.push((format!("{what} max"), nanos(histogram.max())));
+        tiles.push((format!("{what} max"), nanos(latencies.max())));
     }
-    if let Some(resources) = &column.run.resources {
-        if let Some(us) = resources.cpu_us_per_message {
+    if let Some(used) = &column.run.resources {
+        if let Some(us) = used.cpu_us_per_message {
             tiles.push(("daemon CPU per message".into(), Unit::Nanos.show(us * 1e3)));
         }
-        let memory = Unit::Bytes.show(resources.rss_max_bytes as f64);
+        let memory = Unit::Bytes.show(used.rss_max_bytes as f64);
         tiles.push(("daemon memory, at most".into(), memory));
     }
     out.push_str("<div class=\"tiles\">\n");
@@ -129,112 +48,150 @@ pub(crate) fn tiles(column: &Column<'_>, out: &mut String) {
 /// All figures, a column per run, each with its ratio to the first.
 pub(crate) fn figures(columns: &[Column<'_>]) -> Table {
     let mut table = Table::new(head(columns));
-    for figure in &FIGURES {
-        let first = columns.first().and_then(figure.value);
-        table.figures(
-            figure.name,
-            columns.iter().enumerate().map(|(index, column)| {
-                let value = (figure.value)(column)?;
-                let mut text = figure.unit.show(value);
-                if let Some(first) = first.filter(|first| index > 0 && *first > 0.0) {
-                    text += &format!(" ({} x)", significant(value / first));
-                }
-                let is_limited = column.run.self_check.verdict == Verdict::GeneratorLimited;
-                Some(if figure.is_daemons && is_limited {
-                    Cell::classed(format!("{text}, the generator's limit"), "warn-text")
-                } else {
-                    text.into()
-                })
-            }),
-        );
-    }
+    // A rate that was the generator's limit says so.
+    let mut row = |name, unit: Unit, is_rate, value: &dyn Fn(&Column<'_>) -> Option<f64>| {
+        let first = columns.first().and_then(value);
+        let cells = columns.iter().enumerate().map(|(index, column)| {
+            let value = value(column)?;
+            let mut text = unit.show(value);
+            if let Some(first) = first.filter(|first| index > 0 && *first > 0.0) {
+                text += &format!(" ({} x)", number(value / first));
+            }
+            Some(if is_rate && rates_are_the_generators(column.run) {
+                Cell::classed(format!("{text}, the generator's limit"), "warn-text")
+            } else {
+                text.into()
+            })
+        });
+        table.figures(name, cells);
+    };
+    let positive = |value: f64| (value > 0.0).then_some(value);
+    row("offered", Unit::PerSecond, false, &|c| {
+        c.run.totals.offered_per_s
+    });
+    row("acknowledged", Unit::PerSecond, true, &|c| {
+        positive(c.run.totals.acknowledged_per_s)
+    });
+    row("delivered, all channels", Unit::PerSecond, true, &|c| {
+        positive(c.run.totals.delivered_per_s)
+    });
+    row("acknowledged bodies", Unit::BytesPerSecond, false, &|c| {
+        positive(c.run.totals.acknowledged_bytes_per_s)
+    });
+    row("CPU of the daemon", Unit::Cores, false, &|c| {
+        c.run.cores_used()
+    });
+    row(
+        "CPU per message published or delivered",
+        Unit::Nanos,
+        false,
+        &|c| Some(c.run.resources?.cpu_us_per_message? * 1e3),
+    );
+    row("memory at the start", Unit::Bytes, false, &|c| {
+        Some(c.run.resources?.rss_start_bytes as f64)
+    });
+    row("memory at most", Unit::Bytes, false, &|c| {
+        Some(c.run.resources?.rss_max_bytes as f64)
+    });
+    row("memory per queued message", Unit::Bytes, false, &|c| {
+        c.run.resources?.memory_bytes_per_queued
+    });
+    row("written to disk", Unit::Bytes, false, &|c| {
+        Some(c.run.resources?.disk_written_bytes as f64)
+    });
+    row("written to disk per message", Unit::Bytes, false, &|c| {
+        c.run.resources?.disk_bytes_per_message
+    });
+    row("context switches, voluntary", Unit::Count, false, &|c| {
+        Some(c.run.resources?.switches_voluntary as f64)
+    });
+    row("context switches, involuntary", Unit::Count, false, &|c| {
+        Some(c.run.resources?.switches_involuntary as f64)
+    });
+    row("measured time", Unit::Seconds, false, &|c| {
+        Some(c.run.totals.measured_s)
+    });
     table
 }
 
 /// Percentiles of the latencies, a column per run and latency.
 pub(crate) fn percentiles(columns: &[Column<'_>]) -> Table {
-    const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
+    const QUANTILES: [(&str, f64); 6] = [
+        ("50 %", 0.5),
+        ("90 %", 0.9),
+        ("99 %", 0.99),
+        ("99.9 %", 0.999),
+        ("99.99 %", 0.9999),
+        ("99.999 %", 0.99999),
+    ];
     let mut head = vec![String::new()];
-    let mut histograms = Vec::new();
+    let mut all = Vec::new();
     for column in columns {
-        for (what, histogram) in [("delivery", &column.delivery), ("publish", &column.publish)] {
-            let Some(histogram) = histogram else { continue };
-            histograms.push(histogram);
-            head.push(match columns.len() {
-                1 => what.to_owned(),
-                _ => format!("{}: {what}", column.name),
-            });
+        for (what, latencies) in column.latencies() {
+            all.push(latencies);
+            head.push(column.titled(what, columns.len()));
         }
     }
     let mut table = Table::new(head);
-    let mut row = |name: &str, value: &dyn Fn(&Histogram<u64>) -> Option<String>| {
-        let cells = histograms
-            .iter()
-            .map(|histogram| value(histogram).map(Cell::from));
+    let mut row = |name: &str, value: &dyn Fn(&Latencies) -> Option<String>| {
+        let cells = all.iter().map(|latencies| value(latencies).map(Cell::from));
         table.figures(name, cells);
     };
-    row("min", &|histogram| Some(nanos(histogram.min())));
-    for quantile in QUANTILES {
+    row("min", &|latencies| Some(nanos(latencies.min())));
+    for (name, quantile) in QUANTILES {
         // A percentile that less than one value lies beyond is the maximum by another name.
-        row(&percentile(quantile), &|histogram| {
-            let beyond = histogram.len() as f64 * (1.0 - quantile);
-            (beyond >= 1.0 - 1e-9).then(|| nanos(histogram.value_at_quantile(quantile)))
+        row(name, &|latencies| {
+            let beyond = latencies.len() as f64 * (1.0 - quantile);
+            (beyond >= 1.0 - 1e-9).then(|| nanos(latencies.value_at_quantile(quantile)))
         });
     }
-    row("max", &|histogram| Some(nanos(histogram.max())));
-    row("mean", &|histogram| {
-        Some(Unit::Nanos.show(histogram.mean()))
+    row("max", &|latencies| Some(nanos(latencies.max())));
+    row("mean", &|latencies| {
+        Some(Unit::Nanos.show(latencies.mean()))
     });
-    row("values", &|histogram| Some(grouped(histogram.len() as f64)));
+    row("values", &|latencies| Some(number(latencies.len() as f64)));
     table
 }
 
 /// The whole ledger, a column per run.
 pub(crate) fn ledger(columns: &[Column<'_>]) -> Table {
     let mut table = Table::new(head(columns));
-    type Row = (&'static str, fn(&Ledger) -> u64, bool);
-    let rows: [Row; 11] = [
-        ("sent", |ledger| ledger.sent, false),
-        ("acknowledged", |ledger| ledger.acknowledged, false),
-        ("refused", |ledger| ledger.refused, true),
-        ("unconfirmed", |ledger| ledger.unconfirmed, true),
-        ("received, all channels", |ledger| ledger.received, false),
-        ("lost", |ledger| ledger.lost, true),
-        ("duplicated", |ledger| ledger.duplicated, true),
-        ("corrupted", |ledger| ledger.corrupted, true),
-        ("reordered", |ledger| ledger.reordered, false),
-        (
-            "redelivered, as expected",
-            |ledger| ledger.redelivered,
-            false,
-        ),
-        ("of somebody else", |ledger| ledger.foreign, false),
-    ];
-    for (name, value, is_bad) in rows {
-        table.figures(
-            name,
-            columns.iter().map(|column| {
-                let value = value(&column.ledger);
-                let class = if is_bad && value > 0 { "bad-text" } else { "" };
-                Some(Cell::classed(grouped(value as f64), class))
-            }),
-        );
-    }
-    table.figures(
-        "verdict",
-        columns.iter().map(|column| {
-            let judgement = verdict::ledger(&column.ledger);
-            let class = match judgement.tone {
-                Tone::Good => "good-text",
-                Tone::Warn => "warn-text",
-                Tone::Bad => "bad-text",
+    // What must be zero stands out where it is not.
+    let mut row = |name, must_be_zero, count: &dyn Fn(&Ledger) -> u64| {
+        let cells = columns.iter().map(|column| {
+            let count = count(&column.ledger);
+            let class = if must_be_zero && count > 0 {
+                "bad-text"
+            } else {
+                ""
             };
-            Some(Cell::classed(
-                judgement.head.replacen("Ledger: ", "", 1),
-                class,
-            ))
-        }),
-    );
+            Some(Cell::classed(number(count as f64), class))
+        });
+        table.figures(name, cells);
+    };
+    row("sent", false, &|ledger| ledger.sent);
+    row("acknowledged", false, &|ledger| ledger.acknowledged);
+    row("refused", true, &|ledger| ledger.refused);
+    row("unconfirmed", true, &|ledger| ledger.unconfirmed);
+    row("received, all channels", false, &|ledger| ledger.received);
+    row("lost", true, &|ledger| ledger.lost);
+    row("duplicated", true, &|ledger| ledger.duplicated);
+    row("corrupted", true, &|ledger| ledger.corrupted);
+    row("reordered", false, &|ledger| ledger.reordered);
+    row("redelivered, as expected", false, &|ledger| {
+        ledger.redelivered
+    });
+    row("of somebody else", false, &|ledger| ledger.foreign);
+    let verdicts = columns.iter().map(|column| {
+        let judgement = judgement::ledger(&column.ledger);
+        let class = match judgement.tone {
+            Tone::Good => "good-text",
+            Tone::Warn => "warn-text",
+            Tone::Bad => "bad-text",
+        };
+        Some(Cell::classed(judgement.head, class))
+    });
+    table.figures("verdict", verdicts);
     table
 }
 
@@ -255,7 +212,7 @@ pub(crate) fn setup(columns: &[Column<'_>]) -> Table {
     row("its command", &|c| {
         c.run.daemon.command.clone().unwrap_or_default()
     });
-    row("scenario", &|c| scenario(c.run));
+    row("scenario", &|c| c.run.scenario.summary());
     row("processor", &|c| c.machine.cpu_model.clone());
     row("cores", &|c| c.machine.cores.to_string());
     row("memory", &|c| {
@@ -274,40 +231,6 @@ pub(crate) fn machine(machine: &Machine) -> String {
         Unit::Bytes.show(machine.memory_bytes as f64),
         machine.kernel
     )
-}
-
-/// What was done, in a line.
-pub(crate) fn scenario(run: &RunResult) -> String {
-    let scenario = &run.scenario;
-    let name = match scenario.name.as_str() {
-        "" => String::new(),
-        name => format!("{name}: "),
-    };
-    let rate = match scenario.rate {
-        Rate::Max => "as fast as it goes".to_owned(),
-        Rate::PerSecond(rate) => Unit::PerSecond.show(rate),
-    };
-    let batch = match scenario.via.is_batched() {
-        true => format!(" in batches of {}", scenario.batch),
-        false => String::new(),
-    };
-    format!(
-        "{name}{}, {} each; {}, {} per channel; messages of {} bytes{batch}; {rate}; {} after {} \
-         of warm-up",
-        counted(scenario.topics, "topic"),
-        counted(scenario.channels, "channel"),
-        counted(scenario.producers, "producer"),
-        counted(scenario.consumers, "consumer"),
-        scenario.size,
-        scenario.duration,
-        scenario.warm_up
-    )
-}
-
-/// "1 topic", "2 topics".
-fn counted(count: u32, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", grouped(f64::from(count)))
 }
 
 fn head(columns: &[Column<'_>]) -> Vec<String> {

@@ -1,31 +1,26 @@
 //! Tables of the page.
 
-use super::markup::{escape, put};
+use super::markup::escape;
 
 /// A cell; its text is escaped when it is written.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cell {
-    pub(crate) text: String,
+    text: String,
     /// A class of `style.css`, or empty.
-    pub(crate) class: &'static str,
+    class: &'static str,
 }
 
 impl Cell {
     /// A cell that stands out: "good-text", "warn-text", "bad-text", or "text" for prose.
     pub(crate) fn classed(text: impl Into<String>, class: &'static str) -> Cell {
-        Cell {
-            text: text.into(),
-            class,
-        }
+        let text = text.into();
+        Cell { text, class }
     }
 }
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Cell {
-        Cell {
-            text: text.into(),
-            class: "",
-        }
+        Cell::classed(text, "")
     }
 }
 
@@ -48,7 +43,7 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// A row of the same figure of every column; left out where none has it.
+    /// Adds one figure of every column; leaves the row out where no column has the figure.
     pub(crate) fn figures(&mut self, name: &str, figures: impl IntoIterator<Item = Option<Cell>>) {
         let figures: Vec<Option<Cell>> = figures.into_iter().collect();
         if figures.iter().any(Option::is_some) {

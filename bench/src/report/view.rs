@@ -1,14 +1,12 @@
-//! What the page shows of each result: one [`Column`] per run, side by side.
+//! [`Column`]: one run as the page shows it, beside the others.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 
-use super::{ReportError, verdict};
-use crate::result::{
-    HistogramKind, Ledger, LoopKind, Machine, Outcome, RunResult, SavedResult, Side,
-};
+use crate::judgement;
+use crate::result::{HistogramKind, Ledger, Machine, Outcome, RunResult, SavedResult, Side};
+use crate::tally::Latencies;
 
 /// A result and what it is called on the page.
 #[derive(Debug)]
@@ -17,91 +15,90 @@ pub(crate) struct Named {
     pub(crate) result: SavedResult,
 }
 
-/// One run as it is shown beside the others.
+/// One run.
 #[derive(Debug)]
 pub(crate) struct Column<'a> {
     pub(crate) name: String,
-    /// Which run it is, where a result has several; else empty.
+    /// The name of this run within its result; empty where the result has no other.
     pub(crate) remark: String,
     pub(crate) run: &'a RunResult,
     pub(crate) machine: &'a Machine,
-    /// All rounds of its side, if it is one of a comparison; else the run alone.
+    /// All rounds of a side, in a comparison; else the run alone.
     pub(crate) runs: Vec<&'a RunResult>,
-    /// Of all runs together, as the histograms are.
+    /// The ledger of all these runs together.
     pub(crate) ledger: Ledger,
-    pub(crate) publish: Option<Histogram<u64>>,
-    pub(crate) delivery: Option<Histogram<u64>>,
+    /// The delivery latencies of all these runs together.
+    delivery: Option<Latencies>,
+    /// The publish latencies of all these runs together.
+    publish: Option<Latencies>,
 }
 
 impl<'a> Column<'a> {
-    fn of(
+    fn new(
         named: &'a Named,
-        name: String,
-        remark: &str,
-        runs: &[&'a RunResult],
+        runs: Vec<&'a RunResult>,
         shown: &'a RunResult,
-    ) -> Result<Column<'a>, ReportError> {
-        let merged = |kind| merged(&named.name, runs, kind);
+    ) -> Result<Column<'a>, String> {
+        let merged = |kind| merged(&named.name, &runs, kind);
         Ok(Column {
-            name,
-            remark: remark.to_owned(),
+            name: named.name.clone(),
+            remark: String::new(),
             run: shown,
-            runs: runs.to_vec(),
-            ledger: verdict::added_up(runs.iter().copied()),
             machine: &named.result.machine,
-            publish: merged(HistogramKind::Publish)?,
+            ledger: judgement::added_up(&runs),
             delivery: merged(HistogramKind::Delivery)?,
+            publish: merged(HistogramKind::Publish)?,
+            runs,
         })
     }
 
-    /// Where its latencies are counted from.
-    pub(crate) fn counted_from(&self) -> &'static str {
-        match self.run.loop_kind {
-            LoopKind::Closed => "from the actual send",
-            LoopKind::Open | LoopKind::None => "from the intended send time",
+    /// The latencies that were measured, by name. The first is the one to look at first.
+    pub(crate) fn latencies(&self) -> impl Iterator<Item = (&'static str, &Latencies)> {
+        let both = [("delivery", &self.delivery), ("publish", &self.publish)];
+        both.into_iter()
+            .filter_map(|(what, latencies)| Some((what, latencies.as_ref()?)))
+    }
+
+    /// Names a figure of this column where `count` columns stand beside each other.
+    pub(crate) fn titled(&self, what: &str, count: usize) -> String {
+        match count {
+            1 => what.to_owned(),
+            _ => format!("{}: {what}", self.name),
         }
-    }
-
-    /// The latency to look at first, and what it is.
-    pub(crate) fn main_latency(&self) -> Option<(&'static str, &Histogram<u64>)> {
-        let delivery = self
-            .delivery
-            .as_ref()
-            .map(|histogram| ("delivery", histogram));
-        delivery.or_else(|| {
-            self.publish
-                .as_ref()
-                .map(|histogram| ("publish", histogram))
-        })
     }
 }
 
 /// The columns of all results, in order. The steps of a sweep have a section of their own.
-pub(crate) fn columns(named: &[Named]) -> Result<Vec<Column<'_>>, ReportError> {
+pub(crate) fn columns(named: &[Named]) -> Result<Vec<Column<'_>>, String> {
     let mut columns = Vec::new();
     for named in named {
-        let name = named.name.clone();
         match &named.result.outcome {
-            Outcome::Run(run) => columns.push(Column::of(named, name, "", &[run], run)?),
+            Outcome::Run(run) => columns.push(Column::new(named, vec![run], run)?),
             Outcome::FindMax(found) => {
                 if let Some(run) = &found.held {
                     let remark = "the confirming run at the highest rate within the objective";
-                    columns.push(Column::of(named, name, remark, &[run], run)?);
+                    columns.push(Column {
+                        remark: remark.to_owned(),
+                        ..Column::new(named, vec![run], run)?
+                    });
                 }
             }
             Outcome::Sweep(_) => {}
             Outcome::Compare(compare) => {
                 for side in [&compare.a, &compare.b] {
-                    if let Some((index, run)) = median_run(side) {
-                        let runs: Vec<&RunResult> = side.runs.iter().collect();
-                        let remark = format!(
+                    let Some((index, run)) = median_run(side) else {
+                        continue;
+                    };
+                    columns.push(Column {
+                        name: side.name.clone(),
+                        remark: format!(
                             "ledger and percentiles are of all {} rounds; charts over time and other \
                              figures of round {}, the median one by rate",
-                            runs.len(),
+                            side.runs.len(),
                             index + 1
-                        );
-                        columns.push(Column::of(named, side.name.clone(), &remark, &runs, run)?);
-                    }
+                        ),
+                        ..Column::new(named, side.runs.iter().collect(), run)?
+                    });
                 }
             }
         }
@@ -109,48 +106,40 @@ pub(crate) fn columns(named: &[Named]) -> Result<Vec<Column<'_>>, ReportError> {
     Ok(columns)
 }
 
-/// The round in the middle, by what was delivered (or acknowledged, without consumers).
+/// Finds the round in the middle, by what was delivered (or acknowledged, without consumers).
 fn median_run(side: &Side) -> Option<(usize, &RunResult)> {
     let mut rounds: Vec<(usize, &RunResult)> = side.runs.iter().enumerate().collect();
-    let rate = |run: &RunResult| {
-        let totals = &run.totals;
-        if totals.delivered > 0 {
-            totals.delivered_per_s
-        } else {
-            totals.acknowledged_per_s
-        }
+    let rate = |run: &RunResult| match run.totals.delivered {
+        0 => run.totals.acknowledged_per_s,
+        _ => run.totals.delivered_per_s,
     };
     rounds.sort_by(|one, other| rate(one.1).total_cmp(&rate(other.1)));
     rounds.get(rounds.len() / 2).copied()
 }
 
-/// All values of the runs together. Histograms add up; percentiles of percentiles would not.
+/// Adds up the histograms of several runs of the result `name`: percentiles of percentiles would be
+/// wrong.
 pub(crate) fn merged(
-    file: &str,
+    name: &str,
     runs: &[&RunResult],
     kind: HistogramKind,
-) -> Result<Option<Histogram<u64>>, ReportError> {
-    let mut all: Option<Histogram<u64>> = None;
+) -> Result<Option<Latencies>, String> {
+    let damaged = |why: String| format!("a histogram in the result {name} is damaged: {why}");
+    let mut all: Option<Latencies> = None;
     for record in runs.iter().filter_map(|run| run.histogram(kind)) {
-        let histogram = decode(&record.hdr_base64)
-            .map_err(|why| ReportError::Histogram(file.to_owned(), why))?;
+        let bytes = BASE64_STANDARD
+            .decode(&record.hdr_base64)
+            .map_err(|error| damaged(error.to_string()))?;
+        let one: Latencies = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|error| damaged(error.to_string()))?;
         match &mut all {
-            None => all = Some(histogram),
+            None => all = Some(one),
             Some(all) => {
                 all.auto(true);
-                all.add(&histogram)
-                    .map_err(|error| ReportError::Histogram(file.to_owned(), error.to_string()))?;
+                all.add(&one).map_err(|error| damaged(error.to_string()))?;
             }
         }
     }
-    Ok(all.filter(|histogram| !histogram.is_empty()))
-}
-
-fn decode(base64: &str) -> Result<Histogram<u64>, String> {
-    let bytes = BASE64_STANDARD
-        .decode(base64)
-        .map_err(|error| error.to_string())?;
-    Deserializer::new()
-        .deserialize(&mut bytes.as_slice())
-        .map_err(|error| error.to_string())
+    Ok(all.filter(|latencies| !latencies.is_empty()))
 }

@@ -1,20 +1,20 @@
-//! From what was collected to the result.
+//! The result of a run, from its recording.
 
 use std::sync::MutexGuard;
 
-use super::{Conductor, Course, Rest};
+use super::{Conductor, Recording, Remains};
 use crate::control::Control;
 use crate::grid::Grid;
-use crate::ledger::{ChannelLedger, settle};
+use crate::ledger::{ChannelLedger, final_ledger};
 use crate::pace::Curve;
 use crate::process::Usage;
 use crate::result::{
     Ended, HistogramKind, Interval, LoopKind, Resources, RunResult, SelfCheck, Totals,
 };
 use crate::scenario::{Consume, Scenario};
+use crate::self_check::{Observed, judge};
 use crate::series::{Sample, Series};
 use crate::tally::{percentiles, record};
-use crate::verdict::{Observed, judge};
 
 /// A backlog below this says nothing about memory per message.
 const BACKLOG_MIN: u64 = 10_000;
@@ -22,17 +22,17 @@ const BACKLOG_MIN: u64 = 10_000;
 pub(super) fn conclude(
     conductor: &Conductor<'_>,
     grid: Grid,
-    course: Course,
-    rest: Rest,
+    recording: Recording,
+    rest: Remains,
 ) -> RunResult {
     let scenario = conductor.scenario;
-    let window = Window::new(scenario, grid, &course);
-    let totals = totals(scenario, &course, &window);
+    let window = Window::new(scenario, grid, &recording);
+    let totals = totals(scenario, &recording, &window);
     let offered = |at: u64| offered_at(scenario, grid, at);
-    let series = course.series.rows(offered);
-    let resources = resources(&course, &window, &totals, &series);
-    let self_check = self_check(scenario, &course, &window, &rest);
-    let sums = &course.series;
+    let series = recording.series.rows(offered);
+    let resources = resources(&recording, &window, &totals, &series);
+    let self_check = self_check(scenario, &recording, &window, &rest);
+    let sums = &recording.series;
     let histograms = [
         record(HistogramKind::Publish, &sums.publish),
         record(HistogramKind::Delivery, &sums.delivery),
@@ -42,13 +42,13 @@ pub(super) fn conclude(
     let ledgers: Vec<MutexGuard<'_, ChannelLedger>> = control
         .ledgers
         .iter()
-        .map(|ledger| ledger.lock().expect("no worker panics"))
+        .map(|ledger| ledger.lock().expect("no generator panics"))
         .collect();
     let channels: Vec<&ChannelLedger> = ledgers.iter().map(|guard| &**guard).collect();
-    let mut ledger = settle(&rest.records, &channels);
+    let mut ledger = final_ledger(&rest.records, &channels);
     ledger.reordered = sums.all.counts.reordered;
     ledger.foreign = sums.all.counts.foreign;
-    if matches!(course.ended, Ended::Interrupted | Ended::Failed { .. }) {
+    if matches!(recording.ended, Ended::Interrupted | Ended::Failed { .. }) {
         // Nobody waited for them.
         ledger.outstanding = std::mem::take(&mut ledger.lost);
     }
@@ -60,7 +60,7 @@ pub(super) fn conclude(
             (_, None) => LoopKind::Closed,
             (_, Some(_)) => LoopKind::Open,
         },
-        ended: course.ended,
+        ended: recording.ended,
         totals,
         ledger,
         resources,
@@ -70,37 +70,37 @@ pub(super) fn conclude(
     }
 }
 
-/// The measured time as it came out.
+/// The measured time of a run as it really was.
 struct Window {
     from_ns: u64,
-    /// End of publishing, for what is published.
+    /// The end of publishing: the time for rates of publishing ends here.
     published_ns: u64,
-    /// For what is delivered.
+    /// From and to: the time for rates of delivery.
     delivered: (u64, u64),
-    /// Whether deliveries behind the end of publishing count.
+    /// True when deliveries behind the end of publishing count.
     to_the_last: bool,
 }
 
 impl Window {
-    fn new(scenario: &Scenario, grid: Grid, course: &Course) -> Window {
-        let all = &course.series.all;
-        let limited = scenario.messages > 0 && all.last_answer_ns < course.publish_end_ns;
+    fn new(scenario: &Scenario, grid: Grid, recording: &Recording) -> Window {
+        let all = &recording.series.all;
+        let limited = scenario.messages > 0 && all.last_answer_ns < recording.publish_end_ns;
         let published_ns = if limited && all.last_answer_ns > 0 {
             all.last_answer_ns
         } else {
-            course.publish_end_ns.min(course.ended_ns)
+            recording.publish_end_ns.min(recording.ended_ns)
         };
         let to_the_last = limited || scenario.consume == Consume::AfterPublish;
-        let interrupted = course.publish_end_ns < grid.publish_end;
+        let interrupted = recording.publish_end_ns < grid.publish_end;
         let last_ns = if to_the_last {
             all.last_delivery_ns
         } else if interrupted {
-            // What came after the interruption counts, too, and so does its time.
+            // Deliveries after the interruption count, and so does their time.
             all.last_delivery_ns.max(published_ns)
         } else {
             published_ns
         };
-        let from_ns = course.consumed_from.map_or(grid.measure, |(at, _)| at);
+        let from_ns = recording.consumed_from.map_or(grid.measure, |(at, _)| at);
         Window {
             from_ns: grid.measure.min(published_ns),
             published_ns,
@@ -110,7 +110,7 @@ impl Window {
     }
 }
 
-fn totals(scenario: &Scenario, course: &Course, window: &Window) -> Totals {
+fn totals(scenario: &Scenario, recording: &Recording, window: &Window) -> Totals {
     let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
     let per_s = |count: u64, seconds: f64| {
         if seconds > 0.0 {
@@ -119,7 +119,7 @@ fn totals(scenario: &Scenario, course: &Course, window: &Window) -> Totals {
             0.0
         }
     };
-    let (all, measured) = (&course.series.all.counts, &course.series.measured);
+    let (all, measured) = (&recording.series.all.counts, &recording.series.measured);
     let measured_s = seconds(window.from_ns, window.published_ns);
     let limited = window.to_the_last && scenario.consume == Consume::AtOnce;
     let acknowledged = if limited {
@@ -172,8 +172,8 @@ fn offered_at(scenario: &Scenario, grid: Grid, at: u64) -> Option<f64> {
     Some(rate * Curve::new(scenario.peak).at(part))
 }
 
-/// The samples at the ends of the measured time; the end is the run's own when deliveries count to
-/// the last.
+/// The samples at the two ends of the measured time. When all deliveries count, the second end is that of
+/// the run.
 fn ends<'a>(series: &'a Series, window: &Window) -> Option<(u64, &'a Sample, u64, &'a Sample)> {
     let (from_ns, from) = series.samples.range(window.from_ns..).next()?;
     let (to_ns, to) = if window.to_the_last {
@@ -186,16 +186,16 @@ fn ends<'a>(series: &'a Series, window: &Window) -> Option<(u64, &'a Sample, u64
 }
 
 fn resources(
-    course: &Course,
+    recording: &Recording,
     window: &Window,
     totals: &Totals,
     rows: &[Interval],
 ) -> Option<Resources> {
-    let series = &course.series;
+    let series = &recording.series;
     let (from_ns, from, to_ns, to) = ends(series, window)?;
     let start = series.samples.first_key_value()?.1.usage?;
     let from = from.usage?;
-    // A process that died in the meantime has no usage at the end, or that of its remains.
+    // A process that died meanwhile has no usage at the end, or that of its remains.
     let alive = |sample: &Sample| sample.usage.filter(|usage| usage.cpu_ns >= from.cpu_ns);
     let (to, whole) = match alive(to) {
         Some(usage) => (usage, true),
@@ -207,13 +207,13 @@ fn resources(
     let cpu_s = to.cpu_ns.saturating_sub(from.cpu_ns) as f64 / 1e9;
     let per =
         |cpu_s: f64, messages: u64| (whole && messages > 0).then(|| cpu_s * 1e6 / messages as f64);
-    // Where one came after the other, what each of them took is known.
+    // Where consuming came after publishing, the usage of each is known.
     let phase = |messages: u64, from: Option<Usage>, to: Option<Usage>| {
         let (from, to) = (from?, to?);
         per(to.cpu_ns.saturating_sub(from.cpu_ns) as f64 / 1e9, messages)
     };
-    let consumed_from = course.consumed_from.and_then(|(_, usage)| usage);
-    let published = consumed_from.and(course.published_usage);
+    let consumed_from = recording.consumed_from.and_then(|(_, usage)| usage);
+    let published = consumed_from.and(recording.published_usage);
     let written = to.disk_written_bytes.zip(from.disk_written_bytes);
     let written = written.map(|(to, from)| to.saturating_sub(from));
     let rss = |row: &Interval| row.daemon.map_or(0, |daemon| daemon.rss_bytes);
@@ -243,8 +243,13 @@ fn resources(
     })
 }
 
-fn self_check(scenario: &Scenario, course: &Course, window: &Window, rest: &Rest) -> SelfCheck {
-    let series = &course.series;
+fn self_check(
+    scenario: &Scenario,
+    recording: &Recording,
+    window: &Window,
+    rest: &Remains,
+) -> SelfCheck {
+    let series = &recording.series;
     let mut observed = Observed {
         lateness: percentiles(&series.lateness),
         publish: percentiles(&series.publish),
@@ -252,8 +257,8 @@ fn self_check(scenario: &Scenario, course: &Course, window: &Window, rest: &Rest
         ..Observed::default()
     };
     if scenario.rate.per_second().is_some() && scenario.producers > 0 {
-        // What was due after an interruption was not to be sent any more.
-        let interrupted = course.ended == Ended::Interrupted;
+        // Messages that were due after an interruption were not to be sent.
+        let interrupted = recording.ended == Ended::Interrupted;
         let unsent = if interrupted { 0 } else { rest.unsent };
         observed.sent_and_unsent = Some((series.measured.sent, unsent));
     }

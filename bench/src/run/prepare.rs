@@ -1,4 +1,4 @@
-//! Everything that is made before the first connection, and undone after the last.
+//! The preparation of a run, before its first connection, and the cleaning up after its last.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,16 +9,16 @@ use super::Options;
 use crate::clock::Clock;
 use crate::consumer::Behaviour;
 use crate::control::Control;
+use crate::generator::{ConsumerPlan, GeneratorPlan, ProducerPlan, Reading, identify_json};
 use crate::header::{Filler, HEADER_BYTES};
 use crate::http::Admin;
 use crate::pace::Pace;
-use crate::producer::{Bodies, PublishPlan};
+use crate::producer::{MessageBodies, PublishPlan};
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::size::Sizes;
 use crate::target::Target;
 use crate::upgrades::Upgrades;
-use crate::worker::{ConsumerPlan, ProducerPlan, Reading, WorkerPlan, identify_json};
 
 /// Sizes drawn beforehand, to be used in turn.
 const SIZES: usize = 4096;
@@ -32,7 +32,7 @@ pub(super) struct Prepared {
     pub(super) topics: Vec<String>,
     pub(super) prefix: String,
     pub(super) control: Arc<Control>,
-    pub(super) workers: Vec<WorkerPlan>,
+    pub(super) generators: Vec<GeneratorPlan>,
     pub(super) connections: usize,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn prepare(
         return Err("publishing over HTTP needs --http-address".into());
     }
     let upgrades = Arc::new(Upgrades::new(scenario, target.tcp)?);
-    // The clock's finer bits differ from run to run.
+    // The clock's lower bits differ from run to run.
     let run = (Random::new(clock.now_ns()).bits() & 0xffff) as u16;
     let prefix = match &options.topic {
         Some(topic) => topic.clone(),
@@ -80,10 +80,11 @@ pub(super) fn prepare(
     if scenario.reads_late() {
         control.excuse_late_readers();
     }
-    let mut workers: Vec<WorkerPlan> = (0..options.threads.max(1))
-        .map(|worker| WorkerPlan {
-            worker,
-            core: (!options.cores.is_empty()).then(|| options.cores[worker % options.cores.len()]),
+    let mut generators: Vec<GeneratorPlan> = (0..options.threads.max(1))
+        .map(|generator| GeneratorPlan {
+            generator,
+            core: (!options.cores.is_empty())
+                .then(|| options.cores[generator % options.cores.len()]),
             tcp: target.tcp,
             http,
             upgrades: Arc::clone(&upgrades),
@@ -98,15 +99,15 @@ pub(super) fn prepare(
             ),
             storms: (!scenario.storm_every.is_zero())
                 .then(|| (scenario.storm_every.as_ns(), scenario.storm)),
-            seed: scenario.seed ^ (worker as u64) << 32,
+            seed: scenario.seed ^ (generator as u64) << 32,
         })
         .collect();
-    let threads = workers.len();
+    let threads = generators.len();
     for (index, producer) in producers(target, scenario, &topics, run)
         .into_iter()
         .enumerate()
     {
-        workers[index % threads].producers.push(producer);
+        generators[index % threads].producers.push(producer);
     }
     let ours = (scenario.producers > 0).then_some(run);
     for (index, consumer) in consumers(scenario, &topics, &channels, ours)
@@ -114,7 +115,7 @@ pub(super) fn prepare(
         .enumerate()
     {
         // From the other end, so that one producer and one consumer are on different threads.
-        workers[threads - 1 - index % threads]
+        generators[threads - 1 - index % threads]
             .consumers
             .push(consumer);
     }
@@ -122,12 +123,12 @@ pub(super) fn prepare(
         topics,
         prefix,
         control,
-        workers,
+        generators,
         connections: usize::try_from(connections).unwrap_or(usize::MAX),
     })
 }
 
-/// One name as it is, several with a number.
+/// The names of `count` topics or channels: one name as it is, several with a number.
 fn names(prefix: &str, count: u32) -> Vec<String> {
     match count {
         0 | 1 => vec![prefix.to_string()],
@@ -226,7 +227,7 @@ fn producers(
     (0..count).map(plan).collect()
 }
 
-fn bodies(sizes: &Sizes, seed: u64) -> Bodies {
+fn bodies(sizes: &Sizes, seed: u64) -> MessageBodies {
     let mut random = Random::new(seed);
     let mut filler = Vec::with_capacity(sizes.bytes_max() + 8);
     while filler.len() < sizes.bytes_max() {
@@ -240,7 +241,7 @@ fn bodies(sizes: &Sizes, seed: u64) -> Bodies {
     let sizes = (0..draws)
         .map(|_| Filler::new(&filler, sizes.draw(&mut random) - HEADER_BYTES))
         .collect();
-    Bodies { filler, sizes }
+    MessageBodies { filler, sizes }
 }
 
 fn consumers(

@@ -1,4 +1,4 @@
-//! [`Patch`]: the parts of a scenario that somebody stated, on the command line or in a file.
+//! [`Patch`]: the parts of a scenario that the command line or a file states.
 
 use std::path::PathBuf;
 
@@ -16,8 +16,8 @@ use crate::work::Work;
 macro_rules! patch {
     ($($heading:literal { $($field:ident: $kind:ty, $value:literal, $help:literal;)* })*
      switches in $switch_heading:literal { $($switch:ident, $switch_help:literal;)* }) => {
-        /// What was stated of a scenario. The fields are those of [`Scenario`], where they are
-        /// explained; `per_day` is another way to state the rate.
+        /// The stated parts of a scenario. The fields are those of [`Scenario`], which explains them;
+        /// `per_day` is another way to state the rate.
         #[derive(Clone, Debug, Default, PartialEq, Deserialize, Args)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         #[group(skip)]

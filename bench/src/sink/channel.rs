@@ -23,7 +23,7 @@ pub(super) struct Queued {
 #[derive(Debug, Default)]
 pub(super) struct Channel {
     queue: VecDeque<Queued>,
-    /// By message: who has it.
+    /// The messages in flight, each with the client that has it.
     in_flight: HashMap<MessageId, (usize, Queued)>,
     /// Connections that consume.
     consumers: Vec<usize>,
@@ -33,7 +33,7 @@ pub(super) struct Channel {
 struct Topic {
     channels: Vec<usize>,
     names: HashMap<String, usize>,
-    /// What was published before there was a channel.
+    /// Messages that were published before there was a channel.
     waiting: VecDeque<Queued>,
 }
 
@@ -76,7 +76,7 @@ impl Store {
         if self.mode == Mode::Null {
             return;
         }
-        // Each fault has its own places in the row, so that they meet as seldom as possible.
+        // Each fault has an offset of its own, so that two faults rarely hit the same message.
         let number = self.counts.published;
         let hits =
             |one_in: Option<u64>, shift: u64| one_in.is_some_and(|n| number % n == n / shift % n);
@@ -117,7 +117,7 @@ impl Store {
         }
     }
 
-    /// The channel, made if it is not there; the first one of a topic gets what waits in it.
+    /// Finds a channel, or makes it. The first channel of a topic gets the messages that wait there.
     pub(super) fn channel(&mut self, topic: &str, channel: &str) -> usize {
         let topic = self.topics.entry(topic.into()).or_default();
         if let Some(index) = topic.names.get(channel) {
@@ -133,20 +133,20 @@ impl Store {
         index
     }
 
-    /// A consumer subscribes.
-    pub(super) fn enter(&mut self, peer: usize, channel: usize) {
-        self.channels[channel].consumers.push(peer);
+    /// Adds a consumer to a channel.
+    pub(super) fn enter(&mut self, client: usize, channel: usize) {
+        self.channels[channel].consumers.push(client);
     }
 
-    /// A connection ends: what it had goes back.
-    pub(super) fn leave(&mut self, peer: usize, channel: Option<usize>) {
+    /// Takes back the messages of a connection that ends.
+    pub(super) fn leave(&mut self, client: usize, channel: Option<usize>) {
         let Some(channel) = channel.and_then(|index| self.channels.get_mut(index)) else {
             return;
         };
-        channel.consumers.retain(|consumer| *consumer != peer);
+        channel.consumers.retain(|consumer| *consumer != client);
         let mut back = Vec::new();
         channel.in_flight.retain(|id, (holder, queued)| {
-            let stays = *holder != peer;
+            let stays = *holder != client;
             if !stays {
                 back.push((*id, queued.clone()));
             }
@@ -159,7 +159,7 @@ impl Store {
         self.woken.extend_from_slice(&channel.consumers);
     }
 
-    /// Whether there is a message for the channel.
+    /// Tells whether there is a message for the channel.
     pub(super) fn has_message(&self, channel: usize) -> bool {
         self.mode == Mode::Null || !self.channels[channel].queue.is_empty()
     }
@@ -168,7 +168,7 @@ impl Store {
     pub(super) fn deliver(
         &mut self,
         channel: usize,
-        peer: usize,
+        client: usize,
         now_ns: u64,
         output: &mut Vec<u8>,
     ) -> bool {
@@ -198,14 +198,14 @@ impl Store {
             frame::write_header(&mut head, bytes, timestamp_ns, queued.attempts, &id);
             output.extend_from_slice(&head);
             output.extend_from_slice(&queued.body);
-            channel.in_flight.insert(id, (peer, queued));
+            channel.in_flight.insert(id, (client, queued));
         }
         self.next_id += 1;
         self.counts.delivered += 1;
         true
     }
 
-    /// FIN; false when it is not in flight.
+    /// Finishes a message; false when it is not in flight.
     pub(super) fn finish(&mut self, channel: usize, id: &MessageId) -> bool {
         let known =
             self.mode == Mode::Null || self.channels[channel].in_flight.remove(id).is_some();
@@ -213,7 +213,7 @@ impl Store {
         known
     }
 
-    /// REQ; false when it is not in flight.
+    /// Requeues a message; false when it is not in flight.
     pub(super) fn requeue(&mut self, channel: usize, id: &MessageId) -> bool {
         if self.mode == Mode::Null {
             return true;
@@ -227,7 +227,7 @@ impl Store {
         true
     }
 
-    /// What `/stats?format=json` answers.
+    /// The answer to `/stats?format=json`.
     pub(super) fn stats(&self) -> serde_json::Value {
         let channel = |(name, index): (&String, &usize)| {
             let channel = &self.channels[*index];

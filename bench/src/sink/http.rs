@@ -1,11 +1,11 @@
-//! As much HTTP as the generator speaks.
+//! The part of HTTP that the generator speaks.
 
 use wire::command::Batch;
 use wire::limits::Limits;
 
 use super::channel::Store;
 
-/// What was done with the input.
+/// The outcome of handling some input.
 #[derive(Debug, Default)]
 pub(super) struct Handled {
     pub(super) consumed: usize,

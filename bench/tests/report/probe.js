@@ -1,49 +1,108 @@
-// Runs within a copy of the page and leaves what it sees in an attribute of <body>.
+// Runs in a copy of the page, after its own scripts, and leaves what it sees in an attribute of <body>.
 (() => {
-  const outside = [];
-  const overlaps = [];
-  const charts = [...document.querySelectorAll("figure.chart")].map((figure) => {
-    const svg = figure.querySelector(".plot svg");
-    const frame = svg.getBoundingClientRect();
-    const texts = [...svg.querySelectorAll("text")].map((text) => ({
-      name: `${figure.id}: ${text.textContent}`,
-      box: text.getBoundingClientRect(),
+  // The figures of charts are written as the program writes its own: see unit.rs.
+  const shown = [
+    ["ns", 850, "850 ns"],
+    ["ns", 1234567, "1.23 ms"],
+    ["ns", 2.5e9, "2.5 s"],
+    ["messages/s", 231481.4, "231,481/s"],
+    ["messages", 0, "0"],
+    ["messages", 5e9, "5,000,000,000"],
+    ["bytes", 2.25e12, "2.25 TB"],
+    ["bytes", 999.7, "1 kB"],
+    ["bytes/s", 104166600, "104 MB/s"],
+    ["cores", 1.337, "1.34 cores"],
+    ["s", 0.25, "250 ms"],
+    ["s", 200, "3 min 20 s"],
+    ["s", 43200, "12 h"],
+    ["s", 864000, "10 days"],
+  ].map(([unit, value, text]) => [show({ unit }, value), text]);
+  const ticks = [
+    ["messages/s", 1500000, "1.5 M"],
+    ["s", 150, "2:30 min"],
+    ["s", 5400, "1:30 h"],
+  ].map(([unit, value, text]) => [tick({ unit }, value), text]);
+  const percentiles = [[0.5, "50 %"], [0.75, "75 %"], [0.99999, "99.999 %"]]
+    .map(([fraction, text]) => [percentile(-Math.log10(1 - fraction)), text]);
+  const ranges = [
+    [range({ scale: "log", unit: "ns" }, [180e3, 4.2e6, 0, null]), [100e3, 5e6]],
+    [logTicks(100e3, 5e6).filter((tick) => tick >= 100e3 && tick <= 5e6), [100e3, 200e3, 500e3, 1e6, 2e6, 5e6]],
+    [range({ scale: "linear", unit: "messages" }, [null])[0], 0],
+    [range({ scale: "linear", unit: "s" }, [3, 67]), [0, 67]],
+  ];
+  const wrong = [...shown, ...ticks, ...percentiles, ...ranges]
+    .filter(([found, expected]) => JSON.stringify(found) !== JSON.stringify(expected));
+
+  // The texts of a figure with their boxes: those of its canvas, or those of a comparison's bars.
+  const textsOf = (figure) => {
+    if (figure.plot) return figure.plot.ctx.drawn.texts;
+    return [...figure.querySelectorAll(".bar-name > *")].map((element) => ({
+      text: element.textContent,
+      box: element.getBoundingClientRect(),
     }));
-    for (const { name, box } of texts) {
-      if (box.left < frame.left - 1 || box.right > frame.right + 1
-          || box.top < frame.top - 1 || box.bottom > frame.bottom + 1) {
-        outside.push(name);
-      }
-    }
-    for (let one = 0; one < texts.length; one++) {
-      for (let other = one + 1; other < texts.length; other++) {
-        const [a, b] = [texts[one].box, texts[other].box];
-        if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 3 && b.top < a.bottom - 3) {
-          overlaps.push(`${texts[one].name} / ${texts[other].name}`);
+  };
+  const frameOf = (figure) => {
+    if (!figure.plot) return figure.getBoundingClientRect();
+    const { width, height } = figure.plot.ctx.canvas;
+    return { left: 0, top: 0, right: width, bottom: height, width: width / devicePixelRatio };
+  };
+  // What a chart says when it is pointed at, at each of its points.
+  const tooltipsOf = (figure) => {
+    if (!figure.plot) return [...figure.querySelectorAll("[title]")].map((element) => element.title);
+    const { plot } = figure;
+    const place = plot.over.getBoundingClientRect();
+    return plot.data[0].map((x) => {
+      plot.setCursor({ left: plot.valToPos(x, "x"), top: place.height / 2 });
+      const tooltip = plot.over.querySelector(".tooltip");
+      return tooltip.hidden ? "" : tooltip.textContent;
+    }).filter((text) => text.includes(": "));
+  };
+
+  const look = () => {
+    const outside = [];
+    const overlaps = [];
+    const found = [...document.querySelectorAll("figure.chart")].map((figure) => {
+      const frame = frameOf(figure);
+      const texts = textsOf(figure);
+      for (const { text, box } of texts) {
+        if (box.left < frame.left - 1 || box.right > frame.right + 1
+            || box.top < frame.top - 1 || box.bottom > frame.bottom + 1) {
+          outside.push(`${figure.id}: ${text}`);
         }
       }
-    }
-    const drawn = [...svg.querySelectorAll("path.line, circle.mark, rect.bar")];
-    return {
-      id: figure.id,
-      title: figure.querySelector("h3").textContent,
-      width: frame.width,
-      shapes: drawn.filter((shape) => shape.getTotalLength() > 0).length,
-      tooltips: svg.querySelectorAll("title").length,
-      stroke: drawn.length ? getComputedStyle(drawn[0]).stroke : "",
+      for (let one = 0; one < texts.length; one++) {
+        for (let other = one + 1; other < texts.length; other++) {
+          const [a, b] = [texts[one].box, texts[other].box];
+          if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 3 && b.top < a.bottom - 3) {
+            overlaps.push(`${figure.id}: ${texts[one].text} / ${texts[other].text}`);
+          }
+        }
+      }
+      const { plot } = figure;
+      return {
+        id: figure.id,
+        title: figure.querySelector("h3").textContent,
+        width: frame.width,
+        shapes: plot ? plot.ctx.drawn.shapes : figure.querySelectorAll(".bars > *").length,
+        legend: [...figure.querySelectorAll(".u-legend .u-label")].map((label) => label.textContent),
+        texts: texts.map(({ text }) => text),
+        tooltips: tooltipsOf(figure),
+      };
+    });
+    const report = {
+      dark: matchMedia("(prefers-color-scheme: dark)").matches,
+      ground: getComputedStyle(document.body).backgroundColor,
+      ink: getComputedStyle(document.body).color,
+      title: document.title,
+      text: document.body.innerText,
+      images: document.images.length,
+      resources: performance.getEntriesByType("resource").length,
+      overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+      height: document.documentElement.scrollHeight,
+      charts: found, outside, overlaps, wrong,
     };
-  });
-  const report = {
-    dark: matchMedia("(prefers-color-scheme: dark)").matches,
-    ground: getComputedStyle(document.body).backgroundColor,
-    ink: getComputedStyle(document.body).color,
-    title: document.title,
-    text: document.body.innerText,
-    images: document.images.length,
-    resources: performance.getEntriesByType("resource").length,
-    overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-    height: document.documentElement.scrollHeight,
-    charts, outside, overlaps,
+    document.body.setAttribute("data-probe", btoa(unescape(encodeURIComponent(JSON.stringify(report)))));
   };
-  document.body.setAttribute("data-probe", btoa(unescape(encodeURIComponent(JSON.stringify(report)))));
+  // The page draws again when the charts have got their size.
+  setTimeout(look, 500);
 })();

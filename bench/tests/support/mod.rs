@@ -21,7 +21,7 @@ pub(crate) fn echo(faults: Faults) -> Sink {
 /// The sink as a target, with HTTP.
 #[allow(dead_code)]
 pub(crate) fn target(sink: &Sink) -> Target {
-    Target::look(sink.address, Some(sink.address), None).unwrap()
+    Target::inspect(sink.address, Some(sink.address), None).unwrap()
 }
 
 /// A scenario in the notation of the files.

@@ -97,16 +97,16 @@ fn a_checkpoint_comes_back_also_from_a_larger_file() {
     for sync in [false, true] {
         let mut bytes = encode(&sample(), &stamp(&sample(), sync));
         assert_eq!(encoded_bytes(&bytes), bytes.len() as u64);
-        assert_eq!(decode(&bytes), SlotContent::Whole(sample(), sync));
+        assert_eq!(decode(&bytes).unwrap(), SlotContent::Whole(sample(), sync));
         bytes.extend_from_slice(&[0xAA; 5000]);
-        assert_eq!(decode(&bytes), SlotContent::Whole(sample(), sync));
+        assert_eq!(decode(&bytes).unwrap(), SlotContent::Whole(sample(), sync));
     }
 }
 
 #[test]
 fn nothing_written_is_empty_not_bad() {
-    assert_eq!(decode(&[]), SlotContent::Empty);
-    assert_eq!(decode(&[0; 4096]), SlotContent::Empty);
+    assert_eq!(decode(&[]).unwrap(), SlotContent::Empty);
+    assert_eq!(decode(&[0; 4096]).unwrap(), SlotContent::Empty);
 }
 
 /// T7: each bit of each byte.
@@ -115,7 +115,7 @@ fn a_flipped_bit_is_noticed() {
     let mut bytes = encode(&sample(), &stamp(&sample(), true));
     for bit in 0..bytes.len() * 8 {
         bytes[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(decode(&bytes), SlotContent::Bad, "bit {bit}");
+        assert_eq!(decode(&bytes).unwrap(), SlotContent::Bad, "bit {bit}");
         bytes[bit / 8] ^= 1 << (bit % 8);
     }
 }
@@ -127,9 +127,13 @@ fn a_torn_write_is_noticed_at_every_byte() {
         let mut torn = bytes.clone();
         torn[end..].fill(0);
         if torn != bytes {
-            assert_eq!(decode(&torn), SlotContent::Bad, "cut at {end}");
+            assert_eq!(decode(&torn).unwrap(), SlotContent::Bad, "cut at {end}");
         }
-        assert_eq!(decode(&bytes[..end]), SlotContent::Bad, "cut at {end}");
+        assert_eq!(
+            decode(&bytes[..end]).unwrap(),
+            SlotContent::Bad,
+            "cut at {end}"
+        );
     }
 }
 
@@ -138,7 +142,7 @@ fn a_newer_version_is_named() {
     let mut bytes = encode(&sample(), &stamp(&sample(), true));
     bytes[4..6].copy_from_slice(&(VERSION + 1).to_le_bytes());
     reseal(&mut bytes);
-    assert_eq!(decode(&bytes), SlotContent::Newer(VERSION + 1));
+    assert_eq!(decode(&bytes).unwrap(), SlotContent::Newer(VERSION + 1));
 }
 
 /// Each would end the process later: a message has one place in a channel, and one channel.
@@ -148,7 +152,11 @@ fn a_checkpoint_that_contradicts_itself_is_not_believed() {
         let mut checkpoint = sample();
         change(&mut checkpoint);
         let bytes = encode(&checkpoint, &stamp(&checkpoint, true));
-        assert_eq!(decode(&bytes), SlotContent::Inconsistent, "{checkpoint:?}");
+        assert_eq!(
+            decode(&bytes).unwrap(),
+            SlotContent::Inconsistent,
+            "{checkpoint:?}"
+        );
     };
     check(|c| c.next = Seq(999));
     check(|c| c.synced = Seq(1001));

@@ -17,12 +17,12 @@ use super::Keeper;
 use super::directory::log_path;
 use super::request::{Failure, Reply, Request};
 use crate::error::DiskError;
+use crate::facts::TopicFacts;
 use crate::files::{Entry, Files};
-use crate::nsqd_files::TopicFacts;
 
 /// The suffix behind the topic's name. The name of a live log ends in this suffix, and the name of a deleted
 /// log ends in a digit.
-pub(crate) const LOG_SUFFIX: &str = ".log";
+pub const LOG_SUFFIX: &str = ".log";
 /// Between a log's name and the number of its deletion.
 const DELETED_INFIX: &str = ".deleted-";
 
@@ -48,7 +48,7 @@ impl<F: Files> Keeper<F> {
                 let made = self.files.create_dir(&tombstone.0);
                 made.map_err(|error| DiskError::io("make", &tombstone.0, error))?;
             }
-            self.files.sync_dir(&self.data_path).map_err(|error| {
+            self.data_path.sync_names(&self.files).map_err(|error| {
                 // The sync's error is the one to report. If the names stay, the next try finds no log.
                 let _ = match had_log {
                     true => self.files.rename(&tombstone.0, &directory),
@@ -60,11 +60,18 @@ impl<F: Files> Keeper<F> {
         })
     }
 
+    /// Returns false after a failed sync of the data path. From then on no deletion becomes durable, and a failed deletion
+    /// is not worth another try.
+    #[must_use]
+    pub fn can_delete_topics(&self) -> bool {
+        !self.data_path.has_failed()
+    }
+
     /// Removes the log of an ephemeral topic. nsqd.dat never lists one, and the next start removes what a crash
     /// brings back: there is no tombstone and no sync.
     ///
     /// # Errors
-    /// Those of [`Keeper::delete_topic`].
+    /// The errors are those of [`Keeper::delete_topic`].
     pub fn delete_ephemeral(&self, topic: &str) -> Result<(), DiskError> {
         self.noted(topic, || {
             let tombstone = self.free_tombstone(topic)?;
@@ -111,7 +118,13 @@ impl<F: Files> Keeper<F> {
     /// The answer to a job of a topic whose predecessor of the same name could not be deleted.
     pub(super) fn refuse(&self, topic: &str, request: Request) -> Result<Request, Option<Reply>> {
         match self.undeleted().get(topic) {
-            Some(failure) => Err(request.refused(failure)),
+            Some(failure) => {
+                let (reply, memory) = request.refused(failure);
+                memory
+                    .into_iter()
+                    .for_each(|memory| self.files.free(memory));
+                Err(reply)
+            }
             None => Ok(request),
         }
     }
@@ -194,7 +207,9 @@ impl Logs {
         Ok(Logs::among(&files.list(data_path)?, data_path))
     }
 
-    pub(crate) fn among(entries: &[Entry], data_path: &Path) -> Logs {
+    /// The logs among the `entries` of `data_path`.
+    #[must_use]
+    pub fn among(entries: &[Entry], data_path: &Path) -> Logs {
         let mut logs = Logs::default();
         for Entry { name, .. } in entries.iter().filter(|entry| entry.is_dir) {
             if let Some(topic) = deleted_topic(name) {
@@ -229,8 +244,9 @@ fn topic_of(name: &str) -> Option<&str> {
     topic.filter(|topic| !topic.is_empty())
 }
 
-/// The topic of a tombstone.
-pub(crate) fn deleted_topic(name: &str) -> Option<&str> {
+/// The topic of a tombstone, by the name of its directory.
+#[must_use]
+pub fn deleted_topic(name: &str) -> Option<&str> {
     let (log, number) = name.rsplit_once(DELETED_INFIX)?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     topic_of(log).filter(|_| is_number)

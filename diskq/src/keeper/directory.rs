@@ -4,18 +4,22 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use memmap2::MmapMut;
 use wire::id::Seq;
 
 use super::deletion::LOG_SUFFIX;
 use super::request::{CheckpointFailure, Failure, SegmentNumber, SyncFailure};
 use crate::checkpoint::{self, CHECKPOINT_FILE, CheckpointDraft};
-use crate::error::{Damage, DamageKind, system_text};
-use crate::files::{Files, Memory, Pages, SyncError};
+use crate::data_path::DataPath;
+use crate::error::{Damage, DamageKind};
+use crate::files::{Files, SyncError};
+use crate::mapping::Buffer;
+use crate::memory::{Memory, Pages};
 use crate::planted::{Bug, is_planted};
+use crate::platform;
 use crate::range::SeqRange;
 use crate::segment::{self, FRAMES_AT, Head, PAGE_BYTES};
 use crate::slot::SLOT_BYTES;
+use wire::go_error::system_text;
 
 /// What the directory of a log is called.
 pub(crate) fn log_path(data_path: &Path, topic: &str) -> PathBuf {
@@ -24,16 +28,14 @@ pub(crate) fn log_path(data_path: &Path, topic: &str) -> PathBuf {
 
 /// One log's directory and what is done in it.
 pub(crate) struct LogDirectory<'a, F> {
-    files: &'a F,
-    data_path: &'a Path,
+    pub(super) files: &'a F,
     path: PathBuf,
 }
 
 impl<'a, F: Files> LogDirectory<'a, F> {
-    pub(crate) fn new(files: &'a F, data_path: &'a Path, topic: &str) -> LogDirectory<'a, F> {
+    pub(crate) fn new(files: &'a F, data_path: &Path, topic: &str) -> LogDirectory<'a, F> {
         LogDirectory {
             files,
-            data_path,
             path: log_path(data_path, topic),
         }
     }
@@ -128,17 +130,20 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         reuse: Option<Memory>,
     ) -> Result<(Memory, Vec<Damage>), Failure> {
         let path = self.segment_path(segment);
+        let read = |read: io::Result<ReadSegment>| {
+            let ReadSegment { image, damage, .. } = read?;
+            Ok((self.files.lend(image), damage))
+        };
         let loaded = if cached {
-            self.read_segment(segment, wanted.bytes)
+            reuse.into_iter().for_each(|memory| self.files.free(memory));
+            read(self.read_segment(segment, wanted.bytes))
         } else {
             match self.files.load(&path, wanted.bytes, reuse) {
-                Err(error) if is_media_error(&error) => self.rescue(segment, wanted.bytes),
-                loaded => loaded.map(ReadSegment::whole),
+                Err(error) if is_media_error(&error) => read(self.rescue(segment, wanted.bytes)),
+                loaded => loaded.map(|memory| (memory, Vec::new())),
             }
         };
-        let ReadSegment {
-            memory, mut damage, ..
-        } = loaded.map_err(|error| Failure::of("load", &path, &error))?;
+        let (memory, mut damage) = loaded.map_err(|error| Failure::of("load", &path, &error))?;
         // Messages in memory that never came from the disk need no check, these do: M6.
         let mut holes = segment::scan(memory.as_ref(), wanted, Some(count)).holes(count);
         holes.retain(|_| !is_planted(Bug::LoadNotChecked));
@@ -163,10 +168,10 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         segment: SegmentNumber,
         bytes: u32,
     ) -> io::Result<ReadSegment> {
-        let mut image = zeroed(bytes)?;
+        let mut image = Buffer::zeroed(bytes)?;
         let path = self.segment_path(segment);
         match self.files.read_at(&path, 0, &mut image) {
-            Ok(()) => Ok(ReadSegment::whole(Memory::Buffer(image, bytes))),
+            Ok(()) => Ok(ReadSegment::whole(image)),
             Err(error) if is_media_error(&error) => self.rescue(segment, bytes),
             Err(error) => Err(error),
         }
@@ -178,7 +183,7 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     fn rescue(&self, segment: SegmentNumber, bytes: u32) -> io::Result<ReadSegment> {
         let path = self.segment_path(segment);
         let length = self.files.length(&path)?.min(u64::from(bytes)) as u32;
-        let mut image = zeroed(bytes)?;
+        let mut image = Buffer::zeroed(bytes)?;
         let mut unreadable: Vec<(Range<u32>, String)> = Vec::new();
         for start in (0..length).step_by(PAGE_BYTES as usize) {
             let end = length.min(start + PAGE_BYTES);
@@ -207,9 +212,9 @@ impl<'a, F: Files> LogDirectory<'a, F> {
             detail: format!("unreadable: {text}"),
         });
         Ok(ReadSegment {
-            memory: Memory::Buffer(image, bytes),
             damage: damage.collect(),
             unreadable: unreadable.into_iter().map(|(run, _)| run).collect(),
+            image,
         })
     }
 
@@ -283,7 +288,7 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         &self,
         segments: &[SegmentNumber],
         copies: &[SegmentNumber],
-        names: bool,
+        names: Option<&DataPath>,
     ) -> Result<(), SyncFailure> {
         for &segment in segments {
             let path = self.segment_path(segment);
@@ -299,7 +304,7 @@ impl<'a, F: Files> LogDirectory<'a, F> {
                 result => result.map_err(|error| SyncFailure::of(&path, &error))?,
             }
         }
-        if names { self.sync_names() } else { Ok(()) }
+        names.map_or(Ok(()), |data_path| self.sync_names(data_path))
     }
 
     /// Does what comes before a sync of files and names.
@@ -365,17 +370,17 @@ impl<'a, F: Files> LogDirectory<'a, F> {
     }
 
     /// Makes the names durable: of the log's files, and of the log.
-    fn sync_names(&self) -> Result<(), SyncFailure> {
-        for path in [self.path.as_path(), self.data_path] {
-            if is_planted(Bug::NamesNotSynced)
-                || path == self.data_path && is_planted(Bug::LogNameNotSynced)
-            {
-                continue;
-            }
-            let synced = self.files.sync_dir(path);
-            synced.map_err(|error| SyncFailure::of(path, &error))?;
+    fn sync_names(&self, data_path: &DataPath) -> Result<(), SyncFailure> {
+        if is_planted(Bug::NamesNotSynced) {
+            return Ok(());
         }
-        Ok(())
+        let synced = self.files.sync_dir(&self.path);
+        synced.map_err(|error| SyncFailure::of(&self.path, &error))?;
+        if is_planted(Bug::LogNameNotSynced) {
+            return Ok(());
+        }
+        let synced = data_path.sync_names(self.files);
+        synced.map_err(|error| SyncFailure::of(data_path, &error))
     }
 
     pub(super) fn write_checkpoint(
@@ -383,7 +388,7 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         slot: u8,
         draft: &CheckpointDraft,
         sync: bool,
-        names: bool,
+        names: Option<&DataPath>,
     ) -> Result<(), CheckpointFailure> {
         let bytes = draft.encode().map_err(|too_long| {
             let path = self.checkpoint_path();
@@ -397,7 +402,7 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         slot: u8,
         bytes: &[u8],
         sync: bool,
-        names: bool,
+        names: Option<&DataPath>,
     ) -> Result<(), CheckpointFailure> {
         let path = self.checkpoint_path();
         let room = checkpoint::slot_room(bytes.len());
@@ -417,8 +422,8 @@ impl<'a, F: Files> LogDirectory<'a, F> {
             let synced = self.files.sync(&path);
             synced.map_err(|error| SyncFailure::of(&path, &error))?;
         }
-        if names {
-            self.sync_names()?;
+        if let Some(data_path) = names {
+            self.sync_names(data_path)?;
         }
         // Room for the checkpoints that follow, while there is room: finishing must not need any.
         if length < checkpoint::file_bytes(room * 2) {
@@ -447,27 +452,21 @@ impl<'a, F: Files> LogDirectory<'a, F> {
 
 /// A segment as it was read.
 pub(crate) struct ReadSegment {
-    pub(crate) memory: Memory,
+    pub(crate) image: Buffer,
     /// The parts of the file that could not be read.
     pub(crate) damage: Vec<Damage>,
-    /// The ranges that could not be read; `memory` holds zeros there.
+    /// The ranges that could not be read; `image` holds zeros there.
     pub(crate) unreadable: Vec<Range<u32>>,
 }
 
 impl ReadSegment {
-    fn whole(memory: Memory) -> ReadSegment {
+    fn whole(image: Buffer) -> ReadSegment {
         ReadSegment {
-            memory,
+            image,
             damage: Vec::new(),
             unreadable: Vec::new(),
         }
     }
-}
-
-/// Memory of zeros. Its size comes from a file: there may be too little memory, and pages that
-/// nobody touches cost none.
-fn zeroed(bytes: u32) -> io::Result<MmapMut> {
-    MmapMut::map_anon(bytes as usize)
 }
 
 /// The name of a segment's file.
@@ -510,25 +509,13 @@ pub(crate) fn seqs_at(base: Seq, indices: &Range<u32>) -> SeqRange {
     SeqRange::new(at(indices.start), at(indices.end))
 }
 
-/// Whether the file, and not a limit of this process, is what failed: its device, or its length.
-/// Direct I/O passes on the block layer's answers: no data (a bad sector), target, protection, timeout.
-/// Populating says EFAULT where a touch would be a SIGBUS.
-pub(crate) fn is_media_error(error: &io::Error) -> bool {
-    let codes = [
-        libc::EFAULT,
-        libc::EIO,
-        libc::EHWPOISON,
-        libc::EBADMSG,
-        libc::EUCLEAN,
-        libc::ENODATA,
-        libc::EREMOTEIO,
-        libc::EILSEQ,
-        libc::ETIMEDOUT,
-    ];
+/// Returns whether the file, and not a limit of this process, is what failed: its device, or its length.
+#[must_use]
+pub fn is_media_error(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof
         || error
             .raw_os_error()
-            .is_some_and(|code| codes.contains(&code))
+            .is_some_and(|code| platform::MEDIA_ERRORS.contains(&code))
 }
 
 /// The number of bytes that are written again at a time.

@@ -7,9 +7,11 @@ use std::path::Path;
 use wire::id::Seq;
 
 use crate::checkpoint::{CheckpointDraft, TooLong};
-use crate::error::{Damage, system_text};
-use crate::files::{Memory, Pages, SyncError, is_shortage};
-use crate::mapping::Written;
+use crate::error::Damage;
+use crate::files::{SyncError, is_shortage};
+use crate::memory::{Memory, Pages, Written};
+use crate::range::SeqRange;
+use wire::go_error::system_text;
 
 /// Names a segment's file within its log; never reused while the log lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,6 +44,20 @@ pub enum Request {
         copy: SegmentNumber,
         /// Whether it must be durable before the reply.
         sync: bool,
+    },
+    /// Read a few messages of a cold segment, from the one that a reader waits for, and check them. A [`Request::Load`]
+    /// of the whole segment follows.
+    Peek {
+        /// The file.
+        segment: SegmentNumber,
+        /// Its size.
+        bytes: u32,
+        /// The generation it must hold.
+        generation: u64,
+        /// The seq of its first message.
+        base: Seq,
+        /// The indices of the messages to read; the message at `base` has index 0.
+        indices: Range<u32>,
     },
     /// Read a segment back and check every message in it.
     Load {
@@ -128,6 +144,12 @@ impl Request {
         }
     }
 
+    /// Returns true if the request only reads a cold segment. Such a job may overtake every other job.
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        matches!(self, Request::Peek { .. } | Request::Load { .. })
+    }
+
     /// Whether somebody waits for it and nothing else of its log has to be done first, but for a
     /// [`Request::Spill`]: that gives memory back, so that less is needed.
     ///
@@ -144,31 +166,40 @@ impl Request {
         }
     }
 
-    /// The reply to a job that is not done, and why. Memory in a job without a reply is freed here.
-    pub(super) fn refused(self, why: &Failure) -> Option<Reply> {
-        let failure = why.clone();
-        match self {
-            Request::Prepare { segment, .. } => Some(Reply::Prepared {
-                segment,
-                result: Err(failure),
-            }),
+    /// Takes apart a job that is not done, for the reason `why`: into its reply, and the memory that no reply returns.
+    pub(super) fn refused(self, why: &Failure) -> (Option<Reply>, Option<Memory>) {
+        let (reply, memory) = match self {
+            Request::Prepare { segment, .. } => {
+                let result = Err(why.clone());
+                (Reply::Prepared { segment, result }, None)
+            }
             Request::Spill {
                 segment,
                 memory,
                 copy,
                 ..
-            } => Some(Reply::Spilled {
-                segment,
-                memory,
-                copy,
-                result: Err(failure),
-            }),
-            Request::Load { segment, .. } => Some(Reply::Loaded {
-                segment,
-                result: Err(failure),
-            }),
-            other => other.refused_sync(why),
-        }
+            } => {
+                let reply = Reply::Spilled {
+                    segment,
+                    memory,
+                    copy,
+                    result: Err(why.clone()),
+                };
+                (reply, None)
+            }
+            Request::Peek { segment, .. } => {
+                let piece = None;
+                (Reply::Peeked { segment, piece }, None)
+            }
+            Request::Load { segment, reuse, .. } => {
+                let result = Err(why.clone());
+                (Reply::Loaded { segment, result }, reuse)
+            }
+            Request::Unmap { memory, .. } | Request::Free(memory) => return (None, Some(memory)),
+            Request::Discard { memory, .. } => return (None, memory),
+            other => return (other.refused_sync(why), None),
+        };
+        (Some(reply), memory)
     }
 
     /// The reply to a job that ends with a sync and is not done.
@@ -197,6 +228,15 @@ impl Request {
             _ => None,
         }
     }
+}
+
+/// Some messages of a segment. Each of their bytes has the same offset in this memory as in the segment.
+#[derive(Debug)]
+pub struct Piece {
+    /// Memory of the segment's size. Bytes outside of these messages are zeros, or unchecked.
+    pub memory: Memory,
+    /// The messages, all of them checked and whole.
+    pub seqs: SeqRange,
 }
 
 /// Why a job failed.
@@ -262,6 +302,14 @@ pub enum Reply {
         /// Whether it worked.
         result: Result<(), Failure>,
     },
+    /// To [`Request::Peek`].
+    Peeked {
+        /// The file.
+        segment: SegmentNumber,
+        /// The messages that were read. `None`: the first message could not be read or is not whole. The load reports
+        /// the reason.
+        piece: Option<Piece>,
+    },
     /// To [`Request::Load`].
     Loaded {
         /// The file.
@@ -286,12 +334,28 @@ pub enum Reply {
 }
 
 impl Reply {
+    /// Returns the memory that the reply brings. It belongs to the keeper ([`Request::Free`]) if there is no log any
+    /// more to take the reply.
+    #[must_use]
+    pub fn into_memory(self) -> Option<Memory> {
+        match self {
+            Reply::Prepared { result, .. } => result.ok(),
+            Reply::Spilled { memory, .. } => Some(memory),
+            Reply::Peeked { piece, .. } => piece.map(|piece| piece.memory),
+            Reply::Loaded { result, .. } => result.ok().map(|(memory, _)| memory),
+            Reply::Synced { .. } | Reply::CheckpointWritten { .. } => None,
+        }
+    }
+
     /// Returns whether a job that ends with a sync has worked so far.
     pub(super) fn is_ok(&self) -> bool {
         match self {
             Reply::Synced { result, .. } => result.is_ok(),
             Reply::CheckpointWritten { result, .. } => result.is_ok(),
-            Reply::Prepared { .. } | Reply::Spilled { .. } | Reply::Loaded { .. } => true,
+            Reply::Prepared { .. }
+            | Reply::Spilled { .. }
+            | Reply::Peeked { .. }
+            | Reply::Loaded { .. } => true,
         }
     }
 

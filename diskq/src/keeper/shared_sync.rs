@@ -12,8 +12,10 @@
 //!   round, and this descriptor reports it only once. So the descriptor is closed for good. From then on each
 //!   log's files and names are synced by themselves, beginning with the logs of this round.
 //! - The log whose write failed learns it from its own sync, however late that sync comes. Only a sync of the
-//!   file itself clears the file's error, and only the keeper of that log syncs the file. The first failed sync
-//!   poisons the log.
+//!   file itself clears the file's error, and only the keeper of that log syncs the log's files and directory. The
+//!   first failed sync poisons the log.
+//! - Every keeper syncs the data path's directory. After a failed sync of this directory, the
+//!   [`DataPath`](crate::DataPath), which all keepers share, makes all later syncs of it fail.
 //! - No thread hides an error from another thread. Each thread has a `SharedSync` with its own descriptor, and
 //!   the kernel reports the error once to each descriptor.
 
@@ -21,7 +23,7 @@ use std::io;
 
 use super::{Failure, Keeper, LogDirectory, Reply, Request, SyncFailure, log_path};
 use crate::files::Files;
-use crate::mapping::Written;
+use crate::mapping;
 use crate::planted::{Bug, is_planted};
 
 /// A file system as one keeper thread syncs it as a whole, until that fails once.
@@ -98,7 +100,7 @@ impl<F: Files> Keeper<F> {
                 upto,
                 ..
             } => {
-                written.iter().for_each(Written::let_go);
+                written.iter().for_each(mapping::let_go);
                 let result = log.prepare_sync(again, gone);
                 Some(Reply::Synced {
                     upto: *upto,
@@ -112,7 +114,7 @@ impl<F: Files> Keeper<F> {
                 ..
             } => Some(Reply::CheckpointWritten {
                 number: *number,
-                result: log.write_checkpoint(*slot, draft, false, false),
+                result: log.write_checkpoint(*slot, draft, false, None),
             }),
             _ => None,
         }

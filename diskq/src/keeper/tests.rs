@@ -1,10 +1,10 @@
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::*;
 use crate::CheckpointDraft;
 use crate::checkpoint;
-use crate::files::{Memory, Pages};
+use crate::memory::{Memory, Pages};
 use crate::sim_files::{Call, Crash, SimFiles};
 
 fn keeper() -> Keeper<SimFiles> {
@@ -38,7 +38,7 @@ fn without_room_for_checkpoints_there_is_no_directory_to_count_on() {
     let keeper = keeper();
     keeper.files().limit(Some(3 * 8192));
     let full = || prepare(&keeper, 1).unwrap_err().kind == ErrorKind::StorageFull;
-    // The room is there, but none for the segment; then not even that.
+    // There is room for the directory, but not for the segment. Then the directory is not made, either.
     assert!(full());
     assert!(
         keeper
@@ -88,10 +88,11 @@ fn checkpoints_grow_where_they_are_and_need_no_room_for_one_twice_as_long() {
         let bytes = vec![round as u8 + 1; 1000 << (round / 3)];
         let write = || {
             let log = LogDirectory::new(keeper.files(), Path::new("/data"), "t");
-            log.write_slot(slot as u8, &bytes, true, true).unwrap();
+            log.write_slot(slot as u8, &bytes, true, Some(&"/data".into()))
+                .unwrap();
         };
         if round > 0 {
-            // What this one needs has been there since the one before.
+            // The last checkpoint has reserved the room for this one.
             keeper.files().limit(Some(keeper.files().bytes()));
             write();
             keeper.files().limit(None);
@@ -131,8 +132,7 @@ fn a_checkpoint_whose_sync_is_shared_is_durable_after_it_and_final_without() {
     }
 }
 
-/// The failed sync is what counts, even if the checkpoint is not written at first: its log must know that it is
-/// poisoned.
+/// A failed sync poisons the log, even if the checkpoint could not be written at first.
 #[test]
 fn a_checkpoint_that_fails_twice_tells_of_the_sync() {
     let keeper = keeper();
@@ -240,22 +240,33 @@ fn sync_of(segments: &[u64], copies: &[u64]) -> Request {
     }
 }
 
-/// The first checkpoint of a log found the disk full, and there was no directory: its log was poisoned, as if
-/// somebody had removed it.
+/// A log without a directory was poisoned, as if an operator had removed the directory. In fact its first checkpoint
+/// could not make the directory: the disk was full, there was no descriptor, or a topic of the same name could not be
+/// deleted.
 #[test]
-fn a_full_disk_poisons_no_log_that_shares_a_sync() {
-    let keeper = keeper();
-    let mut shared = keeper.shared_sync().unwrap();
-    keeper.files().limit(Some(0));
-    let request = write_checkpoint(0, &CheckpointDraft::default(), true);
-    let mut replies = keeper.handle_together(&mut shared, vec![("t", request)]);
-    let Some(Reply::CheckpointWritten { result, .. }) = replies.remove(0) else {
-        panic!("another reply")
+fn no_shortage_poisons_a_log_that_shares_a_sync() {
+    let full = |keeper: &Keeper<SimFiles>| keeper.files().limit(Some(0));
+    let no_descriptor =
+        |keeper: &Keeper<SimFiles>| keeper.files().fail_next(Call::Allocate, libc::EMFILE);
+    let undeleted = |keeper: &Keeper<SimFiles>| {
+        keeper.files().fail_next(Call::CreateDir, ErrorKind::Other);
+        keeper.delete_topic("t").unwrap_err();
     };
-    assert!(matches!(result, Err(CheckpointFailure::Write(_))));
+    let causes: [fn(&Keeper<SimFiles>); 3] = [full, no_descriptor, undeleted];
+    for cause in causes {
+        let keeper = keeper();
+        let mut shared = keeper.shared_sync().unwrap();
+        cause(&keeper);
+        let request = write_checkpoint(0, &CheckpointDraft::default(), true);
+        let mut replies = keeper.handle_together(&mut shared, vec![("t", request)]);
+        let Some(Reply::CheckpointWritten { result, .. }) = replies.remove(0) else {
+            panic!("another reply")
+        };
+        assert!(matches!(result, Err(CheckpointFailure::Write(_))));
+    }
 }
 
-/// Syncs these logs together, and says which of them are synced now.
+/// Syncs these logs together. Returns for each log whether it is synced now.
 fn sync_together(
     keeper: &Keeper<SimFiles>,
     shared: &mut SharedSync<SimFiles>,
@@ -305,8 +316,19 @@ fn many_logs_are_synced_at_once() {
     }
 }
 
-/// The error of a page of `late` was told to a shared sync of others, and the next shared sync, of `late`, was
-/// believed.
+/// A name of the data path was lost, which a sync of the directory has reported. A later `syncfs` is not believed.
+#[test]
+fn no_shared_sync_is_believed_after_a_lost_name() {
+    let keeper = keeper();
+    let mut shared = keeper.shared_sync().unwrap();
+    with_segment(&keeper, "a");
+    keeper.files().fail_write_back_of(Path::new("/data"), 1);
+    keeper.delete_topic("other").unwrap_err();
+    assert_eq!(sync_together(&keeper, &mut shared, &["a"]), [false]);
+}
+
+/// A page of `late` was lost, and a shared sync of other logs got the error. The next shared sync, with `late` in it,
+/// was believed.
 #[test]
 fn a_shared_sync_takes_no_error_from_a_log_outside_of_it() {
     let keeper = keeper();
@@ -317,7 +339,7 @@ fn a_shared_sync_takes_no_error_from_a_log_outside_of_it() {
     }
     keeper.files().fail_write_back_of(&segment_path("late"), 1);
     for (shared, topics) in shards.iter_mut().zip(topics) {
-        // Others are none the worse for it, each shard is told.
+        // The other logs are synced, and each shard gets the error.
         assert_eq!(sync_together(&keeper, shared, &topics[..2]), [true, true]);
         assert!(shared.take_failure().is_some() && shared.take_failure().is_none());
     }
@@ -325,7 +347,7 @@ fn a_shared_sync_takes_no_error_from_a_log_outside_of_it() {
         store(&keeper, "late");
         let synced = sync_together(&keeper, &mut shards[0], &["a", "late"]);
         assert!(synced[0]);
-        // Behind its first failed sync the log takes nothing more.
+        // The log takes nothing more after its first failed sync.
         assert!(synced[1] == (round > 0), "{synced:?}");
         assert_eq!(
             sync_together(&keeper, &mut shards[1], &["c", "e"]),
@@ -334,47 +356,59 @@ fn a_shared_sync_takes_no_error_from_a_log_outside_of_it() {
     }
 }
 
-/// Every order in which two logs store, lose a page and are synced, together and alone: a log whose page was lost
-/// is told so by its first sync after that.
+/// Two logs store messages, lose pages, and are synced by two threads, alone and together, in every order of six steps.
+/// Names in the data path get lost, too. The first sync of a log after the loss of one of its pages fails. After the loss
+/// of a name in the data path every sync fails.
 #[test]
 fn no_order_of_syncs_loses_a_write_error() {
     const STEPS: u32 = 6;
-    const KINDS: u32 = 5;
+    const KINDS: u32 = 6;
     for order in 0..KINDS.pow(STEPS) {
-        let keeper = keeper();
-        let mut shared = keeper.shared_sync().unwrap();
+        let (files, data_path) = (SimFiles::new(), DataPath::from("/data"));
+        let keepers = [(); 2].map(|()| Keeper::new(files.clone(), data_path.clone()));
+        let keeper = &keepers[0];
+        let mut shared = [0, 1].map(|thread: usize| keepers[thread].shared_sync().unwrap());
         let topics = ["a", "b"];
-        topics.iter().for_each(|topic| with_segment(&keeper, topic));
-        let mut is_lost = [false; 2];
+        topics.iter().for_each(|topic| with_segment(keeper, topic));
+        let (mut is_lost, mut is_name_lost) = ([false; 2], false);
         for step in 0..STEPS {
             let synced: &[usize] = match order / KINDS.pow(step) % KINDS {
                 0 => {
-                    store(&keeper, "a");
+                    store(keeper, "a");
                     keeper.files().fail_write_back_of(&segment_path("a"), 1);
                     is_lost[0] = true;
                     continue;
                 }
                 1 => {
-                    store(&keeper, "b");
+                    store(keeper, "b");
                     keeper.files().fail_write_back_of(&segment_path("b"), 1);
                     is_lost[1] = true;
                     continue;
                 }
-                2 => &[0],
-                3 => &[1],
+                2 => {
+                    let name = format!("/data/{step}.log");
+                    files.create_dir(Path::new(&name)).unwrap();
+                    files.fail_write_back_of(Path::new("/data"), 1);
+                    is_name_lost = true;
+                    continue;
+                }
+                3 => &[0],
+                4 => &[1],
                 _ => &[0, 1],
             };
             let names: Vec<_> = synced.iter().map(|&log| topics[log]).collect();
-            let results = sync_together(&keeper, &mut shared, &names);
+            let thread = synced[0];
+            let results = sync_together(&keepers[thread], &mut shared[thread], &names);
             for (&log, is_synced) in synced.iter().zip(results) {
-                assert_eq!(is_synced, !is_lost[log], "order {order}, step {step}");
+                let is_whole = !is_lost[log] && !is_name_lost;
+                assert_eq!(is_synced, is_whole, "order {order}, step {step}");
                 is_lost[log] = false;
             }
         }
     }
 }
 
-/// A file that is to be synced and is gone is no success, unless it is a copy that was never made.
+/// A sync fails if the file is gone, unless the file is a copy that was never made.
 #[test]
 fn what_is_gone_is_not_synced() {
     for (segments, copies, is_synced) in [(&[1][..], &[2][..], true), (&[1, 2], &[], false)] {

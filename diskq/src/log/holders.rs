@@ -155,7 +155,8 @@ impl Log {
             Residency::Spilling { .. } => return true,
             Residency::Loaded(memory) => self.keep_buffer(memory),
             // One that is loading comes back as a memory nobody knows: see `loaded`.
-            Residency::Cold | Residency::Loading | Residency::Lost => {}
+            Residency::Loading(piece) => self.free_piece(piece),
+            Residency::Cold | Residency::Lost => {}
         }
         self.requests.push_back(if segment.is_unreadable {
             Request::SetAside(number)

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use wire::id::Seq;
 
-use crate::checkpoint::{ChannelDraft, CheckpointDraft, CheckpointRun, Runs, SLOTS, Stamp};
+use crate::checkpoint::{CheckpointDraft, CheckpointRun, Roster, Runs, SLOTS, Stamp};
 use crate::keeper::{CheckpointFailure, CheckpointNumber, Request, SegmentNumber};
 use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
 
 use super::supply::PREPARE_RETRY;
-use super::{Event, Log};
+use super::{Event, Log, Segment};
 
 /// When a checkpoint has to survive a power failure, and not only the end of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,14 +24,12 @@ pub enum Durable {
     Yes,
 }
 
-/// A durable checkpoint that owes nothing. What follows it needs to be durable only if it says something
-/// else of the channels, or if messages behind it are on disk for certain: none of them is given up for it,
-/// and what the kernel writes of them by itself, and when, it writes of the checkpoint, too.
+/// A durable checkpoint that owes nothing. A later checkpoint that owes nothing, either, needs to be durable only if its
+/// channels or pauses differ, or if a sync has written messages that came after this checkpoint: a power failure would
+/// bring these messages back. If the kernel writes such messages by itself, it also writes the later checkpoint by itself.
 #[derive(Debug)]
 struct Settled {
-    paused: bool,
-    /// Name, and whether it is paused.
-    channels: Vec<(String, bool)>,
+    roster: Roster,
     /// The first seq it knows nothing about.
     next: Seq,
 }
@@ -39,16 +37,10 @@ struct Settled {
 impl Settled {
     /// `None`: something is owed.
     fn of(draft: &CheckpointDraft) -> Option<Settled> {
-        let channel = |draft: &ChannelDraft| (draft.name.clone(), draft.paused);
         (!draft.names_any()).then(|| Settled {
-            paused: draft.paused,
-            channels: draft.channels.iter().map(channel).collect(),
+            roster: Roster::from(draft),
             next: draft.stamp.next,
         })
-    }
-
-    fn says_as_much_as(&self, newer: &Settled) -> bool {
-        self.paused == newer.paused && self.channels == newer.channels
     }
 }
 
@@ -83,37 +75,51 @@ pub(crate) struct Checkpoints {
     synced_number: u64,
     /// That one, if it owes nothing.
     settled: Option<Settled>,
-    /// The number of the last one that owes something; what it names stays until a durable one does not name it.
-    last_naming: u64,
+    /// The number of the last one that is not as good as the settled one: it owes something, or has other channels or
+    /// pauses. A power failure may bring it back until a later one is durable.
+    last_different: u64,
     /// The newest that start-up found; 0: none. The process that wrote it may have overwritten others
     /// that are on disk all the same, and a power failure brings them back. So until a newer one is
     /// durable nothing goes that was there, and the next one is to be durable.
     found_number: u64,
     /// What each slot holds; 0: nothing that counts.
     slots: [u64; SLOTS],
+    /// The synced mark of the newest checkpoint. The next start reads every segment that ends above this mark.
+    synced_mark: Seq,
     drafting: Option<Drafting>,
     writing: Option<Writing>,
-    /// The earliest time of the next checkpoint: a long checkpoint takes at most half of the time of the keeper
-    /// and the disk.
+    /// The earliest time at which a checkpoint becomes due. After a synced checkpoint, the log rests for as long as that
+    /// checkpoint took, so that long checkpoints take at most half of the time of the keeper and the disk. A
+    /// checkpoint that an answer waits for, or that makes an answered change durable, does not wait for this time.
     rests_until: Duration,
-    /// When the first progress was noted that the last one asked for does not have.
+    /// The time at which `has_progress` became true. The next checkpoint has to record that progress, or to make it
+    /// durable.
     began: Duration,
     has_progress: bool,
+    /// The next checkpoint does not wait for company.
+    is_due_at_once: bool,
+    /// The time at which the last checkpoint of this process began, or failed.
+    last_began: Option<Duration>,
 }
 
 impl Checkpoints {
     /// The state after start-up: which checkpoint each slot holds, which is surely durable, and the
-    /// highest number that any may have.
+    /// highest number that any may have. `synced_mark` is that of the newest. `is_unsure`: a power failure may still undo changes that the newest
+    /// checkpoint records, so another checkpoint is due, which makes them durable.
     pub(crate) fn from_found(
         slots: [u64; SLOTS],
         synced_number: u64,
         last_number: u64,
+        synced_mark: Seq,
+        is_unsure: bool,
     ) -> Checkpoints {
         Checkpoints {
             last_number,
             synced_number,
+            synced_mark,
             found_number: last_number,
             slots,
+            has_progress: is_unsure,
             ..Checkpoints::default()
         }
     }
@@ -142,21 +148,30 @@ impl Checkpoints {
             .expect("two of three slots are kept at most")
     }
 
-    /// Whether after a power failure the last durable checkpoint would do as well, and nothing waits for
-    /// another. Everything below `on_disk` may be there.
+    /// Returns whether the last durable checkpoint and a newer one both owe nothing, and list the same channels and pauses.
+    fn has_settled(&self, newer: Option<&Settled>) -> bool {
+        let durable = self.settled.as_ref();
+        durable
+            .zip(newer)
+            .is_some_and(|(durable, newer)| durable.roster == newer.roster)
+    }
+
+    /// Returns whether the last durable checkpoint would do as well as a newer one after a power failure, and no
+    /// different one can come back. Everything below `on_disk` may be there.
     fn is_settled(&self, newer: Option<&Settled>, on_disk: Seq) -> bool {
-        match (&self.settled, newer) {
-            (Some(durable), Some(newer)) => {
-                on_disk <= durable.next
-                    && durable.says_as_much_as(newer)
-                    && self.last_naming <= self.synced_number
-            }
-            _ => false,
-        }
+        let durable = self.settled.as_ref();
+        self.has_settled(newer)
+            && durable.is_some_and(|durable| on_disk <= durable.next)
+            && self.last_different <= self.synced_number
     }
 
     fn due_at(&self, delay: Duration) -> Option<Duration> {
         let is_due = self.has_progress && !self.is_under_way();
+        let delay = if self.is_due_at_once {
+            Duration::ZERO
+        } else {
+            delay
+        };
         is_due.then(|| self.rests_until.max(self.began + delay))
     }
 
@@ -168,6 +183,7 @@ impl Checkpoints {
     fn note_failed(&mut self, mono: Duration) {
         self.has_progress = true;
         self.began = mono;
+        self.last_began = Some(mono);
         self.rests_until = mono + PREPARE_RETRY;
     }
 }
@@ -179,6 +195,27 @@ impl Log {
         // A topic that was idle, too, waits for company: other messages, and other topics to sync with.
         if !std::mem::replace(&mut self.checkpoints.has_progress, true) {
             self.checkpoints.began = self.mono;
+        }
+    }
+
+    /// Makes a checkpoint due if a sealed segment is owed and synced, but ends above the mark of the newest
+    /// checkpoint. Without it, the next start would read the segment. Such checkpoints begin at most once in
+    /// --sync-timeout. The first one after a start comes at once: the start has read these segments, and a process that
+    /// crashes again and again must not read more of them each time.
+    pub(super) fn note_synced_segments(&mut self) {
+        let unmarked = self
+            .segments
+            .index_at_or_after(self.checkpoints.synced_mark);
+        let sealed = self.segments.sealed.range(unmarked..);
+        let mut synced = sealed.take_while(|segment| segment.end_seq() <= self.sync.synced());
+        if synced.any(Segment::is_held) {
+            let state = &mut self.checkpoints;
+            state.is_due_at_once |= state.last_began.is_none();
+            let began = state.last_began.unwrap_or(self.mono);
+            state.began = match std::mem::replace(&mut state.has_progress, true) {
+                true => state.began.min(began),
+                false => began,
+            };
         }
     }
 
@@ -221,16 +258,33 @@ impl Log {
     /// [`Log::record`], before [`Log::finish_checkpoint`]. What is named may be finished by then; what
     /// is still owed at the end must be named.
     ///
-    /// A checkpoint that is not durable survives the process only, and never overwrites the last durable
-    /// one.
+    /// A checkpoint that is not durable survives the end of the process, but not a power failure. It never overwrites the
+    /// last durable checkpoint. After a checkpoint with [`Durable::No`], another checkpoint is due, at most --sync-timeout
+    /// after the first one began, to make its content durable. Once that checkpoint is due, [`Durable::No`] counts
+    /// as [`Durable::IfNeeded`]: otherwise a steady flow of changes would put the durable checkpoint off for ever.
     ///
     /// # Panics
     /// If [`Log::is_recording`].
     pub fn begin_checkpoint(&mut self, mono: Duration, durable: Durable) {
         assert!(!self.is_recording(), "one checkpoint at a time");
         self.mono = self.mono.max(mono);
+        // After a failed sync nothing becomes durable any more.
+        let may_sync = self.sync.poisoned().is_none() && !is_planted(Bug::ChangeNotSynced);
+        let durable = if may_sync && self.checkpoint_due(self.mono) {
+            durable.max(Durable::IfNeeded)
+        } else {
+            durable
+        };
         self.checkpoints.last_number += 1;
-        self.checkpoints.has_progress = false;
+        self.checkpoints.synced_mark = self.sync.synced();
+        self.checkpoints.last_began = Some(self.mono);
+        self.checkpoints.is_due_at_once = false;
+        if may_sync && durable == Durable::No {
+            self.note_progress();
+            self.checkpoints.rests_until = Duration::ZERO;
+        } else {
+            self.checkpoints.has_progress = false;
+        }
         self.checkpoints.drafting = Some(Drafting {
             stamp: Stamp {
                 synced: self.sync.synced(),
@@ -285,10 +339,12 @@ impl Log {
             }
             Durable::Yes => true,
         };
-        let sync = is_needed || is_first;
+        // A checkpoint of a poisoned log is never marked as synced, so that the next start does not take it for
+        // durable: see `RecordedChannels`.
+        let sync = (is_needed || is_first) && self.sync.poisoned().is_none();
         draft.stamp.sync = sync;
-        if settled.is_none() {
-            self.checkpoints.last_naming = number;
+        if !self.checkpoints.has_settled(settled.as_ref()) {
+            self.checkpoints.last_different = number;
         }
         let slot = self.checkpoints.free_slot();
         // Until it is written it holds nothing that counts.
@@ -340,8 +396,10 @@ impl Log {
         assert_eq!(writing.number, number.0, "the answer to another checkpoint");
         match result {
             Ok(()) => {
-                let took = self.mono.saturating_sub(writing.began);
-                self.checkpoints.rests_until = self.mono + took;
+                if writing.sync {
+                    let took = self.mono.saturating_sub(writing.began);
+                    self.checkpoints.rests_until = self.mono + took;
+                }
                 self.checkpoints.slots[writing.slot] = writing.number;
                 // After a failed sync a later one that works says nothing: the kernel may have
                 // dropped what failed.
@@ -372,10 +430,10 @@ impl Log {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "sim"))]
 impl Log {
     /// Writes a checkpoint at once.
-    pub(crate) fn write_checkpoint(
+    pub fn write_checkpoint(
         &mut self,
         mono: Duration,
         checkpoint: &crate::Checkpoint,

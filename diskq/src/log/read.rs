@@ -20,7 +20,7 @@ impl Log {
     ///
     /// # Panics
     /// If `range` is empty or `count_max` is 0.
-    pub fn take_run(&mut self, range: SeqRange, count_max: u32, bytes_max: u32) -> Taken {
+    pub fn take_run(&mut self, mut range: SeqRange, count_max: u32, bytes_max: u32) -> Taken {
         assert!(!range.is_empty() && count_max > 0, "took a run of nothing");
         let Some(place) = self.segments.place(range.start) else {
             let end = self.segments.next_held(range.start).unwrap_or(range.end);
@@ -32,13 +32,17 @@ impl Log {
             segment.read_at = self.reads;
             match &mut segment.residency {
                 Residency::Mapped(_) | Residency::Loaded(_) => {}
-                Residency::Loading => return Taken::Loading,
+                Residency::Loading(Some(piece)) if piece.seqs.contains(range.start) => {
+                    range.end = range.end.min(piece.seqs.end);
+                }
+                Residency::Loading(_) => return Taken::Loading,
                 Residency::Spilling { is_wanted, .. } => {
                     *is_wanted = true;
                     return Taken::Loading;
                 }
                 Residency::Lost => return Taken::Damaged(segment.range().intersection(&range)),
                 Residency::Cold => {
+                    self.peek(index, range.start);
                     self.load(index);
                     return Taken::Loading;
                 }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use wire::id::Seq;
+
 use crate::error::{Damage, DamageKind};
-use crate::files::Memory;
-use crate::keeper::{Failure, Request, SegmentNumber};
+use crate::keeper::{Failure, Piece, Request, SegmentNumber};
+use crate::memory::Memory;
 use crate::range::{SeqRange, add_joined};
 
 use super::segments::{Residency, Segment};
@@ -20,15 +22,53 @@ const SPILL_RETRY: Duration = Duration::from_secs(1);
 /// Buffers kept for the next loads. One is read while the next is loaded, and messages of two more
 /// may be in flight.
 const BUFFERS_MAX: usize = 4;
+/// A peek reads the number of the segment's messages divided by this, rounded up: of 16 MiB about 256 KiB.
+const PEEK_SHARE: u32 = 64;
 
 impl Log {
+    /// Asks the keeper for some messages from `seq` on, for which a reader waits: to load the whole segment takes longer.
+    pub(super) fn peek(&mut self, index: usize, seq: Seq) {
+        let segment = &self.segments.sealed[index];
+        let first = seq.since(segment.head.base) as u32;
+        let end = first + segment.count.div_ceil(PEEK_SHARE);
+        self.requests.push_back(Request::Peek {
+            segment: segment.number,
+            bytes: segment.head.bytes,
+            generation: segment.head.generation,
+            base: segment.head.base,
+            indices: first..end.min(segment.count),
+        });
+    }
+
+    pub(super) fn peeked(
+        &mut self,
+        number: SegmentNumber,
+        piece: Option<Piece>,
+        events: &mut Vec<Event>,
+    ) {
+        let Some(index) = self.loading_index(number) else {
+            // The segment lost its last holder meanwhile.
+            return self.free_piece(piece);
+        };
+        events.extend(piece.as_ref().map(|piece| Event::Loaded(piece.seqs)));
+        self.segments.sealed[index].residency = Residency::Loading(piece);
+    }
+
+    /// Gives back the memory of a piece.
+    pub(super) fn free_piece(&mut self, piece: Option<Piece>) {
+        let memory = piece.map(|piece| piece.memory);
+        self.requests.extend(memory.map(Request::Free));
+    }
+
     /// Asks the keeper for a cold segment.
     pub(super) fn load(&mut self, index: usize) {
         let segment = &mut self.segments.sealed[index];
         self.last_load = self.mono;
         let cached = segment.is_doubtful && segment.end_seq() > self.sync.synced();
         let reuse = self.buffers.pop();
-        segment.residency = Residency::Loading;
+        if matches!(segment.residency, Residency::Cold) {
+            segment.residency = Residency::Loading(None);
+        }
         self.requests.push_back(Request::Load {
             segment: segment.number,
             bytes: segment.head.bytes,
@@ -53,7 +93,13 @@ impl Log {
             }
             return;
         };
+        let is_pinned = self.segments.sealed[index].pins > 0;
         match result {
+            // A socket write points into the piece. The piece is whole and the loaded segment is not: load it again.
+            Ok((memory, damage)) if is_pinned && !damage.is_empty() => {
+                self.keep_buffer(memory);
+                self.load_retries.push((number, self.mono + LOAD_RETRY));
+            }
             Ok((memory, damage)) => self.take_memory(index, memory, damage, events),
             Err(failure) => self.load_failed(index, &failure, events),
         }
@@ -67,8 +113,8 @@ impl Log {
         damage: Vec<Damage>,
         events: &mut Vec<Event>,
     ) {
+        self.end_loading(index, Residency::Loaded(memory));
         let segment = &mut self.segments.sealed[index];
-        segment.residency = Residency::Loaded(memory);
         segment.keep_until = self.mono + KEEP_LOADED;
         self.reads += 1;
         segment.read_at = self.reads;
@@ -90,13 +136,14 @@ impl Log {
             segment.range(),
             failure.text.as_str().into(),
         ));
-        if failure.kind != std::io::ErrorKind::NotFound {
-            // Out of mappings, memory or descriptors: these come back.
+        if failure.kind != std::io::ErrorKind::NotFound || segment.pins > 0 {
+            // Mappings, memory or descriptors were short, which may pass; or a socket write points into the piece.
             self.load_retries
                 .push((segment.number, self.mono + LOAD_RETRY));
             return;
         }
-        segment.residency = Residency::Lost;
+        self.end_loading(index, Residency::Lost);
+        let segment = &mut self.segments.sealed[index];
         let known: u64 = segment.damaged.iter().map(SeqRange::len).sum();
         self.damaged_count += u64::from(segment.count) - known;
         segment.damaged = vec![segment.range()];
@@ -107,6 +154,15 @@ impl Log {
             seqs: segment.range(),
             detail: failure.text.clone(),
         }));
+    }
+
+    /// Ends the load of a segment, and frees its piece. Runs stay valid: they have the same offsets in the piece and in
+    /// the loaded segment.
+    fn end_loading(&mut self, index: usize, residency: Residency) {
+        let segment = &mut self.segments.sealed[index];
+        if let Residency::Loading(piece) = std::mem::replace(&mut segment.residency, residency) {
+            self.free_piece(piece);
+        }
     }
 
     pub(super) fn retry_loads_if_due(&mut self) {
@@ -124,7 +180,7 @@ impl Log {
 
     fn loading_index(&self, number: SegmentNumber) -> Option<usize> {
         self.segments.sealed.iter().position(|segment| {
-            segment.number == number && matches!(segment.residency, Residency::Loading)
+            segment.number == number && matches!(segment.residency, Residency::Loading(_))
         })
     }
 
@@ -144,9 +200,9 @@ impl Log {
         let mut messages = 0;
         let mut candidates = Vec::new();
         for (index, segment) in sealed.iter().enumerate() {
-            if segment.memory().is_none() {
+            let (Residency::Mapped(_) | Residency::Loaded(_)) = segment.residency else {
                 continue;
-            }
+            };
             bytes += u64::from(segment.head.bytes);
             messages += u64::from(segment.count);
             let is_free = segment.pins == 0

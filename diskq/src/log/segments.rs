@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use wire::id::Seq;
 
-use crate::files::Memory;
-use crate::keeper::{Request, SegmentNumber};
-use crate::mapping::Written;
+use crate::keeper::{Piece, Request, SegmentNumber};
+use crate::memory::{Memory, Written};
 use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
 use crate::segment::{FRAMES_AT, Head, count_limit, pieces_from};
@@ -31,8 +30,8 @@ pub(crate) enum Residency {
     },
     /// On disk only.
     Cold,
-    /// The keeper was asked for it.
-    Loading,
+    /// The keeper was asked to load the segment. A piece of the segment may be in memory already.
+    Loading(Option<Piece>),
     /// On disk, and in memory as a copy.
     Loaded(Memory),
     /// Its file is gone: all its messages are damaged.
@@ -125,9 +124,11 @@ impl Segment {
     pub(super) fn memory(&self) -> Option<&[u8]> {
         match &self.residency {
             Residency::Mapped(memory) | Residency::Loaded(memory) => Some(memory.as_ref()),
-            Residency::Spilling { .. } | Residency::Cold | Residency::Loading | Residency::Lost => {
-                None
-            }
+            Residency::Loading(Some(piece)) => Some(piece.memory.as_ref()),
+            Residency::Spilling { .. }
+            | Residency::Cold
+            | Residency::Loading(None)
+            | Residency::Lost => None,
         }
     }
 
@@ -269,9 +270,8 @@ impl Segments {
                 memory,
             }),
             Residency::Loaded(memory) => Some(Request::Free(memory)),
-            Residency::Spilling { .. } | Residency::Cold | Residency::Loading | Residency::Lost => {
-                None
-            }
+            Residency::Loading(piece) => piece.map(|piece| Request::Free(piece.memory)),
+            Residency::Spilling { .. } | Residency::Cold | Residency::Lost => None,
         })
     }
 

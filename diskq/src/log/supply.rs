@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::AppendError;
-use crate::files::{Memory, Pages};
 use crate::keeper::{Failure, Request, SegmentNumber};
+use crate::memory::{Memory, Pages};
 use crate::segment::{PAGE_BYTES, SEGMENT_BYTES_LIMIT, SPILLED_BYTES};
 
 use super::{Event, Log, LogOptions};

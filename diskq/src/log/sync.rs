@@ -343,6 +343,7 @@ impl Log {
             upto
         };
         self.sync.synced = self.sync.synced.max(upto);
+        self.note_synced_segments();
         events.push(Event::Synced(self.sync.synced));
     }
 

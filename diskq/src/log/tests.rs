@@ -10,8 +10,9 @@ use super::supply::{HUGE_FROM, LEAVING_ENOUGH};
 use super::*;
 use crate::checkpoint::{ChannelCheckpoint, Checkpoint, CheckpointRun};
 use crate::error::{AppendError, DamageKind};
-use crate::files::{Files, Pages};
+use crate::files::Files;
 use crate::keeper::{Keeper, log_path};
+use crate::memory::Pages;
 use crate::recovery::{Recovered, open_log};
 use crate::segment::{slot_at, slot_offset};
 use crate::sim_files::{Call, Crash, SimFiles};
@@ -1240,6 +1241,168 @@ fn a_checkpoint_that_may_not_be_written_is_final() {
     }
 }
 
+/// After a checkpoint that need not be durable, a durable one follows within --sync-timeout, whatever happens meanwhile.
+#[test]
+fn a_change_is_durable_within_the_sync_timeout() {
+    let is_synced = |event: &Event| matches!(event, Event::Checkpointed { synced: true, .. });
+    for count in [1, 4] {
+        let mut world = World::new(small_options());
+        world.step_time(100_000);
+        // The first change is synced in time, however many others come.
+        for _ in 0..count {
+            assert!(!world.log.checkpoint_due(world.mono));
+            world.write_checkpoint(Durable::No);
+            world.pump(10);
+            world.step_time(2000 / count);
+        }
+        assert!(!world.told(is_synced));
+        assert_eq!(world.log.next_timeout(), Some(world.mono));
+        // A change that comes when the sync is due does not put it off.
+        let durable = [Durable::No, Durable::IfNeeded][usize::from(count == 1)];
+        world.write_checkpoint(durable);
+        world.pump(10);
+        assert!(world.told(is_synced), "{count} changes");
+        assert!(
+            !world
+                .log
+                .checkpoint_due(world.mono + Duration::from_secs(3600))
+        );
+    }
+}
+
+/// The checkpoint came first: the sync that ends after it makes another one due.
+#[test]
+fn a_backlog_that_was_synced_after_the_last_change_gets_into_a_checkpoint() {
+    let mut world = World::new(small_options());
+    for _ in 0..15 {
+        world.must_append(1000);
+    }
+    world.write_checkpoint(Durable::Yes);
+    world.pump(usize::MAX);
+    assert!(!world.log.is_synced());
+    assert_eq!(world.log.checkpoint_at(), None);
+    world.log.sync_now();
+    world.pump(usize::MAX);
+    assert!(world.log.is_synced());
+    // Once in --sync-timeout at most.
+    assert!(!world.log.checkpoint_due(world.mono));
+    assert!(
+        world
+            .log
+            .checkpoint_due(world.mono + Duration::from_secs(2))
+    );
+}
+
+/// A process that is killed again and again soon after its start, each time with some more messages.
+#[test]
+fn a_crash_loop_reads_what_was_synced_once() {
+    let options = LogOptions {
+        sync_every: 0,
+        ..small_options()
+    };
+    let mut world = World::new(options);
+    for round in 0..5 {
+        let before = world.log.segments.sealed.back().map(Segment::end_seq);
+        world.pump(usize::MAX);
+        if round > 0 {
+            assert!(world.log.checkpoint_due(world.mono), "{round}");
+            world.write_checkpoint(Durable::IfNeeded);
+            world.pump(usize::MAX);
+        }
+        for _ in 0..200 {
+            world.must_append(100);
+        }
+        world.pump(usize::MAX);
+        let found = world.crash(Crash::Process);
+        let synced = found.checkpoint.map(|checkpoint| checkpoint.synced);
+        assert!(synced >= before, "{round}: {synced:?} {before:?}");
+        world.reopen(Crash::Process);
+        // The clock of a process begins when the process does.
+        world.mono = Duration::from_millis(300);
+    }
+}
+
+/// A checkpoint that says what the last durable one says costs no sync.
+#[test]
+fn a_change_that_changes_nothing_costs_no_sync() {
+    let is_synced = |event: &Event| matches!(event, Event::Checkpointed { synced: true, .. });
+    let mut world = World::new(small_options());
+    world.write_checkpoint(Durable::Yes);
+    world.pump(10);
+    assert!(world.told(is_synced));
+    world.write_checkpoint(Durable::No);
+    world.pump(10);
+    world.step_time(2000);
+    assert!(world.log.checkpoint_due(world.mono));
+    world.write_checkpoint(Durable::IfNeeded);
+    world.pump(10);
+    assert!(!world.told(is_synced));
+    assert!(
+        !world
+            .log
+            .checkpoint_due(world.mono + Duration::from_secs(3600))
+    );
+}
+
+/// A change and its reversal leave two records behind. The kernel may have written only the first one when the power
+/// fails.
+#[test]
+fn a_change_that_was_undone_becomes_durable() {
+    let is_synced = |event: &Event| matches!(event, Event::Checkpointed { synced: true, .. });
+    let mut world = World::new(small_options());
+    let unpaused = world.checkpoint();
+    let paused = Checkpoint {
+        paused: true,
+        ..unpaused.clone()
+    };
+    let mut write = |checkpoint: &Checkpoint, durable| {
+        world.log.write_checkpoint(world.mono, checkpoint, durable);
+        world.pump(10);
+        world.told(is_synced)
+    };
+    assert!(write(&unpaused, Durable::Yes));
+    assert!(!write(&paused, Durable::No));
+    assert!(!write(&unpaused, Durable::No));
+    assert!(write(&unpaused, Durable::IfNeeded));
+    assert!(!write(&unpaused, Durable::IfNeeded), "once is enough");
+}
+
+/// The same for a process that was killed during the last sync: its next start cannot know that the sync ended.
+#[test]
+fn a_start_makes_a_change_durable_that_was_undone() {
+    let mut world = World::new(small_options());
+    let unpaused = world.checkpoint();
+    let paused = Checkpoint {
+        paused: true,
+        ..unpaused.clone()
+    };
+    for (checkpoint, durable) in [
+        (&unpaused, Durable::Yes),
+        (&paused, Durable::No),
+        (&unpaused, Durable::Yes),
+    ] {
+        world.log.write_checkpoint(world.mono, checkpoint, durable);
+        world.pump(10);
+    }
+    let recovered = world.crash(Crash::Process);
+    assert!(recovered.log.checkpoint_due(Duration::from_secs(3600)));
+}
+
+/// A killed process may leave the record of a change unsynced. Then a checkpoint is due in the next process, too.
+#[test]
+fn a_start_makes_the_found_changes_durable() {
+    let deadline = Duration::from_secs(3600);
+    for (durable, is_due) in [(Durable::No, true), (Durable::Yes, false)] {
+        let mut world = World::new(small_options());
+        world.write_checkpoint(Durable::Yes);
+        world.pump(10);
+        world.write_checkpoint(durable);
+        world.pump(10);
+        let recovered = world.crash(Crash::Process);
+        assert_eq!(recovered.log.checkpoint_due(deadline), is_due);
+    }
+}
+
 /// Each of these was due again at once, again and again: a whole core, and an error in the log each time.
 #[test]
 fn what_failed_waits_before_it_is_tried_again() {
@@ -1348,6 +1511,8 @@ fn a_rescue_without_descriptors_is_tried_again() {
     }
     let range = world.log.segments.sealed[1].range();
     assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
+    // The peek.
+    world.pump(1);
     world.files.fail_next(Call::Load, ErrorKind::UnexpectedEof);
     world.files.fail_nth(2, ErrorKind::Other);
     world.pump(10);
@@ -1756,10 +1921,12 @@ fn a_file_that_is_gone_is_damage_and_a_failing_load_is_tried_again() {
     assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
     world.pump(10);
     assert!(world.told(|event| matches!(event, Event::LoadFailed(..))));
-    assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
+    // The peek has read the first message already.
+    let rest = SeqRange::new(range.start.offset(1), range.end);
+    assert_eq!(world.log.take_run(rest, 10, u32::MAX), Taken::Loading);
     world.step_time(300);
-    assert!(world.told(|event| matches!(event, Event::Loaded(_))));
-    assert!(world.take(range, 10, u32::MAX).is_some());
+    assert!(world.told(|event| *event == Event::Loaded(range)));
+    assert!(world.take(rest, 10, u32::MAX).is_some());
     let range = world.log.segments.sealed[3].range();
     world.files.fail_next(Call::Load, ErrorKind::NotFound);
     assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
@@ -1771,6 +1938,109 @@ fn a_file_that_is_gone_is_damage_and_a_failing_load_is_tried_again() {
     assert_eq!(world.log.stats().damaged_count, range.len());
     world.log.release_range(range);
     world.log.check();
+}
+
+/// A world whose second segment is cold, and the seqs of that segment.
+fn world_with_a_cold_segment() -> (World, SeqRange) {
+    let mut options = small_options();
+    options.resident_messages = 0;
+    let mut world = World::new(options);
+    for _ in 0..100 {
+        world.must_append(500);
+        world.pump(10);
+    }
+    let segment = &world.log.segments.sealed[1];
+    assert!(segment.memory().is_none() && segment.count > 2);
+    let range = segment.range();
+    (world, range)
+}
+
+#[test]
+fn a_reader_gets_the_message_that_it_waits_for_before_the_segment_is_loaded() {
+    let (mut world, range) = world_with_a_cold_segment();
+    let wanted = SeqRange::new(range.start.offset(1), range.end);
+    assert_eq!(world.take(wanted, 10, u32::MAX), None);
+    world.pump(1);
+    let first = SeqRange::one(wanted.start);
+    assert!(world.told(|event| *event == Event::Loaded(first)));
+    let run = world.take(wanted, 10, u32::MAX).unwrap();
+    assert_eq!(run.count, 1, "a 64th of the segment");
+    let rest = SeqRange::new(first.end, range.end);
+    assert_eq!(world.take(rest, 10, u32::MAX), None);
+    // A socket write may read the message in the piece while the loaded segment replaces the piece.
+    world.log.pin(run.first);
+    world.pump(10);
+    assert!(world.told(|event| *event == Event::Loaded(range)));
+    world.frames_are_right(&run);
+    world.log.unpin(run.first);
+    assert!(world.take(rest, 10, u32::MAX).is_some());
+    assert!(
+        world.take(range, 10, u32::MAX).is_some(),
+        "what came before it"
+    );
+}
+
+#[test]
+fn what_a_socket_write_points_into_stays_when_the_load_finds_less() {
+    for is_gone in [false, true] {
+        let (mut world, range) = world_with_a_cold_segment();
+        assert_eq!(world.take(range, 10, u32::MAX), None);
+        world.pump(1);
+        let run = world.take(range, 10, u32::MAX).unwrap();
+        world.log.pin(run.first);
+        let number = world.log.segments.find(range.start).unwrap().number;
+        let path = log_path(&data_path(), TOPIC).join(crate::keeper::segment_file(number));
+        if is_gone {
+            world.files.remove(&path).unwrap();
+        } else {
+            world.files.damage(&path, run.start as usize + 40, 1);
+        }
+        world.pump(10);
+        world.step_time(300);
+        world.frames_are_right(&run);
+        world.log.unpin(run.first);
+        world.step_time(300);
+        let lost = if is_gone {
+            range
+        } else {
+            SeqRange::one(range.start)
+        };
+        assert_eq!(
+            world.log.take_run(range, 10, u32::MAX),
+            Taken::Damaged(lost)
+        );
+        assert_eq!(world.log.stats().damaged_count, lost.len());
+    }
+}
+
+#[test]
+fn a_message_that_is_not_whole_waits_for_the_load() {
+    let (mut world, range) = world_with_a_cold_segment();
+    let number = world.log.segments.find(range.start).unwrap().number;
+    let path = log_path(&data_path(), TOPIC).join(crate::keeper::segment_file(number));
+    world.files.damage(&path, 200, 1);
+    assert_eq!(world.take(range, 10, u32::MAX), None);
+    world.pump(1);
+    assert_eq!(world.take(range, 10, u32::MAX), None);
+    world.pump(10);
+    let lost = SeqRange::one(range.start);
+    assert_eq!(
+        world.log.take_run(range, 10, u32::MAX),
+        Taken::Damaged(lost)
+    );
+}
+
+#[test]
+fn a_piece_of_a_segment_that_nobody_holds_is_given_back() {
+    let (mut world, range) = world_with_a_cold_segment();
+    assert_eq!(world.take(range, 10, u32::MAX), None);
+    world.pump(1);
+    assert!(world.take(range, 10, u32::MAX).is_some());
+    for seq in range.start.0..range.end.0 {
+        world.finish(Seq(seq));
+    }
+    world.pump(100);
+    assert!(world.log.segments.find(range.start).is_none());
 }
 
 /// T8: every call fails once, in turn; what was promised holds after a start.

@@ -14,16 +14,16 @@ fn file_of(bytes: u64) -> File {
 }
 
 #[test]
-fn what_is_stored_is_in_the_file_whoever_drops_it() {
+fn what_is_stored_is_in_the_file_whoever_unmaps_it() {
     let file = file_of(8192);
-    let mut mapping = map(&file, 8192, Pages::Small).unwrap();
-    mapping[5000] = 42;
-    // Sent to another thread and dropped there, after the descriptor it was made from.
+    let mut memory = map(&file, 8192, Pages::Small).unwrap().lend();
+    memory.as_mut()[5000] = 42;
+    // Sent to another thread and unmapped there, after the descriptor it was made from.
     let reader = file.try_clone().unwrap();
     drop(file);
     std::thread::spawn(move || {
-        mapping[5001] = 43;
-        drop(mapping);
+        memory.as_mut()[5001] = 43;
+        assert!(take_back(memory).is_none());
     })
     .join()
     .unwrap();
@@ -47,7 +47,7 @@ fn all_pages_are_there_from_the_start_however_many() {
     ] {
         let file = file_of(u64::from(bytes));
         let mapping = map(&file, bytes, pages).unwrap();
-        let address = mapping.as_ptr() as usize;
+        let address = mapping.0.as_ptr() as usize;
         assert_eq!(resident_kib(address), u64::from(bytes) / 1024, "{pages:?}");
     }
 }
@@ -71,18 +71,19 @@ fn resident_kib(address: usize) -> u64 {
 fn pages_that_were_let_go_come_back_as_they_were() {
     const PAGE: u32 = 4096;
     let file = file_of(16 * u64::from(PAGE));
-    let mut mapping = map(&file, 16 * PAGE, Pages::Small).unwrap();
-    mapping.fill(7);
-    let address = mapping.as_ptr() as usize;
+    let mut memory = map(&file, 16 * PAGE, Pages::Small).unwrap().lend();
+    memory.as_mut().fill(7);
+    let address = memory.as_ref().as_ptr() as usize;
     assert_eq!(resident_kib(address), 64);
     // The first 10 pages, the last of them in part, and the last one.
-    let written = mapping.written([0..9 * PAGE + 1, 16 * PAGE - 8..16 * PAGE]);
-    written.let_go();
+    let written = memory.written([0..9 * PAGE + 1, 16 * PAGE - 8..16 * PAGE]);
+    let_go(&written.unwrap());
     assert_eq!(resident_kib(address), 5 * 4);
-    assert!(mapping.iter().all(|&byte| byte == 7));
+    assert!(memory.as_ref().iter().all(|&byte| byte == 7));
     let mut bytes = vec![0; 16 * PAGE as usize];
     file.read_exact_at(&mut bytes, 0).unwrap();
-    assert_eq!(bytes, &mapping[..]);
+    assert_eq!(bytes, memory.as_ref());
+    take_back(memory);
 }
 
 #[test]
@@ -93,30 +94,27 @@ fn nothing_stored_is_lost_while_pages_are_let_go() {
 
 fn let_go_while_storing(size: usize, pages: Pages) {
     let file = file_of(size as u64);
-    let mut mapping = map(&file, size as u32, pages).unwrap();
-    let written: Vec<_> = (0..2)
-        .map(|_| mapping.written([0..size as u32, 0..0]))
-        .collect();
+    let mut memory = map(&file, size as u32, pages).unwrap().lend();
+    let written = memory.written([0..size as u32, 0..0]).unwrap();
     std::thread::scope(|scope| {
-        for written in &written {
+        for _ in 0..2 {
             scope.spawn(|| {
                 for _ in 0..200 {
-                    written.let_go();
+                    let_go(&written);
                     file.sync_data().unwrap();
                 }
             });
         }
         for round in 1..=50u8 {
             for at in 0..size {
-                assert_eq!(mapping[at], round - 1);
-                mapping[at] = round;
+                assert_eq!(memory.as_ref()[at], round - 1);
+                memory.as_mut()[at] = round;
             }
         }
     });
-    // The pages stay mapped for those that hold them, also when their owner is gone.
-    drop(mapping);
-    written.iter().for_each(Written::let_go);
-    drop(written);
+    // Nobody has to know that the mapping is gone.
+    take_back(memory);
+    let_go(&written);
     let mut bytes = vec![0; size];
     file.read_exact_at(&mut bytes, 0).unwrap();
     assert!(bytes.iter().all(|&byte| byte == 50));
@@ -133,15 +131,49 @@ fn huge_pages_are_asked_for_where_the_kernel_has_them() {
     let has_them = std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
     let file = file_of(4 << 20);
     for (pages, expected) in [(Pages::Small, false), (Pages::Huge, has_them)] {
-        let mut mapping = map(&file, 4 << 20, pages).unwrap();
-        let flags = kernel_flags(mapping.as_ptr() as usize);
+        let mut memory = map(&file, 4 << 20, pages).unwrap().lend();
+        let flags = kernel_flags(memory.as_ref().as_ptr() as usize);
         assert_eq!(
             flags.iter().any(|flag| flag == "hg"),
             expected,
             "{pages:?}: {flags:?}"
         );
-        mapping[(4 << 20) - 1] = 1;
+        memory.as_mut()[(4 << 20) - 1] = 1;
+        take_back(memory);
     }
+}
+
+fn is_mapped(address: usize) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let start = format!("{address:x}-");
+    maps.lines().any(|line| line.starts_with(&start))
+}
+
+#[test]
+fn a_mapping_ends_when_its_whole_slice_comes_back() {
+    let file = file_of(8192);
+    let memory = map(&file, 8192, Pages::Small).unwrap().lend();
+    let address = memory.as_ref().as_ptr() as usize;
+    let Memory::Lent(bytes) = memory else {
+        panic!("a mapping is lent");
+    };
+    let (first, second) = bytes.split_at_mut(4096);
+    assert!(take_back(Memory::Lent(first)).is_none());
+    second[0] = 1;
+    assert!(is_mapped(address), "somebody still has the second half");
+}
+
+#[test]
+fn a_buffer_comes_back_for_its_next_use() {
+    let buffer = Buffer::zeroed(16_384).unwrap();
+    let address = buffer.as_ptr() as usize;
+    let mut memory = buffer.lend(4096);
+    memory.as_mut().fill(7);
+    assert_eq!(memory.as_ref().len(), 4096);
+    let buffer = take_back(memory).expect("the buffer");
+    assert_eq!((buffer.as_ptr() as usize, buffer.len()), (address, 16_384));
+    drop(buffer);
+    assert!(!lent().contains_key(&address));
 }
 
 #[test]
@@ -171,10 +203,10 @@ fn sigbus_child() {
     }
     install_sigbus_reporter().unwrap();
     let file = file_of(8192);
-    let mapping = map(&file, 8192, Pages::Small).unwrap();
+    let memory = map(&file, 8192, Pages::Small).unwrap().lend();
     // What this crate never does, and what no lock stops another program from doing.
     file.set_len(0).unwrap();
-    println!("{}", mapping[4096]);
+    println!("{}", memory.as_ref()[4096]);
 }
 
 #[test]

@@ -3,12 +3,13 @@
 use std::io;
 
 use super::{NO_SEQS, Opening};
-use crate::checkpoint::{self, CHECKPOINT_FILE, Checkpoint, SLOTS, SlotContent};
-use crate::error::{DamageKind, DiskError, system_text};
+use crate::checkpoint::{self, CHECKPOINT_FILE, Checkpoint, Roster, SLOTS, SlotContent};
+use crate::error::{DamageKind, DiskError};
 use crate::files::{Entry, Files};
 use crate::keeper::is_media_error;
 use crate::log::Checkpoints;
 use crate::range::normalise;
+use wire::go_error::system_text;
 
 use wire::id::Seq;
 
@@ -16,18 +17,48 @@ use wire::id::Seq;
 /// was read plus this margin, which is 270 years of one checkpoint every two seconds.
 const UNREAD_NUMBERS: u64 = 1 << 32;
 
+/// The channels that survive a power failure for sure: those that a surely durable checkpoint names.
+#[derive(Debug, Default)]
+pub struct RecordedChannels {
+    /// The channels of the surely durable checkpoint. `None` if the newest checkpoint was written without a sync: a failed
+    /// sync may have come before it, and after a failed sync no checkpoint counts as durable.
+    durable: Option<Roster>,
+}
+
+impl RecordedChannels {
+    /// Returns whether a surely durable checkpoint names the channel.
+    #[must_use]
+    pub fn is_durable(&self, channel: &str) -> bool {
+        let durable = self.durable.as_ref();
+        durable.is_some_and(|roster| roster.names(channel))
+    }
+}
+
+/// A checkpoint that start-up has read.
+struct Found {
+    number: u64,
+    /// True if the checkpoint was to be synced.
+    sync: bool,
+    roster: Roster,
+}
+
 impl<F: Files> Opening<'_, F> {
     pub(super) fn read_checkpoints(&mut self, entries: &[Entry]) -> Result<(), DiskError> {
-        let mut whole = [None; SLOTS];
+        let mut whole = [const { None }; SLOTS];
         let mut is_unread = false;
         let file = entries.iter().find(|entry| entry.name == CHECKPOINT_FILE);
         let file_bytes = file.map_or(0, |entry| entry.bytes);
         for (slot, whole) in whole.iter_mut().enumerate() {
             let read = self.read_slot(slot, file_bytes);
-            let trouble = match read.map(|bytes| checkpoint::decode(&bytes)) {
+            let content = read.and_then(|bytes| Ok(checkpoint::decode(&bytes)?));
+            let trouble = match content {
                 Ok(SlotContent::Empty) => continue,
                 Ok(SlotContent::Whole(checkpoint, sync)) => {
-                    *whole = Some((checkpoint.number, sync));
+                    *whole = Some(Found {
+                        number: checkpoint.number,
+                        sync,
+                        roster: Roster::from(&checkpoint),
+                    });
                     self.note_whole(checkpoint);
                     continue;
                 }
@@ -49,11 +80,14 @@ impl<F: Files> Opening<'_, F> {
                 format!("checkpoint in slot {slot} {trouble}"),
             );
         }
-        self.checkpoints = checkpoints_of(whole, is_unread);
+        self.note_slots(&whole, is_unread);
         match &self.checkpoint {
             Some(newest) => {
-                self.owed = newest.named().collect();
-                normalise(&mut self.owed);
+                let mut owed = checkpoint::reserved(newest.named().count())
+                    .map_err(|error| self.cannot_read(CHECKPOINT_FILE, error.into()))?;
+                owed.extend(newest.named());
+                normalise(&mut owed);
+                self.owed = owed;
             }
             None if self.any_slot_is_bad => {
                 let detail = "no checkpoint is readable: everything found is delivered".to_owned();
@@ -86,28 +120,37 @@ impl<F: Files> Opening<'_, F> {
             {
                 break;
             }
-            let reserved = bytes.try_reserve_exact(piece_bytes as usize);
-            reserved.map_err(|_| io::ErrorKind::OutOfMemory)?;
+            bytes.try_reserve_exact(piece_bytes as usize)?;
             bytes.resize(piece.end as usize, 0);
             let piece = &mut bytes[piece.start as usize..];
             self.directory.read(CHECKPOINT_FILE, at, piece)?;
         }
         Ok(bytes)
     }
-}
 
-/// Returns the checkpoint number of each slot, and the checkpoint that is surely durable.
-///
-/// Checkpoints are written one after another. So a checkpoint with the durable flag is durable if a newer one
-/// was written after it; only the newest may have been cut off before its sync ended. An unreadable checkpoint
-/// may be readable at the next start, so new checkpoints get higher numbers.
-fn checkpoints_of(whole: [Option<(u64, bool)>; SLOTS], is_unread: bool) -> Checkpoints {
-    let slots = whole.map(|slot| slot.map_or(0, |(number, _)| number));
-    let newest = slots.iter().copied().max().unwrap_or(0);
-    let was_to_be_durable = whole.into_iter().flatten().filter(|(_, sync)| *sync);
-    let older = was_to_be_durable
-        .map(|(number, _)| number)
-        .filter(|&n| n != newest);
-    let last_number = newest + if is_unread { UNREAD_NUMBERS } else { 0 };
-    Checkpoints::from_found(slots, older.max().unwrap_or(0), last_number)
+    /// Notes the checkpoint number of each slot, and the checkpoint that is surely durable.
+    ///
+    /// Checkpoints are written one after another. So a checkpoint with the sync flag is durable if there is a newer
+    /// checkpoint. Only the newest checkpoint may have been cut off before its sync ended. A checkpoint that cannot be
+    /// read now may be readable at the next start, so new checkpoints get numbers above any that it may have.
+    fn note_slots(&mut self, whole: &[Option<Found>; SLOTS], is_unread: bool) {
+        let number = |found: &Found| found.number;
+        let slots = whole.each_ref().map(|slot| slot.as_ref().map_or(0, number));
+        let found = || whole.iter().flatten();
+        let newest = found().max_by_key(|found| found.number);
+        let newest_number = newest.map_or(0, number);
+        let older = found().filter(|found| found.sync && found.number != newest_number);
+        let durable = older.max_by_key(|found| found.number);
+        let last_number = newest_number + if is_unread { UNREAD_NUMBERS } else { 0 };
+        let durable_number = durable.map_or(0, number);
+        // Until another one is durable, a power failure may bring back any of them.
+        let is_unsure = found().any(|found| {
+            let is_different = durable.is_none_or(|durable| durable.roster != found.roster);
+            found.number > durable_number && (!found.sync || is_different)
+        });
+        self.checkpoints =
+            Checkpoints::from_found(slots, durable_number, last_number, self.synced(), is_unsure);
+        let believed = durable.filter(|_| newest.is_some_and(|newest| newest.sync));
+        self.recorded.durable = believed.map(|found| found.roster.clone());
+    }
 }

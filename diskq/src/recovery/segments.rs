@@ -6,17 +6,19 @@ use std::ops::Range;
 use wire::id::{SEQ_MAX, Seq};
 
 use super::{NO_SEQS, Opening};
-use crate::error::{DamageKind, DiskError, system_text};
-use crate::files::{Entry, Files, Memory};
+use crate::error::{DamageKind, DiskError};
+use crate::files::{Entry, Files};
 use crate::keeper::{
     SegmentNumber, file_number, is_media_error, is_partial_file, segment_file, segment_number,
     seqs_at,
 };
 use crate::log::{Residency, Segment};
+use crate::mapping::Buffer;
 use crate::planted::{Bug, is_planted};
 use crate::range::{SeqRange, normalise, push_joined, within, without};
 use crate::segment::{self, Head, HeadState, Scan, Seal, count_limit, read_head};
 use crate::slot::SLOT_BYTES;
+use wire::go_error::system_text;
 
 /// A file with a readable head.
 struct Found {
@@ -31,9 +33,9 @@ struct Found {
 
 /// A segment's bytes, and what is whole in them.
 struct Image {
-    memory: Memory,
+    bytes: Buffer,
     scan: Scan,
-    /// Bytes that the device could not read: zeros in `memory`.
+    /// Bytes that the device could not read: zeros in `bytes`.
     unreadable: Vec<Range<u32>>,
 }
 
@@ -212,9 +214,9 @@ impl<F: Files> Opening<'_, F> {
             .map_err(|error| self.cannot_read(&segment_file(found.number), error))?;
         self.damage.extend(read.damage);
         let count = found.seal.map(|seal| seal.count);
-        let scan = segment::scan(read.memory.as_ref(), &found.head, count);
+        let scan = segment::scan(&read.image, &found.head, count);
         Ok(Image {
-            memory: read.memory,
+            bytes: read.image,
             scan,
             unreadable: read.unreadable,
         })
@@ -264,11 +266,10 @@ impl<F: Files> Opening<'_, F> {
             number, head, seal, ..
         } = *found;
         let Image {
-            memory,
+            bytes,
             scan,
             unreadable,
         } = image;
-        let bytes = memory.as_ref();
         let mut segment = Segment::new(number, head, Residency::Cold);
         let mut must_hold = self.owed_and_synced(&head, limit);
         let whole_end = scan.whole.last().map_or(0, |whole| whole.end);
@@ -282,7 +283,7 @@ impl<F: Files> Opening<'_, F> {
         let holes = scan.holes(segment.count);
         segment.damaged = holes.iter().map(|hole| seqs_at(head.base, hole)).collect();
         // Bytes that the device cannot read are damage, not a torn tail: they were written, synced or not.
-        let unread = segment::unread(bytes, &holes, &unreadable);
+        let unread = segment::unread(&bytes, &holes, &unreadable);
         must_hold.extend(unread.iter().map(|indices| seqs_at(head.base, indices)));
         normalise(&mut must_hold);
         let bad: Vec<Range<u32>> = segment
@@ -293,7 +294,7 @@ impl<F: Files> Opening<'_, F> {
             .collect();
         let damage = self
             .directory
-            .message_damage(number, bytes, head.base, &bad);
+            .message_damage(number, &bytes, head.base, &bad);
         self.damage.extend(damage);
         self.note_deferred(&head, &scan);
         if seal.is_some() && !holes.is_empty() {

@@ -150,13 +150,7 @@ fn a_flipped_bit_in_a_segment_costs_one_counted_message_at_most() {
 fn a_flipped_bit_in_a_checkpoint_is_reported_and_costs_nothing() {
     let (pristine, _) = disk_with(80);
     let path = directory().join(CHECKPOINT_FILE);
-    let slot_at = |slot| checkpoint::pieces(slot, 1).next().unwrap().1;
-    let newest = (0..SLOTS).map(slot_at).find(|at| {
-        let mut number = [0; 1];
-        pristine.read_at(&path, at + 8, &mut number).unwrap();
-        number == [2]
-    });
-    let newest = newest.unwrap() as usize;
+    let newest = slots_by_age(&pristine)[SLOTS - 1];
     for bit in 0..100 * 8 {
         let (files, first) = disk_with(80);
         files.damage(&path, newest + bit / 8, 1 << (bit % 8));
@@ -170,6 +164,89 @@ fn a_flipped_bit_in_a_checkpoint_is_reported_and_costs_nothing() {
         }
         assert_eq!(read_all(recovered, &files, first), (80, 0));
     }
+}
+
+/// Returns the offsets of the slots of a checkpoint file, from the oldest slot to the newest.
+fn slots_by_age(files: &SimFiles) -> Vec<usize> {
+    let path = directory().join(CHECKPOINT_FILE);
+    let slot_at = |slot| checkpoint::pieces(slot, 1).next().unwrap().1;
+    let mut slots: Vec<(u64, usize)> = (0..SLOTS)
+        .map(|slot| {
+            let mut number = [0; 8];
+            files
+                .read_at(&path, slot_at(slot) + 8, &mut number)
+                .unwrap();
+            (u64::from_le_bytes(number), slot_at(slot) as usize)
+        })
+        .collect();
+    slots.sort_unstable();
+    slots.into_iter().map(|(_, at)| at).collect()
+}
+
+/// The newest checkpoint may not have been synced before the crash: the channels of the one before it are durable.
+#[test]
+fn the_channels_of_the_last_but_one_checkpoint_are_durable() {
+    let names = [&["gone"][..], &["kept"], &["kept", "new"]];
+    let record = || {
+        let files = SimFiles::new();
+        let keeper = Keeper::new(files.clone(), data_path());
+        let mut log = Log::new(options());
+        for names in names {
+            let channel = |name: &&str| ChannelCheckpoint {
+                name: (*name).into(),
+                paused: false,
+                runs: Vec::new(),
+            };
+            let checkpoint = Checkpoint {
+                channels: names.iter().map(channel).collect(),
+                ..Checkpoint::default()
+            };
+            log.write_checkpoint(MONO, &checkpoint, Durable::Yes);
+            serve(&mut log, &keeper);
+        }
+        files
+    };
+    let channels = ["gone", "kept", "new", "other"];
+    let durable = |it: &Recovered| channels.map(|name| it.recorded.is_durable(name));
+    let whole = open(&record());
+    assert_eq!(durable(&whole), [false, true, false, false]);
+    let files = record();
+    let by_age = slots_by_age(&files);
+    let path = directory().join(CHECKPOINT_FILE);
+    files.damage(&path, by_age[2] + 40, 1);
+    let newest_is_bad = open(&files);
+    assert_eq!(durable(&newest_is_bad), [true, false, false, false]);
+    files.damage(&path, by_age[0] + 40, 1);
+    files.damage(&path, by_age[1] + 40, 1);
+    let all_are_bad = open(&files);
+    assert!(all_are_bad.checkpoint.is_none());
+    assert_eq!(durable(&all_are_bad), [false; 4]);
+}
+
+/// A checkpoint that was written without a sync may come after a failed sync: no channel counts as durable.
+#[test]
+fn a_channel_is_not_durable_by_a_sync_that_failed() {
+    let files = SimFiles::new();
+    let keeper = Keeper::new(files.clone(), data_path());
+    let mut log = Log::new(options());
+    let channel = ChannelCheckpoint {
+        name: "new".into(),
+        paused: false,
+        runs: Vec::new(),
+    };
+    let checkpoint = Checkpoint {
+        channels: vec![channel],
+        ..Checkpoint::default()
+    };
+    files.fail_next(Call::Sync, io::ErrorKind::Other);
+    for _ in 0..2 {
+        log.write_checkpoint(MONO, &checkpoint, Durable::Yes);
+        serve(&mut log, &keeper);
+    }
+    let recovered = open(&files);
+    let newest = recovered.checkpoint.expect("both were written");
+    assert_eq!((newest.number, newest.channels.len()), (2, 1));
+    assert!(!recovered.recorded.is_durable("new"));
 }
 
 #[test]

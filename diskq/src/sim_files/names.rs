@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path};
 
+use super::contents::write_back_error;
 use super::random::Random;
 
 /// The node that a name stands for: an index into the directories or into the files.
@@ -35,8 +36,10 @@ struct Dir {
     is_given: bool,
     names: Entries,
     durable: Entries,
-    /// The changes that turn `durable` into `names`.
+    /// The changes of `names` that `durable` does not have yet, except those that were lost.
     journal: Vec<Change>,
+    /// True if changes were lost and no sync has reported the loss yet.
+    has_error: bool,
     /// Given directories below.
     given: BTreeMap<OsString, usize>,
 }
@@ -215,11 +218,28 @@ impl Names {
         files
     }
 
-    /// Makes the names in one directory durable.
-    pub(super) fn sync(&mut self, path: &Path) {
-        if let Some(dir) = self.dir(path) {
-            self.commit(dir, usize::MAX);
+    /// Makes the names in one directory durable. If changes were lost, the first sync after that reports it.
+    pub(super) fn sync(&mut self, path: &Path) -> io::Result<()> {
+        let Some(dir) = self.dir(path) else {
+            return Ok(());
+        };
+        self.commit(dir, usize::MAX);
+        match std::mem::take(&mut self.dirs[dir].has_error) {
+            true => Err(write_back_error()),
+            false => Ok(()),
         }
+    }
+
+    /// Loses the changes of one directory that are not durable. Returns whether there were any.
+    pub(super) fn fail(&mut self, path: &Path) -> bool {
+        let Some(dir) = self.dir(path) else {
+            return false;
+        };
+        let dir = &mut self.dirs[dir];
+        let has_failed = !dir.journal.is_empty();
+        dir.journal.clear();
+        dir.has_error |= has_failed;
+        has_failed
     }
 
     /// Makes the names in all directories durable.
@@ -241,6 +261,7 @@ impl Names {
     pub(super) fn revert(&mut self) {
         for dir in &mut self.dirs {
             dir.journal.clear();
+            dir.has_error = false;
             dir.names.clone_from(&dir.durable);
         }
     }

@@ -1,11 +1,13 @@
-//! How long the turns of a shard are while one of its channels owes millions of deferred messages.
+//! Measures the turns of a shard, one of whose channels owes millions of deferred messages, or has millions of messages
+//! in flight.
 //!
 //!     cargo bench -p engine-core --bench deferred [-- COUNT]
 //!
-//! COUNT messages (ten million) are published deferred, each by another time; they are recorded, found again
-//! by a restart, become due all at once, are recorded again, and are emptied. A turn is everything the broker
-//! does between two looks at its connections, and its time is the processor's: what the machine gives to
-//! others meanwhile is not in it, and neither is the keeper, which has a thread of its own.
+//! COUNT messages (ten million) are published deferred, each by another time. They are recorded, found again by a
+//! restart, become due all at once, are recorded again, and are emptied. Then as many messages are published and
+//! delivered to one consumer, which finishes none. They are recorded, and time out all at once. A turn is everything that
+//! the broker does between two looks at its connections. Its time is CPU time of this thread: the time of other programs
+//! is not in it, and neither is that of the keeper, which has a thread of its own in the real broker.
 //!
 //! Needs room below the directory for temporary files: 400 bytes per message.
 
@@ -13,8 +15,7 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use diskq::nsqd_files::{ChannelFacts, TopicFacts};
-use diskq::{Keeper, LogOptions, OsFiles, Recovered, open_log};
+use diskq::{ChannelFacts, Keeper, LogOptions, OsFiles, Recovered, TopicFacts, open_log};
 use engine_core::stats::StatsFilter;
 use engine_core::{
     Broker, BrokerOptions, ClientId, Now, Output, Random, Sent, ShardId, TURN_ENTRIES, TaskId,
@@ -24,7 +25,7 @@ use rustix::time::{ClockId, clock_gettime};
 use wire::encode;
 use wire::identify::ServerSettings;
 use wire::limits::Limits;
-use wire::name::TopicName;
+use wire::name::{ChannelName, TopicName};
 
 const TOPIC: &str = "orders";
 const CHANNEL: &str = "archive";
@@ -41,7 +42,10 @@ fn options() -> BrokerOptions {
     BrokerOptions {
         shard: ShardId(0),
         shards: 1,
-        limits: Limits::default(),
+        limits: Limits {
+            rdy_count_max: i64::MAX,
+            ..Limits::default()
+        },
         server: ServerSettings::default(),
         topic: TopicOptions {
             log: LogOptions::default(),
@@ -211,6 +215,11 @@ impl Run {
         }
     }
 
+    fn in_flight(&mut self) -> u64 {
+        let mut stats = self.broker.stats(self.now(), &StatsFilter::default());
+        stats.topics.remove(0).channels.remove(0).in_flight_count
+    }
+
     /// What the channel has waiting, and deferred.
     fn depths(&mut self) -> (u64, u64) {
         let mut stats = self.broker.stats(self.now(), &StatsFilter::default());
@@ -283,6 +292,42 @@ fn run(path: &Path, messages: u64) {
     run.rest();
     run.turns.print("emptied");
     assert_eq!(run.depths(), (0, 0));
+    run_in_flight(&mut run, producer, messages);
+}
+
+fn run_in_flight(run: &mut Run, producer: ClientId, messages: u64) {
+    let now = run.now();
+    let consumer = run.broker.connect(now, "a:2".to_owned(), "a".to_owned());
+    let mut input = b"  V2".to_vec();
+    let channel = ChannelName::new(CHANNEL.as_bytes()).expect("a valid name");
+    encode::sub(&mut input, topic(), channel);
+    encode::rdy(&mut input, u32::MAX);
+    run.send(consumer, &input);
+    run.turns = Turns::default();
+    input.clear();
+    encode::mpub(
+        &mut input,
+        topic(),
+        std::iter::repeat_n(b"message", BATCH as usize),
+    );
+    for _ in 0..messages / BATCH {
+        run.send(producer, &input);
+        let mut out = Vec::new();
+        run.take_answers(run.now(), consumer, &mut out);
+    }
+    run.turns.print("published, in flight");
+    assert_eq!(run.in_flight(), messages / BATCH * BATCH);
+    input.clear();
+    encode::rdy(&mut input, 0);
+    run.send(consumer, &input);
+    run.mono += PAUSE;
+    run.rest();
+    run.turns.print("recorded, in flight");
+
+    run.mono += Duration::from_secs(100);
+    run.rest();
+    run.turns.print("timed out, all at once");
+    assert_eq!(run.depths(), (messages / BATCH * BATCH, 0));
 }
 
 fn main() {

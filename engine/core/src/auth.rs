@@ -4,7 +4,7 @@ use crate::client::TlsSession;
 use regex::Regex;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::go_json::escape_into;
+use wire::go_json::JsonObject;
 
 /// What an auth server is asked.
 #[derive(Clone, PartialEq, Eq)]
@@ -108,12 +108,13 @@ impl Auth {
     /// The answer to AUTH.
     pub(crate) fn json(&self) -> String {
         let grants = &self.grants;
-        let mut json = "{\"identity\":\"".to_owned();
-        escape_into(&mut json, &grants.identity);
-        json.push_str("\",\"identity_url\":\"");
-        escape_into(&mut json, &grants.identity_url);
-        let count = grants.authorizations.len();
-        json.push_str(&format!("\",\"permission_count\":{count}}}"));
+        let mut json = String::new();
+        let mut object = JsonObject::new(&mut json);
+        object.text("identity", &grants.identity);
+        object.text("identity_url", &grants.identity_url);
+        let count = grants.authorizations.len() as u64;
+        object.number("permission_count", count);
+        object.end();
         json
     }
 }

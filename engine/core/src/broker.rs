@@ -27,8 +27,7 @@ use crate::slab::Slab;
 use crate::topic::{Topic, TopicKey, TopicOptions};
 use crate::work::Work;
 use crate::{Now, Random, ShardId, TaskId, Topology};
-use diskq::nsqd_files::TopicFacts;
-use diskq::{Recovered, Request};
+use diskq::{Memory, Recovered, Request, TopicFacts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use time::{Timer, Timers};
@@ -81,7 +80,7 @@ pub enum Level {
 /// Why a task is woken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wakeup {
-    /// There may be room now: try the publish again.
+    /// Try again: there may be room for the publish now, or the topic has started or has caught up.
     Retry,
     /// What it waited for is done, or failed for this reason.
     Done(Result<(), String>),
@@ -95,17 +94,26 @@ pub enum Output {
     /// Take the connection to another shard: [`Broker::detach`] here, [`Broker::attach`] there,
     /// unread input included.
     Move(ClientId, ShardId),
-    /// Put a layer under the connection, behind the output that is there, which leaves as it would have.
-    /// Unread input is dropped. Then call [`Broker::upgraded`] or [`Broker::upgrade_failed`].
+    /// Put a layer under the connection. The output that is there already leaves without the layer. Drop the unread
+    /// input. If the layer waits for the peer, call [`Broker::upgrade_begins`]. When the layer is there or has failed,
+    /// call [`Broker::upgraded`] or [`Broker::upgrade_failed`].
     Upgrade(ClientId, Upgrade),
     /// Offer the unread input again.
     Resume(ClientId),
-    /// The peer was silent for too long: treat its input as ended, or its upgrade as failed.
+    /// The peer was silent for too long: treat its input as ended.
     Expired(ClientId),
+    /// Too little output has left within the write deadline, as far as the broker knows. Write as much as the socket
+    /// takes now, and then call [`Broker::write_expired`], which judges.
+    WriteExpired(ClientId),
+    /// The peer took too long for its part of an upgrade. Treat the upgrade as failed, unless the upgrade has
+    /// succeeded meanwhile.
+    UpgradeExpired(ClientId),
     /// Let a task go on.
     Wake(TaskId, Wakeup),
     /// A job for the keeper; its reply goes to [`Broker::handle_reply`].
     Keeper(TopicKey, Arc<str>, Request),
+    /// Give the keeper memory of a topic that is gone.
+    Free(Memory),
     /// Delete the log of a topic that is gone.
     DeleteLog(DeletedLog),
     /// A durable topic or channel was made, paused or unpaused, or a channel was deleted: nsqd.dat is out of date.
@@ -327,7 +335,7 @@ impl Broker {
     }
 
     /// A connection is gone. What it holds stays in flight until its timeout.
-    pub fn disconnect(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
+    pub fn disconnect(&mut self, id: ClientId, out: &mut Vec<Output>) {
         let Some(mut client) = self.clients.remove(id) else {
             return;
         };
@@ -349,7 +357,7 @@ impl Broker {
             is_unused = channel.ephemeral && channel.consumers.is_empty();
         }
         if is_unused {
-            self.remove_channel(now, topic_key, channel_id, out);
+            self.remove_channel(topic_key, channel_id, out);
         } else {
             self.note_topic(topic_key);
         }

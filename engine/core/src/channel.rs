@@ -24,8 +24,7 @@ use crate::topology::{Locality, Topology};
 use crate::window::{NotYours, Window};
 use crate::work::Work;
 use crate::{Now, Random};
-use diskq::planted::{Bug, is_planted};
-use diskq::{CheckpointNumber, Log, SeqRange, Taken};
+use diskq::{CheckpointNumber, Log, SeqRange, Taken, planted::Bug, planted::is_planted};
 use std::collections::VecDeque;
 use std::time::Duration;
 use wire::frame;
@@ -99,8 +98,9 @@ pub(crate) struct Channel {
     pub(crate) to_pump: bool,
     /// The checkpoint that will record a new channel, until it is written.
     pub(crate) unrecorded: Option<CheckpointNumber>,
-    /// An earlier run left the channel: its last checkpoint names it, or only nsqd.dat.
-    pub(crate) is_restored: bool,
+    /// True if an earlier run of the process left the channel, and no sufficiently durable checkpoint names the channel:
+    /// either only nsqd.dat lists the channel, or the earlier run may have ended before its checkpoint was synced.
+    pub(crate) is_unsure: bool,
     /// From publish to FIN, if that is measured.
     pub(crate) latency: Option<Box<Latency>>,
     waiting: Ranges,
@@ -137,7 +137,7 @@ impl Channel {
             counters: ChannelCounters::default(),
             to_pump: false,
             unrecorded: None,
-            is_restored: false,
+            is_unsure: false,
             latency: latency.map(Box::new),
             waiting: Ranges::default(),
             requeued: LongQueue::default(),
@@ -363,8 +363,8 @@ impl Channel {
         self.window.touch(seq, owner, now, timeout, timeout_max)
     }
 
-    /// Moves what timed out or became due back to the queue: of what became due, as much as the turn has
-    /// work left for. True when something moved.
+    /// Moves messages that timed out or became due back to the queue, as far as the turn's budget allows. Returns true
+    /// if a message moved.
     pub(crate) fn handle_timeout(
         &mut self,
         now: Duration,
@@ -375,7 +375,7 @@ impl Channel {
         let mut owners = Vec::new();
         let (requeued, counters) = (&mut self.requeued, &mut self.counters);
         let noted = &mut self.moved;
-        self.window.expire(now, |seq, entry| {
+        self.window.expire(now, work, |seq, entry| {
             moved = true;
             if let Some(latency) = &mut self.latency {
                 latency.forget(seq);

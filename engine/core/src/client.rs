@@ -38,7 +38,8 @@ const HELD_REPLY_BYTES: usize = 32;
 
 /// A connection whose socket is full has one heartbeat interval for these bytes, or for all of its
 /// output if that is less. They are nsqd's default `output_buffer_size`, which nsqd writes under one
-/// deadline of the same length. Fewer bytes do not extend the deadline.
+/// deadline of the same length. Fewer bytes do not extend the deadline. Kernels free room in pieces (up to 128 KiB on the
+/// loopback interface), so a consumer may have to read that much before any bytes leave.
 const PROGRESS_BYTES: u64 = 16 * 1024;
 
 /// A publish command, for the names of its errors.
@@ -112,8 +113,8 @@ impl Reply {
 pub(crate) enum Blocked {
     /// Its publish found no room in the log; it is retried when the keeper has made some.
     Room(TopicKey),
-    /// Its command created a topic; it is retried when that starts.
-    Starting(TopicKey),
+    /// Its command waits until a topic has started, or has caught up; then the command is tried again.
+    Topic(TopicKey),
     /// The answer to its SUB is not out yet, or waits behind others; no message may overtake it.
     Subscribing,
     /// An auth server is asked what it may do.
@@ -345,6 +346,14 @@ impl Client {
                 bytes_due: self.outbound.bytes().min(PROGRESS_BYTES),
             }),
         };
+    }
+
+    /// True when the write deadline has passed: too little output has left within a heartbeat interval.
+    pub(crate) fn is_overdue(&self, now: Duration) -> bool {
+        let (Some(stuck), Some(interval)) = (self.stuck, self.delivery.heartbeat) else {
+            return false;
+        };
+        self.ending != Ending::Now && now.saturating_sub(stuck.since) >= interval
     }
 
     /// True when no answer is outstanding.

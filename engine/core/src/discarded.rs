@@ -6,8 +6,7 @@ use crate::long_queue::LongQueue;
 use crate::ranges::Ranges;
 use crate::window::Window;
 use crate::work::Work;
-use diskq::planted::{Bug, is_planted};
-use diskq::{Log, Runs, SeqRange};
+use diskq::{Log, Runs, planted::Bug, planted::is_planted};
 use wire::id::Seq;
 
 /// Messages that are owed to nobody any more and are still held in the log. Each turn releases a slice of them.
@@ -37,7 +36,7 @@ impl Discarded {
             let gone = self.waiting.pop();
             let gone = gone.or_else(|| Some(self.requeued.pop_front()?.range()));
             let gone = gone.or_else(|| Some(self.deferred.pop()?.range()));
-            let gone = gone.or_else(|| Some(SeqRange::one(self.window.pop()?.0)));
+            let gone = gone.or_else(|| self.window.drop_part());
             if let Some(range) = gone {
                 if let Some(log) = &mut log
                     && !is_planted(Bug::EmptyKeepsHolds)

@@ -10,8 +10,9 @@
 //! as a run is queued here. Once a sync of the log has failed, its pages may change: what was lent is copied
 //! then, and what is delivered later at once.
 
-use diskq::{Log, Run};
 use std::collections::VecDeque;
+
+use diskq::{Log, Run};
 
 /// One contiguous piece of output.
 #[derive(Debug, Clone, Copy)]

@@ -22,8 +22,10 @@ use crate::ranges::Ranges;
 use crate::slab::Key;
 use crate::work::Work;
 use crate::{ChannelId, Now, Random, TaskId, Topology};
-use diskq::planted::{Bug, is_planted};
-use diskq::{AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange};
+use diskq::{
+    AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange, planted::Bug,
+    planted::is_planted,
+};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,9 +43,10 @@ pub(crate) enum Waiter {
     Forward(ForwardId),
 }
 
-/// The creator of a topic, which tries again once the topic has started. No other client waits for the start.
+/// A connection or task whose command is tried again once the topic has started (only the topic's creator waits for
+/// that), or has caught up ([`Topic::catch_up`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Creator {
+pub(crate) enum Retrier {
     /// A connection.
     Client(ClientId),
     /// A task of the shell.
@@ -124,8 +127,8 @@ pub(crate) struct Topic {
     pub(crate) blocked_clients: Vec<ClientId>,
     /// Tasks whose publish found no room.
     pub(crate) blocked_tasks: Vec<TaskId>,
-    /// Who created it and waits for its start.
-    pub(crate) creator: Option<Creator>,
+    /// The connections and tasks that wait until the topic has started, or has caught up.
+    pub(crate) retriers: Vec<Retrier>,
     /// Publishes of other shards that found no room, or the topic not started, in order.
     pub(crate) held: VecDeque<HeldPublish>,
     pub(crate) log: Log,
@@ -139,6 +142,8 @@ pub(crate) struct Topic {
     waiting_for_checkpoint: Vec<(CheckpointNumber, Waiter)>,
     options: TopicOptions,
     undistributed: Ranges,
+    /// The number of deferred messages that were published since the last call of [`Topic::distribute`].
+    new_deferred: usize,
     /// Those of the undistributed that are deferred, with the milliseconds.
     undistributed_deferred: LongQueue<(Seq, u32)>,
     /// The checkpoint that is to follow the one under way.
@@ -175,7 +180,7 @@ impl Topic {
             timer_at: None,
             blocked_clients: Vec::new(),
             blocked_tasks: Vec::new(),
-            creator: None,
+            retriers: Vec::new(),
             held: VecDeque::new(),
             log,
             is_recorded: false,
@@ -185,6 +190,7 @@ impl Topic {
             waiting_for_checkpoint: Vec::new(),
             options,
             undistributed: Ranges::default(),
+            new_deferred: 0,
             undistributed_deferred: LongQueue::default(),
             wanted: None,
             recording: None,
@@ -218,6 +224,7 @@ impl Topic {
                 .log
                 .append(now.mono, now.wall_ns, body, publication.defer_ms)?;
             if publication.defer_ms > 0 {
+                self.new_deferred += 1;
                 self.undistributed_deferred
                     .push_back((seq, publication.defer_ms));
             }
@@ -256,13 +263,17 @@ impl Topic {
         self.log.limit_resident(bytes.max(LEAST).min(most));
     }
 
-    /// Gives what was published to the channels. Costs range ends and deferred messages, whatever the
-    /// number of others; what the turn has no work left for stays.
+    /// Gives published messages to the channels. The cost is that of the range ends and of the deferred messages,
+    /// whatever the number of the others. Messages beyond the turn's budget stay. But the budget always covers
+    /// as many deferred messages as were published since the last call: otherwise a flood of deferred messages would
+    /// leave more of them behind each turn.
     pub(crate) fn distribute(&mut self, now: Now, clients: &Clients, work: &mut Work) {
+        let new_deferred = std::mem::take(&mut self.new_deferred);
         if self.undistributed.is_empty() || !self.can_distribute() {
             return;
         }
         let channels = self.by_name.len();
+        work.ensure((new_deferred + 1) * channels);
         while let Some(range) = self.undistributed.front()
             && work.is_left()
         {
@@ -282,6 +293,22 @@ impl Topic {
             }
         }
         self.note_progress();
+    }
+
+    /// Gives published messages to the channels, before a change of which channels get messages. Returns false if the
+    /// turn's budget is too small for all of them. Then the change has to wait: the remaining messages are owed to the
+    /// channels as they are before the change.
+    #[must_use]
+    pub(crate) fn catch_up(&mut self, now: Now, clients: &Clients, work: &mut Work) -> bool {
+        work.begin_share();
+        self.distribute(now, clients, work);
+        self.is_caught_up()
+    }
+
+    /// True when no message is on its way to the channels. The messages that a topic keeps because it is not open are
+    /// not on their way.
+    pub(crate) fn is_caught_up(&self) -> bool {
+        self.undistributed.is_empty() || !self.is_open()
     }
 
     /// Something that a checkpoint records has changed. An ephemeral topic has no checkpoints, and
@@ -348,11 +375,15 @@ impl Topic {
         range
     }
 
-    /// True when messages pass on to channels.
+    /// True when published messages belong to the channels. A topic that is not open keeps them.
+    pub(crate) fn is_open(&self) -> bool {
+        self.started && !self.paused && !self.by_name.is_empty()
+    }
+
+    /// True when messages may pass to the channels in this turn.
     fn can_distribute(&self) -> bool {
-        let is_open = self.started && !self.paused && !self.by_name.is_empty();
         let recording = self.recording.as_deref();
-        is_open && !recording.is_some_and(recording::Recording::is_past_channels)
+        self.is_open() && !recording.is_some_and(recording::Recording::is_past_channels)
     }
 
     /// An ephemeral topic that cannot pass messages on keeps --mem-queue-size of them.
@@ -467,7 +498,7 @@ impl Topic {
     }
 
     /// Finds or creates a channel. Messages published before reach it only if the topic kept them:
-    /// the caller distributes first.
+    /// the caller has the topic catch up first.
     pub(crate) fn create_channel(&mut self, name: ChannelName<'_>) -> ChannelId {
         if let Some(id) = self.find_channel(name.as_str()) {
             return id;
@@ -486,12 +517,17 @@ impl Topic {
         id
     }
 
-    /// Removes a channel and lets go of its messages. Returns its consumers.
+    /// Removes a channel and drops its messages. If it was the last channel, this includes the messages on their way to
+    /// it. Returns the channel's consumers.
     pub(crate) fn delete_channel(&mut self, id: ChannelId, clients: &mut Clients) -> Vec<ClientId> {
         let Some(mut channel) = self.channels[id.0 as usize].take() else {
             return Vec::new();
         };
+        let was_open = self.is_open();
         self.by_name.remove(&channel.name);
+        if was_open && !self.is_open() {
+            self.empty();
+        }
         self.to_pump_channels.retain(|other| *other != id);
         let mut discarded = channel.empty(clients);
         if let Some(recording) = &mut self.recording {
@@ -612,7 +648,9 @@ impl Topic {
         }
         self.is_recorded = true;
         for channel in self.channels.iter_mut().flatten() {
-            if channel.unrecorded.is_some_and(|wanted| wanted <= number) {
+            // Every checkpoint of this run of the process names the channels that an earlier run left.
+            let is_named = channel.unrecorded.is_some_and(|wanted| wanted <= number);
+            if std::mem::take(&mut channel.is_unsure) || is_named {
                 channel.unrecorded = None;
             }
         }

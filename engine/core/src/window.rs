@@ -5,7 +5,7 @@
 //! and remove, a hash map on the id 36-56 ns.
 //!
 //! ```text
-//!   stragglers: BTreeMap           ring: VecDeque
+//!   stragglers: BTreeMap           ring: Ring
 //!   seqs below base                base ............... base + ring.len()
 //!   (redelivered, left behind)     [entry][free][entry][entry]
 //! ```
@@ -17,17 +17,34 @@
 //! Timeouts are not per message: each delivered run appends one [`Batch`] to a list of its timeout
 //! value. Deadlines are rounded up to [`TICK`], consecutive batches with the same deadline merge,
 //! and a batch whose messages were all finished is dropped without looking at them one by one.
+//!
+//! Millions of messages may be in flight, and no call goes through all of them. The ring and the lists consist of pieces.
+//! The turn's [`Work`] bounds how many messages time out in a turn. In one call, free places leave the ring up to the end
+//! of a piece, and at most [`MOVES_MAX`] old entries move to the tree.
+
+mod batches;
+mod ring;
 
 use crate::ClientId;
-use diskq::SeqRange;
-use diskq::planted::{Bug, is_planted};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use crate::work::Work;
+use batches::{Batch, Batches};
+use diskq::{SeqRange, planted::Bug, planted::is_planted};
+use ring::Ring;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::id::Seq;
 
 /// The ring may always span this many seqs.
 pub(crate) const RING_ENTRIES_MIN: u64 = 65_536;
+
+/// At most this many free places are added to the ring to reach a new message. A message farther away is a straggler.
+const GAP_MAX: u64 = 16_384;
+
+/// At most this many places at the front leave the ring in one call of [`Window::make_room`].
+const MOVES_MAX: usize = 1024;
+
+/// One call of [`Window::forget_finished_batches`] checks this many batches.
+const SWEPT_BATCHES: usize = 16;
 
 /// Deadlines are rounded up to multiples of this, so that batches merge. A timeout is never early.
 pub const TICK: Duration = Duration::from_millis(16);
@@ -43,12 +60,6 @@ pub(crate) struct Entry {
     pub deadline: Duration,
     /// When it was handed to the owner: TOUCH may not go beyond this plus --max-msg-timeout.
     pub delivered: Duration,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Batch {
-    deadline: Duration,
-    seqs: SeqRange,
 }
 
 /// Why FIN, REQ or TOUCH found nothing to act on; the texts are nsqd's.
@@ -73,17 +84,17 @@ impl NotYours {
 /// All messages of a channel that are in flight.
 ///
 /// Invariants: a seq is in the ring or among the stragglers, never both (a straggler may lie within
-/// the ring's span: then its place in the ring is free); the ring's first entry is in use; every
-/// entry in use is covered by a batch, or an irregular deadline, not later than its own deadline.
+/// the ring's span: then its place in the ring is free); for every message in flight there is a batch or an
+/// irregular deadline that is not later than the message's own deadline.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     base: Seq,
-    ring: VecDeque<Option<Entry>>,
+    ring: Ring,
     ring_count: u64,
     stragglers: BTreeMap<Seq, Entry>,
-    lists: Vec<(Duration, VecDeque<Batch>)>,
+    lists: Vec<Batches>,
     batches_count: usize,
-    irregular: BinaryHeap<Reverse<(Duration, Seq)>>,
+    irregular: BTreeSet<(Duration, Seq)>,
 }
 
 impl Window {
@@ -111,30 +122,31 @@ impl Window {
             deadline,
             delivered: now,
         };
+        if let Some(None) = self.ring.front() {
+            self.drop_free_front();
+        }
         if self.ring.is_empty() {
             self.base = seqs.start;
         }
-        if seqs.start < self.base {
+        if seqs.start < self.base || !self.make_room(seqs) {
             for seq in seqs.start.0..seqs.end.0 {
                 let before = self.stragglers.insert(Seq(seq), entry);
                 assert!(before.is_none(), "a message has one owner per channel");
             }
         } else {
-            self.make_room(seqs);
             let at = seqs.start.since(self.base) as usize;
             let end = at + seqs.len() as usize;
-            if at == self.ring.len() {
-                self.ring
-                    .extend(std::iter::repeat_n(Some(entry), seqs.len() as usize));
-            } else {
-                if end > self.ring.len() {
-                    self.ring.resize(end, None);
-                }
-                for slot in self.ring.range_mut(at..end) {
-                    assert!(slot.is_none(), "a message has one owner per channel");
-                    *slot = Some(entry);
-                }
+            let ring_len = self.ring.len();
+            if at > ring_len {
+                self.ring.extend(None, at - ring_len);
             }
+            for at in at..end.min(ring_len) {
+                let slot = self.ring.get_mut(at).expect("the ring goes on");
+                assert!(slot.is_none(), "a message has one owner per channel");
+                *slot = Some(entry);
+            }
+            self.ring
+                .extend(Some(entry), end - self.ring.len().min(end));
             self.ring_count += seqs.len();
         }
         self.push_batch(timeout, Batch { deadline, seqs });
@@ -166,10 +178,14 @@ impl Window {
                 if entry.owner != owner && !is_planted(Bug::FinOfAnother) {
                     return Err(NotYours::OtherOwner);
                 }
-                *slot = None;
                 self.ring_count -= 1;
-                if at == 0 {
-                    self.drop_free_front();
+                if at > 0 {
+                    *slot = None;
+                } else {
+                    self.base = self.base.offset(1);
+                    if self.ring.pop_front() {
+                        self.drop_free_front();
+                    }
                 }
                 return Ok(entry);
             }
@@ -212,36 +228,54 @@ impl Window {
             self.push_batch(timeout, Batch { deadline, seqs });
         } else {
             // Out of its list's order: a capped deadline is earlier than what the list ends with.
-            self.irregular.push(Reverse((deadline, seq)));
+            self.irregular.insert((deadline, seq));
         }
         Ok(())
     }
 
-    /// Hands out every message whose deadline is reached, oldest deadline first per list.
-    pub(crate) fn expire(&mut self, now: Duration, mut expired: impl FnMut(Seq, Entry)) {
+    /// Hands out messages whose deadline is reached, as far as the turn's budget allows: per list, those with the oldest
+    /// deadline first.
+    pub(crate) fn expire(
+        &mut self,
+        now: Duration,
+        work: &mut Work,
+        mut expired: impl FnMut(Seq, Entry),
+    ) {
         for list in 0..self.lists.len() {
-            while let Some(batch) = self.lists[list].1.front().copied() {
-                let done = batch.seqs.end <= self.base && self.stragglers.is_empty();
-                if !done {
-                    if batch.deadline > now {
-                        break;
-                    }
-                    for seq in self.in_flight_of(batch.seqs) {
+            while work.is_left()
+                && let Some(batch) = self.lists[list].front().copied()
+            {
+                let mut rest = batch.seqs;
+                if rest.end <= self.base && self.stragglers.is_empty() {
+                    rest.start = rest.end;
+                    work.spend(1);
+                } else if batch.deadline <= now {
+                    let (slice, count) = self.slice_of(rest, work.left());
+                    for seq in self.in_flight_of(slice) {
                         self.expire_one(seq, now, &mut expired);
                     }
+                    rest.start = slice.end;
+                    work.spend(count);
+                } else {
+                    break;
                 }
-                self.lists[list].1.pop_front();
-                self.batches_count -= 1;
+                if rest.is_empty() {
+                    self.lists[list].pop_front();
+                    self.batches_count -= 1;
+                } else if let Some(batch) = self.lists[list].front_mut() {
+                    batch.seqs = rest;
+                }
             }
         }
-        while let Some(&Reverse((deadline, seq))) = self.irregular.peek() {
-            if deadline > now {
-                break;
-            }
-            self.irregular.pop();
+        while work.is_left()
+            && let Some((deadline, seq)) = self.irregular.first().copied()
+            && deadline <= now
+        {
+            work.spend(1);
+            self.irregular.pop_first();
             self.expire_one(seq, now, &mut expired);
         }
-        self.lists.retain(|(_, batches)| !batches.is_empty());
+        self.lists.retain(|batches| batches.len() > 0);
     }
 
     /// The earliest moment at which [`Window::expire`] may have something to do. May be early, when
@@ -250,29 +284,33 @@ impl Window {
         if self.count() == 0 {
             return None;
         }
-        let regular = self
-            .lists
-            .iter()
-            .filter_map(|(_, list)| list.front())
-            .map(|b| b.deadline);
-        let irregular = self
-            .irregular
-            .peek()
-            .map(|Reverse((deadline, _))| *deadline);
+        let regular = self.lists.iter().filter_map(Batches::front);
+        let regular = regular.map(|batch| batch.deadline);
+        let irregular = self.irregular.first().map(|(deadline, _)| *deadline);
         regular.chain(irregular).min()
     }
 
-    /// Takes any message out of flight; used when all messages are dropped.
-    pub(crate) fn pop(&mut self) -> Option<(Seq, Entry)> {
-        if let Some(straggler) = self.stragglers.pop_first() {
-            return Some(straggler);
+    /// Drops a part of the window, of bounded size. Returns the messages that were in flight in this part, perhaps an
+    /// empty range, or `None` when the window is empty. Only for a window that is dropped as a whole: the timeouts
+    /// of the remaining messages are not kept right.
+    pub(crate) fn drop_part(&mut self) -> Option<SeqRange> {
+        if let Some((seq, _)) = self.stragglers.pop_first() {
+            return Some(SeqRange::one(seq));
         }
-        let entry = self.ring.pop_front()?.expect("the ring's front is in use");
-        let seq = self.base;
-        self.base = seq.offset(1);
-        self.ring_count -= 1;
         self.drop_free_front();
-        Some((seq, entry))
+        let seq = self.base;
+        if let Some(place) = self.ring.front() {
+            let count = u64::from(place.is_some());
+            self.ring_count -= count;
+            self.ring.pop_front();
+            self.base = seq.offset(1);
+            return Some(SeqRange::new(seq, seq.offset(count)));
+        }
+        let list = self.lists.last_mut();
+        let is_left = self.irregular.pop_first().is_some()
+            || list.is_some_and(|list| list.pop_front().is_some())
+            || self.lists.pop().is_some();
+        is_left.then(|| SeqRange::new(seq, seq))
     }
 
     /// The places of the ring from `seq` on, in order, free ones included. Messages leave the ring for the
@@ -280,7 +318,7 @@ impl Window {
     pub(crate) fn ring_from(&self, seq: Seq) -> impl Iterator<Item = (Seq, Option<Entry>)> + '_ {
         let first = seq.max(self.base);
         let at = (first.since(self.base) as usize).min(self.ring.len());
-        let places = self.ring.range(at..).enumerate();
+        let places = self.ring.iter_from(at).enumerate();
         places.map(move |(i, place)| (first.offset(i as u64), *place))
     }
 
@@ -300,27 +338,24 @@ impl Window {
 
     /// Every message in flight, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Seq, Entry)> + '_ {
-        let ring = self.ring.iter().enumerate();
+        let ring = self.ring.iter_from(0).enumerate();
         let ring = ring.filter_map(|(i, e)| e.map(|e| (self.base.offset(i as u64), e)));
         ring.chain(self.stragglers.iter().map(|(seq, entry)| (*seq, *entry)))
     }
 
     /// Asserts the invariants written on the type.
     pub(crate) fn check(&self) {
-        let used = self.ring.iter().filter(|slot| slot.is_some()).count() as u64;
+        self.ring.check();
+        let used = self.ring.used_count();
         assert_eq!(used, self.ring_count, "ring_count counts the ring");
-        assert!(
-            self.ring.front().is_none_or(|slot| slot.is_some()),
-            "the ring's front is in use"
-        );
         for seq in self.stragglers.keys() {
             let in_ring = *seq >= self.base
                 && matches!(self.ring.get(seq.since(self.base) as usize), Some(Some(_)));
             assert!(!in_ring, "a seq is in one place");
         }
-        let batches: usize = self.lists.iter().map(|(_, list)| list.len()).sum();
+        let batches: usize = self.lists.iter().map(Batches::len).sum();
         assert_eq!(batches, self.batches_count);
-        for (_, list) in &self.lists {
+        for list in &self.lists {
             assert!(
                 list.iter()
                     .zip(list.iter().skip(1))
@@ -330,8 +365,8 @@ impl Window {
         if self.count() < 1000 {
             for (seq, entry) in self.iter() {
                 let covers = |b: &Batch| b.seqs.contains(seq) && b.deadline <= entry.deadline;
-                let regular = self.lists.iter().any(|(_, list)| list.iter().any(covers));
-                let irregular = self.irregular.iter().any(|r| r.0 == (entry.deadline, seq));
+                let regular = self.lists.iter().any(|list| list.iter().any(covers));
+                let irregular = self.irregular.contains(&(entry.deadline, seq));
                 assert!(
                     regular || irregular,
                     "every message in flight has a timeout: {seq:?}"
@@ -366,16 +401,36 @@ impl Window {
         let ring_end = self.base.offset(self.ring.len() as u64);
         let (start, end) = (seqs.start.max(self.base), seqs.end.min(ring_end));
         if start < end {
-            let slots = start.since(self.base) as usize..end.since(self.base) as usize;
-            let used = self
-                .ring
-                .range(slots)
-                .enumerate()
-                .filter(|(_, slot)| slot.is_some());
+            let slots = self.ring.iter_from(start.since(self.base) as usize);
+            let slots = slots.take(end.since(start) as usize).enumerate();
+            let used = slots.filter(|(_, slot)| slot.is_some());
             found.extend(used.map(|(i, _)| start.offset(i as u64)));
         }
         found.sort_unstable();
         found
+    }
+
+    /// Returns the first part of `seqs` that has at most `most` places of the ring or stragglers, and their number (at
+    /// least 1).
+    fn slice_of(&self, seqs: SeqRange, most: usize) -> (SeqRange, usize) {
+        let ring_end = self.base.offset(self.ring.len() as u64);
+        let is_in_ring = seqs.start >= self.base && seqs.start < ring_end;
+        if is_in_ring {
+            let in_ring = SeqRange::new(seqs.start, seqs.end.min(ring_end));
+            let count = in_ring.len().min(most as u64);
+            let slice = SeqRange::new(seqs.start, seqs.start.offset(count));
+            return (slice, count as usize);
+        }
+        // Seqs between stragglers cost no work, and are not counted.
+        let end = if seqs.start < self.base {
+            self.base.min(seqs.end)
+        } else {
+            seqs.end
+        };
+        let mut stragglers = self.stragglers.range(seqs.start..end);
+        let count = stragglers.by_ref().take(most).count();
+        let end = stragglers.next().map_or(end, |(seq, _)| *seq);
+        (SeqRange::new(seqs.start, end), count.max(1))
     }
 
     fn expire_one(&mut self, seq: Seq, now: Duration, expired: &mut impl FnMut(Seq, Entry)) {
@@ -388,54 +443,52 @@ impl Window {
         }
     }
 
+    /// Drops free places at the ring's front, up to the end of a piece. Later calls drop the rest.
     fn drop_free_front(&mut self) {
-        while let Some(None) = self.ring.front() {
-            self.ring.pop_front();
-            self.base = self.base.offset(1);
-        }
+        self.base = self.base.offset(self.ring.pop_free());
     }
 
-    /// Moves old entries out of the ring when `seqs` would stretch it too far.
-    fn make_room(&mut self, seqs: SeqRange) {
+    /// Moves old entries from the ring to the stragglers if the ring would become too long with `seqs`. Returns false if
+    /// the gap between the ring and `seqs` is too wide, and one call cannot move enough entries to close it.
+    fn make_room(&mut self, seqs: SeqRange) -> bool {
+        let ring_end = self.base.offset(self.ring.len() as u64);
+        let is_far = seqs.start > ring_end.offset(GAP_MAX);
         let limit = RING_ENTRIES_MIN.max(4 * (self.ring_count + seqs.len()));
-        if seqs.end.since(self.base) <= limit {
-            return;
+        if !is_far && seqs.end.since(self.base) <= limit {
+            return true;
         }
-        let keep_from = Seq(seqs.end.0 - limit.min(seqs.end.0)).min(seqs.start);
-        while self.base < keep_from {
-            match self.ring.pop_front() {
-                Some(Some(entry)) => {
+        let keep_from = if is_far {
+            seqs.start
+        } else {
+            Seq(seqs.end.0 - limit.min(seqs.end.0)).min(seqs.start)
+        };
+        for _ in 0..MOVES_MAX {
+            if self.base >= keep_from {
+                return true;
+            }
+            if let Some(place) = self.ring.front() {
+                if let Some(entry) = *place {
                     self.stragglers.insert(self.base, entry);
                     self.ring_count -= 1;
-                    self.base = self.base.offset(1);
                 }
-                Some(None) => self.base = self.base.offset(1),
-                None => self.base = seqs.start,
+                self.ring.pop_front();
+                self.base = self.base.offset(1);
+            } else {
+                self.base = seqs.start;
             }
         }
-        self.drop_free_front();
-        if self.ring.is_empty() {
-            self.base = seqs.start;
-        }
+        !is_far
     }
 
     fn push_batch(&mut self, timeout: Duration, batch: Batch) {
-        let at = match self.lists.iter().position(|(value, _)| *value == timeout) {
-            Some(at) => at,
-            None => {
-                self.lists.push((timeout, VecDeque::new()));
-                self.lists.len() - 1
-            }
-        };
-        let list = &mut self.lists[at].1;
-        if let Some(last) = list.back_mut()
-            && last.deadline == batch.deadline
-            && last.seqs.end == batch.seqs.start
-        {
-            last.seqs.end = batch.seqs.end;
+        let known = self.lists.iter().position(|list| list.timeout == timeout);
+        let at = known.unwrap_or_else(|| {
+            self.lists.push(Batches::new(timeout));
+            self.lists.len() - 1
+        });
+        if !self.lists[at].push(batch) {
             return;
         }
-        list.push_back(batch);
         self.batches_count += 1;
         // Batches of single messages, redelivered or touched, do not merge: forget those that nobody
         // needs before they outnumber what is in flight. Amortised: each message in flight needs one
@@ -445,18 +498,19 @@ impl Window {
         }
     }
 
+    /// Checks a few batches of the longest list, and drops those that no message needs.
+    #[cold]
     fn forget_finished_batches(&mut self) {
         let mut lists = std::mem::take(&mut self.lists);
-        for (_, list) in &mut lists {
-            list.retain(|batch| {
+        if let Some(list) = lists.iter_mut().max_by_key(|list| list.len()) {
+            self.batches_count -= list.sweep(SWEPT_BATCHES, |batch| {
                 // One that was touched has a later batch of its own.
                 let needs =
                     |seq: &Seq| self.get(*seq).is_some_and(|e| e.deadline == batch.deadline);
                 self.in_flight_of(batch.seqs).iter().any(needs)
             });
         }
-        lists.retain(|(_, list)| !list.is_empty());
-        self.batches_count = lists.iter().map(|(_, list)| list.len()).sum();
+        lists.retain(|list| list.len() > 0);
         self.lists = lists;
     }
 }

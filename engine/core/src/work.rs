@@ -1,7 +1,8 @@
 //! [`Work`]: the remaining budget of a turn for lists with millions of entries.
 
-/// The number of entries of long lists that a turn goes through: about a quarter of a millisecond.
-pub const TURN_ENTRIES: usize = 2048;
+/// The number of entries of long lists that a turn goes through. They take 0.1 to 0.3 ms of CPU, page faults of growing
+/// lists included (docs/performance.md; docs/decisions/0006).
+pub const TURN_ENTRIES: usize = 1024;
 
 /// Every turn, each topic and each channel may go through this many entries, even if the budget is spent.
 const SHARE_MIN: usize = 16;

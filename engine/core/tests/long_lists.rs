@@ -1,174 +1,53 @@
-//! What a channel owes by the thousand is gone through in slices: how long a slice is, and what a crash
-//! between two of them brings back.
+//! The broker goes through the messages of a channel in slices. The tests check the length of a slice, and the state
+//! after a crash or an operator's command between two slices.
 
-use diskq::nsqd_files::{ChannelFacts, TopicFacts};
-use diskq::{Crash, Keeper, LogOptions, SimFiles, open_log};
-use engine_core::stats::StatsFilter;
-use engine_core::{
-    Broker, BrokerOptions, ClientId, Now, Output, Sent, ShardId, TaskId, TopicOptions,
-};
-use std::io::IoSlice;
-use std::path::Path;
+mod lists;
+
+use engine_core::{AdminError, Broker, ClientId, Now, Outcome, Output, TaskId};
+use lists::{CHANNEL, PAUSE, TOPIC, TURN_ENTRIES, World, topic};
 use std::time::Duration;
-use wire::encode::{self, FrameDecoded, decode_frame};
-use wire::frame::{FrameType, Message};
-use wire::identify::ServerSettings;
-use wire::limits::Limits;
-use wire::name::{ChannelName, TopicName};
+use wire::encode;
+use wire::name::ChannelName;
 
-const DATA_PATH: &str = "/data";
-const TOPIC: &str = "orders";
-const CHANNEL: &str = "archive";
-const TURN_ENTRIES: usize = 40;
-/// Each topic and channel has a small share, whatever is left.
+/// A turn goes through at most this many entries: its budget, and the minimum shares of the topic and the channel.
 const SPENT_MAX: usize = TURN_ENTRIES + 2 * 16 + 16;
-const WALL_NS: u64 = 1_800_000_000_000_000_000;
-/// Longer than `--sync-timeout`.
-const PAUSE: Duration = Duration::from_millis(2100);
-
-fn topic() -> TopicName<'static> {
-    TopicName::new(TOPIC.as_bytes()).unwrap()
-}
-
-fn channel() -> ChannelName<'static> {
-    ChannelName::new(CHANNEL.as_bytes()).unwrap()
-}
-
-fn options() -> BrokerOptions {
-    BrokerOptions {
-        shard: ShardId(0),
-        shards: 1,
-        limits: Limits::default(),
-        server: ServerSettings::default(),
-        topic: TopicOptions {
-            log: LogOptions::default(),
-            mem_queue_size: 10_000,
-            group_commit: false,
-            latency: None,
-        },
-        resident_bytes: 1 << 20,
-        turn_entries: TURN_ENTRIES,
-        channel_consumers_max: 0,
-        asks_for_channels: false,
-        topology: None,
-        seed: 1,
-    }
-}
-
-struct World {
-    files: SimFiles,
-    broker: Broker,
-    mono: Duration,
-    /// The most entries of long lists that a turn went through, and how many turns went through any.
-    spent_max: usize,
-    busy_turns: usize,
-    checkpoints: usize,
-    /// The number of runs that the last checkpoint names.
-    runs: usize,
-}
 
 impl World {
-    fn new() -> World {
-        World {
-            files: SimFiles::new(),
-            broker: Broker::new(options()),
-            mono: Duration::ZERO,
-            spent_max: 0,
-            busy_turns: 0,
-            checkpoints: 0,
-            runs: 0,
-        }
-    }
-
-    fn now(&self) -> Now {
-        Now {
-            mono: self.mono,
-            wall_ns: WALL_NS + self.mono.as_nanos() as u64,
-        }
-    }
-
-    fn connect(&mut self) -> ClientId {
-        let now = self.now();
-        let id = self.broker.connect(now, "a:1".to_owned(), "a".to_owned());
-        self.send(id, b"  V2");
-        id
-    }
-
-    fn send(&mut self, id: ClientId, mut input: &[u8]) {
-        for _ in 0..1000 {
-            let now = self.now();
-            let mut out = Vec::new();
-            let taken = self.broker.receive(now, id, input, &mut out);
-            self.perform(out);
-            input = &input[taken..];
-            if input.is_empty() {
-                return;
-            }
-            self.turn();
-        }
-        panic!("the broker does not take the input");
-    }
-
-    fn turn(&mut self) {
-        let now = self.now();
-        let mut out = Vec::new();
-        if self.broker.next_timeout().is_some_and(|at| at <= now.mono) {
-            self.broker.handle_timeout(now, &mut out);
-        }
-        self.broker.end_turn(now, &mut out);
-        self.spent_max = self.spent_max.max(self.broker.entries_spent());
-        self.busy_turns += usize::from(self.broker.entries_spent() > 1);
-        self.perform(out);
-    }
-
-    fn perform(&mut self, mut out: Vec<Output>) {
-        while !out.is_empty() {
-            for output in std::mem::take(&mut out) {
-                let Output::Keeper(key, topic, request) = output else {
-                    continue;
-                };
-                for (name, log) in self.broker.logs() {
-                    self.files.observe(Path::new(DATA_PATH), name, log);
-                }
-                if let diskq::Request::WriteCheckpoint { draft, .. } = &request {
-                    self.checkpoints += 1;
-                    let channels = draft.channels.iter();
-                    self.runs = channels.map(|channel| channel.runs.count()).sum();
-                }
-                let keeper = Keeper::new(self.files.clone(), DATA_PATH);
-                if let Some(reply) = keeper.handle(&topic, request) {
-                    let now = self.now();
-                    self.broker.handle_reply(now, key, reply, &mut out);
-                }
-            }
-        }
-    }
-
-    /// Turns until nothing is left to do at this moment.
-    fn rest(&mut self) {
-        for _ in 0..100_000 {
-            self.turn();
-            let is_due = self.broker.next_timeout().is_some_and(|at| at <= self.mono);
-            if !self.broker.is_turn_open() && !is_due {
-                return;
-            }
-        }
-        panic!("there is no end to it");
-    }
-
     fn pass(&mut self, time: Duration) {
         self.mono += time;
         self.rest();
     }
 
-    fn pause(&mut self, paused: bool) {
-        let mut out = Vec::new();
-        let now = self.now();
-        let done = self
-            .broker
-            .pause_topic(now, TOPIC, paused, TaskId(1), &mut out);
-        done.unwrap();
-        self.perform(out);
+    /// Carries out an operator's command, again and again while the broker says [`Outcome::Later`]. Returns how often the
+    /// command had to wait.
+    fn operate(
+        &mut self,
+        mut command: impl FnMut(&mut Broker, Now, &mut Vec<Output>) -> Result<Outcome, AdminError>,
+    ) -> usize {
+        for waits in 0..1000 {
+            let (now, mut out) = (self.now(), Vec::new());
+            let outcome = command(&mut self.broker, now, &mut out).unwrap();
+            self.perform(out);
+            if outcome != Outcome::Later {
+                return waits;
+            }
+            self.may_retry = false;
+            while !self.may_retry {
+                assert!(self.broker.is_turn_open(), "nothing wakes the operator");
+                self.turn();
+            }
+        }
+        panic!("the operator waits for ever");
+    }
+
+    fn pause(&mut self, paused: bool) -> usize {
+        self.operate(|broker, now, out| broker.pause_topic(now, TOPIC, paused, TaskId(1), out))
+    }
+
+    fn publish(&mut self, producer: ClientId) {
+        let mut input = Vec::new();
+        encode::publish(&mut input, topic(), b"12345678");
+        self.send(producer, &input);
     }
 
     fn publish_deferred(&mut self, producer: ClientId, defer: Duration) {
@@ -178,96 +57,10 @@ impl World {
         encode::dpub(&mut input, topic(), defer, &body);
         self.send(producer, &input);
     }
-
-    fn subscribe(&mut self, rdy: u32) -> ClientId {
-        let consumer = self.connect();
-        let mut input = Vec::new();
-        encode::sub(&mut input, topic(), channel());
-        encode::rdy(&mut input, rdy);
-        self.send(consumer, &input);
-        self.rest();
-        consumer
-    }
-
-    /// The messages that were sent to a consumer: id, body and attempts.
-    fn received(&mut self, id: ClientId) -> Vec<(wire::id::MessageId, Vec<u8>, u16)> {
-        let mut bytes = Vec::new();
-        loop {
-            let mut slices = [IoSlice::new(&[]); 64];
-            let count = self.broker.output(id, &mut slices);
-            let before = bytes.len();
-            slices[..count]
-                .iter()
-                .for_each(|slice| bytes.extend_from_slice(slice));
-            let now = self.now();
-            let mut out = Vec::new();
-            let sent = self.broker.sent(now, id, bytes.len() - before, &mut out);
-            self.perform(out);
-            if sent != Sent::More {
-                break;
-            }
-        }
-        let mut rest = &bytes[..];
-        let mut messages = Vec::new();
-        while let FrameDecoded::Frame {
-            kind,
-            data,
-            consumed,
-        } = decode_frame(rest)
-        {
-            rest = &rest[consumed..];
-            if kind == FrameType::Message {
-                let message = Message::parse(data).unwrap();
-                messages.push((message.id, message.body.to_vec(), message.attempts));
-            }
-        }
-        messages
-    }
-
-    /// Depth, in flight, deferred.
-    fn counts(&mut self) -> (u64, u64, u64) {
-        let now = self.now();
-        let mut stats = self.broker.stats(now, &StatsFilter::default());
-        let channel = stats.topics.remove(0).channels.remove(0);
-        (
-            channel.depth,
-            channel.in_flight_count,
-            channel.deferred_count,
-        )
-    }
-
-    /// The process is killed, and started again a second later.
-    fn restart(&mut self) {
-        for (name, log) in self.broker.logs() {
-            self.files.observe(Path::new(DATA_PATH), name, log);
-        }
-        self.files.crash(Crash::Process);
-        self.mono += Duration::from_secs(1);
-        self.broker = Broker::new(options());
-        let log = LogOptions {
-            generation_seed: self.mono.as_nanos() as u64,
-            ..LogOptions::default()
-        };
-        let path = Path::new(DATA_PATH);
-        let wall_ns = self.now().wall_ns;
-        let recovered = open_log(&self.files, path, TOPIC, log, wall_ns).unwrap();
-        assert!(recovered.damage.is_empty(), "{:?}", recovered.damage);
-        let now = self.now();
-        let listed = TopicFacts {
-            name: TOPIC.to_owned(),
-            paused: false,
-            channels: vec![ChannelFacts {
-                name: CHANNEL.to_owned(),
-                paused: false,
-            }],
-        };
-        self.broker.restore(now, topic(), recovered, Some(&listed));
-        self.rest();
-    }
 }
 
-/// Recording, moving to the queue and dropping went through all deferred messages at once: ten million of
-/// them stopped the shard for seconds.
+/// Regression: ten million deferred messages stopped the shard for seconds, because one turn recorded, moved or dropped
+/// all of them.
 #[test]
 fn no_turn_goes_through_more_than_its_share() {
     const MESSAGES: u64 = 5_000;
@@ -302,14 +95,14 @@ fn no_turn_goes_through_more_than_its_share() {
     world.busy_turns = 0;
     let now = world.now();
     let emptied = world.broker.empty_channel(now, TOPIC, CHANNEL, TaskId(1));
-    emptied.unwrap();
+    assert_eq!(emptied, Ok(Outcome::Wait));
     assert_eq!(world.counts(), (0, 0, 0), "at once for all who ask");
     world.rest();
     assert!(world.busy_turns >= slices(MESSAGES));
     assert!(world.spent_max <= SPENT_MAX, "{}", world.spent_max);
 }
 
-/// The same of a topic that is paused, and of one that is deleted.
+/// A topic goes through its undistributed messages in slices, too, when it is paused, unpaused or deleted.
 #[test]
 fn what_no_channel_was_given_is_gone_through_in_slices_too() {
     const MESSAGES: u64 = 3_000;
@@ -347,8 +140,8 @@ fn what_no_channel_was_given_is_gone_through_in_slices_too() {
     assert!(world.spent_max <= SPENT_MAX, "{}", world.spent_max);
 }
 
-/// A crash after each turn in which a checkpoint is put together, while messages come, go and come back: all
-/// that is owed is there after it, and what is deferred comes when it is due.
+/// Messages are published and requeued while a checkpoint is put together over many turns. After a crash in any of these
+/// turns every owed message is there, and deferred messages come when they are due.
 #[test]
 fn a_crash_between_two_slices_loses_neither_message_nor_deadline() {
     const MESSAGES: u64 = 200;
@@ -360,7 +153,7 @@ fn a_crash_between_two_slices_loses_neither_message_nor_deadline() {
         for n in 0..MESSAGES {
             world.publish_deferred(producer, Duration::from_millis(20_000 + n * 37 % 5000));
         }
-        // Single messages in flight, and requeued ones, between those that are finished.
+        // Some messages are finished, so that the others in flight are single ones.
         let mut input = Vec::new();
         encode::mpub(&mut input, topic(), std::iter::repeat_n(&[0_u8; 8], 40));
         world.send(producer, &input);
@@ -390,7 +183,7 @@ fn a_crash_between_two_slices_loses_neither_message_nor_deadline() {
         }
         was_finished |= world.checkpoints > 0;
         world.restart();
-        // What was finished before the record may come again if the record was cut off.
+        // A message that was finished may come again if the checkpoint was not written.
         let (depth, in_flight, deferred) = world.counts();
         let owed = MESSAGES + crash_after + 40 - finished;
         let there = depth + in_flight + deferred;
@@ -424,8 +217,8 @@ fn a_crash_between_two_slices_loses_neither_message_nor_deadline() {
     }
 }
 
-/// A topic goes on while its checkpoint is put together: the channel gets what was older than the checkpoint
-/// when a part of the channel was recorded already.
+/// A paused topic is unpaused while its checkpoint is put together. So the channel gets messages that are older than the
+/// checkpoint, after a part of the channel was recorded.
 #[test]
 fn what_a_channel_is_given_while_it_is_recorded_is_not_lost() {
     const MESSAGES: u64 = 300;
@@ -465,8 +258,8 @@ fn what_a_channel_is_given_while_it_is_recorded_is_not_lost() {
     }
 }
 
-/// A consumer that requeues everything moves more messages per turn than a slice has entries. The checkpoint still
-/// comes, and what it notes of them stays within the length of the list.
+/// A consumer requeues more messages per turn than a slice has entries. The checkpoint is finished all the same, and it
+/// has no more notes of moved messages than the channel has messages.
 #[test]
 fn a_checkpoint_comes_although_messages_are_requeued_all_the_time() {
     const MESSAGES: usize = 1_000;
@@ -508,5 +301,154 @@ fn a_checkpoint_comes_although_messages_are_requeued_all_the_time() {
         assert!(world.runs <= runs_max, "{} runs", world.runs);
         world.restart();
         assert_eq!(world.counts(), (MESSAGES as u64, 0, 0));
+    }
+}
+
+/// Regression: all messages in flight that timed out at the same time came back in one turn.
+#[test]
+fn messages_that_time_out_together_come_back_in_slices() {
+    const MESSAGES: usize = 2_400;
+    let mut world = World::new();
+    let consumer = world.subscribe(MESSAGES as u32);
+    let producer = world.connect();
+    let mut input = Vec::new();
+    encode::mpub(&mut input, topic(), std::iter::repeat_n(b"x", MESSAGES));
+    world.send(producer, &input);
+    world.rest();
+    let messages = world.received(consumer);
+    assert_eq!(messages.len(), MESSAGES);
+    let mut input = Vec::new();
+    encode::rdy(&mut input, 0);
+    // A third of the messages are finished, and one has a deadline of its own.
+    encode::touch(&mut input, &messages[1].0);
+    for (id, ..) in messages.iter().step_by(3) {
+        encode::fin(&mut input, id);
+    }
+    world.send(consumer, &input);
+    world.rest();
+    let owed = (MESSAGES - MESSAGES.div_ceil(3)) as u64;
+    assert_eq!(world.counts(), (0, owed, 0));
+    (world.spent_max, world.busy_turns) = (0, 0);
+    world.pass(Duration::from_secs(70));
+    assert_eq!(world.counts(), (owed, 0, 0));
+    assert!(
+        world.busy_turns >= MESSAGES / TURN_ENTRIES,
+        "{}",
+        world.busy_turns
+    );
+    assert!(world.spent_max <= SPENT_MAX, "{}", world.spent_max);
+}
+
+const KEPT: u64 = 600;
+
+/// Returns a topic that has just been unpaused: some of the messages that it kept are still on their way to its channel,
+/// because they pass in slices. One more message was published after the pause. Depending on `turns`, a long checkpoint
+/// is under way, too.
+fn unpaused(turns: usize) -> World {
+    let mut world = World::new();
+    world.subscribe(0);
+    world.pause(true);
+    let producer = world.connect();
+    for n in 0..KEPT {
+        world.publish_deferred(producer, Duration::from_secs(100));
+        if n % 8 == 0 {
+            world.turn();
+        }
+    }
+    world.pass(PAUSE);
+    world.pause(true);
+    for _ in 0..turns {
+        world.turn();
+    }
+    world.spent_max = 0;
+    world.pause(false);
+    world.turn();
+    world.publish(producer);
+    world
+}
+
+/// Regression: if an operator or a client changed a topic while messages were on their way to the channels, these
+/// messages were dropped, kept back, or given to a channel that was made later.
+#[test]
+fn messages_on_their_way_to_the_channels_arrive_whatever_operators_do() {
+    let all = (1, 0, KEPT);
+    let mut waits = 0;
+    for turns in 0..2 * KEPT as usize / TURN_ENTRIES {
+        let mut world = unpaused(turns);
+        world.operate(|broker, _, _| broker.empty_topic(TOPIC, TaskId(1)));
+        world.rest();
+        assert_eq!(world.counts(), all, "the topic was emptied, {turns}");
+
+        let mut world = unpaused(turns);
+        waits += world.pause(true);
+        let producer = world.connect();
+        world.publish(producer);
+        world.rest();
+        assert_eq!(world.counts(), all, "the topic was paused, {turns}");
+
+        let mut world = unpaused(turns);
+        let other = ChannelName::new(b"billing").unwrap();
+        waits += world
+            .operate(|broker, now, out| broker.create_channel(now, TOPIC, other, TaskId(1), out));
+        world.rest();
+        assert_eq!(world.counts(), all, "a channel was made, {turns}");
+        assert_eq!(world.counts_of("billing"), (0, 0, 0), "{turns}");
+
+        let mut world = unpaused(turns);
+        world.subscribe_to(other, 0);
+        world.rest();
+        assert_eq!(world.counts(), all, "a consumer made a channel, {turns}");
+        assert_eq!(world.counts_of("billing"), (0, 0, 0), "{turns}");
+        assert!(world.spent_max <= SPENT_MAX, "{}", world.spent_max);
+
+        let mut world = unpaused(turns);
+        waits +=
+            world.operate(|broker, now, _| broker.empty_channel(now, TOPIC, CHANNEL, TaskId(1)));
+        world.rest();
+        assert_eq!(
+            world.counts(),
+            (0, 0, 0),
+            "the channel was emptied, {turns}"
+        );
+
+        let mut world = unpaused(turns);
+        world.operate(|broker, _, out| broker.delete_channel(TOPIC, CHANNEL, TaskId(1), out));
+        world.rest();
+        world.subscribe(0);
+        assert_eq!(
+            world.counts(),
+            (0, 0, 0),
+            "the channel was deleted, {turns}"
+        );
+
+        let mut world = unpaused(turns);
+        for _ in 0..1000 {
+            if world.broker.shut_down() == 0 {
+                break;
+            }
+            world.turn();
+        }
+        assert_eq!(world.broker.shut_down(), 0, "the broker stops, {turns}");
+        world.restart();
+        assert_eq!(world.counts(), all, "the broker was stopped, {turns}");
+    }
+    assert!(waits > 0, "no operator had to wait");
+}
+
+/// Regression: if more deferred messages were published per turn than a slice has entries, more of them were left behind
+/// each turn, for as long as the flood lasted.
+#[test]
+fn a_flood_of_deferred_messages_passes_to_the_channel_as_it_comes() {
+    const PER_TURN: u64 = 5 * TURN_ENTRIES as u64;
+    let mut world = World::new();
+    world.subscribe(0);
+    let producer = world.connect();
+    for turn in 1..=50 {
+        for _ in 0..PER_TURN {
+            world.publish_deferred(producer, Duration::from_secs(100));
+        }
+        world.turn();
+        world.received(producer);
+        assert_eq!(world.counts(), (0, 0, turn * PER_TURN));
     }
 }

@@ -1,17 +1,18 @@
 //! Thousands of random histories of the real broker over the real log, against a simple model.
 //!
-//! The files are simulated (`diskq::SimFiles`), the keepers answer late and in steps, connections
-//! trickle, shards exchange their mail with delay, and the process is killed now and then. All of it
-//! follows from one seed: a failure prints it, and
+//! The files are simulated (`diskq::SimFiles`). The keepers answer late, connections send a few bytes at a time,
+//! shards get their mail late, and the process is killed now and then. One seed determines the whole history. A
+//! failure prints the seed, and
 //!
 //! ```text
 //! RINGQ_SIM_SEED=<seed> cargo test -p engine-core --test simulation
 //! ```
 //!
-//! runs that history alone. The seeds follow from the hash of the commit and a counter, so that each commit
-//! tries others. `RINGQ_SIM_COUNT` sets how many are run (a night: 500000), `RINGQ_SIM_FIRST` takes the counter
-//! as the seed, from there. `RINGQ_SIM_LOG=1` shows what the broker logs.
+//! runs that history alone. The seeds follow from the hash of the commit and a counter, so that each commit tries
+//! other seeds. `RINGQ_SIM_COUNT` sets the number of histories (500000 take a night). With `RINGQ_SIM_FIRST=n` the
+//! seeds are n, n + 1 and so on. `RINGQ_SIM_LOG=1` shows what the broker logs.
 
+mod lists;
 mod planted;
 mod world;
 
@@ -25,12 +26,12 @@ use world::{Reached, World};
 
 /// The default number of histories.
 const COUNT: u64 = 5_000;
-/// Fewer do not reach everything.
+/// Fewer histories do not reach every event that must be reached.
 const COUNT_TO_REACH_ALL: u64 = 2_000;
-/// The base of the seeds where there is no commit to take it from.
+/// The first seed if the hash of the commit is not known.
 const BASE_WITHOUT_COMMIT: u64 = 1;
 
-/// Seeds that failed once, with what was wrong then. They stay.
+/// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
 const FAILED_ONCE: [(&str, u64); 1] = [(
     "a full disk poisoned a log without a directory in a shared sync",
     1_009_607,
@@ -53,12 +54,12 @@ fn commit() -> Option<u64> {
     u64::from_str_radix(hash.get(..12)?, 16).ok()
 }
 
-/// The seed that `counter` has from `base` on.
+/// Returns the seed of the first history.
 fn first_seed() -> u64 {
     if let Some(first) = number("RINGQ_SIM_FIRST") {
         return first;
     }
-    // Room for the counter: no two commits share a seed.
+    // The low 16 bits are left to the counter, so that no two commits share a seed.
     commit().map_or_else(
         || {
             println!("no commit is known here: the seeds start at {BASE_WITHOUT_COMMIT}");
@@ -76,7 +77,7 @@ fn run(seed: u64) -> Result<Reached, Panic> {
     })
 }
 
-/// Runs the histories of many seeds, on all processors.
+/// Runs the histories of `count` seeds from `first` on, on all processors.
 fn run_all(first: u64, count: u64) -> Result<Reached, Panic> {
     let next = AtomicU64::new(0);
     let total = Mutex::new(Ok(Reached::default()));

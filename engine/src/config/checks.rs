@@ -1,8 +1,11 @@
 //! What is checked of the values themselves, in nsqd's order and words. It comes after the lock of
 //! the data path and around the loading of TLS material: nsqd fails in this order.
 
-use super::table::{self, Flag, Kind};
-use super::{Config, go_value};
+use program::go_value;
+
+use super::Config;
+use super::table::NSQD;
+use crate::reactor::Engine;
 
 impl Config {
     /// nsqd's checks before TLS material is loaded.
@@ -10,9 +13,9 @@ impl Config {
     /// # Errors
     /// Why the program cannot start, for the FATAL line.
     pub fn check_before_tls(&self) -> Result<(), String> {
-        let text = "--max-deflate-level must be [1,9]";
-        self.check_bounds("max-deflate-level", text)?;
-        self.check_bounds("node-id", "--node-id must be [0,1024)")
+        self.options.check_bounds("max-deflate-level")?;
+        let node_id = self.options.check_bounds("node-id");
+        node_id.map_err(|_| "--node-id must be [0,1024)".to_string())
     }
 
     /// nsqd's checks after TLS material is loaded, then our own: values with which nsqd crashes
@@ -24,6 +27,11 @@ impl Config {
         if !matches!(self.auth_http_request_method.as_str(), "get" | "post") {
             return Err("--auth-http-request-method must be post or get".to_string());
         }
+        if self.io != "auto" && Engine::named(&self.io).is_none() {
+            let names = Engine::ALL.iter().map(|engine| engine.name());
+            let names = names.collect::<Vec<_>>().join(", ");
+            return Err(format!("--io must be auto, {names}"));
+        }
         for percentile in &self.e2e_percentiles {
             if !(*percentile > 0.0 && *percentile <= 1.0) {
                 let percentile = go_value::float_text(*percentile);
@@ -32,41 +40,12 @@ impl Config {
                 ));
             }
         }
-        for flag in table::flags() {
+        for flag in NSQD.all_flags() {
             let is_used = flag.name != "statsd-interval" || !self.statsd_address.is_empty();
-            if let Some((min, max, zero)) = bounds(flag)
-                && is_used
-            {
-                self.check_bounds(flag.name, &bounds_text(flag, min, max, zero))?;
+            if is_used {
+                self.options.check_bounds(flag.name)?;
             }
         }
         Ok(())
-    }
-
-    fn check_bounds(&self, name: &str, text: &str) -> Result<(), String> {
-        let bounds = table::find(name).and_then(bounds);
-        let value = self.options.number(name);
-        match bounds {
-            Some((min, max, _)) if value < min || value > max => Err(text.to_string()),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Both bounds of a number, and how its zero is written.
-fn bounds(flag: &Flag) -> Option<(i64, i64, &'static str)> {
-    match flag.kind {
-        Kind::Integer(min, max) => Some((min, max, "0")),
-        Kind::Span(min, max) => Some((min, max, "0s")),
-        _ => None,
-    }
-}
-
-fn bounds_text(flag: &Flag, min: i64, max: i64, zero: &str) -> String {
-    let name = flag.name;
-    match (min, max) {
-        (0, i64::MAX) => format!("--{name} must not be negative"),
-        (1, i64::MAX) => format!("--{name} must be greater than {zero}"),
-        _ => format!("--{name} must be [{min},{max}]"),
     }
 }

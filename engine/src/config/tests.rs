@@ -1,6 +1,9 @@
+use program::log::Format;
+use program::{Value, markdown_table};
+
 use super::*;
 
-fn parse(args: &[&str]) -> Result<Config, ConfigExit> {
+fn parse(args: &[&str]) -> Result<Config, Exit> {
     Config::from_args_on_host(args.iter().map(OsString::from), "vm")
 }
 
@@ -20,7 +23,7 @@ fn bad(code: u8, args: &[&str]) -> String {
 fn defaults_are_nsqds() {
     let config = good(&[]);
     assert_eq!(config.log_level, Level::Info);
-    assert_eq!(config.log_prefix, "[nsqd] ");
+    assert_eq!(config.log_style.prefix, "[nsqd] ");
     assert_eq!(config.node_id, 617);
     assert_eq!(config.tcp_address, "0.0.0.0:4150");
     assert_eq!(config.http_address, "0.0.0.0:4151");
@@ -59,13 +62,13 @@ fn flags_are_read_as_go_reads_them() {
     assert_eq!(good(&["-node-id", "5"]).node_id, 5);
     assert_eq!(good(&["--node-id=0x1f"]).node_id, 31);
     assert_eq!(good(&["--node-id=1", "-node-id=2"]).node_id, 2, "last wins");
-    assert_eq!(good(&["--log-prefix="]).log_prefix, "");
+    assert_eq!(good(&["--log-prefix="]).log_style.prefix, "");
     assert_eq!(
-        good(&["--log-prefix", "--x"]).log_prefix,
+        good(&["--log-prefix", "--x"]).log_style.prefix,
         "--x",
         "a value may look like a flag"
     );
-    assert_eq!(good(&["--log-prefix=a=b,c d"]).log_prefix, "a=b,c d");
+    assert_eq!(good(&["--log-prefix=a=b,c d"]).log_style.prefix, "a=b,c d");
     assert_eq!(good(&["-log-level", "WARN"]).log_level, Level::Warn);
     assert_eq!(
         good(&["--msg-timeout", "1h1h"]).msg_timeout,
@@ -178,10 +181,7 @@ fn help_and_version_exit_0() {
     let (nsqds, ours) = help
         .split_once("Flags of ringq that nsqd does not have:\n")
         .expect("ours stand apart");
-    assert!(
-        ours.starts_with("  -http-idle-timeout duration\n"),
-        "{ours}"
-    );
+    assert!(ours.starts_with("  -check value\n"), "{ours}");
     assert!(!nsqds.contains("shards"), "{nsqds}");
     assert!(help.contains("\n  -log-level value\n    \tset log verbosity: debug, info, warn, error, or fatal (default INFO)\n"));
     let exit = parse(&["--version"]).unwrap_err();
@@ -193,6 +193,45 @@ fn help_and_version_exit_0() {
     );
     assert!(exit.stdout.ends_with(")\n"));
     assert!(parse(&["--version=false"]).is_ok());
+}
+
+#[test]
+fn the_form_of_log_lines_is_text_or_json() {
+    let check = |args: &[&str], expected| {
+        assert_eq!(good(args).log_style.format, expected, "{args:?}");
+    };
+    check(&[], Format::Text);
+    check(&["--log-format=json"], Format::Json);
+    check(&["-log-format", "json", "--log-format=text"], Format::Text);
+    assert_eq!(
+        bad(2, &["--log-format=xml"]),
+        "invalid value \"xml\" for flag -log-format: must be text or json"
+    );
+    let in_file = |line| parse_file(line).map(|config| config.log_style.format);
+    assert_eq!(in_file("log_format = \"json\""), Ok(Format::Json));
+    assert_eq!(
+        file_error("log_format = \"xml\""),
+        "FATAL: failed parsing log_format xml"
+    );
+}
+
+#[test]
+fn a_check_is_asked_for_with_or_without_a_word() {
+    let check = |args: &[&str], expected| assert_eq!(good(args).check, expected, "{args:?}");
+    check(&[], Check::No);
+    check(&["--check"], Check::Text);
+    check(&["-check", "--shards=3"], Check::Text);
+    check(&["--check=true"], Check::Text);
+    check(&["--check=json"], Check::Json);
+    check(&["--check=json", "--check=false"], Check::No);
+    let error = bad(2, &["--check=xml"]);
+    assert_eq!(
+        error,
+        "invalid boolean value \"xml\" for -check: parse error"
+    );
+    assert_eq!(flag("check").key(), None, "a file cannot ask for it");
+    let config = good(&["--check", "--shards=3"]);
+    assert_eq!(config.shard_count.get(), 3, "what follows counts");
 }
 
 /// What the checks say, in the order in which they are made.
@@ -271,18 +310,19 @@ fn values_are_checked_in_nsqds_order_and_words() {
     check(&config, Ok(()));
 }
 
-fn flag(name: &str) -> &'static table::Flag {
-    table::find(name).expect("in the table")
+fn flag(name: &str) -> &'static program::flag::Flag {
+    NSQD.flag(name).expect("in the table")
+}
+
+fn value(args: &[&str], name: &str) -> Value {
+    good(args).options.value(name).clone()
 }
 
 #[test]
 fn values_of_each_type_are_parsed_with_gos_errors() {
-    let bad = |name: &str, text: &str| {
-        let error = Value::parse(flag(name), text).expect_err(text);
-        assert!(!error.is_final);
-        error.text
-    };
-    let good = |name: &str, text: &str| Value::parse(flag(name), text).expect(text);
+    let arg = |name: &str, text: &str| format!("--{name}={text}");
+    let bad = |name: &str, text: &str| bad(2, &[&arg(name, text)]);
+    let good = |name: &str, text: &str| value(&[&arg(name, text)], name);
     assert_eq!(
         bad("deflate", "maybe"),
         "invalid boolean value \"maybe\" for -deflate: parse error"
@@ -302,14 +342,14 @@ fn values_of_each_type_are_parsed_with_gos_errors() {
         ("TCP-https", TlsRequired::ExceptHttp),
         ("0", TlsRequired::No),
     ] {
-        assert_eq!(good("tls-required", text), Value::TlsRequired(expected));
+        assert_eq!(good("tls-required", text), Value::Word(expected as i64));
     }
     for (text, expected) in [
         ("", TlsVersion::V10),
         ("TLS1.3", TlsVersion::V13),
         ("tls1.1", TlsVersion::V11),
     ] {
-        assert_eq!(good("tls-min-version", text), Value::TlsVersion(expected));
+        assert_eq!(good("tls-min-version", text), Value::Word(expected as i64));
     }
     assert_eq!(
         good("lookupd-tcp-address", "a:1,b:2"),
@@ -321,30 +361,35 @@ fn values_of_each_type_are_parsed_with_gos_errors() {
         Value::Floats(vec![0.5, 0.001])
     );
     for (text, part) in [("abc", "abc"), ("0.5,,x", ""), ("0.5, 1", " 1")] {
-        let error = Value::parse(flag("e2e-processing-latency-percentile"), text).unwrap_err();
-        let text = format!("Could not parse: {part}");
-        assert_eq!((error.text, error.is_final), (text, true));
+        let exit = parse(&[&arg("e2e-processing-latency-percentile", text)]).unwrap_err();
+        let line = format!("Could not parse: {part}\n");
+        assert!(exit.stderr.ends_with(&line), "{}", exit.stderr);
+        assert_eq!((exit.code, exit.stderr.lines().count()), (1, 1));
     }
 }
 
-/// The line of a configuration file that is refused.
+/// Starts with a configuration file.
+fn parse_file(text: &str) -> Result<Config, Exit> {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let path = directory.path().join("nsqd.toml");
+    std::fs::write(&path, text).expect("the directory can be written");
+    parse(&[&format!("--config={}", path.display())])
+}
+
+/// The line of a configuration file that is refused, without its time.
 fn file_error(text: &str) -> String {
-    let refused = File::parse(text).and_then(|file| {
-        for flag in table::flags() {
-            file.value(flag, "vm")?;
-        }
-        Ok(())
-    });
-    match refused.expect_err(text) {
-        FileError::Fatal(why) => format!("FATAL: {why}"),
-        FileError::Error(why) => format!("ERROR: {why}"),
-    }
+    let exit = parse_file(text).expect_err(text);
+    assert_eq!((exit.code, exit.stderr.lines().count()), (1, 1));
+    let line = exit.stderr.trim_end_matches('\n');
+    let at = ["ERROR: ", "FATAL: "]
+        .iter()
+        .find_map(|word| line.find(word));
+    line[at.expect("a level")..].to_string()
 }
 
-fn file_value(name: &str, text: &str) -> Option<Value> {
-    let file = File::parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
-    file.value(flag(name), "vm")
-        .unwrap_or_else(|error| panic!("{text}: {error:?}"))
+fn file_value(name: &str, text: &str) -> Value {
+    let config = parse_file(text).unwrap_or_else(|exit| panic!("{text}: {exit:?}"));
+    config.options.value(name).clone()
 }
 
 #[test]
@@ -461,7 +506,7 @@ fn values_in_a_file_are_refused_in_nsqds_words() {
 #[test]
 fn values_in_a_file_are_converted_as_nsqd_converts_them() {
     let check = |name: &str, line: &str, expected: Value| {
-        assert_eq!(file_value(name, line), Some(expected), "{line}");
+        assert_eq!(file_value(name, line), expected, "{line}");
     };
     let texts = |texts: &[&str]| Value::List(texts.iter().map(|text| text.to_string()).collect());
     check("node-id", "id = 5", Value::Integer(5));
@@ -471,20 +516,20 @@ fn values_in_a_file_are_converted_as_nsqd_converts_them() {
         "mem_queue_size = 0x10",
         Value::Integer(16),
     );
-    let second = Value::Span(1_000_000_000);
+    let second = Value::Duration(1_000_000_000);
     check("msg-timeout", "msg_timeout = 1000", second.clone());
     check("msg-timeout", "msg_timeout = \"1s\"", second);
-    check("deflate", "deflate = false", Value::Switch(false));
-    check("deflate", "deflate = \"T\"", Value::Switch(true));
+    check("deflate", "deflate = false", Value::Boolean(false));
+    check("deflate", "deflate = \"T\"", Value::Boolean(true));
     check(
         "log-level",
         "log_level = \"Debug\"",
         Value::Level(Level::Debug),
     );
-    let yes = Value::TlsRequired(TlsRequired::Yes);
+    let yes = Value::Word(TlsRequired::Yes as i64);
     check("tls-required", "tls_required = true", yes.clone());
     check("tls-required", "tls_required = \"True\"", yes);
-    let default = Value::TlsVersion(TlsVersion::V10);
+    let default = Value::Word(TlsVersion::V10 as i64);
     check("tls-min-version", "tls_min_version = \"\"", default);
     let name = "lookupd-tcp-address";
     let key = "nsqlookupd_tcp_addresses";
@@ -506,9 +551,10 @@ fn values_in_a_file_are_converted_as_nsqd_converts_them() {
     check(name, &format!("{key} = [0.5, 0.99]"), numbers);
     check(name, &format!("{key} = []"), Value::NoList);
     check("shards", "shards = 3", Value::Integer(3));
-    assert_eq!(file_value("node-id", "node_id = 5\nID = 5"), None);
-    let file = File::parse("node_id = 5\nid = 6\nverbose = true\n[x]\ny = 1").unwrap();
-    assert_eq!(file.unknown_keys(), ["node_id", "verbose", "x"]);
+    let not_keys = file_value("node-id", "node_id = 5\nID = 5");
+    assert_eq!(not_keys, value(&[], "node-id"));
+    let config = parse_file("node_id = 5\nid = 6\nverbose = true\n[x]\ny = 1").unwrap();
+    assert_eq!(config.unknown_keys(), ["node_id", "verbose", "x"]);
 }
 
 #[test]
@@ -627,8 +673,8 @@ fn fields_and_keys_are_named_as_nsqd_names_them() {
 fn the_documentation_has_every_flag() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration.md");
     let page = std::fs::read_to_string(path).expect("the page exists");
-    let updated = with_table(&page, "nsqd's flags", table::NSQD_FLAGS);
-    let updated = with_table(&updated, "our flags", table::OWN_FLAGS);
+    let updated = with_table(&page, "nsqd's flags", NSQD.flags);
+    let updated = with_table(&updated, "our flags", NSQD.own_flags);
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, &updated).expect("the page can be written");
     }
@@ -639,39 +685,13 @@ fn the_documentation_has_every_flag() {
 }
 
 /// The page with the text between two marks replaced by the table of `flags`.
-fn with_table(page: &str, name: &str, flags: &[table::Flag]) -> String {
+fn with_table(page: &str, name: &str, flags: &[program::flag::Flag]) -> String {
     let (begin, end) = (
         format!("<!-- {name} -->\n"),
         format!("<!-- end of {name} -->\n"),
     );
     let (before, rest) = page.split_once(&begin).expect("the mark is there");
     let (_, after) = rest.split_once(&end).expect("the end mark is there");
-    let mut rows =
-        String::from("| flag | type | default | config key | meaning |\n|---|---|---|---|---|\n");
-    for flag in flags {
-        let kind = match flag.kind {
-            table::Kind::Switch => "boolean",
-            table::Kind::List => "texts",
-            table::Kind::Floats => "numbers",
-            table::Kind::Level | table::Kind::TlsRequired | table::Kind::TlsVersion => "word",
-            other => other.word(),
-        };
-        let default = match (flag.name, flag.default) {
-            ("node-id" | "broadcast-address", _) => "from the host name".to_string(),
-            (_, "") => String::new(),
-            (_, default) => format!("`{default}`"),
-        };
-        let key = flag.key().map_or(String::new(), |key| format!("`{key}`"));
-        let help = flag.help.replace('<', "&lt;").replace('|', "\\|");
-        rows += &format!(
-            "| `--{}` | {kind} | {default} | {key} | {help} |\n",
-            flag.name
-        );
-    }
+    let rows = markdown_table(flags);
     format!("{before}{begin}{rows}{end}{after}")
-}
-
-#[test]
-fn the_command_passes_claps_own_checks() {
-    table::command("vm").debug_assert();
 }

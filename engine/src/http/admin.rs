@@ -3,13 +3,10 @@
 
 use wire::name::is_valid_name;
 
-use super::body::RequestBody;
-use super::connection::Io;
-use super::query::Query;
-use super::reply::{Failure, Reply};
 use super::route::Endpoint;
-use super::{AdminError, Broker, parse_query};
-use crate::log_error;
+use super::{AdminError, Broker, CHANNEL_NOT_FOUND, EXITING, TOPIC_NOT_FOUND};
+use program::http::{Failure, Io, Query, Reply, RequestBody, parse_query};
+use program::log_error;
 
 /// An administrative endpoint. Panics on another one: the caller matches on the same enum.
 pub(super) async fn administer<B: Broker>(
@@ -33,11 +30,11 @@ pub(super) async fn administer<B: Broker>(
             broker.topic_empty(topic).await
         }
         Endpoint::TopicDelete => {
-            let topic = topic_of(&query, Failure::TOPIC_NOT_FOUND)?;
+            let topic = topic_of(&query, TOPIC_NOT_FOUND)?;
             broker.topic_delete(topic).await
         }
         Endpoint::TopicPause(paused) => {
-            let topic = topic_of(&query, Failure::TOPIC_NOT_FOUND)?;
+            let topic = topic_of(&query, TOPIC_NOT_FOUND)?;
             broker.topic_pause(topic, paused).await
         }
         Endpoint::ChannelCreate => {
@@ -64,9 +61,9 @@ pub(super) async fn administer<B: Broker>(
 /// What clients see of a failure, and what the log sees of it.
 pub(super) fn failure_of(error: AdminError) -> Failure {
     match error {
-        AdminError::TopicNotFound => Failure::TOPIC_NOT_FOUND,
-        AdminError::ChannelNotFound => Failure::CHANNEL_NOT_FOUND,
-        AdminError::Exiting => Failure::EXITING,
+        AdminError::TopicNotFound => TOPIC_NOT_FOUND,
+        AdminError::ChannelNotFound => CHANNEL_NOT_FOUND,
+        AdminError::Exiting => EXITING,
         AdminError::Backend(why) => {
             log_error!("HTTP: request failed - {why}");
             Failure::INTERNAL

@@ -1,11 +1,10 @@
 //! The endpoints of nsqd before 1.0, for producers that still call them: `--old-http-endpoints`.
 //!
 //! They are today's under other names. Who does not ask for the style of today gets the one of then:
-//! an envelope around data, and status 500 for every error ([`super::reply::Reply::before_v1`]).
-
-use std::borrow::Cow;
+//! an envelope around data, and status 500 for every error (`Reply::before_v1`).
 
 use http::Method;
+use program::http::OldRequest;
 
 /// What was called otherwise: the path then, the path now.
 const RENAMED: &[(&str, &str)] = &[
@@ -21,19 +20,11 @@ const RENAMED: &[(&str, &str)] = &[
     ("/unpause_channel", "/channel/unpause"),
 ];
 
-/// A request of then, as it is put today.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Old<'a> {
-    pub(super) method: &'static str,
-    pub(super) path: &'static str,
-    pub(super) query: Cow<'a, str>,
-}
-
 /// What a request means, if it is one that nsqd before 1.0 knew.
-pub(super) fn translate<'a>(method: &Method, path: &str, query: &'a str) -> Option<Old<'a>> {
+pub(super) fn translate<'a>(method: &Method, path: &str, query: &'a str) -> Option<OldRequest<'a>> {
     let is_get_or_post = method == Method::GET || method == Method::POST;
     if let Some((_, path)) = RENAMED.iter().find(|(then, _)| *then == path) {
-        return is_get_or_post.then_some(Old {
+        return is_get_or_post.then_some(OldRequest {
             method: "POST",
             path,
             query: query.into(),
@@ -52,7 +43,7 @@ pub(super) fn translate<'a>(method: &Method, path: &str, query: &'a str) -> Opti
         true => format!("binary=true&{query}").into(),
         false => query.into(),
     };
-    Some(Old {
+    Some(OldRequest {
         method,
         path,
         query,

@@ -3,11 +3,8 @@
 
 use http::StatusCode;
 
-use super::body::{End, RequestBody};
-use super::connection::Io;
-use super::query::Query;
-use super::reply::Reply;
-use crate::config::parse_decimal;
+use program::go_value::parse_decimal;
+use program::http::{End, Io, Query, Reply, RequestBody};
 
 /// A form is read up to here, as in Go's server.
 const FORM_BYTES_MAX: u64 = 10 * 1024 * 1024;

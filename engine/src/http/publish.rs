@@ -4,12 +4,10 @@ use std::time::Duration;
 
 use wire::name::is_valid_name;
 
-use super::body::{End, MpubLimits, RequestBody, split_binary, split_lines};
-use super::connection::Io;
-use super::query::Query;
-use super::reply::{Failure, Reply};
-use super::{Bodies, Broker, PublishError, admin, parse_query};
-use crate::{log_error, log_warn};
+use super::bodies::{MpubLimits, split_binary, split_lines};
+use super::{Bodies, Broker, EXITING, PublishError, admin};
+use program::http::{End, Failure, Io, Query, Reply, RequestBody, parse_query};
+use program::{log_error, log_warn};
 
 /// The body is judged before the query, the query before the delay.
 pub(super) async fn publish<B: Broker>(
@@ -96,11 +94,11 @@ async fn hand_over<B: Broker>(
 ) -> Result<Reply, Failure> {
     match broker.publish(topic, bodies, defer).await {
         Ok(()) => Ok(Reply::text("OK")),
-        Err(PublishError::Exiting) => Err(Failure::EXITING),
+        Err(PublishError::Exiting) => Err(EXITING),
         Err(PublishError::Backend(why)) => {
             log_error!("TOPIC({topic}) ERROR: failed to write message to backend - {why}");
             // To clients nsqd does not tell these two apart.
-            Err(Failure::EXITING)
+            Err(EXITING)
         }
     }
 }

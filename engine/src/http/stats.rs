@@ -9,12 +9,13 @@ use engine_core::stats::{
 };
 use http::StatusCode;
 
-use super::go_text::{JsonObject, duration_text, latency_text, push_json_array, push_json_float};
-use super::query::Query;
-use super::reply::Reply;
 use super::{Broker, Info, health_text};
-use crate::config::{NSQD_VERSION, version_line};
-use crate::log::rfc3339_local;
+use crate::config::version_line;
+use program::go_value::duration_text;
+use program::http::{Query, Reply};
+use program::local_time;
+use program::version::NSQ_VERSION;
+use wire::go_json::{JsonObject, push_array, push_float};
 
 /// What a request for statistics asks for.
 #[derive(Clone, Debug)]
@@ -76,7 +77,7 @@ pub(super) async fn stats<B: Broker>(broker: &B, wanted: Wanted) -> Reply {
 pub(super) fn info(info: &Info) -> Reply {
     let mut body = String::new();
     let mut object = JsonObject::new(&mut body);
-    object.text("version", NSQD_VERSION);
+    object.text("version", NSQ_VERSION);
     object.text("broadcast_address", &info.broadcast_address);
     object.text("hostname", &info.hostname);
     object.number("http_port", info.http_port);
@@ -118,14 +119,14 @@ impl View<'_> {
     fn json(&self) -> String {
         let mut body = String::new();
         let mut object = JsonObject::new(&mut body);
-        object.text("version", NSQD_VERSION);
+        object.text("version", NSQ_VERSION);
         object.text("health", &self.health);
         object.number("start_time", unix_seconds(self.info.start_time));
         let out = object.key("topics");
         if self.is_topic_unknown {
             out.push_str("null");
         } else {
-            push_json_array(out, &self.snapshot.topics, |out, topic| {
+            push_array(out, &self.snapshot.topics, |out, topic| {
                 self.push_topic(out, topic)
             });
         }
@@ -145,14 +146,14 @@ impl View<'_> {
     fn push_topic(&self, out: &mut String, topic: &TopicStats) {
         let mut object = JsonObject::new(out);
         object.text("topic_name", &topic.topic_name);
-        push_json_array(object.key("channels"), &topic.channels, |out, channel| {
+        push_array(object.key("channels"), &topic.channels, |out, channel| {
             self.push_channel(out, channel);
         });
         object.number("depth", topic.depth);
         object.number("backend_depth", topic.backend_depth);
         object.number("message_count", topic.message_count);
         object.number("message_bytes", topic.message_bytes);
-        object.flag("paused", topic.paused);
+        object.boolean("paused", topic.paused);
         push_latency(
             object.key("e2e_processing_latency"),
             &topic.e2e_processing_latency,
@@ -180,7 +181,7 @@ impl View<'_> {
         } else {
             clients.push_str("null");
         }
-        object.flag("paused", channel.paused);
+        object.boolean("paused", channel.paused);
         push_latency(
             object.key("e2e_processing_latency"),
             &channel.e2e_processing_latency,
@@ -189,7 +190,7 @@ impl View<'_> {
     }
 
     fn push_clients(&self, out: &mut String, clients: &[ClientStats]) {
-        push_json_array(out, clients, |out, client| self.push_client(out, client));
+        push_array(out, clients, |out, client| self.push_client(out, client));
     }
 
     fn push_client(&self, out: &mut String, client: &ClientStats) {
@@ -209,30 +210,30 @@ impl View<'_> {
         object.number("requeue_count", client.requeue_count);
         object.number("connect_ts", client.connect_ts);
         object.number("sample_rate", client.sample_rate);
-        object.flag("deflate", client.deflate);
-        object.flag("snappy", client.snappy);
+        object.boolean("deflate", client.deflate);
+        object.boolean("snappy", client.snappy);
         object.text("user_agent", &client.user_agent);
         if client.authed {
-            object.flag("authed", true);
+            object.boolean("authed", true);
         }
         object.text_unless_empty("auth_identity", &client.auth_identity);
         object.text_unless_empty("auth_identity_url", &client.auth_identity_url);
         object.text("topology_zone", &client.topology_zone);
         object.text("topology_region", &client.topology_region);
         if let Some(shown) = shown_pub_count(client, &self.wanted.filter) {
-            push_json_array(object.key("pub_counts"), [shown], |out, shown| {
+            push_array(object.key("pub_counts"), [shown], |out, shown| {
                 let mut object = JsonObject::new(out);
                 object.text("topic", &shown.topic);
                 object.number("count", shown.count);
                 object.end();
             });
         }
-        object.flag("tls", client.tls);
+        object.boolean("tls", client.tls);
         object.text("tls_cipher_suite", &client.tls_cipher_suite);
         object.text("tls_version", &client.tls_version);
         object.text("tls_negotiated_protocol", &client.tls_negotiated_protocol);
         let is_mutual = client.tls_negotiated_protocol_is_mutual;
-        object.flag("tls_negotiated_protocol_is_mutual", is_mutual);
+        object.boolean("tls_negotiated_protocol_is_mutual", is_mutual);
         object.end();
     }
 
@@ -248,7 +249,11 @@ impl View<'_> {
     fn write_text(&self, out: &mut String, now: SystemTime) -> std::fmt::Result {
         let uptime = now.duration_since(self.info.start_time).unwrap_or_default();
         writeln!(out, "{}", version_line())?;
-        writeln!(out, "start_time {}", rfc3339_local(self.info.start_time))?;
+        writeln!(
+            out,
+            "start_time {}",
+            local_time::rfc3339(self.info.start_time)
+        )?;
         writeln!(out, "uptime {}", duration_text(uptime))?;
         writeln!(out, "\nHealth: {}", self.health)?;
         if self.wanted.include_memory {
@@ -382,10 +387,10 @@ fn push_latency(out: &mut String, latency: &LatencyStats) {
     if latency.percentiles.is_empty() {
         out.push_str("null");
     } else {
-        push_json_array(out, &latency.percentiles, |out, percentile| {
+        push_array(out, &latency.percentiles, |out, percentile| {
             let mut object = JsonObject::new(out);
-            push_json_float(object.key("quantile"), percentile.quantile);
-            push_json_float(object.key("value"), percentile.value);
+            push_float(object.key("quantile"), percentile.quantile);
+            push_float(object.key("value"), percentile.value);
             object.end();
         });
     }
@@ -399,4 +404,31 @@ fn latencies_text(latency: &LatencyStats) -> String {
         .map(|percentile| latency_text(percentile.value))
         .collect();
     values.join(", ")
+}
+
+/// A latency in nanoseconds as the text stats show it: one decimal, thousands as the step.
+fn latency_text(nanos: f64) -> String {
+    if nanos > 1e9 {
+        format!("{:.1}s", nanos / 1e9)
+    } else if nanos > 1e6 {
+        format!("{:.1}ms", nanos / 1e6)
+    } else if nanos > 1e3 {
+        format!("{:.1}us", nanos / 1e3)
+    } else {
+        format!("{nanos:.1}ns")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies() {
+        assert_eq!(latency_text(0.0), "0.0ns");
+        assert_eq!(latency_text(1000.0), "1000.0ns");
+        assert_eq!(latency_text(1001.0), "1.0us");
+        assert_eq!(latency_text(102_215_749.0), "102.2ms");
+        assert_eq!(latency_text(2.5e9), "2.5s");
+    }
 }

@@ -10,7 +10,8 @@ use engine_core::stats::{
 use futures_lite::{AsyncRead, AsyncWrite};
 
 use super::*;
-use crate::log::capture;
+use program::http::{Awaited, HEAD_BYTES_MAX};
+use program::log::capture;
 
 /// A connection whose peer has sent everything and then says no more.
 struct Peer {
@@ -54,7 +55,7 @@ impl AsyncWrite for Peer {
     }
 }
 
-impl connection::Io for Peer {
+impl Io for Peer {
     fn begin(&mut self, _: Awaited) {}
 }
 
@@ -670,7 +671,7 @@ fn answers_are_these_bytes() {
          Connection: close\n\n400 Bad Request",
     );
     let start = "GET /ping HTTP/1.1\r\nHost: x\r\nA: ";
-    for (length, status) in [(head::HEAD_BYTES_MAX, 200), (head::HEAD_BYTES_MAX + 1, 431)] {
+    for (length, status) in [(HEAD_BYTES_MAX, 200), (HEAD_BYTES_MAX + 1, 431)] {
         let filler = "b".repeat(length - start.len() - 4);
         let answer = talk(&broker, &format!("{start}{filler}\r\n\r\n"));
         assert_eq!(status_and_body(&answer).0, status);

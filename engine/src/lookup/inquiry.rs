@@ -1,9 +1,9 @@
 //! Which channels does a new topic have elsewhere? Every nsqlookupd is asked at the same time, and the
 //! answers are put together.
 
-use crate::http_client::{HttpClient, push_query_value};
 use crate::workers::Workers;
-use crate::{log_info, log_warn};
+use program::http_client::{HttpClient, push_query_value};
+use program::{log_info, log_warn};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

@@ -3,17 +3,16 @@
 
 use super::command::Command;
 use super::registry::Registry;
-use crate::config::{Config, NSQD_VERSION};
+use crate::config::Config;
 use crate::http::Ports;
-use crate::{log_error, log_info};
-use diskq::system_text;
-use std::fmt::Write as _;
+use program::version::NSQ_VERSION;
+use program::{log_error, log_info};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use wire::go_json::escape_into;
-use wire::go_json::{self, integer, object, string};
+use wire::go_error::system_text;
+use wire::go_json::{self, JsonObject, integer, string};
 
 /// How long a peer may take to accept a connection, and to answer what it was told.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -81,22 +80,16 @@ impl Failure {
 impl Node {
     pub(super) fn new(config: &Config, ports: Ports) -> Node {
         let mut json = String::new();
-        let mut push = |key: &str, value: &str, is_text: bool| {
-            json.push(if json.is_empty() { '{' } else { ',' });
-            let quote = if is_text { "\"" } else { "" };
-            write!(json, "\"{key}\":{quote}").expect("a String takes all");
-            escape_into(&mut json, value);
-            json.push_str(quote);
-        };
+        let mut object = JsonObject::new(&mut json);
         // Sorted, as Go writes a map.
-        push("broadcast_address", &config.broadcast_address, true);
-        push("hostname", &config.hostname, true);
-        push("http_port", &ports.http.to_string(), false);
-        push("tcp_port", &ports.tcp.to_string(), false);
-        push("topology_region", &config.topology_region, true);
-        push("topology_zone", &config.topology_zone, true);
-        push("version", NSQD_VERSION, true);
-        json.push('}');
+        object.text("broadcast_address", &config.broadcast_address);
+        object.text("hostname", &config.hostname);
+        object.number("http_port", ports.http);
+        object.number("tcp_port", ports.tcp);
+        object.text("topology_region", &config.topology_region);
+        object.text("topology_zone", &config.topology_zone);
+        object.text("version", NSQ_VERSION);
+        object.end();
         let mut identify = b"IDENTIFY\n".to_vec();
         identify.extend((json.len() as u32).to_be_bytes());
         identify.extend(json.as_bytes());
@@ -110,7 +103,7 @@ impl Node {
 impl PeerInfo {
     fn decode(answer: &[u8]) -> Result<PeerInfo, String> {
         let value = go_json::parse(answer)?;
-        let Some(fields) = object(&value, "peerInfo")? else {
+        let Some(fields) = go_json::object(&value, "peerInfo")? else {
             return Ok(PeerInfo::default());
         };
         Ok(PeerInfo {

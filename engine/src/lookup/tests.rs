@@ -23,7 +23,7 @@ fn welcome(listener: &TcpListener, answers: usize) -> (TcpStream, String) {
 #[test]
 fn the_list_changes_while_the_program_runs() {
     let config = Config::from_args(std::iter::empty()).expect("the defaults");
-    let http = HttpSettings::new(&config).expect("no file is named");
+    let http = crate::tls::http_settings(&config).expect("no file is named");
     let ports = Ports {
         tcp: 1,
         http: 2,

@@ -11,24 +11,31 @@
 //! the same: what has left the process.
 
 use crate::auth::Question;
-use crate::log::{self, Level};
 use crate::net::address::Peer;
 use crate::net::input::{Filled, Input};
 use crate::net::layered::{HandshakeError, Layered};
 use crate::net::socket::Stream;
-use crate::reactor;
+use crate::reactor::{self, Sleep};
 use crate::shard::Shard;
 use crate::tls;
 use engine_core::{ClientId, Sent};
 use futures_lite::future;
+use program::log::{self, Level};
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::OwnedFd;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use upgrade::Layer;
+use wire::go_error::system_text;
 use wire::identify::Upgrade;
+
+/// The time before the first look whether the peer of a question is still there, doubled each time up to the maximum:
+/// ten thousand questions may wait for a slow auth server.
+const GONE_INTERVAL: Duration = Duration::from_millis(100);
+const GONE_INTERVAL_MAX: Duration = Duration::from_secs(2);
 
 /// Pieces of output that go into one write. The kernel takes 1024.
 pub(crate) const SLICES_MAX: usize = 64;
@@ -47,7 +54,7 @@ pub(crate) struct Connection {
     input_ended: Cell<bool>,
     leaving: Cell<Option<Leaving>>,
     /// The question to an auth server about this connection, until its answer is there.
-    question: RefCell<Option<Question>>,
+    question: RefCell<Option<Box<Asking>>>,
     /// The task that reads, while it waits.
     reader: RefCell<Option<Waker>>,
     /// The task that waits for room in the socket.
@@ -107,7 +114,7 @@ fn run(shard: &Rc<Shard>, connection: Connection) {
         connection.take_input(&shard);
         shard.remove_connection(id);
         if connection.leaving.get() != Some(Leaving::Moved) {
-            shard.with_broker(|broker, now, out| broker.disconnect(now, id, out));
+            shard.with_broker(|broker, _, out| broker.disconnect(id, out));
         }
     })
     .detach();
@@ -115,15 +122,27 @@ fn run(shard: &Rc<Shard>, connection: Connection) {
 
 /// Reads and carries out commands until the connection ends or leaves.
 async fn read(shard: &Rc<Shard>, connection: &Rc<Connection>) {
-    // What came with the connection from another shard.
-    connection.offer_input(shard);
     loop {
         match future::poll_fn(|cx| connection.poll_reads(shard, cx)).await {
-            Step::More => reactor::come_last().await,
+            Step::More => {
+                reactor::come_last().await;
+                while connection.carry_on(shard) {
+                    reactor::come_last().await;
+                }
+            }
             Step::Pause(time) => shard.gather(time).await,
             Step::Over => return,
         }
     }
+}
+
+/// A question to an auth server that waits for its answer.
+struct Asking {
+    question: Question,
+    /// The time between the last two looks.
+    interval: Duration,
+    /// Ends when the connection looks again whether its peer is still there.
+    look: Sleep,
 }
 
 enum Step {
@@ -180,11 +199,12 @@ impl Connection {
             return Poll::Ready(ReadOnce::Over);
         }
         if self.has_more(shard) {
-            shard.read_clock();
-            self.carry_on(shard);
+            // Input is left because the broker ended the piece, because the broker did not read this connection until
+            // now, or because the connection came from another shard. [`read`] carries on with this input after all
+            // other connections have had their turn.
             return Poll::Ready(ReadOnce::Full);
         }
-        if self.input_ended.get() || !shard.is_reading(self.id) {
+        if !shard.is_reading(self.id) {
             if self.is_handshaking() {
                 return self.poll_handshake(shard, cx);
             }
@@ -194,6 +214,10 @@ impl Connection {
             // Backpressure, an answer that has to come first, or output that has yet to leave.
             *self.reader.borrow_mut() = Some(cx.waker().clone());
             return Poll::Pending;
+        }
+        if self.input_ended.get() {
+            self.finish_input(shard);
+            return Poll::Ready(ReadOnce::Some);
         }
         let filled = self.input.borrow_mut().poll_fill(
             &mut shard.buffers.borrow_mut(),
@@ -224,7 +248,6 @@ impl Connection {
         };
         if filled == Filled::End {
             self.input_ended.set(true);
-            self.finish_input(shard);
             return Poll::Ready(ReadOnce::Some);
         }
         shard.read_clock();
@@ -262,27 +285,30 @@ impl Connection {
         input.take(&mut shard.buffers.borrow_mut())
     }
 
-    /// Offers the unread input again, after something changed for this connection.
-    pub(crate) fn offer_input(&self, shard: &Rc<Shard>) {
-        self.carry_on(shard);
+    /// Wakes the reader, because the broker reads this connection again.
+    pub(crate) fn read_on(&self) {
         self.wake_reader();
     }
 
-    /// Carries out unread input. Behind the last command the input may end.
-    fn carry_on(&self, shard: &Rc<Shard>) {
-        if !self.input.borrow().bytes().is_empty() {
+    /// Carries out one piece of the unread input. Returns false if the broker can take no input now, or there is none.
+    fn carry_on(&self, shard: &Rc<Shard>) -> bool {
+        let has_more = self.leaving.get().is_none() && self.has_more(shard);
+        if has_more {
+            shard.read_clock();
             self.offer(shard);
         }
-        if self.input_ended.get() && shard.is_reading(self.id) && !self.has_more(shard) {
-            self.finish_input(shard);
-        }
+        has_more
     }
 
     // --- authorization
 
     /// Holds a question until its answer is there. The question of a peer that goes meanwhile is dropped.
     pub(crate) fn wait_for_answer(&self, question: Question) {
-        *self.question.borrow_mut() = Some(question);
+        *self.question.borrow_mut() = Some(Box::new(Asking {
+            question,
+            interval: GONE_INTERVAL,
+            look: reactor::sleep(GONE_INTERVAL),
+        }));
         self.wake_reader();
     }
 
@@ -294,11 +320,19 @@ impl Connection {
     /// Returns true when the peer has ended its side while its question is behind those of others: then no auth
     /// server is asked. A question that is next is asked and answered, for a peer may end its side and still
     /// listen.
-    fn poll_gone(&self, cx: &Context<'_>) -> bool {
-        let question = self.question.borrow();
-        question.as_ref().is_some_and(|question| {
-            self.stream.poll_hung_up(cx).is_ready() && question.take_back_if_queued()
-        })
+    fn poll_gone(&self, cx: &mut Context<'_>) -> bool {
+        let mut question = self.question.borrow_mut();
+        let Some(asking) = question.as_mut() else {
+            return false;
+        };
+        while Pin::new(&mut asking.look).poll(cx).is_ready() {
+            if self.stream.has_hung_up() && asking.question.take_back_if_queued() {
+                return true;
+            }
+            asking.interval = (asking.interval * 2).min(GONE_INTERVAL_MAX);
+            asking.look = reactor::sleep(asking.interval);
+        }
+        false
     }
 
     // --- upgrades
@@ -328,7 +362,10 @@ impl Connection {
             });
         }
         match upgrade {
-            Upgrade::Tls => self.wake_reader(),
+            Upgrade::Tls => {
+                shard.with_broker(|broker, now, _| broker.upgrade_begins(now, self.id));
+                self.wake_reader();
+            }
             Upgrade::Snappy | Upgrade::Deflate(_) => {
                 shard.with_broker(|broker, now, out| broker.upgraded(now, self.id, None, out));
             }
@@ -386,11 +423,15 @@ impl Connection {
 
     /// The peer was silent for too long.
     pub(crate) fn expire(&self, shard: &Rc<Shard>) {
-        if self.is_handshaking() {
-            return self.fail_handshake(shard, &HandshakeError::TimedOut);
-        }
         self.input_ended.set(true);
         self.finish_input(shard);
+    }
+
+    /// Fails the handshake, for which the peer took too long. Does nothing if the handshake has just been completed.
+    pub(crate) fn expire_upgrade(&self, shard: &Rc<Shard>) {
+        if self.is_handshaking() {
+            self.fail_handshake(shard, &HandshakeError::TimedOut);
+        }
     }
 
     /// Ends the connection; the reader's task does the rest.
@@ -428,17 +469,36 @@ impl Connection {
         if self.is_stuck.get() || self.leaving.get().is_some() {
             return;
         }
-        loop {
-            match self.write_once(shard) {
-                Ok(Written::All) => return,
-                Ok(Written::Some) => {}
-                Ok(Written::Stuck) => {
-                    self.is_stuck.set(true);
-                    let (connection, shard) = (self.clone(), shard.clone());
-                    reactor::spawn(async move { connection.write_stuck(&shard).await }).detach();
-                    return;
-                }
+        match self.write(shard) {
+            Ok(Written::Stuck) => {
+                self.is_stuck.set(true);
+                let (connection, shard) = (self.clone(), shard.clone());
+                reactor::spawn(async move { connection.write_stuck(&shard).await }).detach();
+            }
+            Ok(_) => {}
+            Err(error) => self.abandon(shard, &error),
+        }
+    }
+
+    /// Writes as much as the socket takes, and then lets the broker decide whether the output leaves too slowly. Linux
+    /// reports room in the socket too late for this decision.
+    pub(crate) fn expire_output(&self, shard: &Rc<Shard>) {
+        if self.leaving.get().is_none() {
+            match self.write(shard) {
+                // Nothing may be left to write: wake the task that waits for room.
+                Ok(_) => wake(&self.writer),
                 Err(error) => return self.abandon(shard, &error),
+            }
+        }
+        shard.with_broker(|broker, now, out| broker.write_expired(now, self.id, out));
+    }
+
+    /// Writes until nothing is left, or the socket takes no more.
+    fn write(&self, shard: &Rc<Shard>) -> io::Result<Written> {
+        loop {
+            match self.write_once(shard)? {
+                Written::Some => {}
+                written => return Ok(written),
             }
         }
     }
@@ -453,7 +513,7 @@ impl Connection {
     /// Notes a failure of the socket, in nsqd's words.
     fn blame(&self, shard: &Rc<Shard>, what: &str, call: &str, error: &io::Error) {
         let local = self.stream.local_text();
-        let why = diskq::system_text(error);
+        let why = system_text(error);
         shard.with_broker(|broker, _, _| {
             let peer = broker.address(self.id).unwrap_or_default();
             let reason = format!("{what} - {call} {local}->{peer}: {call}: {why}");

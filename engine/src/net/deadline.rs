@@ -4,15 +4,17 @@
 //! requests come, the end of each wait only moves to a later time, and the timer stays: it costs one set timer
 //! per `--http-idle-timeout`, whatever the number of requests.
 
-use crate::http::{Awaited, Timeouts};
+use crate::http::Timeouts;
 use crate::reactor::Alarm;
+use program::http::Awaited;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-/// The bytes by which a body or an answer has to go on per timeout. A steady peer has time for all of it, also on a
-/// slow line: 4 KiB per minute are 70 bytes per second. A peer that sends a byte now and then to keep its
-/// connection has not.
+/// At least this many bytes of a body must come, or of an answer must leave, per timeout. A steady peer has time for a
+/// whole body, also on a slow line: 4 KiB per minute are 70 bytes per second. A peer that sends a byte now and then to
+/// keep its connection has not. The kernels free room for an answer in pieces (up to 128 KiB on the loopback
+/// interface), so a peer that reads an answer may have to read one such piece per timeout.
 const BYTES_PER_TIMEOUT: usize = 4 * 1024;
 
 /// The deadline of what a connection waits for.

@@ -1,10 +1,11 @@
 //! [`HttpStream`]: what carries an HTTP connection, a socket or TLS over one.
 
-use crate::http::{Awaited, Io, Timeouts};
+use crate::http::Timeouts;
 use crate::net::deadline::Deadline;
 use crate::net::layered::{HandshakeError, Layered};
 use crate::net::socket::Stream;
 use futures_lite::{AsyncRead, AsyncWrite, future};
+use program::http::{Awaited, Io};
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;

@@ -207,7 +207,7 @@ impl From<io::Error> for HandshakeError {
 impl std::fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            HandshakeError::Socket(error) => f.write_str(&diskq::system_text(error)),
+            HandshakeError::Socket(error) => f.write_str(&wire::go_error::system_text(error)),
             HandshakeError::Ended => f.write_str("EOF"),
             HandshakeError::TimedOut => f.write_str("i/o timeout"),
             HandshakeError::PlainHttp => {

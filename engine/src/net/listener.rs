@@ -1,6 +1,6 @@
 //! Accepting connections on one shard, and what to do when there are no descriptors left.
 
-use crate::http::Awaited;
+use crate::http;
 use crate::net::address::Peer;
 use crate::net::connection;
 use crate::net::http_stream::HttpStream;
@@ -10,14 +10,15 @@ use crate::reactor;
 use crate::shard::Shard;
 use crate::shard::http_broker::HttpBroker;
 use crate::shard::mail::Mail;
-use crate::{http, log_debug, log_info, log_warn};
-use diskq::system_text;
-use futures_lite::AsyncWriteExt;
+use futures_lite::{AsyncWriteExt, future};
+use program::http::{Awaited, Connection, Served};
+use program::{log_debug, log_info, log_warn};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use upgrade::ServerConfig;
+use wire::go_error::system_text;
 
 /// The wait after a failed accept, doubled each time up to the maximum: without descriptors there
 /// is nothing to gain by asking at once. Existing connections go on meanwhile.
@@ -50,7 +51,7 @@ pub(crate) async fn serve_http(shard: Rc<Shard>, listener: Listener) {
     loop {
         let (stream, peer) = accept(&listener).await;
         let stream = HttpStream::plain(stream, shard.info.timeouts);
-        serve_http_connection(&shard, http::Connection::new(stream, b""), peer);
+        serve_http_connection(&shard, Connection::new(stream, b""), peer);
     }
 }
 
@@ -62,7 +63,7 @@ pub(crate) async fn serve_https(shard: Rc<Shard>, listener: Listener, config: Ar
         reactor::spawn(async move {
             let mut stream = HttpStream::plain(stream, shard.info.timeouts);
             match stream.secure(&config).await {
-                Ok(()) => serve_http_connection(&shard, http::Connection::new(stream, b""), peer),
+                Ok(()) => serve_http_connection(&shard, Connection::new(stream, b""), peer),
                 Err(error) => {
                     log_warn!("http: TLS handshake error from {peer}: {error}");
                     refuse(stream, &error).await;
@@ -85,15 +86,11 @@ async fn refuse(mut stream: HttpStream, error: &HandshakeError) {
 /// Takes an HTTP connection in that comes from another shard.
 pub(crate) fn resume_http(shard: &Rc<Shard>, moving: MovingHttp) {
     let stream = HttpStream::adopt(moving.descriptor, moving.layered, shard.info.timeouts);
-    let connection = http::Connection::new(stream, &moving.unread);
+    let connection = Connection::new(stream, &moving.unread);
     serve_http_connection(shard, connection, moving.peer);
 }
 
-fn serve_http_connection(
-    shard: &Rc<Shard>,
-    mut connection: http::Connection<HttpStream>,
-    peer: Peer,
-) {
+fn serve_http_connection(shard: &Rc<Shard>, mut connection: Connection<HttpStream>, peer: Peer) {
     let shard = shard.clone();
     reactor::spawn(async move {
         let broker = HttpBroker::new(shard.clone(), connection.stream().is_secure());
@@ -104,7 +101,7 @@ fn serve_http_connection(
             Some(awaited) => log_info!("http: closed {peer} - i/o timeout {awaited}"),
             None => {}
         }
-        if served == http::Served::UntilMoved {
+        if served == Served::UntilMoved {
             let (stream, unread) = connection.into_parts();
             let (descriptor, layered) = stream.into_parts();
             let moving = MovingHttp {
@@ -120,9 +117,11 @@ fn serve_http_connection(
     .detach();
 }
 
+/// Accepts one connection, after the ready tasks have had their turn: a flood of connections must not hold them up.
 async fn accept(listener: &Listener) -> (Stream, Peer) {
     let mut back_off = BACK_OFF;
     loop {
+        future::yield_now().await;
         let failure = match listener.accept().await {
             Ok(Some((stream, peer))) => return (stream, peer),
             Ok(None) => continue,

@@ -5,65 +5,63 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use diskq::system_text;
+use socket2::{Domain, Protocol, Socket, Type};
+use wire::go_error::system_text;
 
 use super::PreflightError;
 use crate::net::address::{ListenAddress, UnixSocket};
 
-/// How long an address that is in use is tried again. The listener of a killed process was seen to
-/// outlive it, for less than 20 ms (8 of 8 runs, Linux 6.18); most likely because the kernel takes
-/// rings apart later, and a request in a ring holds its socket. A supervisor that restarts at once
-/// must not fail for that.
+/// How long an address that is in use is tried again. A process that was killed may still be dying: its sockets are
+/// closed when all of its memory was given back. A supervisor that restarts nsqd at once must not fail for that.
 const BIND_PATIENCE: Duration = Duration::from_secs(1);
 const BIND_PAUSE: Duration = Duration::from_millis(20);
 
-/// An address that was found free, and is kept until this is dropped. The shards bind it with
-/// SO_REUSEPORT, which fails while this is held; so it is dropped right before.
+/// A TCP address that belongs to this process until this is dropped. No client can connect yet.
 #[derive(Debug)]
-pub struct BoundProbe {
+pub struct ReservedAddress {
     address: SocketAddr,
-    /// `None` if only connections of an earlier process are in the way.
-    _listener: Option<TcpListener>,
+    /// On other systems than Linux, the socket would be in the way of the shards' listeners.
+    _socket: Option<Socket>,
 }
 
-impl BoundProbe {
-    /// What the shards are to bind: resolved, and with a port.
+impl ReservedAddress {
+    /// The address that the shards are to listen on: resolved, and with a port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// A place to listen at that was found free, and is kept until this is dropped.
+/// A place to listen at that belongs to this process until this is dropped.
 #[derive(Debug)]
-pub enum Bound {
+pub enum Reserved {
     /// An IP address.
-    Tcp(BoundProbe),
-    /// A unix socket; it is kept by its address, too.
+    Tcp(ReservedAddress),
+    /// A unix socket. Its address keeps it, too.
     Unix(Arc<UnixSocket>),
 }
 
-impl Bound {
-    /// What the shards are to listen on.
+impl Reserved {
+    /// The address that the shards are to listen on.
     pub fn address(&self) -> ListenAddress {
         match self {
-            Bound::Tcp(probe) => ListenAddress::Tcp(probe.address()),
-            Bound::Unix(socket) => ListenAddress::Unix(socket.clone()),
+            Reserved::Tcp(reserved) => ListenAddress::Tcp(reserved.address()),
+            Reserved::Unix(socket) => ListenAddress::Unix(socket.clone()),
         }
     }
 }
 
 /// Takes what is `<host>:<port>` for an IP address and everything else for the path of a unix socket,
 /// as nsqd does for TCP and HTTP. May block for up to a second.
-pub fn bind(address: &str) -> Result<Bound, PreflightError> {
+pub fn reserve(address: &str) -> Result<Reserved, PreflightError> {
     if split_host_port(address).is_some() {
-        return bind_probe(address).map(Bound::Tcp);
+        return reserve_tcp(address).map(Reserved::Tcp);
     }
     let socket = UnixSocket::bind(address).map_err(|error| PreflightError::Listen {
         address: address.to_string(),
         why: format!("listen unix {address}: bind: {}", system_text(&error)),
         hint: unix_hint(&error),
     })?;
-    Ok(Bound::Unix(Arc::new(socket)))
+    Ok(Reserved::Unix(Arc::new(socket)))
 }
 
 fn unix_hint(error: &io::Error) -> &'static str {
@@ -77,13 +75,15 @@ fn unix_hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// Binds an address without SO_REUSEPORT. With it, a second nsqd of the same user would start
-/// without an error and take half of the connections. Blocks for up to a second.
-pub fn bind_probe(address: &str) -> Result<BoundProbe, PreflightError> {
-    bind_probe_within(address, BIND_PATIENCE)
+/// Reserves an address for the shards. Blocks for up to a second.
+///
+/// Listeners with SO_REUSEPORT alone do not find out that the address is taken: a second nsqd of the same user would
+/// start without an error and take half of the connections. So a socket is bound without this option first.
+pub fn reserve_tcp(address: &str) -> Result<ReservedAddress, PreflightError> {
+    reserve_within(address, BIND_PATIENCE)
 }
 
-fn bind_probe_within(address: &str, patience: Duration) -> Result<BoundProbe, PreflightError> {
+fn reserve_within(address: &str, patience: Duration) -> Result<ReservedAddress, PreflightError> {
     let refuse = |why: String, hint: &'static str| PreflightError::Listen {
         address: address.to_string(),
         why,
@@ -102,7 +102,7 @@ fn bind_probe_within(address: &str, patience: Duration) -> Result<BoundProbe, Pr
             "",
         ));
     };
-    bind_patiently(candidate, patience).map_err(|error| {
+    reserve_patiently(candidate, patience).map_err(|error| {
         let why = system_text(&error);
         refuse(
             format!("listen tcp {candidate}: bind: {why}"),
@@ -111,30 +111,44 @@ fn bind_probe_within(address: &str, patience: Duration) -> Result<BoundProbe, Pr
     })
 }
 
-fn bind_patiently(candidate: SocketAddr, patience: Duration) -> io::Result<BoundProbe> {
+fn reserve_patiently(address: SocketAddr, patience: Duration) -> io::Result<ReservedAddress> {
     let deadline = Instant::now() + patience;
     loop {
-        let error = match TcpListener::bind(candidate) {
-            Ok(listener) => {
-                let address = listener.local_addr()?;
-                return Ok(BoundProbe {
-                    address,
-                    _listener: Some(listener),
-                });
+        // Connections that an earlier process has left, in TIME_WAIT for example, are in the way of the first try only.
+        match bind_alone(address, false).or_else(|_| bind_alone(address, true)) {
+            Ok(socket) => return share_with_shards(socket),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                std::thread::sleep(BIND_PAUSE);
             }
-            Err(error) => error,
-        };
-        if is_only_left_over(&error, candidate) {
-            return Ok(BoundProbe {
-                address: candidate,
-                _listener: None,
-            });
+            Err(error) => return Err(error),
         }
-        if error.kind() != io::ErrorKind::AddrInUse || Instant::now() >= deadline {
-            return Err(error);
-        }
-        std::thread::sleep(BIND_PAUSE);
     }
+}
+
+/// Binds a socket that does not listen, without SO_REUSEPORT.
+fn bind_alone(address: SocketAddr, reuse_address: bool) -> io::Result<Socket> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(reuse_address)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Lets listeners with SO_REUSEPORT bind the socket's address, too, and nobody else.
+fn share_with_shards(socket: Socket) -> io::Result<ReservedAddress> {
+    let address = socket.local_addr()?;
+    let address = address
+        .as_socket()
+        .expect("the socket was bound to an IP address");
+    socket.set_reuse_address(false)?;
+    socket.set_reuse_port(true)?;
+    Ok(ReservedAddress {
+        address,
+        _socket: cfg!(target_os = "linux").then_some(socket),
+    })
 }
 
 fn bind_hint(error: &io::Error) -> &'static str {
@@ -213,41 +227,6 @@ fn resolve(host: &str, port: u16) -> Result<Option<SocketAddr>, String> {
 
 fn has_ipv6() -> bool {
     TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
-}
-
-/// Whether the address is in use only by closing connections of an earlier process. They do not
-/// hinder the shards' SO_REUSEPORT, but they do hinder the probe's bind: without this, a restart
-/// would be refused for a minute.
-fn is_only_left_over(error: &io::Error, address: SocketAddr) -> bool {
-    if error.kind() != io::ErrorKind::AddrInUse {
-        return false;
-    }
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
-    match tables {
-        [Ok(tcp), Ok(tcp6)] => {
-            !has_listener(&tcp, address.port()) && !has_listener(&tcp6, address.port())
-        }
-        // Without IPv6 there is no second table.
-        [Ok(tcp), Err(_)] => !has_listener(&tcp, address.port()),
-        // What cannot be ruled out stands.
-        [Err(_), _] => false,
-    }
-}
-
-/// Whether a table of `/proc/net/tcp` has a listening socket (state 0A) on the port. On whatever
-/// address: telling overlapping addresses apart is not worth a wrong answer.
-///
-/// ```text
-///   sl  local_address rem_address   st ...
-///    0: 0100007F:5E56 00000000:0000 0A ...
-/// ```
-fn has_listener(table: &str, port: u16) -> bool {
-    let port = format!(":{port:04X}");
-    table.lines().skip(1).any(|line| {
-        let mut words = line.split_ascii_whitespace().skip(1);
-        let is_port = words.next().is_some_and(|local| local.ends_with(&port));
-        is_port && words.nth(1) == Some("0A")
-    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,5 @@
-//! [`Notify`]: how other threads wake a thread that waits in its ring.
+//! [`Notify`]: how other threads wake a thread that waits in its engine.
 
-use rustix::event::{EventfdFlags, eventfd};
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
@@ -11,42 +8,55 @@ use std::task::Wake;
 pub(super) struct Notify {
     is_set: AtomicBool,
     is_asleep: AtomicBool,
-    event: OwnedFd,
+    bell: Bell,
+}
+
+/// What an engine that waits listens to.
+pub(super) enum Bell {
+    /// A descriptor of Linux that becomes readable.
+    #[cfg(target_os = "linux")]
+    Eventfd(Arc<std::os::fd::OwnedFd>),
+    /// mio's own.
+    Waker(mio::Waker),
+}
+
+impl Bell {
+    fn ring(&self) {
+        match self {
+            #[cfg(target_os = "linux")]
+            Bell::Eventfd(descriptor) => {
+                // Fails only if the counter is full: then it is readable.
+                let _ = rustix::io::write(descriptor, &1u64.to_ne_bytes());
+            }
+            Bell::Waker(waker) => {
+                // Fails only in the same way, which mio resolves.
+                let _ = waker.wake();
+            }
+        }
+    }
 }
 
 impl Notify {
-    pub(super) fn new() -> io::Result<Notify> {
-        Ok(Notify {
+    pub(super) fn new(bell: Bell) -> Notify {
+        Notify {
             is_set: AtomicBool::new(false),
             is_asleep: AtomicBool::new(false),
-            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-        })
+            bell,
+        }
     }
 
-    /// What becomes readable when the sleeping thread is to wake up.
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
-    }
-
-    /// To be called before waiting: false if there was a wake-up since the last time.
+    /// To be called before waiting. Returns false if there was a wake-up since the last time.
     ///
-    /// The one side says that it sleeps and then looks for a wake-up, the other says that there is
-    /// one and then looks whether it sleeps; in the one order of all these that both see
-    /// (`SeqCst`), at least one of them sees the other.
-    pub(super) fn fall_asleep(&self) -> bool {
+    /// The sleeper sets `is_asleep`, then reads `is_set`. The waker sets `is_set`, then reads `is_asleep`. With `SeqCst`,
+    /// at least one of them sees the other's store.
+    pub(super) fn announce_sleep(&self) -> bool {
         self.is_asleep.store(true, Ordering::SeqCst);
         !self.is_set.swap(false, Ordering::SeqCst)
     }
 
     /// To be called after waiting, or instead of it.
-    pub(super) fn wake_up(&self) {
+    pub(super) fn announce_awake(&self) {
         self.is_asleep.store(false, Ordering::SeqCst);
-    }
-
-    /// Makes the descriptor unreadable again.
-    pub(super) fn clear(&self) {
-        // Fails only if there is nothing to read.
-        let _ = rustix::io::read(&self.event, &mut [0; 8]);
     }
 }
 
@@ -58,8 +68,7 @@ impl Wake for Notify {
     fn wake_by_ref(self: &Arc<Self>) {
         self.is_set.store(true, Ordering::SeqCst);
         if self.is_asleep.swap(false, Ordering::SeqCst) {
-            // Fails only if the counter is full: then it is readable.
-            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+            self.bell.ring();
         }
     }
 }

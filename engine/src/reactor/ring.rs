@@ -1,90 +1,68 @@
 //! [`Ring`]: the io_uring of a thread, as far as it is needed: polls.
 
+use super::driver::{Direction, Token};
+use super::notify::{Bell, Notify};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
-use io_uring::{Builder, IoUring, opcode, squeue};
+use io_uring::{Builder, EnterFlags, IoUring, opcode, squeue};
+use rustix::event::{EventfdFlags, eventfd};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::time::Duration;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Requests that go to the kernel together. More wait for the next time.
 const SUBMISSIONS: u32 = 256;
 /// Completions that fit before the kernel has to keep them itself.
 const COMPLETIONS: u32 = 2048;
 
-/// Names a request. The parts mean something to the reactor only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Token(u64);
+/// How long the making of a ring is tried for.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(10);
 
-/// The poll of the thread's own wake-up, for [`Event::Readable`].
-pub(super) const NOTIFIED: Token = Token(!(3 << 32));
+/// The poll of the thread's own wake-up.
+const NOTIFIED: Token = Token(u64::MAX - 1);
 /// Requests whose completion is of no interest.
 const IGNORED: Token = Token(u64::MAX);
-
-/// The event that a poll waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
-    /// There is something to read, or the peer has ended its side.
-    Readable,
-    /// There is room to write.
-    Writable,
-    /// The peer has ended its side.
-    HungUp,
-}
-
-impl Token {
-    /// Names the poll of a source for an event. The serial number distinguishes the sources that have had the
-    /// same index.
-    pub(super) fn new(index: usize, serial: u32, event: Event) -> Token {
-        debug_assert!(index < 1 << 30, "descriptors are fewer");
-        Token((index as u64) << 34 | (event as u64) << 32 | u64::from(serial))
-    }
-
-    pub(super) fn index(self) -> usize {
-        (self.0 >> 34) as usize
-    }
-
-    pub(super) fn serial(self) -> u32 {
-        self.0 as u32
-    }
-
-    pub(super) fn event(self) -> Event {
-        match self.0 >> 32 & 3 {
-            0 => Event::Readable,
-            1 => Event::Writable,
-            _ => Event::HungUp,
-        }
-    }
-}
 
 /// The ring of one thread.
 pub(super) struct Ring {
     ring: RefCell<IoUring>,
-    /// What did not fit.
+    /// Requests that did not fit.
     waiting: RefCell<VecDeque<squeue::Entry>>,
+    /// Becomes readable when the thread is to wake up.
+    eventfd: Arc<OwnedFd>,
 }
 
 impl Ring {
-    /// Makes a ring.
+    /// Makes a ring, and what wakes its thread.
     ///
     /// # Errors
     /// The system's answer.
-    pub(super) fn new() -> io::Result<Ring> {
-        Ok(Ring {
-            ring: RefCell::new(build()?),
+    pub(super) fn new() -> io::Result<(Ring, Arc<Notify>)> {
+        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let ring = Ring {
+            ring: RefCell::new(build_patiently()?),
             waiting: RefCell::default(),
-        })
+            eventfd: Arc::new(eventfd),
+        };
+        ring.poll(ring.eventfd.as_fd(), libc::POLLIN, NOTIFIED);
+        let notify = Notify::new(Bell::Eventfd(Arc::clone(&ring.eventfd)));
+        Ok((ring, Arc::new(notify)))
     }
 
-    /// Reports once when the event that the token names has come.
+    /// See [`super::driver::Driver::watch`].
     pub(super) fn watch(&self, descriptor: BorrowedFd<'_>, token: Token) {
-        let events = match token.event() {
-            Event::Readable => libc::POLLIN | libc::POLLRDHUP,
-            Event::Writable => libc::POLLOUT,
-            Event::HungUp => libc::POLLRDHUP,
+        let readiness = match token.direction() {
+            Direction::Read => libc::POLLIN | libc::POLLRDHUP,
+            Direction::Write => libc::POLLOUT,
         };
-        let poll = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), events as u32);
+        self.poll(descriptor, readiness, token);
+    }
+
+    fn poll(&self, descriptor: BorrowedFd<'_>, readiness: libc::c_short, token: Token) {
+        let poll = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), readiness as u32);
         self.push(poll.build().user_data(token.0));
     }
 
@@ -129,12 +107,7 @@ impl Ring {
                 if is_needed { ring.submit() } else { Ok(0) }
             }
             _ if is_left => ring.submit(),
-            None => ring.submit_and_wait(1),
-            Some(wait) => {
-                let timeout = Timespec::from(wait);
-                let arguments = SubmitArgs::new().timespec(&timeout);
-                ring.submitter().submit_with_args(1, &arguments)
-            }
+            wait => submit_and_wait(&mut ring, wait),
         };
         match entered {
             Ok(_) => Ok(()),
@@ -160,24 +133,71 @@ impl Ring {
         }
     }
 
-    /// Takes the polls that have ended. An error counts as readiness: whoever tries to read or write
-    /// will see it.
-    pub(super) fn for_each_completion(&self, mut each: impl FnMut(Token)) {
+    /// See [`super::driver::Driver::for_each_ready`].
+    pub(super) fn for_each_ready(&self, mut each: impl FnMut(Token)) -> bool {
+        let mut is_woken = false;
         loop {
             // One at a time: `each` may push.
             let Some(entry) = self.ring.borrow_mut().completion().next() else {
-                return;
+                return is_woken;
             };
-            let token = Token(entry.user_data());
-            if token != IGNORED {
-                each(token);
+            match Token(entry.user_data()) {
+                IGNORED => {}
+                NOTIFIED => {
+                    is_woken = true;
+                    // Fails only if there is nothing to read.
+                    let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
+                    self.poll(self.eventfd.as_fd(), libc::POLLIN, NOTIFIED);
+                }
+                token => each(token),
             }
         }
     }
 }
 
-/// With what the kernel has to keep completions from interrupting the thread, newest first: it takes
-/// them when it enters.
+/// Submits everything and waits for a completion.
+///
+/// Linux counts a wait in a ring as I/O wait, so that an idle machine looks like one with a busy disk. From 6.15 on
+/// a flag says that it is none.
+#[allow(unsafe_code)]
+fn submit_and_wait(ring: &mut IoUring, wait: Option<Duration>) -> io::Result<usize> {
+    let mut flags = EnterFlags::GETEVENTS;
+    flags.set(EnterFlags::NO_IOWAIT, ring.params().is_feature_no_iowait());
+    let timeout = wait.map(Timespec::from);
+    let submissions = ring.submission().len() as u32;
+    let Some(timeout) = &timeout else {
+        // SAFETY: without an argument the kernel reads no memory but the ring's.
+        return unsafe {
+            ring.submitter()
+                .enter::<SubmitArgs<'_, '_>>(submissions, 1, flags.bits(), None)
+        };
+    };
+    flags.insert(EnterFlags::EXT_ARG);
+    let arguments = SubmitArgs::new().timespec(timeout);
+    // SAFETY: with this flag the kernel reads the arguments and the time that they point to. Both outlive the call.
+    unsafe {
+        ring.submitter()
+            .enter(submissions, 1, flags.bits(), Some(&arguments))
+    }
+}
+
+/// Makes a ring. The kernel gives the locked memory of an earlier ring back a little later: the memory of
+/// [`super::try_engine`], or of a process that was killed.
+fn build_patiently() -> io::Result<IoUring> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match build() {
+            Err(error)
+                if error.kind() == io::ErrorKind::OutOfMemory && Instant::now() < deadline =>
+            {
+                std::thread::sleep(PAUSE);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Asks for the newest mode that delivers completions only when the thread enters the kernel.
 fn build() -> io::Result<IoUring> {
     let attempts: [fn(&mut Builder) -> &mut Builder; 3] = [
         // Linux 6.1.

@@ -1,17 +1,17 @@
 //! [`Source`]: whether a descriptor is ready, and who waits for that.
 
-use super::ring::{Event, Token};
+use super::driver::{Direction, Token};
 use super::{Reactor, current};
 use std::cell::{Cell, RefCell};
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// The readiness of one descriptor, which must be non-blocking. To be dropped before it is closed or
-/// right after: until then the descriptor's file stays open.
+/// The readiness of one descriptor, which must be non-blocking. Drop the source before the descriptor is closed: a poll in
+/// the ring keeps the file open, and epoll can only forget an open descriptor.
 ///
 /// Reading begins by trying. Who finds nothing, or less than there was room for, says so
-/// ([`Source::drained`]) and is told when there is more. Nobody is woken who does not wait.
+/// ([`Source::expect_no_more`]) and is told when there is more. Nobody is woken who does not wait.
 pub(crate) struct Source {
     reactor: Rc<Reactor>,
     index: usize,
@@ -22,20 +22,19 @@ pub(crate) struct Source {
 pub(super) struct Watched {
     pub(super) serial: u32,
     is_readable: Cell<bool>,
-    has_hung_up: Cell<bool>,
-    /// One for each [`Event`].
-    polls: [Poller; 3],
+    /// One for each [`Direction`].
+    waits: [WaitSlot; 2],
 }
 
-/// One poll of a source, and the task that waits for it.
+/// The wait for one direction of a source, and the task that waits.
 #[derive(Default)]
-struct Poller {
+struct WaitSlot {
     is_armed: Cell<bool>,
     task: RefCell<Option<Waker>>,
 }
 
 impl Source {
-    /// Of a descriptor of this thread.
+    /// Creates the readiness of one descriptor.
     ///
     /// # Panics
     /// Outside of [`super::run`].
@@ -46,8 +45,7 @@ impl Source {
         let watched = Rc::new(Watched {
             serial,
             is_readable: Cell::new(true),
-            has_hung_up: Cell::new(false),
-            polls: Default::default(),
+            waits: Default::default(),
         });
         let index = reactor.sources.borrow_mut().insert(Rc::clone(&watched));
         Source {
@@ -57,16 +55,16 @@ impl Source {
         }
     }
 
-    fn token(&self, event: Event) -> Token {
-        Token::new(self.index, self.watched.serial, event)
+    fn token(&self, direction: Direction) -> Token {
+        Token::new(self.index, self.watched.serial, direction)
     }
 
-    /// Wakes the task when the event comes.
-    fn wait(&self, cx: &Context<'_>, descriptor: BorrowedFd<'_>, event: Event) {
-        let poll = self.watched.poll(event);
-        register(&poll.task, cx);
-        if !poll.is_armed.replace(true) {
-            self.reactor.ring.watch(descriptor, self.token(event));
+    /// Wakes the task when the descriptor is ready for the direction.
+    fn arm(&self, cx: &Context<'_>, descriptor: BorrowedFd<'_>, direction: Direction) {
+        let slot = self.watched.slot(direction);
+        register(&slot.task, cx);
+        if !slot.is_armed.replace(true) {
+            self.reactor.driver.watch(descriptor, self.token(direction));
         }
     }
 
@@ -75,16 +73,7 @@ impl Source {
         if self.watched.is_readable.get() {
             return Poll::Ready(());
         }
-        self.wait(cx, descriptor, Event::Readable);
-        Poll::Pending
-    }
-
-    /// Ready when the peer has ended its side; if not, the task is woken when it does.
-    pub(crate) fn poll_hung_up(&self, cx: &Context<'_>, descriptor: BorrowedFd<'_>) -> Poll<()> {
-        if self.watched.has_hung_up.get() {
-            return Poll::Ready(());
-        }
-        self.wait(cx, descriptor, Event::HungUp);
+        self.arm(cx, descriptor, Direction::Read);
         Poll::Pending
     }
 
@@ -95,45 +84,42 @@ impl Source {
     }
 
     /// There was nothing to read, or less than there was room for.
-    pub(crate) fn drained(&self) {
+    pub(crate) fn expect_no_more(&self) {
         self.watched.is_readable.set(false);
     }
 
     /// Wakes the task when there is room to write. To be called when there was none.
     pub(crate) fn wait_writable(&self, cx: &Context<'_>, descriptor: BorrowedFd<'_>) {
-        self.wait(cx, descriptor, Event::Writable);
+        self.arm(cx, descriptor, Direction::Write);
     }
 }
 
 impl Drop for Source {
     fn drop(&mut self) {
         self.reactor.sources.borrow_mut().remove(self.index);
-        for event in [Event::Readable, Event::Writable, Event::HungUp] {
-            if self.watched.poll(event).is_armed.get() {
-                self.reactor.ring.cancel(self.token(event));
-            }
-        }
+        let is_armed = |direction: &Direction| self.watched.slot(*direction).is_armed.get();
+        let armed = Direction::ALL.into_iter().filter(is_armed);
+        self.reactor
+            .driver
+            .forget(self.index, armed.map(|direction| self.token(direction)));
     }
 }
 
 impl Watched {
-    /// A poll of this source has ended.
-    pub(super) fn complete(&self, token: Token) {
-        let event = token.event();
-        match event {
-            Event::Readable => self.is_readable.set(true),
-            Event::Writable => {}
-            Event::HungUp => self.has_hung_up.set(true),
+    /// Wakes the task whose wait is answered.
+    pub(super) fn answer(&self, direction: Direction) {
+        if direction == Direction::Read {
+            self.is_readable.set(true);
         }
-        let poll = self.poll(event);
-        poll.is_armed.set(false);
-        if let Some(waker) = poll.task.take() {
+        let slot = self.slot(direction);
+        slot.is_armed.set(false);
+        if let Some(waker) = slot.task.take() {
             waker.wake();
         }
     }
 
-    fn poll(&self, event: Event) -> &Poller {
-        &self.polls[event as usize]
+    fn slot(&self, direction: Direction) -> &WaitSlot {
+        &self.waits[direction as usize]
     }
 }
 

@@ -13,22 +13,22 @@ const WINDOW_MAX: Duration = Duration::from_micros(50);
 const TURN_MAX: Duration = Duration::from_micros(50);
 /// Only after waits up to here is it tried: a sleep makes a wait of 20 us one of 100 to 200.
 const SHORT: Duration = Duration::from_micros(300);
-/// So many of them in a row.
+/// Short waits in a row before a try.
 const WAITS_PER_TRY: u8 = 32;
-/// A miss outweighs so many hits.
+/// A miss lowers the score by this, a hit raises it by one.
 const MISS: u8 = 4;
 const SCORE_MAX: u8 = 16;
-/// After so many tries without a sleep one is made for its measurement.
+/// Tries without a sleep before one wait is a sleep, which is measured.
 const TRIES_PER_SLEEP: u16 = 1000;
-/// A measured sleep is so much of the average.
+/// A new measurement counts a quarter of the average.
 const SLEEPS_AVERAGED: u32 = 4;
 
 /// Of one thread.
 pub(super) struct Spin {
     /// Above 0 it goes on.
     score: u8,
-    waits_to_try: u8,
-    tries_to_sleep: u16,
+    waits_until_try: u8,
+    tries_until_measured_sleep: u16,
     /// The processor time of this thread for one sleep, an average. Zero: not measured yet.
     sleep_cost: Duration,
 }
@@ -37,31 +37,31 @@ impl Default for Spin {
     fn default() -> Spin {
         Spin {
             score: 0,
-            waits_to_try: WAITS_PER_TRY,
-            tries_to_sleep: TRIES_PER_SLEEP,
+            waits_until_try: WAITS_PER_TRY,
+            tries_until_measured_sleep: TRIES_PER_SLEEP,
             sleep_cost: Duration::ZERO,
         }
     }
 }
 
 impl Spin {
-    /// How long to look before sleeping, if the next timer is due in `timer`. With one that is due
-    /// soon not at all: what arrives until then is left to gather.
+    /// Returns how long to look before sleeping, if the next timer is due in `timer`. Returns `None` if the timer is due
+    /// within `WINDOW_MAX`, so that input gathers until then.
     pub(super) fn window(&self, timer: Option<Duration>) -> Option<Duration> {
         let is_soon = timer.is_some_and(|timer| timer <= WINDOW_MAX);
-        let is_worth_it = self.score > 0 || self.waits_to_try == 0;
+        let is_worth_it = self.score > 0 || self.waits_until_try == 0;
         let window = self.sleep_cost.min(WINDOW_MAX);
         (is_worth_it && !is_soon && !self.wants_sleep()).then_some(window)
     }
 
     /// Whether the next wait is to be a sleep, and its cost noted.
     pub(super) fn wants_sleep(&self) -> bool {
-        self.waits_to_try == 1 || self.tries_to_sleep == 0
+        self.waits_until_try == 1 || self.tries_until_measured_sleep == 0
     }
 
     /// What a sleep cost this thread, in processor time.
     pub(super) fn note_sleep(&mut self, cost: Duration) {
-        self.tries_to_sleep = TRIES_PER_SLEEP;
+        self.tries_until_measured_sleep = TRIES_PER_SLEEP;
         self.sleep_cost = if self.sleep_cost.is_zero() {
             cost
         } else {
@@ -72,18 +72,18 @@ impl Spin {
     /// A turn of `worked` and a wait of `waited` are over; `hit` says what came of looking, if it was tried.
     pub(super) fn note(&mut self, worked: Duration, waited: Duration, hit: Option<bool>) {
         if hit.is_some() {
-            self.tries_to_sleep = self.tries_to_sleep.saturating_sub(1);
+            self.tries_until_measured_sleep = self.tries_until_measured_sleep.saturating_sub(1);
         }
         match hit {
             Some(true) if worked <= TURN_MAX => self.score = (self.score + 1).min(SCORE_MAX),
             Some(_) => {
                 self.score = self.score.saturating_sub(MISS);
-                self.waits_to_try = WAITS_PER_TRY;
+                self.waits_until_try = WAITS_PER_TRY;
             }
             None if worked <= TURN_MAX && waited <= SHORT => {
-                self.waits_to_try = self.waits_to_try.saturating_sub(1);
+                self.waits_until_try = self.waits_until_try.saturating_sub(1);
             }
-            None => self.waits_to_try = WAITS_PER_TRY,
+            None => self.waits_until_try = WAITS_PER_TRY,
         }
     }
 }

@@ -7,8 +7,61 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
+thread_local! {
+    static ENGINE: Cell<Engine> = const { Cell::new(Engine::Epoll) };
+}
+
+/// Makes each function a test of one engine, which is left out where the engine cannot run.
+macro_rules! on_engine {
+    ($module:ident, $engine:ident: $($test:ident),* $(,)?) => {
+        mod $module {
+            use crate::preflight::is_usable;
+
+            $(
+                #[test]
+                fn $test() {
+                    if is_usable(super::Engine::$engine) {
+                        super::ENGINE.set(super::Engine::$engine);
+                        super::$test();
+                    }
+                }
+            )*
+        }
+    };
+}
+
+/// Makes each function a test of each engine.
+macro_rules! on_each_engine {
+    ($($test:ident),* $(,)?) => {
+        #[cfg(target_os = "linux")]
+        on_engine!(io_uring, IoUring: $($test),*);
+        on_engine!(epoll, Epoll: $($test),*);
+        #[cfg(feature = "glommio")]
+        on_engine!(glommio, Glommio: $($test),*);
+    };
+}
+
+on_each_engine! {
+    the_result_is_that_of_the_future_and_what_is_left_is_dropped,
+    a_task_that_a_foreign_thread_could_still_wake_is_dropped_here,
+    sleeping_takes_its_time_and_ends_in_order,
+    an_alarm_that_moves_is_one_timer_and_comes_at_its_end,
+    other_threads_wake_a_sleeping_one_and_no_wake_up_is_lost,
+    more_sockets_than_fit_a_submission_are_all_told,
+    a_full_socket_is_waited_for,
+    a_socket_wakes_whom_it_was_told_to_once,
+    a_task_that_never_rests_leaves_the_others_their_turn,
+    those_that_come_last_take_turns_though_others_never_rest,
+}
+
+// glommio looks at its rings after a time, not after so many bytes.
+#[cfg(target_os = "linux")]
+on_engine!(turns_on_io_uring, IoUring: a_socket_that_always_has_more_leaves_the_others_their_turn);
+on_engine!(turns_on_epoll, Epoll: a_socket_that_always_has_more_leaves_the_others_their_turn);
+
+/// Runs a future on the engine that this thread tests.
 fn run<T: 'static>(future: impl Future<Output = T> + 'static) -> T {
-    super::run(future).expect("io_uring")
+    super::run(ENGINE.get(), future).expect("the engine works")
 }
 
 /// Two ends of a connection.
@@ -30,7 +83,6 @@ impl Drop for Flag {
     }
 }
 
-#[test]
 fn the_result_is_that_of_the_future_and_what_is_left_is_dropped() {
     let dropped = Rc::new(Cell::new(false));
     let flag = Flag(Rc::clone(&dropped));
@@ -49,7 +101,6 @@ fn the_result_is_that_of_the_future_and_what_is_left_is_dropped() {
     assert_eq!(run(async { 1 }), 1);
 }
 
-#[test]
 fn a_task_that_a_foreign_thread_could_still_wake_is_dropped_here() {
     let (sender, receiver) = oneshot::channel::<()>();
     let dropped = Rc::new(Cell::new(false));
@@ -69,7 +120,6 @@ fn a_task_that_a_foreign_thread_could_still_wake_is_dropped_here() {
         .expect("no panic");
 }
 
-#[test]
 fn sleeping_takes_its_time_and_ends_in_order() {
     let ended = run(async {
         let order = Rc::new(RefCell::new(Vec::new()));
@@ -96,7 +146,6 @@ fn sleeping_takes_its_time_and_ends_in_order() {
     assert_eq!(ended, [10, 20, 30]);
 }
 
-#[test]
 fn an_alarm_that_moves_is_one_timer_and_comes_at_its_end() {
     run(async {
         let start = Instant::now();
@@ -135,14 +184,15 @@ fn an_alarm_that_moves_is_one_timer_and_comes_at_its_end() {
     });
 }
 
-#[test]
 fn other_threads_wake_a_sleeping_one_and_no_wake_up_is_lost() {
     // Each round goes to sleep on one side while the other side sends: where a wake-up could fall
     // between looking and sleeping, one of these would.
     const ROUNDS: u32 = 20_000;
     let (to_there, mut there) = mpsc::unbounded::<u32>();
     let (to_here, mut here) = mpsc::unbounded::<u32>();
+    let engine = ENGINE.get();
     let other = thread::spawn(move || {
+        ENGINE.set(engine);
         run(async move {
             while let Some(number) = there.next().await {
                 to_here.unbounded_send(number).expect("waits");
@@ -161,7 +211,6 @@ fn other_threads_wake_a_sleeping_one_and_no_wake_up_is_lost() {
     other.join().expect("ended with its channel");
 }
 
-#[test]
 fn more_sockets_than_fit_a_submission_are_all_told() {
     const COUNT: u16 = 300;
     run(async {
@@ -195,7 +244,6 @@ fn more_sockets_than_fit_a_submission_are_all_told() {
     });
 }
 
-#[test]
 fn a_full_socket_is_waited_for() {
     run(async {
         let (mut left, mut right) = pair();
@@ -226,7 +274,6 @@ impl Wake for Count {
     }
 }
 
-#[test]
 fn a_socket_wakes_whom_it_was_told_to_once() {
     run(async {
         let (mut left, right) = pair();
@@ -262,7 +309,6 @@ async fn never_rest(is_done: Rc<Cell<bool>>) {
     }
 }
 
-#[test]
 fn a_task_that_never_rests_leaves_the_others_their_turn() {
     run(async {
         let is_done = Rc::new(Cell::new(false));
@@ -321,7 +367,6 @@ fn read_before_others(comes_last: bool) -> usize {
     worst
 }
 
-#[test]
 fn a_socket_that_always_has_more_leaves_the_others_their_turn() {
     let worst = read_before_others(false);
     // What was under way, and the task that comes before the look.
@@ -331,7 +376,6 @@ fn a_socket_that_always_has_more_leaves_the_others_their_turn() {
     assert!(worst <= CHUNK, "{worst} bytes");
 }
 
-#[test]
 fn those_that_come_last_take_turns_though_others_never_rest() {
     run(async {
         let is_done = Rc::new(Cell::new(false));
@@ -372,13 +416,33 @@ fn those_that_come_last_take_turns_though_others_never_rest() {
 
 #[test]
 fn a_wake_up_before_the_sleep_prevents_it() {
-    let notify = Arc::new(Notify::new().expect("descriptors are left"));
-    assert!(notify.fall_asleep());
-    notify.wake_up();
+    let notify = Driver::new(Engine::Epoll).expect("descriptors are left").1;
+    assert!(notify.announce_sleep());
+    notify.announce_awake();
     notify.wake_by_ref();
-    assert!(!notify.fall_asleep(), "there was a wake-up");
-    notify.wake_up();
-    assert!(notify.fall_asleep(), "it was seen");
+    assert!(!notify.announce_sleep(), "there was a wake-up");
+    notify.announce_awake();
+    assert!(notify.announce_sleep(), "it was seen");
+}
+
+/// A sleep overran the timer. Opened by a spin that took longer than its window, because another thread had the
+/// processor.
+#[test]
+fn a_sleep_ends_at_the_timer_however_long_the_spin_took() {
+    let start = Instant::now();
+    let ms = Duration::from_millis;
+    let timer = Some(start + ms(10));
+    assert_eq!(time_left(timer, Some(false), start + ms(8)), Some(ms(2)));
+    assert_eq!(time_left(timer, Some(false), start + ms(11)), Some(ms(0)));
+    assert_eq!(time_left(timer, None, start), Some(ms(10)));
+    assert_eq!(time_left(None, Some(false), start + ms(8)), None);
+    for timer in [timer, None] {
+        assert_eq!(
+            time_left(timer, Some(true), start),
+            Some(ms(0)),
+            "an answer is there"
+        );
+    }
 }
 
 #[test]

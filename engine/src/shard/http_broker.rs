@@ -21,8 +21,8 @@ pub(crate) struct HttpBroker {
     streak: Cell<(ShardId, u32)>,
 }
 
-/// An operator's wish, as sent to the shard of its topic.
-enum Wish {
+/// An administrative request, as it is sent to the shard of its topic.
+enum AdminRequest {
     CreateTopic,
     DeleteTopic,
     EmptyTopic,
@@ -57,9 +57,9 @@ impl HttpBroker {
         place(topic, self.shard.post.shards().count() as u32)
     }
 
-    async fn wish(&self, topic: &str, wish: Wish) -> Result<(), AdminError> {
+    async fn administer(&self, topic: &str, request: AdminRequest) -> Result<(), AdminError> {
         let name = topic.to_owned();
-        let call = move |shard: Rc<Shard>| async move { fulfil(&shard, &name, wish).await };
+        let call = move |shard: Rc<Shard>| async move { administer(&shard, &name, request).await };
         let done = self.shard.post.call(self.owner(topic), call).await;
         done.unwrap_or(Err(AdminError::Exiting))
     }
@@ -93,33 +93,34 @@ impl http::Broker for HttpBroker {
     }
 
     async fn topic_create(&self, topic: &str) -> Result<(), AdminError> {
-        self.wish(topic, Wish::CreateTopic).await
+        self.administer(topic, AdminRequest::CreateTopic).await
     }
 
     async fn topic_delete(&self, topic: &str) -> Result<(), AdminError> {
-        self.wish(topic, Wish::DeleteTopic).await
+        self.administer(topic, AdminRequest::DeleteTopic).await
     }
 
     async fn topic_empty(&self, topic: &str) -> Result<(), AdminError> {
-        self.wish(topic, Wish::EmptyTopic).await
+        self.administer(topic, AdminRequest::EmptyTopic).await
     }
 
     async fn topic_pause(&self, topic: &str, paused: bool) -> Result<(), AdminError> {
-        self.wish(topic, Wish::PauseTopic(paused)).await
+        self.administer(topic, AdminRequest::PauseTopic(paused))
+            .await
     }
 
     async fn channel_create(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
-        self.wish(topic, Wish::CreateChannel(channel.to_owned()))
+        self.administer(topic, AdminRequest::CreateChannel(channel.to_owned()))
             .await
     }
 
     async fn channel_delete(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
-        self.wish(topic, Wish::DeleteChannel(channel.to_owned()))
+        self.administer(topic, AdminRequest::DeleteChannel(channel.to_owned()))
             .await
     }
 
     async fn channel_empty(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
-        self.wish(topic, Wish::EmptyChannel(channel.to_owned()))
+        self.administer(topic, AdminRequest::EmptyChannel(channel.to_owned()))
             .await
     }
 
@@ -129,8 +130,11 @@ impl http::Broker for HttpBroker {
         channel: &str,
         paused: bool,
     ) -> Result<(), AdminError> {
-        self.wish(topic, Wish::PauseChannel(channel.to_owned(), paused))
-            .await
+        self.administer(
+            topic,
+            AdminRequest::PauseChannel(channel.to_owned(), paused),
+        )
+        .await
     }
 
     async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot {
@@ -188,8 +192,8 @@ async fn publish(
     let defer_ms = u32::try_from(defer.as_millis()).unwrap_or(u32::MAX);
     let publication = Publication {
         bodies: bodies.iter(),
-        count: u32::try_from(bodies.count()).expect("the body limit bounds the count"),
-        body_bytes: bodies.iter().map(|body| body.len() as u64).sum(),
+        count: bodies.count(),
+        body_bytes: bodies.body_bytes(),
         defer_ms,
     };
     loop {
@@ -212,17 +216,23 @@ async fn publish(
     }
 }
 
-async fn fulfil(shard: &Rc<Shard>, topic: &str, wish: Wish) -> Result<(), AdminError> {
+/// Carries a request out on the shard of its topic. Returns when the change is recorded.
+async fn administer(
+    shard: &Rc<Shard>,
+    topic: &str,
+    request: AdminRequest,
+) -> Result<(), AdminError> {
     let done = loop {
         if shard.is_stopping() {
             return Err(AdminError::Exiting);
         }
         let task = shard.start_task();
-        let outcome = carry_out(shard, topic, &wish, task.id).map_err(|error| match error {
-            CoreError::TopicNotFound => AdminError::TopicNotFound,
-            CoreError::ChannelNotFound => AdminError::ChannelNotFound,
-            CoreError::SetAside(cause) => AdminError::Backend(cause.to_string()),
-        })?;
+        let outcome =
+            start_request(shard, topic, &request, task.id).map_err(|error| match error {
+                CoreError::TopicNotFound => AdminError::TopicNotFound,
+                CoreError::ChannelNotFound => AdminError::ChannelNotFound,
+                CoreError::SetAside(cause) => AdminError::Backend(cause.to_string()),
+            })?;
         if outcome == Outcome::Done {
             break Ok(());
         }
@@ -233,7 +243,10 @@ async fn fulfil(shard: &Rc<Shard>, topic: &str, wish: Wish) -> Result<(), AdminE
             None => break Err(AdminError::Exiting),
         }
     };
-    if matches!(wish, Wish::PauseTopic(_) | Wish::PauseChannel(..)) {
+    if matches!(
+        request,
+        AdminRequest::PauseTopic(_) | AdminRequest::PauseChannel(..)
+    ) {
         // Pausing waits for nsqd.dat, like nsqd. A failed write is logged and tried again: the change counts
         // because a checkpoint has it.
         let _ = shard.persist_metadata().await;
@@ -241,23 +254,24 @@ async fn fulfil(shard: &Rc<Shard>, topic: &str, wish: Wish) -> Result<(), AdminE
     done
 }
 
-fn carry_out(
+/// Starts a request. If it is not done at once, the task is woken to try again or with the result.
+fn start_request(
     shard: &Rc<Shard>,
     topic: &str,
-    wish: &Wish,
+    request: &AdminRequest,
     task: TaskId,
 ) -> Result<Outcome, CoreError> {
-    shard.with_broker(|broker, now, out| match wish {
-        Wish::CreateTopic => broker.create_topic(topic_name(topic), task, out),
-        Wish::DeleteTopic => broker.delete_topic(topic, task, out),
-        Wish::EmptyTopic => broker.empty_topic(now, topic, task),
-        Wish::PauseTopic(paused) => broker.pause_topic(now, topic, *paused, task, out),
-        Wish::CreateChannel(channel) => {
+    shard.with_broker(|broker, now, out| match request {
+        AdminRequest::CreateTopic => broker.create_topic(topic_name(topic), task, out),
+        AdminRequest::DeleteTopic => broker.delete_topic(topic, task, out),
+        AdminRequest::EmptyTopic => broker.empty_topic(topic, task),
+        AdminRequest::PauseTopic(paused) => broker.pause_topic(now, topic, *paused, task, out),
+        AdminRequest::CreateChannel(channel) => {
             broker.create_channel(now, topic, channel_name(channel), task, out)
         }
-        Wish::DeleteChannel(channel) => broker.delete_channel(now, topic, channel, task, out),
-        Wish::EmptyChannel(channel) => broker.empty_channel(now, topic, channel, task),
-        Wish::PauseChannel(channel, paused) => {
+        AdminRequest::DeleteChannel(channel) => broker.delete_channel(topic, channel, task, out),
+        AdminRequest::EmptyChannel(channel) => broker.empty_channel(now, topic, channel, task),
+        AdminRequest::PauseChannel(channel, paused) => {
             broker.pause_channel(topic, channel, *paused, task, out)
         }
     })

@@ -18,19 +18,19 @@ mod deletions;
 mod fences;
 
 use crate::shard::mail::{Mail, Post};
-use crate::{log_error, log_warn};
 use deletions::{Deletion, FailedDeletions};
-use diskq::{Keeper, OsFiles, Reply, Request, SharedSync, Tombstone, system_text};
+use diskq::{DataPath, Keeper, Memory, OsFiles, Reply, Request, SharedSync, Tombstone};
 use engine_core::{ShardId, TopicKey};
 use fences::Fences;
+use program::{log_error, log_warn};
 use std::collections::HashSet;
 use std::io;
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
+use wire::go_error::system_text;
 
 /// So many syncs at the same time are done as one. Fewer do not justify writing what others have
 /// stored in the same file system.
@@ -40,6 +40,8 @@ const SYNCS_TOGETHER: usize = 32;
 pub(crate) enum Job {
     /// Of a topic's log; answered by mail.
     Log(TopicKey, Arc<str>, Request),
+    /// Take memory of a deleted topic's log back.
+    Free(Memory),
     /// Do the last jobs of a deleted topic's log, then remove it; answered by mail.
     Delete(Deletion),
     /// Remove what is left of deleted topics that nsqd.dat does not list any more.
@@ -63,11 +65,11 @@ impl Storage {
     /// No thread could be started.
     pub(crate) fn start(
         shard: ShardId,
-        data_path: &Path,
+        data_path: &DataPath,
         post: &Post,
     ) -> io::Result<(Storage, [JoinHandle<()>; 3])> {
         let fences = Arc::new(Fences::default());
-        let keeper = Keeper::new(OsFiles, data_path);
+        let keeper = Keeper::new(OsFiles, data_path.clone());
         let start = |duty: Duty| {
             let (jobs, queue) = channel();
             let worker = Worker::new(shard, duty, keeper.clone(), post, &fences)?;
@@ -94,11 +96,11 @@ impl Storage {
         // The threads end only when told so: what comes after that is of no consequence.
         let send = |thread: &Sender<Job>, job| drop(thread.send(job));
         match &job {
-            Job::Log(_, _, Request::Load { .. }) => send(&self.loads, job),
+            Job::Log(_, _, request) if request.is_read() => send(&self.loads, job),
             Job::Log(_, topic, request) if request.is_urgent() && self.fences.admit(topic) => {
                 send(&self.urgent, job);
             }
-            Job::Log(..) | Job::Delete(_) | Job::Bury(_) => {
+            Job::Log(..) | Job::Free(_) | Job::Delete(_) | Job::Bury(_) => {
                 if let Some(topic) = job.fence() {
                     self.fences.put(topic);
                 }
@@ -269,6 +271,7 @@ impl Worker {
         };
         match job {
             Job::Log(key, topic, request) => self.reply(key, self.keeper.handle(&topic, request)),
+            Job::Free(memory) => self.keeper.free(memory),
             Job::Stop => return ControlFlow::Break(()),
             Job::Delete(deletion) => {
                 if !self.delete(deletion) {
@@ -339,7 +342,7 @@ impl Job {
         match self {
             Job::Log(_, topic, _) => Some(topic),
             Job::Delete(deletion) => Some(&deletion.topic),
-            Job::Bury(_) | Job::Stop => None,
+            Job::Free(_) | Job::Bury(_) | Job::Stop => None,
         }
     }
 

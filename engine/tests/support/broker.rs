@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::http::{Response, http};
-use super::sandbox::hear_hangups;
+use super::sandbox::{answer_io_uring_with, confine_like_container, hear_hangups};
 use super::{PATIENCE, wait_until};
 
 /// Log lines kept for the report of a failure.
@@ -36,6 +36,33 @@ fn is_standin() -> bool {
     std::env::var("NSQD_BIN_IS_STANDIN").is_ok_and(|value| value == "1")
 }
 
+/// The seccomp filter of a broker.
+#[derive(Clone, Copy, Debug)]
+pub enum Confinement {
+    /// There is no filter.
+    None,
+    /// The calls of io_uring fail with this error number.
+    NoIoUring(i32),
+    /// The filter is like the default of container runtimes.
+    LikeContainer,
+}
+
+impl Confinement {
+    /// `RINGQ_TEST_CONFINED=1` confines every broker of a run like a container.
+    pub fn of_this_run() -> Confinement {
+        match std::env::var("RINGQ_TEST_CONFINED").as_deref() {
+            Ok("1") => Confinement::LikeContainer,
+            _ => Confinement::None,
+        }
+    }
+}
+
+/// The engine that every broker of this run is to use, from `RINGQ_TEST_IO`; without it, the broker chooses.
+pub fn io_args() -> Option<String> {
+    let engine = std::env::var("RINGQ_TEST_IO").ok()?;
+    Some(format!("--io={engine}"))
+}
+
 /// How to start a broker; `Broker::start` covers the usual case.
 ///
 ///     let launch = Launch { data_path: Some(fixture), ..Launch::new(2, &[]) };
@@ -55,6 +82,8 @@ pub struct Launch {
     /// A program that becomes the broker, and its arguments: `["prlimit", "--nofile=100"]`. It must
     /// exec, so that its process id is the broker's. Empty: none.
     pub via: Vec<String>,
+    /// What the system denies the broker.
+    pub confinement: Confinement,
     /// Another broker than the one under test; it is told nothing of shards.
     pub program: Option<PathBuf>,
 }
@@ -68,6 +97,7 @@ impl Launch {
             tcp_address: "127.0.0.1:0".to_owned(),
             http_address: "127.0.0.1:0".to_owned(),
             via: Vec::new(),
+            confinement: Confinement::of_this_run(),
             program: None,
         }
     }
@@ -121,6 +151,12 @@ impl Launch {
             .arg(format!("--data-path={}", data_path.display()));
         if !is_standin() && self.program.is_none() {
             command.arg(format!("--shards={}", self.shards));
+            command.args(io_args());
+        }
+        match self.confinement {
+            Confinement::None => {}
+            Confinement::NoIoUring(errno) => answer_io_uring_with(&mut command, errno),
+            Confinement::LikeContainer => confine_like_container(&mut command),
         }
         command.args(&self.extra_args);
         command

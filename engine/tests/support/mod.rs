@@ -26,18 +26,21 @@ mod process;
 mod random;
 mod sandbox;
 mod server;
+mod skip;
 mod transport;
 
-pub use broker::{Broker, Exit, Launch, nsqd_path, run, run_nsqd};
+pub use broker::{Broker, Confinement, Exit, Launch, io_args, nsqd_path, run, run_nsqd};
 pub use certificates::Certificates;
 pub use client::{Client, Frame, FrameType, Message, MessageId};
 pub use http::{Response, http, http_with_headers, parse as parse_http};
-pub use process::{Rss, cpu_time, descriptors, open_files, rss};
+pub use process::{Rss, cpu_time, descriptors, first_core, open_files, rss};
 pub use random::Random;
 pub use sandbox::{
-    LoopExt4, Tmpfs, answer_io_uring_with, contents, is_root, not_tested, without_privileges,
+    LoopExt4, Tmpfs, answer_io_uring_with, contents, has_io_uring, is_root, kernel,
+    without_privileges,
 };
 pub use server::{Lookupd, Manner, Reply, Request, serve_http, serve_https};
+pub use skip::{kernel_lacks, not_tested};
 pub use transport::Upgrade;
 
 use std::path::PathBuf;

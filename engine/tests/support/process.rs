@@ -93,6 +93,18 @@ pub fn descriptors(pid: u32) -> BTreeSet<usize> {
         .collect()
 }
 
+/// The first core that this process may use, as `taskset` takes it.
+pub fn first_core() -> String {
+    let status = read("/proc/self/status");
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    // As in `0-3,8`.
+    let list = list.expect("Linux lists the cores").trim();
+    let first = list.split(['-', ',']).next().expect("a split has a part");
+    first.to_owned()
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }

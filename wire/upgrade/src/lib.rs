@@ -40,8 +40,8 @@ use snappy::Snappy;
 pub use tls::Session;
 use tls::Tls;
 
-/// Space for what is decrypted and not yet decompressed, in bytes: a TLS record.
-const DECRYPTED_BYTES: usize = 16 * 1024;
+/// The longest plain text of a TLS record, in bytes (RFC 8446, section 5.1).
+const RECORD_BYTES_MAX: usize = 16 * 1024;
 
 /// Space that a connection keeps for sealing, in bytes.
 const KEPT_BYTES: usize = 16 * 1024;
@@ -191,7 +191,9 @@ impl Layers {
             (Some(tls), None) => tls.encrypt(plain)?,
             (Some(tls), Some(compression)) => {
                 compression.compress(plain, &mut self.compressed)?;
-                tls.encrypt(&[IoSlice::new(&self.compressed)])?;
+                for record in records(&self.compressed) {
+                    tls.encrypt(&[IoSlice::new(record)])?;
+                }
                 self.compressed.clear();
                 self.compressed.shrink_to(KEPT_BYTES);
             }
@@ -271,7 +273,7 @@ impl Layers {
                 if room.is_full() {
                     break;
                 }
-                self.decrypted.resize(DECRYPTED_BYTES, 0);
+                self.decrypted.resize(RECORD_BYTES_MAX, 0);
                 let mut decrypted = Room::of(&mut self.decrypted);
                 tls.decrypt(wire, &mut decrypted)?;
                 self.undecompressed = 0..decrypted.filled();
@@ -307,6 +309,16 @@ impl Layers {
             tls.drain(&mut self.wire);
         }
     }
+}
+
+/// Cuts compressed bytes into as few TLS records as hold them, all of the same length but the last one,
+/// which is shorter by less than their number.
+///
+/// pynsq ends the connection when it reads a record that decompresses to nothing. The last bytes of a
+/// flush, alone in a record behind full ones, would be such a record.
+fn records(compressed: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let count = compressed.len().div_ceil(RECORD_BYTES_MAX).max(1);
+    compressed.chunks(compressed.len().div_ceil(count).max(1))
 }
 
 #[cfg(test)]

@@ -325,3 +325,33 @@ fn what_does_not_fit_stays_compressed() {
         assert!(given <= 1 << 17, "{given}");
     }
 }
+
+/// pynsq ends the connection when it reads a record that decompresses to nothing, such as the last bytes
+/// of a flush alone.
+#[test]
+fn each_record_decompresses_to_something() {
+    let mut random = 1u32;
+    let noise: Vec<u8> = std::iter::repeat_with(|| {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (random >> 24) as u8
+    })
+    .take(40_000)
+    .collect();
+    // Noise does not shrink: among these lengths are those whose flush ends just behind a full record.
+    for bytes in (16_300..16_400).chain(32_700..32_800) {
+        let (mut client, mut server) = shaken_hands();
+        client.push(Layer::deflate(6));
+        server.push(Layer::deflate(6));
+        server.seal(&[IoSlice::new(&noise[..bytes])]).unwrap();
+        let mut out = Vec::new();
+        let mut rest = &server.wire[..];
+        while !rest.is_empty() {
+            let record = 5 + usize::from(u16::from_be_bytes([rest[3], rest[4]]));
+            let plain = open(&mut client, &rest[..record], 1 << 16).unwrap();
+            assert!(!plain.is_empty(), "{bytes}: a record of {record} bytes");
+            out.extend(plain);
+            rest = &rest[record..];
+        }
+        assert!(out == noise[..bytes], "{bytes}");
+    }
+}

@@ -3,7 +3,7 @@
 use super::time::Timer;
 use super::{Broker, Change, DeletedLog, Found, Level, Output};
 use crate::client::{ClientId, Ending};
-use crate::topic::{Creator, TopicKey, Waiter};
+use crate::topic::{Retrier, TopicKey, Waiter};
 use crate::{ChannelId, Now, TaskId};
 use std::sync::Arc;
 use wire::name::{ChannelName, TopicName};
@@ -19,13 +19,16 @@ pub enum AdminError {
     SetAside(Arc<str>),
 }
 
-/// Whether an operation is done.
+/// The progress of an operator's command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is, and survives a crash.
+    /// The change is made, and survives a crash.
     Done,
-    /// The task is woken when the change survives a crash, or to try again after a new topic has started.
+    /// The change is made. The task is woken when the change survives a crash.
     Wait,
+    /// Nothing was changed. The task is woken to try again when the topic has started, or has caught up: the
+    /// messages on their way to the channels have arrived.
+    Later,
 }
 
 impl Broker {
@@ -45,10 +48,7 @@ impl Broker {
         match found {
             Found::Ready(_) if topic.is_recorded => Ok(Outcome::Done),
             Found::Ready(key) => Ok(self.record(key, task)),
-            Found::Starting(_) => {
-                topic.creator = Some(Creator::Task(task));
-                Ok(Outcome::Wait)
-            }
+            Found::Starting(key) => Ok(self.try_later(key, task)),
         }
     }
 
@@ -71,16 +71,13 @@ impl Broker {
     ///
     /// # Errors
     /// When there is no such topic.
-    pub fn empty_topic(
-        &mut self,
-        now: Now,
-        name: &str,
-        task: TaskId,
-    ) -> Result<Outcome, AdminError> {
+    pub fn empty_topic(&mut self, name: &str, task: TaskId) -> Result<Outcome, AdminError> {
         let key = self.find_topic(name)?;
         let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
-        topic.distribute(now, &self.clients, &mut self.work);
-        topic.empty();
+        // An open topic keeps no messages of its own: those on their way belong to the channels.
+        if !topic.is_open() {
+            topic.empty();
+        }
         Ok(self.record(key, task))
     }
 
@@ -98,9 +95,10 @@ impl Broker {
     ) -> Result<Outcome, AdminError> {
         let key = self.find_topic(name)?;
         let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
-        topic.distribute(now, &self.clients, &mut self.work);
+        if !topic.catch_up(now, &self.clients, &mut self.work) {
+            return Ok(self.try_later(key, task));
+        }
         topic.paused = paused;
-        topic.distribute(now, &self.clients, &mut self.work);
         out.push(Output::MetadataChanged);
         Ok(self.record(key, task))
     }
@@ -118,7 +116,9 @@ impl Broker {
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
         let key = self.find_topic(topic)?;
-        let id = self.channel_id(now, key, channel, out);
+        let Some(id) = self.channel_id(now, key, channel, out) else {
+            return Ok(self.try_later(key, task));
+        };
         let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
         match topic.unrecorded(id) {
             Some(number) => {
@@ -136,14 +136,13 @@ impl Broker {
     /// When there is no such topic or channel.
     pub fn delete_channel(
         &mut self,
-        now: Now,
         topic: &str,
         channel: &str,
         task: TaskId,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
         let (key, id) = self.find_channel(topic, channel)?;
-        self.remove_channel(now, key, id, out);
+        self.remove_channel(key, id, out);
         Ok(self.record(key, task))
     }
 
@@ -160,7 +159,9 @@ impl Broker {
     ) -> Result<Outcome, AdminError> {
         let (key, id) = self.find_channel(topic, channel)?;
         let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
-        topic.distribute(now, &self.clients, &mut self.work);
+        if !topic.catch_up(now, &self.clients, &mut self.work) {
+            return Ok(self.try_later(key, task));
+        }
         topic.empty_channel(id, &mut self.clients);
         Ok(self.record(key, task))
     }
@@ -190,13 +191,12 @@ impl Broker {
 
     /// Asks every log for a sync and a last checkpoint. Returns how many topics are not durable
     /// yet; call [`Broker::end_turn`], perform the jobs, and call again until it returns 0.
-    pub fn shut_down(&mut self, now: Now) -> usize {
+    pub fn shut_down(&mut self) -> usize {
         let mut left = 0;
         for key in self.topics.keys() {
             let Some(topic) = self.topics.get_mut(key) else {
                 continue;
             };
-            topic.distribute(now, &self.clients, &mut self.work);
             if topic.settle() {
                 left += 1;
                 self.note_topic(key);
@@ -230,17 +230,18 @@ impl Broker {
         Outcome::Wait
     }
 
-    pub(super) fn remove_channel(
-        &mut self,
-        now: Now,
-        key: TopicKey,
-        id: ChannelId,
-        out: &mut Vec<Output>,
-    ) {
+    /// Lets a task try its command again when the topic has started, or has caught up.
+    fn try_later(&mut self, key: TopicKey, task: TaskId) -> Outcome {
+        if let Some(topic) = self.topics.get_mut(key) {
+            topic.retriers.push(Retrier::Task(task));
+        }
+        Outcome::Later
+    }
+
+    pub(super) fn remove_channel(&mut self, key: TopicKey, id: ChannelId, out: &mut Vec<Output>) {
         let Some(topic) = self.topics.get_mut(key) else {
             return;
         };
-        topic.distribute(now, &self.clients, &mut self.work);
         let Some(channel) = topic.channel(id) else {
             return;
         };

@@ -6,7 +6,7 @@ use crate::client::{Blocked, Client, ClientId, Verb};
 use crate::topic::{TopicKey, Waiter};
 use crate::window::NotYours;
 use crate::{ChannelId, Now};
-use diskq::planted::{Bug, is_planted};
+use diskq::{planted::Bug, planted::is_planted};
 use std::time::Duration;
 use wire::decode::{ClientState, FIN_BYTES, fin};
 use wire::error::WireError;
@@ -36,13 +36,15 @@ impl Broker {
         }
         let topic_key = match self.topic_key(topic_name, out) {
             Ok(Found::Ready(key)) => key,
-            Ok(Found::Starting(key)) => return self.wait_for_start(id, key),
+            Ok(Found::Starting(key)) => return self.wait_for_topic(id, key),
             Err(cause) => {
                 self.fail(id, WireError::sub_failed(&cause), out);
                 return Flow::Next;
             }
         };
-        let channel_id = self.channel_id(now, topic_key, channel_name, out);
+        let Some(channel_id) = self.channel_id(now, topic_key, channel_name, out) else {
+            return self.wait_for_topic(id, topic_key);
+        };
         let limit = self.options.channel_consumers_max;
         let Some(topic) = self.topics.get_mut(topic_key) else {
             return Flow::Next;
@@ -81,23 +83,25 @@ impl Broker {
         Flow::Next
     }
 
-    /// Finds or creates a channel, and has a new durable one recorded.
+    /// Finds or creates a channel, and has a new channel recorded unless topic or channel are ephemeral. Returns `None`
+    /// if the topic has to catch up first: the messages that were published so far belong to the present channels.
     pub(super) fn channel_id(
         &mut self,
         now: Now,
         topic_key: TopicKey,
         name: ChannelName<'_>,
         out: &mut Vec<Output>,
-    ) -> ChannelId {
+    ) -> Option<ChannelId> {
         let topic = self
             .topics
             .get_mut(topic_key)
             .expect("the caller has just found it");
         if let Some(channel) = topic.find_channel(name.as_str()) {
-            return channel;
+            return Some(channel);
         }
-        // What was published so far belongs to the channels that were there.
-        topic.distribute(now, &self.clients, &mut self.work);
+        if !topic.catch_up(now, &self.clients, &mut self.work) {
+            return None;
+        }
         let id = topic.create_channel(name);
         let line = format!("TOPIC({}): new channel({})", topic.name, name.as_str());
         out.push(Output::Log(Level::Info, line));
@@ -107,13 +111,11 @@ impl Broker {
             true,
         )));
         if !name.is_ephemeral() && !topic.ephemeral {
-            // The first channel takes what the topic kept, and the record says so.
-            topic.distribute(now, &self.clients, &mut self.work);
             topic.record_channel(id);
             out.push(Output::MetadataChanged);
         }
         self.note_topic(topic_key);
-        id
+        Some(id)
     }
 
     pub(super) fn ready(&mut self, id: ClientId, count: u32) -> Flow {

@@ -1,10 +1,11 @@
 //! What the keeper's answers set in motion.
 
+use diskq::{Event, Reply};
+
 use super::{Broker, Level, Output, Wakeup};
 use crate::Now;
 use crate::client::Blocked;
 use crate::topic::{TopicKey, Waiter};
-use diskq::{Event, Reply};
 
 /// A line about something that is tried again. The system's answer ends `why`; in front of that are the names of
 /// files, in which topics differ.
@@ -15,11 +16,11 @@ fn complaint(what: &str, why: &str, line: String) -> Output {
 }
 
 impl Broker {
-    /// Takes the keeper's answer to a job of a topic's log. A topic that was deleted meanwhile
-    /// gives the memory back by dropping it here: the caller does so on the keeper's thread if it
-    /// matters.
+    /// Takes the keeper's answer to a job of a topic's log. If the topic was deleted meanwhile, the memory of the answer
+    /// goes back to the keeper ([`Output::Free`]).
     pub fn handle_reply(&mut self, now: Now, key: TopicKey, reply: Reply, out: &mut Vec<Output>) {
         let Some(topic) = self.topics.get_mut(key) else {
+            out.extend(reply.into_memory().map(Output::Free));
             return;
         };
         let mut events = Vec::new();
@@ -163,7 +164,7 @@ impl Broker {
             self.answer(waiter, Err(cause), out);
         }
         self.wake_blocked(key, out);
-        self.wake_creator(key, out);
+        self.wake_retriers(key, out);
         self.refuse_held(key, cause);
     }
 }

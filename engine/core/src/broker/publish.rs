@@ -3,7 +3,7 @@
 use super::authorize::Permit;
 use super::{Broker, Flow, Found, Output, place};
 use crate::client::{Blocked, ClientId, Verb};
-use crate::topic::{Creator, Publication, Published, Waiter};
+use crate::topic::{Publication, Published, Retrier, Waiter};
 use crate::{Now, ShardId, TaskId};
 use diskq::AppendError;
 use wire::name::TopicName;
@@ -51,7 +51,7 @@ impl Broker {
                 }
                 match self.topic_key(name, out) {
                     Ok(Found::Ready(key)) => key,
-                    Ok(Found::Starting(key)) => return self.wait_for_start(id, key),
+                    Ok(Found::Starting(key)) => return self.wait_for_topic(id, key),
                     Err(cause) => {
                         self.fail(id, verb.failed(&cause), out);
                         return Flow::Next;
@@ -152,7 +152,7 @@ impl Broker {
             return Err("exiting".to_owned());
         };
         if found == Found::Starting(key) {
-            topic.creator = Some(Creator::Task(task));
+            topic.retriers.push(Retrier::Task(task));
             return Ok(false);
         }
         let result = match topic.publish(now, publication) {

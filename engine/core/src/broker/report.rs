@@ -9,7 +9,7 @@ use crate::stats::{
     ChannelStats, ClientStats, LatencyStats, PubCount, StatsFilter, StatsSnapshot, TopicStats,
 };
 use crate::topology::Locality;
-use diskq::nsqd_files::{ChannelFacts, TopicFacts};
+use diskq::{ChannelFacts, TopicFacts};
 use std::sync::Arc;
 use wire::identify::Upgrade;
 

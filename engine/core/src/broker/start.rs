@@ -9,7 +9,7 @@
 use super::{Broker, Flow, Output, Wakeup};
 use crate::Now;
 use crate::client::{Blocked, ClientId};
-use crate::topic::{Creator, TopicKey};
+use crate::topic::{Retrier, TopicKey};
 use wire::name::ChannelName;
 
 impl Broker {
@@ -30,39 +30,49 @@ impl Broker {
     ) {
         for name in channels {
             if self.topics.get(key).is_some() {
-                self.channel_id(now, key, *name, out);
+                let made = self.channel_id(now, key, *name, out);
+                debug_assert!(
+                    made.is_some(),
+                    "a topic that has not started keeps its messages"
+                );
             }
         }
         let Some(topic) = self.topics.get_mut(key) else {
             return;
         };
         topic.started = true;
-        self.wake_creator(key, out);
+        self.wake_retriers(key, out);
         self.retry_held(now, key);
         self.note_topic(key);
     }
 
-    /// Has a client wait for the start of the topic that its command created.
-    pub(super) fn wait_for_start(&mut self, id: ClientId, key: TopicKey) -> Flow {
+    /// Lets a client wait until a topic has started, or has caught up. Then the client's command is tried again.
+    pub(super) fn wait_for_topic(&mut self, id: ClientId, key: TopicKey) -> Flow {
         if let (Some(topic), Some(client)) = (self.topics.get_mut(key), self.clients.get_mut(id)) {
-            client.blocked = Some(Blocked::Starting(key));
-            topic.creator = Some(Creator::Client(id));
+            client.blocked = Some(Blocked::Topic(key));
+            topic.retriers.push(Retrier::Client(id));
         }
         Flow::Retry
     }
 
-    /// Lets the creator of a topic try again after the topic has started or was deleted.
-    pub(super) fn wake_creator(&mut self, key: TopicKey, out: &mut Vec<Output>) {
-        let topic = self.topics.get_mut(key);
-        match topic.and_then(|topic| topic.creator.take()) {
-            Some(Creator::Client(id)) => {
-                if let Some(client) = self.clients.get_mut(id) {
-                    client.blocked = None;
-                    out.push(Output::Resume(id));
+    /// Lets the clients and tasks that wait for a topic try again. Call this when the topic has started, has caught up,
+    /// or was deleted.
+    pub(super) fn wake_retriers(&mut self, key: TopicKey, out: &mut Vec<Output>) {
+        let Some(topic) = self.topics.get_mut(key) else {
+            return;
+        };
+        for retrier in topic.retriers.drain(..) {
+            match retrier {
+                Retrier::Client(id) => {
+                    if let Some(client) = self.clients.get_mut(id)
+                        && client.blocked == Some(Blocked::Topic(key))
+                    {
+                        client.blocked = None;
+                        out.push(Output::Resume(id));
+                    }
                 }
+                Retrier::Task(task) => out.push(Output::Wake(task, Wakeup::Retry)),
             }
-            Some(Creator::Task(task)) => out.push(Output::Wake(task, Wakeup::Retry)),
-            None => {}
         }
     }
 }

@@ -706,9 +706,7 @@ a closed
         "
 raw V2
 +30s
-raw< _heartbeat_
 +30s
-raw< _heartbeat_
 raw closed
 ",
     );
@@ -767,6 +765,48 @@ a eof
 a closed
 ",
     );
+}
+
+/// Regression: heartbeats and the time for the first command began at the connect. nsqd begins both at the magic: a peer
+/// that has not sent the magic may speak another protocol.
+#[test]
+fn heartbeats_begin_with_the_magic() {
+    check(
+        "
+a connects
++59s
+a! \\x20\\x20V2
++29s
++2s
+a< _heartbeat_
++28s
++1s
+a closed
+",
+    );
+}
+
+/// Before a consumer is closed, the broker has the socket written to once more, because Linux reports room late.
+#[test]
+fn a_slow_consumer_is_judged_by_what_its_socket_takes() {
+    let large = "x".repeat(50_000);
+    check(&format!(
+        "
+a: SUB t ch
+a< OK
+a: RDY 1
+a stuck
+p: PUB t | {large}
+p< OK
+p gone
+a takes 16384 at deadline
++30s
+a: NOP
+a takes 16383 at deadline
++30s
+a closed
+"
+    ));
 }
 
 /// CLS: nothing new is delivered, what is held may be answered; RDY is ignored.
@@ -1268,6 +1308,41 @@ stats t/other
     }
 }
 
+/// Regression: after a start, a SUB to a channel that a durable checkpoint names waited for a new checkpoint, which takes
+/// seconds with millions of deferred messages.
+#[test]
+fn a_sub_to_a_channel_that_a_durable_checkpoint_names_waits_for_nothing() {
+    check_with(
+        group_commit(),
+        "
+a: SUB t ch
+a< OK
+p: PUB t | x
+p< OK
++3s
+restart
+sync fails
+b: SUB t ch
+b< OK
+health
+= OK
+",
+    );
+    // The only checkpoint that names the channel may not have been synced.
+    check_with(
+        group_commit(),
+        "
+a: SUB t ch
+a< OK
+restart
+sync fails
+b: SUB t ch
+b< E_SUB_FAILED SUB failed cannot sync /data/t.log/checkpoint: simulated failure
+b closed
+",
+    );
+}
+
 /// nsqd ignores the declared size of an MPUB: a million messages of a MiB were waited for.
 #[test]
 fn an_mpub_that_never_ends_is_refused() {
@@ -1394,6 +1469,54 @@ a closed
             ),
         );
     }
+}
+
+/// Regression: with auth servers, every piece of an MPUB was decoded from the start of the MPUB. A million small messages
+/// that trickle in cost a million passes over up to a million messages.
+#[test]
+fn an_unfinished_batch_is_looked_at_once() {
+    let remembered = |auth_required: bool| {
+        let mut options = script::options();
+        options.server.auth_required = auth_required;
+        let mut session = script::Session::new(options);
+        if auth_required {
+            session.act("a: AUTH | hush");
+            session.act("grant a 60s ^t$ .* p");
+        }
+        session.act("a! MPUB t\\n\\0\\0\\0\\x20\\0\\0\\0\\x03\\0\\0\\0\\x01x\\0\\0\\0\\x01y");
+        session.remembered("a")
+    };
+    let plain = remembered(false);
+    assert!(plain.contains("index: 2"), "{plain}");
+    assert_eq!(remembered(true), plain);
+}
+
+/// Regression: the peer's time for a handshake ran while the answers before the upgrade had not left yet.
+#[test]
+fn the_time_of_an_upgrade_begins_when_the_peer_may_begin() {
+    let tls = granted(true, false, 6, false);
+    let mut options = with_upgrades();
+    options.topic.group_commit = true;
+    check_with(
+        options,
+        &format!(
+            "
+a: PUB t | x
+a< OK
+open fails
+a: PUB t | x
+a: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true}}
++250ms
+a< OK
+a< {tls}
+a upgrades to TLS
++4900ms
++100ms
+a< E_IDENTIFY_FAILED IDENTIFY failed i/o timeout
+a closed
+"
+        ),
+    );
 }
 
 #[test]

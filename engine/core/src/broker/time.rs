@@ -4,7 +4,6 @@
 //! that is replaced is removed, so neither reconnecting clients nor topics whose next timeout keeps
 //! changing leave anything behind.
 
-use super::upgrade::UPGRADE_TIME_MAX;
 use super::{Broker, Level, Output};
 use crate::Now;
 use crate::client::{Blocked, Client, ClientId, Ending};
@@ -67,7 +66,8 @@ impl Broker {
         self.timers.insert((at, Timer::Topic(key)));
     }
 
-    /// Starts a client's heartbeats: at connect, and again at its first IDENTIFY.
+    /// Sets a client's heartbeat timer, which also checks the write deadline. Called at connect for the write deadline
+    /// alone, and for the heartbeats at the magic and at the first IDENTIFY.
     pub(super) fn arm_heartbeat(&mut self, id: ClientId, now: Duration) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
@@ -85,21 +85,25 @@ impl Broker {
         );
     }
 
-    /// Starts a client's read deadline: at connect, and again at each IDENTIFY and upgrade.
+    /// Starts a client's read deadline: at connect, and again at each IDENTIFY and upgrade. While an upgrade is under way,
+    /// there is no read deadline, but that of [`Broker::upgrade_begins`].
     pub(super) fn arm_deadline(&mut self, id: ClientId, now: Duration) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
         let at = match client.blocked {
-            Some(Blocked::Upgrading) => Some(now + UPGRADE_TIME_MAX),
+            Some(Blocked::Upgrading) => None,
             _ => client.settings.heartbeat.map(|interval| now + interval * 2),
         };
-        replace(
-            &mut self.timers,
-            Timer::Deadline(id),
-            &mut client.deadline_at,
-            at,
-        );
+        self.set_deadline(id, at);
+    }
+
+    /// Sets the time by which a client must have sent its next command, or done its part of an upgrade.
+    pub(super) fn set_deadline(&mut self, id: ClientId, at: Option<Duration>) {
+        if let Some(client) = self.clients.get_mut(id) {
+            let armed = &mut client.deadline_at;
+            replace(&mut self.timers, Timer::Deadline(id), armed, at);
+        }
     }
 
     /// Forgets the timers of a client that leaves this shard.
@@ -123,28 +127,44 @@ impl Broker {
             return;
         };
         client.heartbeat_at = None;
-        let Some(interval) = client.delivery.heartbeat else {
+        if client.is_overdue(now.mono) {
+            // Linux reports room in a socket late: when a third of the socket's send buffer is free.
+            return out.push(Output::WriteExpired(id));
+        }
+        self.beat(now, id);
+    }
+
+    /// Closes a connection if its output still leaves too slowly. The shell has just written as much as the socket takes.
+    pub fn write_expired(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
+        let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        if client.ending == Ending::Now {
-            return;
-        }
-        if let Some(stuck) = client.stuck
-            && now.mono.saturating_sub(stuck.since) >= interval
-        {
+        if client.is_overdue(now.mono) {
             let line = format!(
                 "PROTOCOL(V2): [{}] messagePump error - i/o timeout",
                 client.address
             );
             out.push(Output::Log(Level::Error, line));
             client.ending = Ending::Now;
-            out.push(Output::Close(id));
+            return out.push(Output::Close(id));
+        }
+        self.beat(now, id);
+    }
+
+    /// Sends a heartbeat, and arms the timer of the next one.
+    fn beat(&mut self, now: Now, id: ClientId) {
+        let Some(client) = self.clients.get_mut(id) else {
+            return;
+        };
+        if client.ending == Ending::Now {
             return;
         }
         // The last words of a dying connection need no company, but their deadline counts, too: a
         // peer that asked for its end and reads nothing must not stay for ever.
-        // Nor does an upgrade, in which the peer waits for an OK.
-        if client.ending == Ending::No && client.blocked != Some(Blocked::Upgrading) {
+        // A heartbeat during an upgrade would be taken for the upgrade's OK. A peer that has not sent the magic may
+        // speak another protocol.
+        let is_heard = client.magic_seen && client.blocked != Some(Blocked::Upgrading);
+        if client.ending == Ending::No && is_heard {
             client.outbound.push_bytes(wire::encode::HEARTBEAT);
             self.note_output(id);
         }
@@ -160,12 +180,7 @@ impl Broker {
             return;
         }
         if client.blocked == Some(Blocked::Upgrading) {
-            match client.all_answered() {
-                true => out.push(Output::Expired(id)),
-                // It is us who have not begun.
-                false => self.arm_deadline(id, now.mono),
-            }
-            return;
+            return out.push(Output::UpgradeExpired(id));
         }
         let Some(interval) = client.settings.heartbeat else {
             return;
@@ -178,12 +193,7 @@ impl Broker {
         if at <= now.mono {
             out.push(Output::Expired(id));
         } else {
-            replace(
-                &mut self.timers,
-                Timer::Deadline(id),
-                &mut client.deadline_at,
-                Some(at),
-            );
+            self.set_deadline(id, Some(at));
         }
     }
 }

@@ -48,11 +48,15 @@ impl Broker {
             if topic.has_work_left() {
                 unfinished.push(key);
             }
+            let is_awaited = topic.started && topic.is_caught_up() && !topic.retriers.is_empty();
             while let Some(request) = topic.log.next_request() {
                 out.push(Output::Keeper(key, topic.name.clone(), request));
             }
             if let Some(at) = topic.next_timeout() {
                 self.arm_topic(key, at);
+            }
+            if is_awaited {
+                self.wake_retriers(key, out);
             }
         }
         for key in unfinished {

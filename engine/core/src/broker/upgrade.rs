@@ -14,7 +14,7 @@ use wire::error::WireError;
 use wire::identify::Upgrade;
 
 /// What the peer has for its part of an upgrade.
-pub(super) const UPGRADE_TIME_MAX: Duration = Duration::from_secs(5);
+const UPGRADE_TIME_MAX: Duration = Duration::from_secs(5);
 
 impl Broker {
     /// Begins with what was granted, once all that was asked before is answered.
@@ -48,6 +48,11 @@ impl Broker {
                 out.push(Output::Resume(id));
             }
         }
+    }
+
+    /// Starts the deadline of the peer's part of an upgrade: the layer that was asked for waits for the peer now.
+    pub fn upgrade_begins(&mut self, now: Now, id: ClientId) {
+        self.set_deadline(id, Some(now.mono + UPGRADE_TIME_MAX));
     }
 
     /// The layer that was asked for is there, and everything from now on passes it: first an OK. TLS

@@ -23,8 +23,7 @@
 use super::Channel;
 use crate::deferred::DeferredKey;
 use crate::work::Work;
-use diskq::planted::{Bug, is_planted};
-use diskq::{CheckpointRun, SeqRange};
+use diskq::{CheckpointRun, SeqRange, planted::Bug, planted::is_planted};
 use std::ops::Range;
 use std::time::Duration;
 use wire::id::Seq;
@@ -165,7 +164,9 @@ impl Channel {
     /// Notes a message that left the window and stays owed, if a scan is under way.
     #[inline]
     pub(super) fn note_moved(&mut self, seq: Seq, attempts: u16, due: Option<Duration>) {
-        if let Some(moved) = &mut self.moved {
+        if let Some(moved) = &mut self.moved
+            && !is_planted(Bug::RequeueNotNoted)
+        {
             moved.push(Moved { seq, attempts, due });
         }
     }

@@ -7,8 +7,7 @@ use crate::client::Clients;
 use crate::deferred::DeferredEntry;
 use crate::work::Work;
 use crate::{ChannelId, Now};
-use diskq::nsqd_files::TopicFacts;
-use diskq::{CheckpointNumber, CheckpointRun, Durable, Recovered, SeqRange};
+use diskq::{CheckpointNumber, CheckpointRun, Durable, Recovered, SeqRange, TopicFacts};
 use std::time::Duration;
 use wire::id::Seq;
 use wire::name::{ChannelName, TopicName};
@@ -37,12 +36,13 @@ impl Topic {
         recovered: Recovered,
         listed: Option<&TopicFacts>,
     ) -> Topic {
+        let group_commit = options.group_commit;
         let mut topic = Topic::with_log(name, options, recovered.log);
         if let Some(facts) = listed.filter(|_| recovered.checkpoint.is_none()) {
             topic.restore_listed(facts);
         }
         // With group commit the process may have ended before the sync of the checkpoint.
-        topic.is_recorded = recovered.checkpoint.is_some() && !topic.options.group_commit;
+        topic.is_recorded = recovered.checkpoint.is_some() && !group_commit;
         let checkpoint = recovered.checkpoint.unwrap_or_default();
         topic.paused |= checkpoint.paused;
         for saved in &checkpoint.channels {
@@ -50,7 +50,8 @@ impl Topic {
                 let id = topic.create_channel(name);
                 let (channel, log) = topic.channel_and_log(id).expect("just created");
                 channel.paused = saved.paused;
-                channel.is_restored = true;
+                let is_durable = recovered.recorded.is_durable(&saved.name);
+                channel.is_unsure = !is_durable && group_commit;
                 let mut deferred = Vec::new();
                 for run in &saved.runs {
                     let due = due_time(now, run.due_ns);
@@ -113,7 +114,7 @@ impl Topic {
                 let id = self.create_channel(name);
                 let channel = self.channel_mut(id).expect("just created");
                 channel.paused = facts.paused;
-                channel.is_restored = true;
+                channel.is_unsure = true;
             }
         }
     }
@@ -160,13 +161,12 @@ impl Topic {
         }
     }
 
-    /// Returns whether an earlier run left a channel that no sufficiently durable checkpoint names. Either only
-    /// nsqd.dat lists the channel, or the earlier run ended before its sync. After a failed sync nothing can be
-    /// recorded, and stored messages are still delivered.
+    /// Returns whether the channel must be recorded before a SUB to it is answered, because an earlier run left it and no
+    /// sufficiently durable checkpoint names it. False after a failed sync: then nothing can be recorded any more, but
+    /// consumers still get the stored messages.
     fn is_unsure(&self, id: ChannelId) -> bool {
-        let is_restored = |channel: &Channel| channel.is_restored;
-        let may_record = !self.is_recorded && !self.sync_failed;
-        may_record && self.channel(id).is_some_and(is_restored)
+        let is_unsure = |channel: &Channel| channel.is_unsure;
+        !self.sync_failed && self.channel(id).is_some_and(is_unsure)
     }
 
     /// Nothing of this topic becomes durable any more. The records of an earlier run are as durable as that run
@@ -174,7 +174,7 @@ impl Topic {
     pub(crate) fn note_sync_failed(&mut self) {
         self.sync_failed = true;
         let channels = self.channels.iter_mut().flatten();
-        for channel in channels.filter(|channel| channel.is_restored) {
+        for channel in channels.filter(|channel| channel.is_unsure) {
             channel.unrecorded = None;
         }
     }

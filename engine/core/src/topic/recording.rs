@@ -9,10 +9,11 @@ use super::Topic;
 use crate::channel::scan::Scan;
 use crate::work::Work;
 use crate::{ChannelId, Now};
+use std::time::Duration;
+
 use diskq::{
     ChannelDraft, CheckpointDraft, CheckpointNumber, CheckpointRun, Durable, Log, Runs, SeqRange,
 };
-use std::time::Duration;
 
 /// The progress of the checkpoint.
 #[derive(Debug)]

@@ -20,9 +20,25 @@ fn seqs(start: u64, end: u64) -> SeqRange {
 
 fn expire(window: &mut Window, now: Duration) -> Vec<u64> {
     let mut expired = Vec::new();
-    window.expire(now, |seq, _| expired.push(seq.0));
+    window.expire(now, &mut Work::unbounded(), |seq, _| expired.push(seq.0));
     window.check();
     expired
+}
+
+/// Expires messages in slices, and asserts that no slice has more messages than its budget. Returns the expired seqs.
+fn expire_in_slices(window: &mut Window, now: Duration, entries: usize) -> Vec<u64> {
+    let mut expired = Vec::new();
+    for _ in 0..1_000_000 {
+        let (mut work, before) = (Work::new(entries), expired.len());
+        window.expire(now, &mut work, |seq, _| expired.push(seq.0));
+        assert!(expired.len() - before <= entries);
+        if work.is_left() {
+            window.check();
+            return expired;
+        }
+        assert!(work.spent() >= entries);
+    }
+    panic!("there is no end to it");
 }
 
 #[test]
@@ -169,7 +185,10 @@ fn agrees_with_a_simple_model() {
                 }
                 _ => {
                     now += Duration::from_millis(random.below(700));
-                    let mut expired = expire(&mut window, now);
+                    let mut expired = match random.below(2) {
+                        0 => expire(&mut window, now),
+                        _ => expire_in_slices(&mut window, now, 1 + random.below(50) as usize),
+                    };
                     expired.sort_unstable();
                     let due: Vec<u64> = model
                         .iter()
@@ -222,7 +241,7 @@ fn touching_one_message_in_a_loop_leaves_nothing_behind() {
             .expect("it is in flight");
     }
     assert!(
-        window.batches_count <= 2 * 513,
+        window.batches_count <= 2 * 513 + 100,
         "{} batches",
         window.batches_count
     );
@@ -234,4 +253,64 @@ fn touching_one_message_in_a_loop_leaves_nothing_behind() {
     }
     assert_eq!(window.irregular.len(), 1);
     window.check();
+}
+
+/// Regression: if the first message of a long run was finished last, its FIN dropped all free places of the run in one
+/// call. A message far ahead moved all other entries in one call.
+#[test]
+fn free_places_and_old_entries_leave_a_long_ring_in_parts() {
+    const LONG: u64 = 200_000;
+    let far = 100 * LONG;
+    let mut window = Window::default();
+    window.insert(seqs(0, LONG), OWNER, 1, Duration::ZERO, MINUTE);
+    for seq in 1..LONG - 1 {
+        window.take(Seq(seq), OWNER).unwrap();
+    }
+    window.take(Seq(0), OWNER).unwrap();
+    window.check();
+    let places = LONG as usize - window.ring.len();
+    assert!(places <= ring::PIECE, "{places} places left the ring");
+    let mut next = LONG;
+    while window.ring.len() > 2 * RING_ENTRIES_MIN as usize {
+        let before = window.ring.len();
+        window.insert(seqs(next, next + 1), OWNER, 1, Duration::ZERO, MINUTE);
+        next += 1;
+        assert!(before - window.ring.len() <= ring::PIECE + MOVES_MAX);
+    }
+    window.insert(seqs(next, next + LONG), OWNER, 1, Duration::ZERO, MINUTE);
+    for seq in [far, far + 1, 2 * far] {
+        let (before, stragglers) = (window.ring.len(), window.stragglers.len());
+        window.insert(seqs(seq, seq + 1), OWNER, 1, Duration::ZERO, MINUTE);
+        window.check();
+        assert!(before - window.ring.len() <= ring::PIECE + MOVES_MAX);
+        assert!(window.stragglers.len() - stragglers <= MOVES_MAX + 1);
+    }
+    for seq in [far, far + 1, 2 * far, next, next + LONG - 1] {
+        window.take(Seq(seq), OWNER).unwrap();
+    }
+    window.check();
+}
+
+/// Regression: when messages were touched one by one, one call went through all their batches.
+#[test]
+fn finished_batches_are_forgotten_a_few_at_a_time() {
+    const MESSAGES: u64 = 5_000;
+    let mut window = Window::default();
+    window.insert(seqs(0, MESSAGES), OWNER, 1, Duration::ZERO, MINUTE);
+    let mut most = 0;
+    for round in 1..10 {
+        let now = Duration::from_secs(round);
+        for seq in (0..MESSAGES).step_by(2) {
+            let before = window.batches_count;
+            let done = window.touch(Seq(seq), OWNER, now, MINUTE, 2 * MINUTE);
+            done.unwrap();
+            assert!(before <= window.batches_count + SWEPT_BATCHES);
+            most = most.max(window.batches_count);
+        }
+        window.check();
+    }
+    assert!(most < 3 * MESSAGES as usize, "{most}");
+    let mut expired = expire_in_slices(&mut window, 3 * MINUTE, 100);
+    expired.sort_unstable();
+    assert!(expired.into_iter().eq(0..MESSAGES));
 }

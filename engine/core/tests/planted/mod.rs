@@ -1,22 +1,23 @@
-//! Bugs on purpose ([`diskq::planted`]): each must be found, and the table says by what.
+//! Plants each deliberate bug of [`diskq::planted`]. The tests must find each bug, and a table says what found it.
 //!
-//! A bug is tried with the histories of the simulation, one after the other, and with the checks below,
-//! until one of them fails. A bug that survives all of them is a test to be written.
+//! The small checks come first, then the histories of the simulation, until one of them fails. A bug that survives
+//! all of them shows that a test is missing.
 
 mod checks;
 
 use crate::world::World;
-use diskq::planted::{Bug, plant, planted};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use diskq::{planted::Bug, planted::plant, planted::planted};
+
 /// The most histories that a bug may take to be found.
 const HISTORIES_MAX: u64 = 3_000;
 
-/// What found a bug.
+/// The check or the history that found a bug.
 struct Found {
     by: String,
     histories: u64,
@@ -61,7 +62,7 @@ fn find(bug: Bug) -> Option<Found> {
 #[test]
 fn each_planted_bug_is_found() {
     let hook = take_hook();
-    // A planted bug is expected to fail: what it says is in the table.
+    // A test that finds the planted bug panics. The table shows the panic's message.
     set_hook(Box::new(move |info| {
         if planted().is_none() {
             hook(info);
@@ -105,7 +106,7 @@ fn each_planted_bug_is_found() {
     assert!(survivors.is_empty(), "not found: {survivors:?}");
 }
 
-/// The checks pass without a bug: what fails with one is the bug.
+/// A check that failed without a bug would prove nothing about a planted one.
 #[test]
 fn the_checks_pass_without_a_bug() {
     for (name, check) in checks::ALL {

@@ -1,4 +1,5 @@
-//! The messages that a power failure may take without `--sync-every=1`: promise P3, seen from the outside.
+//! The acknowledged messages and answered changes that a power failure may take without `--sync-every=1`: promise
+//! P3, seen from the outside.
 //!
 //! ```text
 //!   OK --sync-timeout--> the broker is told the time --pass--> --pass--> --pass--> safe
@@ -7,10 +8,17 @@
 //! A *pass* of a topic ends when every job that its log had given at the beginning of the pass is done and
 //! answered, and the broker had a turn after that. The sync of a message that is old enough may wait for a sync
 //! under way, and the sync under way may wait for earlier jobs. Three passes are enough for all of these jobs.
+//!
+//! A change is safe when a durable checkpoint has recorded it. A *pass of checkpoints* ends with the first pass of the
+//! topic at whose end the broker has no work left: then no checkpoint is half put together. When the durable checkpoint
+//! is due, another checkpoint may be under way. Then the durable checkpoint begins when the broker is told the time again.
+//! So a change goes the way of the picture twice, in two *laps*. A message goes it once.
+//!
 //! The model never asks the broker what is synced.
 
 use super::TOPICS;
-use super::model::Model;
+use super::model::{Model, Place};
+use super::promises::{Fact, Promises};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -31,101 +39,188 @@ pub(crate) struct Pass {
     pub(crate) is_deleted: bool,
 }
 
-/// The progress of the sync of an acknowledged message.
+/// A thing that a power failure may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Risk {
+    /// An acknowledged message, by its number.
+    Message(u64),
+    /// A channel whose SUB was answered.
+    Channel(Place),
+    /// A change that an operator was answered.
+    Answer(Fact),
+}
+
+impl Risk {
+    fn laps(self) -> u32 {
+        match self {
+            Risk::Message(_) => 1,
+            Risk::Channel(_) | Risk::Answer(_) => 2,
+        }
+    }
+
+    /// When the next process must start the sync: at once for the messages that it finds, after --sync-timeout for the
+    /// record of the changes.
+    fn due_after_kill(self, now: Duration) -> Duration {
+        match self {
+            Risk::Message(_) => now,
+            Risk::Channel(_) | Risk::Answer(_) => now + SYNC_TIMEOUT,
+        }
+    }
+}
+
+/// The progress of the sync of an acknowledged message or an answered change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sync {
-    /// The sync must start when the broker is told this time.
-    Due(Duration),
-    /// The sync has started, or waits for jobs that were given up to this pass.
-    Started(u64),
-    /// A sync failed: the message never becomes safe.
+    /// The sync must start when the broker is told this time. The number is that of the laps left, this one included.
+    Due(Duration, u32),
+    /// The sync has started, or waits for jobs that were given up to this pass. The number is that of the laps left after
+    /// this one.
+    Started(u64, u32),
+    /// A sync failed: the message or change never becomes safe.
     Failed,
 }
 
-/// The messages that a power failure may take.
+/// The passes of a topic.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passes {
+    /// The number of passes that have ended.
+    ended: u64,
+    /// The number of passes of checkpoints that have ended.
+    ended_of_checkpoints: u64,
+    /// The number of passes that had ended when the present pass of checkpoints began.
+    began: u64,
+}
+
+impl Passes {
+    fn of(&self, risk: Risk) -> u64 {
+        match risk {
+            Risk::Message(_) => self.ended,
+            Risk::Channel(_) | Risk::Answer(_) => self.ended_of_checkpoints,
+        }
+    }
+}
+
+/// The messages and changes that a power failure may take.
 #[derive(Debug, Default)]
 pub(crate) struct AtRisk {
-    messages: BTreeMap<u64, (usize, Sync)>,
-    /// The pass of each topic that is under way.
-    passes: [u64; TOPICS.len()],
+    risks: BTreeMap<Risk, (usize, Sync)>,
+    passes: [Passes; TOPICS.len()],
 }
 
 impl AtRisk {
-    /// A message was acknowledged.
-    pub(crate) fn add(&mut self, number: u64, topic: usize, now: Duration) {
-        self.messages
-            .insert(number, (topic, Sync::Due(now + SYNC_TIMEOUT)));
+    /// A message was acknowledged, or a change was answered.
+    pub(crate) fn add(&mut self, risk: Risk, topic: usize, now: Duration) {
+        let sync = Sync::Due(now + SYNC_TIMEOUT, risk.laps());
+        self.risks.insert(risk, (topic, sync));
     }
 
-    /// The pass of a job that is given now.
+    /// Returns the pass of a job that is given now.
     pub(crate) fn pass(&self, topic: usize) -> Pass {
         Pass {
             topic,
-            number: self.passes[topic],
+            number: self.passes[topic].ended,
             is_deleted: false,
         }
     }
 
     /// The brokers were told the time, and had a turn.
     pub(crate) fn told_time(&mut self, now: Duration) {
-        for (topic, sync) in self.messages.values_mut() {
-            if matches!(sync, Sync::Due(at) if *at <= now) {
-                *sync = Sync::Started(self.passes[*topic]);
+        for (risk, (topic, sync)) in &mut self.risks {
+            if let Sync::Due(at, laps) = *sync
+                && at <= now
+            {
+                *sync = Sync::Started(self.passes[*topic].of(*risk), laps - 1);
             }
         }
     }
 
-    /// The brokers had a turn; `under_way` are the jobs that are not done or not answered.
-    pub(crate) fn end_passes(&mut self, under_way: impl Iterator<Item = Pass> + Clone) {
-        for (topic, pass) in self.passes.iter_mut().enumerate() {
+    /// Ends the passes that are over, after a turn of the brokers. `under_way` are the jobs that are not done or not
+    /// answered. `is_busy` says whether the broker of a topic has work left.
+    pub(crate) fn end_passes(
+        &mut self,
+        under_way: impl Iterator<Item = Pass> + Clone,
+        is_busy: impl Fn(usize) -> bool,
+    ) {
+        for (topic, passes) in self.passes.iter_mut().enumerate() {
             let mut of_topic = under_way.clone().filter(|job| job.topic == topic);
-            if of_topic.all(|job| job.number > *pass) {
-                *pass += 1;
+            if of_topic.all(|job| job.number > passes.ended) {
+                passes.ended += 1;
+            }
+            if passes.ended > passes.began && !is_busy(topic) {
+                passes.ended_of_checkpoints += 1;
+                passes.began = passes.ended;
             }
         }
         let passes = self.passes;
-        self.messages.retain(|_, (topic, sync)| match sync {
-            Sync::Started(pass) => passes[*topic] < *pass + PASSES,
-            Sync::Due(_) | Sync::Failed => true,
+        self.risks.retain(|risk, (topic, sync)| match *sync {
+            Sync::Started(pass, laps) if passes[*topic].of(*risk) >= pass + PASSES => {
+                *sync = Sync::Due(Duration::ZERO, laps);
+                laps > 0
+            }
+            Sync::Started(..) | Sync::Due(..) | Sync::Failed => true,
         });
     }
 
     /// A file that a topic's sync needs was missing or could not be opened: the sync is tried again.
     pub(crate) fn delay(&mut self, topic: usize, now: Duration) {
-        self.set(topic, Sync::Due(now + SYNC_RETRY));
+        self.set(topic, |risk, sync| {
+            if let Risk::Message(_) = risk {
+                *sync = Sync::Due(now + SYNC_RETRY, risk.laps());
+            }
+        });
+    }
+
+    /// A checkpoint of a topic could not be written: the next is tried after the usual time.
+    pub(crate) fn delay_checkpoint(&mut self, topic: usize, now: Duration) {
+        self.set(topic, |risk, sync| {
+            if !matches!(risk, Risk::Message(_)) {
+                *sync = Sync::Due(now + SYNC_TIMEOUT, risk.laps());
+            }
+        });
     }
 
     /// A sync of a topic failed.
     pub(crate) fn fail(&mut self, topic: usize) {
-        self.set(topic, Sync::Failed);
+        self.set(topic, |_, sync| *sync = Sync::Failed);
     }
 
-    fn set(&mut self, topic: usize, to: Sync) {
-        for (of, sync) in self.messages.values_mut() {
+    fn set(&mut self, topic: usize, set: impl Fn(Risk, &mut Sync)) {
+        for (risk, (of, sync)) in &mut self.risks {
             if *of == topic && *sync != Sync::Failed {
-                *sync = to;
+                set(*risk, sync);
             }
         }
     }
 
-    /// The process was killed. The next process syncs at once what it finds. A disk that lost pages before the
-    /// kill reports these pages as synced, too.
+    /// The process was killed. A disk that lost pages before the kill reports these pages as synced, too.
     pub(crate) fn kill(&mut self, now: Duration, has_lost_pages: bool) {
-        for (_, sync) in self.messages.values_mut() {
+        for (risk, (_, sync)) in &mut self.risks {
             *sync = if has_lost_pages {
                 Sync::Failed
             } else {
-                Sync::Due(now)
+                Sync::Due(risk.due_after_kill(now), risk.laps())
             };
         }
     }
 
-    /// Drops the messages that are not durable. Returns their number.
-    pub(crate) fn take(&mut self, model: &mut Model) -> usize {
-        let taken = std::mem::take(&mut self.messages);
-        for number in taken.keys() {
-            model.messages[*number as usize].owed.clear();
+    /// The power fails: drops from the model all messages and promises that are still at risk. Returns the number of these
+    /// messages, and the channels that may be gone.
+    pub(crate) fn take(
+        &mut self,
+        model: &mut Model,
+        promises: &mut Promises,
+    ) -> (usize, Vec<Place>) {
+        let (mut messages, mut channels) = (0, Vec::new());
+        for risk in std::mem::take(&mut self.risks).into_keys() {
+            match risk {
+                Risk::Message(number) => {
+                    messages += 1;
+                    model.messages[number as usize].owed.clear();
+                }
+                Risk::Channel(place) => channels.push(place),
+                Risk::Answer(fact) => promises.take_back(fact),
+            }
         }
-        taken.len()
+        (messages, channels)
     }
 }

@@ -1,8 +1,10 @@
-//! Faults below the broker: of the disk, the kernel and the clock.
+//! Faults of the disk, the kernel and the clock.
 
-use super::{Mail, World};
-use diskq::{Call, CheckpointFailure, Reply, SyncFailure};
+use super::{DATA_PATH, Mail, World};
+use std::path::Path;
 use std::time::Duration;
+
+use diskq::{Call, CheckpointFailure, Reply, SyncFailure};
 
 /// Errors of the environment: nothing is lost, and the next try may work.
 const PASSING: [(Call, i32); 12] = [
@@ -22,7 +24,7 @@ const PASSING: [(Call, i32); 12] = [
 const SET_BACK_MAX: Duration = Duration::from_secs(300);
 
 impl World {
-    /// Something goes wrong, now or soon.
+    /// Causes a fault now, or arms one for a later call.
     pub(super) fn harm(&mut self) {
         let kinds = if self.has_faults { 10 } else { 6 };
         match self.random.below(kinds) {
@@ -41,7 +43,12 @@ impl World {
             6 => {
                 self.observe_all();
                 let failed = self.files.failed_syncs();
-                self.files.fail_write_back(self.random.draw());
+                let seed = self.random.draw();
+                match self.random.below(2) {
+                    0 => self.files.fail_write_back(seed),
+                    // This loses the names of new logs, or the deletions of logs.
+                    _ => self.files.fail_write_back_of(Path::new(DATA_PATH), seed),
+                }
                 if self.files.failed_syncs() > failed {
                     self.reached.note("write-back failed");
                 }
@@ -68,7 +75,7 @@ impl World {
         self.files.fail_nth_of(call, nth, code);
     }
 
-    /// Start-up meets an error.
+    /// Lets one file call of the next start fail.
     pub(super) fn harm_start(&mut self) {
         const CALLS: [(Call, i32); 4] = [
             (Call::Read, libc::EMFILE),
@@ -80,7 +87,7 @@ impl World {
         self.fail_soon(call, code);
     }
 
-    /// The wall clock is corrected.
+    /// Sets the wall clock back, as a correction does.
     fn set_clock_back(&mut self) {
         self.reached.note("clock stepped back");
         let left = SET_BACK_MAX.saturating_sub(self.set_back);
@@ -89,7 +96,7 @@ impl World {
         self.wall_ns -= step.as_nanos() as u64;
     }
 
-    /// The process is killed while its keepers are at work.
+    /// Kills the process in the middle of its keepers' jobs.
     pub(super) fn die_in_a_job(&mut self) {
         self.reached.note("killed in a job");
         self.may_be_torn = true;
@@ -106,7 +113,7 @@ impl World {
         }
     }
 
-    /// Notes from a keeper's answer how its syncs went. Returns whether a sync has failed for good.
+    /// Notes the results of the syncs in a keeper's answer. Returns true if a sync has failed, which is final.
     pub(super) fn note_reply(&mut self, reply: &Reply, topic: usize) -> bool {
         let failed = match reply {
             Reply::Synced { result, .. } => result.as_ref().err(),
@@ -117,6 +124,13 @@ impl World {
                 self.say(&failure.text);
                 self.at_risk.fail(topic);
                 return true;
+            }
+            Reply::CheckpointWritten {
+                result: Err(CheckpointFailure::Write(_)),
+                ..
+            } => {
+                self.at_risk.delay_checkpoint(topic, self.mono);
+                return false;
             }
             Reply::Spilled { result: Err(_), .. } => {
                 self.at_risk.delay(topic, self.mono);

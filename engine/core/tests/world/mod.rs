@@ -1,8 +1,8 @@
-//! The simulated world: shards, keepers, a disk and connections, held against the model.
+//! The simulated world: shards, keepers, a disk and connections, compared with the model.
 //!
-//! `mod.rs` starts and stops it, takes the steps and judges; `peer.rs` is what happens on the wire;
-//! `faults.rs` is what goes wrong below; `model.rs` says what must be true, and `at_risk.rs` what a
-//! power failure may take, `promises.rs` what operators were answered.
+//! `mod.rs` starts and stops the world, takes the steps and judges. `peer.rs` has the connections, `faults.rs` the
+//! faults of disk, kernel and clock. `model.rs` knows which messages are owed, `at_risk.rs` which of them a power
+//! failure may take, and `promises.rs` which answers operators were given.
 
 mod at_risk;
 mod faults;
@@ -11,15 +11,16 @@ mod peer;
 mod promises;
 mod shared_sync;
 
-use at_risk::{AtRisk, Pass};
-use diskq::nsqd_files::TopicFacts;
+use at_risk::{AtRisk, Pass, Risk};
 use diskq::{
-    Call, Crash, Keeper, LogOptions, Logs, Reply, Request, SharedSync, SimFiles, Tombstone,
+    Call, Crash, DataPath, Keeper, LogOptions, Logs, Reply, Request, SharedSync, SimFiles,
+    Tombstone, TopicFacts,
 };
 use engine_core::stats::StatsFilter;
 use engine_core::{
-    Broker, BrokerOptions, Client, DeletedLog, ForwardBatch, ForwardReply, LatencyOptions, Now,
-    Outcome, Output, Random, ShardId, TaskId, TopicKey, TopicOptions, Wakeup, place,
+    AdminError, Broker, BrokerOptions, Client, DeletedLog, ForwardBatch, ForwardReply,
+    LatencyOptions, Now, Outcome, Output, Random, ShardId, TaskId, TopicKey, TopicOptions, Wakeup,
+    place,
 };
 use model::{Model, Place};
 use peer::Peer;
@@ -39,10 +40,10 @@ const TOPICS: [&str; 4] = ["orders", "b", "clicks", "tmp#ephemeral"];
 const CHANNELS: [&str; 3] = ["bill", "ship", "x#ephemeral"];
 const STEPS: u64 = 600;
 const SHARDS_MAX: u64 = 3;
-/// The invariants of everything are asserted after each so many steps: they cost what there is.
+/// The number of steps between two checks of all invariants. A check goes through everything that there is.
 const CHECK_EVERY: u64 = 8;
 
-/// What a set of histories must have reached, or it has proved nothing.
+/// The events that a set of histories reached. A set that never reached an event proves nothing about this event.
 #[derive(Debug, Default)]
 pub(crate) struct Reached {
     counts: BTreeMap<&'static str, u64>,
@@ -75,6 +76,8 @@ impl Reached {
             "power lost",
             "paused",
             "emptied",
+            "open topic emptied",
+            "an operator has to wait",
             "channel deleted",
             "topic deleted",
             "room awaited",
@@ -98,6 +101,7 @@ impl Reached {
             "spilled",
             "spill failed",
             "killed before a spill",
+            "peeked",
             "loaded",
             "loaded before earlier jobs",
             "urgent before earlier jobs",
@@ -105,8 +109,12 @@ impl Reached {
             "started with channels",
             "deletion failed",
             "deletion worked at last",
+            "memory of a deleted topic",
+            "deletion failed for good",
             "killed before a deletion",
             "answer held",
+            "answer held in a power failure",
+            "channel taken by a power failure",
             "nsqd.dat was missing",
             "a log could not be opened",
             "synced together",
@@ -130,7 +138,7 @@ enum Mail {
     Forwards(ForwardBatch),
     Replies(Vec<ForwardReply>),
     Connection(usize, Box<Client>),
-    /// What a new topic asked for: some of the channels, by their bits.
+    /// The channels that a new topic asked for. Each bit stands for one of [`CHANNELS`].
     Channels(TopicKey, u64),
 }
 
@@ -144,7 +152,7 @@ struct Job {
 
 enum Work {
     Log(TopicKey, Request),
-    /// A deletion, and how often it failed.
+    /// A deletion, and the number of its failures.
     Delete(DeletedLog, u32),
 }
 
@@ -153,7 +161,7 @@ impl Job {
         self.thread == Thread::Urgent
     }
 
-    /// Urgent jobs of its topic do not overtake it.
+    /// Returns true if no urgent job of the topic may overtake this job.
     fn is_fence(&self) -> bool {
         matches!(
             self.work,
@@ -161,7 +169,7 @@ impl Job {
         )
     }
 
-    /// A job for the keeper.
+    /// The requests of the job.
     fn requests(&self) -> &[Request] {
         match &self.work {
             Work::Log(_, request) => std::slice::from_ref(request),
@@ -170,7 +178,7 @@ impl Job {
     }
 }
 
-/// Which of a keeper's threads does it. Each does its own in order, and does not wait for the others.
+/// A thread of a keeper. Each thread does its jobs in order, and does not wait for the other threads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Thread {
     Keeper,
@@ -179,11 +187,12 @@ enum Thread {
 }
 
 impl Thread {
-    /// The rule of engine/src/shard/storage.rs: only a load overtakes a spill or a deletion of its log.
+    /// Returns the thread by the rule of engine/src/shard/storage.rs: only a load overtakes a spill or a deletion of
+    /// its log.
     fn of(topic: &str, request: &Request, earlier: &VecDeque<Job>) -> Thread {
         let is_fence = |job: &Job| *job.topic == *topic && job.is_fence();
         match request {
-            Request::Load { .. } => Thread::Loader,
+            _ if request.is_read() => Thread::Loader,
             _ if request.is_urgent() && !earlier.iter().any(is_fence) => Thread::Urgent,
             _ => Thread::Keeper,
         }
@@ -194,13 +203,13 @@ struct ShardWorld {
     broker: Broker,
     keeper: Keeper<SimFiles>,
     jobs: VecDeque<Job>,
-    /// The tombstones of deleted topics, until nsqd.dat is written.
+    /// The tombstones of deleted topics, until an nsqd.dat without these topics is written.
     tombstones: Vec<Tombstone>,
     shared_sync: SharedSync<SimFiles>,
-    /// Its part of nsqd.dat is out of date.
+    /// The shard's part of nsqd.dat is out of date.
     is_metadata_old: bool,
     inbox: VecDeque<Mail>,
-    /// What the broker has said to be there: topics, and channels with their topics.
+    /// The topics, and the channels with their topics, that the broker has reported to exist.
     told: BTreeSet<(Arc<str>, Option<Box<str>>)>,
 }
 
@@ -214,16 +223,17 @@ pub(crate) struct World {
     group_commit: bool,
     turn_entries: usize,
     latency: Option<LatencyOptions>,
-    /// Whether new topics start with channels that others know of.
+    /// True if new topics start with channels that others know of.
     asks_for_channels: bool,
     /// True if syncs that wait at the same time are done as one. A sync of all files hides a file that a single
     /// sync forgets.
     shares_syncs: bool,
-    /// Whether syncs may fail in this history.
+    /// True if syncs may fail in this history.
     has_faults: bool,
-    /// A sync failed in the life of an earlier process: files may lie from now on.
+    /// True if a sync failed in an earlier process. From then on a sync may succeed although its pages were lost.
     had_failed_sync: bool,
-    /// Power was lost, a write failed or was cut off: a checkpoint it tore stays until it is overwritten.
+    /// True if a power failure, or a write that failed or was cut off, may have torn a checkpoint. A torn checkpoint stays
+    /// until it is overwritten.
     may_be_torn: bool,
     /// Reads may find wrong bits.
     may_be_flipped: bool,
@@ -236,7 +246,8 @@ pub(crate) struct World {
     model: Model,
     at_risk: AtRisk,
     promises: Promises,
-    /// What nsqd.dat says on the disk: written a while after a change, as the shell does. Nobody waits for it.
+    /// The content of nsqd.dat on the disk. The world writes nsqd.dat some time after a change, as the shell does, and
+    /// nobody waits for the write.
     metadata: BTreeMap<String, TopicFacts>,
     /// Topics that operators create, and that have not started.
     creating: BTreeMap<TaskId, usize>,
@@ -289,7 +300,7 @@ impl World {
             wall_ns: 1_800_000_000_000_000_000,
             group_commit,
             turn_entries,
-            // Half of the histories measure it.
+            // Half of the histories measure the latency.
             latency: seed.is_multiple_of(2).then(|| LatencyOptions {
                 percentiles: [0.5].into(),
                 window: Duration::from_secs(60),
@@ -368,7 +379,7 @@ impl World {
             resident_messages: 20,
             resident_bytes_min: 32 * 1024,
             sync_every: if self.group_commit { 1 } else { 30 },
-            // A process draws its own seed: what an earlier one left must not look valid.
+            // Each process draws its own seed: data that an earlier process left must not look valid.
             generation_seed: self.starts,
             ..LogOptions::default()
         }
@@ -377,13 +388,14 @@ impl World {
     fn start(&mut self, shards: usize) {
         let now = self.now();
         self.starts += 1;
+        let data_path = DataPath::from(DATA_PATH);
         self.shards = (0..shards)
             .map(|shard| ShardWorld {
                 broker: Broker::new(self.options(shard, shards)),
-                keeper: Keeper::new(self.files.clone(), DATA_PATH),
+                keeper: Keeper::new(self.files.clone(), data_path.clone()),
                 jobs: VecDeque::new(),
                 tombstones: Vec::new(),
-                shared_sync: Keeper::new(self.files.clone(), DATA_PATH)
+                shared_sync: Keeper::new(self.files.clone(), data_path.clone())
                     .shared_sync()
                     .expect("the data path opens"),
                 is_metadata_old: false,
@@ -432,7 +444,7 @@ impl World {
         let open = || diskq::open_log(&self.files, path, topic, options.clone(), now.wall_ns);
         let recovered = open().or_else(|error| {
             assert!(is_harmed, "{error}");
-            // An operator starts the program again, and everything is there.
+            // An operator starts the program again, and the log opens.
             self.reached.note("a log could not be opened");
             open()
         });
@@ -442,7 +454,7 @@ impl World {
             "{topic}: found {:?}, checkpoint {:?}, damage {:?}",
             recovered.found, recovered.checkpoint, recovered.damage
         ));
-        // One checkpoint of three may be torn; only a disk that lies loses messages that were synced.
+        // One of the three checkpoints may be torn. Synced messages may be lost only after a failed sync.
         let is_loss = |damage: &&diskq::Damage| !damage.seqs.is_empty() || !self.may_be_torn;
         let lost: Vec<_> = recovered.damage.iter().filter(is_loss).collect();
         assert!(
@@ -462,7 +474,7 @@ impl World {
             .collect()
     }
 
-    /// The process is killed, or power is lost, and the program started again.
+    /// Kills the process or takes its power, and starts the program again.
     fn kill(&mut self) {
         if self.random.below(4) == 0 {
             self.die_in_a_job();
@@ -487,6 +499,7 @@ impl World {
         let had_failed_sync = self.had_failed_sync;
         self.had_failed_sync |= self.files.failed_syncs() > 0;
         let is_power_lost = self.random.below(2) == 0;
+        let mut unsure_channels = Vec::new();
         if is_power_lost {
             self.may_be_torn = true;
             self.reached.note("power lost");
@@ -498,9 +511,11 @@ impl World {
                 // detect that.
                 self.model.forget_promises();
             }
-            if self.at_risk.take(&mut self.model) > 0 {
+            let (taken, channels) = self.at_risk.take(&mut self.model, &mut self.promises);
+            if taken > 0 {
                 self.reached.note("taken by a power failure");
             }
+            unsure_channels = channels;
             if !self.group_commit && self.model.promised_count() > 0 {
                 self.reached.note("kept in a power failure");
             }
@@ -508,7 +523,7 @@ impl World {
             self.reached.note("killed");
             self.say("killed");
             if self.was_reclaimed {
-                self.at_risk.take(&mut self.model);
+                (_, unsure_channels) = self.at_risk.take(&mut self.model, &mut self.promises);
             }
             self.files.crash(Crash::Process);
         }
@@ -516,7 +531,7 @@ impl World {
         self.creating.clear();
         self.model.kill();
         self.model.note_undeleted();
-        // A new process needs a moment to start; the clock sees to it that no seq comes twice.
+        // A new process needs a moment to start. Its seqs begin at the clock, so that no seq is given twice.
         let pause = Duration::from_millis(10 + self.random.below(3000));
         self.mono += pause;
         self.wall_ns += pause.as_nanos() as u64;
@@ -525,7 +540,7 @@ impl World {
         self.start(shards);
         let topics = self.durable_topics();
         let is_promised = match is_power_lost {
-            true => self.group_commit && !had_failed_sync,
+            true => !had_failed_sync,
             false => !self.was_reclaimed,
         };
         let exists = |(topic, channel): &Place| {
@@ -535,16 +550,25 @@ impl World {
         let channels = self.model.channels.iter();
         let gone: Vec<Place> = channels.filter(|place| !exists(place)).copied().collect();
         if is_promised {
-            assert_eq!(gone, [], "channels whose SUB was answered");
+            let is_sure = |place: &Place| !unsure_channels.contains(place);
+            let missing: Vec<Place> = gone.iter().copied().filter(is_sure).collect();
+            assert_eq!(missing, [], "channels whose SUB was answered");
             for _ in 0..self.promises.check(&topics) {
-                self.reached.note("answer held");
+                self.reached
+                    .note(match is_power_lost && !self.group_commit {
+                        true => "answer held in a power failure",
+                        false => "answer held",
+                    });
             }
         } else {
-            // What was not synced may be gone.
+            // Answered changes that were not synced may be gone.
             self.promises.clear();
-            for place in gone {
-                self.model.forget_channel(place);
-            }
+        }
+        if !gone.is_empty() {
+            self.reached.note("channel taken by a power failure");
+        }
+        for place in gone {
+            self.model.forget_channel(place);
         }
     }
 
@@ -576,7 +600,7 @@ impl World {
         let ShardWorld {
             keeper, tombstones, ..
         } = &mut self.shards[shard];
-        // The next start finds the files that stay.
+        // The removal of a tombstone is tried again if it fails.
         tombstones.retain(|tombstone| keeper.bury(tombstone).is_err());
     }
 
@@ -621,7 +645,22 @@ impl World {
             _ => None,
         });
         let under_way = jobs.map(|job| job.pass).chain(answers);
-        self.at_risk.end_passes(under_way);
+        let is_busy = |topic: usize| {
+            let shard = place(TOPICS[topic], self.shards.len() as u32).0 as usize;
+            self.shards[shard].broker.is_turn_open()
+        };
+        self.at_risk.end_passes(under_way, is_busy);
+    }
+
+    /// Notes that a message was acknowledged, or a change was answered: a power failure may take it until it is synced.
+    fn note_at_risk(&mut self, risk: Risk, topic: usize) {
+        if !self.group_commit {
+            self.at_risk.add(risk, topic, self.mono);
+        }
+        // A peer that reads late gets an answer that was sent before the sync failed.
+        if self.model.poisoned.contains_key(&topic) {
+            self.at_risk.fail(topic);
+        }
     }
 
     fn pick_peer(&mut self, wanted: impl Fn(&Peer) -> bool) -> Option<usize> {
@@ -637,7 +676,7 @@ impl World {
         self.advance_by(step);
     }
 
-    /// Lets time pass, never so much at once that a peer that answers is taken for dead.
+    /// Lets time pass in steps. A longer step would close peers that answer heartbeats.
     fn advance_by(&mut self, mut left: Duration) {
         while !left.is_zero() {
             let step = left.min(Duration::from_secs(20));
@@ -655,7 +694,7 @@ impl World {
             self.shards[shard].broker.handle_timeout(now, &mut out);
             self.perform(shard, out);
         }
-        // Everyone is alive: a NOP now and then, or the deadline closes them.
+        // The peers that are not silent send a NOP: otherwise the read deadline closes them.
         for index in 0..self.peers.len() {
             let peer = &self.peers[index];
             if !peer.closed && !peer.input_ended && !peer.is_silent {
@@ -680,11 +719,11 @@ impl World {
         let paused = self.random.below(2) == 0;
         let mut out = Vec::new();
         let broker = &mut self.shards[shard].broker;
-        // The topic may not be there: that answer counts like any other.
+        // "There is no such topic" is a right answer, too.
         let outcome = match self.random.below(14) {
             0 | 1 => {
                 let outcome = broker.pause_topic(now, topic_text, paused, task, &mut out);
-                if outcome.is_ok() {
+                if is_done(&outcome) {
                     self.reached.note("paused");
                     let fact = Fact::TopicIsPaused(topic);
                     self.promises.wish(fact, paused, task);
@@ -701,7 +740,7 @@ impl World {
             }
             4 => {
                 let outcome = broker.empty_channel(now, topic_text, name, task);
-                if outcome.is_ok() {
+                if is_done(&outcome) {
                     self.reached.note("emptied");
                     self.model.empty((topic, channel));
                     let stats = broker.stats(now, &StatsFilter::default());
@@ -715,15 +754,23 @@ impl World {
                 outcome
             }
             5 => {
-                // What waited in the topic is gone; the model does not know which that was.
-                let outcome = broker.empty_topic(now, topic_text, task);
-                if outcome.is_ok() {
+                let outcome = broker.empty_topic(topic_text, task);
+                let stats = broker.stats(now, &StatsFilter::default());
+                let mut topics = stats.topics.iter();
+                let found = topics.find(|stats| stats.topic_name == topic_text);
+                let is_open = found.is_some_and(|it| !it.paused && !it.channels.is_empty());
+                // An open topic keeps no messages. A topic that is not open loses the messages that it keeps, and the
+                // model does not know which these are. A topic that asks for channels is not open before it has the
+                // answer.
+                if outcome.is_ok() && (!is_open || self.asks_for_channels) {
                     self.model.empty_topic(topic);
+                } else if outcome.is_ok() {
+                    self.reached.note("open topic emptied");
                 }
                 outcome
             }
             6 => {
-                let outcome = broker.delete_channel(now, topic_text, name, task, &mut out);
+                let outcome = broker.delete_channel(topic_text, name, task, &mut out);
                 if outcome.is_ok() {
                     self.reached.note("channel deleted");
                     self.model.delete((topic, channel));
@@ -736,7 +783,7 @@ impl World {
                 let outcome = broker.delete_topic(topic_text, task, &mut out);
                 if outcome.is_ok() {
                     self.reached.note("topic deleted");
-                    // Publishes under way are refused or land in the topic's successor.
+                    // Publishes under way are refused, or go to a new topic of this name.
                     self.model.delete_topic(topic, task);
                     for channel in 0..CHANNELS.len() {
                         self.model.delete((topic, channel));
@@ -759,7 +806,7 @@ impl World {
                 // Messages are owed to it only once a SUB was answered.
                 let name = channel_name(channel);
                 let outcome = broker.create_channel(now, topic_text, name, task, &mut out);
-                if outcome.is_ok() {
+                if is_done(&outcome) {
                     let fact = Fact::ChannelExists((topic, channel));
                     self.promises.wish(fact, true, task);
                 }
@@ -767,8 +814,11 @@ impl World {
             }
         };
         self.perform(shard, out);
-        if outcome == Ok(Outcome::Done) {
-            self.answer_task(shard, task, Wakeup::Done(Ok(())));
+        match outcome {
+            Ok(Outcome::Done) => self.answer_task(shard, task, Wakeup::Done(Ok(()))),
+            // The operator gives up.
+            Ok(Outcome::Later) => self.reached.note("an operator has to wait"),
+            Ok(Outcome::Wait) | Err(_) => {}
         }
     }
 
@@ -777,7 +827,9 @@ impl World {
         let creating = self.creating.remove(&task);
         match wakeup {
             Wakeup::Done(Ok(())) => {
-                self.promises.answer(task);
+                for fact in self.promises.answer(task) {
+                    self.note_at_risk(Risk::Answer(fact), fact.topic());
+                }
                 self.model.note_deleted(task);
             }
             Wakeup::Done(Err(_)) => {}
@@ -830,7 +882,17 @@ impl World {
                         inbox.push_back(Mail::Connection(index, Box::new(client)));
                     }
                 }
-                Output::Upgrade(..) => unreachable!("nothing is on offer"),
+                Output::WriteExpired(id) => {
+                    let mut out = Vec::new();
+                    self.flush_into(shard, id, &mut out);
+                    let now = self.now();
+                    let broker = &mut self.shards[shard].broker;
+                    broker.write_expired(now, id, &mut out);
+                    self.perform(shard, out);
+                }
+                Output::Upgrade(..) | Output::UpgradeExpired(_) => {
+                    unreachable!("nothing is on offer")
+                }
                 Output::Resume(id) => {
                     if let Some(index) = self.peer_of(shard, id) {
                         self.reached.note("room awaited");
@@ -862,6 +924,10 @@ impl World {
                         pass: self.at_risk.pass(index),
                     });
                 }
+                Output::Free(memory) => {
+                    self.reached.note("memory of a deleted topic");
+                    self.shards[shard].keeper.free(memory);
+                }
                 Output::MetadataChanged => self.shards[shard].is_metadata_old = true,
                 Output::Log(_, line) | Output::Complaint { line, .. } => self.read_log(&line),
                 Output::Changed(change) => {
@@ -885,7 +951,7 @@ impl World {
         }
     }
 
-    /// A topic is gone: nobody takes the answers to its jobs.
+    /// Notes that a topic is gone: the answers to its jobs are dropped.
     fn forget_answers(&mut self, shard: usize, topic: usize) {
         let ShardWorld { jobs, inbox, .. } = &mut self.shards[shard];
         let answers = inbox.iter_mut().filter_map(|mail| match mail {
@@ -950,7 +1016,7 @@ impl World {
                     self.shards[to].inbox.push_back(Mail::Replies(replies));
                 }
             }
-            // A turn that left something to do may be followed by other things first.
+            // Other events may come before the next turn, even if this turn left something to do.
             if !self.shards[shard].broker.is_turn_open() || self.random.below(3) == 0 {
                 return;
             }
@@ -970,7 +1036,7 @@ impl World {
         }
     }
 
-    /// One job; the answer comes by mail.
+    /// Does one job of a keeper, and sends the answer by mail.
     fn work_keeper(&mut self, shard: usize) {
         let threads = [Thread::Keeper, Thread::Urgent, Thread::Loader];
         let thread = threads[self.random.below(3) as usize];
@@ -981,9 +1047,9 @@ impl World {
         };
         let is_in_the_way = |other: &Job| other.is_urgent() && other.topic == job.topic;
         let job = match jobs.iter().position(is_in_the_way) {
-            // A deletion waits for the urgent jobs of its topic, all of which came before.
+            // A deletion waits for the urgent jobs of its topic, all of which came before the deletion.
             Some(urgent) if matches!(job.work, Work::Delete(..)) => {
-                // Back to its place: what came behind it stays behind it.
+                // The deletion goes back to its place, so that later jobs stay behind it.
                 jobs.insert(at.unwrap_or(0), job);
                 jobs.remove(urgent).expect("just found")
             }
@@ -1012,6 +1078,7 @@ impl World {
         };
         match &request {
             Request::Spill { .. } => self.reached.note("spilled"),
+            Request::Peek { .. } => self.reached.note("peeked"),
             Request::Load { .. } => self.reached.note("loaded"),
             _ => {}
         }
@@ -1021,8 +1088,8 @@ impl World {
         }
     }
 
-    /// The rule of engine/src/shard/storage/deletions.rs: a failed deletion is tried again, behind the waiting
-    /// jobs.
+    /// Does a deletion by the rule of engine/src/shard/storage/deletions.rs: after a failure it is tried again after the
+    /// waiting jobs, unless no deletion can work any more.
     fn delete(&mut self, shard: usize, mut log: DeletedLog, failed_count: u32, pass: Pass) {
         let ShardWorld {
             keeper,
@@ -1057,6 +1124,9 @@ impl World {
                     *is_metadata_old = true;
                 }
             }
+            Err(_) if !log.is_ephemeral && !keeper.can_delete_topics() => {
+                self.reached.note("deletion failed for good");
+            }
             Err(_) => {
                 self.reached.note("deletion failed");
                 jobs.push_back(Job {
@@ -1069,7 +1139,8 @@ impl World {
         }
     }
 
-    /// What is on its way to the keeper is in the page cache all the same.
+    /// Copies the mapped memory of the waiting jobs to the page cache: the kernel has these bytes even if the job is never
+    /// done.
     fn observe_jobs(&self, jobs: &VecDeque<Job>) {
         for job in jobs {
             let path = Path::new(DATA_PATH);
@@ -1152,8 +1223,8 @@ impl World {
         }
     }
 
-    /// Faults stop, everything is consumed: then every acknowledged message must have reached every
-    /// channel it is owed to.
+    /// Ends all faults and consumes everything. Asserts that every acknowledged message has reached every channel that it
+    /// is owed to.
     fn drain(&mut self) {
         self.files.limit(None);
         self.files.disarm();
@@ -1169,7 +1240,7 @@ impl World {
             let shard = place(topic, self.shards.len() as u32).0 as usize;
             let (now, mut out) = (self.now(), Vec::new());
             let broker = &mut self.shards[shard].broker;
-            // What is not there needs no unpausing.
+            // A topic or channel that does not exist needs no unpausing.
             let _ = broker.pause_topic(now, topic, false, TaskId(0), &mut out);
             for channel in CHANNELS {
                 let _ = broker.pause_channel(topic, channel, false, TaskId(0), &mut out);
@@ -1194,7 +1265,7 @@ impl World {
             assert!(!self.peers[index].closed, "the last consumer stays");
             let holds = std::mem::take(&mut self.peers[index].holds);
             if holds.is_empty() {
-                // In flight at others, or deferred: comes back.
+                // The rest is in flight at other clients, or deferred. It comes when time has passed.
                 self.advance_by(Duration::from_secs(61) + self.set_back / 4);
                 quiet += 1;
                 continue;
@@ -1232,7 +1303,12 @@ impl World {
     }
 }
 
-/// Of every channel: what it owes, and how many messages it received.
+/// Returns whether an operator's command has made its change, recorded or not.
+fn is_done(outcome: &Result<Outcome, AdminError>) -> bool {
+    matches!(outcome, Ok(Outcome::Done | Outcome::Wait))
+}
+
+/// Returns for each channel the number of messages that it owes and the number that it received.
 fn ledgers(stats: &engine_core::stats::StatsSnapshot) -> Vec<(Place, u64, u64)> {
     let mut all = Vec::new();
     for topic in &stats.topics {

@@ -1,5 +1,6 @@
 //! The peers: what they send, what the broker answers, and what the model makes of both.
 
+use super::at_risk::Risk;
 use super::model::{Action, Delivered, Place};
 use super::{CHANNELS, TOPICS, World, channel_name, is_durable, topic_name};
 use engine_core::{ClientId, Output, Sent};
@@ -304,7 +305,6 @@ impl World {
     }
 
     pub(crate) fn close_peer(&mut self, index: usize) {
-        let now = self.now();
         let peer = &mut self.peers[index];
         if let Some(place) = peer.subscription.filter(|_| peer.is_slow) {
             self.model.note_late(place);
@@ -312,7 +312,7 @@ impl World {
         peer.closed = true;
         if let Some((shard, id)) = peer.at.take() {
             let mut out = Vec::new();
-            self.shards[shard].broker.disconnect(now, id, &mut out);
+            self.shards[shard].broker.disconnect(id, &mut out);
             self.perform(shard, out);
         }
     }
@@ -431,7 +431,7 @@ impl World {
         self.perform(shard, out);
     }
 
-    fn flush_into(&mut self, shard: usize, id: ClientId, out: &mut Vec<Output>) {
+    pub(crate) fn flush_into(&mut self, shard: usize, id: ClientId, out: &mut Vec<Output>) {
         let Some(index) = self.peer_of(shard, id) else {
             return;
         };
@@ -519,20 +519,14 @@ impl World {
                 }
                 for number in numbers {
                     self.model.messages[number as usize].acknowledged = true;
-                    if !self.group_commit {
-                        self.at_risk.add(number, topic, self.mono);
-                    }
-                }
-                // A peer that reads late learns of an OK after the sync has failed.
-                if self.model.poisoned.contains_key(&topic) {
-                    self.at_risk.fail(topic);
+                    self.note_at_risk(Risk::Message(number), topic);
                 }
             }
             Awaited::Sub => {
                 let place = peer.subscription.expect("SUB was sent");
                 let exists = peer.at.is_some();
-                if exists && is_durable(place) {
-                    self.model.channels.insert(place);
+                if exists && is_durable(place) && self.model.channels.insert(place) {
+                    self.note_at_risk(Risk::Channel(place), place.0);
                 }
             }
             Awaited::CloseWait => self.reached.note("close wait"),

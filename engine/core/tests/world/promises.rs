@@ -2,7 +2,7 @@
 
 use super::model::Place;
 use super::{CHANNELS, TOPICS};
-use diskq::nsqd_files::TopicFacts;
+use diskq::TopicFacts;
 use engine_core::{Change, TaskId};
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(crate) enum Fact {
 }
 
 impl Fact {
-    fn topic(self) -> usize {
+    pub(crate) fn topic(self) -> usize {
         match self {
             Fact::TopicExists(topic) | Fact::TopicIsPaused(topic) => topic,
             Fact::ChannelExists(place) | Fact::ChannelIsPaused(place) => place.0,
@@ -89,11 +89,23 @@ impl Promises {
         }
     }
 
-    /// A wish is carried out.
-    pub(crate) fn answer(&mut self, task: TaskId) {
-        for promise in self.wishes.values_mut().filter(|p| p.task == task) {
+    /// Notes that an operator's wish was answered as done. Returns the facts that a power failure may undo until they are
+    /// synced: none for the deletion of a topic, which is durable at the answer.
+    pub(crate) fn answer(&mut self, task: TaskId) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        let mut is_topic_gone = false;
+        for (fact, promise) in self.wishes.iter_mut().filter(|(_, p)| p.task == task) {
             promise.is_answered = true;
+            is_topic_gone |= matches!(fact, Fact::TopicExists(_)) && !promise.is_true;
+            facts.push(*fact);
         }
+        facts.retain(|_| !is_topic_gone);
+        facts
+    }
+
+    /// Forgets a fact that a power failure may have undone.
+    pub(crate) fn take_back(&mut self, fact: Fact) {
+        self.wishes.remove(&fact);
     }
 
     /// A client made a topic or channel again that an operator had deleted.

@@ -36,11 +36,11 @@ fn addresses_split_as_go_splits_them() {
 #[test]
 fn addresses_that_cannot_be_are_refused_in_nsqds_words() {
     let check = |address: &str, text: &str| {
-        let error = bind(address).unwrap_err().to_string();
+        let error = reserve(address).unwrap_err().to_string();
         assert!(error.starts_with(text), "{error}");
     };
     // HTTPS knows no unix sockets.
-    let error = bind_probe("4150").unwrap_err().to_string();
+    let error = reserve_tcp("4150").unwrap_err().to_string();
     let text = "listen (4150) failed - listen tcp: address 4150: missing port in address";
     assert_eq!(error, text);
     check(
@@ -78,10 +78,10 @@ fn addresses_that_cannot_be_are_refused_in_nsqds_words() {
 
 #[test]
 fn a_port_in_use_is_found_and_a_free_one_is_picked() {
-    let first = bind_probe("127.0.0.1:0").unwrap();
+    let first = reserve_tcp("127.0.0.1:0").unwrap();
     let address = first.address();
     assert_ne!(address.port(), 0);
-    let again = bind_probe_within(&address.to_string(), Duration::ZERO);
+    let again = reserve_within(&address.to_string(), Duration::ZERO);
     let error = again.unwrap_err().to_string();
     assert!(
         error.starts_with(&format!(
@@ -90,27 +90,31 @@ fn a_port_in_use_is_found_and_a_free_one_is_picked() {
         "{error}"
     );
     drop(first);
-    assert_eq!(bind_probe(&address.to_string()).unwrap().address(), address);
+    assert_eq!(
+        reserve_tcp(&address.to_string()).unwrap().address(),
+        address
+    );
 }
 
 #[test]
 fn wildcards_are_both_families() {
     for address in [":0", "0.0.0.0:0", "[::]:0"] {
-        let probe = bind_probe(address).unwrap();
+        let probe = reserve_tcp(address).unwrap();
         assert_eq!(probe.address().is_ipv6(), has_ipv6(), "{address}");
         assert!(probe.address().ip().is_unspecified());
     }
     assert_eq!(
-        bind_probe("localhost:0").unwrap().address().ip(),
+        reserve_tcp("localhost:0").unwrap().address().ip(),
         Ipv4Addr::LOCALHOST
     );
 }
 
 /// A restart was refused while connections of the old process were in TIME_WAIT. Opened by closing
-/// the server's end of a connection first, on a listener that has SO_REUSEPORT like the shards'.
+/// the server's end of a connection first, on a listener with the options of the shards' listeners.
 #[test]
 fn closing_connections_of_an_earlier_process_are_not_in_the_way() {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    listener.set_reuse_address(true).unwrap();
     listener.set_reuse_port(true).unwrap();
     listener
         .bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())
@@ -120,14 +124,14 @@ fn closing_connections_of_an_earlier_process_are_not_in_the_way() {
     let address = listener.local_addr().unwrap();
     let mut client = TcpStream::connect(address).unwrap();
     let (mut server, _) = listener.accept().unwrap();
-    let early = bind_probe_within(&address.to_string(), Duration::ZERO);
+    let early = reserve_within(&address.to_string(), Duration::ZERO);
     assert!(early.is_err(), "it still listens");
     server.write_all(b"x").unwrap();
     drop(server);
     client.read_to_end(&mut Vec::new()).unwrap();
     drop(client);
     drop(listener);
-    let probe = bind_probe(&address.to_string()).unwrap_or_else(|error| panic!("{error}"));
+    let probe = reserve_tcp(&address.to_string()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(probe.address(), address);
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let port = format!(":{:04X}", address.port());
@@ -137,28 +141,44 @@ fn closing_connections_of_an_earlier_process_are_not_in_the_way() {
     );
 }
 
+/// The start lasts from here until the shards listen: it may take over an original nsqd's queue meanwhile.
 #[test]
-fn listeners_are_found_in_the_table() {
-    let table = "  sl  local_address rem_address   st tx_queue rx_queue\n\
-                 \x20  0: 0100007F:5E56 00000000:0000 0A 00000000:00000000\n\
-                 \x20  1: 0100007F:1F90 0100007F:5E57 06 00000000:00000000\n";
-    assert!(has_listener(table, 0x5E56));
-    assert!(!has_listener(table, 0x1F90), "TIME_WAIT");
-    assert!(!has_listener(table, 0x5E57), "the other end");
-    assert!(!has_listener("", 1));
+fn a_reserved_address_is_kept_for_the_shards_alone() {
+    let first = reserve_tcp("127.0.0.1:0").unwrap();
+    let address = first.address();
+    let is_taken = || reserve_within(&address.to_string(), Duration::ZERO).is_err();
+    assert!(is_taken());
+    let error = TcpStream::connect(address).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    let shards = [(); 2].map(|()| {
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        listener.set_reuse_address(true).unwrap();
+        listener.set_reuse_port(true).unwrap();
+        listener.bind(&address.into()).unwrap();
+        listener.listen(64).unwrap();
+        listener
+    });
+    for _ in 0..20 {
+        TcpStream::connect(address).expect("only the shards' listeners get connections");
+    }
+    assert!(is_taken());
+    drop(first);
+    assert!(is_taken(), "the shards listen");
+    drop(shards);
+    reserve_tcp(&address.to_string()).unwrap();
 }
 
 /// A restart right after a kill was refused: the kernel had not yet taken the old process's rings
 /// apart, and its listener was still there. Opened by a listener that goes away a little later.
 #[test]
 fn a_listener_that_is_about_to_go_is_waited_for() {
-    let first = bind_probe("127.0.0.1:0").unwrap();
+    let first = reserve_tcp("127.0.0.1:0").unwrap();
     let address = first.address();
     let thread = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(50));
         drop(first);
     });
-    let second = bind_probe_within(&address.to_string(), Duration::from_secs(60)).unwrap();
+    let second = reserve_within(&address.to_string(), Duration::from_secs(60)).unwrap();
     assert_eq!(second.address(), address);
     thread.join().unwrap();
 }

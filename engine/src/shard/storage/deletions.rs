@@ -1,13 +1,13 @@
-//! Deletions of logs: each is tried until it works.
+//! Deletions of logs. Each deletion is tried until it works, or until no deletion can work any more.
 
-use crate::log_error;
 use crate::shard::mail::Mail;
+use diskq::{DiskError, Request};
 use engine_core::{DeletedLog, TaskId};
+use program::log_error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Worker;
-use diskq::{DiskError, Request};
 
 /// The pause between a failed deletion and the next try. It doubles each time, up to the maximum.
 const RETRY_MIN: Duration = Duration::from_millis(250);
@@ -70,8 +70,8 @@ impl FailedDeletions {
 }
 
 impl Worker {
-    /// Does the last jobs of a log and deletes it. Returns false if the deletion failed and will be tried
-    /// again; the fence stays until it works.
+    /// Does the last jobs of a log and deletes the log. Returns false if the deletion failed. Then the fence stays until
+    /// another try works, or for ever if there is no other try.
     pub(super) fn delete(&self, mut deletion: Deletion) -> bool {
         let topic = deletion.topic.clone();
         self.fences.wait_for_urgent(&topic);
@@ -97,8 +97,15 @@ impl Worker {
             }
             Err(error) => {
                 deletion.failed_count += 1;
-                tell(&deletion, &error);
-                self.failed_deletions().put(deletion);
+                if deletion.is_ephemeral || self.keeper.can_delete_topics() {
+                    tell(&deletion, &error);
+                    self.failed_deletions().put(deletion);
+                } else {
+                    log_error!(
+                        "TOPIC({topic}): cannot delete its log: the topic is back after the next start; until then \
+                         nothing is stored under this name - {error}"
+                    );
+                }
                 false
             }
         }

@@ -5,7 +5,7 @@ use futures_lite::StreamExt;
 use futures_lite::future::block_on;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use wire::id::Seq;
 
@@ -71,6 +71,7 @@ fn shown(jobs: &[Job]) -> Vec<String> {
     let show = |job: &Job| match job {
         Job::Log(_, topic, Request::Discard { segment, .. }) => format!("{topic}{}", segment.0),
         Job::Log(_, topic, request) => show_task(topic, request),
+        Job::Free(_) => "free".to_owned(),
         Job::Delete(deletion) => format!("delete {}", deletion.topic),
         Job::Bury(_) => "bury".to_owned(),
         Job::Stop => "stop".to_owned(),
@@ -188,7 +189,7 @@ fn what_somebody_waits_for_overtakes_all_but_what_it_depends_on() {
     assert!(fences.topics().is_empty(), "nothing is kept of idle topics");
 }
 
-/// A keeper of its own for a test, and what it answers.
+/// The storage of one shard, and its answers.
 struct Tried {
     storage: Storage,
     threads: [JoinHandle<()>; 3],
@@ -198,7 +199,7 @@ struct Tried {
 impl Tried {
     fn start(data_path: &Path) -> Tried {
         let (post, mut inboxes) = Post::new(1);
-        let started = Storage::start(ShardId(0), data_path, &post);
+        let started = Storage::start(ShardId(0), &data_path.into(), &post);
         let (storage, threads) = started.expect("a directory and threads");
         Tried {
             storage,
@@ -230,7 +231,7 @@ impl Tried {
     }
 }
 
-/// A file of a log that nobody can open for writing until somebody reads it.
+/// Makes a file of a log that blocks every thread that opens it for writing, until the test reads it.
 fn stuck_file(data_path: &Path, topic: &str, name: &str) -> PathBuf {
     let log = data_path.join(format!("{topic}.log"));
     std::fs::create_dir(&log).expect("a new directory");

@@ -6,9 +6,11 @@
 //! a: FIN #x           ... the id of the message whose body is x
 //! a: FIN #x; RDY 2    ... several commands that arrive together
 //! a! PUB t\n\0\0      raw bytes
+//! a connects          ... or earlier, and sends nothing yet
 //! a eof / gone / stuck    ends its input / is disconnected / reads nothing from now on
 //! a takes 10          ... but these bytes of its output; `a reads` ends it
 //! a takes 10 at close ... when it is closed by the broker
+//! a takes 10 at deadline  ... when its write deadline has passed
 //! a< OK               what it gets; a message is its body and its attempts: x (1)
 //! a closed            the broker closed it
 //! +500ms              time passes, timers fire one by one
@@ -98,6 +100,7 @@ struct Peer {
     received: Vec<u8>,
     is_stuck: bool,
     takes_at_close: usize,
+    takes_at_deadline: usize,
     is_upgrading: bool,
 }
 
@@ -169,6 +172,14 @@ impl Session {
         (peer.input.len(), client.expect("connected").answer_bytes())
     }
 
+    /// Returns what the decoder remembers of a client's unfinished command, as text.
+    pub(super) fn remembered(&self, name: &str) -> String {
+        let client = self.peers[name]
+            .id
+            .and_then(|id| self.broker.clients.get(id));
+        format!("{:?}", client.expect("connected").decoder)
+    }
+
     /// What happened so far.
     pub(super) fn transcript(&self) -> &str {
         &self.transcript
@@ -211,6 +222,7 @@ impl Session {
             ["reclaim"] => self.reclaim(),
             ["reclaim", "early"] => self.reclaims_early = true,
             ["disk", "free"] => self.files.limit(None),
+            [name, "connects"] => self.send(name, b"", b""),
             [name, "eof"] => {
                 let peer = self.peers.get(name).expect("connected");
                 let (id, rest) = (peer.id.expect("open"), peer.input.clone());
@@ -225,7 +237,7 @@ impl Session {
                     .and_then(|peer| peer.id)
                     .expect("open");
                 let mut out = Vec::new();
-                self.broker.disconnect(self.now, id, &mut out);
+                self.broker.disconnect(id, &mut out);
                 self.settle(out);
             }
             [name, "upgraded"] => {
@@ -259,6 +271,12 @@ impl Session {
             [name, "takes", bytes] => self.take(name, number(bytes)),
             [name, "takes", bytes, "at", "close"] => {
                 self.peers.get_mut(name).expect("connected").takes_at_close = number(bytes);
+            }
+            [name, "takes", bytes, "at", "deadline"] => {
+                self.peers
+                    .get_mut(name)
+                    .expect("connected")
+                    .takes_at_deadline = number(bytes);
             }
             [name, "reads"] => {
                 let peer = self.peers.get_mut(name).expect("connected");
@@ -413,13 +431,25 @@ impl Session {
                     self.peers.get_mut(&name).expect("open").is_upgrading = true;
                     let line = format!("{name} upgrades to {upgrade}\n");
                     self.transcript.push_str(&line);
+                    self.broker.upgrade_begins(self.now, id);
+                }
+            }
+            Output::WriteExpired(id) => {
+                if let Some(name) = self.name_of(id) {
+                    let peer = self.peers.get_mut(&name).expect("open");
+                    let takes = std::mem::take(&mut peer.takes_at_deadline);
+                    self.broker.sent(self.now, id, takes, out);
+                    self.broker.write_expired(self.now, id, out);
+                }
+            }
+            Output::UpgradeExpired(id) => {
+                if let Some(name) = self.name_of(id) {
+                    assert!(self.peers[&name].is_upgrading, "no layer waits for {name}");
+                    self.broker.upgrade_failed(id, "i/o timeout", out);
                 }
             }
             Output::Expired(id) => {
                 if let Some(name) = self.name_of(id) {
-                    if self.peers[&name].is_upgrading {
-                        return self.broker.upgrade_failed(id, "i/o timeout", out);
-                    }
                     let rest = self.peers[&name].input.clone();
                     self.broker.finish_input(id, &rest, out);
                 }
@@ -442,6 +472,7 @@ impl Session {
                 let tombstone = deletion.expect("the disk renames");
                 keeper.bury(&tombstone).expect("the disk removes");
             }
+            Output::Free(memory) => Keeper::new(self.files.clone(), DATA_PATH).free(memory),
             Output::Move(..) => unreachable!("there is one shard"),
             Output::AskForChannels(key, topic) => {
                 self.asking.insert(topic.to_string(), key);
@@ -465,7 +496,7 @@ impl Session {
             let peer = self.peers.remove(&name).expect("found");
             self.broker.sent(self.now, id, peer.takes_at_close, out);
             writeln!(self.transcript, "{name} closed").expect("a String takes all");
-            self.broker.disconnect(self.now, id, out);
+            self.broker.disconnect(id, out);
         }
     }
 
@@ -543,11 +574,11 @@ impl Session {
             ("pause" | "unpause", Some(channel)) => broker
                 .pause_channel(topic, channel, paused, task, &mut out)
                 .map(drop),
-            ("empty", None) => broker.empty_topic(now, topic, task).map(drop),
+            ("empty", None) => broker.empty_topic(topic, task).map(drop),
             ("empty", Some(channel)) => broker.empty_channel(now, topic, channel, task).map(drop),
             ("delete", None) => broker.delete_topic(topic, task, &mut out).map(drop),
             ("delete", Some(channel)) => broker
-                .delete_channel(now, topic, channel, task, &mut out)
+                .delete_channel(topic, channel, task, &mut out)
                 .map(drop),
             ("create", Some(channel)) => {
                 let name = TopicName::new(topic.as_bytes()).expect("a valid name");

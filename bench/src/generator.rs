@@ -1,0 +1,400 @@
+//! [`Generator`]: one thread of the load generator with its connections, on one epoll.
+//!
+//! ```text
+//!   loop   do what is due: publishes, held messages, slow readers, storms, end of an interval
+//!          wait until the next of these or for sockets
+//!          sockets: read, handle, answer in one write
+//! ```
+//!
+//! The thread waits for nothing but epoll. It shares nothing with other generator threads except the
+//! channel ledgers, which it locks once per read.
+
+mod connection;
+mod setup;
+mod socket;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+
+use rustix::event::epoll;
+
+use crate::clock::Clock;
+use crate::consumer::{Behaviour, CallContext, HeldMessage, Mark};
+use crate::control::Control;
+use crate::grid::Grid;
+use crate::ledger::ProducerRecord;
+use crate::random::Random;
+use crate::tally::Tally;
+use crate::upgrades::Upgrades;
+use connection::{Connection, Role};
+pub use connection::{ConsumerPlan, ProducerPlan, Reading, identify_json};
+
+/// Bytes of one read. Large enough that FINs are gathered, small enough to stay in the cache.
+const READ_BYTES: usize = 128 * 1024;
+/// The most connections that are set up at once, so that no listener's queue overflows.
+const SETUPS_MAX: usize = 128;
+/// Time between two looks at flags, slow readers and storms.
+const TICK_NS: u64 = 5_000_000;
+/// Buffers a producer fills in a row before others have their turn.
+const ROUNDS_MAX: usize = 4;
+/// Events taken from epoll at once.
+const EVENTS_MAX: usize = 256;
+
+/// A report of a generator thread to the conductor.
+#[derive(Debug)]
+pub enum Report {
+    /// The thread runs.
+    Started {
+        /// The generator thread's number.
+        generator: usize,
+        /// The system's number of its thread.
+        thread: u32,
+    },
+    /// An interval is over.
+    Interval {
+        /// The generator thread's number.
+        generator: usize,
+        /// The end of the interval, on the grid.
+        boundary_ns: u64,
+        /// The counts and latencies of the interval.
+        tally: Box<Tally>,
+    },
+    /// A connection failed, and with it the run.
+    Failed(String),
+    /// The thread has ended.
+    Ended {
+        /// The messages that its producers sent.
+        records: Vec<ProducerRecord>,
+        /// Messages that were due when publishing ended and had not been sent.
+        unsent: u64,
+        /// The counts and latencies since its last interval.
+        rest: Box<Tally>,
+    },
+}
+
+/// The plan of a generator thread.
+#[derive(Debug)]
+pub struct GeneratorPlan {
+    /// Its number.
+    pub generator: usize,
+    /// The core to run on.
+    pub core: Option<usize>,
+    /// Where V2 connections go.
+    pub tcp: SocketAddr,
+    /// Where HTTP connections go.
+    pub http: Option<SocketAddr>,
+    /// The upgrades of V2 connections.
+    pub upgrades: Arc<Upgrades>,
+    /// The run's clock.
+    pub clock: Clock,
+    /// Shared with the conductor.
+    pub control: Arc<Control>,
+    /// Its producers.
+    pub producers: Vec<ProducerPlan>,
+    /// Its consumers.
+    pub consumers: Vec<ConsumerPlan>,
+    /// Length of warm-up, measured time and interval, in nanoseconds.
+    pub lengths: (u64, u64, u64),
+    /// Storms: the nanoseconds between two of them, and the share of the consumers that drop.
+    pub storms: Option<(u64, f64)>,
+    /// Seed of the storms.
+    pub seed: u64,
+}
+
+/// A running generator thread.
+struct Generator {
+    plan: GeneratorPlan,
+    epoll: OwnedFd,
+    connections: Vec<Connection>,
+    grid: Grid,
+    behaviour: Option<Arc<Behaviour>>,
+    tally: Box<Tally>,
+    reports: Sender<Report>,
+    spares: Receiver<Box<Tally>>,
+    scratch: Vec<u8>,
+    marks: Vec<Mark>,
+    /// Producers by the time of their next publish.
+    publishes: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Held messages by the time they are due.
+    held: BinaryHeap<Reverse<(HeldMessage, usize)>>,
+    /// Connections that have more to do at once.
+    again: Vec<usize>,
+    /// Connections that read slowly.
+    slow: Vec<usize>,
+    /// The buffer for what epoll finds.
+    events: Vec<epoll::Event>,
+    random: Random,
+    next_storm_ns: u64,
+    /// Flags as seen at the last tick.
+    consuming: bool,
+    published: bool,
+    ended_publishing: bool,
+    /// Connections that are being set up.
+    setups: usize,
+}
+
+/// Runs a generator thread to its end. Reports what goes wrong.
+pub fn run(plan: GeneratorPlan, reports: Sender<Report>, spares: Receiver<Box<Tally>>) {
+    let failure = reports.clone();
+    // The conductor is gone only when the run is over.
+    let tell = |error: String| drop(failure.send(Report::Failed(error)));
+    let thread = u32::try_from(rustix::thread::gettid().as_raw_pid()).unwrap_or(0);
+    let started = Report::Started {
+        generator: plan.generator,
+        thread,
+    };
+    drop(reports.send(started));
+    match Generator::new(plan, reports, spares) {
+        Ok(mut generator) => {
+            if let Err(error) = generator.live() {
+                tell(error);
+            }
+            generator.end();
+        }
+        Err(error) => tell(format!("cannot start a generator thread: {error}")),
+    }
+}
+
+impl Generator {
+    fn new(
+        plan: GeneratorPlan,
+        reports: Sender<Report>,
+        spares: Receiver<Box<Tally>>,
+    ) -> io::Result<Generator> {
+        if let Some(id) = plan.core {
+            core_affinity::set_for_current(core_affinity::CoreId { id });
+        }
+        // Timers as exact as the kernel can: the default of 50 us would all be lateness.
+        rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
+        let producers = plan.producers.len();
+        let mut connections: Vec<Connection> = Vec::with_capacity(producers + plan.consumers.len());
+        let behaviour = plan.consumers.first().map(|c| Arc::clone(&c.behaviour));
+        let (tcp, http) = (plan.tcp, plan.http.unwrap_or(plan.tcp));
+        for producer in &plan.producers {
+            let address = if producer.publish.via.is_http() {
+                http
+            } else {
+                tcp
+            };
+            connections.push(Connection::producer(producer, address, &plan.upgrades));
+        }
+        for consumer in &plan.consumers {
+            connections.push(Connection::consumer(consumer, tcp, &plan.upgrades));
+        }
+        let is_slow = |index: &usize| connections[*index].is_slow();
+        let slow = (0..connections.len()).filter(is_slow).collect();
+        Ok(Generator {
+            random: Random::new(plan.seed),
+            plan,
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            connections,
+            // The real grid is known when the time of the first send is known.
+            grid: Grid {
+                start: 0,
+                measure: 0,
+                publish_end: 0,
+                interval: u64::MAX,
+            },
+            behaviour,
+            tally: Box::default(),
+            reports,
+            spares,
+            scratch: vec![0; 2 * READ_BYTES],
+            marks: Vec::new(),
+            publishes: BinaryHeap::new(),
+            held: BinaryHeap::new(),
+            again: Vec::new(),
+            slow,
+            events: Vec::with_capacity(EVENTS_MAX),
+            next_storm_ns: u64::MAX,
+            consuming: false,
+            published: false,
+            ended_publishing: false,
+            setups: 0,
+        })
+    }
+
+    fn control(&self) -> &Control {
+        &self.plan.control
+    }
+
+    fn live(&mut self) -> Result<(), String> {
+        self.set_up()?;
+        if !self.start() {
+            // Stopped before the first send.
+            return Ok(());
+        }
+        let mut next_tick_ns = 0;
+        let mut boundary_ns = self.grid.boundary_after(self.grid.start);
+        loop {
+            let now_ns = self.plan.clock.now_ns();
+            if now_ns >= next_tick_ns {
+                if Control::is(&self.control().stop) {
+                    return Ok(());
+                }
+                self.tick(now_ns)?;
+                next_tick_ns = now_ns + TICK_NS;
+            }
+            while now_ns >= boundary_ns {
+                self.close_interval(boundary_ns);
+                boundary_ns = self.grid.boundary_after(boundary_ns);
+            }
+            self.publish_due(now_ns)?;
+            self.act_on_due()?;
+            let next_publish = self
+                .publishes
+                .peek()
+                .map_or(u64::MAX, |Reverse((at, _))| *at);
+            let next_held = self
+                .held
+                .peek()
+                .map_or(u64::MAX, |Reverse((held, _))| held.due_ns);
+            let mut until_ns = next_publish
+                .min(next_held)
+                .min(next_tick_ns)
+                .min(boundary_ns);
+            if !self.again.is_empty() {
+                until_ns = 0;
+            }
+            self.poll(until_ns)?;
+            for index in std::mem::take(&mut self.again) {
+                self.proceed(index)?;
+            }
+        }
+    }
+
+    /// Flags, slow readers, storms.
+    fn tick(&mut self, now_ns: u64) -> Result<(), String> {
+        if !self.consuming && Control::is(&self.control().consume) {
+            self.consuming = true;
+            for index in 0..self.connections.len() {
+                if self.connections[index].ask_for_messages() {
+                    self.proceed(index)?;
+                }
+            }
+        }
+        if !self.ended_publishing && Control::is(&self.control().end_publishing) {
+            self.ended_publishing = true;
+            for index in 0..self.connections.len() {
+                if let Role::Producer(_, Some(producer)) = &mut self.connections[index].role {
+                    producer.end();
+                    self.proceed(index)?;
+                }
+            }
+        }
+        if !self.published && Control::is(&self.control().published) {
+            self.published = true;
+            for index in 0..self.connections.len() {
+                self.connections[index].resume_reading();
+                self.set_interest(index)?;
+            }
+        }
+        if now_ns >= self.next_storm_ns
+            && let Some((every_ns, share)) = self.plan.storms
+            && !self.published
+        {
+            self.next_storm_ns = now_ns + every_ns;
+            self.storm(share)?;
+        }
+        for at in 0..self.slow.len() {
+            let index = self.slow[at];
+            let allowance = self.connections[index].slow_allowance(now_ns);
+            if allowance > 0 {
+                self.read(index, allowance)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn publish_due(&mut self, now_ns: u64) -> Result<(), String> {
+        while let Some(Reverse((at, index))) = self.publishes.peek().copied() {
+            if at > now_ns {
+                break;
+            }
+            self.publishes.pop();
+            self.connections[index].scheduled = false;
+            self.proceed(index)?;
+        }
+        Ok(())
+    }
+
+    fn act_on_due(&mut self) -> Result<(), String> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let now_ns = self.plan.clock.now_ns();
+        let mut touched: Vec<usize> = Vec::new();
+        let mut later = Vec::new();
+        while let Some(Reverse((held, index))) = self.held.peek().copied() {
+            if held.due_ns > now_ns {
+                break;
+            }
+            self.held.pop();
+            let connection = &mut self.connections[index];
+            let (Role::Consumer(_, consumer), Some(link)) =
+                (&mut connection.role, &mut connection.link)
+            else {
+                continue;
+            };
+            let Some(behaviour) = &self.behaviour else {
+                continue;
+            };
+            let mut context = CallContext {
+                now_ns,
+                output: &mut link.output,
+                tally: &mut self.tally,
+                marks: &mut self.marks,
+                held: &mut later,
+            };
+            consumer.act(held, behaviour, &mut context);
+            self.held
+                .extend(later.drain(..).map(|held| Reverse((held, index))));
+            if touched.last() != Some(&index) {
+                touched.push(index);
+            }
+        }
+        for index in touched {
+            self.proceed(index)?;
+        }
+        Ok(())
+    }
+
+    fn close_interval(&mut self, boundary_ns: u64) {
+        let fresh = self.spares.try_recv().unwrap_or_default();
+        let tally = std::mem::replace(&mut self.tally, fresh);
+        let report = Report::Interval {
+            generator: self.plan.generator,
+            boundary_ns,
+            tally,
+        };
+        // The conductor is gone only when the run is over.
+        drop(self.reports.send(report));
+    }
+
+    fn end(&mut self) {
+        let mut records = Vec::new();
+        let mut unsent = 0;
+        let until_ns = self.grid.publish_end.min(self.plan.clock.now_ns());
+        for connection in &mut self.connections {
+            if let Role::Producer(_, Some(producer)) = &connection.role {
+                records.push(producer.record());
+                unsent += producer.unsent(until_ns);
+            }
+            // The last FINs; a connection that takes them no more has nothing to lose.
+            if let Some(link) = &mut connection.link {
+                drop(link.flush());
+            }
+        }
+        let rest = std::mem::take(&mut self.tally);
+        drop(self.reports.send(Report::Ended {
+            records,
+            unsent,
+            rest,
+        }));
+    }
+}

@@ -1,0 +1,427 @@
+//! [`Connection`]: one connection of a generator thread, from its greeting on.
+//!
+//! ```text
+//!   Closed ─► Greeting(n answers to come) ────────────────► Live
+//!         ├─► Upgrading(n done) ─► Greeting(consumer's) ──► │
+//!         └─► Opening, HTTP ──────────────────────────────► │
+//!   a consumer that is dropped begins anew  ◄───────────────┘
+//! ```
+//!
+//! Without upgrades the connection sends everything at once. With upgrades a daemon drops what comes too
+//! early: so IDENTIFY awaits its answer, each upgrade awaits its OK, and SUB comes last.
+
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rustix::event::epoll::EventFlags;
+use wire::encode::{self, FrameDecoded, decode_frame};
+use wire::frame::FrameType;
+use wire::name::{ChannelName, TopicName};
+
+use crate::consumer::{Behaviour, Consumer};
+use crate::grid::Grid;
+use crate::link::Link;
+use crate::pace::{Pace, Pacer};
+use crate::producer::{Producer, PublishPlan};
+use crate::upgrades::Upgrades;
+
+/// The plan of a producer.
+#[derive(Clone, Debug)]
+pub struct ProducerPlan {
+    /// The producer's place among all producers, and the number of producers.
+    pub place: (u32, u32),
+    /// The run.
+    pub run: u16,
+    /// The pace; `None` in a closed loop.
+    pub pace: Option<Pace>,
+    /// The peak of the day's curve that the pace follows; 1 is a flat day.
+    pub peak: f64,
+    /// The most messages it sends.
+    pub limit: u64,
+    /// The plan that all producers share.
+    pub publish: Arc<PublishPlan>,
+}
+
+/// How a consumer reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// The consumer reads as soon as there is something.
+    AtOnce,
+    /// The consumer reads this many bytes per second.
+    Slow(u32),
+    /// The consumer reads nothing before publishing ends.
+    Stalled,
+}
+
+/// The plan of a consumer.
+#[derive(Clone, Debug)]
+pub struct ConsumerPlan {
+    /// Its topic.
+    pub topic: String,
+    /// Its channel's name and number.
+    pub channel: (String, usize),
+    /// Its ready count.
+    pub rdy: u32,
+    /// How it reads.
+    pub reading: Reading,
+    /// The JSON of its IDENTIFY.
+    pub identify: Arc<Vec<u8>>,
+    /// The consumer treats messages like this.
+    pub behaviour: Arc<Behaviour>,
+    /// Seed of its choices.
+    pub seed: u64,
+}
+
+/// The purpose of a connection.
+#[derive(Debug)]
+pub(super) enum Role {
+    /// Publishing; made when the time of the first send is known.
+    Producer(Box<ProducerPlan>, Option<Box<Producer>>),
+    /// Consuming.
+    Consumer(Box<ConsumerPlan>, Box<Consumer>),
+}
+
+/// The stage of a connection's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Not begun.
+    Closed,
+    /// The socket is connecting, and the protocol has no greeting.
+    Opening,
+    /// This many upgrades are made. The answer to IDENTIFY, or the OK behind the last upgrade, is to come.
+    Upgrading(usize),
+    /// This many answers to the greeting are to come.
+    Greeting(u32),
+    /// Ready.
+    Live,
+}
+
+/// One connection of a generator thread.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) role: Role,
+    pub(super) stage: Stage,
+    pub(super) link: Option<Link>,
+    /// The readiness that epoll waits for.
+    pub(super) interest: EventFlags,
+    /// It has an entry in the heap of publishes.
+    pub(super) scheduled: bool,
+    /// Everything is sent and answered.
+    pub(super) done: bool,
+    address: SocketAddr,
+    upgrades: Arc<Upgrades>,
+    /// RDY was sent on this connection.
+    ready_sent: bool,
+    /// The connection reads like this at present.
+    reading: Reading,
+    /// The time up to which a slow reader has used its allowance, in nanoseconds.
+    allowed_ns: u64,
+}
+
+impl Connection {
+    pub(super) fn producer(
+        plan: &ProducerPlan,
+        address: SocketAddr,
+        upgrades: &Arc<Upgrades>,
+    ) -> Connection {
+        let role = Role::Producer(Box::new(plan.clone()), None);
+        Connection::new(role, Reading::AtOnce, address, upgrades)
+    }
+
+    pub(super) fn consumer(
+        plan: &ConsumerPlan,
+        address: SocketAddr,
+        upgrades: &Arc<Upgrades>,
+    ) -> Connection {
+        let consumer = Consumer::new(plan.channel.1, plan.seed);
+        let role = Role::Consumer(Box::new(plan.clone()), Box::new(consumer));
+        Connection::new(role, plan.reading, address, upgrades)
+    }
+
+    fn new(
+        role: Role,
+        reading: Reading,
+        address: SocketAddr,
+        upgrades: &Arc<Upgrades>,
+    ) -> Connection {
+        Connection {
+            role,
+            stage: Stage::Closed,
+            link: None,
+            interest: EventFlags::empty(),
+            scheduled: false,
+            done: false,
+            address,
+            upgrades: Arc::clone(upgrades),
+            ready_sent: false,
+            reading,
+            allowed_ns: 0,
+        }
+    }
+
+    /// Begins to connect and to greet.
+    pub(super) fn open(&mut self) -> io::Result<()> {
+        let mut link = Link::connect(self.address)?;
+        self.stage = match &self.role {
+            Role::Producer(plan, _) if plan.publish.via.is_http() => Stage::Opening,
+            Role::Producer(..) => {
+                link.output.extend_from_slice(&wire::decode::MAGIC_V2);
+                encode::identify(&mut link.output, &self.upgrades.ask(&identify_json(0, 0)));
+                Stage::Greeting(1)
+            }
+            Role::Consumer(plan, _) => {
+                link.output.extend_from_slice(&wire::decode::MAGIC_V2);
+                encode::identify(&mut link.output, &self.upgrades.ask(&plan.identify));
+                if self.upgrades.is_empty() {
+                    subscribe(&mut link.output, plan)?;
+                }
+                Stage::Greeting(2)
+            }
+        };
+        if matches!(self.stage, Stage::Greeting(_)) && !self.upgrades.is_empty() {
+            self.stage = Stage::Upgrading(0);
+        }
+        self.ready_sent = false;
+        self.link = Some(link);
+        Ok(())
+    }
+
+    /// Takes the answers to the greeting at the front of the input, which is the first `length` bytes of
+    /// `scratch`. Returns where the rest of the input is when the connection becomes live.
+    pub(super) fn greet(
+        &mut self,
+        scratch: &mut Vec<u8>,
+        length: usize,
+    ) -> Result<Range<usize>, String> {
+        let mut part = 0..length;
+        while matches!(self.stage, Stage::Greeting(_) | Stage::Upgrading(_)) {
+            let (kind, data) = match decode_frame(&scratch[part.clone()]) {
+                FrameDecoded::Frame {
+                    kind,
+                    data,
+                    consumed,
+                } => {
+                    part.start += consumed;
+                    (kind, data)
+                }
+                FrameDecoded::NeedMore(_) => break,
+                FrameDecoded::Bad => {
+                    return Err(format!(
+                        "{}: answers with no frame: is it NSQ?",
+                        self.name()
+                    ));
+                }
+            };
+            match (kind, self.stage) {
+                (FrameType::Response, Stage::Greeting(_)) if data == b"_heartbeat_" => {
+                    // A SUB may take long where there are many.
+                    if let Some(link) = &mut self.link {
+                        encode::nop(&mut link.output);
+                    }
+                }
+                (FrameType::Response, Stage::Upgrading(done)) => {
+                    let upgraded = self.proceed_upgrading(done, data);
+                    if upgraded.map_err(|text| format!("{}: {text}", self.name()))?
+                        && let Some(link) = &mut self.link
+                    {
+                        let opened = link.open_behind_upgrade(scratch, part);
+                        part = opened.map_err(|error| self.failure(&error))?;
+                    }
+                }
+                (FrameType::Response, Stage::Greeting(left)) if left > 1 => {
+                    self.stage = Stage::Greeting(left - 1);
+                }
+                (FrameType::Response, _) => self.stage = Stage::Live,
+                (FrameType::Error | FrameType::Message, _) => {
+                    let text = String::from_utf8_lossy(data);
+                    return Err(format!("{}: refused: {text}", self.name()));
+                }
+            }
+        }
+        Ok(part)
+    }
+
+    /// Takes the answer to IDENTIFY, or to upgrade number `done`, and takes the next step. True when that
+    /// step is an upgrade: the input behind the answer is then in the new encoding.
+    fn proceed_upgrading(&mut self, done: usize, answer: &[u8]) -> Result<bool, String> {
+        if done == 0 {
+            self.upgrades.check_granted(answer)?;
+        } else if answer != b"OK" {
+            let text = String::from_utf8_lossy(answer);
+            return Err(format!("answers an upgrade with `{text}`, not OK"));
+        }
+        let Some(link) = &mut self.link else {
+            return Ok(false);
+        };
+        if let Some(layer) = self.upgrades.layer(done).map_err(|e| e.to_string())? {
+            link.upgrade(layer).map_err(|error| error.to_string())?;
+            self.stage = Stage::Upgrading(done + 1);
+            return Ok(true);
+        }
+        self.stage = Stage::Live;
+        if let Role::Consumer(plan, _) = &self.role {
+            subscribe(&mut link.output, plan).map_err(|error| error.to_string())?;
+            self.stage = Stage::Greeting(1);
+        }
+        Ok(false)
+    }
+
+    /// Makes a connection without a greeting live: its socket is connected.
+    pub(super) fn opened(&mut self) -> io::Result<()> {
+        if let Some(error) = self
+            .link
+            .as_ref()
+            .and_then(|link| link.stream().take_error().transpose())
+        {
+            return Err(error?);
+        }
+        self.stage = Stage::Live;
+        Ok(())
+    }
+
+    /// Makes the producer, now that the time of the first send is known. False for consumers.
+    pub(super) fn start(&mut self, grid: &Grid, publish: &Arc<PublishPlan>) -> bool {
+        let Role::Producer(plan, producer) = &mut self.role else {
+            return false;
+        };
+        let pacer = plan.pace.map(|mut pace| {
+            if plan.peak > 1.0 {
+                let curve = crate::pace::Curve::new(plan.peak);
+                pace.curve = Some((curve, grid.measure, grid.publish_end));
+            }
+            Pacer::new(pace, grid.start, grid.publish_end)
+        });
+        let limits = (plan.limit, grid.publish_end);
+        let made = Producer::new(Arc::clone(publish), plan.run, plan.place, pacer, limits);
+        *producer = Some(Box::new(made));
+        self.scheduled = true;
+        true
+    }
+
+    /// Sends RDY, once per connection; false when RDY was sent before, and for producers.
+    pub(super) fn ask_for_messages(&mut self) -> bool {
+        let (Role::Consumer(plan, _), Stage::Live, Some(link), false) =
+            (&self.role, self.stage, &mut self.link, self.ready_sent)
+        else {
+            return false;
+        };
+        encode::rdy(&mut link.output, plan.rdy);
+        self.ready_sent = true;
+        true
+    }
+
+    pub(super) fn is_in_setup(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::Opening | Stage::Upgrading(_) | Stage::Greeting(_)
+        )
+    }
+
+    pub(super) fn is_live_consumer(&self) -> bool {
+        self.stage == Stage::Live && matches!(self.role, Role::Consumer(..))
+    }
+
+    /// Tells whether the daemon may drop the connection: it is one of a slow or stalled reader.
+    pub(super) fn may_be_dropped(&self) -> bool {
+        let Role::Consumer(plan, _) = &self.role else {
+            return false;
+        };
+        self.stage == Stage::Live && plan.reading != Reading::AtOnce
+    }
+
+    /// Tells whether the connection reads as soon as there is something. During the greeting all do.
+    pub(super) fn reads_at_once(&self) -> bool {
+        self.is_in_setup() || self.reading == Reading::AtOnce
+    }
+
+    pub(super) fn is_slow(&self) -> bool {
+        matches!(self.reading, Reading::Slow(_))
+    }
+
+    /// Lets a stalled reader read again, because publishing has ended.
+    pub(super) fn resume_reading(&mut self) {
+        if self.reading == Reading::Stalled {
+            self.reading = Reading::AtOnce;
+        }
+    }
+
+    /// Bytes that a slow reader may read now. Zero for anybody else.
+    pub(super) fn slow_allowance(&mut self, now_ns: u64) -> usize {
+        let (Reading::Slow(bytes_per_s), Stage::Live) = (self.reading, self.stage) else {
+            return 0;
+        };
+        // The allowance of at most a tenth of a second is saved up.
+        let from_ns = self.allowed_ns.max(now_ns.saturating_sub(100_000_000));
+        let bytes = u128::from(now_ns - from_ns) * u128::from(bytes_per_s) / 1_000_000_000;
+        if bytes > 0 {
+            self.allowed_ns = now_ns;
+        }
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+
+    /// The readiness that epoll should wait for.
+    pub(super) fn wanted_interest(&self) -> EventFlags {
+        let mut flags = EventFlags::empty();
+        if self.reads_at_once() {
+            flags |= EventFlags::IN;
+        }
+        let unsent = self.link.as_ref().is_some_and(|link| link.unsent() > 0);
+        if unsent || self.stage == Stage::Opening {
+            flags |= EventFlags::OUT;
+        }
+        flags
+    }
+
+    /// The connection's name in messages for the user.
+    pub(super) fn name(&self) -> String {
+        match &self.role {
+            Role::Producer(plan, _) => format!("producer {} to {}", plan.place.0, self.address),
+            Role::Consumer(plan, _) => format!(
+                "consumer of {}/{} at {}",
+                plan.topic, plan.channel.0, self.address
+            ),
+        }
+    }
+
+    /// An I/O error in words for the user.
+    pub(super) fn failure(&self, error: &io::Error) -> String {
+        let doing = if self.is_in_setup() || self.stage == Stage::Closed {
+            "cannot connect"
+        } else {
+            "the connection broke"
+        };
+        let cause = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "closed by the daemon".to_string(),
+            _ => error.to_string(),
+        };
+        format!("{}: {doing}: {cause}", self.name())
+    }
+}
+
+fn subscribe(output: &mut Vec<u8>, plan: &ConsumerPlan) -> io::Result<()> {
+    let topic = TopicName::new(plan.topic.as_bytes());
+    let channel = ChannelName::new(plan.channel.0.as_bytes());
+    let names = topic.zip(channel).ok_or(io::ErrorKind::InvalidInput)?;
+    encode::sub(output, names.0, names.1);
+    Ok(())
+}
+
+/// The body of an IDENTIFY. Zero leaves a value to the daemon; both are in milliseconds.
+#[must_use]
+pub fn identify_json(msg_timeout_ms: u64, output_buffer_timeout_ms: u64) -> Vec<u8> {
+    let mut body = serde_json::json!({
+        "client_id": "nsq-bench",
+        "hostname": "nsq-bench",
+        "user_agent": concat!("nsq-bench/", env!("CARGO_PKG_VERSION")),
+        "feature_negotiation": true,
+    });
+    if msg_timeout_ms > 0 {
+        body["msg_timeout"] = msg_timeout_ms.into();
+    }
+    if output_buffer_timeout_ms > 0 {
+        body["output_buffer_timeout"] = output_buffer_timeout_ms.into();
+    }
+    body.to_string().into_bytes()
+}

@@ -1,0 +1,118 @@
+//! The set-up of a thread's connections: all of them at first, later those that were dropped.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::event::epoll;
+
+use super::connection::Role;
+use super::{Generator, SETUPS_MAX, TICK_NS};
+use crate::control::Control;
+use crate::grid::Grid;
+use crate::producer::PublishPlan;
+
+impl Generator {
+    /// Sets up all connections, a limited number at once.
+    pub(super) fn set_up(&mut self) -> Result<(), String> {
+        let total = self.connections.len();
+        let (mut opened, mut told) = (0, 0);
+        while told < total {
+            while opened < total && self.setups < SETUPS_MAX {
+                self.open(opened)?;
+                opened += 1;
+            }
+            self.poll(self.plan.clock.now_ns() + TICK_NS)?;
+            if Control::is(&self.control().stop) {
+                return Ok(());
+            }
+            let ready = opened - self.setups;
+            self.control()
+                .ready
+                .fetch_add(ready - told, Ordering::AcqRel);
+            told = ready;
+        }
+        while self.control().start_ns.load(Ordering::Acquire) == 0
+            && !Control::is(&self.control().stop)
+        {
+            self.poll(self.plan.clock.now_ns() + TICK_NS / 5)?;
+        }
+        Ok(())
+    }
+
+    /// Fixes the grid and starts the producers; false when there is no time of the first send.
+    pub(super) fn start(&mut self) -> bool {
+        let (warm_up, duration, interval) = self.plan.lengths;
+        let start = self.control().start_ns.load(Ordering::Acquire);
+        if start == 0 {
+            return false;
+        }
+        self.grid = Grid {
+            start,
+            measure: start + warm_up,
+            publish_end: start + warm_up + duration,
+            interval,
+        };
+        if let Some((every_ns, _)) = self.plan.storms {
+            self.next_storm_ns = start + every_ns;
+        }
+        // The measured time is known only now.
+        let measured = self.grid.measured();
+        let publish = self.plan.producers.first().map(|producer| {
+            let shared = &producer.publish;
+            Arc::new(PublishPlan {
+                measured: measured.clone(),
+                ..PublishPlan::clone(shared)
+            })
+        });
+        if let Some(behaviour) = &mut self.behaviour {
+            Arc::make_mut(behaviour).measured = measured;
+        }
+        for (index, connection) in self.connections.iter_mut().enumerate() {
+            if publish
+                .as_ref()
+                .is_some_and(|publish| connection.start(&self.grid, publish))
+            {
+                self.publishes.push(Reverse((start, index)));
+            }
+        }
+        true
+    }
+
+    /// Begins a connection, or begins it anew.
+    pub(super) fn open(&mut self, index: usize) -> Result<(), String> {
+        let connection = &mut self.connections[index];
+        if !connection.is_in_setup() {
+            self.setups += 1;
+        }
+        connection
+            .open()
+            .map_err(|error| connection.failure(&error))?;
+        let link = connection.link.as_ref().expect("it was opened");
+        let token = epoll::EventData::new_u64(index as u64);
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT;
+        epoll::add(&self.epoll, link.stream(), token, flags)
+            .map_err(|error| connection.failure(&error.into()))?;
+        connection.interest = flags;
+        Ok(())
+    }
+
+    pub(super) fn reconnect(&mut self, index: usize) -> Result<(), String> {
+        self.tally.counts.reconnected += 1;
+        if let Role::Consumer(_, consumer) = &mut self.connections[index].role {
+            let ledger = &self.plan.control.ledgers[consumer.channel];
+            consumer.dropped(&mut ledger.lock().expect("no generator panics"));
+        }
+        self.open(index)?;
+        Ok(())
+    }
+
+    pub(super) fn storm(&mut self, share: f64) -> Result<(), String> {
+        for index in 0..self.connections.len() {
+            if self.connections[index].is_live_consumer() && self.random.chance(share) {
+                self.reconnect(index)?;
+            }
+        }
+        Ok(())
+    }
+}

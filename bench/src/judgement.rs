@@ -1,0 +1,308 @@
+//! [`Judgement`]: what a result means, in words. The terminal (`print.rs`) and the page (`report.rs`)
+//! both take their sentences from here.
+
+use crate::result::{CompareResult, Ended, Ledger, LoopKind, RunResult, Verdict};
+use crate::unit::{Unit, number};
+
+/// The tone of a judgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// All is well.
+    Good,
+    /// Something limits what the figures say.
+    Warn,
+    /// The figures are not to be relied on, or the daemon failed.
+    Bad,
+}
+
+/// One statement about a result.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    /// Good news or bad.
+    pub tone: Tone,
+    /// The subject, such as `Ledger`; empty where the head names it.
+    pub about: &'static str,
+    /// The statement in a few words.
+    pub head: String,
+    /// The meaning, in sentences. May be empty.
+    pub text: String,
+    /// Details, one a line.
+    pub reasons: Vec<String>,
+}
+
+impl Judgement {
+    fn new(tone: Tone, about: &'static str, head: &str, text: impl Into<String>) -> Judgement {
+        Judgement {
+            tone,
+            about,
+            head: head.to_owned(),
+            text: text.into(),
+            reasons: Vec::new(),
+        }
+    }
+}
+
+/// Judges a run: ledger, self-check, loop, end.
+#[must_use]
+pub fn of_run(run: &RunResult) -> Vec<Judgement> {
+    vec![
+        ledger(&run.ledger),
+        self_check(run),
+        loop_kind(run.loop_kind),
+        ended(&run.ended),
+    ]
+}
+
+/// Judges several runs together; `what` names one of them: "step", "round".
+#[must_use]
+pub fn of_many(runs: &[&RunResult], what: &str) -> Vec<Judgement> {
+    let is_limited = |run: &&&RunResult| run.self_check.verdict == Verdict::GeneratorLimited;
+    let check = match runs.iter().filter(is_limited).count() {
+        0 => trusted(format!("The generator kept up in every {what}.")),
+        limited => Judgement {
+            tone: Tone::Warn,
+            ..limited_by_generator(format!("In {limited} of {} {what}s.", runs.len()))
+        },
+    };
+    let mut judgements = vec![ledger(&added_up(runs)), check];
+    judgements.extend(runs.first().map(|run| loop_kind(run.loop_kind)));
+    let unusual = runs.iter().find(|run| run.ended != Ended::Complete);
+    judgements.extend(unusual.or(runs.last()).map(|run| ended(&run.ended)));
+    judgements
+}
+
+/// Adds up the ledgers of several runs.
+#[must_use]
+pub fn added_up(runs: &[&RunResult]) -> Ledger {
+    let mut all = Ledger::default();
+    for run in runs {
+        let one = &run.ledger;
+        all.sent += one.sent;
+        all.acknowledged += one.acknowledged;
+        all.unconfirmed += one.unconfirmed;
+        all.refused += one.refused;
+        all.channels = all.channels.max(one.channels);
+        all.received += one.received;
+        all.lost += one.lost;
+        all.outstanding += one.outstanding;
+        all.duplicated += one.duplicated;
+        all.corrupted += one.corrupted;
+        all.reordered += one.reordered;
+        all.redelivered += one.redelivered;
+        all.foreign += one.foreign;
+    }
+    all
+}
+
+/// Judges whether every message arrived once and intact.
+#[must_use]
+pub fn ledger(ledger: &Ledger) -> Judgement {
+    let counted = |counts: &[(u64, &str)]| -> Vec<String> {
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        counts
+            .map(|(count, what)| format!("{} {what}", number(*count as f64)))
+            .collect()
+    };
+    let acknowledged = number(ledger.acknowledged as f64);
+    let new = |tone, head: &str, text| Judgement::new(tone, "Ledger", head, text);
+    let mut judgement = if !ledger.is_clean() {
+        let wrong = counted(&[
+            (ledger.lost, "lost"),
+            (ledger.duplicated, "duplicated"),
+            (ledger.corrupted, "corrupted"),
+        ]);
+        let text = format!("Of {acknowledged} acknowledged messages.");
+        new(Tone::Bad, &wrong.join(", "), text)
+    } else if ledger.sent == 0 {
+        new(Tone::Warn, "nothing was published", String::new())
+    } else if ledger.channels == 0 {
+        let text = format!(
+            "{acknowledged} messages acknowledged; with no consumers nobody checked that they can be had."
+        );
+        new(Tone::Warn, "arrival not checked", text)
+    } else {
+        let is_whole = ledger.refused + ledger.unconfirmed == 0;
+        let tone = if is_whole { Tone::Good } else { Tone::Warn };
+        let channels = match ledger.channels {
+            1 => "one channel".to_owned(),
+            channels => format!("each of {channels} channels"),
+        };
+        let text = format!(
+            "{acknowledged} messages acknowledged; none lost, duplicated or corrupted on {channels}."
+        );
+        new(tone, "everything arrived once, intact", text)
+    };
+    judgement.reasons = counted(&[
+        (
+            ledger.reordered,
+            "arrived behind a later one (NSQ promises no order)",
+        ),
+        (
+            ledger.redelivered,
+            "redelivered after REQ, timeout or a dropped connection, as expected",
+        ),
+        (ledger.refused, "refused with an error"),
+        (ledger.unconfirmed, "neither acknowledged nor refused"),
+        (ledger.foreign, "of somebody else on the same channels"),
+    ]);
+    judgement
+}
+
+/// Lists the counts that make a ledger unclean.
+#[must_use]
+pub fn faults(ledger: &Ledger) -> String {
+    format!(
+        "lost {}, duplicated {}, corrupted {}",
+        ledger.lost, ledger.duplicated, ledger.corrupted
+    )
+}
+
+/// Judges whether a run's figures are the daemon's or the generator's own.
+#[must_use]
+pub fn self_check(run: &RunResult) -> Judgement {
+    let check = &run.self_check;
+    let mut judgement = match check.verdict {
+        Verdict::Trusted => trusted("The generator kept up."),
+        Verdict::GeneratorLimited => {
+            let figures = match rates_are_the_generators(run) {
+                true => "rates",
+                false => "latencies",
+            };
+            limited_by_generator(format!(
+                "These {figures} are the generator's own; the daemon may do better."
+            ))
+        }
+    };
+    if let Some(share) = check.sent_share {
+        let percent = number(share * 100.0);
+        judgement.text += &format!(" Of what was due, {percent} % was sent in time.");
+    }
+    let busiest = check.thread_cpu_percent.iter().copied().fold(0.0, f64::max);
+    if busiest > 0.0 {
+        judgement.text += &format!(" Its busiest thread used {busiest:.0} % of a core.");
+    }
+    judgement.reasons.clone_from(&check.reasons);
+    judgement
+}
+
+fn trusted(text: impl Into<String>) -> Judgement {
+    let head = "the figures are the daemon's";
+    Judgement::new(Tone::Good, "Self-check", head, text)
+}
+
+fn limited_by_generator(text: impl Into<String>) -> Judgement {
+    let head = "the generator was the bottleneck";
+    Judgement::new(Tone::Bad, "Self-check", head, text)
+}
+
+/// Says whose limit the figures of a step are.
+#[must_use]
+pub fn whose(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Trusted => "the daemon's",
+        Verdict::GeneratorLimited => "the generator's limit",
+    }
+}
+
+/// Says what a search means that ended because of the generator.
+pub const SEARCH_LIMITED: &str = "above that the generator was the limit: the daemon may do more";
+
+/// Tells whether the rates are what the generator could do. In an open loop that kept its rate they are
+/// what was offered, and only the latencies can be in doubt.
+#[must_use]
+pub fn rates_are_the_generators(run: &RunResult) -> bool {
+    let sent_share = run.self_check.sent_share;
+    let is_kept = run.loop_kind == LoopKind::Open && sent_share.is_none_or(|share| share >= 0.99);
+    run.self_check.verdict == Verdict::GeneratorLimited && !is_kept
+}
+
+/// Says which moment latencies count from.
+#[must_use]
+pub fn counted_from(kind: LoopKind) -> &'static str {
+    match kind {
+        LoopKind::Open | LoopKind::None => "from the intended send time",
+        LoopKind::Closed => "from the actual send: closed loop, stalls are hidden",
+    }
+}
+
+fn loop_kind(kind: LoopKind) -> Judgement {
+    let (tone, head, text) = match kind {
+        LoopKind::Open => (
+            Tone::Good,
+            "Open loop",
+            "Latency counts from the intended send time: stalls are in it with their whole length.",
+        ),
+        LoopKind::Closed => (
+            Tone::Warn,
+            "Closed loop",
+            "Publishing waited for answers and latency counts from the actual send: good for the \
+             highest rate, but stalls are hidden.",
+        ),
+        LoopKind::None => (
+            Tone::Warn,
+            "Nothing was published",
+            "Latency counts from the intended send times that the messages carry.",
+        ),
+    };
+    Judgement::new(tone, "", head, text)
+}
+
+/// Judges how a run ended.
+#[must_use]
+pub fn ended(ended: &Ended) -> Judgement {
+    let (tone, head, text) = match ended {
+        Ended::Complete => {
+            let text = "Everything outstanding was waited for.";
+            (Tone::Good, "Ran to its end", text.to_owned())
+        }
+        Ended::NotDrained => {
+            let text = "Not everything had arrived when the drain time was over; what is missing counts as lost.";
+            (Tone::Bad, "Not drained", text.to_owned())
+        }
+        Ended::Interrupted => {
+            let text = "This is what ran until then.";
+            (Tone::Warn, "Interrupted", text.to_owned())
+        }
+        Ended::Failed { reason } => {
+            let text = format!("{reason}; this is what ran until then.");
+            (Tone::Bad, "Failed", text)
+        }
+    };
+    Judgement::new(tone, "", head, text)
+}
+
+/// Judges a comparison.
+#[must_use]
+pub fn comparison(compare: &CompareResult) -> Judgement {
+    let (tone, head, text) = match (compare.passed, compare.thresholds.is_empty()) {
+        (true, true) => (
+            Tone::Good,
+            "clean",
+            "Every run was clean and no figure was the generator's own. No thresholds were given.",
+        ),
+        (true, false) => (
+            Tone::Good,
+            "passed",
+            "Every threshold was met, every run was clean, no figure was the generator's own.",
+        ),
+        (false, _) => (Tone::Bad, "not passed", ""),
+    };
+    Judgement {
+        reasons: compare.failures.clone(),
+        ..Judgement::new(tone, "Comparison", head, text)
+    }
+}
+
+/// Says where the knee of a sweep is.
+#[must_use]
+pub fn knee(knee_per_s: Option<f64>) -> String {
+    match knee_per_s {
+        Some(rate) => format!(
+            "The knee is at {}: beyond it the rate was not carried, p99 was more than ten times the \
+             smallest of all steps, or the figures were the generator's own.",
+            Unit::PerSecond.show(rate)
+        ),
+        None => "There is no knee: no rate was carried with latencies that are the daemon's own."
+            .to_owned(),
+    }
+}

@@ -1,0 +1,217 @@
+//! The self-check decides whether the figures are the daemon's or the generator's own. A pure function:
+//! figures go in, a verdict with its reasons comes out.
+
+use crate::result::{Percentiles, SelfCheck, Verdict};
+
+/// At this share of a core a generator thread has no time left for more.
+const BUSY_PERCENT: f64 = 95.0;
+/// A thread that waits for a core for less of the time than this is not worth a note.
+const WAIT_PERCENT: f64 = 15.0;
+/// The largest part of a latency's p99 that the generator's own p99 lateness may be.
+const LATENESS_SHARE: f64 = 0.25;
+/// Lateness up to this is ignored, in microseconds: waking up costs as much.
+const LATENESS_US_MIN: f64 = 200.0;
+/// A host that takes this part of the processors' time is worth a note: it may make a p99 by itself.
+const STOLEN_PERCENT: f64 = 1.0;
+/// The part of the offered messages that must be sent in time.
+const SENT_SHARE: f64 = 0.99;
+
+/// The generator's observations of itself in the measured time of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// CPU of each thread in percent of a core, and what it waited for a core.
+    pub threads: Vec<(f64, f64)>,
+    /// The generator's lateness, in an open loop.
+    pub lateness: Option<Percentiles>,
+    /// Publish latency.
+    pub publish: Option<Percentiles>,
+    /// Delivery latency.
+    pub delivery: Option<Percentiles>,
+    /// Messages sent, and messages due that nothing but the generator kept back.
+    pub sent_and_unsent: Option<(u64, u64)>,
+    /// Part of the processors' time that the virtual machine's host took, in percent.
+    pub stolen_percent: Option<f64>,
+}
+
+/// Judges the observations.
+#[must_use]
+pub fn judge(observed: &Observed) -> SelfCheck {
+    let mut reasons = Vec::new();
+    let mut notes = Vec::new();
+    for (thread, (cpu, wait)) in observed.threads.iter().enumerate() {
+        if cpu + wait < BUSY_PERCENT && *wait < WAIT_PERCENT {
+            continue;
+        }
+        let list = if cpu + wait < BUSY_PERCENT {
+            &mut notes
+        } else {
+            &mut reasons
+        };
+        list.push(if *wait < WAIT_PERCENT {
+            format!(
+                "generator thread {thread} used {cpu:.0} % of its core: it could not have done more; \
+                 give it more threads (--threads) or a machine of its own"
+            )
+        } else {
+            format!(
+                "generator thread {thread} used {cpu:.0} % of a core and waited {wait:.0} % of the time \
+                 for one: generator and daemon (or others) compete for this machine's cores"
+            )
+        });
+    }
+    if let Some(lateness) = observed.lateness {
+        let latencies = [
+            ("publish", observed.publish),
+            ("delivery", observed.delivery),
+        ];
+        for (name, latency) in latencies {
+            let Some(latency) = latency else { continue };
+            let late = lateness.p99_us > LATENESS_US_MIN
+                && lateness.p99_us > LATENESS_SHARE * latency.p99_us;
+            if late {
+                reasons.push(format!(
+                    "the generator sent up to {:.0} us late (p99), which is {:.0} % of the p99 {name} \
+                     latency",
+                    lateness.p99_us,
+                    100.0 * lateness.p99_us / latency.p99_us
+                ));
+            }
+        }
+    }
+    let sent_share = observed.sent_and_unsent.map(|(sent, unsent)| {
+        if sent + unsent == 0 {
+            1.0
+        } else {
+            sent as f64 / (sent + unsent) as f64
+        }
+    });
+    let behind = sent_share.is_some_and(|share| share < SENT_SHARE);
+    let had_lateness = observed
+        .lateness
+        .is_some_and(|late| late.p99_us > LATENESS_US_MIN);
+    if behind && had_lateness {
+        reasons.push(format!(
+            "only {:.1} % of the offered messages were sent in time",
+            100.0 * sent_share.unwrap_or(0.0)
+        ));
+    }
+    let stolen = observed.stolen_percent;
+    if let Some(percent) = stolen.filter(|percent| *percent >= STOLEN_PERCENT) {
+        notes.push(format!(
+            "the host took {percent:.1} % of this virtual machine's processor time: that is in the latencies, \
+             measure again when it takes less"
+        ));
+    }
+    let verdict = if reasons.is_empty() {
+        Verdict::Trusted
+    } else {
+        Verdict::GeneratorLimited
+    };
+    reasons.extend(notes);
+    SelfCheck {
+        verdict,
+        reasons,
+        thread_cpu_percent: observed.threads.iter().map(|(cpu, _)| *cpu).collect(),
+        sent_share,
+        stolen_percent: observed.stolen_percent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn percentiles(p99_us: f64) -> Option<Percentiles> {
+        Some(Percentiles {
+            p99_us,
+            ..Percentiles::default()
+        })
+    }
+
+    #[test]
+    fn the_bottleneck_is_named() {
+        let check = |observed: Observed, expected: Option<&str>| {
+            let check = judge(&observed);
+            match expected {
+                None => assert_eq!((check.verdict, check.reasons.len()), (Verdict::Trusted, 0)),
+                Some(reason) => {
+                    assert_eq!(check.verdict, Verdict::GeneratorLimited, "{observed:?}");
+                    assert!(check.reasons[0].contains(reason), "{:?}", check.reasons);
+                }
+            }
+        };
+        let calm = Observed {
+            threads: vec![(60.0, 5.0)],
+            lateness: percentiles(80.0),
+            publish: percentiles(300.0),
+            delivery: percentiles(400.0),
+            sent_and_unsent: Some((1000, 0)),
+            stolen_percent: Some(0.3),
+        };
+        check(Observed::default(), None);
+        check(calm.clone(), None);
+        // Late, but the daemon's own latency is much larger.
+        let lateness = percentiles(5_000.0);
+        let slow = Observed {
+            lateness,
+            publish: percentiles(60_000.0),
+            delivery: percentiles(90_000.0),
+            ..calm.clone()
+        };
+        check(slow, None);
+        check(
+            Observed {
+                lateness,
+                ..calm.clone()
+            },
+            Some("late (p99)"),
+        );
+        let threads = vec![(50.0, 0.0), (99.0, 0.5)];
+        check(
+            Observed {
+                threads,
+                ..calm.clone()
+            },
+            Some("thread 1 used 99 %"),
+        );
+        // Waiting for a core is worth a note, but was not the limit.
+        let threads = vec![(30.0, 30.0)];
+        let check_of = judge(&Observed {
+            threads,
+            ..calm.clone()
+        });
+        assert_eq!(
+            (check_of.verdict, check_of.reasons.len()),
+            (Verdict::Trusted, 1)
+        );
+        // So is what the host took.
+        let check_of = judge(&Observed {
+            stolen_percent: Some(3.21),
+            ..calm.clone()
+        });
+        assert_eq!(check_of.verdict, Verdict::Trusted);
+        assert!(
+            check_of.reasons[0].starts_with("the host took 3.2 %"),
+            "{:?}",
+            check_of.reasons
+        );
+        assert_eq!(check_of.stolen_percent, Some(3.21));
+        let threads = vec![(55.0, 44.0)];
+        check(
+            Observed {
+                threads,
+                ..calm.clone()
+            },
+            Some("compete"),
+        );
+        // Unsent because the daemon took nothing more is not the generator's fault.
+        let sent_and_unsent = Some((500, 500));
+        check(
+            Observed {
+                sent_and_unsent,
+                ..calm
+            },
+            None,
+        );
+    }
+}

@@ -1,0 +1,240 @@
+//! Writes a data directory of the original nsqd from our logs, so that going back is possible.
+//!
+//! What a channel owes becomes its queue, what the topic has given to no channel the topic's. nsqd's
+//! files know no deferral: a deferred message is due at once. Ids, timestamps and attempts are kept.
+
+mod read_only;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use diskq::{
+    ChannelFacts, CheckpointRun, DiskError, Entry, Files, LogOptions, LogReader, Logs, Recovered,
+    TopicFacts, existing, open_log, undistributed,
+};
+use wire::id::Seq;
+use wire::name::{ChannelName, TopicName};
+
+use crate::error::TransferError;
+use crate::nsqd_files::{
+    FILE_NAME, FileKind, Metadata, QueueWriter, Record, parse_name, queue_name,
+};
+
+use read_only::ReadOnly;
+
+/// The takeover's directory: as long as it is there the logs are not complete.
+const UNFINISHED: &str = crate::import::DONE;
+
+/// How to write.
+#[derive(Clone, Copy, Debug)]
+pub struct ExportOptions {
+    /// As nsqd's `--max-bytes-per-file`.
+    pub file_bytes_max: u64,
+}
+
+/// What was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// By topic and channel (none: the topic's own queue), how many messages its queue has.
+    pub queues: Vec<(String, Option<String>, u64)>,
+    /// The largest body: nsqd must be started with a `--max-msg-size` not below.
+    pub body_bytes_max: u64,
+    /// How many messages were deferred, and are due at once now.
+    pub deferred_count: u64,
+    /// One sentence for each thing that is not as it should be.
+    pub notes: Vec<String>,
+}
+
+/// Writes what the logs below `data_path` and `metadata`, its nsqd.dat, hold to the empty or missing
+/// directory `output`. Blocks. The data path must be locked; nothing in it is changed.
+///
+/// # Errors
+/// What was written is removed as far as possible. Without nsqd.dat, which comes last, it is nothing
+/// to nsqd.
+pub fn export<F: Files + Clone>(
+    files: &F,
+    data_path: &Path,
+    output: &Path,
+    metadata: &Metadata,
+    options: &ExportOptions,
+) -> Result<Exported, TransferError> {
+    let topics = topics(files, data_path, metadata)?;
+    let made = files.create_dir(output);
+    made.map_err(|error| DiskError::io("make", output, error))?;
+    if !list(files, output)?.is_empty() {
+        let text = format!("{} is not empty: choose a new directory", output.display());
+        return Err(TransferError::Failed(text));
+    }
+    let mut export = Export {
+        files,
+        data_path,
+        output,
+        options,
+        exported: Exported::default(),
+    };
+    match export.write(topics) {
+        Ok(()) => Ok(export.exported),
+        Err(error) => {
+            // The first error is the one to report.
+            for entry in files.list(output).unwrap_or_default() {
+                let _ = files.remove(&output.join(entry.name));
+            }
+            Err(error)
+        }
+    }
+}
+
+/// The durable topics there are, in the order of nsqd.dat, and behind them those that only a log knows.
+fn topics(
+    files: &impl Files,
+    data_path: &Path,
+    metadata: &Metadata,
+) -> Result<Vec<TopicFacts>, TransferError> {
+    let is_durable =
+        |name: &str| TopicName::new(name.as_bytes()).is_some_and(|topic| !topic.is_ephemeral());
+    let entries = list(files, data_path)?;
+    let mut unlisted = Logs::among(&entries, data_path).topics(&metadata.topics);
+    unlisted.retain(|name, _| is_durable(name));
+    let listed = metadata.topics.iter();
+    let listed = listed.filter_map(|topic| unlisted.remove(&topic.name).flatten());
+    let mut topics: Vec<TopicFacts> = listed.collect();
+    let queues = topics.iter().flat_map(|topic| {
+        let channels = topic.channels.iter();
+        let of_channels = channels.map(|channel| queue_name(&topic.name, Some(&channel.name)));
+        of_channels.chain([queue_name(&topic.name, None)])
+    });
+    let queues: BTreeSet<String> = queues.collect();
+    for Entry { name, .. } in entries {
+        let is_original = matches!(
+            parse_name(&name),
+            Some((queue, FileKind::Data(_) | FileKind::Positions)) if queues.contains(queue)
+        );
+        if is_original || name == UNFINISHED {
+            let text = format!(
+                "{} of the original nsqd's is not taken over yet (or not to the end): start nsqd here \
+                 once and stop it",
+                data_path.join(name).display()
+            );
+            return Err(TransferError::Failed(text));
+        }
+    }
+    topics.extend(unlisted.into_keys().map(|name| TopicFacts {
+        name,
+        ..TopicFacts::default()
+    }));
+    Ok(topics)
+}
+
+fn list(files: &impl Files, path: &Path) -> Result<Vec<Entry>, DiskError> {
+    files
+        .list(path)
+        .map_err(|error| DiskError::io("list", path, error))
+}
+
+struct Export<'a, F> {
+    files: &'a F,
+    data_path: &'a Path,
+    output: &'a Path,
+    options: &'a ExportOptions,
+    exported: Exported,
+}
+
+impl<F: Files + Clone> Export<'_, F> {
+    fn write(&mut self, mut topics: Vec<TopicFacts>) -> Result<(), TransferError> {
+        let whole = self.files.whole(self.output);
+        let whole = whole.map_err(|error| DiskError::io("open", self.output, error))?;
+        for topic in &mut topics {
+            self.topic(topic)?;
+        }
+        let path = self.output.join(FILE_NAME);
+        let metadata = Metadata { topics }.encode();
+        let sync = || self.files.sync_whole(&whole);
+        // Twice: nsqd.dat is there only if everything else is.
+        sync()
+            .and_then(|()| self.files.write_at(&path, 0, metadata.as_bytes()))
+            .and_then(|()| sync())
+            .map_err(|error| DiskError::io("write", &path, error))?;
+        Ok(())
+    }
+
+    /// Writes the queues of a topic. Where its log has a checkpoint, `topic` becomes what that says, as at a start.
+    fn topic(&mut self, topic: &mut TopicFacts) -> Result<(), TransferError> {
+        let files = ReadOnly(self.files.clone());
+        let recovered = open_log(
+            &files,
+            self.data_path,
+            &topic.name,
+            LogOptions::default(),
+            0,
+        )?;
+        let damage = recovered.damage.iter();
+        let note = |damage| format!("topic {}: damaged on disk - {damage}", topic.name);
+        self.exported.notes.extend(damage.map(note));
+        self.queue(&recovered, &topic.name, None, &undistributed(&recovered))?;
+        let Some(checkpoint) = &recovered.checkpoint else {
+            return Ok(());
+        };
+        topic.paused = checkpoint.paused;
+        topic.channels.clear();
+        for channel in &checkpoint.channels {
+            if ChannelName::new(channel.name.as_bytes()).is_none() {
+                continue;
+            }
+            let runs = existing(&recovered, &channel.runs);
+            self.queue(&recovered, &topic.name, Some(&channel.name), &runs)?;
+            topic.channels.push(ChannelFacts {
+                name: channel.name.clone(),
+                paused: channel.paused,
+            });
+        }
+        Ok(())
+    }
+
+    fn queue(
+        &mut self,
+        recovered: &Recovered,
+        topic: &str,
+        channel: Option<&str>,
+        runs: &[CheckpointRun],
+    ) -> Result<(), TransferError> {
+        let name = queue_name(topic, channel);
+        let files = ReadOnly(self.files.clone());
+        let mut log = LogReader::new(&files, self.data_path, topic, recovered);
+        let file_bytes_max = self.options.file_bytes_max;
+        let mut queue = QueueWriter::new(self.files, self.output, &name, file_bytes_max);
+        let mut lost_count = 0;
+        for run in runs {
+            for seq in run.start.0..run.range().end.0 {
+                let Some(message) = log.read(Seq(seq))? else {
+                    lost_count += 1;
+                    continue;
+                };
+                queue.append(&Record {
+                    timestamp_ns: message.timestamp_ns,
+                    attempts: run.attempts,
+                    id: message.id.0,
+                    body: message.body,
+                })?;
+                let body_bytes = message.body.len() as u64;
+                self.exported.body_bytes_max = self.exported.body_bytes_max.max(body_bytes);
+                self.exported.deferred_count += u64::from(run.due_ns != 0);
+            }
+        }
+        let count = queue.finish()?;
+        let damage = log.into_damage().into_iter();
+        let notes = damage.map(|damage| format!("queue {name}: damaged on disk - {damage}"));
+        self.exported.notes.extend(notes);
+        if lost_count > 0 {
+            let text = format!("queue {name}: {lost_count} damaged messages are left out");
+            self.exported.notes.push(text);
+        }
+        let channel = channel.map(str::to_owned);
+        self.exported
+            .queues
+            .push((topic.to_owned(), channel, count));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

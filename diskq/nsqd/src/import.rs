@@ -1,0 +1,185 @@
+//! Takes over a data directory of the original nsqd: the backlog of its topics and channels becomes
+//! logs of ours. Either it has not happened, or it is complete and durable, at every instant.
+//!
+//! ```text
+//!   import.new/<topic>.log/...    built beside everything else; thrown away if found at a start
+//!              manifest           which files of nsqd's are in it
+//!        │ everything synced, one rename: this is the moment
+//!        ▼
+//!   import.done/...               found at a start: what follows is done (again)
+//!        │ logs to their places, nsqd's files to nsqd-original-<date>/
+//!        ▼
+//!   <topic>.log/                  nsqd-original-<date>/: a data directory of nsqd's, kept
+//! ```
+//!
+//! Only the queues of topics and channels that nsqd.dat lists are taken over. Files of others stay
+//! where they are, as nsqd leaves them: they are taken over at the first start at which it lists
+//! their topic and channel.
+
+mod commit;
+mod directory;
+mod seen;
+mod topic;
+
+use std::path::{Path, PathBuf};
+
+use diskq::{DiskError, Files, LogOptions, SPILLED_BYTES, TopicFacts};
+use wire::name::{ChannelName, TopicName};
+
+use crate::error::TransferError;
+
+pub(crate) use commit::DONE;
+use commit::Plan;
+use directory::Directory;
+
+/// A segment is larger than [`SPILLED_BYTES`] only for this part of a backlog, as in a running log.
+const BACKLOG_SHARE: u64 = 1024;
+
+/// How to take over.
+#[derive(Clone, Debug)]
+pub struct TakeoverOptions {
+    /// Of the logs that will open what is written here.
+    pub log: LogOptions,
+    /// `--max-msg-size`: what is larger is taken over if it is surely a message, and told.
+    pub message_bytes_max: u64,
+    /// Behind `nsqd-original-` in the name of the directory that keeps nsqd's files.
+    pub label: String,
+    /// The time: ids are made from it.
+    pub wall_ns: u64,
+}
+
+/// What was taken over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Takeover {
+    /// Topics with messages, in the order of nsqd.dat.
+    pub topics: Vec<TopicTakeover>,
+    /// Where nsqd's files are now, if there were any.
+    pub original: Option<PathBuf>,
+    /// One sentence for each thing that is not as it should be.
+    pub notes: Vec<String>,
+    /// Queues with files that nsqd.dat does not list, or whose topic was deleted since, sorted. Their files are
+    /// untouched.
+    pub unlisted: Vec<String>,
+    /// Whether an earlier takeover, cut off behind the moment at which it counts, was completed.
+    pub completed_earlier: bool,
+}
+
+/// What was taken over of one topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicTakeover {
+    /// Its name.
+    pub name: String,
+    /// Messages stored: one in several channels' queues counts once.
+    pub message_count: u64,
+    /// Messages that wait for a channel.
+    pub undistributed_count: u64,
+    /// What each channel with a queue owes, by name, in the order of nsqd.dat.
+    pub channels: Vec<(String, u64)>,
+    /// Whether the topic had a log of ours: the messages are behind its own.
+    pub is_appended: bool,
+}
+
+/// Takes over what there is to take over; nothing, at most starts. Blocks. `topics` is what nsqd.dat
+/// says. The data path must be locked.
+///
+/// # Errors
+/// Nothing was changed; or, where a takeover counts already, the next start completes it.
+pub fn take_over<F: Files + Clone>(
+    files: &F,
+    data_path: &Path,
+    topics: &[TopicFacts],
+    options: &TakeoverOptions,
+) -> Result<Takeover, TransferError> {
+    let mut takeover = Takeover {
+        completed_earlier: commit::roll_forward(files, data_path)?,
+        ..Takeover::default()
+    };
+    let mut directory = Directory::list(files, data_path)?;
+    if directory.has_new {
+        commit::remove_tree(files, &data_path.join(commit::NEW))?;
+    }
+    // A tombstone is newer than an nsqd.dat that lists its topic.
+    let is_deleted = |topic: &&TopicFacts| directory.deleted.contains(&topic.name);
+    let topics = topics.iter().filter(|topic| !is_deleted(topic));
+    let topics: Vec<TopicFacts> = topics.filter_map(valid).collect();
+    takeover.unlisted = directory.split_off_unlisted(&topics);
+    if directory.queues.is_empty() {
+        return Ok(takeover);
+    }
+    let whole = commit::whole(files, data_path)?;
+    let original = commit::original_name(&options.label, |name| directory.names.contains(name));
+    let attempt = build(
+        files,
+        data_path,
+        &topics,
+        &directory,
+        options,
+        &mut takeover,
+    )
+    .and_then(|()| {
+        let plan = Plan {
+            original: original.clone(),
+            files: directory.old_files(),
+        };
+        plan.commit(files, data_path, &whole)
+    });
+    if let Err(error) = attempt {
+        // The first error is the one to report; the next start removes what is left.
+        let _ = commit::remove_tree(files, &data_path.join(commit::NEW));
+        return Err(error);
+    }
+    if let Some(ignored) = directory.ignored_note() {
+        takeover.notes.push(ignored);
+    }
+    commit::roll_forward(files, data_path)?;
+    takeover.original = Some(data_path.join(original));
+    Ok(takeover)
+}
+
+/// Builds the new logs below `import.new`.
+fn build<F: Files + Clone>(
+    files: &F,
+    data_path: &Path,
+    topics: &[TopicFacts],
+    directory: &Directory,
+    options: &TakeoverOptions,
+    takeover: &mut Takeover,
+) -> Result<(), TransferError> {
+    let new = data_path.join(commit::NEW);
+    let made = files.create_dir(&new);
+    made.map_err(|error| DiskError::io("make", &new, error))?;
+    let mut log = options.log.clone();
+    let share = (directory.bytes() / BACKLOG_SHARE).max(u64::from(SPILLED_BYTES));
+    log.segment_bytes_max = log
+        .segment_bytes_max
+        .min(u32::try_from(share).unwrap_or(u32::MAX));
+    let import = topic::Import {
+        files,
+        data_path,
+        new: &new,
+        directory,
+        log: &log,
+        options,
+    };
+    let mut image = Vec::new();
+    for facts in topics {
+        let done = import.topic(facts, image, &mut takeover.notes)?;
+        image = done.image;
+        takeover.topics.extend(done.topic);
+    }
+    Ok(())
+}
+
+/// What of a topic can exist, and outlives its nsqd.
+fn valid(facts: &TopicFacts) -> Option<TopicFacts> {
+    let topic = TopicName::new(facts.name.as_bytes())?;
+    let is_valid = |name: &str| {
+        ChannelName::new(name.as_bytes()).is_some_and(|channel| !channel.is_ephemeral())
+    };
+    let mut facts = facts.clone();
+    facts.channels.retain(|channel| is_valid(&channel.name));
+    (!topic.is_ephemeral()).then_some(facts)
+}
+
+#[cfg(test)]
+mod tests;

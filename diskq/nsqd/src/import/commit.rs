@@ -1,0 +1,240 @@
+//! The moment at which a takeover counts, and what follows it, as often as it takes.
+
+use std::path::{Path, PathBuf};
+
+use diskq::{DiskError, Entry, Files, LOG_SUFFIX};
+
+use crate::error::TransferError;
+use crate::nsqd_files::FILE_NAME;
+
+/// Where logs are built.
+pub(super) const NEW: &str = "import.new";
+/// What it is called once it counts.
+pub(crate) const DONE: &str = "import.done";
+const MANIFEST: &str = "manifest";
+const FIRST_LINE: &str = "nsqd's files taken over, version 1";
+const MANIFEST_BYTES_MAX: u64 = 1 << 30;
+
+/// Which of nsqd's files are in the new logs, and where they go.
+///
+/// ```text
+///   nsqd's files taken over, version 1
+///   nsqd-original-2026-01-31-115959
+///   126 orders.diskqueue.000000.dat        length and name of each
+///   ...
+/// ```
+pub(super) struct Plan {
+    /// The directory.
+    pub(super) original: String,
+    /// Names, and lengths.
+    pub(super) files: Vec<(String, u64)>,
+}
+
+/// A name for the directory of nsqd's files that does not exist yet.
+pub(super) fn original_name(label: &str, exists: impl Fn(&str) -> bool) -> String {
+    let mut name = format!("nsqd-original-{label}");
+    while exists(&name) {
+        name.push('+');
+    }
+    name
+}
+
+impl Plan {
+    /// Makes what was built below [`NEW`] count. `whole` is older than all of that.
+    pub(super) fn commit<F: Files>(
+        &self,
+        files: &F,
+        data_path: &Path,
+        whole: &F::Whole,
+    ) -> Result<(), TransferError> {
+        let new = data_path.join(NEW);
+        let manifest = new.join(MANIFEST);
+        let written = files.write_at(&manifest, 0, self.encode().as_bytes());
+        written.map_err(|error| DiskError::io("write", &manifest, error))?;
+        sync_whole(files, data_path, whole)?;
+        rename(files, &new, &data_path.join(DONE))?;
+        let synced = files.sync_dir(data_path);
+        Ok(synced.map_err(|error| DiskError::io("sync", data_path, error.into_inner()))?)
+    }
+
+    fn encode(&self) -> String {
+        let mut text = format!("{FIRST_LINE}\n{}\n", self.original);
+        for (name, bytes) in &self.files {
+            text.push_str(&format!("{bytes} {name}\n"));
+        }
+        text
+    }
+
+    fn decode(text: &str) -> Option<Plan> {
+        let mut lines = text.lines();
+        if lines.next()? != FIRST_LINE {
+            return None;
+        }
+        let original = lines.next()?.to_owned();
+        let mut files = Vec::new();
+        for line in lines {
+            let (bytes, name) = line.split_once(' ')?;
+            files.push((name.to_owned(), bytes.parse().ok()?));
+        }
+        Some(Plan { original, files })
+    }
+
+    /// Reads the manifest of what counts; `None`: it is gone, everything is in its place.
+    fn read(
+        files: &impl Files,
+        path: &Path,
+        entries: &[Entry],
+    ) -> Result<Option<Plan>, TransferError> {
+        let Some(entry) = entries.iter().find(|entry| entry.name == MANIFEST) else {
+            return Ok(None);
+        };
+        let path = path.join(MANIFEST);
+        let mut text = vec![0; entry.bytes.min(MANIFEST_BYTES_MAX) as usize];
+        let read = files.read_at(&path, 0, &mut text);
+        read.map_err(|error| DiskError::io("read", &path, error))?;
+        match Plan::decode(&String::from_utf8_lossy(&text)) {
+            Some(plan) => Ok(Some(plan)),
+            None => Err(TransferError::Failed(format!(
+                "{} is damaged: it says which files of nsqd's are in the logs beside it. Move the \
+                 directory {DONE} away to take them over anew, or nsqd's files, to do without them",
+                path.display()
+            ))),
+        }
+    }
+
+    /// Someone else may have written to nsqd's files since: not even looked at, it would be lost.
+    fn check_unchanged(&self, present: &[Entry]) -> Result<(), TransferError> {
+        for (name, bytes) in &self.files {
+            let changed = present.iter().find(|entry| entry.name == *name);
+            if let Some(changed) = changed.filter(|entry| entry.bytes != *bytes) {
+                return Err(TransferError::Failed(format!(
+                    "an unfinished takeover ({DONE}) has {bytes} bytes of {name}, which has {} now: \
+                     another nsqd ran here meanwhile. Move the directory {DONE} away: the files are then \
+                     taken over as they are now, and some messages may come twice",
+                    changed.bytes
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Brings everything to its place once a takeover counts. Harmless when there is none; may be cut off
+/// anywhere, and done again. Whether there was one.
+pub(super) fn roll_forward(files: &impl Files, data_path: &Path) -> Result<bool, TransferError> {
+    let done = data_path.join(DONE);
+    let present = list(files, data_path)?;
+    let is_there = |name: &str| present.iter().any(|entry| entry.name == name);
+    if !is_there(DONE) {
+        return Ok(false);
+    }
+    let built = list(files, &done)?;
+    if let Some(plan) = Plan::read(files, &done, &built)? {
+        plan.check_unchanged(&present)?;
+        let whole = whole(files, data_path)?;
+        let logs = built.iter().filter(|entry| entry.is_dir);
+        for Entry { name, .. } in logs.filter(|entry| entry.name.ends_with(LOG_SUFFIX)) {
+            let (from, to) = (done.join(name), data_path.join(name));
+            if is_there(name) {
+                append_log(files, &from, &to)?;
+            } else {
+                rename(files, &from, &to)?;
+            }
+        }
+        sync_whole(files, data_path, &whole)?;
+        set_aside(files, data_path, &plan, &present)?;
+        sync_whole(files, data_path, &whole)?;
+        let manifest = done.join(MANIFEST);
+        let removed = files.remove(&manifest);
+        removed.map_err(|error| DiskError::io("remove", &manifest, error))?;
+    }
+    remove_tree(files, &done)?;
+    let synced = files.sync_dir(data_path);
+    synced.map_err(|error| DiskError::io("sync", data_path, error.into_inner()))?;
+    Ok(true)
+}
+
+/// Moves segments behind those of a log, then the checkpoint in place of its own. The names of the
+/// segments are new ones, and that of the checkpoint comes behind them.
+fn append_log(files: &impl Files, from: &Path, to: &Path) -> Result<(), TransferError> {
+    for entry in list(files, from)? {
+        rename(files, &from.join(&entry.name), &to.join(&entry.name))?;
+    }
+    let removed = files.remove_dir(from);
+    Ok(removed.map_err(|error| DiskError::io("remove", from, error))?)
+}
+
+/// Moves nsqd's files aside, with a copy of nsqd.dat: together they are a data directory of nsqd's.
+fn set_aside(
+    files: &impl Files,
+    data_path: &Path,
+    plan: &Plan,
+    present: &[Entry],
+) -> Result<(), TransferError> {
+    let original = data_path.join(&plan.original);
+    let made = files.create_dir(&original);
+    made.map_err(|error| DiskError::io("make", &original, error))?;
+    if let Some(metadata) = present.iter().find(|entry| entry.name == FILE_NAME) {
+        let path = data_path.join(FILE_NAME);
+        let mut bytes = vec![0; metadata.bytes as usize];
+        let read = files.read_at(&path, 0, &mut bytes);
+        read.map_err(|error| DiskError::io("read", &path, error))?;
+        let copy = original.join(FILE_NAME);
+        let written = files.write_at(&copy, 0, &bytes);
+        written.map_err(|error| DiskError::io("write", &copy, error))?;
+    }
+    for (name, _) in &plan.files {
+        if present.iter().any(|entry| entry.name == *name) {
+            rename(files, &data_path.join(name), &original.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a directory with everything in it, two levels deep; one that is not there is fine.
+pub(super) fn remove_tree(files: &impl Files, path: &Path) -> Result<(), TransferError> {
+    let failed = |path: PathBuf| move |error| DiskError::io("remove", &path, error);
+    let entries = match files.list(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(|error| DiskError::io("list", path, error))?,
+    };
+    for entry in entries {
+        let child = path.join(&entry.name);
+        if entry.is_dir {
+            for entry in list(files, &child)? {
+                let file = child.join(entry.name);
+                files.remove(&file).map_err(failed(file))?;
+            }
+            files.remove_dir(&child).map_err(failed(child))?;
+        } else {
+            files.remove(&child).map_err(failed(child))?;
+        }
+    }
+    Ok(files.remove_dir(path).map_err(failed(path.to_path_buf()))?)
+}
+
+fn list(files: &impl Files, path: &Path) -> Result<Vec<Entry>, DiskError> {
+    files
+        .list(path)
+        .map_err(|error| DiskError::io("list", path, error))
+}
+
+fn rename(files: &impl Files, from: &Path, to: &Path) -> Result<(), DiskError> {
+    files
+        .rename(from, to)
+        .map_err(|error| DiskError::io("rename", from, error))
+}
+
+/// The file system of the data path: tells of what fails from now on.
+pub(super) fn whole<F: Files>(files: &F, data_path: &Path) -> Result<F::Whole, DiskError> {
+    files
+        .whole(data_path)
+        .map_err(|error| DiskError::io("open", data_path, error))
+}
+
+/// Makes everything written since `whole` was taken durable, names included.
+fn sync_whole<F: Files>(files: &F, data_path: &Path, whole: &F::Whole) -> Result<(), DiskError> {
+    files
+        .sync_whole(whole)
+        .map_err(|error| DiskError::io("sync", data_path, error))
+}

@@ -1,0 +1,122 @@
+//! What a data path holds, as far as the takeover is concerned.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use diskq::{DiskError, Files, LOG_SUFFIX, TopicFacts, deleted_topic};
+
+use crate::nsqd_files::{FILE_NAME, FileKind, Queue, is_temporary, parse_name, queue_name};
+
+use super::commit::NEW;
+
+/// A listing of the data path.
+pub(super) struct Directory {
+    /// The queues with files, by name.
+    pub(super) queues: BTreeMap<String, Queue>,
+    /// Files nobody reads, with their lengths.
+    ignored: Vec<(String, u64)>,
+    /// Names and lengths of the queues' files, by queue.
+    files: Vec<(String, String, u64)>,
+    /// Everything there is.
+    pub(super) names: BTreeSet<String>,
+    /// The topics with a tombstone.
+    pub(super) deleted: BTreeSet<String>,
+    /// Whether there is an unfinished takeover to be thrown away.
+    pub(super) has_new: bool,
+}
+
+impl Directory {
+    pub(super) fn list(files: &impl Files, data_path: &Path) -> Result<Directory, DiskError> {
+        let listed = files.list(data_path);
+        let mut directory = Directory {
+            queues: BTreeMap::new(),
+            ignored: Vec::new(),
+            files: Vec::new(),
+            names: BTreeSet::new(),
+            deleted: BTreeSet::new(),
+            has_new: false,
+        };
+        for entry in listed.map_err(|error| DiskError::io("list", data_path, error))? {
+            directory.names.insert(entry.name.clone());
+            if entry.is_dir {
+                directory.has_new |= entry.name == NEW;
+                let deleted = deleted_topic(&entry.name);
+                directory.deleted.extend(deleted.map(str::to_owned));
+                continue;
+            }
+            if is_temporary(&entry.name, FILE_NAME) {
+                directory.ignored.push((entry.name, entry.bytes));
+                continue;
+            }
+            let Some((queue, kind)) = parse_name(&entry.name) else {
+                continue;
+            };
+            let queue = queue.to_owned();
+            let queue_files = directory.queues.entry(queue.clone());
+            // A link may well lead to it.
+            let path = data_path.join(&entry.name);
+            let length = || {
+                let length = files.length(&path);
+                length.map_err(|error| DiskError::io("look at", &path, error))
+            };
+            match kind {
+                FileKind::Data(number) => {
+                    queue_files.or_default().data.insert(number, length()?);
+                }
+                FileKind::Positions => queue_files.or_default().positions = Some(length()?),
+                FileKind::Ignored => {
+                    directory.ignored.push((entry.name, entry.bytes));
+                    continue;
+                }
+            }
+            directory.files.push((queue, entry.name, entry.bytes));
+        }
+        Ok(directory)
+    }
+
+    /// Takes out the queues of none of `topics` and their channels. Returns their names.
+    pub(super) fn split_off_unlisted(&mut self, topics: &[TopicFacts]) -> Vec<String> {
+        let mut listed = BTreeSet::new();
+        for topic in topics {
+            listed.insert(queue_name(&topic.name, None));
+            let channels = topic.channels.iter();
+            listed.extend(channels.map(|channel| queue_name(&topic.name, Some(&channel.name))));
+        }
+        let unlisted = self
+            .queues
+            .extract_if(.., |queue, _| !listed.contains(queue));
+        let unlisted = unlisted.map(|(queue, _)| queue).collect();
+        self.files.retain(|(queue, ..)| listed.contains(queue));
+        self.ignored
+            .retain(|(name, _)| parse_name(name).is_none_or(|(queue, _)| listed.contains(queue)));
+        unlisted
+    }
+
+    /// Whether there is a log of ours.
+    pub(super) fn has_log(&self, topic: &str) -> bool {
+        self.names.contains(&format!("{topic}{LOG_SUFFIX}"))
+    }
+
+    /// The bytes of all queues.
+    pub(super) fn bytes(&self) -> u64 {
+        self.files.iter().map(|(_, _, bytes)| bytes).sum()
+    }
+
+    /// What goes with the takeover: the queues' files, and those nobody reads.
+    pub(super) fn old_files(&self) -> Vec<(String, u64)> {
+        let queues = self
+            .files
+            .iter()
+            .map(|(_, name, bytes)| (name.clone(), *bytes));
+        queues.chain(self.ignored.iter().cloned()).collect()
+    }
+
+    pub(super) fn ignored_note(&self) -> Option<String> {
+        let (first, _) = self.ignored.first()?;
+        let bytes: u64 = self.ignored.iter().map(|(_, bytes)| bytes).sum();
+        Some(format!(
+            "set aside, too, what nsqd does not read: {first} and such, files: {}, bytes: {bytes}",
+            self.ignored.len()
+        ))
+    }
+}

@@ -1,0 +1,549 @@
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use diskq::{
+    ChannelFacts, Crash, Durable, Keeper, Log, LogReader, Logs, Recovered, SimFiles, existing,
+    open_log, undistributed,
+};
+use wire::id::{MessageId, Seq};
+
+use super::*;
+use crate::nsqd_files::{FILE_NAME, Metadata, QueueWriter, Record};
+
+const WALL_NS: u64 = 1_760_000_000_000_000_000;
+const LABEL: &str = "today";
+
+fn data_path() -> PathBuf {
+    PathBuf::from("/data")
+}
+
+/// Topic orders with the channels billing and audit.
+fn topics() -> Vec<TopicFacts> {
+    let channel = |name: &str| ChannelFacts {
+        name: name.to_owned(),
+        paused: name == "audit",
+    };
+    vec![TopicFacts {
+        name: "orders".to_owned(),
+        paused: false,
+        channels: vec![channel("billing"), channel("audit")],
+    }]
+}
+
+fn sync_whole(files: &SimFiles) {
+    let whole = files.whole(&data_path()).unwrap();
+    files.sync_whole(&whole).unwrap();
+}
+
+/// Adds a queue with the messages of these numbers, and attempts.
+fn put(files: &SimFiles, queue: &str, records: &[(u64, u16)]) {
+    let data_path = data_path();
+    let mut writer = QueueWriter::new(files, &data_path, queue, 150);
+    for &(n, attempts) in records {
+        let body = format!("body {n:03}");
+        let record = Record {
+            timestamp_ns: n as i64,
+            attempts,
+            id: MessageId::new(Seq(n), 1).0,
+            body: body.as_bytes(),
+        };
+        writer.append(&record).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// What nsqd left, on the disk.
+fn original() -> SimFiles {
+    let files = SimFiles::new();
+    put(
+        &files,
+        "orders:billing",
+        &[(3, 0), (4, 0), (5, 0), (1, 2), (7, 0)],
+    );
+    put(
+        &files,
+        "orders:audit",
+        &[(1, 0), (2, 0), (3, 0), (4, 1), (5, 0), (7, 0)],
+    );
+    // A crash left 7 in the topic's queue, too.
+    put(&files, "orders", &[(7, 0), (8, 0), (9, 0)]);
+    let metadata = Metadata { topics: topics() }.encode();
+    let write =
+        |name: &str, bytes: &[u8]| files.write_at(&data_path().join(name), 0, bytes).unwrap();
+    write(FILE_NAME, metadata.as_bytes());
+    write("orders:audit.diskqueue.000009.dat.bad", b"bad");
+    write("unlisted.diskqueue.000000.dat", b"records");
+    sync_whole(&files);
+    files
+}
+
+fn expected() -> Owed {
+    owed_of(&[
+        ("", &[(8, 0), (9, 0)]),
+        ("audit", &[(1, 0), (2, 0), (3, 0), (4, 1), (5, 0), (7, 0)]),
+        ("billing", &[(1, 2), (3, 0), (4, 0), (5, 0), (7, 0)]),
+    ])
+}
+
+/// By channel (none: the topic itself): bodies and attempts, sorted.
+type Owed = BTreeMap<String, Vec<(String, u16)>>;
+
+fn owed_of(all: &[(&str, &[(u64, u16)])]) -> Owed {
+    let bodies = |records: &[(u64, u16)]| {
+        let body = |&(n, attempts): &(u64, u16)| (format!("body {n:03}"), attempts);
+        records.iter().map(body).collect()
+    };
+    all.iter()
+        .map(|(channel, records)| ((*channel).to_owned(), bodies(records)))
+        .collect()
+}
+
+fn options() -> TakeoverOptions {
+    TakeoverOptions {
+        log: LogOptions {
+            node: 5,
+            segment_bytes_max: 4096,
+            ..LogOptions::default()
+        },
+        message_bytes_max: 1 << 20,
+        label: LABEL.to_owned(),
+        wall_ns: WALL_NS,
+    }
+}
+
+fn take(files: &SimFiles) -> Result<Takeover, TransferError> {
+    take_over(files, &data_path(), &topics(), &options())
+}
+
+fn open(files: &SimFiles) -> Recovered {
+    open_log(files, &data_path(), "orders", options().log, WALL_NS).unwrap()
+}
+
+/// What the log of orders owes.
+fn owed(files: &SimFiles) -> Owed {
+    let recovered = open(files);
+    assert_eq!(recovered.damage, []);
+    let checkpoint = recovered.checkpoint.clone().unwrap_or_default();
+    let mut owed = Owed::new();
+    let mut highest = Seq(0);
+    for channel in &checkpoint.channels {
+        let runs = existing(&recovered, &channel.runs);
+        highest = runs
+            .iter()
+            .map(|run| run.range().end)
+            .fold(highest, Seq::max);
+        owed.insert(channel.name.clone(), bodies(files, &recovered, &runs));
+    }
+    let waiting = undistributed(&recovered);
+    if let Some(first) = waiting.first() {
+        assert!(first.start >= highest, "what comes next must come behind");
+    }
+    owed.insert(String::new(), bodies(files, &recovered, &waiting));
+    owed
+}
+
+fn bodies(
+    files: &SimFiles,
+    recovered: &Recovered,
+    runs: &[diskq::CheckpointRun],
+) -> Vec<(String, u16)> {
+    let data_path = data_path();
+    let mut reader = LogReader::new(files, &data_path, "orders", recovered);
+    let mut bodies = Vec::new();
+    for run in runs {
+        for seq in run.start.0..run.range().end.0 {
+            let message = reader.read(Seq(seq)).unwrap().unwrap();
+            let body = String::from_utf8(message.body.to_vec()).unwrap();
+            assert_eq!(message.attempts, 1, "a first delivery sends it as it is");
+            assert_eq!(message.id, MessageId::new(Seq(seq), 5));
+            assert!(
+                body.ends_with(&message.timestamp_ns.to_string()),
+                "another time"
+            );
+            bodies.push((body, run.attempts));
+        }
+    }
+    bodies.sort();
+    bodies
+}
+
+fn stored_count(files: &SimFiles) -> u64 {
+    open(files).found.iter().map(diskq::SeqRange::len).sum()
+}
+
+/// Every file with its contents, but for logs.
+fn old_files(files: &SimFiles, directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = files.list(directory).unwrap();
+    let old = entries.into_iter().filter(|entry| !entry.is_dir);
+    old.map(|entry| {
+        let mut bytes = vec![0; entry.bytes as usize];
+        files
+            .read_at(&directory.join(&entry.name), 0, &mut bytes)
+            .unwrap();
+        (entry.name, bytes)
+    })
+    .collect()
+}
+
+/// Taken over as a whole, and only once.
+fn check_complete(files: &SimFiles, before: &BTreeMap<String, Vec<u8>>, expected: &Owed) {
+    assert_eq!(owed(files), *expected);
+    let again = take(files).unwrap();
+    let unlisted = vec!["unlisted".to_owned()];
+    assert_eq!(
+        again,
+        Takeover {
+            unlisted,
+            ..Takeover::default()
+        },
+        "a second time"
+    );
+    assert_eq!(owed(files), *expected);
+    let mut kept = old_files(files, &data_path().join(format!("nsqd-original-{LABEL}")));
+    let left = old_files(files, &data_path());
+    let names: Vec<&str> = left.keys().map(String::as_str).collect();
+    assert_eq!(names, [FILE_NAME, "unlisted.diskqueue.000000.dat"]);
+    kept.extend(left);
+    assert_eq!(kept, *before, "nsqd's files are kept");
+    let names = files
+        .list(&data_path())
+        .unwrap()
+        .into_iter()
+        .map(|entry| entry.name);
+    assert!(
+        names
+            .into_iter()
+            .all(|name| name != commit::NEW && name != commit::DONE)
+    );
+}
+
+#[test]
+fn a_message_in_several_queues_is_stored_once() {
+    let files = original();
+    let before = old_files(&files, &data_path());
+    let done = take(&files).unwrap();
+    let expected_topic = TopicTakeover {
+        name: "orders".to_owned(),
+        message_count: 8,
+        undistributed_count: 2,
+        channels: vec![("billing".to_owned(), 5), ("audit".to_owned(), 6)],
+        is_appended: false,
+    };
+    assert_eq!(done.topics, [expected_topic]);
+    assert_eq!(done.notes.len(), 1, "{:?}", done.notes);
+    assert!(done.notes[0].contains("000009.dat.bad"));
+    assert_eq!(stored_count(&files), 8);
+    let checkpoint = open(&files).checkpoint.unwrap();
+    assert_eq!(
+        checkpoint
+            .channels
+            .iter()
+            .map(|c| c.paused)
+            .collect::<Vec<_>>(),
+        [false, true]
+    );
+    check_complete(&files, &before, &expected());
+}
+
+#[test]
+fn each_file_call_may_be_the_last() {
+    let mut points = 0;
+    for nth in 1.. {
+        let files = original();
+        let before = old_files(&files, &data_path());
+        files.die_at(nth);
+        let result = take(&files);
+        if files.fail_count() == 0 {
+            result.unwrap();
+            break;
+        }
+        points += 1;
+        // Every other time the power goes, too, and at some of them once more.
+        let crash = |seed| {
+            if seed % 2 == 0 {
+                Crash::Process
+            } else {
+                Crash::Power { seed }
+            }
+        };
+        files.crash(crash(nth));
+        if nth % 3 == 0 {
+            files.die_at(nth / 2 + 1);
+            let _ = take(&files);
+            files.crash(crash(nth + 1));
+        }
+        take(&files).unwrap_or_else(|error| panic!("cut off at call {nth}: {error}"));
+        check_complete(&files, &before, &expected());
+    }
+    assert!(points > 40, "the calls were not hit: {points}");
+}
+
+#[test]
+fn each_file_call_may_fail() {
+    for nth in 1.. {
+        let files = original();
+        let before = old_files(&files, &data_path());
+        files.fail_nth(nth, ErrorKind::StorageFull);
+        let result = take(&files);
+        if files.fail_count() == 0 {
+            break;
+        }
+        if result.is_err()
+            && !files
+                .list(&data_path())
+                .unwrap()
+                .iter()
+                .any(|e| e.name == commit::DONE)
+        {
+            let now = old_files(&files, &data_path());
+            assert!(
+                now == before || owed(&files) == expected(),
+                "neither happened nor not"
+            );
+        }
+        take(&files).unwrap_or_else(|error| panic!("failed at call {nth}: {error}"));
+        check_complete(&files, &before, &expected());
+    }
+}
+
+#[test]
+fn a_full_disk_changes_nothing() {
+    let files = original();
+    let before = old_files(&files, &data_path());
+    files.limit(Some(files.bytes() + 4096));
+    let error = take(&files).unwrap_err().to_string();
+    assert!(error.contains("disk full"), "{error}");
+    assert_eq!(old_files(&files, &data_path()), before);
+    assert_eq!(
+        files.list(&data_path()).unwrap().len(),
+        before.len(),
+        "something is left"
+    );
+    files.limit(None);
+    take(&files).unwrap();
+    check_complete(&files, &before, &expected());
+}
+
+/// A log of ours with messages: 20 and 21 owed to billing, 22 and 23 to nobody yet, 23 deferred.
+fn with_log() -> SimFiles {
+    let files = original();
+    let keeper = Keeper::new(files.clone(), data_path());
+    let mut log = Log::new(options().log);
+    let mono = Duration::from_secs(1);
+    let serve = |log: &mut Log| {
+        while let Some(request) = log.next_request() {
+            files.observe(&data_path(), "orders", log);
+            if let Some(reply) = keeper.handle("orders", request) {
+                log.handle_reply(mono, reply, &mut Vec::new());
+            }
+        }
+    };
+    for n in 20..24u64 {
+        let body = format!("body {n:03}");
+        let defer_ms = if n == 23 { 60_000 } else { 0 };
+        let seq = loop {
+            match log.append(mono, n, body.as_bytes(), defer_ms) {
+                Ok(seq) => break seq,
+                Err(_) => serve(&mut log),
+            }
+        };
+        log.retain(diskq::SeqRange::one(seq), 1);
+        if n == 21 {
+            let run = diskq::CheckpointRun {
+                start: Seq(seq.0 - 1),
+                count: 2,
+                attempts: 4,
+                due_ns: 0,
+            };
+            let channel = diskq::ChannelCheckpoint {
+                name: "billing".to_owned(),
+                paused: false,
+                runs: vec![run],
+            };
+            let checkpoint = diskq::Checkpoint {
+                channels: vec![channel],
+                ..diskq::Checkpoint::default()
+            };
+            log.sync_now();
+            serve(&mut log);
+            log.write_checkpoint(mono, &checkpoint, Durable::Yes);
+            serve(&mut log);
+        }
+    }
+    log.sync_now();
+    serve(&mut log);
+    files.observe(&data_path(), "orders", &log);
+    sync_whole(&files);
+    files
+}
+
+#[test]
+fn a_log_of_ours_is_appended_to() {
+    let mut expected = expected();
+    let more = |n: u64, attempts| (format!("body {n:03}"), attempts);
+    expected
+        .get_mut("billing")
+        .unwrap()
+        .extend([more(20, 4), more(21, 4)]);
+    expected
+        .get_mut("")
+        .unwrap()
+        .extend([more(22, 0), more(23, 0)]);
+
+    let files = with_log();
+    let before = old_files(&files, &data_path());
+    let done = take(&files).unwrap();
+    assert!(done.topics[0].is_appended);
+    let recovered = open(&files);
+    let due: Vec<u64> = undistributed(&recovered)
+        .iter()
+        .map(|run| run.due_ns)
+        .collect();
+    assert!(
+        due.iter().any(|&due_ns| due_ns > 0),
+        "it is deferred no more: {due:?}"
+    );
+    check_complete(&files, &before, &expected);
+
+    for nth in 1.. {
+        let files = with_log();
+        files.die_at(nth);
+        let _ = take(&files);
+        if files.fail_count() == 0 {
+            break;
+        }
+        files.crash(if nth % 2 == 0 {
+            Crash::Process
+        } else {
+            Crash::Power { seed: nth }
+        });
+        take(&files).unwrap_or_else(|error| panic!("cut off at call {nth}: {error}"));
+        check_complete(&files, &before, &expected);
+    }
+}
+
+#[test]
+fn another_nsqd_in_between_is_noticed() {
+    let files = original();
+    let manifest = data_path().join(commit::DONE).join("manifest");
+    for nth in 1.. {
+        files.die_at(nth);
+        let _ = take(&files);
+        files.crash(Crash::Process);
+        if files.length(&manifest).is_ok() {
+            break;
+        }
+    }
+    let grown = data_path().join("orders.diskqueue.000000.dat");
+    let length = files.length(&grown).unwrap();
+    files.write_at(&grown, length, b"more").unwrap();
+    let error = take(&files).unwrap_err().to_string();
+    assert!(error.contains("another nsqd ran here meanwhile"), "{error}");
+    // The way out that it names.
+    commit::remove_tree(&files, &data_path().join(commit::DONE)).unwrap();
+    take(&files).unwrap();
+    assert_eq!(owed(&files), expected());
+}
+
+#[test]
+fn queues_in_any_order_are_matched() {
+    let files = SimFiles::new();
+    let up: Vec<(u64, u16)> = (1..200).map(|n| (n, 0)).collect();
+    let down: Vec<(u64, u16)> = up.iter().rev().copied().collect();
+    put(&files, "orders:billing", &up);
+    put(&files, "orders:audit", &down);
+    take(&files).unwrap();
+    assert_eq!(stored_count(&files), 199);
+    assert_eq!(
+        owed(&files),
+        owed_of(&[("", &[]), ("audit", &up), ("billing", &up)])
+    );
+}
+
+#[test]
+fn a_message_twice_in_one_queue_comes_twice() {
+    let files = SimFiles::new();
+    put(&files, "orders:billing", &[(1, 0), (2, 0), (1, 1)]);
+    put(&files, "orders:audit", &[(1, 0)]);
+    take(&files).unwrap();
+    let twice = owed_of(&[
+        ("", &[]),
+        ("audit", &[(1, 0)]),
+        ("billing", &[(1, 0), (1, 1), (2, 0)]),
+    ]);
+    assert_eq!(owed(&files), twice);
+}
+
+#[test]
+fn files_of_an_unlisted_queue_come_with_its_topic() {
+    let files = SimFiles::new();
+    put(&files, "orders:billing", &[(1, 0)]);
+    let none = take_over(&files, &data_path(), &[], &options()).unwrap();
+    assert_eq!(none.unlisted, ["orders:billing"]);
+    assert_eq!(none.original, None);
+    let later = take(&files).unwrap();
+    assert_eq!(later.topics[0].message_count, 1);
+    assert_eq!(later.unlisted, Vec::<String>::new());
+}
+
+#[test]
+fn files_of_a_deleted_topic_are_left_alone() {
+    let files = SimFiles::new();
+    put(&files, "orders:billing", &[(1, 0)]);
+    let keeper = Keeper::new(files.clone(), data_path());
+    let tombstone = keeper.delete_topic("orders").unwrap();
+    // nsqd.dat lists the topic because the deletion is newer.
+    let done = take(&files).unwrap();
+    assert_eq!(done.unlisted, ["orders:billing"]);
+    assert_eq!(done.topics, []);
+    let logs = Logs::list(&files, &data_path()).unwrap();
+    assert_eq!(logs.topics, Vec::<String>::new());
+    keeper.bury(&tombstone).unwrap();
+    assert_eq!(take(&files).unwrap().topics[0].message_count, 1);
+}
+
+#[test]
+fn empty_queues_make_no_log() {
+    let files = SimFiles::new();
+    let positions = data_path().join("orders.diskqueue.meta.dat");
+    files.write_at(&positions, 0, b"0\n0,0\n0,0\n").unwrap();
+    let done = take(&files).unwrap();
+    assert_eq!(done.topics, []);
+    assert!(done.original.is_some());
+    assert_eq!(take(&files).unwrap(), Takeover::default());
+    let names: Vec<String> = files
+        .list(&data_path())
+        .unwrap()
+        .into_iter()
+        .map(|e| e.name)
+        .collect();
+    assert_eq!(names, ["nsqd-original-today"]);
+}
+
+#[test]
+fn messages_above_a_segment_get_one_of_their_own() {
+    let files = SimFiles::new();
+    let data_path = data_path();
+    let mut writer = QueueWriter::new(&files, &data_path, "orders", 1 << 20);
+    for n in 1..30u64 {
+        let record = Record {
+            timestamp_ns: n as i64,
+            attempts: 0,
+            id: MessageId::new(Seq(n), 1).0,
+            body: &vec![n as u8; n as usize * 700],
+        };
+        writer.append(&record).unwrap();
+    }
+    writer.finish().unwrap();
+    take(&files).unwrap();
+    let recovered = open(&files);
+    assert_eq!(recovered.damage, []);
+    let mut reader = LogReader::new(&files, &data_path, "orders", &recovered);
+    let first = recovered.found[0].start;
+    for n in 1..30u64 {
+        let message = reader.read(first.offset(n - 1)).unwrap().unwrap();
+        assert_eq!(message.body, vec![n as u8; n as usize * 700]);
+    }
+}

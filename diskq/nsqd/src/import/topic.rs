@@ -1,0 +1,333 @@
+//! The takeover of one topic: the queues of its channels are merged, its own comes behind.
+//!
+//! ```text
+//!   topic:billing   1 2   4 5 ─┐
+//!   topic:audit       2 3 4   ─┼─► by id ─► log: 1 2 3 4 5 │ 6 7      billing owes 1-2, 4-5
+//!   topic               6 7   ─┘                            └──        audit owes 2-4
+//!                                                       undistributed
+//! ```
+//!
+//! Queues are mostly in the order of their ids, so merging them by id brings the same message of all
+//! of them together; [`Seen`] finds most others. What the topic has given to no channel must be the
+//! last in the log, for it is what its channels get next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::Path;
+
+use diskq::{
+    ChannelCheckpoint, ChannelFacts, Checkpoint, CheckpointRun, Files, LogOptions, LogReader,
+    LogWriter, Recovered, TopicFacts, existing, open_log, undistributed,
+};
+use wire::id::Seq;
+use wire::limits::ID_BYTES;
+
+use crate::error::TransferError;
+use crate::nsqd_files::{QueueReader, queue_name};
+
+use super::directory::Directory;
+use super::seen::{Seen, Stored};
+use super::{TakeoverOptions, TopicTakeover};
+
+/// What all topics are taken over with.
+pub(super) struct Import<'a, F> {
+    pub(super) files: &'a F,
+    pub(super) data_path: &'a Path,
+    /// Where the logs are built.
+    pub(super) new: &'a Path,
+    pub(super) directory: &'a Directory,
+    /// The options of the takeover, with the segments' size.
+    pub(super) log: &'a LogOptions,
+    pub(super) options: &'a TakeoverOptions,
+}
+
+/// A topic, done.
+pub(super) struct Done {
+    /// `None`: it has no message.
+    pub(super) topic: Option<TopicTakeover>,
+    /// Memory to fill segments in.
+    pub(super) image: Vec<u8>,
+}
+
+/// One channel on its way.
+struct Owing<'a, F> {
+    name: String,
+    paused: bool,
+    /// `None`: it has no queue.
+    queue: Option<QueueReader<'a, F>>,
+    runs: Vec<CheckpointRun>,
+    count: u64,
+}
+
+impl<'a, F: Files + Clone> Import<'a, F> {
+    /// Builds the log of a topic, if its queues hold messages.
+    pub(super) fn topic(
+        &self,
+        facts: &'a TopicFacts,
+        image: Vec<u8>,
+        notes: &mut Vec<String>,
+    ) -> Result<Done, TransferError> {
+        let mut own = self.open(queue_name(&facts.name, None))?;
+        let mut channels = Vec::new();
+        for ChannelFacts { name, paused } in &facts.channels {
+            channels.push(Owing {
+                name: name.clone(),
+                paused: *paused,
+                queue: self.open(queue_name(&facts.name, Some(name)))?,
+                runs: Vec::new(),
+                count: 0,
+            });
+        }
+        let queues = channels.iter().filter_map(|channel| channel.queue.as_ref());
+        if own.iter().chain(queues).all(|queue| queue.head().is_none()) {
+            let queues = channels.into_iter().filter_map(|channel| channel.queue);
+            notes.extend(
+                own.into_iter()
+                    .chain(queues)
+                    .flat_map(QueueReader::into_notes),
+            );
+            return Ok(Done { topic: None, image });
+        }
+        // Without a log it is an empty one, whose seqs begin at the clock.
+        let recovered = open_log(
+            self.files,
+            self.data_path,
+            &facts.name,
+            self.log.clone(),
+            self.options.wall_ns,
+        )?;
+        let mut log = LogWriter::behind(
+            &recovered.log,
+            self.files,
+            self.new,
+            &facts.name,
+            self.log,
+            image,
+        );
+        let mut topic = TopicTakeover {
+            name: facts.name.clone(),
+            is_appended: self.directory.has_log(&facts.name),
+            ..TopicTakeover::default()
+        };
+        let mut seen = Seen::default();
+        topic.message_count = merge(&mut channels, own.is_some(), &mut log, &mut seen)?;
+        let mut waiting = self.append_undistributed(&recovered, &facts.name, &mut log, notes)?;
+        if let Some(own) = &mut own {
+            let count = append_own(own, &mut channels, &mut log, &mut seen, &mut waiting)?;
+            topic.message_count += count;
+            topic.undistributed_count = count;
+        }
+        let checkpoint = checkpoint(facts.paused, &recovered, &mut channels, waiting);
+        let image = log.finish(&checkpoint)?;
+        notes.extend(own.map(QueueReader::into_notes).unwrap_or_default());
+        for channel in channels {
+            if let Some(queue) = channel.queue {
+                notes.extend(queue.into_notes());
+                topic.channels.push((channel.name, channel.count));
+            }
+        }
+        Ok(Done {
+            topic: Some(topic),
+            image,
+        })
+    }
+
+    fn open(&self, name: String) -> Result<Option<QueueReader<'a, F>>, TransferError> {
+        let Some(queue) = self.directory.queues.get(&name) else {
+            return Ok(None);
+        };
+        let bytes_max = self.options.message_bytes_max;
+        let reader = QueueReader::open(self.files, self.data_path, name, queue, bytes_max)?;
+        Ok(Some(reader))
+    }
+
+    /// What a log of ours has given to no channel is appended again, behind the channels' messages:
+    /// see above. Returns where it is now.
+    fn append_undistributed(
+        &self,
+        recovered: &Recovered,
+        topic: &str,
+        log: &mut LogWriter<'_, F>,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<CheckpointRun>, TransferError> {
+        let mut moved = Vec::new();
+        let mut lost_count = 0;
+        let mut reader = LogReader::new(self.files, self.data_path, topic, recovered);
+        for run in undistributed(recovered) {
+            for seq in run.start.0..run.range().end.0 {
+                match reader.read(Seq(seq))? {
+                    Some(message) => {
+                        let seq = log.append(message.timestamp_ns, message.body)?;
+                        push(&mut moved, seq, 0, run.due_ns);
+                    }
+                    None => lost_count += 1,
+                }
+            }
+        }
+        let damage = recovered.damage.iter().cloned().chain(reader.into_damage());
+        notes.extend(damage.map(|damage| format!("topic {topic}: damaged on disk - {damage}")));
+        if lost_count > 0 {
+            notes.push(format!(
+                "topic {topic}: {lost_count} damaged messages of its log are skipped"
+            ));
+        }
+        Ok(moved)
+    }
+}
+
+/// Appends what the channels owe. Returns how many messages that are.
+fn merge<F: Files + Clone>(
+    channels: &mut [Owing<'_, F>],
+    has_own: bool,
+    log: &mut LogWriter<'_, F>,
+    seen: &mut Seen,
+) -> Result<u64, TransferError> {
+    let queues = channels.iter().filter(|channel| channel.queue.is_some());
+    let is_alone = queues.count() == 1 && !has_own;
+    let mut heads: BinaryHeap<Reverse<([u8; ID_BYTES], usize)>> = BinaryHeap::new();
+    heads.extend((0..channels.len()).filter_map(|index| head_id(&channels[index], index)));
+    let mut count = 0;
+    while let Some(Reverse((_, index))) = heads.pop() {
+        let channel = &mut channels[index];
+        let record = channel.queue.as_ref().and_then(QueueReader::head);
+        let record = record.expect("only queues with a head are in the heap");
+        let attempts = record.attempts;
+        let known = seen
+            .find(&record)
+            .filter(|stored| stored.channels & bit(index) == 0);
+        let seq = match known {
+            Some(stored) => {
+                stored.channels |= bit(index);
+                stored.seq
+            }
+            None => {
+                let seq = log.append(record.timestamp_ns, record.body)?;
+                count += 1;
+                if !is_alone {
+                    let channels = bit(index);
+                    seen.insert(&record, Stored { seq, channels });
+                }
+                seq
+            }
+        };
+        channel.owe(seq, attempts);
+        if let Some(queue) = &mut channel.queue {
+            queue.advance()?;
+        }
+        heads.extend(head_id(&channels[index], index));
+    }
+    Ok(count)
+}
+
+/// Appends the topic's own queue. Returns how many messages that are.
+///
+/// A crash of nsqd leaves messages there that are in its channels' queues already: such a one goes to
+/// the channels that do not have it.
+fn append_own<F: Files + Clone>(
+    own: &mut QueueReader<'_, F>,
+    channels: &mut [Owing<'_, F>],
+    log: &mut LogWriter<'_, F>,
+    seen: &mut Seen,
+    waiting: &mut Vec<CheckpointRun>,
+) -> Result<u64, TransferError> {
+    let mut count = 0;
+    // With more channels a bit does not say whose it is.
+    let is_exact = channels.len() <= u64::BITS as usize;
+    while let Some(record) = own.head() {
+        match seen.find(&record).filter(|_| is_exact) {
+            Some(stored) => {
+                for (index, channel) in channels.iter_mut().enumerate() {
+                    if stored.channels & bit(index) == 0 {
+                        channel.owe(stored.seq, 0);
+                    }
+                }
+                stored.channels = u64::MAX;
+            }
+            None => {
+                let seq = log.append(record.timestamp_ns, record.body)?;
+                push(waiting, seq, 0, 0);
+                count += 1;
+            }
+        }
+        own.advance()?;
+    }
+    Ok(count)
+}
+
+/// What the new log owes: what the old one did, and what was taken over.
+fn checkpoint<F>(
+    paused: bool,
+    recovered: &Recovered,
+    channels: &mut [Owing<'_, F>],
+    undistributed: Vec<CheckpointRun>,
+) -> Checkpoint {
+    let old = recovered.checkpoint.as_ref();
+    let mut kept: Vec<ChannelCheckpoint> = old.map_or(Vec::new(), |old| old.channels.clone());
+    for channel in &mut kept {
+        channel.runs = existing(recovered, &channel.runs);
+    }
+    for channel in channels {
+        channel.runs.sort_by_key(|run| run.start);
+        let index = kept.iter().position(|kept| kept.name == channel.name);
+        let index = index.unwrap_or_else(|| {
+            kept.push(ChannelCheckpoint {
+                name: channel.name.clone(),
+                paused: false,
+                runs: Vec::new(),
+            });
+            kept.len() - 1
+        });
+        kept[index].paused = channel.paused;
+        for run in channel.runs.drain(..) {
+            push_run(&mut kept[index].runs, run);
+        }
+    }
+    Checkpoint {
+        paused,
+        undistributed,
+        channels: kept,
+        ..Checkpoint::default()
+    }
+}
+
+impl<F> Owing<'_, F> {
+    fn owe(&mut self, seq: Seq, attempts: u16) {
+        push(&mut self.runs, seq, attempts, 0);
+        self.count += 1;
+    }
+}
+
+fn head_id<F: Files>(
+    channel: &Owing<'_, F>,
+    index: usize,
+) -> Option<Reverse<([u8; ID_BYTES], usize)>> {
+    let record = channel.queue.as_ref()?.head()?;
+    Some(Reverse((record.id, index)))
+}
+
+fn bit(index: usize) -> u64 {
+    1 << (index % u64::BITS as usize)
+}
+
+fn push(runs: &mut Vec<CheckpointRun>, start: Seq, attempts: u16, due_ns: u64) {
+    let run = CheckpointRun {
+        start,
+        count: 1,
+        attempts,
+        due_ns,
+    };
+    push_run(runs, run);
+}
+
+/// Adds a run behind the last one, joining the two where they touch and are alike.
+fn push_run(runs: &mut Vec<CheckpointRun>, run: CheckpointRun) {
+    match runs.last_mut() {
+        Some(last)
+            if last.range().end == run.start
+                && (last.attempts, last.due_ns) == (run.attempts, run.due_ns) =>
+        {
+            last.count += run.count;
+        }
+        _ => runs.push(run),
+    }
+}

@@ -1,0 +1,21 @@
+//! `diskq-nsqd`: the files of the original nsqd, and the way from them to logs of ours and back.
+//!
+//! ```text
+//!   nsqd.dat ◄──────── Metadata ────────► kept in place, byte for byte as nsqd writes it
+//!   *.diskqueue.*.dat ── take_over ─────► logs of ours
+//!   *.diskqueue.*.dat ◄──── export ────── logs of ours
+//! ```
+//!
+//! The crate owns the formats of nsqd, import, export and the program `diskq`. It refuses clients and sockets. How
+//! logs of ours are stored is the business of the crates below it. Everything here blocks.
+#![forbid(unsafe_code)]
+
+mod error;
+mod export;
+mod import;
+mod nsqd_files;
+
+pub use error::TransferError;
+pub use export::{ExportOptions, Exported, export};
+pub use import::{Takeover, TakeoverOptions, TopicTakeover, take_over};
+pub use nsqd_files::{FILE_NAME, Metadata, MetadataError};

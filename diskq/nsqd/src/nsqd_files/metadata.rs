@@ -1,0 +1,299 @@
+//! `nsqd.dat`: which topics and channels exist, and which are paused, across restarts.
+//!
+//! ```text
+//!   {"topics":[{"name":"orders","paused":false,"channels":[{"name":"billing","paused":false}]}],
+//!    "version":"1.3.0"}
+//! ```
+//!
+//! One line, no line feed; byte for byte what nsqd writes, so that going back is possible. The file
+//! is replaced as a whole: written beside itself, synced, renamed, and the directory synced, which
+//! nsqd leaves out. Everything here blocks and belongs on a helper thread.
+//!
+//! Reading is as lenient as Go's JSON decoder (keys in any case, `null` for anything), since the
+//! file is edited by hand. Names are taken as they are: whoever creates the topics skips invalid
+//! ones with a warning, as nsqd does.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use diskq::{ChannelFacts, DataPath, OsFiles, SyncError, TopicFacts};
+use serde_json::Value;
+use wire::go_json::{self, JsonObject, array, boolean, object, push_array, string};
+
+use crate::nsqd_files::is_temporary;
+use wire::go_error::system_text;
+
+/// The file's name in the data directory.
+pub const FILE_NAME: &str = "nsqd.dat";
+
+/// Names with this ending live in memory only and are never written.
+const EPHEMERAL: &str = "#ephemeral";
+
+/// The nsqd whose file this is; it writes its version down and never looks at it.
+const VERSION: &str = "1.3.0";
+
+/// The content of `nsqd.dat`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// In the order of the file, each name once, as are the channels of each. Names that were read
+    /// are not checked.
+    pub topics: Vec<TopicFacts>,
+}
+
+/// Why `nsqd.dat` could not be read or written. The texts of the first two are nsqd's.
+#[derive(Debug)]
+pub enum MetadataError {
+    /// The file is there and cannot be read.
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is not what it should be.
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, in Go's words where there are some.
+        why: String,
+    },
+    /// The file could not be replaced; the old one is intact.
+    Write {
+        /// What was attempted: open, write, sync, rename.
+        attempt: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for MetadataError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MetadataError::Read { path, source } => {
+                let path = path.display();
+                let why = system_text(source);
+                write!(
+                    f,
+                    "failed to read metadata from {path} - open {path}: {why}"
+                )
+            }
+            MetadataError::Parse { path, why } => {
+                write!(f, "failed to parse metadata in {} - {why}", path.display())
+            }
+            MetadataError::Write {
+                attempt,
+                path,
+                source,
+            } => {
+                write!(f, "{attempt} {}: {}", path.display(), system_text(source))
+            }
+        }
+    }
+}
+
+impl std::error::Error for MetadataError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            MetadataError::Read { source, .. } | MetadataError::Write { source, .. } => {
+                Some(source)
+            }
+            MetadataError::Parse { .. } => None,
+        }
+    }
+}
+
+impl Metadata {
+    /// Where the file is.
+    pub fn path(data_path: &Path) -> PathBuf {
+        data_path.join(FILE_NAME)
+    }
+
+    /// Reads the file. Blocks. No file: nothing exists yet.
+    pub fn load(data_path: &Path) -> Result<Metadata, MetadataError> {
+        let path = Metadata::path(data_path);
+        match fs::read(&path) {
+            Ok(bytes) => parse(&bytes).map_err(|why| MetadataError::Parse { path, why }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Metadata::default()),
+            Err(source) => Err(MetadataError::Read { path, source }),
+        }
+    }
+
+    /// Replaces the file. Blocks, and syncs. When it returns, the new content survives a power
+    /// failure; when it fails, the old file is as it was.
+    pub fn store(&self, data_path: &DataPath) -> Result<(), MetadataError> {
+        let path = Metadata::path(data_path);
+        let temporary = data_path.join(format!("{FILE_NAME}.{}.tmp", random_number()));
+        let result = self
+            .write_to(&temporary)
+            .and_then(|()| fs::rename(&temporary, &path).map_err(failed("rename", &temporary)));
+        if result.is_err() {
+            // The first failure is the one to report; a file that is left behind is harmless.
+            let _ = fs::remove_file(&temporary);
+            return result;
+        }
+        data_path.sync_names(&OsFiles).map_err(|error| {
+            let attempt = match error {
+                SyncError::Open(_) => "open",
+                SyncError::Sync(_) => "sync",
+            };
+            failed(attempt, data_path)(error.into_inner())
+        })
+    }
+
+    /// Removes the temporary files that a kill in the middle of [`Metadata::store`] has left. No program reads them. The
+    /// caller must hold the lock of the data path.
+    pub fn remove_leftovers(data_path: &Path) -> Result<(), MetadataError> {
+        let entries = fs::read_dir(data_path).map_err(failed("list", data_path))?;
+        for entry in entries {
+            let name = entry.map_err(failed("list", data_path))?.file_name();
+            if name
+                .to_str()
+                .is_some_and(|name| is_temporary(name, FILE_NAME))
+            {
+                let path = data_path.join(name);
+                fs::remove_file(&path).map_err(failed("remove", &path))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_to(&self, path: &Path) -> Result<(), MetadataError> {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(failed("open", path))?;
+        file.write_all(self.encode().as_bytes())
+            .map_err(failed("write", path))?;
+        file.sync_all().map_err(failed("sync", path))
+    }
+
+    /// The file's content. Ephemeral topics and channels are left out; a list without elements is
+    /// `null`, as an empty slice is in Go.
+    pub fn encode(&self) -> String {
+        let mut json = String::new();
+        let mut object = JsonObject::new(&mut json);
+        let topics = self.topics.iter().filter(|topic| is_kept(&topic.name));
+        push_list(object.key("topics"), topics, |out, topic| {
+            let mut object = JsonObject::new(out);
+            object.text("name", &topic.name);
+            object.boolean("paused", topic.paused);
+            let channels = topic.channels.iter();
+            let channels = channels.filter(|channel| is_kept(&channel.name));
+            push_list(object.key("channels"), channels, |out, channel| {
+                let mut object = JsonObject::new(out);
+                object.text("name", &channel.name);
+                object.boolean("paused", channel.paused);
+                object.end();
+            });
+            object.end();
+        });
+        object.text("version", VERSION);
+        object.end();
+        json
+    }
+}
+
+fn failed(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> MetadataError {
+    let path = path.to_path_buf();
+    move |source| MetadataError::Write {
+        attempt,
+        path,
+        source,
+    }
+}
+
+/// Tells apart the temporary files of two writers; nothing depends on its being hard to guess.
+fn random_number() -> u64 {
+    // Every RandomState has its own keys. nsqd's number is a non-negative int64.
+    RandomState::new().build_hasher().finish() >> 1
+}
+
+fn is_kept(name: &str) -> bool {
+    !name.ends_with(EPHEMERAL)
+}
+
+fn push_list<T>(
+    out: &mut String,
+    elements: impl Iterator<Item = T>,
+    push: impl FnMut(&mut String, T),
+) {
+    let mut elements = elements.peekable();
+    match elements.peek() {
+        Some(_) => push_array(out, elements, push),
+        None => out.push_str("null"),
+    }
+}
+
+/// Reads the file's content. The error is the text behind the dash.
+fn parse(bytes: &[u8]) -> Result<Metadata, String> {
+    let value = go_json::parse(bytes)?;
+    let mut metadata = Metadata::default();
+    let mut seen = HashMap::new();
+    let Some(top) = object(&value, "the file")? else {
+        return Ok(metadata);
+    };
+    for topic in array(top, "topics")? {
+        let topic = topic_facts(topic)?;
+        merge_topic(&mut metadata.topics, &mut seen, topic);
+    }
+    Ok(metadata)
+}
+
+fn topic_facts(value: &Value) -> Result<TopicFacts, String> {
+    let mut topic = TopicFacts::default();
+    if let Some(fields) = object(value, "topics")? {
+        topic.name = string(fields, "name")?;
+        topic.paused = boolean(fields, "paused")?;
+        for channel in array(fields, "channels")? {
+            let channel = channel_facts(channel)?;
+            merge_channel(&mut topic.channels, channel);
+        }
+    }
+    Ok(topic)
+}
+
+fn channel_facts(value: &Value) -> Result<ChannelFacts, String> {
+    let mut channel = ChannelFacts::default();
+    if let Some(fields) = object(value, "channels")? {
+        channel.name = string(fields, "name")?;
+        channel.paused = boolean(fields, "paused")?;
+    }
+    Ok(channel)
+}
+
+/// A name that comes twice is one topic, paused if it is paused in one of the places.
+fn merge_topic(topics: &mut Vec<TopicFacts>, seen: &mut HashMap<String, usize>, topic: TopicFacts) {
+    match seen.get(&topic.name) {
+        Some(&known) => {
+            topics[known].paused |= topic.paused;
+            for channel in topic.channels {
+                merge_channel(&mut topics[known].channels, channel);
+            }
+        }
+        None => {
+            seen.insert(topic.name.clone(), topics.len());
+            topics.push(topic);
+        }
+    }
+}
+
+/// As for topics. A search through the list will do: a topic has few channels.
+fn merge_channel(channels: &mut Vec<ChannelFacts>, channel: ChannelFacts) {
+    match channels.iter_mut().find(|known| known.name == channel.name) {
+        Some(known) => known.paused |= channel.paused,
+        None => channels.push(channel),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,356 @@
+//! [`QueueReader`]: the unread records of one queue, in order, and what of it cannot be read.
+//!
+//! What nsqd would do at the same files decides, with three exceptions, all of them for the sake of
+//! messages that can be read: without usable positions it reads nothing and overwrites; a record
+//! above `--max-msg-size` costs it the rest of the file; files behind the write position are not
+//! looked at.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use diskq::{DiskError, Files, is_media_error};
+use wire::id::MessageId;
+use wire::limits::ID_BYTES;
+
+use wire::go_error::system_text;
+
+use super::{HEADER_BYTES, SIZE_BYTES, data_file, positions_file};
+
+/// So much of a file is read at a time; more for a larger record.
+const WINDOW_BYTES: u64 = 64 << 10;
+/// Positions are three short lines.
+const POSITIONS_BYTES_MAX: u64 = 256;
+
+/// A message as a queue has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record<'a> {
+    pub(crate) timestamp_ns: i64,
+    /// Deliveries so far.
+    pub(crate) attempts: u16,
+    pub(crate) id: [u8; ID_BYTES],
+    pub(crate) body: &'a [u8],
+}
+
+/// The files of a queue, as a listing of the directory shows them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Queue {
+    /// The length of the file with the positions, if there is one.
+    pub(crate) positions: Option<u64>,
+    /// The lengths of the data files, by number.
+    pub(crate) data: BTreeMap<u64, u64>,
+}
+
+/// Reads a queue. The record it stands at is its head.
+#[derive(Debug)]
+pub(crate) struct QueueReader<'a, F> {
+    files: &'a F,
+    directory: &'a Path,
+    name: String,
+    /// Larger records are taken only if they are surely nsqd's.
+    body_bytes_max: u64,
+    /// The files to come: number, where to start, length.
+    upcoming: VecDeque<(u64, u64, u64)>,
+    current: Option<Open>,
+    window: Vec<u8>,
+    /// Where the head lies in the window; `None`: there is none (any more).
+    head: Option<(usize, usize)>,
+    /// What the positions say is unread.
+    depth: u64,
+    count: u64,
+    large_count: u64,
+    /// One sentence for each thing that is not as it should be.
+    notes: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Open {
+    path: PathBuf,
+    name: String,
+    /// Where the next record starts.
+    offset: u64,
+    bytes: u64,
+    /// Where the window starts.
+    window_at: u64,
+}
+
+impl<'a, F: Files> QueueReader<'a, F> {
+    /// Reads the positions; the head is the first unread record.
+    pub(crate) fn open(
+        files: &'a F,
+        directory: &'a Path,
+        name: String,
+        queue: &Queue,
+        body_bytes_max: u64,
+    ) -> Result<QueueReader<'a, F>, DiskError> {
+        let mut reader = QueueReader {
+            files,
+            directory,
+            name,
+            body_bytes_max,
+            upcoming: VecDeque::new(),
+            current: None,
+            window: Vec::new(),
+            head: None,
+            depth: 0,
+            count: 0,
+            large_count: 0,
+            notes: Vec::new(),
+        };
+        let (start_number, start_offset) = reader.find_start(queue)?;
+        for (&number, &bytes) in queue.data.range(start_number..) {
+            let offset = if number == start_number {
+                start_offset
+            } else {
+                0
+            };
+            reader.upcoming.push_back((number, offset, bytes));
+        }
+        reader.advance()?;
+        Ok(reader)
+    }
+
+    /// The record it stands at; `None`: the queue is read.
+    pub(crate) fn head(&self) -> Option<Record<'_>> {
+        let (start, end) = self.head?;
+        let bytes = self.window.get(start..end)?;
+        let (timestamp, rest) = bytes.split_first_chunk()?;
+        let (attempts, rest) = rest.split_first_chunk()?;
+        let (id, body) = rest.split_first_chunk()?;
+        Some(Record {
+            timestamp_ns: i64::from_be_bytes(*timestamp),
+            attempts: u16::from_be_bytes(*attempts),
+            id: *id,
+            body,
+        })
+    }
+
+    /// Goes to the next record.
+    pub(crate) fn advance(&mut self) -> Result<(), DiskError> {
+        self.head = None;
+        loop {
+            match &self.current {
+                Some(open) if open.offset < open.bytes => {}
+                _ => match self.upcoming.pop_front() {
+                    Some((number, offset, bytes)) => {
+                        self.current = self.open_file(number, offset, bytes);
+                        continue;
+                    }
+                    None => return Ok(()),
+                },
+            }
+            let why = match self.read_record() {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(why)) => Ok(why),
+                Err(error) => Err(error),
+            };
+            let Some(open) = self.current.take() else {
+                continue;
+            };
+            let why = why.map_err(|error| DiskError::io("read", &open.path, error))?;
+            let Open {
+                name,
+                offset,
+                bytes,
+                ..
+            } = open;
+            self.notes.push(format!(
+                "{name} cannot be read from byte {offset} on ({why}): its last {} bytes are not imported",
+                bytes - offset
+            ));
+        }
+    }
+
+    /// What is not as it should be, once the queue is read.
+    pub(crate) fn into_notes(mut self) -> Vec<String> {
+        if self.count < self.depth {
+            self.notes.push(format!(
+                "queue {}: its positions speak of {} messages, {} are there",
+                self.name, self.depth, self.count
+            ));
+        }
+        if self.large_count > 0 {
+            self.notes.push(format!(
+                "queue {}: {} messages above --max-msg-size ({} bytes) are imported, too",
+                self.name, self.large_count, self.body_bytes_max
+            ));
+        }
+        self.notes
+    }
+
+    fn note(&mut self, text: &str) {
+        self.notes.push(format!("queue {}: {text}", self.name));
+    }
+
+    /// Where the first unread record is: file and offset.
+    fn find_start(&mut self, queue: &Queue) -> Result<(u64, u64), DiskError> {
+        let Some(bytes) = queue.positions else {
+            if !queue.data.is_empty() {
+                self.note(
+                    "it has no positions (nsqd would read nothing): all of its files are read",
+                );
+            }
+            return Ok((0, 0));
+        };
+        let path = self.directory.join(positions_file(&self.name));
+        let mut text = vec![0; bytes.min(POSITIONS_BYTES_MAX) as usize];
+        let read = self.files.read_at(&path, 0, &mut text);
+        read.map_err(|error| DiskError::io("read", &path, error))?;
+        let fields = parse_positions(&text);
+        let (depth, read, write) = match fields[..] {
+            [depth, number, offset, write_number, write_offset] => {
+                (depth, (number, offset), (write_number, write_offset))
+            }
+            // Whatever follows the read position is not needed.
+            [_, number, offset, _] => {
+                self.note("its positions are damaged: it is read to the end of its files");
+                return Ok((number, offset));
+            }
+            _ => {
+                self.note(
+                    "its positions are damaged (nsqd would read nothing): all of its files are read, \
+                     which may repeat messages",
+                );
+                return Ok((0, 0));
+            }
+        };
+        self.depth = depth;
+        if read > write {
+            self.note(
+                "its positions contradict each other (nsqd would remove it): all of its files are \
+                 read, which may repeat messages",
+            );
+            return Ok((0, 0));
+        }
+        if read != write {
+            self.note_missing(queue, read.0, write);
+        }
+        Ok(read)
+    }
+
+    /// The files between the positions that are not there.
+    fn note_missing(&mut self, queue: &Queue, first: u64, write: (u64, u64)) {
+        // A file is made with its first record.
+        let end = write.0.saturating_add(u64::from(write.1 > 0));
+        let mut expected = first;
+        let mut gaps = Vec::new();
+        for &number in queue.data.range(first..).map(|(number, _)| number) {
+            gaps.push(expected..number);
+            expected = number.saturating_add(1);
+        }
+        gaps.push(expected..end);
+        for gap in gaps.into_iter().filter(|gap| !gap.is_empty()) {
+            let first = data_file(&self.name, gap.start);
+            let count = gap.end - gap.start;
+            let others = if count > 1 {
+                format!(" (and the {} files behind it)", count - 1)
+            } else {
+                String::new()
+            };
+            self.notes
+                .push(format!("{first}{others} is missing, with its messages"));
+        }
+    }
+
+    fn open_file(&mut self, number: u64, offset: u64, bytes: u64) -> Option<Open> {
+        let name = data_file(&self.name, number);
+        if offset > bytes {
+            self.notes.push(format!(
+                "{name} has {bytes} bytes and is read up to byte {offset}: what it lost was read, or is \
+                 lost"
+            ));
+            return None;
+        }
+        self.window.clear();
+        Some(Open {
+            path: self.directory.join(&name),
+            name,
+            offset,
+            bytes,
+            window_at: offset,
+        })
+    }
+
+    /// Makes the next record of the current file the head. The inner error says why it is none.
+    fn read_record(&mut self) -> io::Result<Result<(), String>> {
+        let size = match self.bytes_ahead(0, SIZE_BYTES as u64)? {
+            Ok(start) => self.window.get(start..).and_then(|rest| rest.first_chunk()),
+            Err(why) => return Ok(Err(why)),
+        };
+        let size = i32::from_be_bytes(*size.expect("so many bytes are there"));
+        let bytes = match u64::try_from(size) {
+            Ok(bytes) if bytes >= HEADER_BYTES as u64 => bytes,
+            _ => return Ok(Err(format!("invalid message read size ({size})"))),
+        };
+        let start = match self.bytes_ahead(SIZE_BYTES as u64, bytes)? {
+            Ok(start) => start,
+            Err(why) => return Ok(Err(why)),
+        };
+        self.head = Some((start, start + bytes as usize));
+        if bytes - HEADER_BYTES as u64 > self.body_bytes_max {
+            let id = self.head().map(|record| MessageId(record.id).decode());
+            if id.flatten().is_none() {
+                self.head = None;
+                return Ok(Err(format!("invalid message read size ({size})")));
+            }
+            self.large_count += 1;
+        }
+        let open = self.current.as_mut().expect("a file is open");
+        open.offset += SIZE_BYTES as u64 + bytes;
+        self.count += 1;
+        Ok(Ok(()))
+    }
+
+    /// Where in the window the `bytes` bytes are that begin `ahead` bytes behind the current offset.
+    fn bytes_ahead(&mut self, ahead: u64, bytes: u64) -> io::Result<Result<usize, String>> {
+        let open = self.current.as_mut().expect("a file is open");
+        let end = open.offset + ahead + bytes;
+        if end > open.bytes {
+            return Ok(Err("unexpected EOF".to_owned()));
+        }
+        if end > open.window_at + self.window.len() as u64 {
+            open.window_at = open.offset;
+            let needed = ahead + bytes;
+            let wanted = needed.max(WINDOW_BYTES).min(open.bytes - open.offset);
+            let mut read = |bytes: u64| {
+                self.window.resize(bytes as usize, 0);
+                self.files
+                    .read_at(&open.path, open.offset, &mut self.window)
+            };
+            // What the device cannot read may lie behind the record.
+            let result = match read(wanted) {
+                Err(error) if is_media_error(&error) => read(needed),
+                result => result,
+            };
+            match result {
+                Err(error) if is_media_error(&error) => {
+                    self.window.clear();
+                    return Ok(Err(system_text(&error)));
+                }
+                result => result?,
+            }
+        }
+        Ok(Ok((open.offset + ahead - open.window_at) as usize))
+    }
+}
+
+/// The five numbers of `<depth>\n<number>,<offset>\n<number>,<offset>\n`, up to what is none.
+fn parse_positions(text: &[u8]) -> Vec<u64> {
+    let mut fields = Vec::new();
+    let mut rest = text;
+    for separator in [b'\n', b',', b'\n', b',', b'\n'] {
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (number, behind) = rest.split_at(digits);
+        let number = std::str::from_utf8(number)
+            .ok()
+            .and_then(|n| n.parse().ok());
+        let Some(number) = number else { break };
+        fields.push(number);
+        match behind.split_first() {
+            Some((byte, behind)) if *byte == separator => rest = behind,
+            // The last line feed is not missed.
+            _ => break,
+        }
+    }
+    fields
+}

@@ -1,0 +1,92 @@
+//! [`QueueWriter`]: the files of one queue, written from its first record to its last.
+
+use std::path::Path;
+
+use diskq::{DiskError, Files};
+
+use super::{HEADER_BYTES, Record, SIZE_BYTES, data_file, positions_file};
+
+/// Records are collected up to here: the file system is not asked for each.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Writes a queue. Nothing is durable until the caller syncs; the positions, without which nsqd
+/// reads nothing, come last.
+pub(crate) struct QueueWriter<'a, F> {
+    files: &'a F,
+    directory: &'a Path,
+    queue: &'a str,
+    /// A file takes no record that would make it longer (`--max-bytes-per-file`), but one at least.
+    file_bytes_max: u64,
+    number: u64,
+    /// The length of the current file, with what is collected.
+    offset: u64,
+    collected: Vec<u8>,
+    count: u64,
+}
+
+impl<'a, F: Files> QueueWriter<'a, F> {
+    pub(crate) fn new(
+        files: &'a F,
+        directory: &'a Path,
+        queue: &'a str,
+        file_bytes_max: u64,
+    ) -> QueueWriter<'a, F> {
+        QueueWriter {
+            files,
+            directory,
+            queue,
+            file_bytes_max,
+            number: 0,
+            offset: 0,
+            collected: Vec::new(),
+            count: 0,
+        }
+    }
+
+    pub(crate) fn append(&mut self, record: &Record<'_>) -> Result<(), DiskError> {
+        let size = HEADER_BYTES + record.body.len();
+        let bytes = (SIZE_BYTES + size) as u64;
+        if self.offset > 0 && self.offset + bytes > self.file_bytes_max {
+            self.flush()?;
+            self.number += 1;
+            self.offset = 0;
+        }
+        let size =
+            u32::try_from(size).expect("a record comes from a segment, which is below 2 GiB");
+        self.collected.extend_from_slice(&size.to_be_bytes());
+        self.collected
+            .extend_from_slice(&record.timestamp_ns.to_be_bytes());
+        self.collected
+            .extend_from_slice(&record.attempts.to_be_bytes());
+        self.collected.extend_from_slice(&record.id);
+        self.collected.extend_from_slice(record.body);
+        self.offset += bytes;
+        self.count += 1;
+        if self.collected.len() >= BUFFER_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the rest, and the positions. Returns how many records there are; a queue without any
+    /// has no files.
+    pub(crate) fn finish(mut self) -> Result<u64, DiskError> {
+        if self.count > 0 {
+            self.flush()?;
+            let positions = format!("{}\n0,0\n{},{}\n", self.count, self.number, self.offset);
+            let path = self.directory.join(positions_file(self.queue));
+            let written = self.files.write_at(&path, 0, positions.as_bytes());
+            written.map_err(|error| DiskError::io("write", &path, error))?;
+        }
+        Ok(self.count)
+    }
+
+    fn flush(&mut self) -> Result<(), DiskError> {
+        let path = self.directory.join(data_file(self.queue, self.number));
+        let at = self.offset - self.collected.len() as u64;
+        let written = self.files.write_at(&path, at, &self.collected);
+        written.map_err(|error| DiskError::io("write", &path, error))?;
+        self.collected.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,408 @@
+use std::path::Path;
+
+use diskq::{Files, SimFiles};
+use proptest::prelude::*;
+
+use super::*;
+
+const DIRECTORY: &str = "/data";
+const QUEUE: &str = "orders";
+
+/// Captured from nsqd, see diskqueue-format §9.1: two messages that no channel has.
+const CAPTURED: &[u8] =
+    b"\x00\x00\x00\x1f\x18\xea\x04\xe8\x58\x0e\xeb\x1e\x00\x0018a2f060cc001000hello\
+    \x00\x00\x00\x20\x18\xea\x04\xe8\x58\x20\x58\x4e\x00\x0018a2f060cc801000world!";
+
+/// A record with its body of its own.
+type Owned = (i64, u16, [u8; ID_BYTES], Vec<u8>);
+
+fn owned(n: u8, attempts: u16, body_bytes: usize) -> Owned {
+    let id = format!("18a2f060cc00{n:04x}").into_bytes();
+    (
+        i64::from(n),
+        attempts,
+        id.try_into().unwrap(),
+        vec![n; body_bytes],
+    )
+}
+
+fn encoded(records: &[Owned]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (timestamp, attempts, id, body) in records {
+        bytes.extend_from_slice(&(HEADER_BYTES as u32 + body.len() as u32).to_be_bytes());
+        bytes.extend_from_slice(&timestamp.to_be_bytes());
+        bytes.extend_from_slice(&attempts.to_be_bytes());
+        bytes.extend_from_slice(id);
+        bytes.extend_from_slice(body);
+    }
+    bytes
+}
+
+fn disk(named: &[(&str, &[u8])]) -> SimFiles {
+    let files = SimFiles::new();
+    for (name, bytes) in named {
+        files
+            .write_at(&Path::new(DIRECTORY).join(name), 0, bytes)
+            .unwrap();
+    }
+    files
+}
+
+/// Everything a queue gives, and the notes.
+fn read(files: &SimFiles, body_bytes_max: u64) -> (Vec<Owned>, Vec<String>) {
+    let directory = Path::new(DIRECTORY);
+    let mut queue = Queue::default();
+    for entry in files.list(directory).unwrap() {
+        match parse_name(&entry.name) {
+            Some((QUEUE, FileKind::Data(number))) => {
+                queue.data.insert(number, entry.bytes);
+            }
+            Some((QUEUE, FileKind::Positions)) => queue.positions = Some(entry.bytes),
+            _ => {}
+        }
+    }
+    let mut reader =
+        QueueReader::open(files, directory, QUEUE.into(), &queue, body_bytes_max).unwrap();
+    let mut records = Vec::new();
+    while let Some(record) = reader.head() {
+        let Record {
+            timestamp_ns,
+            attempts,
+            id,
+            body,
+        } = record;
+        records.push((timestamp_ns, attempts, id, body.to_vec()));
+        reader.advance().unwrap();
+    }
+    (records, reader.into_notes())
+}
+
+fn positions(text: &str) -> (&'static str, &[u8]) {
+    ("orders.diskqueue.meta.dat", text.as_bytes())
+}
+
+#[test]
+fn names_say_whose_file_it_is() {
+    let check = |name, expected| assert_eq!(parse_name(name), expected, "{name}");
+    check(
+        "orders.diskqueue.000000.dat",
+        Some(("orders", FileKind::Data(0))),
+    );
+    check(
+        "orders:b.diskqueue.1234567.dat",
+        Some(("orders:b", FileKind::Data(1_234_567))),
+    );
+    check(
+        "a.diskqueue.000001.dat.diskqueue.meta.dat",
+        Some(("a.diskqueue.000001.dat", FileKind::Positions)),
+    );
+    check("..diskqueue.000000.dat", Some((".", FileKind::Data(0))));
+    check("o.diskqueue.000000.dat.bad", Some(("o", FileKind::Ignored)));
+    check(
+        "o.diskqueue.meta.dat.12.tmp",
+        Some(("o", FileKind::Ignored)),
+    );
+    for none in [
+        "nsqd.dat",
+        "orders.log",
+        ".diskqueue.000000.dat",
+        "o.diskqueue.00000.dat",
+        "o.diskqueue.+00001.dat",
+        "o.diskqueue.99999999999999999999999.dat",
+        "o.diskqueue.meta.dat.x.tmp",
+        "o.diskqueue.000000.dat.worse",
+    ] {
+        check(none, None);
+    }
+    assert!(is_temporary("nsqd.dat.5577006791947779410.tmp", FILE_NAME));
+    assert!(!is_temporary("nsqd.dat", FILE_NAME));
+}
+
+#[test]
+fn bytes_are_nsqds() {
+    let files = disk(&[
+        ("orders.diskqueue.000000.dat", CAPTURED),
+        positions("2\n0,0\n0,71\n"),
+    ]);
+    let (records, notes) = read(&files, 1 << 20);
+    let id = |text: &[u8; 16]| *text;
+    let expected = [
+        (
+            0x18ea_04e8_580e_eb1e,
+            0,
+            id(b"18a2f060cc001000"),
+            b"hello".to_vec(),
+        ),
+        (
+            0x18ea_04e8_5820_584e,
+            0,
+            id(b"18a2f060cc801000"),
+            b"world!".to_vec(),
+        ),
+    ];
+    assert_eq!(records, expected);
+    assert_eq!(notes, Vec::<String>::new());
+
+    let files = SimFiles::new();
+    write(&files, &records, 1 << 20);
+    let path = Path::new(DIRECTORY);
+    let mut bytes = [0; 71];
+    files
+        .read_at(&path.join("orders.diskqueue.000000.dat"), 0, &mut bytes)
+        .unwrap();
+    assert_eq!(bytes, CAPTURED);
+    let mut text = [0; 11];
+    files
+        .read_at(&path.join("orders.diskqueue.meta.dat"), 0, &mut text)
+        .unwrap();
+    assert_eq!(&text, b"2\n0,0\n0,71\n");
+}
+
+fn write(files: &SimFiles, records: &[Owned], file_bytes_max: u64) {
+    let mut writer = QueueWriter::new(files, Path::new(DIRECTORY), QUEUE, file_bytes_max);
+    for (timestamp_ns, attempts, id, body) in records {
+        let (timestamp_ns, attempts, id) = (*timestamp_ns, *attempts, *id);
+        writer
+            .append(&Record {
+                timestamp_ns,
+                attempts,
+                id,
+                body,
+            })
+            .unwrap();
+    }
+    assert_eq!(writer.finish().unwrap(), records.len() as u64);
+}
+
+#[test]
+fn files_roll_where_nsqds_do() {
+    let check = |body_bytes: usize, limit: u64, expected: &[u64]| {
+        let files = SimFiles::new();
+        let records: Vec<Owned> = (0..5).map(|n| owned(n, 0, body_bytes)).collect();
+        write(&files, &records, limit);
+        let entries = files.list(Path::new(DIRECTORY)).unwrap();
+        let data = entries.iter().filter(|entry| !entry.name.contains("meta"));
+        let lengths: Vec<u64> = data.map(|entry| entry.bytes).collect();
+        assert_eq!(lengths, expected);
+        assert_eq!(read(&files, 1 << 20), (records, vec![]));
+    };
+    // Captured: diskqueue-format §4.
+    check(10, 100, &[80, 80, 40]);
+    check(10, 80, &[80, 80, 40]);
+    check(200, 100, &[230; 5]);
+}
+
+/// Five records of 40 bytes; what is read of them, by their numbers, and the one note there is, in
+/// part. The situations are those of diskqueue-format §7.1.
+#[test]
+fn what_is_readable_is_read() {
+    let five = encoded(&[0, 1, 2, 3, 4].map(|n| owned(n, 0, 10)));
+    let check = |named: &[(&str, &[u8])], expected: &[i64], note: &str| {
+        let (records, notes) = read(&disk(named), 1 << 20);
+        let numbers: Vec<i64> = records.iter().map(|record| record.0).collect();
+        assert_eq!(numbers, expected, "{note}");
+        match note {
+            "" => assert_eq!(notes, Vec::<String>::new()),
+            note => assert!(
+                notes.iter().any(|said| said.contains(note)),
+                "{notes:?}: {note}"
+            ),
+        }
+    };
+    let data = "orders.diskqueue.000000.dat";
+    let clean = positions("5\n0,0\n0,200\n");
+    let all = [0, 1, 2, 3, 4];
+    check(&[(data, &five), clean], &all, "");
+    check(
+        &[(data, &five), positions("3\n0,80\n0,200\n")],
+        &[2, 3, 4],
+        "",
+    );
+    check(&[(data, &five), positions("0\n0,200\n0,200\n")], &[], "");
+    check(&[positions("0\n0,235\n0,235\n")], &[], "");
+    // Killed behind the last sync.
+    check(&[(data, &five), positions("3\n0,0\n0,120\n")], &all, "");
+    let partial = [&five[..], &five[..20]].concat();
+    check(
+        &[(data, &partial), clean],
+        &all,
+        "from byte 200 on (unexpected EOF)",
+    );
+    check(&[(data, &partial[..203]), clean], &all, "its last 3 bytes");
+    check(&[(data, &five[..90]), clean], &[0, 1], "from byte 80 on");
+    check(
+        &[(data, &five[..90]), clean],
+        &[0, 1],
+        "speak of 5 messages, 2 are there",
+    );
+    check(&[clean], &[], "orders.diskqueue.000000.dat is missing");
+    check(&[(data, &five)], &all, "no positions");
+    check(
+        &[(data, &five), positions("")],
+        &all,
+        "positions are damaged",
+    );
+    check(
+        &[(data, &five), positions("x")],
+        &all,
+        "positions are damaged",
+    );
+    check(
+        &[(data, &five), positions("5\n0,8")],
+        &all,
+        "positions are damaged",
+    );
+    check(
+        &[(data, &five), positions("3\n0,80\n0")],
+        &[2, 3, 4],
+        "positions are damaged",
+    );
+    check(
+        &[(data, &five), positions("5\n-1,0\n0,200\n")],
+        &all,
+        "positions are damaged",
+    );
+    check(
+        &[(data, &five), positions("5\n3,0\n0,200\n")],
+        &all,
+        "contradict",
+    );
+    check(
+        &[(data, &five), positions("5\n0,240\n0,240\n")],
+        &[],
+        "is read up to byte 240",
+    );
+    check(
+        &[(data, &five), positions("9\n0,0\n0,200\n")],
+        &all,
+        "speak of 9 messages, 5 are there",
+    );
+    check(&[(data, &five), positions("2\n0,0\n0,200\n")], &all, "");
+    for size in [5i32, -5, i32::MAX] {
+        let mut bad = five.clone();
+        bad[80..84].copy_from_slice(&size.to_be_bytes());
+        let why = if size == i32::MAX {
+            "unexpected EOF".into()
+        } else {
+            format!("size ({size})")
+        };
+        check(&[(data, &bad), clean], &[0, 1], &why);
+    }
+    // Of three files the middle one has junk at its end, is missing, is missing with others.
+    let (first, middle, last) = (
+        &five[..80],
+        [&five[80..160], b"junk"].concat(),
+        &five[160..],
+    );
+    let files = positions("5\n0,0\n2,40\n");
+    let names = [
+        data,
+        "orders.diskqueue.000001.dat",
+        "orders.diskqueue.000002.dat",
+    ];
+    check(
+        &[
+            (names[0], first),
+            (names[1], &middle),
+            (names[2], last),
+            files,
+        ],
+        &all,
+        "000001.dat cannot be read from byte 80",
+    );
+    check(
+        &[(names[0], first), (names[2], last), files],
+        &[0, 1, 4],
+        "000001.dat is missing",
+    );
+    check(
+        &[(names[0], first), files],
+        &[0, 1],
+        "000001.dat (and the 1 files behind it)",
+    );
+    check(
+        &[(names[2], last), files],
+        &[4],
+        "000000.dat (and the 1 files behind it)",
+    );
+    // Read already; written behind positions that were never renamed into place.
+    check(
+        &[
+            (names[0], first),
+            (names[1], &middle[..80]),
+            positions("2\n1,0\n1,80\n"),
+        ],
+        &[2, 3],
+        "",
+    );
+    check(
+        &[
+            (names[0], first),
+            (names[1], &middle[..80]),
+            positions("2\n0,0\n0,80\n"),
+        ],
+        &all[..4],
+        "",
+    );
+    check(
+        &[(names[0], first), positions("2\n0,0\n1,0\n")],
+        &[0, 1],
+        "",
+    );
+}
+
+#[test]
+fn a_limit_that_was_lowered_costs_no_message() {
+    let mut records = vec![owned(1, 0, 10), owned(2, 3, 300), owned(3, 0, 10)];
+    let files = disk(&[
+        ("orders.diskqueue.000000.dat", &encoded(&records)),
+        positions("3\n0,0\n0,410\n"),
+    ]);
+    let (read_back, notes) = read(&files, 100);
+    assert_eq!(read_back, records);
+    assert!(
+        notes[0].contains("1 messages above --max-msg-size (100 bytes)"),
+        "{notes:?}"
+    );
+    // But it must be a message.
+    records[1].2 = *b"no id of nsqd's!";
+    let files = disk(&[
+        ("orders.diskqueue.000000.dat", &encoded(&records)),
+        positions("3\n0,0\n0,410\n"),
+    ]);
+    let (read_back, notes) = read(&files, 100);
+    assert_eq!(read_back, records[..1]);
+    assert!(
+        notes[0].contains("invalid message read size (326)"),
+        "{notes:?}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(
+        records in proptest::collection::vec(
+            (any::<i64>(), any::<u16>(), any::<[u8; ID_BYTES]>(), proptest::collection::vec(any::<u8>(), 0..600)),
+            0..40,
+        ),
+        file_bytes_max in 1u64..4000,
+    ) {
+        let files = SimFiles::new();
+        write(&files, &records, file_bytes_max);
+        prop_assert_eq!(read(&files, 600), (records, vec![]));
+    }
+
+    /// Cut anywhere, flipped anywhere: no panic, and what is read was written up to there.
+    #[test]
+    fn damage_never_panics(at in 0usize..200, flip in 1u8.., cut in 0usize..200) {
+        let written: Vec<Owned> = (0..5).map(|n| owned(n, 0, 10)).collect();
+        let mut bytes = encoded(&written);
+        bytes[at] ^= flip;
+        bytes.truncate(cut);
+        let files = disk(&[("orders.diskqueue.000000.dat", &bytes), positions("5\n0,0\n0,200\n")]);
+        let (records, _) = read(&files, 1 << 20);
+        let whole = (at.min(cut) / 40).min(records.len());
+        prop_assert_eq!(&records[..whole], &written[..whole]);
+        prop_assert!(records.len() >= at.min(cut) / 40);
+    }
+}

@@ -1,0 +1,86 @@
+//! The system calls that only Linux has. On other systems ringq runs for developers, and goes without these calls.
+
+use memmap2::{MmapMut, MmapRaw};
+use std::fs::File;
+use std::io;
+
+/// Asks for huge pages. Succeeds also where the kernel has no huge pages.
+#[cfg(target_os = "linux")]
+pub(crate) fn advise_huge(pages: &MmapRaw) -> io::Result<()> {
+    unless_unknown(pages.advise(memmap2::Advice::HugePage))
+}
+
+/// Asks for huge pages for a buffer. Succeeds also where the kernel has no huge pages.
+#[cfg(target_os = "linux")]
+pub(crate) fn advise_huge_buffer(buffer: &MmapMut) -> io::Result<()> {
+    unless_unknown(buffer.advise(memmap2::Advice::HugePage))
+}
+
+/// Brings pages in, for writing. A kernel before Linux 5.14 does not know how: pages come in at the first touch.
+#[cfg(target_os = "linux")]
+pub(crate) fn populate(pages: &MmapRaw, start: usize, length: usize) -> io::Result<()> {
+    unless_unknown(pages.advise_range(memmap2::Advice::PopulateWrite, start, length))
+}
+
+/// Treats EINVAL (advice unknown to this kernel) as success.
+#[cfg(target_os = "linux")]
+fn unless_unknown(advised: io::Result<()>) -> io::Result<()> {
+    advised.or_else(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// Syncs a whole file system.
+#[cfg(target_os = "linux")]
+pub(crate) fn sync_file_system(any_file: &File) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(any_file)?)
+}
+
+/// The error numbers with which a device, and not a limit of the process, answers: no data (a bad sector), target,
+/// protection, timeout. Populating says EFAULT where a touch would be a SIGBUS.
+#[cfg(target_os = "linux")]
+pub(crate) const MEDIA_ERRORS: &[i32] = &[
+    libc::EFAULT,
+    libc::EIO,
+    libc::EHWPOISON,
+    libc::EBADMSG,
+    libc::EUCLEAN,
+    libc::ENODATA,
+    libc::EREMOTEIO,
+    libc::EILSEQ,
+    libc::ETIMEDOUT,
+];
+
+#[cfg(not(target_os = "linux"))]
+mod other_systems {
+    use super::*;
+
+    pub(crate) fn advise_huge(_pages: &MmapRaw) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(crate) fn advise_huge_buffer(_buffer: &MmapMut) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(crate) fn populate(_pages: &MmapRaw, _start: usize, _length: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// There is no such call. After this error each file is synced separately.
+    pub(crate) fn sync_file_system(_any_file: &File) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) const MEDIA_ERRORS: &[i32] = &[
+        libc::EFAULT,
+        libc::EIO,
+        libc::EBADMSG,
+        libc::EILSEQ,
+        libc::ETIMEDOUT,
+    ];
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) use other_systems::*;

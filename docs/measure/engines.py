@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""The engines behind `--io` against each other: every row of hot_path.py, closely interleaved.
+
+    docs/measure/engines.py [--engines io_uring,epoll,glommio] [--rows mpub,both] [--rounds 9] [--ours target/release]
+
+One broker of each engine runs all the time, on a fresh data path. In each round nsq-bench loads them one after the
+other, and each round begins with another engine. Prints a line of Markdown per row and metric: the first engine's
+median, and for each other engine the median of the rounds' ratios to the first one, with the range that holds it
+with 95 % (that of the order statistics: no distribution is assumed).
+"""
+
+import argparse
+import statistics
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import hot_path
+from before_after import confidence, for_a_second
+from measuring import Broker, measure_rows, number
+
+
+# The row of memory per queued message has nothing that an engine could change.
+ROWS = [name for name in hot_path.ROWS if name != "memory"]
+
+
+def metrics_of(name):
+    """The row's rate and CPU time, and the p99 of the delivery, or of the answer where nothing is consumed."""
+    flags, _, _, wanted = hot_path.ROWS[name]
+    metrics = [metric for metric in wanted if metric.endswith("_per_s") or metric.startswith("cpu_us")]
+    if "after-publish" not in flags:
+        metrics.append(hot_path.PUB99 if "--consumers 0" in flags else hot_path.DEL99)
+    return metrics
+
+
+def measure(name, runner, options):
+    flags, _, ours, _ = hot_path.ROWS[name]
+    # A row of a fixed number of messages takes as long as it takes.
+    load = flags if "--messages" in flags else for_a_second(flags)
+    values = {metric: {engine: [] for engine in options.engines} for metric in metrics_of(name)}
+    with ExitStack() as stack:
+        brokers = {engine: stack.enter_context(Broker(runner, f"{ours} --io={engine}")) for engine in options.engines}
+        for round_number in range(options.rounds):
+            first = round_number % len(options.engines)
+            for engine in options.engines[first:] + options.engines[:first]:
+                outcome = runner.run(brokers[engine], load)
+                for metric in values:
+                    values[metric][engine].append(figure(outcome, metric))
+    for metric in values:
+        show(name, metric, values[metric])
+
+
+def figure(outcome, metric):
+    """One figure of a run, by its name in `nsq-bench compare`."""
+    if metric == hot_path.RATE_P:
+        return outcome["totals"]["acknowledged_per_s"]
+    if metric == hot_path.RATE_D:
+        return outcome["totals"]["delivered_per_s"]
+    if metric in (hot_path.PUB99, hot_path.DEL99):
+        kind = metric.removesuffix("_p99_us")
+        return next(record["p99_us"] for record in outcome["histograms"] if record["kind"] == kind)
+    return outcome["resources"][metric]
+
+
+def show(name, metric, values):
+    base, *others = values
+    cells = [f"{base} {number(statistics.median(values[base]))}"]
+    for engine in others:
+        ratios = [new / old for old, new in zip(values[base], values[engine])]
+        low, high = confidence(ratios)
+        cells.append(f"{statistics.median(ratios):.2f} ({low:.2f}-{high:.2f})")
+    print(f"| {name} | {metric} | {' | '.join(cells)} |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engines", default="io_uring,epoll,glommio", help="values of --io, the first is compared with")
+    parser.add_argument("--ours", type=Path, default=Path("target/release"), help="folder of our programs")
+    parser.add_argument("--rows", default=",".join(ROWS), help="names of hot_path.py, separated by commas")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()), help="where data paths are made")
+    options = parser.parse_args()
+    options.engines = options.engines.split(",")
+    measure_rows(measure, options)
+
+
+if __name__ == "__main__":
+    main()

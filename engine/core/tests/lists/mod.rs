@@ -1,0 +1,255 @@
+//! A broker over a simulated disk that goes through long lists in small slices.
+
+use diskq::{ChannelFacts, Crash, Keeper, LogOptions, SimFiles, TopicFacts, open_log};
+use engine_core::stats::StatsFilter;
+use engine_core::{
+    Broker, BrokerOptions, ClientId, Now, Output, Sent, ShardId, TopicOptions, Wakeup,
+};
+use std::io::IoSlice;
+use std::path::Path;
+use std::time::Duration;
+use wire::encode::{self, FrameDecoded, decode_frame};
+use wire::frame::{FrameType, Message};
+use wire::identify::ServerSettings;
+use wire::limits::Limits;
+use wire::name::{ChannelName, TopicName};
+
+const DATA_PATH: &str = "/data";
+pub(crate) const TOPIC: &str = "orders";
+pub(crate) const CHANNEL: &str = "archive";
+pub(crate) const TURN_ENTRIES: usize = 40;
+const WALL_NS: u64 = 1_800_000_000_000_000_000;
+/// Longer than `--sync-timeout`.
+pub(crate) const PAUSE: Duration = Duration::from_millis(2100);
+
+pub(crate) fn topic() -> TopicName<'static> {
+    TopicName::new(TOPIC.as_bytes()).unwrap()
+}
+
+pub(crate) fn channel() -> ChannelName<'static> {
+    ChannelName::new(CHANNEL.as_bytes()).unwrap()
+}
+
+fn options() -> BrokerOptions {
+    BrokerOptions {
+        shard: ShardId(0),
+        shards: 1,
+        limits: Limits::default(),
+        server: ServerSettings::default(),
+        topic: TopicOptions {
+            log: LogOptions::default(),
+            mem_queue_size: 10_000,
+            group_commit: false,
+            latency: None,
+        },
+        resident_bytes: 1 << 20,
+        turn_entries: TURN_ENTRIES,
+        channel_consumers_max: 0,
+        asks_for_channels: false,
+        topology: None,
+        seed: 1,
+    }
+}
+
+/// A broker with one topic and one channel, whose keeper does each job at once.
+pub(crate) struct World {
+    files: SimFiles,
+    pub(crate) broker: Broker,
+    pub(crate) mono: Duration,
+    /// The highest number of entries of long lists that one turn went through.
+    pub(crate) spent_max: usize,
+    /// The number of turns that went through any entry of a long list.
+    pub(crate) busy_turns: usize,
+    pub(crate) checkpoints: usize,
+    /// The number of runs that the last checkpoint names.
+    pub(crate) runs: usize,
+    /// The broker has told an operator to try a command again.
+    pub(crate) may_retry: bool,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World {
+            files: SimFiles::new(),
+            broker: Broker::new(options()),
+            mono: Duration::ZERO,
+            spent_max: 0,
+            busy_turns: 0,
+            checkpoints: 0,
+            runs: 0,
+            may_retry: false,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        Now {
+            mono: self.mono,
+            wall_ns: WALL_NS + self.mono.as_nanos() as u64,
+        }
+    }
+
+    pub(crate) fn connect(&mut self) -> ClientId {
+        let now = self.now();
+        let id = self.broker.connect(now, "a:1".to_owned(), "a".to_owned());
+        self.send(id, b"  V2");
+        id
+    }
+
+    pub(crate) fn send(&mut self, id: ClientId, mut input: &[u8]) {
+        for _ in 0..1000 {
+            let now = self.now();
+            let mut out = Vec::new();
+            let taken = self.broker.receive(now, id, input, &mut out);
+            self.perform(out);
+            input = &input[taken..];
+            if input.is_empty() {
+                return;
+            }
+            self.turn();
+        }
+        panic!("the broker does not take the input");
+    }
+
+    pub(crate) fn turn(&mut self) {
+        let now = self.now();
+        let mut out = Vec::new();
+        if self.broker.next_timeout().is_some_and(|at| at <= now.mono) {
+            self.broker.handle_timeout(now, &mut out);
+        }
+        self.broker.end_turn(now, &mut out);
+        self.spent_max = self.spent_max.max(self.broker.entries_spent());
+        self.busy_turns += usize::from(self.broker.entries_spent() > 1);
+        self.perform(out);
+    }
+
+    pub(crate) fn perform(&mut self, mut out: Vec<Output>) {
+        while !out.is_empty() {
+            for output in std::mem::take(&mut out) {
+                self.may_retry |= matches!(output, Output::Wake(_, Wakeup::Retry));
+                let Output::Keeper(key, topic, request) = output else {
+                    continue;
+                };
+                for (name, log) in self.broker.logs() {
+                    self.files.observe(Path::new(DATA_PATH), name, log);
+                }
+                if let diskq::Request::WriteCheckpoint { draft, .. } = &request {
+                    self.checkpoints += 1;
+                    let channels = draft.channels.iter();
+                    self.runs = channels.map(|channel| channel.runs.count()).sum();
+                }
+                let keeper = Keeper::new(self.files.clone(), DATA_PATH);
+                if let Some(reply) = keeper.handle(&topic, request) {
+                    let now = self.now();
+                    self.broker.handle_reply(now, key, reply, &mut out);
+                }
+            }
+        }
+    }
+
+    /// Ends turns until nothing is left to do at this time.
+    pub(crate) fn rest(&mut self) {
+        for _ in 0..100_000 {
+            self.turn();
+            let is_due = self.broker.next_timeout().is_some_and(|at| at <= self.mono);
+            if !self.broker.is_turn_open() && !is_due {
+                return;
+            }
+        }
+        panic!("there is no end to it");
+    }
+
+    pub(crate) fn subscribe(&mut self, rdy: u32) -> ClientId {
+        self.subscribe_to(channel(), rdy)
+    }
+
+    pub(crate) fn subscribe_to(&mut self, channel: ChannelName<'_>, rdy: u32) -> ClientId {
+        let consumer = self.connect();
+        let mut input = Vec::new();
+        encode::sub(&mut input, topic(), channel);
+        encode::rdy(&mut input, rdy);
+        self.send(consumer, &input);
+        self.rest();
+        consumer
+    }
+
+    /// Takes the messages that were sent to a consumer: id, body and attempts.
+    pub(crate) fn received(&mut self, id: ClientId) -> Vec<(wire::id::MessageId, Vec<u8>, u16)> {
+        let mut bytes = Vec::new();
+        loop {
+            let mut slices = [IoSlice::new(&[]); 64];
+            let count = self.broker.output(id, &mut slices);
+            let before = bytes.len();
+            slices[..count]
+                .iter()
+                .for_each(|slice| bytes.extend_from_slice(slice));
+            let now = self.now();
+            let mut out = Vec::new();
+            let sent = self.broker.sent(now, id, bytes.len() - before, &mut out);
+            self.perform(out);
+            if sent != Sent::More {
+                break;
+            }
+        }
+        let mut rest = &bytes[..];
+        let mut messages = Vec::new();
+        while let FrameDecoded::Frame {
+            kind,
+            data,
+            consumed,
+        } = decode_frame(rest)
+        {
+            rest = &rest[consumed..];
+            if kind == FrameType::Message {
+                let message = Message::parse(data).unwrap();
+                messages.push((message.id, message.body.to_vec(), message.attempts));
+            }
+        }
+        messages
+    }
+
+    /// Returns the channel's numbers of messages: waiting, in flight, deferred.
+    pub(crate) fn counts(&mut self) -> (u64, u64, u64) {
+        self.counts_of(CHANNEL)
+    }
+
+    pub(crate) fn counts_of(&mut self, name: &str) -> (u64, u64, u64) {
+        let now = self.now();
+        let mut stats = self.broker.stats(now, &StatsFilter::default());
+        let mut channels = stats.topics.remove(0).channels.into_iter();
+        let channel = channels.find(|it| it.channel_name == name).unwrap();
+        (
+            channel.depth,
+            channel.in_flight_count,
+            channel.deferred_count,
+        )
+    }
+
+    /// Kills the process and starts it again a second later.
+    pub(crate) fn restart(&mut self) {
+        for (name, log) in self.broker.logs() {
+            self.files.observe(Path::new(DATA_PATH), name, log);
+        }
+        self.files.crash(Crash::Process);
+        self.mono += Duration::from_secs(1);
+        self.broker = Broker::new(options());
+        let log = LogOptions {
+            generation_seed: self.mono.as_nanos() as u64,
+            ..LogOptions::default()
+        };
+        let path = Path::new(DATA_PATH);
+        let wall_ns = self.now().wall_ns;
+        let recovered = open_log(&self.files, path, TOPIC, log, wall_ns).unwrap();
+        assert!(recovered.damage.is_empty(), "{:?}", recovered.damage);
+        let now = self.now();
+        let listed = TopicFacts {
+            name: TOPIC.to_owned(),
+            paused: false,
+            channels: vec![ChannelFacts {
+                name: CHANNEL.to_owned(),
+                paused: false,
+            }],
+        };
+        self.broker.restore(now, topic(), recovered, Some(&listed));
+        self.rest();
+    }
+}

@@ -1,0 +1,146 @@
+//! The data path: there, writable, and in nobody's use.
+
+use std::io;
+use std::path::Path;
+
+use diskq::{DataPathLock, DiskError};
+use diskq_nsqd::{Metadata, MetadataError};
+use wire::go_error::system_text;
+
+use super::Finding;
+use crate::daemon::WITHOUT_METADATA;
+
+/// The lock is given back at once: only an nsqd that starts within these microseconds could find it taken.
+pub(super) fn check(path: &Path) -> Finding {
+    let free = DataPathLock::acquire(path).map(drop);
+    judge(path, free.and_then(|()| diskq::check_writable(path)))
+}
+
+fn judge(path: &Path, usable: Result<(), DiskError>) -> Finding {
+    const NAME: &str = "data-path";
+    let shown = path.display();
+    let (found, advice) = match usable {
+        Ok(()) => {
+            return Finding::ok(
+                NAME,
+                format!("{shown} is a directory that can be written to, and no other nsqd uses it"),
+            );
+        }
+        Err(DiskError::Missing(_)) => (
+            format!("{shown} does not exist, and nsqd does not create it"),
+            format!(
+                "create it (mkdir -p {shown}) for the user that runs nsqd, or choose another --data-path"
+            ),
+        ),
+        Err(DiskError::NotADirectory(_)) => (
+            format!("{shown} is not a directory"),
+            "choose a directory as --data-path".to_owned(),
+        ),
+        Err(DiskError::NotPermitted(_, source))
+            if source.kind() == io::ErrorKind::ReadOnlyFilesystem =>
+        {
+            (
+                format!("{shown} is on a file system that is mounted read-only"),
+                "mount it writable (mount -o remount,rw); if the kernel made it read-only, its log (dmesg) says why"
+                    .to_owned(),
+            )
+        }
+        Err(DiskError::NotPermitted(_, source)) => (
+            format!(
+                "{shown} cannot be used by this user: {}",
+                system_text(&source)
+            ),
+            "give the directory to the user that runs nsqd (chown), who must be able to read, write and enter it"
+                .to_owned(),
+        ),
+        Err(DiskError::Locked(_)) => (
+            format!(
+                "{shown} is in use by another nsqd that runs: the directory is fine, but a second nsqd on it would be \
+                 refused"
+            ),
+            "nothing if that nsqd is the one to run here; else stop it, or choose another --data-path"
+                .to_owned(),
+        ),
+        Err(other) => (
+            format!("{shown} cannot be used: {other}"),
+            "look for the cause in the kernel's log (dmesg)".to_owned(),
+        ),
+    };
+    Finding::failure(NAME, found, advice)
+}
+
+/// The list of topics and channels, which a start reads.
+pub(super) fn metadata(path: &Path) -> Finding {
+    judge_metadata(Metadata::load(path))
+}
+
+fn judge_metadata(loaded: Result<Metadata, MetadataError>) -> Finding {
+    const NAME: &str = "nsqd.dat";
+    match loaded {
+        Err(error) => Finding::failure(NAME, error.to_string(), WITHOUT_METADATA),
+        Ok(metadata) => Finding::ok(
+            NAME,
+            match metadata.topics.len() {
+                0 => "lists no topics yet".to_owned(),
+                1 => "can be read, and lists 1 topic".to_owned(),
+                count => format!("can be read, and lists {count} topics"),
+            },
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_own_advice() {
+        let path = Path::new("/data");
+        let check = |error: DiskError, found: &str, advice: &str| {
+            let finding = judge(path, Err(error));
+            assert_eq!(finding.state, State::Failure, "{finding:?}");
+            assert!(finding.found.starts_with("/data "), "{finding:?}");
+            assert!(finding.found.contains(found), "{finding:?}");
+            assert!(finding.advice.contains(advice), "{finding:?}");
+        };
+        let own = || path.to_path_buf();
+        let system = |code| io::Error::from_raw_os_error(code);
+        check(
+            DiskError::Missing(own()),
+            "does not exist",
+            "mkdir -p /data",
+        );
+        check(
+            DiskError::NotADirectory(own()),
+            "not a directory",
+            "choose a directory",
+        );
+        check(DiskError::Locked(own()), "another nsqd", "stop it");
+        let read_only = DiskError::NotPermitted(own(), system(libc::EROFS));
+        check(read_only, "read-only", "remount,rw");
+        let closed = DiskError::NotPermitted(own(), system(libc::EACCES));
+        check(closed, "permission denied", "chown");
+        let broken = DiskError::Io {
+            attempt: "lock",
+            path: own(),
+            source: system(libc::EIO),
+        };
+        check(broken, "nput/output error", "dmesg");
+        assert_eq!(judge(path, Ok(())).state, State::Ok);
+    }
+
+    #[test]
+    fn metadata_that_cannot_be_read_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(metadata(directory.path()).state, State::Ok);
+        std::fs::write(directory.path().join("nsqd.dat"), "{").unwrap();
+        let finding = metadata(directory.path());
+        assert_eq!(finding.state, State::Failure);
+        assert!(finding.found.contains("nsqd.dat"), "{finding:?}");
+        assert!(
+            finding.advice.contains("move the file aside"),
+            "{finding:?}"
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! The engine of the shards.
+
+use rustix::process::{Resource, getrlimit};
+
+use super::{Finding, bytes_text, shards_text};
+use crate::config::Config;
+use crate::preflight::{self, Chosen, PreflightError};
+
+const NAME: &str = "io";
+
+/// What the system says.
+pub(super) struct Answer {
+    pub(super) chosen: Result<Chosen, PreflightError>,
+    /// As in `Linux 6.18.44`.
+    pub(super) system: String,
+    /// `None`: no limit.
+    pub(super) memlock_bytes: Option<u64>,
+    /// A wait in a ring is shown as I/O wait.
+    pub(super) shows_io_wait: bool,
+}
+
+pub(super) fn check(config: &Config) -> Finding {
+    let chosen = preflight::choose_engine(&config.io, config.shard_count);
+    let system = rustix::system::uname();
+    let answer = Answer {
+        chosen,
+        system: format!(
+            "{} {}",
+            system.sysname().to_string_lossy(),
+            system.release().to_string_lossy()
+        ),
+        // An attempt with io_uring has raised the limit as far as possible.
+        memlock_bytes: getrlimit(Resource::Memlock).current,
+        shows_io_wait: shows_io_wait(),
+    };
+    judge(&answer, &shards_text(config.shard_count))
+}
+
+/// From 6.15 on a flag keeps the wait out of the statistics.
+#[cfg(target_os = "linux")]
+fn shows_io_wait() -> bool {
+    const QUIET: preflight::Kernel = preflight::Kernel {
+        major: 6,
+        minor: 15,
+    };
+    preflight::kernel() < QUIET
+}
+
+#[cfg(not(target_os = "linux"))]
+fn shows_io_wait() -> bool {
+    false
+}
+
+pub(super) fn judge(answer: &Answer, shards: &str) -> Finding {
+    let Chosen {
+        engine,
+        passed_over,
+    } = match &answer.chosen {
+        Ok(chosen) => chosen,
+        Err(error) => return Finding::refusal(NAME, error),
+    };
+    let (name, system) = (engine.name(), &answer.system);
+    if let Some((_, error)) = passed_over.first() {
+        return Finding::warning(
+            NAME,
+            format!(
+                "{}; {shards} will wait for sockets with {name}; {}",
+                error.found(),
+                engine.cost_text()
+            ),
+            error.advice(),
+        );
+    }
+    let mut found = format!("{name} works for {shards} on {system}");
+    if engine.is_io_uring() {
+        let limit = match answer.memlock_bytes {
+            None => "no limit on locked memory".to_owned(),
+            Some(bytes) => format!("up to {} of locked memory", bytes_text(bytes)),
+        };
+        found = format!("{found}, with {limit}");
+        if answer.shows_io_wait {
+            found += "; before Linux 6.15, an idle shard may be counted as I/O wait; it uses no processor time";
+        }
+    }
+    Finding::ok(NAME, found)
+}

@@ -1,0 +1,277 @@
+//! [`Bodies`]: the messages of one request, and the two forms of `/mpub` in which they come.
+
+use std::io::BufRead;
+
+use bytes::Bytes;
+use program::http::{End, Failure, Received};
+use wire::command::Batch;
+use wire::limits::Limits;
+
+/// What is published by one request: all of it is stored, or the request fails.
+///
+/// Each [`Bodies::iter`] splits the bytes into messages anew: a list of the messages' places would take more memory than
+/// small messages do.
+#[derive(Clone, Debug)]
+pub struct Bodies {
+    received: Bytes,
+    form: Form,
+    count: u32,
+    body_bytes: u64,
+}
+
+/// The form in which a request has its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// All bytes are one message.
+    One,
+    /// Each line that is not empty is a message.
+    Lines,
+    /// Each message has its size in front, as in an MPUB: a [`Batch`].
+    Packed,
+}
+
+impl Bodies {
+    /// The body of `/pub`.
+    pub fn one(received: Bytes) -> Bodies {
+        Bodies {
+            body_bytes: received.len() as u64,
+            received,
+            form: Form::One,
+            count: 1,
+        }
+    }
+
+    /// The body of `/mpub` with `count` lines that are not empty. `body_bytes` is the size of these lines without their
+    /// line feeds.
+    fn lines(received: Bytes, count: u32, body_bytes: u64) -> Bodies {
+        Bodies {
+            received,
+            form: Form::Lines,
+            count,
+            body_bytes,
+        }
+    }
+
+    /// The body of a binary `/mpub`: `batch` is a part of `received`.
+    fn packed(received: &Bytes, batch: Batch<'_>) -> Bodies {
+        Bodies {
+            received: received.slice_ref(batch.packed()),
+            form: Form::Packed,
+            count: batch.count(),
+            body_bytes: batch.body_bytes(),
+        }
+    }
+
+    /// How many messages there are.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The total size of the messages.
+    pub fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    /// The messages, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        let received = &self.received[..];
+        let one = (self.form == Form::One).then_some(received);
+        let lines = (self.form == Form::Lines).then(|| lines(received));
+        let packed = (self.form == Form::Packed).then(|| {
+            Batch::from_packed(self.count, received).expect("the batch was whole when it came")
+        });
+        let many = lines.into_iter().flatten();
+        let many = many.chain(packed.into_iter().flatten());
+        one.into_iter().chain(many)
+    }
+}
+
+/// The limits of `/mpub`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MpubLimits {
+    pub(super) msg_bytes_max: u64,
+    pub(super) body_bytes_max: u64,
+}
+
+/// One message per line. nsqd judges while it reads, so the first offence in the stream counts.
+pub(super) fn split_lines(received: Received, limits: MpubLimits) -> Result<Bodies, Failure> {
+    let (mut count, mut body_bytes) = (0u32, 0);
+    let mut rest = &received.bytes[..];
+    while !rest.is_empty() {
+        let (whole, behind) = split_line(rest);
+        let line = match (whole.strip_suffix(b"\n"), received.end) {
+            (Some(line), _) => line,
+            (None, End::Broken) => break,
+            (None, _) => whole,
+        };
+        let total = received.bytes.len() - behind.len();
+        if total as u64 > limits.body_bytes_max {
+            return Err(Failure::too_large("BODY_TOO_BIG"));
+        }
+        if line.len() as u64 > limits.msg_bytes_max {
+            return Err(Failure::too_large("MSG_TOO_BIG"));
+        }
+        if !line.is_empty() {
+            let too_many = Failure::too_large("BODY_TOO_BIG");
+            count = count.checked_add(1).ok_or(too_many)?;
+            body_bytes += line.len() as u64;
+        }
+        rest = behind;
+    }
+    match received.end {
+        End::Complete => Ok(Bodies::lines(received.bytes, count, body_bytes)),
+        End::Broken => Err(Failure::INTERNAL),
+        End::OverLimit => Err(Failure::too_large("BODY_TOO_BIG")),
+    }
+}
+
+/// Returns the lines of a body that are not empty, without their line feeds.
+fn lines(mut body: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    std::iter::from_fn(move || {
+        while !body.is_empty() {
+            let (whole, behind) = split_line(body);
+            body = behind;
+            let line = whole.strip_suffix(b"\n").unwrap_or(whole);
+            if !line.is_empty() {
+                return Some(line);
+            }
+        }
+        None
+    })
+}
+
+/// Splits a body into its first line, with the line feed if there is one, and the rest.
+fn split_line(body: &[u8]) -> (&[u8], &[u8]) {
+    let mut behind = body;
+    let line_bytes = behind.skip_until(b'\n');
+    body.split_at(line_bytes.expect("reading memory does not fail"))
+}
+
+/// The body of MPUB, as on the wire; what follows the last message is ignored.
+pub(super) fn split_binary(received: Received, limits: MpubLimits) -> Result<Bodies, Failure> {
+    if received.end == End::OverLimit {
+        return Err(Failure::too_large("BODY_TOO_BIG"));
+    }
+    let narrow = |bytes: u64| i32::try_from(bytes).unwrap_or(i32::MAX);
+    let limits = Limits {
+        message_bytes_max: narrow(limits.msg_bytes_max),
+        body_bytes_max: narrow(limits.body_bytes_max),
+        ..Limits::default()
+    };
+    let batch = Batch::parse_binary(&received.bytes, &limits)
+        .map_err(|error| Failure::too_large(error.as_str()))?;
+    Ok(Bodies::packed(&received.bytes, batch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: MpubLimits = MpubLimits {
+        msg_bytes_max: 5,
+        body_bytes_max: 20,
+    };
+
+    fn received(bytes: &[u8], end: End) -> Received {
+        Received {
+            bytes: Bytes::copy_from_slice(bytes),
+            end,
+        }
+    }
+
+    #[test]
+    fn lines() {
+        let check = |body: &str, end: End, expected: Result<&[&str], &str>| {
+            let lines = split_lines(received(body.as_bytes(), end), LIMITS);
+            let expected = expected.map(|lines| lines.iter().map(|s| s.to_string()).collect());
+            let lines = lines.map_err(|failure| failure.code).map(|lines| {
+                lines
+                    .iter()
+                    .map(|line| String::from_utf8_lossy(line).into_owned())
+                    .collect()
+            });
+            assert_eq!(
+                lines,
+                expected.map_err(|code: &str| code) as Result<Vec<String>, _>
+            );
+        };
+        check("", End::Complete, Ok(&[]));
+        check("\n\n", End::Complete, Ok(&[]));
+        check("a\nb\r\n\nc", End::Complete, Ok(&["a", "b\r", "c"]));
+        check("12345\n12345", End::Complete, Ok(&["12345", "12345"]));
+        check("123456\n", End::Complete, Err("MSG_TOO_BIG"));
+        check("123456", End::Complete, Err("MSG_TOO_BIG"));
+        check(
+            "12345\n12345\n12345\n1\n",
+            End::Complete,
+            Ok(&["12345", "12345", "12345", "1"]),
+        );
+        check(
+            "12345\n12345\n12345\n12\n",
+            End::OverLimit,
+            Err("BODY_TOO_BIG"),
+        );
+        // Complete lines are judged before the failure is noticed.
+        check("a\nb", End::Broken, Err("INTERNAL_ERROR"));
+        check("123456\nb", End::Broken, Err("MSG_TOO_BIG"));
+        check("1\n123456", End::Broken, Err("INTERNAL_ERROR"));
+        check(
+            "123456\n45678901234567890",
+            End::OverLimit,
+            Err("MSG_TOO_BIG"),
+        );
+        check(
+            "12345678901234567890123",
+            End::OverLimit,
+            Err("BODY_TOO_BIG"),
+        );
+    }
+
+    fn binary(count: i32, messages: &[(i32, &str)]) -> Vec<u8> {
+        let mut bytes = count.to_be_bytes().to_vec();
+        for (size, body) in messages {
+            bytes.extend_from_slice(&size.to_be_bytes());
+            bytes.extend_from_slice(body.as_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn binary_bodies() {
+        let check = |body: &[u8], expected: Result<&[&str], &str>| {
+            let bodies = split_binary(received(body, End::Complete), LIMITS);
+            let bodies = bodies.map_err(|failure| failure.code);
+            let messages = bodies.as_ref().map(|bodies| {
+                assert_eq!(bodies.count() as usize, bodies.iter().count());
+                bodies.iter().collect()
+            });
+            let expected = expected.map(|some| some.iter().map(|one| one.as_bytes()).collect());
+            assert_eq!(
+                messages.map_err(|code| *code) as Result<Vec<&[u8]>, _>,
+                expected,
+                "{body:?}"
+            );
+        };
+        check(&binary(2, &[(1, "a"), (2, "bc")]), Ok(&["a", "bc"]));
+        check(&binary(1, &[(1, "a"), (2, "bc")]), Ok(&["a"]));
+        check(b"", Err("BAD_BODY"));
+        check(b"\0\0\0", Err("BAD_BODY"));
+        check(&binary(0, &[]), Err("BAD_BODY"));
+        check(&binary(-1, &[]), Err("BAD_BODY"));
+        check(&binary(4, &[]), Err("BAD_BODY"));
+        check(&binary(3, &[]), Err("BAD_MESSAGE"));
+        check(&binary(1, &[(0, "")]), Err("BAD_MESSAGE"));
+        check(&binary(1, &[(-1, "")]), Err("BAD_MESSAGE"));
+        check(&binary(1, &[(6, "123456")]), Err("BAD_MESSAGE"));
+        check(&binary(1, &[(3, "12")]), Err("BAD_MESSAGE"));
+        check(&binary(2, &[(1, "a")]), Err("BAD_MESSAGE"));
+        let over = received(&binary(1, &[(1, "a")]), End::OverLimit);
+        assert_eq!(split_binary(over, LIMITS).unwrap_err().code, "BODY_TOO_BIG");
+        let none = MpubLimits {
+            msg_bytes_max: 5,
+            body_bytes_max: 0,
+        };
+        let one = received(&binary(1, &[(1, "a")]), End::Complete);
+        assert_eq!(split_binary(one, none).unwrap_err().code, "BAD_BODY");
+    }
+}

@@ -1,0 +1,211 @@
+//! [`Driver`]: the seam between the reactor and the system call that waits. One engine stands behind it: the
+//! [`Ring`] (io_uring), the [`Epoll`], or with the feature `glommio` that runtime. glommio waits in its own loop, so
+//! [`Driver::enter`] is not for it.
+//!
+//! A driver answers one question: is this descriptor ready for this direction? Each [`Driver::watch`] is
+//! answered once, with its token, by [`Driver::for_each_ready`]. An answer may come although the descriptor is
+//! not ready: the reader or writer tries, finds nothing, and watches again.
+
+use super::epoll::Epoll;
+#[cfg(feature = "glommio")]
+use super::glommio::Glommio;
+#[cfg(target_os = "linux")]
+use super::ring::Ring;
+use super::{Engine, Notify};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a task waits for at a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// There is something to read, or the peer has ended its side.
+    Read,
+    /// There is room to write.
+    Write,
+}
+
+impl Direction {
+    pub(super) const ALL: [Direction; 2] = [Direction::Read, Direction::Write];
+}
+
+/// Names the wait for a direction of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Token(pub(super) u64);
+
+impl Token {
+    /// Names a wait. The serial number distinguishes the sources that have had the same index.
+    pub(super) fn new(index: usize, serial: u32, direction: Direction) -> Token {
+        debug_assert!(index < 1 << 30, "descriptors are fewer");
+        Token((index as u64) << 33 | (direction as u64) << 32 | u64::from(serial))
+    }
+
+    pub(super) fn index(self) -> usize {
+        (self.0 >> 33) as usize
+    }
+
+    pub(super) fn serial(self) -> u32 {
+        self.0 as u32
+    }
+
+    pub(super) fn direction(self) -> Direction {
+        match self.0 >> 32 & 1 {
+            0 => Direction::Read,
+            _ => Direction::Write,
+        }
+    }
+}
+
+/// The engine of one thread.
+pub(super) enum Driver {
+    #[cfg(target_os = "linux")]
+    Ring(Ring),
+    Epoll(Epoll),
+    #[cfg(feature = "glommio")]
+    Glommio(Glommio),
+}
+
+impl Driver {
+    /// Makes the engine, and what wakes its thread from other threads.
+    ///
+    /// # Errors
+    /// The system's answer.
+    pub(super) fn new(engine: Engine) -> io::Result<(Driver, Arc<Notify>)> {
+        match engine {
+            #[cfg(target_os = "linux")]
+            Engine::IoUring => Ring::new().map(|(ring, notify)| (Driver::Ring(ring), notify)),
+            #[cfg(feature = "glommio")]
+            Engine::Glommio => {
+                Glommio::new().map(|(glommio, notify)| (Driver::Glommio(glommio), notify))
+            }
+            Engine::Epoll => Epoll::new().map(|(epoll, notify)| (Driver::Epoll(epoll), notify)),
+        }
+    }
+
+    /// Asks for one answer: [`Driver::for_each_ready`] gives the token when the descriptor is ready.
+    pub(super) fn watch(&self, descriptor: BorrowedFd<'_>, token: Token) {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring(ring) => ring.watch(descriptor, token),
+            #[cfg(feature = "glommio")]
+            Driver::Glommio(glommio) => glommio.watch(descriptor, token),
+            Driver::Epoll(epoll) => epoll.watch(descriptor, token),
+        }
+    }
+
+    /// Ends the waits of a source, before its descriptor is closed or given away. `armed` are the tokens that
+    /// were not answered yet.
+    #[cfg_attr(not(target_os = "linux"), allow(unused_variables))]
+    pub(super) fn forget(&self, index: usize, armed: impl Iterator<Item = Token>) {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring(ring) => armed.for_each(|token| ring.cancel(token)),
+            #[cfg(feature = "glommio")]
+            Driver::Glommio(glommio) => glommio.forget(index),
+            Driver::Epoll(epoll) => epoll.forget(index),
+        }
+    }
+
+    /// Whether looking for answers costs no system call.
+    pub(super) fn can_look_for_free(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether there are answers, maybe only after [`Driver::enter`]. False if only a system call could tell.
+    pub(super) fn has_news(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring(ring) => ring.has_news(),
+            _ => false,
+        }
+    }
+
+    /// Asks the system for answers, and waits for one: `None` for ever, zero not at all. May return early.
+    ///
+    /// # Errors
+    /// The engine does not work.
+    pub(super) fn enter(&self, wait: Option<Duration>) -> io::Result<()> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring(ring) => ring.enter(wait),
+            Driver::Epoll(epoll) => epoll.enter(wait),
+            #[cfg(feature = "glommio")]
+            Driver::Glommio(_) => unreachable!("glommio's own loop asks the system"),
+        }
+    }
+
+    /// Takes the answers. An error of a descriptor counts as readiness: the reader or writer will see it.
+    /// Returns whether another thread has woken this one. Always false with glommio, whose own loop takes the wake-up.
+    pub(super) fn for_each_ready(&self, each: impl FnMut(Token)) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Driver::Ring(ring) => ring.for_each_ready(each),
+            #[cfg(feature = "glommio")]
+            Driver::Glommio(glommio) => {
+                glommio.for_each_ready(each);
+                false
+            }
+            Driver::Epoll(epoll) => epoll.for_each_ready(each),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::Wake;
+    use std::thread;
+    use std::time::Instant;
+
+    /// The calls that wait give the kernel the number of a descriptor, and pointers to a time on the stack. Here
+    /// threads make and drop engines all the time. A wrong number or a stale time ends a wait early, or never.
+    fn waits_end_by_their_own_time_or_wake_up(engine: Engine) {
+        if !crate::preflight::is_usable(engine) {
+            return;
+        }
+        let threads = [(); 4].map(|()| {
+            thread::spawn(move || {
+                for round in 0..100 {
+                    let (driver, notify) = Driver::new(engine).expect("descriptors are left");
+                    let is_woken = || driver.for_each_ready(|_| panic!("nothing is watched"));
+                    let wait = Duration::from_micros(200 + round * 30);
+                    let began = Instant::now();
+                    let mut enters = 0;
+                    while began.elapsed() < wait {
+                        let rest = wait.saturating_sub(began.elapsed());
+                        driver.enter(Some(rest)).expect("the engine works");
+                        enters += 1;
+                        assert!(!is_woken());
+                    }
+                    assert!(enters <= 3, "{enters} waits for {wait:?}");
+                    assert!(notify.announce_sleep());
+                    let bell = Arc::clone(&notify);
+                    let bell = thread::spawn(move || bell.wake());
+                    while !is_woken() {
+                        driver.enter(None).expect("the engine works");
+                    }
+                    bell.join().expect("it only wakes");
+                }
+            })
+        });
+        for thread in threads {
+            thread.join().expect("an assertion failed");
+        }
+    }
+
+    #[test]
+    fn waits_of_epoll_end_by_their_own_time_or_wake_up() {
+        waits_end_by_their_own_time_or_wake_up(Engine::Epoll);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn waits_of_the_ring_end_by_their_own_time_or_wake_up() {
+        waits_end_by_their_own_time_or_wake_up(Engine::IoUring);
+    }
+}

@@ -1,0 +1,112 @@
+//! A command line as Go's `flag` package takes it apart.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use crate::flag::{Flag, Kind};
+use crate::value::{BadValue, Value};
+
+/// The values of the flags that are given, by name.
+pub(crate) type Given = BTreeMap<&'static str, Value>;
+
+/// The reason why the command line is not read further.
+pub(crate) enum Stop {
+    /// `-h`, `-help`, `--help`: the usage text is the answer, and it is not an error.
+    Help,
+    /// The line to print before the usage text.
+    Error(String),
+    /// The line to print instead of the usage text.
+    Final(String),
+}
+
+impl From<BadValue> for Stop {
+    fn from(bad: BadValue) -> Stop {
+        match bad.is_final {
+            true => Stop::Final(bad.text),
+            false => Stop::Error(bad.text),
+        }
+    }
+}
+
+/// Reads the flags until the first argument that is no flag. The rest is ignored, as NSQ's programs do. The first
+/// error from the left wins.
+pub(crate) fn parse(
+    find: impl Fn(&str) -> Option<&'static Flag>,
+    args: impl IntoIterator<Item = OsString>,
+) -> Result<Given, Stop> {
+    let mut given = Given::new();
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        // An argument that is not Unicode cannot be a flag of ours, but it can hold one's value.
+        let arg = arg.into_string().map_err(|arg| not_unicode(&arg))?;
+        let Some((name, value)) = split(&arg)? else {
+            break;
+        };
+        let Some(flag) = find(name) else {
+            return Err(undefined(name));
+        };
+        let value = match (value, flag.kind.is_boolean()) {
+            (Some(value), _) => Value::parse(flag, value)?,
+            (None, true) => Value::parse(flag, "true")?,
+            (None, false) => match args.next() {
+                Some(value) => {
+                    let value = value.into_string().map_err(|value| not_unicode(&value))?;
+                    Value::parse(flag, &value)?
+                }
+                None => return Err(Stop::Error(format!("flag needs an argument: -{name}"))),
+            },
+        };
+        match given.get_mut(flag.name) {
+            Some(known) => known.add(value),
+            None => {
+                given.insert(flag.name, value);
+            }
+        }
+    }
+    for value in given.values_mut() {
+        if let Value::Floats(numbers) = value {
+            // nsqd's order. In a configuration file they stay as they are.
+            numbers.sort_by(|a, b| b.total_cmp(a));
+        }
+    }
+    Ok(given)
+}
+
+/// Returns the value of a flag that is not given.
+pub(crate) fn default_value(flag: &Flag, hostname: &str) -> Value {
+    match flag.kind {
+        Kind::List => Value::List(Vec::new()),
+        Kind::Floats => Value::Floats(Vec::new()),
+        _ => Value::parse(flag, &flag.default_on(hostname))
+            .unwrap_or_else(|bad| panic!("the default of --{}: {}", flag.name, bad.text)),
+    }
+}
+
+/// Returns a flag's name and its value after `=`; `None` for an argument that ends the flags.
+fn split(arg: &str) -> Result<Option<(&str, Option<&str>)>, Stop> {
+    let Some(one_dash) = arg.strip_prefix('-').filter(|rest| !rest.is_empty()) else {
+        return Ok(None);
+    };
+    let body = one_dash.strip_prefix('-').unwrap_or(one_dash);
+    if one_dash == "-" {
+        return Ok(None);
+    }
+    if body.is_empty() || body.starts_with(['-', '=']) {
+        return Err(Stop::Error(format!("bad flag syntax: {arg}")));
+    }
+    Ok(Some(match body.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (body, None),
+    }))
+}
+
+fn undefined(name: &str) -> Stop {
+    if name == "help" || name == "h" {
+        return Stop::Help;
+    }
+    Stop::Error(format!("flag provided but not defined: -{name}"))
+}
+
+fn not_unicode(arg: &OsString) -> Stop {
+    Stop::Error(format!("argument is not valid UTF-8: {arg:?}"))
+}

@@ -1,0 +1,242 @@
+//! [`Flag`]: one row of a program's table of flags. [`Kind`]: the type of its values.
+
+/// One row of a program's table of flags.
+#[derive(Clone, Copy, Debug)]
+pub struct Flag {
+    /// The name without dashes.
+    pub name: &'static str,
+    /// The type of the values, and which of them are accepted.
+    pub kind: Kind,
+    /// The value of a flag that is not given.
+    pub(crate) default: DefaultValue,
+    /// The text in `--help` and in the documentation.
+    pub help: &'static str,
+    key: Key,
+    field: Option<&'static str>,
+    check: Option<Check>,
+}
+
+/// Says why a text is no value of a flag.
+pub type Check = fn(&str) -> Result<(), String>;
+
+/// A flag's type and the values that are accepted. All bounds are inclusive; [`Options::check_bounds`] compares them.
+///
+/// [`Options::check_bounds`]: crate::Options::check_bounds
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A boolean. Without a value the flag means true.
+    Boolean,
+    /// Any text.
+    Text,
+    /// One of these texts.
+    Choice(&'static [&'static str]),
+    /// One text per occurrence.
+    List,
+    /// Numbers, several per occurrence if separated by commas. Those of the command line are sorted in descending
+    /// order, as nsqd does with its percentiles.
+    Floats,
+    /// A level of the log.
+    Level,
+    /// Words of this program.
+    Word(&'static Words),
+    /// An integer, with its lower and its upper bound.
+    Integer(i64, i64),
+    /// A duration in nanoseconds, with its lower and its upper bound.
+    Duration(i64, i64),
+}
+
+/// A type whose values are words. Each word stands for a number, which `/config` shows.
+#[derive(Debug)]
+pub struct Words {
+    /// Returns the number of a word, or the reason why the text is not one of the words.
+    pub parse: fn(&str) -> Result<i64, String>,
+    /// `true` and `false` are among the words. A flag without a value means `true`, as a boolean does.
+    pub is_boolean: bool,
+}
+
+/// The value of a flag that is not given, in the syntax of the command line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DefaultValue {
+    /// This text.
+    Fixed(&'static str),
+    /// What this function makes of the name of the host.
+    OfHost(fn(&str) -> String),
+}
+
+/// The key of a flag in the configuration file and in `/config`.
+#[derive(Clone, Copy, Debug)]
+enum Key {
+    /// The name with underscores.
+    Name,
+    Other(&'static str),
+    None,
+}
+
+impl Flag {
+    /// Returns a flag whose key is its name with underscores.
+    pub const fn new(
+        name: &'static str,
+        kind: Kind,
+        default: &'static str,
+        help: &'static str,
+    ) -> Flag {
+        Flag {
+            name,
+            kind,
+            default: DefaultValue::Fixed(default),
+            help,
+            key: Key::Name,
+            field: None,
+            check: None,
+        }
+    }
+
+    /// Takes the default from the name of the host.
+    #[must_use]
+    pub const fn of_host(mut self, default: fn(&str) -> String) -> Flag {
+        self.default = DefaultValue::OfHost(default);
+        self
+    }
+
+    /// Gives the flag another key.
+    #[must_use]
+    pub const fn with_key(mut self, key: &'static str) -> Flag {
+        self.key = Key::Other(key);
+        self
+    }
+
+    /// Takes the key away: the flag is for the command line only.
+    #[must_use]
+    pub const fn without_key(mut self) -> Flag {
+        self.key = Key::None;
+        self
+    }
+
+    /// Gives the flag another field than its name suggests. See [`Flag::field`].
+    #[must_use]
+    pub const fn with_field(mut self, field: &'static str) -> Flag {
+        self.field = Some(field);
+        self
+    }
+
+    /// Adds a check that each value on the command line must pass, before its type is looked at. A refusal is an
+    /// error in the flags: it ends the program with code 2.
+    #[must_use]
+    pub const fn checked_by(mut self, check: Check) -> Flag {
+        self.check = Some(check);
+        self
+    }
+
+    /// Returns the default on this host.
+    pub fn default_on(&self, hostname: &str) -> String {
+        match self.default {
+            DefaultValue::Fixed(text) => text.to_string(),
+            DefaultValue::OfHost(text) => text(hostname),
+        }
+    }
+
+    /// Returns the key in the configuration file and in `/config`. `None`: the flag has none.
+    pub fn key(&self) -> Option<String> {
+        match self.key {
+            Key::Name => Some(self.name.replace('-', "_")),
+            Key::Other(key) => Some(key.to_string()),
+            Key::None => None,
+        }
+    }
+
+    /// Returns the name of the field that NSQ's program keeps the value in. Errors of the configuration file say it.
+    pub fn field(&self) -> String {
+        if let Some(field) = self.field {
+            return field.to_string();
+        }
+        let mut field = String::new();
+        for word in self.name.split('-') {
+            match word {
+                "acl" | "ca" | "cidr" | "e2e" | "http" | "https" | "tcp" | "tls" | "udp"
+                | "url" => {
+                    field.push_str(&word.to_ascii_uppercase());
+                }
+                _ => {
+                    let (first, rest) = word.split_at(1);
+                    field.push_str(&first.to_ascii_uppercase());
+                    field.push_str(rest);
+                }
+            }
+        }
+        field
+    }
+
+    pub(crate) fn check(&self, text: &str) -> Result<(), String> {
+        self.check.map_or(Ok(()), |check| check(text))
+    }
+}
+
+impl Kind {
+    /// Returns the type as Go's usage text names it; nothing for booleans.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Kind::Boolean => "",
+            Kind::Text | Kind::Choice(_) => "string",
+            Kind::List | Kind::Floats | Kind::Level | Kind::Word(_) => "value",
+            Kind::Integer(..) => "int",
+            Kind::Duration(..) => "duration",
+        }
+    }
+
+    /// Returns true for flags that mean `true` without a value.
+    pub(crate) fn is_boolean(self) -> bool {
+        match self {
+            Kind::Boolean => true,
+            Kind::Word(words) => words.is_boolean,
+            _ => false,
+        }
+    }
+}
+
+/// Prints the version and ends.
+pub const VERSION: Flag =
+    Flag::new("version", Kind::Boolean, "false", "print version string").without_key();
+
+/// The path of the configuration file.
+pub const CONFIG: Flag = Flag::new(
+    "config",
+    Kind::Text,
+    "",
+    "path to a configuration file (TOML)",
+)
+.without_key();
+
+/// The lowest level that is logged. [`Options::level`](crate::Options::level) has it.
+pub const LOG_LEVEL: Flag = Flag::new(
+    "log-level",
+    Kind::Level,
+    "info",
+    "set log verbosity: debug, info, warn, error, or fatal",
+);
+
+/// The first characters of each log line; `default` is the name of the program in brackets, and a space.
+pub const fn log_prefix(default: &'static str) -> Flag {
+    Flag::new("log-prefix", Kind::Text, default, "log message prefix")
+}
+
+/// The form of the log's lines, a flag that NSQ's programs do not have.
+pub const LOG_FORMAT: Flag = Flag::new(
+    "log-format",
+    Kind::Choice(&["text", "json"]),
+    "text",
+    "form of log lines: text, or json: one object a line with time, level, program and message",
+);
+
+/// A flag without effect, which NSQ's daemons still take.
+pub const VERBOSE: Flag = Flag::new(
+    "verbose",
+    Kind::Boolean,
+    "false",
+    "[deprecated] has no effect, use --log-level",
+)
+.without_key();
+
+/// The default of a flag whose default is the name of the host.
+pub fn hostname_itself(hostname: &str) -> String {
+    hostname.to_string()
+}

@@ -1,0 +1,236 @@
+//! An HTTP/1 server: heads, bodies, routes and answers as those of NSQ's programs.
+//!
+//! ```text
+//!   Connection -> head -> route -> Service::answer
+//!        |                  |
+//!      body                 +-> redirect, OPTIONS, 404, 405
+//! ```
+//!
+//! A program gives a table of routes and a function that answers ([`Service`]). The server knows no socket and no
+//! runtime: one connection is one call of [`serve_connection`] on a stream ([`Io`]). Nothing here is `Send`, nothing is
+//! shared.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Instant;
+
+use ::http::{Method, StatusCode};
+
+use crate::go_value::duration_text;
+use crate::{log_error, log_info, log_warn};
+
+use connection::NoRequest;
+use head::Expectation;
+
+mod body;
+mod chunked;
+mod connection;
+mod date;
+mod head;
+mod query;
+mod reply;
+mod route;
+
+pub use body::{End, Received, RequestBody};
+pub use connection::{Awaited, Connection, Io};
+pub use head::{HEAD_BYTES_MAX, Head};
+pub use query::{Query, QueryError};
+pub use reply::{Failure, Reply};
+pub use route::{Route, Routed, route};
+
+/// A program, as its HTTP clients see it.
+#[allow(async_fn_in_trait)] // Everything stays on one thread: no bound on the futures is wanted.
+pub trait Service {
+    /// The program's names for what can be asked for.
+    type Endpoint: Copy + 'static;
+
+    /// Every route.
+    const ROUTES: &'static [Route<Self::Endpoint>];
+
+    /// Answers a request. `segment` stands for the `*` of the route, `query` has not been parsed.
+    ///
+    /// # Errors
+    /// The word for the client.
+    async fn answer(
+        &self,
+        endpoint: Self::Endpoint,
+        segment: &str,
+        query: &str,
+        body: &mut RequestBody<'_, impl Io>,
+    ) -> Result<Reply, Failure>;
+
+    /// Returns true if requests to this endpoint have a line in the log.
+    fn is_logged(endpoint: Self::Endpoint) -> bool;
+
+    /// Returns the answer to a request that is refused whatever it asks for.
+    fn refusal(&self, _head: &Head) -> Option<Reply> {
+        None
+    }
+
+    /// Returns what a request means that is put as before NSQ 1.0. Its answer has the style of then, unless the client
+    /// asks for the style of today.
+    fn old_request<'a>(&self, _: &Method, _path: &str, _query: &'a str) -> Option<OldRequest<'a>> {
+        None
+    }
+
+    /// Returns true if the connection would be better off on another thread. Asked between requests.
+    fn is_better_elsewhere(&self) -> bool {
+        false
+    }
+}
+
+/// A request as it was put before NSQ 1.0, in the words of today.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OldRequest<'a> {
+    /// The method of today's route.
+    pub method: &'static str,
+    /// The path of today's route.
+    pub path: &'static str,
+    /// The query, with what it lacks.
+    pub query: Cow<'a, str>,
+}
+
+/// Why a connection is not served any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// It has ended, or is to be dropped.
+    ToTheEnd,
+    /// [`Service::is_better_elsewhere`]. No request is under way.
+    UntilMoved,
+}
+
+/// Serves one connection until it ends or is to move. `peer` is the client's name in the log. An error of the peer
+/// ends the connection, and is nobody else's business: nothing is returned. A peer that goes on sending what is not
+/// read has until `linger` is ready.
+pub async fn serve_connection<S: Service>(
+    connection: &mut Connection<impl Io>,
+    peer: &impl fmt::Display,
+    service: &S,
+    linger: impl Future<Output = ()>,
+) -> Served {
+    let has_left_unread = loop {
+        let (reply, exchange, has_left_unread) = match connection.next_head().await {
+            Ok(head) => {
+                let exchange = head.exchange();
+                let (reply, has_left_unread) = respond(head, connection, peer, service).await;
+                (reply, exchange, has_left_unread)
+            }
+            Err(NoRequest::Refused(refusal)) => {
+                if connection.refuse(refusal).await.is_err() {
+                    return Served::ToTheEnd;
+                }
+                break true;
+            }
+            Err(NoRequest::Ended) => break false,
+        };
+        if connection.answer(&reply, exchange).await.is_err() {
+            return Served::ToTheEnd;
+        }
+        if !reply.keeps_alive(exchange) {
+            break has_left_unread;
+        }
+        if service.is_better_elsewhere() {
+            return Served::UntilMoved;
+        }
+    };
+    let close = connection.close(has_left_unread);
+    futures_lite::future::or(close, linger).await;
+    Served::ToTheEnd
+}
+
+/// From request to response, the log line included. Also returns whether the peer may still be
+/// sending what nobody reads.
+async fn respond<S: Service>(
+    head: Head,
+    connection: &mut Connection<impl Io>,
+    peer: &impl fmt::Display,
+    service: &S,
+) -> (Reply, bool) {
+    // HTTP/1.0 knows no answer before the answer.
+    let awaits_continue = head.is_http_11 && head.expects == Some(Expectation::Continue);
+    let is_closing = head.asks_to_close || !head.is_http_11;
+    let refusal = service.refusal(&head);
+    let mut body = RequestBody::new(connection, head.framing, awaits_continue);
+
+    let reply = if head.expects == Some(Expectation::Unknown) {
+        Reply::plain(StatusCode::EXPECTATION_FAILED, "").and_close(true)
+    } else if let Some(refusal) = refusal {
+        refusal
+    } else {
+        let (method, path) = (&head.method, head.target.path());
+        let query = head.target.query().unwrap_or_default();
+        if query.contains(';') {
+            log_warn!(
+                "http: URL query contains semicolon, which is no longer a supported separator; \
+                 parts of the query may be stripped when parsed; see golang.org/issue/25192"
+            );
+        }
+        let old = service.old_request(method, path, query);
+        let (routed_method, routed_path, query) = match &old {
+            Some(old) => (old.method, old.path, &*old.query),
+            None => (method.as_str(), path, query),
+        };
+        let route = route::route(S::ROUTES, routed_method, routed_path);
+        let started = is_logged::<S>(&route).then(Instant::now);
+        let mut reply = answer(route, method, query, &mut body, service).await;
+        if old.is_some() && !head.accepts_v1 {
+            reply = reply.before_v1();
+        }
+        if let Some(started) = started {
+            let target = head.target.path_and_query();
+            log_info!(
+                "{} {} {} ({peer}) {}",
+                reply.status().as_u16(),
+                head.method,
+                target.map_or("", |target| target.as_str()),
+                duration_text(started.elapsed())
+            );
+        }
+        reply
+    };
+    let has_left_unread = body.finish(is_closing).await;
+    let must_close = has_left_unread || head.asks_to_close;
+    (reply.and_close(must_close), has_left_unread)
+}
+
+/// Redirects and OPTIONS never reach the code of NSQ's programs that writes the log.
+fn is_logged<S: Service>(route: &Routed<S::Endpoint>) -> bool {
+    match route {
+        Routed::Found(endpoint, _) => S::is_logged(*endpoint),
+        Routed::WrongMethod(_) | Routed::NotFound => true,
+        Routed::Redirect(_) | Routed::Options(_) => false,
+    }
+}
+
+async fn answer<S: Service>(
+    route: Routed<S::Endpoint>,
+    method: &Method,
+    query: &str,
+    body: &mut RequestBody<'_, impl Io>,
+    service: &S,
+) -> Reply {
+    match route {
+        Routed::Found(endpoint, segment) => service
+            .answer(endpoint, &segment, query, body)
+            .await
+            .unwrap_or_else(Reply::failure),
+        Routed::Redirect(path) => {
+            let separator = if query.is_empty() { "" } else { "?" };
+            Reply::redirect(method == Method::GET, format!("{path}{separator}{query}"))
+        }
+        Routed::Options(allow) => Reply::options(allow),
+        Routed::WrongMethod(allow) => Reply::wrong_method(allow),
+        Routed::NotFound => Reply::failure(Failure::NOT_FOUND),
+    }
+}
+
+/// Parses a query. A bad one has a line in the log.
+///
+/// # Errors
+/// `INVALID_REQUEST`
+pub fn parse_query(text: &str) -> Result<Query<'_>, Failure> {
+    Query::parse(text).map_err(|why| {
+        log_error!("failed to parse request params - {why}");
+        Failure::bad("INVALID_REQUEST")
+    })
+}

@@ -1,0 +1,333 @@
+//! What a program answers, and how the answer becomes a response: NSQ's two styles and their headers.
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use wire::go_json::JsonObject;
+
+const JSON: &str = "application/json; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+
+/// The header that client libraries look for. They take an answer without it for one of NSQ before 1.0, and see no
+/// data.
+const MARKER: (&str, &str) = ("X-Nsq-Content-Type", "nsq; version=1.0");
+
+/// An error as clients see it: a status and a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The status.
+    pub status: StatusCode,
+    /// The word, without characters that JSON escapes.
+    pub code: &'static str,
+}
+
+impl Failure {
+    /// The failure of a request that is not the client's fault.
+    pub const INTERNAL: Failure = Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR");
+    /// No route has this path.
+    pub const NOT_FOUND: Failure = Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND");
+
+    /// Returns a failure.
+    pub const fn new(status: StatusCode, code: &'static str) -> Failure {
+        Failure { status, code }
+    }
+
+    /// Returns a failure with status 400.
+    pub const fn bad(code: &'static str) -> Failure {
+        Failure::new(StatusCode::BAD_REQUEST, code)
+    }
+
+    /// Returns a failure with status 413.
+    pub const fn too_large(code: &'static str) -> Failure {
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, code)
+    }
+}
+
+/// The answer to a request, which becomes a response when it is written.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    status: StatusCode,
+    is_v1: bool,
+    content_type: Option<&'static str>,
+    /// The type is not the handler's, but found by looking at the body.
+    is_sniffed: bool,
+    header: Option<(&'static str, String)>,
+    body: Bytes,
+    must_close: bool,
+}
+
+/// What the request has to say about the form of its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exchange {
+    pub(super) is_http_11: bool,
+    /// HEAD: the answer's head only.
+    pub(super) is_head: bool,
+    /// The request lets the connection go on.
+    pub(super) keeps_alive: bool,
+}
+
+impl Reply {
+    fn new(status: StatusCode, is_v1: bool, body: impl Into<Bytes>) -> Reply {
+        let body = body.into();
+        // Go looks at the body where no type is given. All texts of NSQ's programs look like text.
+        let content_type = (!body.is_empty()).then_some(TEXT);
+        Reply {
+            status,
+            is_v1,
+            content_type,
+            is_sniffed: true,
+            header: None,
+            body,
+            must_close: false,
+        }
+    }
+
+    /// Returns a text in the plain style: the answer to `/ping`, and to requests that reach no endpoint.
+    pub fn plain(status: StatusCode, body: impl Into<Bytes>) -> Reply {
+        Reply::new(status, false, body)
+    }
+
+    /// Returns a success with a text, or with nothing.
+    pub fn text(body: impl Into<Bytes>) -> Reply {
+        Reply::new(StatusCode::OK, true, body)
+    }
+
+    /// Returns a JSON document.
+    pub fn json(status: StatusCode, body: String) -> Reply {
+        Reply::new(status, true, body).with_type(JSON)
+    }
+
+    /// Returns a page for browsers.
+    pub fn html(body: String) -> Reply {
+        Reply::plain(StatusCode::OK, body).with_type(HTML)
+    }
+
+    fn with_type(mut self, content_type: &'static str) -> Reply {
+        self.content_type = Some(content_type);
+        self.is_sniffed = false;
+        self
+    }
+
+    /// Tells browsers to believe the type.
+    pub fn and_no_sniffing(mut self) -> Reply {
+        self.header = Some(("X-Content-Type-Options", "nosniff".to_string()));
+        self.is_sniffed = false;
+        self
+    }
+
+    /// Returns an error: the word in a JSON object.
+    pub fn failure(failure: Failure) -> Reply {
+        let mut body = String::new();
+        let mut object = JsonObject::new(&mut body);
+        object.text("message", failure.code);
+        object.end();
+        Reply::json(failure.status, body)
+    }
+
+    /// Returns the same in the style of NSQ before 1.0. Texts stand alone; data have an envelope; every error is
+    /// a 500.
+    pub(super) fn before_v1(self) -> Reply {
+        let is_json = self.content_type == Some(JSON);
+        let (status, text, data): (_, _, &[u8]) = match self.status.is_success() {
+            true if is_json => (StatusCode::OK, &b"OK"[..], &self.body),
+            true if self.body.is_empty() => (StatusCode::OK, b"OK", b"null"),
+            true => {
+                return Reply {
+                    is_v1: false,
+                    ..self
+                };
+            }
+            false => {
+                let word = self.body.strip_prefix(br#"{"message":""#);
+                let word = word.and_then(|rest| rest.strip_suffix(br#""}"#));
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                (status, word.unwrap_or(b"INTERNAL_ERROR"), b"null")
+            }
+        };
+        let mut body = String::new();
+        let mut object = JsonObject::new(&mut body);
+        object.number("status_code", status.as_u16());
+        object.text("status_txt", &String::from_utf8_lossy(text));
+        object.key("data").push_str(&String::from_utf8_lossy(data));
+        object.end();
+        let must_close = self.must_close;
+        Reply::new(status, false, body)
+            .with_type(JSON)
+            .and_close(must_close)
+    }
+
+    pub(super) fn wrong_method(allow: String) -> Reply {
+        let failure = Failure::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED");
+        let mut reply = Reply::failure(failure);
+        reply.header = Some(("Allow", allow));
+        reply
+    }
+
+    pub(super) fn options(allow: Option<String>) -> Reply {
+        let mut reply = Reply::plain(StatusCode::OK, "");
+        reply.header = allow.map(|allow| ("Allow", allow));
+        reply
+    }
+
+    /// Browsers see a link; other methods than GET are told to repeat themselves elsewhere.
+    pub(super) fn redirect(is_get: bool, location: String) -> Reply {
+        let mut reply = if is_get {
+            let link = escape_html(&location);
+            let body = format!("<a href=\"{link}\">Moved Permanently</a>.\n\n");
+            Reply::plain(StatusCode::MOVED_PERMANENTLY, body).with_type(HTML)
+        } else {
+            Reply::plain(StatusCode::TEMPORARY_REDIRECT, "")
+        };
+        reply.header = Some(("Location", location));
+        reply
+    }
+
+    /// Whether the connection is to end with this answer.
+    pub(super) fn and_close(mut self, must_close: bool) -> Reply {
+        self.must_close |= must_close;
+        self
+    }
+
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Whether the connection goes on after this answer.
+    pub(super) fn keeps_alive(&self, exchange: Exchange) -> bool {
+        exchange.keeps_alive && !self.must_close
+    }
+
+    /// Appends the answer as it goes over the wire, in the order of Go's server: the handler's
+    /// headers by name, then what the server adds.
+    pub(super) fn write(&self, out: &mut Vec<u8>, exchange: Exchange, date: &str) {
+        out.reserve(256 + self.body.len());
+        let version = match exchange.is_http_11 {
+            true => "HTTP/1.1 ",
+            false => "HTTP/1.0 ",
+        };
+        push(
+            out,
+            &[
+                version,
+                self.status.as_str(),
+                " ",
+                reason(self.status),
+                "\r\n",
+            ],
+        );
+        let (named, sniffed) = match self.is_sniffed {
+            true => (None, self.content_type),
+            false => (self.content_type, None),
+        };
+        let own = self
+            .header
+            .as_ref()
+            .map(|(name, value)| (*name, value.as_str()));
+        let (before, after) = match own {
+            Some(("Allow", _)) => (own, None),
+            _ => (None, own),
+        };
+        let named = named.map(|content_type| ("Content-Type", content_type));
+        let marker = self.is_v1.then_some(MARKER);
+        // A header of the handler's is our own words, or part of a request line: no line end in it.
+        for (name, value) in [before, named, after, marker].into_iter().flatten() {
+            push(out, &[name, ": ", value, "\r\n"]);
+        }
+        push(out, &["Date: ", date, "\r\n"]);
+        // An empty body has no length that HEAD could ask for.
+        if !(exchange.is_head && self.body.is_empty()) {
+            // Writing to memory does not fail.
+            let _ = write!(out, "Content-Length: {}\r\n", self.body.len());
+        }
+        if let Some(content_type) = sniffed {
+            push(out, &["Content-Type: ", content_type, "\r\n"]);
+        }
+        push(
+            out,
+            &[match (exchange.is_http_11, self.keeps_alive(exchange)) {
+                (true, true) => "",
+                (true, false) => "Connection: close\r\n",
+                (false, true) => "Connection: keep-alive\r\n",
+                // The usual end of HTTP/1.0, unless it is not the peer's own wish.
+                (false, false) if self.must_close => "Connection: close\r\n",
+                (false, false) => "",
+            }],
+        );
+        out.extend_from_slice(b"\r\n");
+        if !exchange.is_head {
+            out.extend_from_slice(&self.body);
+        }
+    }
+}
+
+fn push(out: &mut Vec<u8>, parts: &[&str]) {
+    for part in parts {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// The words beside a status, which have changed since Go learned them.
+fn reason(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::PAYLOAD_TOO_LARGE => "Request Entity Too Large",
+        other => other.canonical_reason().unwrap_or_default(),
+    }
+}
+
+/// The answer of Go's server to what is no request. The connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    status: &'static str,
+    body: &'static str,
+}
+
+impl Refusal {
+    pub(super) const MALFORMED: Refusal = Refusal::of("400 Bad Request");
+    pub(super) const NO_HOST: Refusal =
+        Refusal::of("400 Bad Request: missing required Host header");
+    pub(super) const BAD_HOST: Refusal = Refusal::of("400 Bad Request: malformed Host header");
+    pub(super) const LONG_TARGET: Refusal = Refusal::of("414 Request URI Too Long");
+    pub(super) const LONG_HEAD: Refusal = Refusal::of("431 Request Header Fields Too Large");
+    pub(super) const ENCODING: Refusal = Refusal {
+        status: "501 Not Implemented",
+        body: "Unsupported transfer encoding",
+    };
+    pub(super) const VERSION: Refusal =
+        Refusal::of("505 HTTP Version Not Supported: unsupported protocol version");
+
+    const fn of(status: &'static str) -> Refusal {
+        Refusal {
+            status,
+            body: status,
+        }
+    }
+
+    /// Appends the answer as it goes over the wire: without date and length.
+    pub(super) fn write(self, out: &mut Vec<u8>) {
+        let Refusal { status, body } = self;
+        // Writing to memory does not fail.
+        let _ = write!(
+            out,
+            "HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nConnection: close\r\n\r\n{body}"
+        );
+    }
+}
+
+/// As Go's `html.EscapeString`.
+fn escape_html(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '\'' => escaped.push_str("&#39;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&#34;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

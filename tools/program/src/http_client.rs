@@ -1,0 +1,294 @@
+//! HTTP requests to other programs: to nsqlookupd, to nsqd, to auth servers. They block, so they are for helper threads.
+//!
+//! The client behaves like that of NSQ's programs: it follows redirects, understands gzip, uses no proxy, and asks a
+//! server that answers 403 and names an HTTPS port again there.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use ureq::Agent;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
+use wire::error::quote;
+use wire::go_error::system_text;
+use wire::go_json;
+
+/// The most bytes of an answer that are read.
+const ANSWER_BYTES_MAX: u64 = 10 * 1024 * 1024;
+
+/// As many as Go's client follows.
+const REDIRECTS_MAX: u32 = 10;
+
+/// What a client is told once.
+#[derive(Clone, Debug)]
+pub struct HttpSettings {
+    /// The limit on the time for connecting; zero: none.
+    pub connect_timeout: Duration,
+    /// The limit on the time for the whole of a request; zero: none.
+    pub request_timeout: Duration,
+    /// The number of idle connections that are kept for later requests.
+    pub idle_connections_max: usize,
+    /// Who signs the servers' certificates. `None`: whom the system trusts.
+    pub authorities: Option<Authorities>,
+    /// True if TLS 1.2 is not enough.
+    pub needs_tls13: bool,
+}
+
+/// Certificates of those who sign the servers' certificates.
+#[derive(Clone, Debug)]
+pub struct Authorities(Vec<Certificate<'static>>);
+
+impl Authorities {
+    /// Reads a file of certificates, PEM.
+    ///
+    /// # Errors
+    /// The reason why the file cannot be used: the system's, or what is wrong with its content.
+    pub fn read(path: &str) -> Result<Authorities, String> {
+        let pem = std::fs::read(path).map_err(|error| system_text(&error))?;
+        let mut authorities = Vec::new();
+        for item in ureq::tls::parse_pem(&pem) {
+            if let PemItem::Certificate(certificate) = item.map_err(|error| error.to_string())? {
+                authorities.push(certificate);
+            }
+        }
+        match authorities.is_empty() {
+            true => Err("there is no certificate in it".to_owned()),
+            false => Ok(Authorities(authorities)),
+        }
+    }
+}
+
+/// Makes requests; one for many threads.
+#[derive(Debug)]
+pub struct HttpClient {
+    agent: Agent,
+}
+
+#[derive(Clone, Copy)]
+enum Request<'a> {
+    Get,
+    PostJson(&'a str),
+}
+
+struct Answer {
+    status: ureq::http::StatusCode,
+    body: Vec<u8>,
+}
+
+impl HttpClient {
+    /// Returns a client with these settings.
+    pub fn new(settings: HttpSettings) -> HttpClient {
+        let mut provider = rustls::crypto::ring::default_provider();
+        if settings.needs_tls13 {
+            provider
+                .cipher_suites
+                .retain(|suite| suite.tls13().is_some());
+        }
+        let tls = TlsConfig::builder()
+            .unversioned_rustls_crypto_provider(Arc::new(provider))
+            .root_certs(match &settings.authorities {
+                Some(Authorities(certificates)) => RootCerts::new_with_certs(certificates),
+                None => RootCerts::PlatformVerifier,
+            })
+            .build();
+        let some = |timeout: Duration| (!timeout.is_zero()).then_some(timeout);
+        let agent = Agent::config_builder()
+            .timeout_connect(some(settings.connect_timeout))
+            .timeout_global(some(settings.request_timeout))
+            .http_status_as_error(false)
+            .max_redirects(REDIRECTS_MAX)
+            .max_idle_connections(settings.idle_connections_max)
+            .proxy(None)
+            .tls_config(tls)
+            // Some servers log it, some tell clients apart by it: nsqd's.
+            .user_agent("Go-http-client/1.1")
+            .accept("application/vnd.nsq; version=1.0")
+            .build()
+            .new_agent();
+        HttpClient { agent }
+    }
+
+    /// Sends a GET, and returns the answer's body: at most 10 MiB.
+    ///
+    /// # Errors
+    /// There is no answer, or one with another status than 200. The error is a text for the log. The query of the
+    /// URL is not part of the text: a query may have a secret in it.
+    pub fn get(&self, url: &str) -> Result<Vec<u8>, String> {
+        self.fetch(Request::Get, url)
+    }
+
+    /// Sends a POST of a JSON document, and returns the answer's body: at most 10 MiB.
+    ///
+    /// # Errors
+    /// Those of [`HttpClient::get`].
+    pub fn post_json(&self, url: &str, json: &str) -> Result<Vec<u8>, String> {
+        self.fetch(Request::PostJson(json), url)
+    }
+
+    fn fetch(&self, request: Request<'_>, url: &str) -> Result<Vec<u8>, String> {
+        let mut answer = self.ask(request, url)?;
+        if answer.status == 403 && url.starts_with("http://") {
+            answer = self.ask(request, &secure_url(url, &answer.body)?)?;
+        }
+        if answer.status == 200 {
+            return Ok(answer.body);
+        }
+        let (code, body) = (answer.status.as_u16(), quote(&answer.body));
+        let reason = answer.status.canonical_reason().unwrap_or_default();
+        Err(format!("got response {code} {reason} {body}"))
+    }
+
+    fn ask(&self, request: Request<'_>, url: &str) -> Result<Answer, String> {
+        match request {
+            Request::Get => self.ask_get(url),
+            Request::PostJson(json) => self.ask_post(url, json),
+        }
+    }
+
+    fn ask_get(&self, url: &str) -> Result<Answer, String> {
+        let answer = self.agent.get(url).call().and_then(read);
+        answer.map_err(|error| failure("Get", url, error))
+    }
+
+    /// A redirected POST is a GET, or a POST again where the status says so (307, 308). That takes the body
+    /// once more, which the library leaves to us.
+    fn ask_post(&self, url: &str, json: &str) -> Result<Answer, String> {
+        let mut url = url.to_owned();
+        for _ in 0..=REDIRECTS_MAX {
+            let sent = self.agent.post(&url).config().max_redirects(0).build();
+            let sent = sent.header("content-type", "application/json").send(json);
+            let response = sent.map_err(|error| failure("Post", &url, error))?;
+            let location = response.headers().get("location");
+            let location = location.and_then(|location| location.to_str().ok());
+            let next = location.map(|location| redirected_url(&url, location));
+            match (response.status().as_u16(), next) {
+                (301..=303, Some(next)) => return self.ask_get(&next),
+                (307 | 308, Some(next)) => url = next,
+                _ => return read(response).map_err(|error| failure("Post", &url, error)),
+            }
+        }
+        Err(format!(
+            "Post {}: stopped after {REDIRECTS_MAX} redirects",
+            shown(&url)
+        ))
+    }
+}
+
+fn read(mut response: ureq::http::Response<ureq::Body>) -> Result<Answer, ureq::Error> {
+    let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX);
+    Ok(Answer {
+        body: body.read_to_vec()?,
+        status: response.status(),
+    })
+}
+
+/// Where a server that refused plain HTTP wants to be asked: the port is in its answer.
+fn secure_url(url: &str, answer: &[u8]) -> Result<String, String> {
+    let value = go_json::parse(answer)?;
+    let port = match go_json::object(&value, "the answer")? {
+        Some(fields) => go_json::integer(fields, "https_port")?,
+        None => 0,
+    };
+    let rest = url.strip_prefix("http://").unwrap_or(url);
+    let path_at = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(path_at);
+    match authority.rsplit_once(':') {
+        Some((host, _)) if !host.ends_with(':') => Ok(format!("https://{host}:{port}{path}")),
+        _ => Err(format!("address {authority}: missing port in address")),
+    }
+}
+
+/// Where a redirect leads.
+fn redirected_url(base: &str, location: &str) -> String {
+    let scheme_end = base.find("://").map_or(0, |at| at + 3);
+    let authority_end = base[scheme_end..]
+        .find(['/', '?'])
+        .map_or(base.len(), |at| scheme_end + at);
+    let path_end = base.find('?').unwrap_or(base.len());
+    if location.contains("://") {
+        location.to_owned()
+    } else if location.starts_with("//") {
+        format!("{}{location}", &base[..scheme_end.saturating_sub(2)])
+    } else if location.starts_with('/') {
+        format!("{}{location}", &base[..authority_end])
+    } else {
+        let directory = base[authority_end..path_end]
+            .rfind('/')
+            .map_or(authority_end, |at| authority_end + at);
+        format!("{}/{location}", &base[..directory])
+    }
+}
+
+fn failure(verb: &str, url: &str, error: ureq::Error) -> String {
+    let cause = match error {
+        ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            let authority = url.split("://").nth(1).unwrap_or(url);
+            let authority = authority.split(['/', '?']).next().unwrap_or(authority);
+            format!("dial tcp {authority}: connect: {}", system_text(&error))
+        }
+        ureq::Error::Io(error) => system_text(&error),
+        // It would repeat the address with its query.
+        ureq::Error::BadUri(_) => "not a URL".to_owned(),
+        other => other.to_string(),
+    };
+    format!("{verb} {}: {cause}", shown(url))
+}
+
+/// A URL for the log.
+fn shown(url: &str) -> String {
+    quote(url.split('?').next().unwrap_or(url).as_bytes())
+}
+
+/// Appends what Go's `url.QueryEscape` makes of a value.
+pub fn push_query_value(out: &mut String, value: &[u8]) {
+    for byte in value {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                out.push(char::from(*byte));
+            }
+            b' ' => out.push('+'),
+            byte => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_a_query_are_escaped_as_in_go() {
+        let mut out = String::new();
+        push_query_value(&mut out, b"se cret&=%/\xff\"~-_.");
+        assert_eq!(out, "se+cret%26%3D%25%2F%FF%22~-_.");
+    }
+
+    #[test]
+    fn a_refused_request_goes_to_the_port_that_the_answer_names() {
+        let url = |url: &str, answer: &str| secure_url(url, answer.as_bytes());
+        let answer = r#"{"https_port":4152}"#;
+        assert_eq!(
+            url("http://h:4151/auth?a=b", answer),
+            Ok("https://h:4152/auth?a=b".to_owned())
+        );
+        assert_eq!(
+            url("http://[::1]:1?x", "{}"),
+            Ok("https://[::1]:0?x".to_owned())
+        );
+        assert!(url("http://h/auth", answer).is_err());
+        assert!(url("http://h:1/auth", "forbidden").is_err());
+    }
+
+    #[test]
+    fn redirects_lead_where_they_say() {
+        let base = "http://h:1/a/b?q=1";
+        for (location, expected) in [
+            ("https://other/x", "https://other/x"),
+            ("//other/x", "http://other/x"),
+            ("/x?y", "http://h:1/x?y"),
+            ("x", "http://h:1/a/x"),
+        ] {
+            assert_eq!(redirected_url(base, location), expected);
+        }
+        assert_eq!(redirected_url("http://h:1", "x"), "http://h:1/x");
+    }
+}

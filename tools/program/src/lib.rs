@@ -1,0 +1,79 @@
+//! What NSQ's programs have in common: command line, configuration file, log, version, HTTP in both directions.
+//!
+//! A program is a table of flags and a `main`:
+//!
+//! ```
+//! use program::flag::{self, Flag, Kind};
+//! use program::{Program, log, log_info, version};
+//! use std::process::ExitCode;
+//!
+//! static NSQLOOKUPD: Program = Program {
+//!     name: "nsqlookupd",
+//!     version: version::of_daemon,
+//!     flags: &[
+//!         flag::VERSION,
+//!         flag::CONFIG,
+//!         flag::LOG_LEVEL,
+//!         flag::log_prefix("[nsqlookupd] "),
+//!         Flag::new("tcp-address", Kind::Text, "0.0.0.0:4160", "address to listen on"),
+//!         Flag::new("tombstone-lifetime", Kind::Duration(0, i64::MAX), "45s", "..."),
+//!     ],
+//!     own_flags: &[flag::LOG_FORMAT],
+//! };
+//!
+//! fn main() -> ExitCode {
+//!     # let args = vec!["--log-level=fatal".into()];
+//!     # /*
+//!     let args = std::env::args_os().skip(1);
+//!     # */
+//!     let options = match NSQLOOKUPD.options(args, &program::hostname()) {
+//!         Ok(options) => options,
+//!         Err(exit) => return exit.print(),
+//!     };
+//!     if let Err(why) = options.check_bounds("tombstone-lifetime") {
+//!         return NSQLOOKUPD.fatal(&why).print();
+//!     }
+//!     log::init(options.log_level(), options.log_style()).expect("the system has a thread");
+//!     log_info!("{}", version::of_daemon("nsqlookupd"));
+//!     log_info!("TCP: listening on {}", options.text("tcp-address"));
+//!     log::flush();
+//!     ExitCode::SUCCESS
+//! }
+//! ```
+//!
+//! ```text
+//!   arguments --Go's syntax--> values of flags ─┐
+//!   (command_line)                              ├─► Options ─► the program's own types and checks
+//!   --config=<file> --TOML--> values of keys ───┘
+//!   (config_file)
+//! ```
+//!
+//! Syntax, texts of errors and exit codes are those of Go's `flag` package and of NSQ's programs, because scripts
+//! depend on them. The crate refuses to know topics, channels, and the flags of one program.
+
+#![forbid(unsafe_code)]
+
+mod command_line;
+mod config_file;
+pub mod flag;
+pub mod go_value;
+pub mod http;
+pub mod http_client;
+pub mod local_time;
+pub mod log;
+mod options;
+mod program;
+mod value;
+pub mod version;
+
+pub use options::Options;
+pub use program::{Exit, Program, markdown_table};
+pub use value::Value;
+
+/// Returns the system's name for this machine.
+pub fn hostname() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}

@@ -1,0 +1,610 @@
+//! The log: one line per message on stderr, in the format of NSQ's daemons or as JSON.
+//!
+//! ```text
+//!   [nsqd] 2026/11/21 09:12:50.018344 INFO: TCP: new client(127.0.0.1:50142)
+//!   prefix date       time, local     level text
+//!
+//!   {"time":"2026-11-21T09:12:50.018344Z","level":"info","program":"nsqd","message":"TCP: new client(...)"}
+//! ```
+//!
+//! Clients choose parts of some texts. [`Line::append_to`], the only place where a text becomes a line,
+//! escapes control characters: no text begins a line of its own or steers a terminal.
+//!
+//! A thread that serves clients must never wait for a terminal or a full pipe. It takes the time, formats the text
+//! and puts both into a bounded queue; one thread turns the time into words and writes. When the queue
+//! is full the line is dropped and counted, and the writer says how many are missing as soon as it
+//! can write again. Only [`fatal`](crate::log_fatal) lines wait for the write: the process is about
+//! to end, and they are the reason.
+//!
+//! Errors that come again and again ([`log_repeated`](crate::log_repeated)) have a line a second for each cause
+//! (`log/repeats.rs`).
+
+mod repeats;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::str::FromStr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::time::{Duration, Instant, SystemTime};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use repeats::Repeats;
+use wire::go_json::{JsonObject, escape_into};
+
+use crate::local_time;
+
+/// Lines that may wait for the writer. A burst of connections is absorbed; more than this means
+/// that nobody reads stderr.
+const QUEUE_LINES_MAX: usize = 4096;
+
+/// A line's text is cut here, so that the queue holds at most 64 MiB. Long enough for every line
+/// but DEBUG lines that quote a body.
+const LINE_BYTES_MAX: usize = 16 * 1024;
+
+/// The writer collects this much before it writes; also its buffer's size.
+const WRITE_BYTES_MAX: usize = 64 * 1024;
+
+/// How long the end of the process waits for a reader of stderr that does not read.
+const FLUSH_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// How important a line is. The numbers are those that `/config/log_level` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Level {
+    /// What a developer wants to know: every command, every message.
+    Debug = 1,
+    /// What an operator wants to know.
+    Info = 2,
+    /// Something is odd and was dealt with.
+    Warn = 3,
+    /// Something failed; the process goes on.
+    Error = 4,
+    /// The process ends because of this.
+    Fatal = 5,
+}
+
+const LEVELS: [Level; 5] = [
+    Level::Debug,
+    Level::Info,
+    Level::Warn,
+    Level::Error,
+    Level::Fatal,
+];
+
+impl Level {
+    /// Returns the name of the level, which is what `--log-level` accepts and what a line in JSON says.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Debug => "debug",
+            Level::Info => "info",
+            Level::Warn => "warn",
+            Level::Error => "error",
+            Level::Fatal => "fatal",
+        }
+    }
+
+    /// Returns the word in a line of text. WARNING is not what the flag accepts (`warn`): NSQ's programs do the same.
+    pub fn word(self) -> &'static str {
+        match self {
+            Level::Debug => "DEBUG",
+            Level::Info => "INFO",
+            Level::Warn => "WARNING",
+            Level::Error => "ERROR",
+            Level::Fatal => "FATAL",
+        }
+    }
+}
+
+/// The text is not the name of a level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownLevel(String);
+
+impl fmt::Display for UnknownLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "invalid log level '{}' (debug, info, warn, error, fatal)",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for UnknownLevel {}
+
+impl FromStr for Level {
+    type Err = UnknownLevel;
+
+    fn from_str(text: &str) -> Result<Level, UnknownLevel> {
+        let lower = text.to_ascii_lowercase();
+        let known = LEVELS.into_iter().find(|level| level.name() == lower);
+        known.ok_or_else(|| UnknownLevel(text.to_string()))
+    }
+}
+
+/// The lowest level that is written. It stands alone, outside the logger, so that a line that is
+/// not wanted costs one relaxed load.
+static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
+static LOGGER: OnceLock<Logger> = OnceLock::new();
+/// The style of the lines that are written directly.
+static DIRECT_STYLE: OnceLock<Style> = OnceLock::new();
+
+/// The form of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The form of NSQ's daemons: prefix, time with microseconds, level, text.
+    Text,
+    /// The form of NSQ's tools: time, text.
+    Plain,
+    /// One JSON object for each line, with `time`, `level`, `program` and `message`.
+    Json,
+}
+
+/// What all lines of a program have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// The name of the program, in JSON.
+    pub program: &'static str,
+    /// The first characters of each line in [`Format::Text`].
+    pub prefix: String,
+    /// The form of the lines.
+    pub format: Format,
+}
+
+impl Style {
+    /// The style of a daemon that was told nothing else.
+    pub fn of_daemon(program: &'static str) -> Style {
+        Style {
+            program,
+            prefix: prefix_default(program),
+            format: Format::Text,
+        }
+    }
+}
+
+/// Returns the prefix of a daemon's lines by default, and of its FATAL lines always: `[nsqd] `.
+fn prefix_default(program: &str) -> String {
+    format!("[{program}] ")
+}
+
+struct Logger {
+    queue: SyncSender<Entry>,
+    dropped_count: &'static AtomicU64,
+}
+
+/// Lines that found the queue full since the writer last said so.
+static DROPPED_COUNT: AtomicU64 = AtomicU64::new(0);
+
+enum Entry {
+    Line(Line),
+    /// A line of this cause; only one a second is written.
+    Repeated(String, Line),
+    /// Answered when everything before it has been written. Lines that are held back are written as counts.
+    Flush(SyncSender<()>),
+}
+
+struct Line {
+    at: SystemTime,
+    level: Level,
+    text: String,
+}
+
+/// Starts the writer thread. A program calls this once, before its other threads start. Lines before the call are
+/// written directly, and so are those after a failure.
+///
+/// # Errors
+/// The system gives no thread.
+pub fn init(level: Level, style: Style) -> io::Result<()> {
+    set_level(level);
+    // FATAL lines have the default prefix, whatever --log-prefix says: NSQ's daemons do the same.
+    let direct = Style {
+        prefix: prefix_default(style.program),
+        ..style.clone()
+    };
+    assert!(DIRECT_STYLE.set(direct).is_ok(), "the log is started once");
+    let (queue, entries) = mpsc::sync_channel(QUEUE_LINES_MAX);
+    let writer = Writer::new(style, io::stderr(), &DROPPED_COUNT);
+    std::thread::Builder::new()
+        .name("log".to_string())
+        .spawn(move || writer.run(&entries))?;
+    let logger = Logger {
+        queue,
+        dropped_count: &DROPPED_COUNT,
+    };
+    assert!(LOGGER.set(logger).is_ok(), "the log is started once");
+    Ok(())
+}
+
+/// Changes the lowest level that is written.
+pub fn set_level(level: Level) {
+    LEVEL.store(level as u8, Ordering::Relaxed);
+}
+
+/// The lowest level that is written.
+pub fn level() -> Level {
+    let level = LEVEL.load(Ordering::Relaxed);
+    let known = LEVELS.into_iter().find(|known| *known as u8 == level);
+    known.unwrap_or(Level::Fatal)
+}
+
+/// Whether lines of this level are written. The macros ask before they format.
+pub fn enabled(level: Level) -> bool {
+    level as u8 >= LEVEL.load(Ordering::Relaxed)
+}
+
+/// Writes a line; the target of the macros, which have checked the level.
+pub fn write(level: Level, text: fmt::Arguments<'_>) {
+    let at = SystemTime::now();
+    let mut text = fmt::format(text);
+    cut(&mut text);
+    #[cfg(any(test, feature = "capture"))]
+    if capture::take_in(level, &text) {
+        return;
+    }
+    let line = Line { at, level, text };
+    if level == Level::Fatal {
+        flush();
+        write_directly(&line);
+        return;
+    }
+    match LOGGER.get() {
+        Some(logger) => logger.put(line),
+        None => write_directly(&line),
+    }
+}
+
+/// Writes an ERROR line. Further lines of the same cause within a second are only counted. The macro calls this
+/// after it has checked the level.
+pub fn write_repeated(cause: String, text: fmt::Arguments<'_>) {
+    let Some(logger) = LOGGER.get() else {
+        return write(Level::Error, text);
+    };
+    let at = SystemTime::now();
+    let mut text = fmt::format(text);
+    cut(&mut text);
+    let level = Level::Error;
+    logger.send(Entry::Repeated(cause, Line { at, level, text }));
+}
+
+/// Waits until everything logged so far is written, for at most two seconds.
+pub fn flush() {
+    if let Some(logger) = LOGGER.get() {
+        logger.flush(Instant::now() + FLUSH_WAIT_MAX);
+    }
+}
+
+/// Returns the FATAL line for `text`, with its line feed, for a daemon that has not started its log.
+pub fn fatal_line(program: &'static str, text: &str) -> String {
+    let line = Line {
+        at: SystemTime::now(),
+        level: Level::Fatal,
+        text: text.to_string(),
+    };
+    let mut bytes = Vec::new();
+    line.append_to(&mut bytes, &Style::of_daemon(program), &TimeZone::system());
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Returns a line, with its line feed, of the sort that NSQ's programs print before they have a log: without prefix,
+/// level and fractions of seconds.
+pub fn bare_line(text: &str) -> String {
+    let at = Timestamp::now().to_zoned(TimeZone::system());
+    format!("{} {text}\n", at.strftime("%Y/%m/%d %H:%M:%S"))
+}
+
+/// Without a writer thread, or with one that the process will not outlive.
+fn write_directly(line: &Line) {
+    let mut bytes = Vec::new();
+    let style = DIRECT_STYLE.get().cloned().unwrap_or(Style {
+        program: "",
+        prefix: String::new(),
+        format: Format::Text,
+    });
+    line.append_to(&mut bytes, &style, &TimeZone::system());
+    // A failure to write to stderr has no place to be reported to.
+    let _ = io::stderr().write_all(&bytes);
+}
+
+fn cut(text: &mut String) {
+    if text.len() > LINE_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(LINE_BYTES_MAX));
+        text.push_str("...");
+    }
+}
+
+impl Logger {
+    fn put(&self, line: Line) {
+        self.send(Entry::Line(line));
+    }
+
+    fn send(&self, entry: Entry) {
+        if self.queue.try_send(entry).is_err() {
+            self.dropped_count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn flush(&self, deadline: Instant) {
+        let (done, wait_done) = mpsc::sync_channel(1);
+        let mut entry = Entry::Flush(done);
+        while let Err(TrySendError::Full(back)) = self.queue.try_send(entry) {
+            if Instant::now() >= deadline {
+                return;
+            }
+            entry = back;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Both outcomes mean the same here: there is nothing more to wait for.
+        let _ = wait_done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+    }
+}
+
+impl Line {
+    fn append_to(&self, buffer: &mut Vec<u8>, style: &Style, zone: &TimeZone) {
+        // A clock outside jiff's range (years -9999 to 9999) is not worth losing the line for.
+        let at = Timestamp::try_from(self.at).unwrap_or(Timestamp::UNIX_EPOCH);
+        let text = Escaped(&self.text);
+        let time = zone.to_datetime(at);
+        let date = DateTime(&time);
+        // Writing to a Vec cannot fail.
+        let _ = match style.format {
+            Format::Text => writeln!(
+                buffer,
+                "{}{date}.{:06} {}: {text}",
+                style.prefix,
+                time.subsec_nanosecond() / 1000,
+                self.level.word(),
+            ),
+            Format::Plain => writeln!(buffer, "{date} {text}"),
+            Format::Json => writeln!(buffer, "{}", self.json(style, zone, at)),
+        };
+    }
+
+    fn json(&self, style: &Style, zone: &TimeZone, at: Timestamp) -> String {
+        let time = local_time::rfc3339_zoned(&at.to_zoned(zone.clone()), "%.6f");
+        let mut json = String::new();
+        let mut object = JsonObject::new(&mut json);
+        object.text("time", &time);
+        object.text("level", self.level.name());
+        object.text("program", style.program);
+        let message = object.key("message");
+        message.push('"');
+        // JSON lets the upper control characters stand as they are, but a terminal obeys some of them.
+        let is_upper_control = |c: char| matches!(c, '\u{7f}'..='\u{9f}');
+        for part in self.text.split_inclusive(is_upper_control) {
+            let text = part.trim_end_matches(is_upper_control);
+            escape_into(message, text);
+            for c in part[text.len()..].chars() {
+                message.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+        }
+        message.push('"');
+        object.end();
+        json
+    }
+}
+
+/// A date and a time, to the second: `2026/11/21 09:12:50`.
+struct DateTime<'a>(&'a jiff::civil::DateTime);
+
+impl fmt::Display for DateTime<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = self.0;
+        write!(
+            f,
+            "{:04}/{:02}/{:02} {:02}:{:02}:{:02}",
+            time.year(),
+            time.month(),
+            time.day(),
+            time.hour(),
+            time.minute(),
+            time.second(),
+        )
+    }
+}
+
+/// A text whose control characters are shown as Go quotes them: `\n`, `\x1b`, `\u0085`.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0;
+        while let Some(at) = rest.find(char::is_control) {
+            let (before, after) = rest.split_at(at);
+            f.write_str(before)?;
+            let mut chars = after.chars();
+            match chars.next() {
+                Some('\n') => f.write_str("\\n")?,
+                Some('\r') => f.write_str("\\r")?,
+                Some('\t') => f.write_str("\\t")?,
+                Some(c) if c.is_ascii() => write!(f, "\\x{:02x}", u32::from(c))?,
+                Some(c) => write!(f, "\\u{:04x}", u32::from(c))?,
+                None => {}
+            }
+            rest = chars.as_str();
+        }
+        f.write_str(rest)
+    }
+}
+
+struct Writer<W> {
+    style: Style,
+    zone: TimeZone,
+    target: W,
+    dropped_count: &'static AtomicU64,
+    repeats: Repeats,
+    buffer: Vec<u8>,
+}
+
+impl<W: Write> Writer<W> {
+    fn new(style: Style, target: W, dropped_count: &'static AtomicU64) -> Writer<W> {
+        Writer {
+            style,
+            zone: TimeZone::system(),
+            target,
+            dropped_count,
+            repeats: Repeats::default(),
+            buffer: Vec::with_capacity(WRITE_BYTES_MAX),
+        }
+    }
+
+    /// Until the last sender is gone. What is ready is written in one piece.
+    fn run(mut self, entries: &Receiver<Entry>) {
+        loop {
+            let now = Instant::now();
+            let report = self.repeats.next();
+            // Without anything to report the wait has no end.
+            let wait = report.map_or(Duration::MAX, |at| at.saturating_duration_since(now));
+            match entries.recv_timeout(wait) {
+                Ok(entry) => self.handle(entry),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let held = self.repeats.take_held(Instant::now());
+            self.report_held(held);
+            while self.buffer.len() < WRITE_BYTES_MAX
+                && let Ok(entry) = entries.try_recv()
+            {
+                self.handle(entry);
+            }
+            self.write_out();
+        }
+    }
+
+    fn handle(&mut self, entry: Entry) {
+        match entry {
+            Entry::Line(line) => {
+                line.append_to(&mut self.buffer, &self.style, &self.zone);
+                self.report_dropped();
+            }
+            Entry::Repeated(cause, line) => {
+                if self.repeats.admit(cause, Instant::now()) {
+                    self.handle(Entry::Line(line));
+                }
+            }
+            Entry::Flush(done) => {
+                let held = self.repeats.take_all_held();
+                self.report_held(held);
+                self.report_dropped();
+                self.write_out();
+                // The one who asked may have stopped waiting.
+                let _ = done.try_send(());
+            }
+        }
+    }
+
+    fn report_dropped(&mut self) {
+        let dropped_count = self.dropped_count.swap(0, Ordering::Relaxed);
+        if dropped_count > 0 {
+            let text = format!("LOG: {dropped_count} lines dropped, stderr is read too slowly");
+            self.append(Level::Warn, text);
+        }
+    }
+
+    fn report_held(&mut self, held: Vec<(String, u64)>) {
+        for (cause, count) in held {
+            let text = format!("LOG: {count} more like it within a second - {cause}");
+            self.append(Level::Error, text);
+        }
+    }
+
+    fn append(&mut self, level: Level, text: String) {
+        let at = SystemTime::now();
+        let line = Line { at, level, text };
+        line.append_to(&mut self.buffer, &self.style, &self.zone);
+    }
+
+    fn write_out(&mut self) {
+        // A failure to write to stderr has no place to be reported to.
+        let _ = self.target.write_all(&self.buffer);
+        self.buffer.clear();
+    }
+}
+
+/// Logs at level DEBUG. Arguments as for `format!`, evaluated only if the level is enabled.
+#[macro_export]
+macro_rules! log_debug {
+    ($($text:tt)+) => { $crate::log_at!($crate::log::Level::Debug, $($text)+) };
+}
+
+/// Logs at level INFO. Arguments as for `format!`, evaluated only if the level is enabled.
+#[macro_export]
+macro_rules! log_info {
+    ($($text:tt)+) => { $crate::log_at!($crate::log::Level::Info, $($text)+) };
+}
+
+/// Logs at level WARNING. Arguments as for `format!`, evaluated only if the level is enabled.
+#[macro_export]
+macro_rules! log_warn {
+    ($($text:tt)+) => { $crate::log_at!($crate::log::Level::Warn, $($text)+) };
+}
+
+/// Logs at level ERROR. Arguments as for `format!`, evaluated only if the level is enabled.
+#[macro_export]
+macro_rules! log_error {
+    ($($text:tt)+) => { $crate::log_at!($crate::log::Level::Error, $($text)+) };
+}
+
+/// Logs an error that comes again and again, at level ERROR: one line a second for each cause, which is the first
+/// argument, a `String`. The others are as for `format!`.
+#[macro_export]
+macro_rules! log_repeated {
+    ($cause:expr, $($text:tt)+) => {
+        if $crate::log::enabled($crate::log::Level::Error) {
+            $crate::log::write_repeated($cause, format_args!($($text)+));
+        }
+    };
+}
+
+/// Logs at level FATAL, always, and waits until the line is written. Ending the process is the
+/// caller's.
+#[macro_export]
+macro_rules! log_fatal {
+    ($($text:tt)+) => { $crate::log::write($crate::log::Level::Fatal, format_args!($($text)+)) };
+}
+
+/// Logs at a level given as a value.
+#[macro_export]
+macro_rules! log_at {
+    ($level:expr, $($text:tt)+) => {
+        if $crate::log::enabled($level) {
+            $crate::log::write($level, format_args!($($text)+));
+        }
+    };
+}
+
+/// Lines of the current thread, for tests that look at what is logged.
+#[cfg(any(test, feature = "capture"))]
+pub mod capture {
+    use std::cell::RefCell;
+
+    use super::Level;
+
+    thread_local! {
+        static LINES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+    }
+
+    /// Starts to keep this thread's lines instead of writing them.
+    pub fn start() {
+        LINES.with_borrow_mut(|lines| *lines = Some(Vec::new()));
+    }
+
+    /// The lines since `start`, as `LEVEL: text`, and an end to keeping them.
+    pub fn stop() -> Vec<String> {
+        LINES.with_borrow_mut(|lines| lines.take().unwrap_or_default())
+    }
+
+    pub(super) fn take_in(level: Level, text: &str) -> bool {
+        LINES.with_borrow_mut(|lines| match lines {
+            Some(lines) => {
+                lines.push(format!("{}: {text}", level.word()));
+                true
+            }
+            None => false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+use std::sync::{Arc, Mutex};
+
+use super::*;
+
+/// A stderr that can be looked at, and that can be made to block.
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sink {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+fn line(level: Level, text: &str) -> Line {
+    // 2026-11-21 09:12:50.018344 UTC, from the specification.
+    let at = SystemTime::UNIX_EPOCH + Duration::from_micros(1_795_252_370_018_344);
+    Line {
+        at,
+        level,
+        text: text.to_string(),
+    }
+}
+
+fn writer(sink: &Sink, dropped_count: &'static AtomicU64) -> Writer<Sink> {
+    let mut writer = Writer::new(Style::of_daemon("nsqd"), sink.clone(), dropped_count);
+    writer.zone = TimeZone::UTC;
+    writer
+}
+
+#[test]
+fn a_line_is_nsqds() {
+    let mut bytes = Vec::new();
+    let mut style = Style::of_daemon("nsqd");
+    line(Level::Info, "nsqd v1.3.0").append_to(&mut bytes, &style, &TimeZone::UTC);
+    let east = TimeZone::fixed(jiff::tz::offset(5));
+    style.prefix = "XX ".to_string();
+    line(Level::Warn, "odd\u{1}").append_to(&mut bytes, &style, &east);
+    assert_eq!(
+        String::from_utf8(bytes).unwrap(),
+        "[nsqd] 2026/11/21 09:12:50.018344 INFO: nsqd v1.3.0\n\
+         XX 2026/11/21 14:12:50.018344 WARNING: odd\\x01\n"
+    );
+}
+
+#[test]
+fn a_plain_line_has_a_time_and_a_text() {
+    let mut bytes = Vec::new();
+    let style = Style {
+        format: Format::Plain,
+        ..Style::of_daemon("nsq_tail")
+    };
+    line(Level::Warn, "a\n").append_to(&mut bytes, &style, &TimeZone::UTC);
+    assert_eq!(bytes, b"2026/11/21 09:12:50 a\\n\n");
+}
+
+#[test]
+fn a_line_in_json_is_an_object() {
+    let check = |level, text: &str, zone: &TimeZone, expected: &str| {
+        let mut bytes = Vec::new();
+        let style = Style {
+            format: Format::Json,
+            ..Style::of_daemon("nsqd")
+        };
+        line(level, text).append_to(&mut bytes, &style, zone);
+        assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+    };
+    check(
+        Level::Info,
+        "nsqd v1.3.0",
+        &TimeZone::UTC,
+        "{\"time\":\"2026-11-21T09:12:50.018344Z\",\"level\":\"info\",\"program\":\"nsqd\",\
+         \"message\":\"nsqd v1.3.0\"}\n",
+    );
+    check(
+        Level::Warn,
+        "odd \"\u{1b}[2J\"\n<é>\\\u{7f}\u{9b}31m",
+        &TimeZone::fixed(jiff::tz::offset(-5)),
+        "{\"time\":\"2026-11-21T04:12:50.018344-05:00\",\"level\":\"warn\",\"program\":\"nsqd\",\
+         \"message\":\"odd \\\"\\u001b[2J\\\"\\n\\u003cé\\u003e\\\\\\u007f\\u009b31m\"}\n",
+    );
+}
+
+#[test]
+fn control_characters_are_escaped() {
+    for (text, shown) in [
+        ("", ""),
+        ("caf\u{e9} \\n \"x\"", "caf\u{e9} \\n \"x\""),
+        ("a\nb\r\n\tc\n", "a\\nb\\r\\n\\tc\\n"),
+        ("\u{1b}[2J\0\u{7f}", "\\x1b[2J\\x00\\x7f"),
+        ("\u{85}\u{9b}31m", "\\u0085\\u009b31m"),
+    ] {
+        assert_eq!(Escaped(text).to_string(), shown);
+    }
+}
+
+#[test]
+fn a_full_queue_drops_and_says_so() {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let (queue, entries) = mpsc::sync_channel(2);
+    let logger = Logger {
+        queue,
+        dropped_count: &COUNT,
+    };
+    for _ in 0..5 {
+        logger.put(line(Level::Info, "x"));
+    }
+    assert_eq!(COUNT.load(Ordering::Relaxed), 3);
+    drop(logger);
+    let sink = Sink::default();
+    writer(&sink, &COUNT).run(&entries);
+    let text = sink.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3);
+    assert!(lines[1].ends_with(" WARNING: LOG: 3 lines dropped, stderr is read too slowly"));
+    assert_eq!(COUNT.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn an_error_that_comes_again_has_one_line_and_a_count() {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let (queue, entries) = mpsc::sync_channel(1000);
+    for n in 0..140 {
+        let line = line(Level::Error, &format!("TOPIC(t{n}): cannot - no room"));
+        let entry = Entry::Repeated("cannot: no room".to_owned(), line);
+        assert!(queue.try_send(entry).is_ok());
+    }
+    let line = line(Level::Error, "TOPIC(t): cannot - no device");
+    let entry = Entry::Repeated("cannot: no device".to_owned(), line);
+    assert!(queue.try_send(entry).is_ok());
+    let sink = Sink::default();
+    let writer = writer(&sink, &COUNT);
+    let thread = std::thread::spawn(move || writer.run(&entries));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while sink.text().lines().count() < 3 {
+        assert!(Instant::now() < deadline, "{}", sink.text());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(queue);
+    thread.join().unwrap();
+    let text = sink.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].ends_with(" ERROR: TOPIC(t0): cannot - no room"));
+    assert!(lines[1].ends_with(" ERROR: TOPIC(t): cannot - no device"));
+    let expected = " ERROR: LOG: 139 more like it within a second - cannot: no room";
+    assert!(lines[2].ends_with(expected), "{text}");
+}
+
+#[test]
+fn flush_waits_for_what_was_put_before_and_not_for_ever() {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let (queue, entries) = mpsc::sync_channel(8);
+    let logger = Logger {
+        queue,
+        dropped_count: &COUNT,
+    };
+    logger.put(line(Level::Error, "first"));
+    // Nobody writes yet: flush gives up at its deadline.
+    logger.flush(Instant::now());
+    let sink = Sink::default();
+    let writer = writer(&sink, &COUNT);
+    let thread = std::thread::spawn(move || writer.run(&entries));
+    logger.flush(Instant::now() + Duration::from_secs(60));
+    assert_eq!(
+        sink.text(),
+        "[nsqd] 2026/11/21 09:12:50.018344 ERROR: first\n"
+    );
+    drop(logger);
+    thread.join().unwrap();
+}
+
+/// The counts that were held back were lost with the process.
+#[test]
+fn flush_tells_what_is_held_back() {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let (queue, entries) = mpsc::sync_channel(8);
+    let (done, _wait_done) = mpsc::sync_channel(1);
+    for text in ["first", "second", "third"] {
+        let entry = Entry::Repeated("no room".to_owned(), line(Level::Error, text));
+        assert!(queue.try_send(entry).is_ok());
+    }
+    assert!(queue.try_send(Entry::Flush(done)).is_ok());
+    drop(queue);
+    let sink = Sink::default();
+    writer(&sink, &COUNT).run(&entries);
+    let text = sink.text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(lines[0].ends_with(" ERROR: first"));
+    assert!(lines[1].ends_with(" ERROR: LOG: 2 more like it within a second - no room"));
+}
+
+#[test]
+fn a_long_text_is_cut_at_a_character() {
+    let mut text = "é".repeat(LINE_BYTES_MAX);
+    cut(&mut text);
+    assert_eq!(text.len(), LINE_BYTES_MAX + 3);
+    assert!(text.ends_with("é..."));
+}
+
+#[test]
+fn levels_are_read_in_any_case_but_warning_is_not_one() {
+    assert_eq!("WARN".parse(), Ok(Level::Warn));
+    assert_eq!("Debug".parse(), Ok(Level::Debug));
+    let error = "warning".parse::<Level>().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "invalid log level 'warning' (debug, info, warn, error, fatal)"
+    );
+}
+
+#[test]
+fn a_fatal_line_has_the_fixed_prefix_and_ends_in_a_line_feed() {
+    let text = fatal_line("nsqd", "failed to instantiate nsqd - x");
+    assert!(text.starts_with("[nsqd] 20"), "{text:?}");
+    assert!(
+        text.ends_with(" FATAL: failed to instantiate nsqd - x\n"),
+        "{text:?}"
+    );
+}
+
+#[test]
+fn lines_below_the_level_are_not_formatted() {
+    struct Loud;
+    impl fmt::Display for Loud {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            panic!("formatted a line that is not wanted");
+        }
+    }
+    capture::start();
+    crate::log_debug!("{}", Loud);
+    crate::log_info!("a {}", 1);
+    crate::log_fatal!("b");
+    assert_eq!(capture::stop(), ["INFO: a 1", "FATAL: b"]);
+}

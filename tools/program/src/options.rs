@@ -1,0 +1,181 @@
+//! [`Options`]: the values of all flags of a program.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::command_line::{self, Given};
+use crate::config_file::{File, FileError};
+use crate::flag::{Flag, Kind};
+use crate::log::{Format, Level, Style};
+use crate::program::Program;
+use crate::value::Value;
+
+/// The value of every flag: from the command line, else from the configuration file, else the default.
+///
+/// The methods that return the value of a flag take its name without dashes. They panic if the program has no such
+/// flag, or one of another type.
+#[derive(Clone, Debug)]
+pub struct Options {
+    program: &'static Program,
+    values: BTreeMap<&'static str, Value>,
+    unknown_keys: Vec<String>,
+}
+
+impl PartialEq for Options {
+    fn eq(&self, other: &Options) -> bool {
+        self.values == other.values && self.unknown_keys == other.unknown_keys
+    }
+}
+
+impl Options {
+    pub(crate) fn collect(
+        program: &'static Program,
+        mut given: Given,
+        file: &File,
+        hostname: &str,
+    ) -> Result<Options, FileError> {
+        let mut values = BTreeMap::new();
+        for flag in program.all_flags() {
+            let value = match given.remove(flag.name) {
+                Some(value) => value,
+                None => file
+                    .value(program, flag, hostname)?
+                    .unwrap_or_else(|| command_line::default_value(flag, hostname)),
+            };
+            values.insert(flag.name, value);
+        }
+        Ok(Options {
+            program,
+            values,
+            unknown_keys: file.unknown_keys(program),
+        })
+    }
+
+    /// Returns the value of a key of the configuration file, with its type. `None`: no flag has this key.
+    pub fn by_key(&self, key: &str) -> Option<&Value> {
+        let has_key = |flag: &&Flag| flag.key().is_some_and(|known| known == key);
+        self.values
+            .get(self.program.all_flags().find(has_key)?.name)
+    }
+
+    /// The keys and tables of the configuration file that name nothing. NSQ's programs ignore them without a word;
+    /// whoever mistyped one wants to know.
+    pub fn unknown_keys(&self) -> &[String] {
+        &self.unknown_keys
+    }
+
+    /// Returns the value of a flag.
+    pub fn value(&self, name: &str) -> &Value {
+        &self.values[name]
+    }
+
+    /// Returns the value of a boolean.
+    pub fn boolean(&self, name: &str) -> bool {
+        match self.value(name) {
+            Value::Boolean(value) => *value,
+            other => mistyped(name, other),
+        }
+    }
+
+    /// Returns the value of a text or a choice.
+    pub fn text(&self, name: &str) -> String {
+        match self.value(name) {
+            Value::Text(value) => value.clone(),
+            other => mistyped(name, other),
+        }
+    }
+
+    /// Returns the texts of a list.
+    pub fn list(&self, name: &str) -> Vec<String> {
+        self.list_or_none(name).unwrap_or_default()
+    }
+
+    /// Returns the texts of a list. `None`: an empty list in the configuration file.
+    pub fn list_or_none(&self, name: &str) -> Option<Vec<String>> {
+        match self.value(name) {
+            Value::List(value) => Some(value.clone()),
+            Value::NoList => None,
+            other => mistyped(name, other),
+        }
+    }
+
+    /// Returns the numbers of a list.
+    pub fn floats(&self, name: &str) -> Vec<f64> {
+        match self.value(name) {
+            Value::Floats(value) => value.clone(),
+            Value::NoList => Vec::new(),
+            other => mistyped(name, other),
+        }
+    }
+
+    /// Returns the number of a word.
+    pub fn word(&self, name: &str) -> i64 {
+        match self.value(name) {
+            Value::Word(value) => *value,
+            other => mistyped(name, other),
+        }
+    }
+
+    /// Returns an integer, or a duration in nanoseconds, as it was given.
+    pub fn number(&self, name: &str) -> i64 {
+        match self.value(name) {
+            Value::Integer(value) | Value::Duration(value) => *value,
+            other => mistyped(name, other),
+        }
+    }
+
+    /// Returns an integer, with 0 for negative ones and `max` for those that do not fit.
+    pub fn count<T: TryFrom<i64>>(&self, name: &str, max: T) -> T {
+        T::try_from(self.number(name).max(0)).unwrap_or(max)
+    }
+
+    /// Returns a duration, with zero for negative ones.
+    pub fn duration(&self, name: &str) -> Duration {
+        Duration::from_nanos(self.count(name, u64::MAX))
+    }
+
+    /// The value of `--log-level` ([`flag::LOG_LEVEL`](crate::flag::LOG_LEVEL)).
+    pub fn log_level(&self) -> Level {
+        match self.value("log-level") {
+            Value::Level(value) => *value,
+            other => mistyped("log-level", other),
+        }
+    }
+
+    /// The style of the log that `--log-prefix` and `--log-format` ask for
+    /// ([`flag::log_prefix`](crate::flag::log_prefix), [`flag::LOG_FORMAT`](crate::flag::LOG_FORMAT)).
+    pub fn log_style(&self) -> Style {
+        Style {
+            program: self.program.name,
+            prefix: self.text("log-prefix"),
+            format: match self.text("log-format").as_str() {
+                "json" => Format::Json,
+                _ => Format::Text,
+            },
+        }
+    }
+
+    /// Checks an integer or a duration against the bounds in the table of flags. Flags of other types pass.
+    ///
+    /// # Errors
+    /// The reason, for the operator: `--max-deflate-level must be [1,9]`.
+    pub fn check_bounds(&self, name: &str) -> Result<(), String> {
+        let (min, max, zero) = match self.program.flag(name).map(|flag| flag.kind) {
+            Some(Kind::Integer(min, max)) => (min, max, "0"),
+            Some(Kind::Duration(min, max)) => (min, max, "0s"),
+            _ => return Ok(()),
+        };
+        if (min..=max).contains(&self.number(name)) {
+            return Ok(());
+        }
+        Err(match (min, max) {
+            (0, i64::MAX) => format!("--{name} must not be negative"),
+            (1, i64::MAX) => format!("--{name} must be greater than {zero}"),
+            _ => format!("--{name} must be [{min},{max}]"),
+        })
+    }
+}
+
+fn mistyped(name: &str, value: &Value) -> ! {
+    unreachable!("the table says otherwise about --{name} than {value:?}")
+}

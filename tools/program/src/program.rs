@@ -1,0 +1,168 @@
+//! [`Program`]: the name of a program and its table of flags.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use crate::command_line::{self, Stop};
+use crate::config_file::{File, FileError};
+use crate::flag::{DefaultValue, Flag, Kind};
+use crate::log;
+use crate::options::Options;
+use crate::value::Value;
+
+/// A program, as its command line shows it.
+#[derive(Debug)]
+pub struct Program {
+    /// The name: `nsqd`.
+    pub name: &'static str,
+    /// Returns what `--version` prints, given the name: [`version::of_daemon`](crate::version::of_daemon) or
+    /// [`version::of_tool`](crate::version::of_tool).
+    pub version: fn(&str) -> String,
+    /// The flags of NSQ's program of this name.
+    pub flags: &'static [Flag],
+    /// The flags that NSQ's program does not have.
+    pub own_flags: &'static [Flag],
+}
+
+/// The command line or the configuration file ends the program: what to print where, and the exit code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// 0 for `--help` and `--version`, 2 for errors in the flags, 1 for values that are refused.
+    pub code: u8,
+    /// The text for standard output.
+    pub stdout: String,
+    /// The text for standard error.
+    pub stderr: String,
+}
+
+impl Exit {
+    /// Prints the texts, and returns what `main` is to return.
+    pub fn print(&self) -> ExitCode {
+        print!("{}", self.stdout);
+        eprint!("{}", self.stderr);
+        ExitCode::from(self.code)
+    }
+
+    fn error(code: u8, stderr: String) -> Exit {
+        Exit {
+            code,
+            stdout: String::new(),
+            stderr,
+        }
+    }
+}
+
+impl Program {
+    /// Reads the command line, without the program's name, and the configuration file that `--config` names.
+    ///
+    /// # Errors
+    /// The program ends: a value or a flag is wrong, or `--help` or `--version` is given.
+    pub fn options(
+        &'static self,
+        args: impl IntoIterator<Item = OsString>,
+        hostname: &str,
+    ) -> Result<Options, Exit> {
+        let given = command_line::parse(|name| self.flag(name), args)
+            .map_err(|stop| self.stopped(stop, hostname))?;
+        if given.get("version") == Some(&Value::Boolean(true)) {
+            return Err(Exit {
+                code: 0,
+                stdout: (self.version)(self.name) + "\n",
+                stderr: String::new(),
+            });
+        }
+        let file = match given.get("config") {
+            Some(Value::Text(path)) if !path.is_empty() => File::read(self, path),
+            _ => Ok(File::default()),
+        };
+        file.and_then(|file| Options::collect(self, given, &file, hostname))
+            .map_err(|error| match error {
+                FileError::Fatal(why) => self.fatal(&why),
+                FileError::Error(why) => Exit::error(1, log::bare_line(&format!("ERROR: {why}"))),
+            })
+    }
+
+    /// Returns the end of a daemon that cannot start: a FATAL line, and exit code 1.
+    pub fn fatal(&self, why: &str) -> Exit {
+        Exit::error(1, log::fatal_line(self.name, why))
+    }
+
+    /// Every flag, in the order of the tables.
+    pub fn all_flags(&self) -> impl Iterator<Item = &'static Flag> {
+        self.flags.iter().chain(self.own_flags)
+    }
+
+    /// Returns the flag of this name.
+    pub fn flag(&self, name: &str) -> Option<&'static Flag> {
+        self.all_flags().find(|flag| flag.name == name)
+    }
+
+    fn stopped(&self, stop: Stop, hostname: &str) -> Exit {
+        match stop {
+            Stop::Help => Exit::error(0, self.usage(hostname)),
+            Stop::Error(line) => Exit::error(2, format!("{line}\n{}", self.usage(hostname))),
+            Stop::Final(line) => Exit::error(1, log::bare_line(&line)),
+        }
+    }
+
+    /// Returns the usage text in the format of Go's `flag` package. The flags are sorted by name, and our own come
+    /// last.
+    fn usage(&self, hostname: &str) -> String {
+        let name = self.name;
+        let mut usage = format!("Usage of {name}:\n");
+        append_usage(&mut usage, self.flags, hostname);
+        if !self.own_flags.is_empty() {
+            usage += &format!("Flags of ringq that {name} does not have:\n");
+            append_usage(&mut usage, self.own_flags, hostname);
+        }
+        usage
+    }
+}
+
+fn append_usage(usage: &mut String, flags: &[Flag], hostname: &str) {
+    let mut flags: Vec<&Flag> = flags.iter().collect();
+    flags.sort_by_key(|flag| flag.name);
+    for flag in flags {
+        let Flag {
+            name, kind, help, ..
+        } = flag;
+        let word = kind.word();
+        let space = if word.is_empty() { "" } else { " " };
+        let default = match (flag.default_on(hostname).as_str(), kind) {
+            ("" | "0" | "false" | "0s", _) => String::new(),
+            (value, Kind::Text | Kind::Choice(_)) => format!(" (default {value:?})"),
+            (value, Kind::Level) => format!(" (default {})", value.to_uppercase()),
+            (value, _) => format!(" (default {value})"),
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(usage, "  -{name}{space}{word}\n    \t{help}{default}");
+    }
+}
+
+/// Returns a table of flags for a page of the documentation, in Markdown.
+pub fn markdown_table(flags: &[Flag]) -> String {
+    let mut rows =
+        String::from("| flag | type | default | config key | meaning |\n|---|---|---|---|---|\n");
+    for flag in flags {
+        let kind = match flag.kind {
+            Kind::Boolean => "boolean",
+            Kind::List => "texts",
+            Kind::Floats => "numbers",
+            Kind::Level | Kind::Word(_) | Kind::Choice(_) => "word",
+            other => other.word(),
+        };
+        let default = match flag.default {
+            DefaultValue::OfHost(_) => "from the host name".to_string(),
+            DefaultValue::Fixed("") => String::new(),
+            DefaultValue::Fixed(default) => format!("`{default}`"),
+        };
+        let key = flag.key().map_or(String::new(), |key| format!("`{key}`"));
+        let help = flag.help.replace('<', "&lt;").replace('|', "\\|");
+        rows += &format!(
+            "| `--{}` | {kind} | {default} | {key} | {help} |\n",
+            flag.name
+        );
+    }
+    rows
+}

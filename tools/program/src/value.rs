@@ -1,0 +1,132 @@
+//! [`Value`]: what a flag or a key of the configuration file was given.
+
+use std::fmt;
+
+use wire::go_json::{push_array, push_float, push_string};
+
+use crate::flag::{Flag, Kind};
+use crate::go_value;
+use crate::log::{Level, UnknownLevel};
+
+/// A value of one of the types in a table of flags.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A boolean.
+    Boolean(bool),
+    /// A text.
+    Text(String),
+    /// Texts, in order.
+    List(Vec<String>),
+    /// Numbers, in order.
+    Floats(Vec<f64>),
+    /// An empty list in the configuration file: NSQ's programs store a nil slice for it, and show `null`.
+    NoList,
+    /// A level of the log.
+    Level(Level),
+    /// The number of a word.
+    Word(i64),
+    /// An integer.
+    Integer(i64),
+    /// Nanoseconds.
+    Duration(i64),
+}
+
+/// The reason why a text is no value of a flag. The text is complete: only the parser knows flag, value and reason
+/// together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadValue {
+    pub(crate) text: String,
+    /// The program ends at once, with code 1 and without the usage text.
+    pub(crate) is_final: bool,
+}
+
+impl Value {
+    /// Reads the value of a flag on the command line.
+    pub(crate) fn parse(flag: &Flag, text: &str) -> Result<Value, BadValue> {
+        let bad = |text: String| BadValue {
+            text,
+            is_final: false,
+        };
+        let name = flag.name;
+        let refuse = |reason: &dyn fmt::Display| {
+            bad(format!("invalid value {text:?} for flag -{name}: {reason}"))
+        };
+        let refuse_boolean = |reason: &dyn fmt::Display| {
+            bad(format!(
+                "invalid boolean value {text:?} for -{name}: {reason}"
+            ))
+        };
+        flag.check(text).map_err(|why| refuse(&why))?;
+        match flag.kind {
+            Kind::Text => Ok(Value::Text(text.to_string())),
+            Kind::Choice(choices) => choice(choices, text).map_err(|why| refuse(&why)),
+            Kind::List => Ok(Value::List(vec![text.to_string()])),
+            Kind::Floats => go_value::parse_floats(text)
+                .map(Value::Floats)
+                .map_err(|part| BadValue {
+                    text: format!("Could not parse: {part}"),
+                    is_final: true,
+                }),
+            Kind::Boolean => go_value::parse_bool(text)
+                .map(Value::Boolean)
+                .map_err(|why| refuse_boolean(&why)),
+            Kind::Word(words) => {
+                (words.parse)(text)
+                    .map(Value::Word)
+                    .map_err(|why| match words.is_boolean {
+                        true => refuse_boolean(&why),
+                        false => refuse(&why),
+                    })
+            }
+            Kind::Level => text
+                .parse()
+                .map(Value::Level)
+                .map_err(|why: UnknownLevel| refuse(&why)),
+            Kind::Integer(..) => go_value::parse_int(text)
+                .map(Value::Integer)
+                .map_err(|why| refuse(&why)),
+            Kind::Duration(..) => go_value::parse_duration(text)
+                .map(Value::Duration)
+                .map_err(|why| refuse(&why)),
+        }
+    }
+
+    /// Takes over another occurrence of the flag: lists grow, of other values the last one wins.
+    pub(crate) fn add(&mut self, next: Value) {
+        match (self, next) {
+            (Value::List(texts), Value::List(more)) => texts.extend(more),
+            (Value::Floats(numbers), Value::Floats(more)) => numbers.extend(more),
+            (value, next) => *value = next,
+        }
+    }
+}
+
+impl Value {
+    /// Returns the value in JSON, as `/config` shows all values but texts. Durations are in nanoseconds, levels and
+    /// words are numbers.
+    pub fn json(&self) -> String {
+        let mut json = String::new();
+        match self {
+            Value::Text(text) => push_string(&mut json, text),
+            Value::List(texts) => push_array(&mut json, texts, |out, text| push_string(out, text)),
+            Value::NoList => json.push_str("null"),
+            Value::Floats(numbers) => push_array(&mut json, numbers, |out, number| {
+                push_float(out, *number);
+            }),
+            Value::Boolean(value) => json.push_str(&value.to_string()),
+            Value::Integer(number) | Value::Duration(number) | Value::Word(number) => {
+                json.push_str(&number.to_string());
+            }
+            Value::Level(level) => json.push_str(&(*level as i64).to_string()),
+        }
+        json
+    }
+}
+
+/// Returns the text if it is one of the choices, else the reason for the operator.
+pub(crate) fn choice(choices: &[&str], text: &str) -> Result<Value, String> {
+    match choices.contains(&text) {
+        true => Ok(Value::Text(text.to_string())),
+        false => Err(format!("must be {}", choices.join(" or "))),
+    }
+}

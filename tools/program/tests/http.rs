@@ -1,0 +1,172 @@
+//! A small program behind the HTTP server: a table of routes and a function that answers.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_lite::future::{self, block_on};
+use futures_lite::{AsyncRead, AsyncWrite};
+use program::http::{
+    Awaited, Connection, End, Failure, Io, Reply, RequestBody, Route, Service, parse_query,
+    serve_connection,
+};
+
+#[derive(Clone, Copy)]
+enum Endpoint {
+    Ping,
+    Echo,
+    Node,
+}
+
+struct Small;
+
+impl Service for Small {
+    type Endpoint = Endpoint;
+
+    const ROUTES: &'static [Route<Endpoint>] = &[
+        ("GET", "/ping", Endpoint::Ping),
+        ("POST", "/echo", Endpoint::Echo),
+        ("GET", "/nodes/*", Endpoint::Node),
+    ];
+
+    async fn answer(
+        &self,
+        endpoint: Endpoint,
+        segment: &str,
+        query: &str,
+        body: &mut RequestBody<'_, impl Io>,
+    ) -> Result<Reply, Failure> {
+        match endpoint {
+            Endpoint::Ping => Ok(Reply::plain(http::StatusCode::OK, "OK")),
+            Endpoint::Node => Ok(Reply::text(segment.to_string())),
+            Endpoint::Echo => {
+                let query = parse_query(query)?;
+                let times = query
+                    .get("times")
+                    .ok_or(Failure::bad("MISSING_ARG_TIMES"))?;
+                let received = body.receive(8).await;
+                match received.end {
+                    End::Complete => {}
+                    End::Broken => return Err(Failure::INTERNAL),
+                    End::OverLimit => return Err(Failure::too_large("BODY_TOO_BIG")),
+                }
+                let text = String::from_utf8_lossy(&received.bytes);
+                Ok(Reply::text(text.repeat(times.parse().unwrap_or(1))))
+            }
+        }
+    }
+
+    fn is_logged(_: Endpoint) -> bool {
+        false
+    }
+}
+
+/// A client that has sent everything and then says no more.
+struct Client {
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+impl AsyncRead for Client {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        target: &mut [u8],
+    ) -> Poll<std::io::Result<usize>> {
+        let count = target.len().min(self.input.len());
+        target[..count].copy_from_slice(&self.input[..count]);
+        self.input.drain(..count);
+        Poll::Ready(Ok(count))
+    }
+}
+
+impl AsyncWrite for Client {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        self.output.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Io for Client {
+    fn begin(&mut self, _: Awaited) {}
+}
+
+/// The answer to a request, without its date.
+fn answer(request: &str) -> String {
+    let client = Client {
+        input: request.replace('\n', "\r\n").into_bytes(),
+        output: Vec::new(),
+    };
+    let mut connection = Connection::new(client, b"");
+    let served = serve_connection(&mut connection, &"10.0.0.1:5", &Small, future::pending());
+    block_on(served);
+    let (client, unread) = connection.into_parts();
+    assert_eq!(unread, b"");
+    let output = String::from_utf8(client.output).unwrap();
+    let lines = output
+        .split("\r\n")
+        .filter(|line| !line.starts_with("Date: "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_service_is_a_table_and_a_function() {
+    let check = |request: &str, expected: &str| {
+        let request = format!("{request} HTTP/1.1\nHost: x\n");
+        let request = match request.contains("POST") {
+            true => format!("{request}Content-Length: 3\n\nabc"),
+            false => format!("{request}\n"),
+        };
+        assert_eq!(answer(&request), expected, "{request}");
+    };
+    const OF_V1: &str = "X-Nsq-Content-Type: nsq; version=1.0\n";
+    const TEXT: &str = "Content-Type: text/plain; charset=utf-8\n";
+    const JSON: &str = "Content-Type: application/json; charset=utf-8\n";
+    check(
+        "GET /ping",
+        &format!("HTTP/1.1 200 OK\nContent-Length: 2\n{TEXT}\nOK"),
+    );
+    check(
+        "GET /nodes/a%3A1",
+        &format!("HTTP/1.1 200 OK\n{OF_V1}Content-Length: 3\n{TEXT}\na:1"),
+    );
+    check(
+        "POST /echo?times=2",
+        &format!("HTTP/1.1 200 OK\n{OF_V1}Content-Length: 6\n{TEXT}\nabcabc"),
+    );
+    let failure = |status: &str, headers: &str, code: &str| {
+        let body = format!(r#"{{"message":"{code}"}}"#);
+        let bytes = body.len();
+        format!("HTTP/1.1 {status}\n{headers}{JSON}{OF_V1}Content-Length: {bytes}\n\n{body}")
+    };
+    check(
+        "POST /echo",
+        &failure("400 Bad Request", "", "MISSING_ARG_TIMES"),
+    );
+    check("GET /nodes", &failure("404 Not Found", "", "NOT_FOUND"));
+    check(
+        "GET /echo",
+        &failure(
+            "405 Method Not Allowed",
+            "Allow: OPTIONS, POST\n",
+            "METHOD_NOT_ALLOWED",
+        ),
+    );
+    let redirect = answer("GET /Ping/?a=1 HTTP/1.1\nHost: x\n\n");
+    assert!(
+        redirect.starts_with("HTTP/1.1 301 Moved Permanently\n"),
+        "{redirect}"
+    );
+    assert!(redirect.contains("Location: /ping?a=1\n"), "{redirect}");
+}

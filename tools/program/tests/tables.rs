@@ -1,0 +1,204 @@
+//! The tables of flags that NSQ's other programs need, in excerpts: each is read as the reference reads it.
+
+use std::ffi::OsString;
+
+use program::flag::{self, Flag, Kind};
+use program::log::{Format, Level};
+use program::{Exit, Options, Program, Value, version};
+
+/// A daemon with a configuration file.
+static NSQLOOKUPD: Program = Program {
+    name: "nsqlookupd",
+    version: version::of_daemon,
+    flags: &[
+        flag::VERSION,
+        flag::CONFIG,
+        flag::LOG_LEVEL,
+        flag::log_prefix("[nsqlookupd] "),
+        flag::VERBOSE,
+        Flag::new("tcp-address", Kind::Text, "0.0.0.0:4160", "where"),
+        Flag::new("broadcast-address", Kind::Text, "", "what is announced")
+            .of_host(flag::hostname_itself),
+        Flag::new(
+            "inactive-producer-timeout",
+            Kind::Duration(0, i64::MAX),
+            "5m0s",
+            "how long",
+        ),
+    ],
+    own_flags: &[flag::LOG_FORMAT],
+};
+
+/// A daemon with lists whose keys are not their names.
+static NSQADMIN: Program = Program {
+    name: "nsqadmin",
+    version: version::of_daemon,
+    flags: &[
+        flag::VERSION,
+        flag::CONFIG,
+        Flag::new("lookupd-http-address", Kind::List, "", "which")
+            .with_key("nsqlookupd_http_addresses")
+            .with_field("NSQLookupdHTTPAddresses"),
+        Flag::new("allow-config-from-cidr", Kind::Text, "127.0.0.1/8", "who"),
+        Flag::new("acl-http-header", Kind::Text, "X-Forwarded-User", "whom"),
+    ],
+    own_flags: &[],
+};
+
+/// A tool: no configuration file, and options that are judged while they are read.
+static NSQ_TAIL: Program = Program {
+    name: "nsq_tail",
+    version: version::of_tool,
+    flags: &[
+        flag::VERSION,
+        Flag::new("n", Kind::Integer(0, i64::MAX), "0", "total messages"),
+        Flag::new("print-topic", Kind::Boolean, "false", "print the topic"),
+        Flag::new("consumer-opt", Kind::List, "", "option for the consumer").checked_by(option),
+    ],
+    own_flags: &[],
+};
+
+fn option(text: &str) -> Result<(), String> {
+    match text.split(',').next().unwrap_or(text) {
+        "snappy" | "max_attempts" => Ok(()),
+        other => Err(format!("invalid option {other}")),
+    }
+}
+
+fn read(program: &'static Program, args: &[&str]) -> Result<Options, Exit> {
+    program.options(args.iter().map(OsString::from), "vm")
+}
+
+#[test]
+fn a_daemon_is_read_from_flags_file_and_defaults() {
+    let options = read(&NSQLOOKUPD, &[]).unwrap();
+    assert_eq!(options.text("broadcast-address"), "vm");
+    assert_eq!(options.duration("inactive-producer-timeout").as_secs(), 300);
+    let style = options.log_style();
+    assert_eq!(
+        (style.program, &*style.prefix),
+        ("nsqlookupd", "[nsqlookupd] ")
+    );
+    assert_eq!(style.format, Format::Text);
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("nsqlookupd.toml");
+    let config = format!("--config={}", path.display());
+    std::fs::write(
+        &path,
+        "tcp_address = \"a:1\"\ninactive_producer_timeout = 7000\nlog_level = \"ERROR\"\nodd = 1\n",
+    )
+    .unwrap();
+    let options = read(&NSQLOOKUPD, &[&config, "--tcp-address", "b:2"]).unwrap();
+    assert_eq!(options.text("tcp-address"), "b:2");
+    assert_eq!(options.duration("inactive-producer-timeout").as_secs(), 7);
+    assert_eq!(options.log_level(), Level::Error);
+    assert_eq!(options.unknown_keys(), ["odd"]);
+    assert_eq!(
+        options.by_key("tcp_address"),
+        Some(&Value::Text("b:2".to_string()))
+    );
+
+    // The captured start-up failures of the reference.
+    let fails = |text: &str, expected: &str| {
+        std::fs::write(&path, text).unwrap();
+        let exit = read(&NSQLOOKUPD, &[&config]).unwrap_err();
+        assert_eq!((exit.code, &*exit.stdout), (1, ""));
+        assert!(exit.stderr.ends_with(expected), "{}", exit.stderr);
+        exit.stderr
+    };
+    let line = fails(
+        "log_level = \"bogus\"",
+        " FATAL: failed parsing log_level bogus\n",
+    );
+    assert!(line.starts_with("[nsqlookupd] 20"), "{line}");
+    let line = fails(
+        "inactive_producer_timeout = \"abc\"",
+        " ERROR: Resolve failed to coerce value abc (5m0s) for field InactiveProducerTimeout - time: \
+         invalid duration \"abc\"\n",
+    );
+    assert!(line.starts_with("20"), "{line}");
+}
+
+#[test]
+fn bounds_are_checked_when_the_program_asks() {
+    let options = read(&NSQLOOKUPD, &["--inactive-producer-timeout=-1s"]).unwrap();
+    assert_eq!(
+        options.check_bounds("inactive-producer-timeout"),
+        Err("--inactive-producer-timeout must not be negative".to_string())
+    );
+    assert_eq!(options.check_bounds("tcp-address"), Ok(()));
+}
+
+#[test]
+fn a_version_ends_the_program() {
+    for (program, line) in [
+        (&NSQLOOKUPD, "nsqlookupd v1.3.0 (built w/rust"),
+        (&NSQADMIN, "nsqadmin v1.3.0 (built w/rust"),
+        (&NSQ_TAIL, "nsq_tail v1.3.0\n"),
+    ] {
+        let exit = read(program, &["-version", "--odd=1"]).unwrap_err();
+        assert_eq!(exit.code, 2, "the command line is read to its end");
+        let exit = read(program, &["-version"]).unwrap_err();
+        assert_eq!((exit.code, &*exit.stderr), (0, ""));
+        assert!(exit.stdout.starts_with(line), "{}", exit.stdout);
+    }
+}
+
+#[test]
+fn lists_have_keys_and_fields_of_their_own() {
+    let flag = |name| NSQADMIN.flag(name).unwrap();
+    let addresses = flag("lookupd-http-address");
+    assert_eq!(
+        addresses.key().as_deref(),
+        Some("nsqlookupd_http_addresses")
+    );
+    assert_eq!(addresses.field(), "NSQLookupdHTTPAddresses");
+    assert_eq!(
+        flag("allow-config-from-cidr").field(),
+        "AllowConfigFromCIDR"
+    );
+    assert_eq!(flag("acl-http-header").field(), "ACLHTTPHeader");
+    let args = [
+        "-lookupd-http-address=a:1,b:2",
+        "--lookupd-http-address",
+        "c:3",
+    ];
+    let options = read(&NSQADMIN, &args).unwrap();
+    assert_eq!(options.list("lookupd-http-address"), ["a:1,b:2", "c:3"]);
+}
+
+#[test]
+fn a_tool_has_gos_errors_and_usage() {
+    let options = read(
+        &NSQ_TAIL,
+        &["-n", "0x10", "-print-topic", "-consumer-opt=snappy"],
+    )
+    .unwrap();
+    assert_eq!(options.count("n", u64::MAX), 16);
+    assert!(options.boolean("print-topic"));
+    assert_eq!(options.list("consumer-opt"), ["snappy"]);
+
+    let usage = "Usage of nsq_tail:\n  -consumer-opt value\n    \toption for the consumer\n  -n int\n    \t\
+                 total messages\n  -print-topic\n    \tprint the topic\n  -version\n    \tprint version string\n";
+    let fails = |args: &[&str], code, line: &str| {
+        let exit = read(&NSQ_TAIL, args).unwrap_err();
+        assert_eq!((exit.code, exit.stderr), (code, format!("{line}{usage}")));
+    };
+    fails(&["-h"], 0, "");
+    fails(
+        &["-config=x"],
+        2,
+        "flag provided but not defined: -config\n",
+    );
+    fails(
+        &["-consumer-opt", "bogus,1"],
+        2,
+        "invalid value \"bogus,1\" for flag -consumer-opt: invalid option bogus\n",
+    );
+    fails(
+        &["-n=x"],
+        2,
+        "invalid value \"x\" for flag -n: parse error\n",
+    );
+}

@@ -1,0 +1,105 @@
+//! Reading as lenient as Go's: keys in any case, `null` for anything, unknown keys ignored.
+
+use serde_json::{Map, Value};
+
+/// Reads a document.
+pub fn parse(bytes: &[u8]) -> Result<Value, String> {
+    // Go replaces what is not Unicode instead of refusing it.
+    let text = String::from_utf8_lossy(bytes);
+    serde_json::from_str(&text).map_err(|error| match error.classify() {
+        serde_json::error::Category::Eof => "unexpected end of JSON input".to_string(),
+        _ => error.to_string(),
+    })
+}
+
+/// Go matches keys without regard to case, also across Unicode's odd folds of `s` and `k`.
+fn is_key(given: &str, key: &str) -> bool {
+    let folded = given.chars().map(|c| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    });
+    folded.eq(key.chars())
+}
+
+/// The field's value; an exact key is preferred, `null` is like no field at all.
+pub fn field<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    let any_case = || {
+        fields
+            .iter()
+            .find(|(given, _)| is_key(given, key))
+            .map(|(_, value)| value)
+    };
+    fields
+        .get(key)
+        .or_else(any_case)
+        .filter(|value| !value.is_null())
+}
+
+/// The fields of an object; `None` for `null`. `place` names it in the error.
+pub fn object<'a>(value: &'a Value, place: &str) -> Result<Option<&'a Map<String, Value>>, String> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Object(fields) => Ok(Some(fields)),
+        other => Err(wrong_type(other, place, "object")),
+    }
+}
+
+/// The elements of a field's array; none for `null` or no field.
+pub fn array<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], String> {
+    match field(fields, key) {
+        None => Ok(&[]),
+        Some(Value::Array(values)) => Ok(values),
+        Some(other) => Err(wrong_type(other, key, "array")),
+    }
+}
+
+/// A field's text; empty for `null` or no field.
+pub fn string(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
+    match field(fields, key) {
+        None => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Err(wrong_type(other, key, "string")),
+    }
+}
+
+/// A field's truth value; false for `null` or no field.
+pub fn boolean(fields: &Map<String, Value>, key: &str) -> Result<bool, String> {
+    match field(fields, key) {
+        None => Ok(false),
+        Some(Value::Bool(value)) => Ok(*value),
+        Some(other) => Err(wrong_type(other, key, "bool")),
+    }
+}
+
+/// A field's integer; 0 for `null` or no field. As in Go, `1.0` and `1e3` are none.
+pub fn integer(fields: &Map<String, Value>, key: &str) -> Result<i64, String> {
+    match field(fields, key) {
+        None => Ok(0),
+        Some(Value::Number(number)) => number.as_i64().ok_or_else(|| {
+            format!("json: cannot unmarshal number {number} into {key} of type int")
+        }),
+        Some(other) => Err(wrong_type(other, key, "int")),
+    }
+}
+
+/// An array's element that is to be a text; `place` names the array in the error.
+pub fn text<'a>(value: &'a Value, place: &str) -> Result<&'a str, String> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Null => Ok(""),
+        other => Err(wrong_type(other, place, "string")),
+    }
+}
+
+fn wrong_type(value: &Value, place: &str, wanted: &str) -> String {
+    let given = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    format!("json: cannot unmarshal {given} into {place} of type {wanted}")
+}
