@@ -7,9 +7,11 @@ use program::{log, log_fatal};
 use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write};
-use std::process::ExitCode;
+use std::panic;
+use std::process::{self, ExitCode};
 
 fn main() -> ExitCode {
+    abort_on_panic();
     let config = match Config::from_args(std::env::args_os().skip(1)) {
         Ok(config) => config,
         Err(exit) => return exit.print(),
@@ -49,6 +51,15 @@ fn main() -> ExitCode {
             ExitCode::from(1)
         }
     }
+}
+
+/// Makes a panic on any thread end the process, whatever the build's profile: no broker runs on with a thread missing.
+fn abort_on_panic() {
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        process::abort();
+    }));
 }
 
 /// Says on standard output whether this machine is ready.
