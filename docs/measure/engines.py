@@ -24,20 +24,11 @@ from measuring import Broker, measure_rows, number
 ROWS = [name for name in hot_path.ROWS if name != "memory"]
 
 
-def metrics_of(name):
-    """The row's rate and CPU time, and the p99 of the delivery, or of the answer where nothing is consumed."""
-    flags, _, _, wanted = hot_path.ROWS[name]
-    metrics = [metric for metric in wanted if metric.endswith("_per_s") or metric.startswith("cpu_us")]
-    if "after-publish" not in flags:
-        metrics.append(hot_path.PUB99 if "--consumers 0" in flags else hot_path.DEL99)
-    return metrics
-
-
 def measure(name, runner, options):
     flags, _, ours, _ = hot_path.ROWS[name]
     # A row of a fixed number of messages takes as long as it takes.
     load = flags if "--messages" in flags else for_a_second(flags)
-    values = {metric: {engine: [] for engine in options.engines} for metric in metrics_of(name)}
+    values = {metric: {engine: [] for engine in options.engines} for metric in hot_path.metrics_of(name)}
     with ExitStack() as stack:
         brokers = {engine: stack.enter_context(Broker(runner, f"{ours} --io={engine}")) for engine in options.engines}
         for round_number in range(options.rounds):

@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""Every row of docs/performance.md's table against the original nsqd, by `nsq-bench compare`.
+"""Loads ringq and the original nsqd in turns, row by row, by `nsq-bench compare`.
 
     docs/measure/hot_path.py --original NSQD [--rounds 5] [--rows mpub,deliver] [--ours target/release]
 
-Prints each row's command, and a line of Markdown per metric: medians of both sides and their ratio. The original
-keeps everything in memory (-mem-queue-size=100000000) unless the row is about its disk queue; ours runs with its
-defaults unless the row says otherwise.
+Prints each row's command, and a line of Markdown per metric: the original's median (range), ringq's, and the median
+(range) of the rounds' ratios. The original keeps everything in memory (-mem-queue-size=100000000) unless the row is
+about its disk queue. ringq runs with its defaults unless the row says otherwise. all.py keeps the results.
 """
 
 import argparse
+import json
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+
+from measuring import number
 
 MPUB = "--via mpub --batch 200 --window 2000 --producers 2 --warm-up 1s"
 # With more under way the consumers of one generator thread fall behind, and their backlog is measured.
@@ -56,8 +60,18 @@ ROWS = {
 }
 
 
+def metrics_of(name):
+    """The row's rate and CPU time, and the p99 of the delivery, or of the answer where nothing is consumed."""
+    flags, _, _, wanted = ROWS[name]
+    metrics = [metric for metric in wanted if metric.endswith("_per_s") or metric.startswith("cpu_us")]
+    if metrics and "after-publish" not in flags:
+        metrics.append(PUB99 if "--consumers 0" in flags else DEL99)
+    return metrics
+
+
 def run(name, options):
-    flags, theirs, ours, metrics = ROWS[name]
+    """The SavedResult (bench/src/result.rs) of a row. Runs that `nsq-bench compare` calls unclean are said, and kept."""
+    flags, theirs, ours, _ = ROWS[name]
     places = "-tcp-address={tcp} -http-address={http} -data-path={data}"
     command = [
         options.ours / "nsq-bench", "compare", "--rounds", str(options.rounds),
@@ -66,21 +80,27 @@ def run(name, options):
         *flags.split(),
     ]
     print(f"    {shlex.join(map(str, command))}", flush=True)
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode != 0:
-        print(done.stdout, file=sys.stderr)
-    return metrics, done.stdout
+    with tempfile.TemporaryDirectory(prefix="ringq-") as folder:
+        saved = Path(folder) / "row.json"
+        command += ["--out", saved]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode != 0:
+            print(done.stdout, file=sys.stderr, flush=True)
+        if not saved.exists():
+            raise SystemExit(f"{name}: nsq-bench ended with {done.returncode} and no result")
+        return json.loads(saved.read_text())
 
 
-def show(name, metrics, text):
-    """A row of the table from compare's own: median, range | ratio."""
-    wanted = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
-    for metric in metrics:
-        cells = wanted.get(metric)
-        if not cells:
-            print(f"| {name} | {metric} | not measured |", flush=True)
-            continue
-        print(f"| {name} | {metric} | " + " | ".join(cells) + " |", flush=True)
+def show(name, outcome):
+    """Prints a line of Markdown for each metric of the row that both sides have."""
+    def cell(record):
+        return f"{number(record['median'])} ({number(record['min'])}-{number(record['max'])})"
+
+    a, b = ({metric["name"]: metric for metric in outcome[side]["metrics"]} for side in "ab")
+    ratios = {ratio["metric"]: ratio for ratio in outcome["ratios"]}
+    for metric in ROWS[name][3]:
+        found = [cell(records[metric]) if metric in records else "not measured" for records in (a, b, ratios)]
+        print(f"| {name} | {metric} | {' | '.join(found)} |", flush=True)
 
 
 def main():
@@ -91,8 +111,7 @@ def main():
     parser.add_argument("--rows", default=",".join(ROWS), help="names, separated by commas")
     options = parser.parse_args()
     for name in options.rows.split(","):
-        metrics, text = run(name, options)
-        show(name, metrics, text)
+        show(name, run(name, options)["outcome"])
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from pathlib import Path
 from measuring import Broker, Runner
 
 TOPIC, CHANNEL = "sub_bench", "ch"
+FIGURES = ("publish ns/msg", "publish msg/s", "deliver ns/msg", "deliver msg/s", "bytes/queued msg")
 
 
 def topic(broker):
@@ -105,6 +106,17 @@ def main():
                         help="touch and free this much memory before each run")
     parser.add_argument("--data", default=tempfile.gettempdir(), help="where data paths are made")
     args = parser.parse_args()
+    runs = rounds(args)
+    for key in FIGURES:
+        a, b = (statistics.median(r[key] for r in runs[n]) for n in "AB")
+        print(f"{key:18} A {a:12.0f}  B {b:12.0f}  B/A {b / a:8.2f}")
+    for key in sorted({key for result in runs["A"] for key in result if ", " in key}):
+        ns = statistics.median(result.get(key, 0) for result in runs["A"])
+        print(f"{key:18} A {ns:12.0f}  ns/msg")
+
+
+def rounds(args):
+    """The figures of each round, by side."""
     runner = Runner(args)
     runs = {"A": [], "B": []}
     for round_number in range(args.rounds):
@@ -112,13 +124,7 @@ def main():
             result = run(runner, binary, extra, args)
             runs[name].append(result)
             print(round_number + 1, name, {k: round(v) for k, v in result.items()}, flush=True)
-    for key in ("publish ns/msg", "publish msg/s", "deliver ns/msg", "deliver msg/s",
-                "bytes/queued msg"):
-        a, b = (statistics.median(r[key] for r in runs[n]) for n in "AB")
-        print(f"{key:18} A {a:12.0f}  B {b:12.0f}  B/A {b / a:8.2f}")
-    for key in sorted({key for result in runs["A"] for key in result if ", " in key}):
-        ns = statistics.median(result.get(key, 0) for result in runs["A"])
-        print(f"{key:18} A {ns:12.0f}  ns/msg")
+    return runs
 
 
 if __name__ == "__main__":
