@@ -1,6 +1,6 @@
 //! What a client may do, as an auth server said, and until when.
 
-use crate::client::TlsSession;
+use crate::tls::TlsSession;
 use regex::Regex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +68,15 @@ impl Authorization {
                 .iter()
                 .any(|pattern| pattern.is_match(channel))
     }
+}
+
+/// Why an auth server is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AuthReason {
+    /// AUTH, which wants an answer.
+    Command,
+    /// What it said before is no longer valid.
+    Expired,
 }
 
 /// What a client is authorised for. It goes with the connection, to whatever shard.

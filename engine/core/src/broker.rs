@@ -1,38 +1,37 @@
 //! One shard: its topics, its connections, and the commands between them.
 
-mod admin;
+pub(crate) mod admin;
 mod authorize;
 mod consume;
 mod forward;
 mod keeper;
+pub(crate) mod output;
 pub(crate) mod publish;
 mod receive;
 mod report;
 mod start;
 mod time;
-mod turn;
+mod timers;
+pub(crate) mod turn;
 mod upgrade;
 
-pub use admin::{AdminError, Outcome};
-pub(crate) use authorize::AuthReason;
-pub(crate) use forward::HeldPublish;
-pub use forward::{ForwardBatch, ForwardId, ForwardReply};
-pub use report::Change;
-pub use turn::Sent;
-
-use crate::auth::AuthQuery;
-use crate::client::{Blocked, Client, ClientId, Clients, Ending};
+use crate::client::{Blocked, Client, Clients, Ending};
 use crate::discarded::Discarded;
+use crate::forward::{ForwardBatch, ForwardReply};
+use crate::ids::{ClientId, ShardId, TopicKey};
+use crate::now::Now;
+use crate::random::Random;
 use crate::slab::Slab;
-use crate::topic::{Topic, TopicKey, TopicOptions};
+use crate::topic::{Topic, TopicOptions};
+use crate::topology::Topology;
 use crate::work::Work;
-use crate::{Now, Random, ShardId, TaskId, Topology};
-use diskq::{Memory, Recovered, Request, TopicFacts};
+use diskq::{Recovered, TopicFacts};
+use output::{Change, Level, Output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use time::{Timer, Timers};
+use timers::{Timer, Timers};
 use wire::error::WireError;
-use wire::identify::{ClientSettings, ServerSettings, Upgrade};
+use wire::identify::{ClientSettings, ServerSettings};
 use wire::limits::Limits;
 use wire::name::TopicName;
 
@@ -62,92 +61,6 @@ pub struct BrokerOptions {
     pub topology: Option<Topology>,
     /// Seed of the sampling generator.
     pub seed: u64,
-}
-
-/// How important a log line is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// DEBUG
-    Debug,
-    /// INFO
-    Info,
-    /// WARNING
-    Warning,
-    /// ERROR
-    Error,
-}
-
-/// Why a task is woken.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wakeup {
-    /// Try again: there may be room for the publish now, or the topic has started or has caught up.
-    Retry,
-    /// What it waited for is done, or failed for this reason.
-    Done(Result<(), String>),
-}
-
-/// What the shell has to do.
-#[derive(Debug)]
-pub enum Output {
-    /// Close the socket and call [`Broker::disconnect`].
-    Close(ClientId),
-    /// Take the connection to another shard: [`Broker::detach`] here, [`Broker::attach`] there,
-    /// unread input included.
-    Move(ClientId, ShardId),
-    /// Put a layer under the connection. The output that is there already leaves without the layer. Drop the unread
-    /// input. If the layer waits for the peer, call [`Broker::upgrade_begins`]. When the layer is there or has failed,
-    /// call [`Broker::upgraded`] or [`Broker::upgrade_failed`].
-    Upgrade(ClientId, Upgrade),
-    /// Offer the unread input again.
-    Resume(ClientId),
-    /// The peer was silent for too long: treat its input as ended.
-    Expired(ClientId),
-    /// Too little output has left within the write deadline, as far as the broker knows. Write as much as the socket
-    /// takes now, and then call [`Broker::write_expired`], which judges.
-    WriteExpired(ClientId),
-    /// The peer took too long for its part of an upgrade. Treat the upgrade as failed, unless the upgrade has
-    /// succeeded meanwhile.
-    UpgradeExpired(ClientId),
-    /// Let a task go on.
-    Wake(TaskId, Wakeup),
-    /// A job for the keeper; its reply goes to [`Broker::handle_reply`].
-    Keeper(TopicKey, Arc<str>, Request),
-    /// Give the keeper memory of a topic that is gone.
-    Free(Memory),
-    /// Delete the log of a topic that is gone.
-    DeleteLog(DeletedLog),
-    /// A durable topic or channel was made, paused or unpaused, or a channel was deleted: nsqd.dat is out of date.
-    MetadataChanged,
-    /// A topic or channel came or went.
-    Changed(Change),
-    /// A new topic waits for the channels that others know of; they go to [`Broker::start_topic`].
-    AskForChannels(TopicKey, Arc<str>),
-    /// An auth server is to be asked; the answer goes to [`Broker::handle_grants`].
-    Authorize(ClientId, AuthQuery),
-    /// A line for the log.
-    Log(Level, String),
-    /// An ERROR line for the log about something that is tried again, and may fail again as often as it is tried.
-    /// The shell writes only some of the lines of one cause.
-    Complaint {
-        /// The cause: equal for all topics that fail in this way.
-        cause: String,
-        /// The text of the line: the action that failed, its topic, and the reason.
-        line: String,
-    },
-}
-
-/// The log of a deleted topic.
-#[derive(Debug)]
-pub struct DeletedLog {
-    /// The topic's name.
-    pub topic: Arc<str>,
-    /// nsqd.dat does not list the topic. Otherwise it is out of date once the log is deleted, and not before: a crash
-    /// that comes first leaves the topic as it was.
-    pub is_ephemeral: bool,
-    /// The last jobs of the log, to be done before.
-    pub requests: Vec<Request>,
-    /// The waiters that are woken when the log is deleted or the deletion has failed.
-    pub task: Option<TaskId>,
 }
 
 /// A topic whose log could not be opened at the start. It is not served, and nothing of its files is touched.

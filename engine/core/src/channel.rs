@@ -14,16 +14,19 @@
 
 pub(crate) mod scan;
 
-use crate::client::{Client, ClientId, Clients};
+use crate::client::{Client, Clients};
 use crate::deferred::{Deferred, DeferredEntry};
 use crate::discarded::Discarded;
+use crate::ids::ClientId;
 use crate::latency::Latency;
 use crate::long_queue::LongQueue;
+use crate::now::Now;
+use crate::random::Random;
 use crate::ranges::Ranges;
+use crate::requeued::Requeued;
 use crate::topology::{Locality, Topology};
 use crate::window::{NotYours, Window};
 use crate::work::Work;
-use crate::{Now, Random};
 use diskq::{CheckpointNumber, Log, SeqRange, Taken, planted::Bug, planted::is_planted};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -42,20 +45,6 @@ const REFILL_DELAY: Duration = Duration::from_millis(1);
 
 /// Bytes a consumer gets before the next one has its turn.
 const TURN_BYTES: u32 = 256 * 1024;
-
-/// A message to be delivered again.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Requeued {
-    seq: Seq,
-    attempts: u16,
-}
-
-impl Requeued {
-    /// The message as a range.
-    pub(crate) fn range(&self) -> SeqRange {
-        SeqRange::one(self.seq)
-    }
-}
 
 /// What a delivery needs of its surroundings.
 pub(crate) struct Delivery<'a> {
@@ -108,7 +97,7 @@ pub(crate) struct Channel {
     deferred: Deferred,
     window: Window,
     /// The moves that a checkpoint's scan would miss; noted while a scan is under way.
-    moved: Option<Vec<scan::Moved>>,
+    moved: Option<Vec<Moved>>,
     ready: VecDeque<ClientId>,
     /// Consumers with some credit, but too little for a delivery of their own; see `REFILL_DELAY`.
     refills: Vec<ClientId>,
@@ -116,6 +105,14 @@ pub(crate) struct Channel {
     refill_at: Option<Duration>,
     /// Whose turn it is while both requeued and waiting messages are there: neither starves.
     requeued_turn: bool,
+}
+
+/// A message that left the window for a place that the scan may have passed.
+#[derive(Debug, Clone, Copy)]
+struct Moved {
+    seq: Seq,
+    attempts: u16,
+    due: Option<Duration>,
 }
 
 /// What one attempt to deliver to one client came to.
@@ -388,7 +385,7 @@ impl Channel {
             requeued.push_back(Requeued { seq, attempts });
             if let Some(noted) = noted {
                 let due = None;
-                noted.push(scan::Moved { seq, attempts, due });
+                noted.push(Moved { seq, attempts, due });
             }
             owners.push(entry.owner);
         });

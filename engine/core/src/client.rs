@@ -1,14 +1,13 @@
 //! One connection's state: what it negotiated, what it subscribed to, what it may still receive,
 //! and the answers it is owed.
 
-use crate::auth::Auth;
-use crate::broker::AuthReason;
+use crate::auth::{Auth, AuthReason};
+use crate::ids::{ChannelId, ShardId, TopicKey};
 use crate::outbound::Outbound;
 use crate::patience::Patience;
-use crate::slab::{Key, Slab};
-use crate::topic::TopicKey;
+use crate::slab::Slab;
+use crate::tls::TlsSession;
 use crate::topology::Locality;
-use crate::{ChannelId, ShardId};
 use diskq::Log;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -16,9 +15,6 @@ use wire::decode::{ClientState, Decoder};
 use wire::error::WireError;
 use wire::identify::{ClientSettings, Upgrade};
 use wire::name::TopicName;
-
-/// A connection of this shard.
-pub type ClientId = Key;
 
 /// All connections of a shard.
 pub(crate) type Clients = Slab<Client>;
@@ -148,17 +144,6 @@ pub(crate) struct Stuck {
     pub(crate) since: Duration,
     /// The bytes that have to leave before the deadline.
     bytes_due: u64,
-}
-
-/// What a connection's TLS has agreed on, in nsqd's words.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TlsSession {
-    /// `TLS1.2` and the like.
-    pub version: String,
-    /// Name or number of the cipher suite.
-    pub cipher_suite: String,
-    /// Of the client's certificate; empty where there is none.
-    pub common_name: String,
 }
 
 /// One connection. It can leave its shard (SUB to a topic elsewhere) with all of this.

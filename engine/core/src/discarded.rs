@@ -1,9 +1,9 @@
 //! [`Discarded`]: the messages of an emptied or deleted channel, while they are released slice by slice.
 
-use crate::channel::Requeued;
 use crate::deferred::Deferred;
 use crate::long_queue::LongQueue;
 use crate::ranges::Ranges;
+use crate::requeued::Requeued;
 use crate::window::Window;
 use crate::work::Work;
 use diskq::{Log, Runs, planted::Bug, planted::is_planted};

@@ -5,7 +5,7 @@
 //! Values are within 1 % (two significant digits), ranks are exact; nsqd's sketch has exact values and
 //! ranks within 1 %.
 
-use crate::Now;
+use crate::now::Now;
 use crate::stats::{LatencyStats, Percentile};
 use diskq::SeqRange;
 use hdrhistogram::Histogram;

@@ -9,19 +9,23 @@
 //! Each undistributed message is held in the log once, by the topic; on distribution that hold
 //! passes to the first channel and the others add one each.
 
+mod checkpoint;
 mod record;
 mod recording;
 
-use crate::broker::{ForwardId, HeldPublish};
 use crate::channel::{Channel, Delivery};
-use crate::client::{ClientId, Clients, Token};
+use crate::client::{Clients, Token};
 use crate::discarded::Discarded;
+use crate::forward::{ForwardId, HeldPublish};
+use crate::ids::{ChannelId, ClientId, TaskId};
 use crate::latency::{Latency, LatencyOptions};
 use crate::long_queue::LongQueue;
+use crate::now::Now;
+use crate::publication::Publication;
+use crate::random::Random;
 use crate::ranges::Ranges;
-use crate::slab::Key;
+use crate::topology::Topology;
 use crate::work::Work;
-use crate::{ChannelId, Now, Random, TaskId, Topology};
 use diskq::{
     AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange, planted::Bug,
     planted::is_planted,
@@ -62,31 +66,12 @@ pub(crate) enum Published {
     AfterSync(Seq),
 }
 
-/// Messages of one publish command, ready to be appended.
-#[derive(Debug, Clone, Copy)]
-pub struct Publication<B> {
-    /// The bodies, in order.
-    pub bodies: B,
-    /// How many there are.
-    pub count: u32,
-    /// Their bytes in all.
-    pub body_bytes: u64,
-    /// Milliseconds between the hand-over to a channel and the first delivery; 0 for none. Only a
-    /// publish of one message can be deferred.
-    pub defer_ms: u32,
-}
-
-impl<'b> Publication<std::iter::Once<&'b [u8]>> {
-    /// Of one message.
-    pub fn one(body: &'b [u8], defer_ms: u32) -> Self {
-        let body_bytes = body.len() as u64;
-        Publication {
-            bodies: std::iter::once(body),
-            count: 1,
-            body_bytes,
-            defer_ms,
-        }
-    }
+/// How far a graceful stop has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stopping {
+    No,
+    Checkpoint(CheckpointNumber),
+    Done,
 }
 
 /// Settings that all topics share.
@@ -137,7 +122,7 @@ pub(crate) struct Topic {
     pub(crate) is_recorded: bool,
     /// What is not synced will not be: the log is poisoned.
     pub(crate) sync_failed: bool,
-    stopping: record::Stopping,
+    stopping: Stopping,
     waiting_for_sync: VecDeque<(Seq, Waiter)>,
     waiting_for_checkpoint: Vec<(CheckpointNumber, Waiter)>,
     options: TopicOptions,
@@ -185,7 +170,7 @@ impl Topic {
             log,
             is_recorded: false,
             sync_failed: false,
-            stopping: record::Stopping::No,
+            stopping: Stopping::No,
             waiting_for_sync: VecDeque::new(),
             waiting_for_checkpoint: Vec::new(),
             options,
@@ -734,6 +719,3 @@ pub(crate) struct PumpContext<'a> {
     pub(crate) to_flush: &'a mut Vec<ClientId>,
     pub(crate) work: &'a mut Work,
 }
-
-/// A topic of this shard.
-pub type TopicKey = Key;

@@ -25,10 +25,11 @@
 mod batches;
 mod ring;
 
-use crate::ClientId;
+use crate::ids::ClientId;
 use crate::work::Work;
 use batches::{Batch, Batches};
 use diskq::{SeqRange, planted::Bug, planted::is_planted};
+pub(crate) use ring::Entry;
 use ring::Ring;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -48,19 +49,6 @@ const SWEPT_BATCHES: usize = 16;
 
 /// Deadlines are rounded up to multiples of this, so that batches merge. A timeout is never early.
 pub const TICK: Duration = Duration::from_millis(16);
-
-/// One message in flight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
-    /// The connection that must finish it.
-    pub owner: ClientId,
-    /// Deliveries so far, this one included; saturates at 65,535.
-    pub attempts: u16,
-    /// When it goes back to the queue.
-    pub deadline: Duration,
-    /// When it was handed to the owner: TOUCH may not go beyond this plus --max-msg-timeout.
-    pub delivered: Duration,
-}
 
 /// Why FIN, REQ or TOUCH found nothing to act on; the texts are nsqd's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

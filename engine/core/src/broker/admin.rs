@@ -1,10 +1,12 @@
 //! What operators do: create, delete, empty, pause. For topics of this shard.
 
-use super::time::Timer;
-use super::{Broker, Change, DeletedLog, Found, Level, Output};
-use crate::client::{ClientId, Ending};
-use crate::topic::{Retrier, TopicKey, Waiter};
-use crate::{ChannelId, Now, TaskId};
+use super::output::{Change, DeletedLog, Level, Output};
+use super::timers::Timer;
+use super::{Broker, Found};
+use crate::client::Ending;
+use crate::ids::{ChannelId, ClientId, TaskId, TopicKey};
+use crate::now::Now;
+use crate::topic::{Retrier, Waiter};
 use std::sync::Arc;
 use wire::name::{ChannelName, TopicName};
 

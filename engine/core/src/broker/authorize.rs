@@ -8,10 +8,12 @@
 //!
 //! Meanwhile the client's commands wait, and nobody else's.
 
-use super::{Broker, Flow, Level, Output};
-use crate::Now;
-use crate::auth::{Auth, AuthQuery, Grants, ip_of};
-use crate::client::{Blocked, ClientId, Ending, Verb};
+use super::output::{Level, Output};
+use super::{Broker, Flow};
+use crate::auth::{Auth, AuthQuery, AuthReason, Grants, ip_of};
+use crate::client::{Blocked, Ending, Verb};
+use crate::ids::ClientId;
+use crate::now::Now;
 use wire::error::WireError;
 use wire::name::{ChannelName, TopicName};
 
@@ -24,15 +26,6 @@ pub(super) enum Permit {
     Refused,
     /// That is being found out; the command is offered again.
     Asked,
-}
-
-/// Why an auth server is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AuthReason {
-    /// AUTH, which wants an answer.
-    Command,
-    /// What it said before is no longer valid.
-    Expired,
 }
 
 impl Broker {

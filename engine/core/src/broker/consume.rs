@@ -1,11 +1,13 @@
 //! SUB, RDY, FIN, REQ, TOUCH, CLS.
 
 use super::authorize::Permit;
-use super::{Broker, Change, Flow, Found, Level, Output, place};
-use crate::client::{Blocked, Client, ClientId, Verb};
-use crate::topic::{TopicKey, Waiter};
+use super::output::{Change, Level, Output};
+use super::{Broker, Flow, Found, place};
+use crate::client::{Blocked, Client, Verb};
+use crate::ids::{ChannelId, ClientId, TopicKey};
+use crate::now::Now;
+use crate::topic::Waiter;
 use crate::window::NotYours;
-use crate::{ChannelId, Now};
 use diskq::{planted::Bug, planted::is_planted};
 use std::time::Duration;
 use wire::decode::{ClientState, FIN_BYTES, fin};

@@ -1,155 +1,16 @@
-//! Publishes to topics of other shards: one batch per destination and turn, answered by the owner.
-//!
-//! ```text
-//!   bytes:  [topic][i32 size][body] [topic][i32 size][body][i32 size][body] ...
-//!   entries: one per command, with the lengths
-//! ```
+//! Publishes to topics of other shards: what goes there, and what comes from there.
 
-use super::{Broker, Found, Output};
-use crate::client::{Blocked, ClientId, Token, Verb};
-use crate::topic::{Publication, Published, TopicKey, Waiter};
-use crate::{Now, ShardId};
+use super::output::Output;
+use super::{Broker, Found};
+use crate::client::Blocked;
+use crate::forward::{ForwardBatch, ForwardEntry, ForwardId, ForwardReply, HeldPublish};
+use crate::ids::{ShardId, TopicKey};
+use crate::now::Now;
+use crate::publication::Publication;
+use crate::topic::{Published, Waiter};
 use diskq::AppendError;
 use wire::command::Batch;
 use wire::name::TopicName;
-
-/// One publish command on its way to the shard of its topic.
-#[derive(Debug, Clone, Copy)]
-struct Entry {
-    client: ClientId,
-    token: Token,
-    verb: Option<Verb>,
-    topic_bytes: u8,
-    count: u32,
-    body_bytes: u64,
-    defer_ms: u32,
-    packed_bytes: usize,
-}
-
-/// What one shard publishes to the topics of another in one turn.
-#[derive(Debug)]
-pub struct ForwardBatch {
-    from: ShardId,
-    bytes: Vec<u8>,
-    entries: Vec<Entry>,
-}
-
-/// The answer to one forwarded publish.
-#[derive(Debug, Clone)]
-pub struct ForwardReply {
-    client: ClientId,
-    token: Token,
-    bytes: usize,
-    result: Result<(), String>,
-}
-
-/// A forwarded publish that waits at its topic, for room or for the topic's start.
-#[derive(Debug)]
-pub(crate) struct HeldPublish {
-    from: ShardId,
-    entry: Entry,
-    packed: Vec<u8>,
-}
-
-/// Who to answer when a forwarded publish is synced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ForwardId {
-    from: ShardId,
-    client: ClientId,
-    token: Token,
-    bytes: usize,
-}
-
-impl ForwardId {
-    fn reply(self, result: Result<(), String>) -> ForwardReply {
-        ForwardReply {
-            client: self.client,
-            token: self.token,
-            bytes: self.bytes,
-            result,
-        }
-    }
-}
-
-impl Entry {
-    fn forward_id(&self, from: ShardId) -> ForwardId {
-        ForwardId {
-            from,
-            client: self.client,
-            token: self.token,
-            bytes: self.packed_bytes,
-        }
-    }
-}
-
-impl ForwardBatch {
-    pub(super) fn new(from: ShardId) -> ForwardBatch {
-        ForwardBatch {
-            from,
-            bytes: Vec::new(),
-            entries: Vec::new(),
-        }
-    }
-
-    /// True when there is nothing to send.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// Adds one command; returns the bytes it takes.
-    pub(super) fn push<'b, B>(
-        &mut self,
-        client: ClientId,
-        token: Token,
-        verb: Verb,
-        topic: TopicName<'_>,
-        publication: &Publication<B>,
-    ) -> usize
-    where
-        B: Iterator<Item = &'b [u8]> + Clone,
-    {
-        let name = topic.as_bytes();
-        self.bytes.extend_from_slice(name);
-        let before = self.bytes.len();
-        for body in publication.bodies.clone() {
-            self.bytes
-                .extend_from_slice(&(body.len() as u32).to_be_bytes());
-            self.bytes.extend_from_slice(body);
-        }
-        let packed_bytes = self.bytes.len() - before;
-        self.entries.push(Entry {
-            client,
-            token,
-            verb: Some(verb),
-            topic_bytes: name.len() as u8,
-            count: publication.count,
-            body_bytes: publication.body_bytes,
-            defer_ms: publication.defer_ms,
-            packed_bytes,
-        });
-        packed_bytes
-    }
-
-    /// Adds a topic that is to be created though nothing was published: MPUB with a bad body does
-    /// that.
-    fn push_creation(&mut self, topic: TopicName<'_>) {
-        let name = topic.as_bytes();
-        self.bytes.extend_from_slice(name);
-        self.entries.push(Entry {
-            client: ClientId {
-                index: u32::MAX,
-                generation: 0,
-            },
-            token: Token::NONE,
-            verb: None,
-            topic_bytes: name.len() as u8,
-            count: 0,
-            body_bytes: 0,
-            defer_ms: 0,
-            packed_bytes: 0,
-        });
-    }
-}
 
 impl Broker {
     pub(super) fn forward_creation(&mut self, topic: TopicName<'_>) {
@@ -276,7 +137,7 @@ impl Broker {
         now: Now,
         key: TopicKey,
         from: ShardId,
-        entry: &Entry,
+        entry: &ForwardEntry,
         packed: &[u8],
     ) -> bool {
         let Some(topic) = self.topics.get_mut(key) else {

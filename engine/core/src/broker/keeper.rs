@@ -2,10 +2,12 @@
 
 use diskq::{Event, Reply};
 
-use super::{Broker, Level, Output, Wakeup};
-use crate::Now;
+use super::Broker;
+use super::output::{Level, Output, Wakeup};
 use crate::client::Blocked;
-use crate::topic::{TopicKey, Waiter};
+use crate::ids::TopicKey;
+use crate::now::Now;
+use crate::topic::Waiter;
 
 /// A line about something that is tried again. The system's answer ends `why`; in front of that are the names of
 /// files, in which topics differ.

@@ -1,10 +1,13 @@
 //! PUB, MPUB, DPUB, and publishing on behalf of the shell.
 
 use super::authorize::Permit;
-use super::{Broker, Flow, Found, Output, place};
-use crate::client::{Blocked, ClientId, Verb};
-use crate::topic::{Publication, Published, Retrier, Waiter};
-use crate::{Now, ShardId, TaskId};
+use super::output::Output;
+use super::{Broker, Flow, Found, place};
+use crate::client::{Blocked, Verb};
+use crate::ids::{ClientId, ShardId, TaskId};
+use crate::now::Now;
+use crate::publication::Publication;
+use crate::topic::{Published, Retrier, Waiter};
 use diskq::AppendError;
 use wire::name::TopicName;
 

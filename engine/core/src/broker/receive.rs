@@ -1,9 +1,11 @@
 //! What a connection sends: from bytes to commands, and each to who carries it out.
 
-use super::{Broker, BrokerOptions, Flow, Level, Output};
-use crate::Now;
-use crate::client::{ANSWER_BYTES_MAX, Blocked, Client, ClientId, Ending, Verb};
-use crate::topic::Publication;
+use super::output::{Level, Output};
+use super::{Broker, BrokerOptions, Flow};
+use crate::client::{ANSWER_BYTES_MAX, Blocked, Client, Ending, Verb};
+use crate::ids::ClientId;
+use crate::now::Now;
+use crate::publication::Publication;
 use wire::command::Command;
 use wire::decode::{Context, Decoded, MAGIC_V2};
 use wire::error::{ErrorCode, WireError};

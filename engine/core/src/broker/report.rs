@@ -1,10 +1,12 @@
 //! What the broker says of itself: /stats, /ping, nsqd.dat.
 
 use super::Broker;
-use crate::Now;
+use super::output::Change;
 use crate::channel::Channel;
-use crate::client::{Client, ClientId};
+use crate::client::Client;
+use crate::ids::ClientId;
 use crate::latency;
+use crate::now::Now;
 use crate::stats::{
     ChannelStats, ClientStats, LatencyStats, PubCount, StatsFilter, StatsSnapshot, TopicStats,
 };
@@ -12,35 +14,6 @@ use crate::topology::Locality;
 use diskq::{ChannelFacts, TopicFacts};
 use std::sync::Arc;
 use wire::identify::Upgrade;
-
-/// A topic or channel that came or went, an ephemeral one, too.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
-    /// The topic's name.
-    pub topic: Arc<str>,
-    /// The channel's name. `None`: it is about the topic itself.
-    pub channel: Option<Box<str>>,
-    /// False when it went.
-    pub is_there: bool,
-}
-
-impl Change {
-    pub(super) fn topic(topic: &Arc<str>, is_there: bool) -> Change {
-        Change {
-            topic: topic.clone(),
-            channel: None,
-            is_there,
-        }
-    }
-
-    pub(super) fn channel(topic: &Arc<str>, channel: &str, is_there: bool) -> Change {
-        Change {
-            topic: topic.clone(),
-            channel: Some(channel.into()),
-            is_there,
-        }
-    }
-}
 
 impl Broker {
     /// The state of this shard's topics, channels and connections.

@@ -6,10 +6,12 @@
 //!      └─ keeps what is published meanwhile; only who created it waits
 //! ```
 
-use super::{Broker, Flow, Output, Wakeup};
-use crate::Now;
-use crate::client::{Blocked, ClientId};
-use crate::topic::{Retrier, TopicKey};
+use super::output::{Output, Wakeup};
+use super::{Broker, Flow};
+use crate::client::Blocked;
+use crate::ids::{ClientId, TopicKey};
+use crate::now::Now;
+use crate::topic::Retrier;
 use wire::name::ChannelName;
 
 impl Broker {

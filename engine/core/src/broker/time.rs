@@ -1,34 +1,17 @@
-//! Heartbeats, read and write deadlines, and the timers of topics: one ordered set per shard.
-//!
-//! Each topic has one entry at most and each connection two, whatever happens to them: an entry
-//! that is replaced is removed, so neither reconnecting clients nor topics whose next timeout keeps
-//! changing leave anything behind.
+//! Heartbeats, read and write deadlines, and the timers of topics.
 
-use super::{Broker, Level, Output};
-use crate::Now;
-use crate::client::{Blocked, Client, ClientId, Ending};
-use crate::topic::TopicKey;
-use std::collections::BTreeSet;
+use super::Broker;
+use super::output::{Level, Output};
+use super::timers::{Timer, replace};
+use crate::client::{Blocked, Client, Ending};
+use crate::ids::{ClientId, TopicKey};
+use crate::now::Now;
 use std::time::Duration;
-
-/// What a timer is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Timer {
-    /// A heartbeat to a client, and the deadline of its writes.
-    Heartbeat(ClientId),
-    /// The end of the patience with a silent client.
-    Deadline(ClientId),
-    /// Whatever a topic has to do.
-    Topic(TopicKey),
-}
 
 /// Heartbeats of the same interval go out at so many moments of it, whenever their connections were made: ten
 /// thousand idle ones wake the shard twice a second, not three hundred times. None is late by more than
 /// this part of its interval.
 const TICKS_PER_HEARTBEAT: u32 = 64;
-
-/// What is due when.
-pub(super) type Timers = BTreeSet<(Duration, Timer)>;
 
 impl Broker {
     /// Does what is due.
@@ -195,16 +178,5 @@ impl Broker {
         } else {
             self.set_deadline(id, Some(at));
         }
-    }
-}
-
-/// Moves a timer to `at`; `armed` is where it stood.
-fn replace(timers: &mut Timers, timer: Timer, armed: &mut Option<Duration>, at: Option<Duration>) {
-    if let Some(before) = armed.take() {
-        timers.remove(&(before, timer));
-    }
-    if let Some(at) = at {
-        timers.insert((at, timer));
-        *armed = Some(at);
     }
 }

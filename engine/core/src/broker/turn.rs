@@ -1,8 +1,10 @@
 //! The end of a turn: deliveries, jobs for the keeper, timers, and what is to be written.
 
-use super::{Broker, Output};
-use crate::Now;
-use crate::client::{ANSWER_BYTES_MAX, Blocked, ClientId, Ending};
+use super::Broker;
+use super::output::Output;
+use crate::client::{ANSWER_BYTES_MAX, Blocked, Ending};
+use crate::ids::ClientId;
+use crate::now::Now;
 use crate::outbound::Piece;
 use crate::topic::PumpContext;
 use crate::work::Work;

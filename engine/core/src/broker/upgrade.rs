@@ -6,9 +6,12 @@
 //!
 //! Nothing else is said meanwhile, and no command is read: a client takes the next frame for the OK.
 
-use super::{Broker, Level, Output};
-use crate::Now;
-use crate::client::{Blocked, ClientId, TlsSession};
+use super::Broker;
+use super::output::{Level, Output};
+use crate::client::Blocked;
+use crate::ids::ClientId;
+use crate::now::Now;
+use crate::tls::TlsSession;
 use std::time::Duration;
 use wire::error::WireError;
 use wire::identify::Upgrade;

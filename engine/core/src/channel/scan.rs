@@ -20,7 +20,7 @@
 //! Notes take nothing from the scan's share, and each slice has at least as many entries as there are notes. So
 //! there are no more notes than entries.
 
-use super::Channel;
+use super::{Channel, Moved};
 use crate::deferred::DeferredKey;
 use crate::work::Work;
 use diskq::{CheckpointRun, SeqRange, planted::Bug, planted::is_planted};
@@ -46,14 +46,6 @@ pub(crate) enum Scan {
     Ring(SeqRange),
     /// These seqs of the window's stragglers are still to be seen.
     Stragglers(SeqRange),
-}
-
-/// A message that left the window for a place that the scan may have passed.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Moved {
-    pub(super) seq: Seq,
-    pub(super) attempts: u16,
-    pub(super) due: Option<Duration>,
 }
 
 impl Channel {

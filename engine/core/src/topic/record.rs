@@ -1,24 +1,17 @@
 //! What a topic writes down, and what it makes of that at the next start: checkpoints, restore, and
 //! the last checkpoint of a graceful stop.
 
-use super::{Topic, TopicOptions};
+use super::{Stopping, Topic, TopicOptions};
 use crate::channel::Channel;
 use crate::client::Clients;
 use crate::deferred::DeferredEntry;
+use crate::ids::ChannelId;
+use crate::now::Now;
 use crate::work::Work;
-use crate::{ChannelId, Now};
 use diskq::{CheckpointNumber, CheckpointRun, Durable, Recovered, SeqRange, TopicFacts};
 use std::time::Duration;
 use wire::id::Seq;
 use wire::name::{ChannelName, TopicName};
-
-/// How far a graceful stop has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stopping {
-    No,
-    Checkpoint(CheckpointNumber),
-    Done,
-}
 
 /// A stop waits for descriptors while this many syncs in a row could not open their files: 10 s.
 const DELAYED_SYNCS_MAX: u32 = 40;

@@ -1,10 +1,24 @@
 //! [`Ring`]: the places of the window's dense part. It grows piece by piece, without moving the places that are there.
 
-use super::Entry;
+use crate::ids::ClientId;
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Places per piece. A ring up to this length is one piece.
 pub(super) const PIECE: usize = 8192;
+
+/// One message in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The connection that must finish it.
+    pub owner: ClientId,
+    /// Deliveries so far, this one included; saturates at 65,535.
+    pub attempts: u16,
+    /// When it goes back to the queue.
+    pub deadline: Duration,
+    /// When it was handed to the owner: TOUCH may not go beyond this plus --max-msg-timeout.
+    pub delivered: Duration,
+}
 
 type Place = Option<Entry>;
 

@@ -1,0 +1,122 @@
+//! What a broker has its shell do.
+
+use crate::auth::AuthQuery;
+use crate::ids::{ClientId, ShardId, TaskId, TopicKey};
+use diskq::{Memory, Request};
+use std::sync::Arc;
+use wire::identify::Upgrade;
+
+/// How important a log line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// DEBUG
+    Debug,
+    /// INFO
+    Info,
+    /// WARNING
+    Warning,
+    /// ERROR
+    Error,
+}
+
+/// Why a task is woken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wakeup {
+    /// Try again: there may be room for the publish now, or the topic has started or has caught up.
+    Retry,
+    /// What it waited for is done, or failed for this reason.
+    Done(Result<(), String>),
+}
+
+/// What the shell has to do.
+#[derive(Debug)]
+pub enum Output {
+    /// Close the socket and call [`Broker::disconnect`].
+    Close(ClientId),
+    /// Take the connection to another shard: [`Broker::detach`] here, [`Broker::attach`] there,
+    /// unread input included.
+    Move(ClientId, ShardId),
+    /// Put a layer under the connection. The output that is there already leaves without the layer. Drop the unread
+    /// input. If the layer waits for the peer, call [`Broker::upgrade_begins`]. When the layer is there or has failed,
+    /// call [`Broker::upgraded`] or [`Broker::upgrade_failed`].
+    Upgrade(ClientId, Upgrade),
+    /// Offer the unread input again.
+    Resume(ClientId),
+    /// The peer was silent for too long: treat its input as ended.
+    Expired(ClientId),
+    /// Too little output has left within the write deadline, as far as the broker knows. Write as much as the socket
+    /// takes now, and then call [`Broker::write_expired`], which judges.
+    WriteExpired(ClientId),
+    /// The peer took too long for its part of an upgrade. Treat the upgrade as failed, unless the upgrade has
+    /// succeeded meanwhile.
+    UpgradeExpired(ClientId),
+    /// Let a task go on.
+    Wake(TaskId, Wakeup),
+    /// A job for the keeper; its reply goes to [`Broker::handle_reply`].
+    Keeper(TopicKey, Arc<str>, Request),
+    /// Give the keeper memory of a topic that is gone.
+    Free(Memory),
+    /// Delete the log of a topic that is gone.
+    DeleteLog(DeletedLog),
+    /// A durable topic or channel was made, paused or unpaused, or a channel was deleted: nsqd.dat is out of date.
+    MetadataChanged,
+    /// A topic or channel came or went.
+    Changed(Change),
+    /// A new topic waits for the channels that others know of; they go to [`Broker::start_topic`].
+    AskForChannels(TopicKey, Arc<str>),
+    /// An auth server is to be asked; the answer goes to [`Broker::handle_grants`].
+    Authorize(ClientId, AuthQuery),
+    /// A line for the log.
+    Log(Level, String),
+    /// An ERROR line for the log about something that is tried again, and may fail again as often as it is tried.
+    /// The shell writes only some of the lines of one cause.
+    Complaint {
+        /// The cause: equal for all topics that fail in this way.
+        cause: String,
+        /// The text of the line: the action that failed, its topic, and the reason.
+        line: String,
+    },
+}
+
+/// The log of a deleted topic.
+#[derive(Debug)]
+pub struct DeletedLog {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// nsqd.dat does not list the topic. Otherwise it is out of date once the log is deleted, and not before: a crash
+    /// that comes first leaves the topic as it was.
+    pub is_ephemeral: bool,
+    /// The last jobs of the log, to be done before.
+    pub requests: Vec<Request>,
+    /// The waiters that are woken when the log is deleted or the deletion has failed.
+    pub task: Option<TaskId>,
+}
+
+/// A topic or channel that came or went, an ephemeral one, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The topic's name.
+    pub topic: Arc<str>,
+    /// The channel's name. `None`: it is about the topic itself.
+    pub channel: Option<Box<str>>,
+    /// False when it went.
+    pub is_there: bool,
+}
+
+impl Change {
+    pub(super) fn topic(topic: &Arc<str>, is_there: bool) -> Change {
+        Change {
+            topic: topic.clone(),
+            channel: None,
+            is_there,
+        }
+    }
+
+    pub(super) fn channel(topic: &Arc<str>, channel: &str, is_there: bool) -> Change {
+        Change {
+            topic: topic.clone(),
+            channel: Some(channel.into()),
+            is_there,
+        }
+    }
+}

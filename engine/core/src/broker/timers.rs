@@ -1,0 +1,39 @@
+//! [`Timers`]: one ordered set per shard.
+//!
+//! Each topic has one entry at most and each connection two, whatever happens to them: an entry
+//! that is replaced is removed, so neither reconnecting clients nor topics whose next timeout keeps
+//! changing leave anything behind.
+
+use crate::ids::{ClientId, TopicKey};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What a timer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    /// A heartbeat to a client, and the deadline of its writes.
+    Heartbeat(ClientId),
+    /// The end of the patience with a silent client.
+    Deadline(ClientId),
+    /// Whatever a topic has to do.
+    Topic(TopicKey),
+}
+
+/// What is due when.
+pub(super) type Timers = BTreeSet<(Duration, Timer)>;
+
+/// Moves a timer to `at`; `armed` is where it stood.
+pub(super) fn replace(
+    timers: &mut Timers,
+    timer: Timer,
+    armed: &mut Option<Duration>,
+    at: Option<Duration>,
+) {
+    if let Some(before) = armed.take() {
+        timers.remove(&(before, timer));
+    }
+    if let Some(at) = at {
+        timers.insert((at, timer));
+        *armed = Some(at);
+    }
+}

@@ -1,0 +1,28 @@
+//! [`Publication`]: the messages of one publish command.
+
+/// Messages of one publish command, ready to be appended.
+#[derive(Debug, Clone, Copy)]
+pub struct Publication<B> {
+    /// The bodies, in order.
+    pub bodies: B,
+    /// How many there are.
+    pub count: u32,
+    /// Their bytes in all.
+    pub body_bytes: u64,
+    /// Milliseconds between the hand-over to a channel and the first delivery; 0 for none. Only a
+    /// publish of one message can be deferred.
+    pub defer_ms: u32,
+}
+
+impl<'b> Publication<std::iter::Once<&'b [u8]>> {
+    /// Of one message.
+    pub fn one(body: &'b [u8], defer_ms: u32) -> Self {
+        let body_bytes = body.len() as u64;
+        Publication {
+            bodies: std::iter::once(body),
+            count: 1,
+            body_bytes,
+            defer_ms,
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! [`TlsSession`]: the encryption of a connection.
+
+/// What a connection's TLS has agreed on, in nsqd's words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsSession {
+    /// `TLS1.2` and the like.
+    pub version: String,
+    /// Name or number of the cipher suite.
+    pub cipher_suite: String,
+    /// Of the client's certificate; empty where there is none.
+    pub common_name: String,
+}

@@ -1,0 +1,88 @@
+//! Dependencies point forward only: no module of this crate names, over whatever way, a module that names it.
+
+mod module_graph;
+
+use module_graph::ModuleGraph;
+use std::path::Path;
+
+#[test]
+fn no_module_depends_on_itself() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
+    let files = ModuleGraph::of_files(&root);
+    assert!(files.len() > 20, "{files:?}");
+    assert_eq!(files.cycle(), None);
+    assert_eq!(files.top_level().cycle(), None);
+}
+
+/// Reads a crate of these modules, the first of which is the root.
+fn graph(modules: &[(&str, &str)]) -> ModuleGraph {
+    ModuleGraph::read(|path| {
+        let path = path.join("::");
+        let found = modules.iter().find(|(name, _)| *name == path);
+        found.map(|(_, text)| (*text).to_owned())
+    })
+}
+
+#[test]
+fn cycles_are_found_however_they_are_written() {
+    let check = |a: &str, b: &str, expected: Option<&str>| {
+        let root = ("", "mod a; mod b; pub use b::B;");
+        let graph = graph(&[root, ("a", a), ("b", b), ("a::part", "use super::A;")]);
+        assert_eq!(graph.cycle().as_deref(), expected, "{a}\n{b}");
+    };
+    check("use crate::b::B;", "", None);
+    check("use crate::b::B;", "use std::{io, crate_a::A};", None);
+    check(
+        "use crate::b::B;",
+        "use crate::{a::A, b};",
+        Some("b -> a -> b"),
+    );
+    check(
+        "fn f(b: crate::b::B) {}",
+        "use super::a;",
+        Some("b -> a -> b"),
+    );
+    check(
+        "",
+        "use crate::B;",
+        Some("the crate's root -> b -> the crate's root"),
+    );
+    check("mod part;", "", None);
+    check("mod part; use part::P;", "", Some("a -> a::part -> a"));
+    check(
+        "mod part; struct S(part::P);",
+        "",
+        Some("a -> a::part -> a"),
+    );
+    // Comments, strings and tests do not count.
+    check("use crate::b::B;", "// use crate::a::A;", None);
+    check("use crate::b::B;", "const S: &str = \"crate::a::A\";", None);
+    check(
+        "use crate::b::B;",
+        "const S: &str = r#\"\"crate::a\"#;",
+        None,
+    );
+    check(
+        "use crate::b::B;",
+        "#[cfg(test)] mod tests { use crate::a::A; }",
+        None,
+    );
+    check(
+        "use crate::b::B;",
+        "const Q: [char; 2] = ['\"', '\\'']; #[cfg(test)] mod tests; use crate::a::A;",
+        Some("b -> a -> b"),
+    );
+}
+
+#[test]
+fn top_level_modules_stand_for_what_is_below_them() {
+    let graph = graph(&[
+        ("", "mod a; mod b;"),
+        ("a", "mod low; mod high;"),
+        ("b", "use crate::a::low::L;"),
+        ("a::low", ""),
+        ("a::high", "use crate::b::B;"),
+    ]);
+    assert_eq!(graph.cycle(), None);
+    assert_eq!(graph.top_level().cycle().as_deref(), Some("a -> b -> a"));
+}
