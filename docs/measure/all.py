@@ -4,7 +4,7 @@
     docs/measure/all.py --original NSQD [--tools DIR] [--rows mpub,both] [--rounds 5] [--ours target/release]
     docs/measure/all.py --table      prints the page's table from the results
     docs/measure/all.py --write      puts the table into the page and draws the chart
-    docs/measure/all.py --check      fails if the page or the chart says anything else than the results
+    docs/measure/all.py --check      fails if the page, the chart or README.md says anything else than the results
 
 NSQD is the original's program. DIR holds the original's bench_writer and bench_reader: the rows `tools-...` need them.
 Both brokers run in turns, round by round. Each measured row replaces the row of results/against-nsqd.json.
@@ -28,6 +28,7 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "against-nsqd.json"
 CHART = HERE / "results" / "against-nsqd.svg"
 PAGE = HERE.parent / "performance.md"
+README = HERE.parents[1] / "README.md"
 BEGIN, END = "<!-- all.py --write makes this table -->\n", "<!-- end of the table -->\n"
 # The rows of the page, and what they are there.
 SHOWN = {
@@ -176,6 +177,9 @@ def main():
             CHART.write_text(drawn)
         elif page != made or CHART.read_text() != drawn:
             sys.exit(f"{PAGE} or {CHART} is not what {RESULTS} says: docs/measure/all.py --write")
+        for value in (value for name in TOOLS for value in rows[name]["cpu_us"].values()):
+            if f" {short(value, 'cpu_us')} µs" not in README.read_text():
+                sys.exit(f"{README} does not say {short(value, 'cpu_us')} µs, as {RESULTS} does")
 
 
 if __name__ == "__main__":
