@@ -169,10 +169,10 @@ impl<F: Files> Opening<'_, F> {
             .checkpoint
             .as_ref()
             .map_or(Seq(0), |checkpoint| checkpoint.next);
-        // A copy below the mark is whole, or it would be gone: see `Sync::voided`.
-        let is_surely_whole = found.is_long_enough && found.end() <= self.synced().min(next);
+        // A copy below the marks is whole, or it would be gone: see `Sync::voided`.
+        let is_below_marks = found.is_long_enough && found.end() <= self.synced().min(next);
         let mut segment = match found.seal {
-            Some(seal) if is_surely_whole => {
+            Some(seal) if is_below_marks => {
                 let mut segment = Segment::new(found.number, found.head, Residency::Cold);
                 segment.count = seal.count;
                 segment.end = seal.end;
@@ -187,6 +187,11 @@ impl<F: Files> Opening<'_, F> {
                 let name = segment_file(found.number);
                 let is_unread = !image.unreadable.is_empty();
                 let segment = self.judge(&found, image, limit);
+                let is_whole =
+                    segment.count > 0 && segment.damaged.is_empty() && !segment.is_unreadable;
+                if found.seal.is_none() && is_below_marks && is_whole {
+                    self.seal(&found, &segment);
+                }
                 if segment.count == 0 {
                     // Nothing in it was ever whole, as far as it could be read.
                     if is_unread {
@@ -310,6 +315,23 @@ impl<F: Files> Opening<'_, F> {
             SeqRange::new(head.base, most.min(limit).min(self.synced())),
             &self.owed,
         )
+    }
+
+    /// Seals the last segment of a broker that was killed, so that later starts need not read it. A seal tells less
+    /// than the head: how many messages are whole instead of how many fit. So the segment has to lie below the
+    /// checkpoint's `next` with all seqs that fit, and none of them is given again.
+    fn seal(&self, found: &Found, segment: &Segment) {
+        let seal = Seal {
+            count: segment.count,
+            end: segment.end,
+        };
+        let mut blocks = [0; segment::FRAMES_AT as usize];
+        segment::write_head(&mut blocks, &found.head);
+        segment::write_seal(&mut blocks, &found.head, &seal);
+        // If this fails, the next start reads the segment again.
+        let _ = self
+            .files
+            .write_at(&self.directory.segment_path(found.number), 0, &blocks);
     }
 
     /// A sealed segment with torn messages, once below a synced mark, would look damaged: without

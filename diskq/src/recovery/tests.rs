@@ -651,6 +651,59 @@ fn a_log_that_was_sealed_is_not_read_at_start() {
     );
 }
 
+/// A broker that is killed leaves its last segment unsealed. Each later start read all of them, however many there were.
+#[test]
+fn the_segments_that_kills_left_are_not_read_for_ever() {
+    let (files, _) = disk_with(80);
+    let keeper = Keeper::new(files.clone(), data_path());
+    let count_read = || {
+        let names = files.list(&directory()).unwrap().into_iter();
+        let segments = names.filter(|entry| entry.name.ends_with(".segment"));
+        segments.for_each(|entry| files.spoil(&directory().join(entry.name), 700, libc::EIO));
+        let damage = open(&files).damage.into_iter();
+        files.repair();
+        damage
+            .filter(|damage| damage.detail.starts_with("unreadable"))
+            .count()
+    };
+    let mut found_before = Vec::new();
+    for life in 0..8 {
+        // The segment of the last life, and that of the life before: its seqs were not below a mark until then.
+        let read = count_read();
+        assert!((1..=2).contains(&read), "life {life}: {read} segments read");
+        let recovered = open(&files);
+        assert_eq!(recovered.damage, []);
+        assert!(recovered.found.len() > life);
+        assert!(
+            found_before
+                .iter()
+                .all(|seqs| recovered.found.contains(seqs))
+        );
+        let mut log = recovered.log;
+        for _ in 0..20 {
+            while log.append(MONO, WALL_NS, &[7; 200], 0).is_err() {
+                serve(&mut log, &keeper);
+            }
+            let last = SeqRange::new(Seq(log.next_seq().0 - 1), log.next_seq());
+            log.retain(last, 1);
+        }
+        recovered
+            .found
+            .iter()
+            .for_each(|range| log.retain(*range, 1));
+        log.release_unheld();
+        log.sync_now();
+        serve(&mut log, &keeper);
+        let checkpoint = Checkpoint {
+            channels: recovered.checkpoint.unwrap().channels,
+            ..Checkpoint::default()
+        };
+        log.write_checkpoint(MONO, &checkpoint, Durable::Yes);
+        serve(&mut log, &keeper);
+        found_before = recovered.found;
+    }
+}
+
 /// A file that was cut keeps what is left of it; what is gone is counted.
 #[test]
 fn a_segment_that_is_too_short_costs_what_it_lost() {
