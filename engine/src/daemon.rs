@@ -1,33 +1,30 @@
-//! The life of the process: checks, recovery, shards, and the end.
+//! The life of the process: checks, shards, and the end.
 
 use crate::auth::AuthServers;
-use crate::config::{Config, TlsRequired};
-use crate::http::Info;
+use crate::config::Config;
 use crate::lookup::LookupPeers;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::address::ListenAddress;
-use crate::net::listener;
-use crate::net::socket::Listener;
+use crate::net::listener::Listener;
+use crate::process::Info;
 use crate::reactor::Engine;
+use crate::recovery::StoredTopics;
+use crate::shard::connection;
 use crate::shard::health::Health;
-use crate::shard::mail::{Inbox, Post};
+use crate::shard::mail::{Inbox, Mail, Post};
 use crate::shard::storage::Storage;
 use crate::shard::{Clock, Parts, Shard};
 #[cfg(target_os = "linux")]
 use crate::slice;
-use crate::{config, preflight, reactor, statsd, takeover, tls};
+use crate::{config, http_server, options, preflight, reactor, recovery, statsd, takeover, tls};
 use core_affinity::CoreId;
-use diskq::{
-    DataPath, DataPathLock, DiskError, Keeper, LogOptions, Logs, OsFiles, Tombstone, TopicFacts,
-};
+use diskq::{DataPath, DataPathLock, DiskError, Tombstone};
 use diskq_nsqd::Metadata;
-use engine_core::{Broker, BrokerOptions, LatencyOptions, ShardId, TopicOptions, Topology, place};
+use engine_core::ShardId;
 use futures_channel::oneshot;
 #[cfg(target_os = "linux")]
 use program::log_debug;
-use program::version::NSQ_VERSION;
 use program::{log, log_error, log_fatal, log_info, log_warn};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, mpsc};
@@ -35,23 +32,6 @@ use std::thread::{Builder, JoinHandle};
 use std::time::SystemTime;
 use upgrade::ServerConfig;
 use wire::go_error::system_text;
-use wire::identify::ServerSettings;
-use wire::limits::Limits;
-use wire::name::{ChannelName, TopicName};
-
-/// Bytes of a backlog that stay in memory whatever --mem-queue-size says: of the topics of a shard
-/// together, and of each. A consumer that far behind is served without the disk.
-const RESIDENT_SHARD_BYTES: u64 = 64 * 1024 * 1024;
-const RESIDENT_TOPIC_BYTES: u64 = 32 * 1024 * 1024;
-
-/// Segments do not grow beyond this even where --max-bytes-per-file allows more: preparing a larger
-/// one takes the keeper longer than the one before lasts.
-const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
-
-/// nsqd's default counts the messages that overflowed to disk, a few. Here every message is on disk,
-/// and 2500 of them may be a millisecond's worth: unless an operator asks for another number, syncs go
-/// by --sync-timeout alone (measured: docs/performance.md).
-const SYNC_EVERY_DEFAULT: u64 = 2500;
 
 /// Advice for the operator about an nsqd.dat that cannot be used.
 pub(crate) const WITHOUT_METADATA: &str = "to start without it move the file aside: logs know their topics and channels, and only \
@@ -107,15 +87,6 @@ struct Plan {
     auth: Option<AuthServers>,
 }
 
-/// The topics of one shard that an earlier run left on disk.
-#[derive(Default)]
-struct StoredTopics {
-    /// Topics, with what nsqd.dat says of them.
-    topics: BTreeMap<String, Option<TopicFacts>>,
-    /// The tombstones of deleted topics.
-    tombstones: Vec<Tombstone>,
-}
-
 impl Daemon {
     /// Starts a broker.
     ///
@@ -149,7 +120,7 @@ impl Daemon {
             log_warn!("a file of an interrupted write of nsqd.dat stays - {error}");
         }
         let shards = u32::try_from(config.shard_count.get()).unwrap_or(u32::MAX);
-        let stored = divide(&config, metadata, shards)?;
+        let stored = recovery::divide(&config, metadata, shards).map_err(StartError)?;
         let (post, inboxes) = Post::new(shards);
         let data_path = DataPath::from(config.data_path.clone());
         let (writer, writer_thread) =
@@ -158,8 +129,13 @@ impl Daemon {
         let auth = AuthServers::start(&config, auth_http).map_err(|error| no_thread(&error))?;
         let start_time = SystemTime::now();
         let info = Info::new(&config, ready.ports(), start_time);
-        let lookup = LookupPeers::start(&config, info.announced, lookup_http, post.clone())
-            .map_err(|error| no_thread(&error))?;
+        let lookup = LookupPeers::start(
+            &config,
+            info.announced,
+            lookup_http,
+            has_peers_teller(&post),
+        )
+        .map_err(|error| no_thread(&error))?;
         let unix = start_time
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
@@ -336,7 +312,9 @@ impl ShardStart {
             stored,
             storage,
         } = self;
-        let broker = restore(&plan, id, stored.topics);
+        let options = options::broker_options(&plan.config, id, plan.shards, plan.seed);
+        let path = &plan.data_path;
+        let broker = recovery::restore(options, path, plan.clock, stored.topics);
         plan.lookup.announce(broker.changes_so_far());
         let shard = Shard::new(broker, storage, plan.parts(id, post, stored.tombstones));
         let open = |address: &ListenAddress| {
@@ -354,10 +332,10 @@ impl ShardStart {
         shard.start(inbox);
         // A failure was logged and is tried again. The logs count more than nsqd.dat anyway.
         let _ = shard.persist_metadata().await;
-        let mut tasks = vec![reactor::spawn(listener::serve_clients(shard.clone(), tcp))];
-        tasks.extend(http.map(|http| reactor::spawn(listener::serve_http(shard.clone(), http))));
+        let mut tasks = vec![reactor::spawn(connection::serve(shard.clone(), tcp))];
+        tasks.extend(http.map(|http| reactor::spawn(http_server::serve(shard.clone(), http))));
         tasks.extend(https.zip(plan.tls).map(|(https, config)| {
-            reactor::spawn(listener::serve_https(shard.clone(), https, config))
+            reactor::spawn(http_server::serve_tls(shard.clone(), https, config))
         }));
         report(&started, Ok(()));
         // The sender is dropped only together with the daemon: both mean the end.
@@ -384,181 +362,6 @@ impl Plan {
             tombstones,
         }
     }
-
-    fn broker_options(&self, shard: ShardId) -> BrokerOptions {
-        let config = &self.config;
-        let narrow = |value: u64| i32::try_from(value).unwrap_or(i32::MAX);
-        let wide = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        BrokerOptions {
-            shard,
-            shards: self.shards,
-            limits: Limits {
-                message_bytes_max: narrow(config.msg_bytes_max),
-                body_bytes_max: narrow(config.body_bytes_max),
-                rdy_count_max: wide(config.rdy_count_max),
-                req_timeout_max: config.req_timeout_max,
-            },
-            server: ServerSettings {
-                version: NSQ_VERSION.to_owned(),
-                max_rdy_count: wide(config.rdy_count_max),
-                msg_timeout: config.msg_timeout,
-                msg_timeout_max: config.msg_timeout_max,
-                heartbeat_interval_max: config.heartbeat_interval_max,
-                output_buffer_timeout: config.output_buffer_timeout,
-                output_buffer_timeout_min: config.output_buffer_timeout_min,
-                output_buffer_timeout_max: config.output_buffer_timeout_max,
-                output_buffer_size_max: wide(config.output_buffer_bytes_max),
-                deflate_level_max: i64::from(config.deflate_level_max),
-                tls_available: self.tls.is_some(),
-                snappy_available: config.snappy,
-                deflate_available: config.deflate,
-                tls_required: config.tls_required != TlsRequired::No,
-                auth_required: !config.auth_http_addresses.is_empty(),
-                topology_region: config.topology_region.clone(),
-                topology_zone: config.topology_zone.clone(),
-            },
-            topic: TopicOptions {
-                log: self.log_options(),
-                mem_queue_size: config.mem_queue_count,
-                group_commit: config.sync_every == 1,
-                latency: self.latency_options(),
-            },
-            resident_bytes: RESIDENT_SHARD_BYTES,
-            turn_entries: engine_core::TURN_ENTRIES,
-            channel_consumers_max: config.channel_consumers_max,
-            asks_for_channels: config
-                .lookupd_tcp_addresses
-                .as_ref()
-                .is_some_and(|addresses| !addresses.is_empty()),
-            topology: self.topology(),
-            seed: self.seed.wrapping_add(u64::from(shard.0)),
-        }
-    }
-
-    fn latency_options(&self) -> Option<LatencyOptions> {
-        let percentiles = &self.config.e2e_percentiles;
-        (!percentiles.is_empty()).then(|| LatencyOptions {
-            percentiles: percentiles.as_slice().into(),
-            window: self.config.e2e_window,
-        })
-    }
-
-    fn topology(&self) -> Option<Topology> {
-        let is_experiment = |name: &String| name == "topology-aware-consumption";
-        let config = &self.config;
-        config
-            .experiments
-            .iter()
-            .any(is_experiment)
-            .then(|| Topology {
-                zone: config.topology_zone.clone(),
-                region: config.topology_region.clone(),
-            })
-    }
-
-    fn log_options(&self) -> LogOptions {
-        let config = &self.config;
-        let segment_bytes_max = segment_bytes_max(config);
-        let defaults = LogOptions::default();
-        LogOptions {
-            node: config.node_id,
-            segment_bytes_steady: defaults.segment_bytes_steady.min(segment_bytes_max),
-            segment_bytes_max,
-            resident_messages: config.mem_queue_count,
-            resident_bytes_min: RESIDENT_TOPIC_BYTES,
-            sync_every: match config.sync_every {
-                0 | SYNC_EVERY_DEFAULT => u64::MAX,
-                messages => messages,
-            },
-            sync_timeout: config.sync_timeout,
-            generation_seed: self.seed,
-            ..defaults
-        }
-    }
-}
-
-/// The largest segment of a log.
-pub(crate) fn segment_bytes_max(config: &Config) -> u32 {
-    config.file_bytes_max.clamp(64 * 1024, SEGMENT_BYTES_MAX) as u32
-}
-
-/// Gives each topic that there is, and each tombstone, to its shard.
-fn divide(
-    config: &Config,
-    metadata: Metadata,
-    shards: u32,
-) -> Result<Vec<StoredTopics>, StartError> {
-    let logs = Logs::list(&OsFiles, &config.data_path).map_err(|error| {
-        StartError(format!(
-            "failed to read data-path {} - {error}",
-            config.data_path.display()
-        ))
-    })?;
-    let mut stored: Vec<StoredTopics> = (0..shards).map(|_| StoredTopics::default()).collect();
-    for (name, listed) in logs.topics(&metadata.topics) {
-        let shard = place(&*name, shards).0 as usize;
-        stored[shard].topics.insert(name, listed);
-    }
-    let keeper = Keeper::new(OsFiles, config.data_path.clone());
-    for (topic, tombstone) in logs.deleted {
-        // The unlinking comes first because a full disk needs the room now. A file that stays is tried again
-        // when nsqd.dat is written.
-        let _ = keeper.unlink(&tombstone);
-        let shard = place(&*topic, shards).0 as usize;
-        stored[shard].tombstones.push(tombstone);
-    }
-    Ok(stored)
-}
-
-/// Opens the logs of a shard's topics. One that cannot be opened is set aside.
-fn restore(plan: &Plan, id: ShardId, topics: BTreeMap<String, Option<TopicFacts>>) -> Broker {
-    let mut broker = Broker::new(plan.broker_options(id));
-    let keeper = Keeper::new(OsFiles, plan.config.data_path.clone());
-    for (name, listed) in topics {
-        let Some(topic) = TopicName::new(name.as_bytes()) else {
-            log_warn!("skipping creation of invalid topic {name}");
-            continue;
-        };
-        let set_aside = |broker: &mut Broker, listed, error: &DiskError| {
-            log_error!(
-                "TOPIC({name}): set aside: it is not served, and its files stay as they are, until the cause is \
-                 mended and nsqd started again - {error}"
-            );
-            let cause = format!("topic {name} is set aside since the start: {error}");
-            broker.set_aside(topic, &cause, listed);
-        };
-        if topic.is_ephemeral() {
-            // Its messages were never to outlive the process.
-            if let Err(error) = keeper.delete_ephemeral(&name) {
-                set_aside(&mut broker, listed, &error);
-                continue;
-            }
-            if listed.is_none() {
-                continue;
-            }
-        }
-        let now = plan.clock.now();
-        let options = plan.log_options();
-        let path = &plan.config.data_path;
-        let recovered = match diskq::open_log(&OsFiles, path, &name, options, now.wall_ns) {
-            Ok(recovered) => recovered,
-            Err(error) => {
-                set_aside(&mut broker, listed, &error);
-                continue;
-            }
-        };
-        for damage in &recovered.damage {
-            log_error!("TOPIC({name}): damaged on disk, skipped - {damage}");
-        }
-        for facts in listed.iter().flat_map(|listed| &listed.channels) {
-            if ChannelName::new(facts.name.as_bytes()).is_none() {
-                let channel = &facts.name;
-                log_warn!("skipping creation of invalid channel {channel}");
-            }
-        }
-        broker.restore(now, topic, recovered, listed.as_ref());
-    }
-    broker
 }
 
 /// The core to pin a shard to, of those this process may use; more shards than cores share them.
@@ -569,6 +372,19 @@ fn core(config: &Config, id: ShardId) -> Option<CoreId> {
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     let index = (id.0 as usize).checked_rem(cores.len())?;
     Some(cores[index])
+}
+
+/// Has every shard know whether there is an nsqlookupd to ask.
+fn has_peers_teller(post: &Post) -> impl Fn(bool) + Send + Sync + 'static {
+    let post = post.clone();
+    move |has_peers| {
+        for shard in post.shards() {
+            let call = Mail::Call(Box::new(move |shard| {
+                shard.with_broker(|broker, _, _| broker.set_asks_for_channels(has_peers));
+            }));
+            post.send(shard, call);
+        }
+    }
 }
 
 fn report(started: &mpsc::Sender<Result<(), String>>, result: Result<(), String>) {
@@ -609,8 +425,7 @@ fn engine_failed(engine: Engine, id: ShardId, error: &io::Error) -> String {
     )
 }
 
-fn lock_failed(config: &Config, error: &diskq::DiskError) -> StartError {
-    use diskq::DiskError;
+fn lock_failed(config: &Config, error: &DiskError) -> StartError {
     let path = config.data_path.display();
     let cause = match error {
         DiskError::Locked(_) => format!(

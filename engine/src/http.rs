@@ -9,20 +9,17 @@
 //! the shell implements over its shards. One connection is one call of [`serve_connection`], on one
 //! shard: nothing here is `Send`, nothing is shared.
 
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use engine_core::stats::{StatsFilter, StatsSnapshot};
 use http::{Method, StatusCode};
-use program::Options;
 use program::http::{
     Connection, Failure, Head, Io, OldRequest, Reply, RequestBody, Route, Served, Service,
     parse_query,
 };
 
-use crate::config::{Config, TlsRequired};
 use crate::net::address::Peer;
-use crate::statsd;
+use crate::process::Info;
 
 use route::Endpoint;
 
@@ -37,10 +34,6 @@ mod stats;
 
 pub use bodies::Bodies;
 pub(crate) use stats::memory_fields;
-
-/// What is sent to a peer that speaks plain HTTP where HTTPS is served.
-pub(crate) const PLAIN_HTTP_REFUSED: &[u8] =
-    b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
 /// Why a publish was not accepted. Clients cannot tell: both are 503 `EXITING`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,125 +55,6 @@ pub enum AdminError {
     Exiting,
     /// 500 `INTERNAL_ERROR`. The text goes to the log, and is logged only here.
     Backend(String),
-}
-
-/// What does not change while the process runs.
-#[derive(Clone, Debug)]
-pub struct Info {
-    /// `--broadcast-address`
-    pub broadcast_address: String,
-    /// The system's name for this machine.
-    pub hostname: String,
-    /// Where HTTP is listened for; 0: nowhere, -1: on a unix socket.
-    pub http_port: i32,
-    /// Where HTTPS is listened for; 0: nowhere, -1: on a unix socket.
-    pub https_port: i32,
-    /// Whether plain HTTP is refused.
-    pub is_https_only: bool,
-    /// The limits on the time that clients may take.
-    pub timeouts: Timeouts,
-    /// `--old-http-endpoints`
-    pub has_old_endpoints: bool,
-    /// Where clients are listened for; -1: on a unix socket.
-    pub tcp_port: i32,
-    /// When the process started.
-    pub start_time: SystemTime,
-    /// A message's limit, inclusive.
-    pub msg_bytes_max: u64,
-    /// A body's limit, inclusive.
-    pub body_bytes_max: u64,
-    /// Every option as it was given.
-    pub options: Arc<Options>,
-    /// The ports announced to nsqlookupd: those asked for, or those listened on; 0 for a unix
-    /// socket, which has none.
-    pub announced: Ports,
-    /// `--statsd-prefix` with this node's name in it: `nsq.vm_4151.`
-    pub statsd_prefix: String,
-    /// The limit of `defer`.
-    pub req_timeout_max: Duration,
-    /// Shown only.
-    pub heartbeat_interval_max: Duration,
-    /// Shown only.
-    pub output_buffer_bytes_max: u64,
-    /// Shown only.
-    pub output_buffer_timeout_max: Duration,
-    /// Shown only.
-    pub deflate_level_max: u8,
-    /// Shown only.
-    pub topology_zone: String,
-    /// Shown only.
-    pub topology_region: String,
-}
-
-/// The limits on the time that an HTTP client may take; `None` is no limit.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Timeouts {
-    /// `--http-read-timeout`
-    pub read: Option<Duration>,
-    /// `--http-write-timeout`
-    pub write: Option<Duration>,
-    /// `--http-idle-timeout`
-    pub idle: Option<Duration>,
-}
-
-impl Timeouts {
-    fn new(config: &Config) -> Timeouts {
-        let some = |timeout: Duration| (!timeout.is_zero()).then_some(timeout);
-        Timeouts {
-            read: some(config.http_read_timeout),
-            write: some(config.http_write_timeout),
-            idle: some(config.http_idle_timeout),
-        }
-    }
-}
-
-/// The ports that are really listened on.
-#[derive(Clone, Copy, Debug)]
-pub struct Ports {
-    /// Of the client protocol; -1: a unix socket.
-    pub tcp: i32,
-    /// Of HTTP; 0: none, -1: a unix socket.
-    pub http: i32,
-    /// Of HTTPS; 0: none, -1: a unix socket.
-    pub https: i32,
-}
-
-impl Info {
-    /// From the configuration and what start-up has found out.
-    pub fn new(config: &Config, ports: Ports, start_time: SystemTime) -> Info {
-        let announced = |asked: u16, listened: i32| match asked {
-            0 => listened.max(0),
-            asked => i32::from(asked),
-        };
-        let announced = Ports {
-            tcp: announced(config.broadcast_tcp_port, ports.tcp),
-            http: announced(config.broadcast_http_port, ports.http),
-            https: ports.https,
-        };
-        Info {
-            broadcast_address: config.broadcast_address.clone(),
-            hostname: config.hostname.clone(),
-            http_port: ports.http,
-            https_port: ports.https,
-            is_https_only: config.tls_required == TlsRequired::Yes,
-            timeouts: Timeouts::new(config),
-            has_old_endpoints: config.old_http_endpoints,
-            tcp_port: ports.tcp,
-            start_time,
-            options: config.options.clone(),
-            announced,
-            statsd_prefix: statsd::prefix(config, announced.http),
-            msg_bytes_max: config.msg_bytes_max,
-            body_bytes_max: config.body_bytes_max,
-            req_timeout_max: config.req_timeout_max,
-            heartbeat_interval_max: config.heartbeat_interval_max,
-            output_buffer_bytes_max: config.output_buffer_bytes_max,
-            output_buffer_timeout_max: config.output_buffer_timeout_max,
-            deflate_level_max: config.deflate_level_max,
-            topology_zone: config.topology_zone.clone(),
-            topology_region: config.topology_region.clone(),
-        }
-    }
 }
 
 /// The broker, as HTTP sees it. Names are valid when they get here. Dropping one of the futures

@@ -6,12 +6,14 @@
 //!
 //! ```text
 //!   main ──► config ──► daemon ──► lock, preflight, takeover, recovery ──► one shard per core
-//!                                                                 │
-//!   net/ (TCP) ─┐                                                 ▼
-//!   http/ ──────┴──────────────────────────────────► shard: engine_core::Broker
-//!                                                       │  └──► shard/mail ──► other shards
-//!                                                       └─────► shard/storage ──► diskq::Keeper
+//!                                                                       │
+//!   shard/connection (TCP) ───┐                                         ▼
+//!   http_server ──► http ─────┴──────────────────────► shard: engine_core::Broker
+//!                                                        │  └──► shard/mail ──► other shards
+//!                                                        └─────► shard/storage ──► diskq::Keeper
 //! ```
+//!
+//! docs/architecture.md has the order in which the modules depend on each other.
 
 #![deny(unsafe_code)]
 
@@ -20,11 +22,15 @@ pub mod check;
 pub mod config;
 pub mod daemon;
 pub mod http;
+mod http_server;
 mod lookup;
 mod metadata_writer;
 pub mod net;
+mod options;
 pub mod preflight;
+pub mod process;
 pub mod reactor;
+mod recovery;
 mod shard;
 #[cfg(target_os = "linux")]
 mod slice;

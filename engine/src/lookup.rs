@@ -19,8 +19,7 @@ mod peer;
 mod registry;
 
 use crate::config::Config;
-use crate::http::Ports;
-use crate::shard::mail::{Mail, Post};
+use crate::process::Ports;
 use crate::workers::{Bounds, Workers};
 use command::Command;
 use engine_core::Change;
@@ -57,7 +56,8 @@ pub(crate) struct LookupPeers {
 
 struct Shared {
     messages: Sender<Message>,
-    post: Post,
+    /// Is told whether there is an nsqlookupd to ask, each time the list changes.
+    tell_has_peers: Box<dyn Fn(bool) + Send + Sync>,
     /// As configured, for whoever asks.
     addresses: Mutex<Option<Vec<String>>>,
     known: Arc<Mutex<Vec<Known>>>,
@@ -82,7 +82,8 @@ enum Message {
 }
 
 impl LookupPeers {
-    /// Starts the threads, which talk to nobody before [`LookupPeers::begin`].
+    /// Starts the threads, which talk to nobody before [`LookupPeers::begin`]. `tell_has_peers` is told whether there is
+    /// an nsqlookupd to ask, each time the list changes.
     ///
     /// # Errors
     /// No thread could be started.
@@ -90,7 +91,7 @@ impl LookupPeers {
         config: &Config,
         ports: Ports,
         http: HttpSettings,
-        post: Post,
+        tell_has_peers: impl Fn(bool) + Send + Sync + 'static,
     ) -> io::Result<LookupPeers> {
         let (messages, queue) = channel();
         let known = Arc::new(Mutex::new(Vec::new()));
@@ -110,7 +111,7 @@ impl LookupPeers {
         Ok(LookupPeers {
             shared: Arc::new(Shared {
                 messages,
-                post,
+                tell_has_peers: Box::new(tell_has_peers),
                 addresses: Mutex::new(config.lookupd_tcp_addresses.clone()),
                 known,
                 workers: Workers::start("lookup-http", INQUIRIES)?,
@@ -154,12 +155,7 @@ impl LookupPeers {
         }
         drop(known);
         self.send(Message::Addresses);
-        for shard in self.shared.post.shards() {
-            let call = Mail::Call(Box::new(move |shard| {
-                shard.with_broker(|broker, _, _| broker.set_asks_for_channels(has_peers));
-            }));
-            self.shared.post.send(shard, call);
-        }
+        (self.shared.tell_has_peers)(has_peers);
     }
 
     /// Tells every nsqlookupd what came or went, soon. Never waits.

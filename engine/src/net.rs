@@ -1,9 +1,7 @@
-//! Clients' sockets: accepting connections, reading their commands, writing their output. No rules of NSQ here.
+//! Clients' sockets: listening, accepting, reading and writing, plain or through TLS and compression. No rules of NSQ
+//! here.
 
 pub mod address;
-pub(crate) mod connection;
-mod deadline;
-pub(crate) mod http_stream;
 pub(crate) mod input;
 pub(crate) mod layered;
 pub(crate) mod listener;

@@ -18,8 +18,8 @@ use std::num::NonZeroUsize;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
-use crate::http::Ports;
 use crate::net::address::ListenAddress;
+use crate::process::Ports;
 use crate::reactor::{self, Engine};
 use program::log_warn;
 use wire::go_error::system_text;

@@ -12,6 +12,7 @@
 //! them brought: under load writes batch by themselves, when quiet a message leaves at once.
 //! No message on this path takes a lock or waits: what may block goes to the keeper.
 
+pub(crate) mod connection;
 pub(crate) mod health;
 pub(crate) mod http_broker;
 pub(crate) mod mail;
@@ -19,14 +20,14 @@ pub(crate) mod storage;
 pub(crate) mod task;
 
 use crate::auth::AuthServers;
-use crate::http::Info;
+use crate::http_server;
 use crate::lookup::LookupPeers;
 use crate::metadata_writer::{MetadataWriter, NotPersisted};
-use crate::net::connection::{self, Connection};
 use crate::net::input::Buffers;
-use crate::net::listener;
+use crate::process::Info;
 use crate::reactor;
 use crate::workers::Full;
+use connection::Connection;
 use diskq::Tombstone;
 use engine_core::{
     AuthQuery, Broker, ClientId, Grants, Level, Now, Output, ShardId, TaskId, TopicKey, Wakeup,
@@ -569,7 +570,7 @@ impl Shard {
             }
             Mail::HttpConnection(moving) => {
                 if !self.is_stopping.get() {
-                    listener::resume_http(self, *moving);
+                    http_server::resume(self, *moving);
                 }
             }
             Mail::Call(call) => call(self),

@@ -60,23 +60,6 @@ pub(crate) fn start(
     thread.spawn(move || pusher.run()).map(Some)
 }
 
-/// The keys' prefix: `%s` becomes the host's key, and a dot ends it. `http_port` is the announced one.
-pub(crate) fn prefix(config: &Config, http_port: i32) -> String {
-    expand(&config.statsd_prefix, &config.broadcast_address, http_port)
-}
-
-fn expand(option: &str, broadcast_address: &str, http_port: i32) -> String {
-    let host = match broadcast_address.contains(':') {
-        true => format!("[{broadcast_address}]:{http_port}"),
-        false => format!("{broadcast_address}:{http_port}"),
-    };
-    let mut prefix = option.replace("%s", &host.replace(['.', ':'], "_"));
-    if !prefix.is_empty() && !prefix.ends_with('.') {
-        prefix.push('.');
-    }
-    prefix
-}
-
 struct Pusher {
     address: String,
     interval: Duration,
@@ -157,19 +140,6 @@ fn packets(lines: Vec<String>, bytes_max: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_prefix_is_nsqds() {
-        assert_eq!(expand("nsq.%s", "vm", 24151), "nsq.vm_24151.");
-        assert_eq!(
-            expand("%s.%s.", "node.example.com", 1),
-            "node_example_com_1.node_example_com_1."
-        );
-        assert_eq!(expand("nsq.%s", "::1", 4151), "nsq.[__1]_4151.");
-        assert_eq!(expand("foo", "vm", 1), "foo.");
-        assert_eq!(expand("", "vm", 1), "");
-        assert_eq!(expand("50%.%d", "vm", 1), "50%.%d.");
-    }
 
     #[test]
     fn lines_are_never_split() {

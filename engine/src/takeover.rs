@@ -2,7 +2,7 @@
 //! says what became of what. Everything that counts is `diskq_nsqd::take_over`.
 
 use crate::config::Config;
-use crate::daemon::segment_bytes_max;
+use crate::options::segment_bytes_max;
 use diskq::{LogOptions, OsFiles};
 use diskq_nsqd::{Metadata, TakeoverOptions, TopicTakeover};
 use jiff::Zoned;

@@ -3,6 +3,7 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::SystemTime;
 
 use engine_core::stats::{
     ChannelStats, ClientStats, LatencyStats, Percentile, PubCount, TopicStats,
@@ -10,6 +11,8 @@ use engine_core::stats::{
 use futures_lite::{AsyncRead, AsyncWrite};
 
 use super::*;
+use crate::config::Config;
+use crate::process::{HttpTimeouts, Ports};
 use program::http::{Awaited, HEAD_BYTES_MAX};
 use program::log::capture;
 
@@ -78,7 +81,7 @@ fn fake() -> Fake {
             http_port: 4151,
             https_port: 4152,
             is_https_only: false,
-            timeouts: Timeouts::default(),
+            http_timeouts: HttpTimeouts::default(),
             has_old_endpoints: false,
             tcp_port: 4150,
             start_time: SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_252_135),

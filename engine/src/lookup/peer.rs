@@ -4,7 +4,7 @@
 use super::command::Command;
 use super::registry::Registry;
 use crate::config::Config;
-use crate::http::Ports;
+use crate::process::Ports;
 use program::version::NSQ_VERSION;
 use program::{log_error, log_info};
 use std::io::{self, ErrorKind, Read, Write};

@@ -29,20 +29,19 @@ fn the_list_changes_while_the_program_runs() {
         http: 2,
         https: 0,
     };
-    let (post, mut inboxes) = Post::new(1);
-    let peers = LookupPeers::start(&config, ports, http, post).expect("threads");
+    let (sender, has_peers) = channel();
+    let tell = move |has_peers| sender.send(has_peers).expect("the test listens");
+    let peers = LookupPeers::start(&config, ports, http, tell).expect("threads");
     let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
     let [one, two] = listeners
         .each_ref()
         .map(|listener| listener.local_addr().expect("it is bound").to_string());
-    assert_eq!(peers.addresses(), None);
+    assert_eq!(peers.addresses(), Some(Vec::new()), "the default");
 
     let twice = Some(vec![one.clone(), one]);
     peers.set_addresses(twice.clone());
     assert_eq!(peers.addresses(), twice);
-    let Ok(Mail::Call(_)) = inboxes[0].try_recv() else {
-        panic!("the shards know that there is somebody to ask");
-    };
+    assert_eq!(has_peers.try_recv(), Ok(true), "there is somebody to ask");
     let (mut first, text) = welcome(&listeners[0], 1);
     assert!(text.starts_with("  V1IDENTIFY\n"), "{text}");
     // What it said was no introduction.

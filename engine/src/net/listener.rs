@@ -1,23 +1,16 @@
-//! Accepting connections on one shard, and what to do when there are no descriptors left.
+//! Listening, accepting connections, and what to do when there are no descriptors left.
 
-use crate::http;
-use crate::net::address::Peer;
-use crate::net::connection;
-use crate::net::http_stream::HttpStream;
-use crate::net::layered::{HandshakeError, Layered};
-use crate::net::socket::{Listener, Stream};
-use crate::reactor;
-use crate::shard::Shard;
-use crate::shard::http_broker::HttpBroker;
-use crate::shard::mail::Mail;
-use futures_lite::{AsyncWriteExt, future};
-use program::http::{Awaited, Connection, Served};
-use program::{log_debug, log_info, log_warn};
-use std::os::fd::OwnedFd;
-use std::rc::Rc;
-use std::sync::Arc;
+use crate::net::address::{LISTEN_BACKLOG, ListenAddress, Peer};
+use crate::net::socket::Stream;
+use crate::reactor::{self, Source};
+use futures_lite::future;
+use program::log_warn;
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::task::{Context, Poll};
 use std::time::Duration;
-use upgrade::ServerConfig;
 use wire::go_error::system_text;
 
 /// The wait after a failed accept, doubled each time up to the maximum: without descriptors there
@@ -25,110 +18,108 @@ use wire::go_error::system_text;
 const BACK_OFF: Duration = Duration::from_millis(5);
 const BACK_OFF_MAX: Duration = Duration::from_millis(500);
 
-/// How long what an HTTP client still sends is taken, after an answer that did not need it: as long
-/// as Go's server, and so nsqd, does.
-const LINGER: Duration = Duration::from_millis(500);
+/// Keep-alive probes after this long, as nsqd's runtime sets it.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// An HTTP connection on its way to another shard, between two requests.
-pub(crate) struct MovingHttp {
-    descriptor: OwnedFd,
-    layered: Option<Box<Layered>>,
-    unread: Vec<u8>,
-    peer: Peer,
+/// One of several listeners of the same address, one per shard. The kernel spreads the connections
+/// over those of an IP address. Those of a unix socket are one, and whoever is first accepts.
+pub(crate) struct Listener {
+    source: Source,
+    /// What the source watches, if not the socket.
+    epoll_around_socket: Option<OwnedFd>,
+    pub(super) socket: Socket,
 }
 
-/// Serves NSQ clients until the task is dropped.
-pub(crate) async fn serve_clients(shard: Rc<Shard>, listener: Listener) {
-    loop {
-        let (stream, peer) = accept(&listener).await;
-        log_info!("TCP: new client({peer})");
-        connection::start(&shard, stream, &peer);
+impl Listener {
+    /// Listens on an address.
+    ///
+    /// # Errors
+    /// The system's answer to socket, bind or listen, or that no descriptor is left.
+    pub(crate) fn open(address: &ListenAddress) -> io::Result<Listener> {
+        match address {
+            ListenAddress::Tcp(address) => Listener::bind(*address),
+            ListenAddress::Unix(socket) => Listener::new(socket.share()?),
+        }
     }
-}
 
-/// Serves HTTP requests until the task is dropped.
-pub(crate) async fn serve_http(shard: Rc<Shard>, listener: Listener) {
-    loop {
-        let (stream, peer) = accept(&listener).await;
-        let stream = HttpStream::plain(stream, shard.info.timeouts);
-        serve_http_connection(&shard, Connection::new(stream, b""), peer);
+    pub(super) fn bind(address: SocketAddr) -> io::Result<Listener> {
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )?;
+        if address.is_ipv6() {
+            socket.set_only_v6(false)?;
+        }
+        socket.set_reuse_address(true)?;
+        socket.set_reuse_port(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(LISTEN_BACKLOG)?;
+        socket.set_nonblocking(true)?;
+        Listener::new(socket)
     }
-}
 
-/// Serves HTTPS requests until the task is dropped.
-pub(crate) async fn serve_https(shard: Rc<Shard>, listener: Listener, config: Arc<ServerConfig>) {
-    loop {
-        let (stream, peer) = accept(&listener).await;
-        let (shard, config) = (shard.clone(), config.clone());
-        reactor::spawn(async move {
-            let mut stream = HttpStream::plain(stream, shard.info.timeouts);
-            match stream.secure(&config).await {
-                Ok(()) => serve_http_connection(&shard, Connection::new(stream, b""), peer),
-                Err(error) => {
-                    log_warn!("http: TLS handshake error from {peer}: {error}");
-                    refuse(stream, &error).await;
-                }
-            }
+    fn new(socket: Socket) -> io::Result<Listener> {
+        Ok(Listener {
+            source: Source::new(),
+            epoll_around_socket: reactor::epoll_around_listener(&socket)?,
+            socket,
         })
-        .detach();
     }
-}
 
-/// Ends a connection that has no TLS; one that speaks HTTP is told why.
-async fn refuse(mut stream: HttpStream, error: &HandshakeError) {
-    if matches!(error, HandshakeError::PlainHttp)
-        && let Err(error) = stream.write_all(http::PLAIN_HTTP_REFUSED).await
-    {
-        log_warn!("http: an answer cannot be sent: {}", system_text(&error));
-    }
-}
-
-/// Takes an HTTP connection in that comes from another shard.
-pub(crate) fn resume_http(shard: &Rc<Shard>, moving: MovingHttp) {
-    let stream = HttpStream::adopt(moving.descriptor, moving.layered, shard.info.timeouts);
-    let connection = Connection::new(stream, &moving.unread);
-    serve_http_connection(shard, connection, moving.peer);
-}
-
-fn serve_http_connection(shard: &Rc<Shard>, mut connection: Connection<HttpStream>, peer: Peer) {
-    let shard = shard.clone();
-    reactor::spawn(async move {
-        let broker = HttpBroker::new(shard.clone(), connection.stream().is_secure());
-        let linger = async { reactor::sleep(LINGER).await };
-        let served = http::serve_connection(&mut connection, &peer, &broker, linger).await;
-        match connection.stream().missed() {
-            Some(Awaited::Request) => log_debug!("http: closed idle {peer}"),
-            Some(awaited) => log_info!("http: closed {peer} - i/o timeout {awaited}"),
-            None => {}
-        }
-        if served == Served::UntilMoved {
-            let (stream, unread) = connection.into_parts();
-            let (descriptor, layered) = stream.into_parts();
-            let moving = MovingHttp {
-                descriptor,
-                layered,
-                unread,
-                peer,
+    /// Accepts one connection, after the ready tasks have had their turn: a flood of connections must not hold them up.
+    pub(crate) async fn accept(&self) -> (Stream, Peer) {
+        let mut back_off = BACK_OFF;
+        loop {
+            future::yield_now().await;
+            let failure = match self.try_accept().await {
+                Ok(Some((stream, peer))) => return (stream, peer),
+                Ok(None) => continue,
+                Err(error) => system_text(&error),
             };
-            let mail = Mail::HttpConnection(Box::new(moving));
-            shard.post.send(broker.better_shard(), mail);
+            log_warn!("temporary Accept() failure - {failure}");
+            reactor::sleep(back_off).await;
+            back_off = (back_off * 2).min(BACK_OFF_MAX);
         }
-    })
-    .detach();
+    }
+
+    /// Waits for a connection, and sets what every one of them has: no delay, keep-alive. `None`: the
+    /// peer was gone before we looked.
+    ///
+    /// # Errors
+    /// The system's answer, for example too many open files.
+    pub(super) async fn try_accept(&self) -> io::Result<Option<(Stream, Peer)>> {
+        let socket = future::poll_fn(|cx| self.poll_accept(cx)).await?;
+        let Ok(peer) = socket.peer_addr() else {
+            return Ok(None);
+        };
+        if !peer.is_unix() && set_options(&socket).is_err() {
+            return Ok(None);
+        }
+        Ok(Some((Stream::new(socket)?, Peer::of(&peer))))
+    }
+
+    fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<Socket>> {
+        loop {
+            let watched = match &self.epoll_around_socket {
+                Some(epoll) => epoll.as_fd(),
+                None => self.socket.as_fd(),
+            };
+            std::task::ready!(self.source.poll_readable(cx, watched));
+            match self.socket.accept() {
+                Ok((socket, _)) => return Poll::Ready(Ok(socket)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.source.expect_no_more(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
 }
 
-/// Accepts one connection, after the ready tasks have had their turn: a flood of connections must not hold them up.
-async fn accept(listener: &Listener) -> (Stream, Peer) {
-    let mut back_off = BACK_OFF;
-    loop {
-        future::yield_now().await;
-        let failure = match listener.accept().await {
-            Ok(Some((stream, peer))) => return (stream, peer),
-            Ok(None) => continue,
-            Err(error) => system_text(&error),
-        };
-        log_warn!("temporary Accept() failure - {failure}");
-        reactor::sleep(back_off).await;
-        back_off = (back_off * 2).min(BACK_OFF_MAX);
-    }
+fn set_options(socket: &Socket) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    let keep_alive = TcpKeepalive::new()
+        .with_time(KEEP_ALIVE)
+        .with_interval(KEEP_ALIVE);
+    socket.set_tcp_keepalive(&keep_alive)
 }

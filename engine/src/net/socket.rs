@@ -1,20 +1,16 @@
-//! Sockets on the reactor: reading when there is something, gathering writes, being duplicated
-//! for another shard, listening.
+//! Connections' sockets on the reactor: reading when there is something, gathering writes, being duplicated for another
+//! shard.
 
-use crate::net::address::{LISTEN_BACKLOG, ListenAddress, Peer};
-use crate::reactor::{self, Source};
-use futures_lite::{AsyncRead, AsyncWrite, future};
+use crate::net::address::Peer;
+use crate::reactor::Source;
+use futures_lite::{AsyncRead, AsyncWrite};
 use rustix::event::{PollFd, PollFlags, Timespec};
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use socket2::Socket;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
-
-/// Keep-alive probes after this long, as nsqd's runtime sets it.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A connection's socket.
 pub(crate) struct Stream {
@@ -23,7 +19,8 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    fn new(socket: Socket) -> io::Result<Stream> {
+    /// The stream of an accepted socket.
+    pub(super) fn new(socket: Socket) -> io::Result<Stream> {
         socket.set_nonblocking(true)?;
         Ok(Stream::of(socket))
     }
@@ -156,174 +153,5 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// One of several listeners of the same address, one per shard. The kernel spreads the connections
-/// over those of an IP address. Those of a unix socket are one, and whoever is first accepts.
-pub(crate) struct Listener {
-    source: Source,
-    /// What the source watches, if not the socket.
-    epoll_around_socket: Option<OwnedFd>,
-    socket: Socket,
-}
-
-impl Listener {
-    /// Listens on an address.
-    ///
-    /// # Errors
-    /// The system's answer to socket, bind or listen, or that no descriptor is left.
-    pub(crate) fn open(address: &ListenAddress) -> io::Result<Listener> {
-        match address {
-            ListenAddress::Tcp(address) => Listener::bind(*address),
-            ListenAddress::Unix(socket) => Listener::new(socket.share()?),
-        }
-    }
-
-    fn bind(address: SocketAddr) -> io::Result<Listener> {
-        let socket = Socket::new(
-            Domain::for_address(address),
-            Type::STREAM,
-            Some(Protocol::TCP),
-        )?;
-        if address.is_ipv6() {
-            socket.set_only_v6(false)?;
-        }
-        socket.set_reuse_address(true)?;
-        socket.set_reuse_port(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(LISTEN_BACKLOG)?;
-        socket.set_nonblocking(true)?;
-        Listener::new(socket)
-    }
-
-    fn new(socket: Socket) -> io::Result<Listener> {
-        Ok(Listener {
-            source: Source::new(),
-            epoll_around_socket: reactor::epoll_around_listener(&socket)?,
-            socket,
-        })
-    }
-
-    /// Waits for a connection, and sets what every one of them has: no delay, keep-alive. `None`: the
-    /// peer was gone before we looked.
-    ///
-    /// # Errors
-    /// The system's answer, for example too many open files.
-    pub(crate) async fn accept(&self) -> io::Result<Option<(Stream, Peer)>> {
-        let socket = future::poll_fn(|cx| self.poll_accept(cx)).await?;
-        let Ok(peer) = socket.peer_addr() else {
-            return Ok(None);
-        };
-        if !peer.is_unix() && set_options(&socket).is_err() {
-            return Ok(None);
-        }
-        Ok(Some((Stream::new(socket)?, Peer::of(&peer))))
-    }
-
-    fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<Socket>> {
-        loop {
-            let watched = match &self.epoll_around_socket {
-                Some(epoll) => epoll.as_fd(),
-                None => self.socket.as_fd(),
-            };
-            std::task::ready!(self.source.poll_readable(cx, watched));
-            match self.socket.accept() {
-                Ok((socket, _)) => return Poll::Ready(Ok(socket)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.source.expect_no_more(),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
-    }
-}
-
-fn set_options(socket: &Socket) -> io::Result<()> {
-    socket.set_tcp_nodelay(true)?;
-    let keep_alive = TcpKeepalive::new()
-        .with_time(KEEP_ALIVE)
-        .with_interval(KEEP_ALIVE);
-    socket.set_tcp_keepalive(&keep_alive)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::preflight::is_usable;
-    use crate::reactor::{self, Engine};
-    use futures_lite::AsyncReadExt;
-    use std::net::TcpStream;
-
-    fn listener() -> (Listener, SocketAddr) {
-        let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
-        let address = listener.socket.local_addr().expect("bound");
-        (listener, address.as_socket().expect("an IP address"))
-    }
-
-    /// Runs a test on each engine that this machine lets run.
-    fn on_each_engine<F: Future<Output = ()> + 'static>(test: impl Fn() -> F) {
-        let engines = Engine::ALL.iter().copied();
-        for engine in engines.filter(|engine| is_usable(*engine)) {
-            reactor::run(engine, test()).expect("the engine works");
-        }
-    }
-
-    async fn connected(listener: &Listener) -> Stream {
-        listener
-            .accept()
-            .await
-            .expect("connected")
-            .expect("there")
-            .0
-    }
-
-    #[test]
-    fn a_duplicate_outlives_its_stream_and_can_be_adopted_elsewhere() {
-        on_each_engine(|| async {
-            let (listener, address) = listener();
-            let mut peer = TcpStream::connect(address).expect("listening");
-            let stream = connected(&listener).await;
-            for round in 0..100u8 {
-                let copy = stream.duplicate().expect("descriptors are left");
-                peer.write_all(&[round]).expect("connected");
-                let mut adopted = Stream::adopt(copy);
-                let mut byte = [0];
-                adopted.read_exact(&mut byte).await.expect("one byte");
-                assert_eq!(byte, [round], "each copy is the same socket");
-                drop(adopted);
-            }
-            let last = stream.duplicate().expect("descriptors are left");
-            drop(stream);
-            let adopted = Stream::adopt(last);
-            let parts = [IoSlice::new(b"still "), IoSlice::new(b"open")];
-            assert_eq!(adopted.send(&parts).expect("connected"), Some(10));
-            // A task waits for the socket. A ring holds the socket open until the poll is cancelled.
-            let waits = future::poll_once(future::poll_fn(|cx| adopted.poll_read(cx, &mut [0])));
-            assert!(waits.await.is_none());
-            drop(adopted);
-            let (sender, got) = futures_channel::oneshot::channel();
-            std::thread::spawn(move || {
-                let mut got = String::new();
-                let read = peer.read_to_string(&mut got);
-                sender.send(read.map(|_| got)).expect("waited for");
-            });
-            let got = got.await.expect("the thread ends");
-            assert_eq!(got.expect("closed by the last copy"), "still open");
-        });
-    }
-
-    #[test]
-    fn a_full_socket_takes_nothing_and_a_broken_one_says_so() {
-        on_each_engine(|| async {
-            let (listener, address) = listener();
-            let peer = TcpStream::connect(address).expect("listening");
-            let stream = connected(&listener).await;
-            let chunk = vec![7; 1 << 20];
-            let mut sent = 0;
-            while let Some(bytes) = stream.send(&[IoSlice::new(&chunk)]).expect("connected") {
-                sent += bytes;
-                assert!(sent < 1 << 30, "a peer that does not read fills up");
-            }
-            drop(peer);
-            let broken = std::iter::repeat_with(|| stream.send(&[IoSlice::new(&chunk)]));
-            assert!(broken.take(1000).any(|result| result.is_err()));
-        });
-    }
-}
+mod tests;

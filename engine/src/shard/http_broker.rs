@@ -1,8 +1,10 @@
 //! The broker as HTTP sees it: any topic, whichever shard it lives on.
 
-use crate::http::{self, AdminError, Bodies, Info, PublishError};
+use crate::http::{self, AdminError, Bodies, PublishError};
+use crate::http_server::{HttpShard, MovingHttp};
+use crate::process::{HttpTimeouts, Info};
 use crate::shard::Shard;
-use crate::shard::mail::Post;
+use crate::shard::mail::{Mail, Post};
 use engine_core::stats::{StatsFilter, StatsSnapshot};
 use engine_core::{
     AdminError as CoreError, Outcome, Publication, REMOTE_STREAK_MAX, ShardId, TaskId, Wakeup,
@@ -34,7 +36,7 @@ enum AdminRequest {
 }
 
 impl HttpBroker {
-    pub(crate) fn new(shard: Rc<Shard>, is_secure: bool) -> HttpBroker {
+    fn new(shard: Rc<Shard>, is_secure: bool) -> HttpBroker {
         HttpBroker {
             is_secure,
             streak: Cell::new((shard.id, 0)),
@@ -43,7 +45,7 @@ impl HttpBroker {
     }
 
     /// Where the last publish went.
-    pub(crate) fn better_shard(&self) -> ShardId {
+    fn better_shard(&self) -> ShardId {
         self.streak.get().0
     }
 
@@ -164,6 +166,23 @@ impl http::Broker for HttpBroker {
     fn is_better_elsewhere(&self) -> bool {
         let (owner, count) = self.streak.get();
         owner != self.shard.id && count >= REMOTE_STREAK_MAX
+    }
+}
+
+impl HttpShard for Rc<Shard> {
+    type Broker = HttpBroker;
+
+    fn broker(&self, is_secure: bool) -> HttpBroker {
+        HttpBroker::new(self.clone(), is_secure)
+    }
+
+    fn timeouts(&self) -> HttpTimeouts {
+        self.info.http_timeouts
+    }
+
+    fn hand_over(&self, broker: &HttpBroker, connection: MovingHttp) {
+        let mail = Mail::HttpConnection(Box::new(connection));
+        self.post.send(broker.better_shard(), mail);
     }
 }
 

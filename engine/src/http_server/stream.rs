@@ -1,9 +1,9 @@
 //! [`HttpStream`]: what carries an HTTP connection, a socket or TLS over one.
 
-use crate::http::Timeouts;
-use crate::net::deadline::Deadline;
+use super::deadline::Deadline;
 use crate::net::layered::{HandshakeError, Layered};
 use crate::net::socket::Stream;
+use crate::process::HttpTimeouts;
 use futures_lite::{AsyncRead, AsyncWrite, future};
 use program::http::{Awaited, Io};
 use std::io::{self, IoSlice};
@@ -25,7 +25,7 @@ pub(crate) struct HttpStream {
 
 impl HttpStream {
     /// Plain HTTP.
-    pub(crate) fn plain(stream: Stream, timeouts: Timeouts) -> HttpStream {
+    pub(crate) fn plain(stream: Stream, timeouts: HttpTimeouts) -> HttpStream {
         HttpStream {
             stream,
             layered: None,
@@ -83,7 +83,7 @@ impl HttpStream {
     pub(crate) fn adopt(
         descriptor: OwnedFd,
         layered: Option<Box<Layered>>,
-        timeouts: Timeouts,
+        timeouts: HttpTimeouts,
     ) -> HttpStream {
         HttpStream {
             stream: Stream::adopt(descriptor),

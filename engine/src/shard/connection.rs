@@ -5,7 +5,7 @@
 //! left for the sake of other connections or until its answers have left.
 //!
 //! Writing: the shard's turn writes for everybody, once per turn, straight from the log
-//! (`Shard::turn`). Only a connection whose socket is full gets a task that waits for room.
+//! (`Shard::take_turn`). Only a connection whose socket is full gets a task that waits for room.
 //!
 //! Where TLS or compression lie between, both go through [`Layered`]; what is told to the broker is
 //! the same: what has left the process.
@@ -14,6 +14,7 @@ use crate::auth::Question;
 use crate::net::address::Peer;
 use crate::net::input::{Filled, Input};
 use crate::net::layered::{HandshakeError, Layered};
+use crate::net::listener::Listener;
 use crate::net::socket::Stream;
 use crate::reactor::{self, Sleep};
 use crate::shard::Shard;
@@ -21,6 +22,7 @@ use crate::tls;
 use engine_core::{ClientId, Sent};
 use futures_lite::future;
 use program::log::{self, Level};
+use program::log_info;
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, IoSlice};
 use std::os::fd::OwnedFd;
@@ -77,8 +79,17 @@ pub(crate) struct Moving {
     input_ended: bool,
 }
 
+/// Serves clients until the task is dropped.
+pub(crate) async fn serve(shard: Rc<Shard>, listener: Listener) {
+    loop {
+        let (stream, peer) = listener.accept().await;
+        log_info!("TCP: new client({peer})");
+        start(&shard, stream, &peer);
+    }
+}
+
 /// Takes a new connection in.
-pub(crate) fn start(shard: &Rc<Shard>, stream: Stream, peer: &Peer) {
+fn start(shard: &Rc<Shard>, stream: Stream, peer: &Peer) {
     shard.read_clock();
     let id = shard.with_broker(|broker, now, _| broker.connect(now, peer.to_string(), peer.host()));
     run(shard, Connection::new(id, stream));

@@ -4,7 +4,7 @@
 //! requests come, the end of each wait only moves to a later time, and the timer stays: it costs one set timer
 //! per `--http-idle-timeout`, whatever the number of requests.
 
-use crate::http::Timeouts;
+use crate::process::HttpTimeouts;
 use crate::reactor::Alarm;
 use program::http::Awaited;
 use std::io;
@@ -19,7 +19,7 @@ const BYTES_PER_TIMEOUT: usize = 4 * 1024;
 
 /// The deadline of what a connection waits for.
 pub(super) struct Deadline {
-    timeouts: Timeouts,
+    timeouts: HttpTimeouts,
     awaited: Awaited,
     /// The end of this wait; `None` until there is something to wait for.
     end: Option<Instant>,
@@ -32,7 +32,7 @@ pub(super) struct Deadline {
 
 impl Deadline {
     /// The deadline of a connection that has said nothing yet.
-    pub(super) fn new(timeouts: Timeouts) -> Deadline {
+    pub(super) fn new(timeouts: HttpTimeouts) -> Deadline {
         Deadline {
             timeouts,
             awaited: Awaited::Request,

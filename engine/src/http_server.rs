@@ -1,0 +1,126 @@
+//! HTTP connections on one shard: accepting, TLS, deadlines, and the move to another shard. What is answered is the
+//! business of [`crate::http`].
+
+mod deadline;
+mod stream;
+
+use crate::http;
+use crate::net::address::Peer;
+use crate::net::layered::{HandshakeError, Layered};
+use crate::net::listener::Listener;
+use crate::process::HttpTimeouts;
+use crate::reactor;
+use futures_lite::AsyncWriteExt;
+use program::http::{Awaited, Connection, Served};
+use program::{log_debug, log_info, log_warn};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+use stream::HttpStream;
+use upgrade::ServerConfig;
+use wire::go_error::system_text;
+
+/// What is sent to a peer that speaks plain HTTP where HTTPS is served.
+const PLAIN_HTTP_REFUSED: &[u8] =
+    b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+
+/// How long what an HTTP client still sends is taken, after an answer that did not need it: as long
+/// as Go's server, and so nsqd, does.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// A shard, as its HTTP connections see it.
+pub(crate) trait HttpShard: Clone + 'static {
+    /// Carries out the requests of one connection.
+    type Broker: http::Broker;
+
+    /// Returns the broker of a new connection, which came over TLS or not.
+    fn broker(&self, is_secure: bool) -> Self::Broker;
+
+    /// Returns the limits on the time that a client may take.
+    fn timeouts(&self) -> HttpTimeouts;
+
+    /// Sends a connection to the shard of the topics that its broker was asked for last.
+    fn hand_over(&self, broker: &Self::Broker, connection: MovingHttp);
+}
+
+/// An HTTP connection on its way to another shard, between two requests.
+pub(crate) struct MovingHttp {
+    descriptor: OwnedFd,
+    layered: Option<Box<Layered>>,
+    unread: Vec<u8>,
+    peer: Peer,
+}
+
+/// Serves HTTP requests until the task is dropped.
+pub(crate) async fn serve(shard: impl HttpShard, listener: Listener) {
+    loop {
+        let (stream, peer) = listener.accept().await;
+        let stream = HttpStream::plain(stream, shard.timeouts());
+        serve_connection(&shard, Connection::new(stream, b""), peer);
+    }
+}
+
+/// Serves HTTPS requests until the task is dropped.
+pub(crate) async fn serve_tls(
+    shard: impl HttpShard,
+    listener: Listener,
+    config: Arc<ServerConfig>,
+) {
+    loop {
+        let (stream, peer) = listener.accept().await;
+        let (shard, config) = (shard.clone(), config.clone());
+        reactor::spawn(async move {
+            let mut stream = HttpStream::plain(stream, shard.timeouts());
+            match stream.secure(&config).await {
+                Ok(()) => serve_connection(&shard, Connection::new(stream, b""), peer),
+                Err(error) => {
+                    log_warn!("http: TLS handshake error from {peer}: {error}");
+                    refuse(stream, &error).await;
+                }
+            }
+        })
+        .detach();
+    }
+}
+
+/// Ends a connection that has no TLS; one that speaks HTTP is told why.
+async fn refuse(mut stream: HttpStream, error: &HandshakeError) {
+    if matches!(error, HandshakeError::PlainHttp)
+        && let Err(error) = stream.write_all(PLAIN_HTTP_REFUSED).await
+    {
+        log_warn!("http: an answer cannot be sent: {}", system_text(&error));
+    }
+}
+
+/// Takes an HTTP connection in that comes from another shard.
+pub(crate) fn resume(shard: &impl HttpShard, moving: MovingHttp) {
+    let stream = HttpStream::adopt(moving.descriptor, moving.layered, shard.timeouts());
+    let connection = Connection::new(stream, &moving.unread);
+    serve_connection(shard, connection, moving.peer);
+}
+
+fn serve_connection(shard: &impl HttpShard, mut connection: Connection<HttpStream>, peer: Peer) {
+    let shard = shard.clone();
+    reactor::spawn(async move {
+        let broker = shard.broker(connection.stream().is_secure());
+        let linger = async { reactor::sleep(LINGER).await };
+        let served = http::serve_connection(&mut connection, &peer, &broker, linger).await;
+        match connection.stream().missed() {
+            Some(Awaited::Request) => log_debug!("http: closed idle {peer}"),
+            Some(awaited) => log_info!("http: closed {peer} - i/o timeout {awaited}"),
+            None => {}
+        }
+        if served == Served::UntilMoved {
+            let (stream, unread) = connection.into_parts();
+            let (descriptor, layered) = stream.into_parts();
+            let moving = MovingHttp {
+                descriptor,
+                layered,
+                unread,
+                peer,
+            };
+            shard.hand_over(&broker, moving);
+        }
+    })
+    .detach();
+}

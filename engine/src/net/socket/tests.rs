@@ -1,0 +1,82 @@
+use super::*;
+use crate::net::listener::Listener;
+use crate::preflight::is_usable;
+use crate::reactor::{self, Engine};
+use futures_lite::{AsyncReadExt, future};
+use std::net::{SocketAddr, TcpStream};
+
+fn listener() -> (Listener, SocketAddr) {
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+    let address = listener.socket.local_addr().expect("bound");
+    (listener, address.as_socket().expect("an IP address"))
+}
+
+/// Runs a test on each engine that this machine lets run.
+fn on_each_engine<F: Future<Output = ()> + 'static>(test: impl Fn() -> F) {
+    let engines = Engine::ALL.iter().copied();
+    for engine in engines.filter(|engine| is_usable(*engine)) {
+        reactor::run(engine, test()).expect("the engine works");
+    }
+}
+
+async fn connected(listener: &Listener) -> Stream {
+    listener
+        .try_accept()
+        .await
+        .expect("connected")
+        .expect("there")
+        .0
+}
+
+#[test]
+fn a_duplicate_outlives_its_stream_and_can_be_adopted_elsewhere() {
+    on_each_engine(|| async {
+        let (listener, address) = listener();
+        let mut peer = TcpStream::connect(address).expect("listening");
+        let stream = connected(&listener).await;
+        for round in 0..100u8 {
+            let copy = stream.duplicate().expect("descriptors are left");
+            peer.write_all(&[round]).expect("connected");
+            let mut adopted = Stream::adopt(copy);
+            let mut byte = [0];
+            adopted.read_exact(&mut byte).await.expect("one byte");
+            assert_eq!(byte, [round], "each copy is the same socket");
+            drop(adopted);
+        }
+        let last = stream.duplicate().expect("descriptors are left");
+        drop(stream);
+        let adopted = Stream::adopt(last);
+        let parts = [IoSlice::new(b"still "), IoSlice::new(b"open")];
+        assert_eq!(adopted.send(&parts).expect("connected"), Some(10));
+        // A task waits for the socket. A ring holds the socket open until the poll is cancelled.
+        let waits = future::poll_once(future::poll_fn(|cx| adopted.poll_read(cx, &mut [0])));
+        assert!(waits.await.is_none());
+        drop(adopted);
+        let (sender, got) = futures_channel::oneshot::channel();
+        std::thread::spawn(move || {
+            let mut got = String::new();
+            let read = peer.read_to_string(&mut got);
+            sender.send(read.map(|_| got)).expect("waited for");
+        });
+        let got = got.await.expect("the thread ends");
+        assert_eq!(got.expect("closed by the last copy"), "still open");
+    });
+}
+
+#[test]
+fn a_full_socket_takes_nothing_and_a_broken_one_says_so() {
+    on_each_engine(|| async {
+        let (listener, address) = listener();
+        let peer = TcpStream::connect(address).expect("listening");
+        let stream = connected(&listener).await;
+        let chunk = vec![7; 1 << 20];
+        let mut sent = 0;
+        while let Some(bytes) = stream.send(&[IoSlice::new(&chunk)]).expect("connected") {
+            sent += bytes;
+            assert!(sent < 1 << 30, "a peer that does not read fills up");
+        }
+        drop(peer);
+        let broken = std::iter::repeat_with(|| stream.send(&[IoSlice::new(&chunk)]));
+        assert!(broken.take(1000).any(|result| result.is_err()));
+    });
+}

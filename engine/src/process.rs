@@ -1,0 +1,162 @@
+//! What this process is to others: its addresses, its ports, and its limits. Nothing of that changes while the process
+//! runs.
+
+use crate::config::{Config, TlsRequired};
+use program::Options;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// What does not change while the process runs.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// `--broadcast-address`
+    pub broadcast_address: String,
+    /// The system's name for this machine.
+    pub hostname: String,
+    /// Where HTTP is listened for; 0: nowhere, -1: on a unix socket.
+    pub http_port: i32,
+    /// Where HTTPS is listened for; 0: nowhere, -1: on a unix socket.
+    pub https_port: i32,
+    /// Whether plain HTTP is refused.
+    pub is_https_only: bool,
+    /// The limits on the time that clients may take.
+    pub http_timeouts: HttpTimeouts,
+    /// `--old-http-endpoints`
+    pub has_old_endpoints: bool,
+    /// Where clients are listened for; -1: on a unix socket.
+    pub tcp_port: i32,
+    /// When the process started.
+    pub start_time: SystemTime,
+    /// A message's limit, inclusive.
+    pub msg_bytes_max: u64,
+    /// A body's limit, inclusive.
+    pub body_bytes_max: u64,
+    /// Every option as it was given.
+    pub options: Arc<Options>,
+    /// The ports announced to nsqlookupd: those asked for, or those listened on; 0 for a unix
+    /// socket, which has none.
+    pub announced: Ports,
+    /// `--statsd-prefix` with this node's name in it: `nsq.vm_4151.`
+    pub statsd_prefix: String,
+    /// The limit of `defer`.
+    pub req_timeout_max: Duration,
+    /// Shown only.
+    pub heartbeat_interval_max: Duration,
+    /// Shown only.
+    pub output_buffer_bytes_max: u64,
+    /// Shown only.
+    pub output_buffer_timeout_max: Duration,
+    /// Shown only.
+    pub deflate_level_max: u8,
+    /// Shown only.
+    pub topology_zone: String,
+    /// Shown only.
+    pub topology_region: String,
+}
+
+/// The limits on the time that an HTTP client may take; `None` is no limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HttpTimeouts {
+    /// `--http-read-timeout`
+    pub read: Option<Duration>,
+    /// `--http-write-timeout`
+    pub write: Option<Duration>,
+    /// `--http-idle-timeout`
+    pub idle: Option<Duration>,
+}
+
+impl HttpTimeouts {
+    fn new(config: &Config) -> HttpTimeouts {
+        let some = |timeout: Duration| (!timeout.is_zero()).then_some(timeout);
+        HttpTimeouts {
+            read: some(config.http_read_timeout),
+            write: some(config.http_write_timeout),
+            idle: some(config.http_idle_timeout),
+        }
+    }
+}
+
+/// The ports that are really listened on.
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
+    /// Of the client protocol; -1: a unix socket.
+    pub tcp: i32,
+    /// Of HTTP; 0: none, -1: a unix socket.
+    pub http: i32,
+    /// Of HTTPS; 0: none, -1: a unix socket.
+    pub https: i32,
+}
+
+impl Info {
+    /// Puts together the configuration and what the start has found out.
+    pub fn new(config: &Config, ports: Ports, start_time: SystemTime) -> Info {
+        let announced = |asked: u16, listened: i32| match asked {
+            0 => listened.max(0),
+            asked => i32::from(asked),
+        };
+        let announced = Ports {
+            tcp: announced(config.broadcast_tcp_port, ports.tcp),
+            http: announced(config.broadcast_http_port, ports.http),
+            https: ports.https,
+        };
+        Info {
+            broadcast_address: config.broadcast_address.clone(),
+            hostname: config.hostname.clone(),
+            http_port: ports.http,
+            https_port: ports.https,
+            is_https_only: config.tls_required == TlsRequired::Yes,
+            http_timeouts: HttpTimeouts::new(config),
+            has_old_endpoints: config.old_http_endpoints,
+            tcp_port: ports.tcp,
+            start_time,
+            options: config.options.clone(),
+            announced,
+            statsd_prefix: statsd_prefix(config, announced.http),
+            msg_bytes_max: config.msg_bytes_max,
+            body_bytes_max: config.body_bytes_max,
+            req_timeout_max: config.req_timeout_max,
+            heartbeat_interval_max: config.heartbeat_interval_max,
+            output_buffer_bytes_max: config.output_buffer_bytes_max,
+            output_buffer_timeout_max: config.output_buffer_timeout_max,
+            deflate_level_max: config.deflate_level_max,
+            topology_zone: config.topology_zone.clone(),
+            topology_region: config.topology_region.clone(),
+        }
+    }
+}
+
+/// The prefix of statsd's keys: `%s` becomes the host's key, and a dot ends the prefix. `http_port` is the announced
+/// one.
+fn statsd_prefix(config: &Config, http_port: i32) -> String {
+    expand(&config.statsd_prefix, &config.broadcast_address, http_port)
+}
+
+fn expand(option: &str, broadcast_address: &str, http_port: i32) -> String {
+    let host = match broadcast_address.contains(':') {
+        true => format!("[{broadcast_address}]:{http_port}"),
+        false => format!("{broadcast_address}:{http_port}"),
+    };
+    let mut prefix = option.replace("%s", &host.replace(['.', ':'], "_"));
+    if !prefix.is_empty() && !prefix.ends_with('.') {
+        prefix.push('.');
+    }
+    prefix
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prefix_is_nsqds() {
+        assert_eq!(expand("nsq.%s", "vm", 24151), "nsq.vm_24151.");
+        assert_eq!(
+            expand("%s.%s.", "node.example.com", 1),
+            "node_example_com_1.node_example_com_1."
+        );
+        assert_eq!(expand("nsq.%s", "::1", 4151), "nsq.[__1]_4151.");
+        assert_eq!(expand("foo", "vm", 1), "foo.");
+        assert_eq!(expand("", "vm", 1), "");
+        assert_eq!(expand("50%.%d", "vm", 1), "50%.%d.");
+    }
+}
