@@ -18,7 +18,7 @@ const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// nsqd's default counts the messages that overflowed to disk, a few. Here every message is on disk,
 /// and 2500 of them may be a millisecond's worth: unless an operator asks for another number, syncs go
-/// by --sync-timeout alone (measured: docs/performance.md).
+/// by --sync-timeout alone (measured: docs/decisions/0009-syncs.md).
 const SYNC_EVERY_DEFAULT: u64 = 2500;
 
 /// Returns the options of a shard's broker. Each run has its own `seed`.

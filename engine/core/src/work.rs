@@ -1,7 +1,7 @@
 //! [`Work`]: the remaining budget of a turn for lists with millions of entries.
 
 /// The number of entries of long lists that a turn goes through. They take 0.1 to 0.3 ms of CPU, page faults of growing
-/// lists included (docs/performance.md; docs/decisions/0006).
+/// lists included (docs/decisions/0006-checkpoints-in-slices.md).
 pub const TURN_ENTRIES: usize = 1024;
 
 /// Every turn, each topic and each channel may go through this many entries, even if the budget is spent.
