@@ -30,7 +30,7 @@ CHART = HERE / "results" / "against-nsqd.svg"
 PAGE = HERE.parent / "performance.md"
 README = HERE.parents[1] / "README.md"
 BEGIN, END = "<!-- all.py --write makes this table -->\n", "<!-- end of the table -->\n"
-# The rows of the page, and what they are there.
+# The rows of the page, with their text on the page.
 SHOWN = {
     "tools-publish": "MPUB of 200, by `bench_writer`",
     "tools-deliver": "deliver and FIN, by `bench_reader`",
@@ -51,7 +51,7 @@ TOOLS = {"tools-publish": "publish", "tools-deliver": "deliver"}
 
 
 def table(rows):
-    """The page's table, and where its figures come from."""
+    """Returns the page's table, and the source of its figures."""
     lines = ["| load | messages/s: ringq, nsqd | | CPU per message, µs | | p99, ms | |", "|---|---|---|---|---|---|---|"]
     for name, text in SHOWN.items():
         cells = [text]
@@ -100,7 +100,7 @@ def measure(options):
 
 
 def keep(saved, name, options, row):
-    """Writes a row at once: what is measured stays if a later row fails."""
+    """Writes a row at once, so that the row stays if a later row fails."""
     row = {"measured": datetime.date.today().isoformat(), "program": options.program, "rounds": options.rounds, **row}
     row.setdefault("machine", next((old["machine"] for old in saved["rows"].values() if old["measured"] == row["measured"]
                                     and old["program"] == row["program"]), output("uname", "-srm")))
@@ -109,7 +109,7 @@ def keep(saved, name, options, row):
 
 
 def compared(name, options):
-    """A row by `nsq-bench compare`."""
+    """Measures a row by `nsq-bench compare`."""
     result = hot_path.run(name, options)
     hot_path.show(name, result["outcome"])
     machine = result["machine"]
@@ -133,7 +133,7 @@ def compared(name, options):
 
 
 def by_tools(names, options):
-    """The rows by the original's own load tools."""
+    """Measures the rows by the original's own load tools."""
     if not options.tools:
         raise SystemExit(f"{', '.join(names)}: --tools must name the folder of bench_writer and bench_reader")
     runs = side_by_side.rounds(argparse.Namespace(

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Whether a change costs anything: CPU time per message of two nsqd binaries of ours, closely interleaved.
+"""Compares two nsqd binaries of ours, closely interleaved: CPU time per message before and after a change.
 
     docs/measure/before_after.py --before OLD/nsqd [--after target/release/nsqd] [--rows sync-32] [--pairs 40]
 
-For each row of hot_path.py both brokers run all the time, on fresh data paths, and nsq-bench loads one of them for
-a second, then the other, and the other way round: what the machine does from minute to minute meets both. Prints a
-line of Markdown per row: the medians, the median of the pairs' ratios (after to before), and the range that holds
-it with 95 % (that of the order statistics: no distribution is assumed).
+For each row of hot_path.py both brokers run all the time, on fresh data paths. nsq-bench loads one broker for a second, then
+the other, and next time in the other order. So both brokers meet what the machine does from minute to minute. Prints a line
+of Markdown per row: the medians, the median of the pairs' ratios (after to before), and the range that holds this median with
+95 % (by order statistics, which assume no distribution).
 """
 
 import argparse
@@ -22,7 +22,7 @@ CPU_ROWS = [name for name, row in hot_path.ROWS.items() if hot_path.CPU in row[3
 
 
 def for_a_second(flags):
-    """The row's load, each time short."""
+    """Returns the row's load, cut to a second."""
     words = shlex.split(flags)
     for name, value in (("--warm-up", "200ms"), ("--duration", "1s")):
         while name in words:
@@ -33,7 +33,7 @@ def for_a_second(flags):
 
 
 def confidence(ratios):
-    """The ranks that hold the median with 95 % (binomial, by its normal approximation)."""
+    """Returns the ratios between which the median lies with 95 % (binomial, by its normal approximation)."""
     ordered = sorted(ratios)
     away = 0.98 * len(ordered) ** 0.5
     low = max(0, round(len(ordered) / 2 - away) - 1)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The engines behind `--io` against each other: every row of hot_path.py, closely interleaved.
+"""Compares the engines behind `--io`: every row of hot_path.py, closely interleaved.
 
     docs/measure/engines.py [--engines io_uring,epoll,glommio] [--rows mpub,both] [--rounds 9] [--ours target/release]
 
-One broker of each engine runs all the time, on a fresh data path. In each round nsq-bench loads them one after the
-other, and each round begins with another engine. Prints a line of Markdown per row and metric: the first engine's
-median, and for each other engine the median of the rounds' ratios to the first one, with the range that holds it
-with 95 % (that of the order statistics: no distribution is assumed).
+One broker of each engine runs all the time, on a fresh data path. In each round nsq-bench loads the brokers one after the
+other, and each round begins with another engine. Prints a line of Markdown per row and metric: the first engine's median, and
+for each other engine the median of the rounds' ratios to the first one, with the range that holds this median with 95 % (by
+order statistics, which assume no distribution).
 """
 
 import argparse
@@ -42,7 +42,7 @@ def measure(name, runner, options):
 
 
 def figure(outcome, metric):
-    """One figure of a run, by its name in `nsq-bench compare`."""
+    """Returns one figure of a run, by its name in `nsq-bench compare`."""
     if metric == hot_path.RATE_P:
         return outcome["totals"]["acknowledged_per_s"]
     if metric == hot_path.RATE_D:

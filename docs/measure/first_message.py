@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How soon a broker with a large backlog listens and delivers after a start, beside the original.
+"""Measures how soon a broker with a large backlog listens and delivers after a start, beside the original.
 
     first_message.py --ours target/release --original NSQD
 

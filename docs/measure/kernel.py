@@ -1,4 +1,4 @@
-"""What measurements ask of Linux: a disk that is slower than it is, and to be run at once."""
+"""Settings of Linux for measurements: a disk that is held to a rate, and a process that runs as soon as it wakes up."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 
 
 class SlowDisk:
-    """A control group whose processes write no more than so many bytes a second to the disk under `folder`. Direct
+    """A control group whose processes write at most `bytes_per_s` to the disk under `folder`. Direct
     writes are held back in either version of control groups, those of the page cache only in the second. OSError:
     it cannot be had, for instance for lack of rights."""
 
@@ -41,12 +41,12 @@ class SlowDisk:
         self.group.rmdir()
 
     def take(self, pid):
-        """From now on the process is in the group, with all its threads. It must end before the group does."""
+        """Puts the process into the group, with all its threads. The process must end before the group does."""
         (self.group / "cgroup.procs").write_text(str(pid))
 
 
 def disk_under(folder):
-    """MAJOR:MINOR of the whole disk: a partition has no limits of its own."""
+    """Returns MAJOR:MINOR of the whole disk: a partition has no limits of its own."""
     number = os.stat(folder).st_dev
     name = f"{os.major(number)}:{os.minor(number)}"
     device = (Path("/sys/dev/block") / name).resolve()
@@ -56,8 +56,8 @@ def disk_under(folder):
 
 
 def run_at_once():
-    """Of this process and those it starts: whoever is busy makes way for it when it wakes up, because it asks for so
-    little at a time (Linux 6.12, sched_setattr(2), needs no rights). What it measures is not its own waiting then."""
+    """Asks for short slices, for this process and the processes that it starts: then a busy process makes way when this
+    one wakes up (Linux 6.12, sched_setattr(2), needs no rights). So a measurement does not contain its own waiting."""
     # size, policy (SCHED_OTHER), flags, nice, priority, runtime, deadline, period
     attributes = struct.pack("=IIQiIQQQ", 48, 0, 0, 0, 0, SLICE_NS, 0, 0)
     number = SCHED_SETATTR.get(platform.machine())

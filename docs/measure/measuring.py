@@ -1,4 +1,4 @@
-"""What the measurements share: a broker on free loopback ports, nsq-bench against it, a table of figures."""
+"""The parts that measurements share: a broker on free loopback ports, nsq-bench against it, a table of figures."""
 
 import http.client
 import json
@@ -44,7 +44,7 @@ def number(value):
 
 
 class Runner:
-    """The two programs, and which of their commands were printed already."""
+    """Runs the two programs, and prints each command the first time."""
 
     def __init__(self, options):
         self.options = options
@@ -93,8 +93,8 @@ class Bench:
         remove(self.folder)
 
     def result(self, leaves_some=False):
-        """The RunResult (bench/src/result.rs). What is wrong with it is said, but no reason to stop. Consumers
-        that are not to take everything leave holes, which count as lost."""
+        """Returns the RunResult (bench/src/result.rs). A flaw of the run is printed, and no reason to stop. Consumers that
+        are not to take everything leave holes, which count as lost."""
         text, _ = self.process.communicate()
         saved = Path(self.folder.name) / "result.json"
         if self.process.returncode != 0 and not leaves_some:
@@ -174,7 +174,7 @@ class Broker:
         return sum(channel["depth"] for found in stats["topics"] for channel in found["channels"])
 
     def post(self, paths, body=b""):
-        """All of them, over several connections: the broker writes its metadata once for those that wait."""
+        """Posts to all paths, over several connections: the broker writes its metadata once for all posts that wait."""
         paths = list(paths)
 
         def some(first):
@@ -195,7 +195,7 @@ class Broker:
 
 
 def remove(folder):
-    """Also when interrupted: ten thousand topics take a while."""
+    """Removes the folder, also when interrupted: ten thousand topics take a while."""
     try:
         folder.cleanup()
     except KeyboardInterrupt:
@@ -204,7 +204,7 @@ def remove(folder):
 
 
 def interrupt(*_):
-    """Once: what follows is removing everything and leaving nothing running."""
+    """Ends the measurement on the first signal, and ignores later ones: everything is removed, and nothing is left running."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt

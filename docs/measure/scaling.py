@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What more of something costs our nsqd: channels, topics, connections, backlog, a neighbour; and what nothing costs.
+"""Measures what more of something costs our nsqd: channels, topics, connections, backlog, a neighbour, idling.
 
     docs/measure/scaling.py [--ours target/release] [--rows fan-out,topics] [--rounds 5] [--sizes 1,100]
 
@@ -49,9 +49,9 @@ FULL_SPEED = f"{MPUB} --window 2000"
 # With more under way the consumers of one generator thread fall behind, and their backlog is measured.
 KEPT_UP = f"{MPUB} --window 1000"
 DESCRIPTORS = 12_000
-# What a volume of the cloud has by default, for instance gp3.
+# The default of a volume of the cloud, for instance gp3.
 SLOW_DISK_BYTES_PER_S = 125_000_000
-# What is taken of a machine's processors before its latencies count as its own, and how often that is tried.
+# A run counts if the host took at most this share of the processors. It is tried this often.
 STOLEN_PERCENT_MAX = 0.5
 TRIES = 6
 
@@ -89,7 +89,7 @@ def take(peer, count):
 
 @contextlib.contextmanager
 def idle_peers(broker, count, heartbeat_ms=60_000):
-    """So many consumers of a channel that gets no messages, with RDY 1."""
+    """Consumers of a channel that gets no messages, with RDY 1."""
     peers = []
     try:
         for _ in range(count):
@@ -124,7 +124,7 @@ def cpu_us_per_delivered(result):
 
 
 def fan_out(runner, sizes, table):
-    """A number of messages each, until the last one is delivered: so all that was published is delivered, too."""
+    """Publishes a number of messages per variant, and ends when the last one is delivered."""
     for channels in sizes:
         messages = max(8_000_000 // channels, 1_000_000)
         with Broker(runner) as broker:
@@ -142,8 +142,8 @@ def fan_out_10k(runner, sizes, table):
 
 
 def topics(runner, sizes, table):
-    """One run makes the topics and their files, with three batches each; the next two use them. A consumer of
-    each is a connection of each, so delivering to many topics is also delivering to many connections."""
+    """Measures topics in use. One run makes the topics and their files, with three batches each; the next two runs use them.
+    Each topic has a consumer, so delivering to many topics is also delivering to many connections."""
     seconds = runner.options.seconds
     for count in sizes:
         variant = f"{count} topics"
@@ -170,8 +170,8 @@ def with_idle_peers(runner, sizes, table):
 
 
 def peers(runner, sizes, table):
-    """Half of the connections publish, half consume. A producer waits for each answer; or all together may have
-    10,000 messages unanswered, so that what shares a system call with others becomes less and less."""
+    """Measures connections in use. Half of the connections publish, half consume. Either a producer waits for each answer, or
+    all producers together may have 10,000 messages unanswered, so that fewer and fewer messages share a system call."""
     for count in sizes:
         half = max(count // 2, 1)
         shared = max(10_000 // half, 1)
@@ -185,8 +185,8 @@ def peers(runner, sizes, table):
 
 
 def backlog(runner, sizes, table, rounds):
-    """A broker for each backlog, all there at once. A round publishes 4 M on top of it and takes from it for a second:
-    from an empty one, of the 4 M, which are then removed."""
+    """Measures backlogs. Each backlog has a broker, and all brokers run at once. A round publishes 4 M messages on top of the
+    backlog, and takes messages for a second. Without a backlog it takes them of the 4 M, which are then removed."""
     load = f"{FULL_SPEED} --topic deep --channels 1 --consumers 0 --duration 600s"
     on_top = 4_000_000
     with contextlib.ExitStack() as stack:
@@ -232,7 +232,7 @@ def idle(runner, sizes, table):
 
 
 def cpu_percent(broker, wait, seconds=10):
-    """Of a core, while nothing happens, once what creation left to do is done."""
+    """Returns the share of a core that the broker takes while nothing happens, after the work that creation left is done."""
     wait(5)
     before = broker.cpu_s()
     wait(seconds)
@@ -268,7 +268,7 @@ def drop_caches():
 
 
 def time_to_answer(broker):
-    """From exec until both ports have answered, the same ports as before."""
+    """Returns the time from exec until both ports have answered, the same ports as before."""
     tcp, http_address = broker.tcp, broker.http
     began = time.monotonic()
     broker.start(tcp, http_address)
@@ -291,10 +291,11 @@ def tmpfs(runner, _, table):
 
 
 def neighbour(runner, _, table):
-    """The same flood against another broker takes as much of the processor and the disk, but not of the shard. On a slow
-    disk the flood is held back, and the processor is not what the others wait for. The wide one has more on its way
-    than a socket holds: the shard always finds a full buffer to read. A run in which the host of the virtual machine
-    took more than STOLEN_PERCENT_MAX of its processors shows the host's p99, and is done again, but TRIES times at most."""
+    """Measures a light flow beside a flood. The same flood against another broker takes as much of the processor and the
+    disk, but nothing of the shard. On a slow disk the flood is held back, so the light flow does not wait for the
+    processor. The wide flood has more on its way than a socket holds: the shard always finds a full buffer to read. A run in
+    which the host took more than STOLEN_PERCENT_MAX of the processors shows the host's p99, and is done again, up to TRIES
+    times in all."""
     light = (f"--topic light --via pub --rate 2k --consumers 1 --rdy 100 --output-buffer-timeout 25ms --warm-up 1s "
              f"--duration {runner.options.seconds}s")
     slow = f"disk of {SLOW_DISK_BYTES_PER_S // 1_000_000} MB/s"
@@ -346,7 +347,7 @@ def beside_flood(runner, light, flooded, window, slow):
 
 
 def disk(runner, _, table):
-    """What the disk takes of new files if nobody does anything else, and what it gets of a broker whose backlog grows."""
+    """Measures what the disk takes of new files alone, and what a broker whose backlog grows gives to the disk."""
     seconds = runner.options.seconds
     written = write_files(runner.options.data, seconds)
     table.add("two threads that write new files", "GB/s", written / seconds / 1e9)
@@ -357,7 +358,7 @@ def disk(runner, _, table):
 
 
 def write_files(folder, seconds, threads=2, size=16 << 20):
-    """As the broker spills: each file new, with direct I/O, from memory in huge pages. Returns the bytes."""
+    """Writes as the broker spills: each file new, with direct I/O, from memory in huge pages. Returns the bytes."""
     with tempfile.TemporaryDirectory(prefix="ringq-", dir=folder) as path:
         until = time.monotonic() + seconds
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""CPU time per message of two nsqd binaries, side by side, under the original's own load tools.
+"""Compares the CPU time per message of two nsqd binaries, side by side, under the original's own load tools.
 
     side_by_side.py --a target/release/nsqd --b NSQD --b-args=--mem-queue-size=100000000 --tools DIR
 
@@ -41,7 +41,7 @@ def warm(gib):
 
 
 def cpu_by_thread(broker):
-    """Nanoseconds of CPU so far, by the name of the thread without its number. Of those that run."""
+    """Returns nanoseconds of CPU so far, by the name of the thread without its number, for threads that run."""
     by_name = {}
     for task in Path(f"/proc/{broker.process.pid}/task").iterdir():
         name = (task / "comm").read_text().strip().rstrip("-0123456789")
@@ -50,7 +50,7 @@ def cpu_by_thread(broker):
 
 
 def since(before, after, messages):
-    """Per message, of the threads that did something."""
+    """Returns nanoseconds per message, for the threads that did something."""
     each = {name: (ns - before.get(name, 0)) / messages for name, ns in after.items()}
     return {name: ns for name, ns in each.items() if ns >= 1}
 
@@ -62,7 +62,7 @@ def run(runner, binary, extra, options):
         warm(options.warm)
 
         def load(tool, *flags):
-            """CPU of the broker so far, in seconds and by thread, and when the tool began."""
+            """Loads the broker. Returns its CPU before the load, in seconds and by thread, and when the tool began."""
             before = broker.cpu_s(), cpu_by_thread(broker), time.monotonic()
             subprocess.run([f"{options.tools}/{tool}", f"-nsqd-tcp-address={broker.tcp}",
                             f"-runfor={options.seconds}s", *flags], check=True, capture_output=True)
