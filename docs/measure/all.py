@@ -52,7 +52,8 @@ TOOLS = {"tools-publish": "publish", "tools-deliver": "deliver"}
 
 def table(rows):
     """Returns the page's table, and the source of its figures."""
-    lines = ["| load | messages/s: ringq, nsqd | | CPU per message, µs | | p99, ms | |", "|---|---|---|---|---|---|---|"]
+    lines = ["| load | messages/s: ringq, nsqd | ratio | CPU per message, µs | ratio | p99, ms | ratio |",
+             "|---|---|---|---|---|---|---|"]
     for name, text in SHOWN.items():
         cells = [text]
         for figure in chart.FIGURES:
