@@ -8,8 +8,9 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use diskq_log::planted::{Bug, is_planted};
+
 use crate::files::{Files, SyncError};
-use crate::planted::{Bug, is_planted};
 use wire::go_error::system_text;
 
 /// The data path of a process, with the first failed sync of the directory. Clones share this failure. Each thread that

@@ -1,46 +1,10 @@
-//! What can go wrong, said once for the whole crate.
-//!
-//! [`AppendError`] is what a publisher hears; [`DiskError`] is what start-up and the directory
-//! functions return. Damage is no error: it is counted, reported as [`Damage`] and stepped over.
+//! [`DiskError`]: what start-up and the directory functions return.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use wire::go_error::system_text;
-
-use crate::range::SeqRange;
-
-/// Why an append took nothing. The log is unchanged in every case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AppendError {
-    /// The keeper has been asked for room and is late. Try again after [`Event::Room`].
-    ///
-    /// [`Event::Room`]: crate::Event::Room
-    WouldBlock,
-    /// The disk is full. Refuse the publish; the log keeps asking for room by itself.
-    Full(Arc<str>),
-    /// A sync failed earlier in the life of this log. Refuse every publish from now on.
-    Poisoned(Arc<str>),
-    /// Room could not be made for another reason, or the message can never fit a segment.
-    Io(Arc<str>),
-}
-
-impl fmt::Display for AppendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AppendError::WouldBlock => f.write_str("no segment is ready yet"),
-            AppendError::Full(text) => write!(f, "disk full: {text}"),
-            AppendError::Poisoned(text) => {
-                write!(f, "log is read-only since a failed sync: {text}")
-            }
-            AppendError::Io(text) => write!(f, "cannot make room: {text}"),
-        }
-    }
-}
-
-impl std::error::Error for AppendError {}
 
 /// A failure of start-up, of the data path's lock or of the removal of a log.
 #[derive(Debug)]
@@ -109,56 +73,6 @@ impl std::error::Error for DiskError {
             DiskError::NotPermitted(_, source) | DiskError::Io { source, .. } => Some(source),
             DiskError::Missing(_) | DiskError::NotADirectory(_) | DiskError::Locked(_) => None,
         }
-    }
-}
-
-/// What kind of thing was found damaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DamageKind {
-    /// Slots or frames of messages that were synced do not agree with their CRC.
-    Messages,
-    /// A segment file that should hold the named messages is not there, or is another's.
-    Segment,
-    /// A file with a segment's name and no readable header. It is kept under another name.
-    Header,
-    /// A checkpoint slot that does not agree with its CRC. Power lost during its write leaves the
-    /// same picture; the other slots stand in for it.
-    Checkpoint,
-    /// Every checkpoint slot is unreadable: everything found is delivered (again).
-    CheckpointLost,
-    /// A file could not be read or is not one of ours. It is left alone.
-    Foreign,
-}
-
-/// Something on disk that is not what was written there. Counted, reported, never fatal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// What was found damaged.
-    pub kind: DamageKind,
-    /// The file, below the data path.
-    pub file: String,
-    /// The first byte concerned.
-    pub offset: u64,
-    /// The messages lost by it; empty if none or unknown.
-    pub seqs: SeqRange,
-    /// One sentence for the log line, the system's answer included if there was one.
-    pub detail: String,
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Damage {
-            file,
-            offset,
-            seqs,
-            detail,
-            ..
-        } = self;
-        write!(f, "{file} at byte {offset}: {detail}")?;
-        if !seqs.is_empty() {
-            write!(f, " ({} messages from seq {})", seqs.len(), seqs.start.0)?;
-        }
-        Ok(())
     }
 }
 

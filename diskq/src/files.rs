@@ -7,8 +7,9 @@
 use std::io;
 use std::path::Path;
 
+use diskq_log::{Memory, Pages};
+
 use crate::mapping::{self, Buffer};
-use crate::memory::{Memory, Pages};
 
 /// One name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -13,26 +13,22 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use diskq_log::segment::Head;
+use diskq_log::{Failure, Memory, Reply, Request, segment_file};
+
 use crate::data_path::DataPath;
 use crate::files::Files;
 use crate::mapping;
-use crate::memory::Memory;
-use crate::segment::Head;
 
 mod deletion;
 mod directory;
+mod failure;
 mod peek;
-mod request;
 mod shared_sync;
 
 pub use deletion::{LOG_SUFFIX, Logs, Tombstone, deleted_topic};
 pub use directory::is_media_error;
-pub(crate) use directory::{
-    LogDirectory, file_number, is_partial_file, log_path, segment_file, segment_number, seqs_at,
-};
-pub use request::{
-    CheckpointFailure, CheckpointNumber, Failure, Piece, Reply, Request, SegmentNumber, SyncFailure,
-};
+pub(crate) use directory::{LogDirectory, log_path};
 pub use shared_sync::SharedSync;
 
 /// Does the jobs of all logs below one data path. Clones share what is remembered.

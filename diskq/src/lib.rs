@@ -1,7 +1,8 @@
-//! `diskq`: the log of a topic, in segments on disk.
+//! `diskq`: the disk below the logs of topics.
 //!
-//! It owns frames in files: where they are, whether they are whole, whether they are synced, and
-//! when the room they take is free again. It knows nothing of clients, channels' rules or sockets.
+//! The crate does what a log asks for ([`Request`]): it maps, writes, syncs and removes files, and recovers logs from
+//! them at start. The log itself, and the bytes of segments and checkpoints, are in the crate `diskq-log`, whose names
+//! are re-exported here. Neither crate knows of clients, channels' rules or sockets.
 //!
 //! ```text
 //!   topic ── append ─► Log ─── Request ──► Keeper ──► Files ──► OsFiles │ SimFiles
@@ -38,52 +39,41 @@
 //! The bytes are drawn in `docs/format.md`.
 #![deny(unsafe_code)]
 
-mod checkpoint;
-mod crc;
 mod data_path;
 mod error;
-mod facts;
 mod files;
 mod keeper;
 mod lock;
-mod log;
 mod log_reader;
+#[cfg(test)]
+mod log_tests;
 mod log_writer;
 mod mapping;
-mod memory;
 mod os_files;
-pub mod planted;
 mod platform;
-mod range;
 mod recovery;
-mod segment;
 #[cfg(any(test, feature = "sim"))]
 mod sim_files;
-mod slot;
 mod trial;
 
-pub use checkpoint::{
-    ChannelCheckpoint, ChannelDraft, Checkpoint, CheckpointDraft, CheckpointRun, Runs,
-};
 pub use data_path::DataPath;
-pub use error::{AppendError, Damage, DamageKind, DiskError};
-pub use facts::{ChannelFacts, TopicFacts};
-pub use files::{Entry, Files, SyncError};
-pub use keeper::{
-    CheckpointFailure, CheckpointNumber, Failure, Keeper, LOG_SUFFIX, Logs, Piece, Reply, Request,
-    SegmentNumber, SharedSync, SyncFailure, Tombstone, deleted_topic, is_media_error,
+pub use diskq_log::planted;
+pub use diskq_log::{
+    AppendError, ChannelCheckpoint, ChannelDraft, ChannelFacts, Checkpoint, CheckpointDraft,
+    CheckpointFailure, CheckpointNumber, CheckpointRun, Damage, DamageKind, Durable, Event,
+    Failure, Log, LogOptions, LogStats, Memory, Pages, Piece, RecordedChannels, Recovered, Reply,
+    Request, Run, Runs, SPILLED_BYTES, SegmentNumber, Seq, SeqRange, SyncFailure, Taken,
+    TopicFacts, Written,
 };
+pub use error::DiskError;
+pub use files::{Entry, Files, SyncError};
+pub use keeper::{Keeper, LOG_SUFFIX, Logs, SharedSync, Tombstone, deleted_topic, is_media_error};
 pub use lock::{DataPathLock, check_writable};
-pub use log::{Durable, Event, Log, LogOptions, LogStats, Run, Taken};
 pub use log_reader::{LogReader, existing, undistributed};
 pub use log_writer::{LogWriteError, LogWriter};
 pub use mapping::{Buffer, install_sigbus_reporter};
-pub use memory::{Memory, Pages, Written};
 pub use os_files::OsFiles;
-pub use range::SeqRange;
-pub use recovery::{RecordedChannels, Recovered, open_log};
-pub use segment::SPILLED_BYTES;
+pub use recovery::open_log;
 #[cfg(any(test, feature = "sim"))]
 pub use sim_files::{Call, Crash, Fault, SimFiles, SimWhole};
 pub use trial::TrialFile;
-pub use wire::id::Seq;

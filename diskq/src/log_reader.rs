@@ -3,17 +3,16 @@
 
 use std::path::Path;
 
+use diskq_log::range::within;
+use diskq_log::segment::{self, Head, Scan, slot_at};
+use diskq_log::{CheckpointRun, Damage, Recovered, SegmentNumber, SeqRange};
 use wire::frame::{DATA_AT, Message};
 use wire::id::Seq;
 
-use crate::checkpoint::CheckpointRun;
-use crate::error::{Damage, DiskError};
+use crate::error::DiskError;
 use crate::files::Files;
-use crate::keeper::{LogDirectory, SegmentNumber};
+use crate::keeper::LogDirectory;
 use crate::mapping::Buffer;
-use crate::range::{SeqRange, within};
-use crate::recovery::Recovered;
-use crate::segment::{self, Head, Scan, slot_at};
 
 /// What a log owes beyond its channels' runs, and to every channel: `undistributed` of the
 /// checkpoint, and what is behind it.

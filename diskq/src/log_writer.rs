@@ -4,21 +4,21 @@
 use std::fmt;
 use std::path::Path;
 
-use wire::id::{MessageId, Seq};
-
-use crate::checkpoint::{Checkpoint, CheckpointDraft, Stamp};
-use crate::error::DiskError;
-use crate::files::Files;
-use crate::keeper::{
-    CheckpointFailure, CheckpointNumber, Failure, Keeper, Reply, Request, SegmentNumber, log_path,
-    segment_file,
-};
-use crate::log::{Log, LogOptions, next_generation};
-use crate::segment::{
+use diskq_log::checkpoint::Stamp;
+use diskq_log::segment::{
     FRAMES_AT, Head, NewFrame, PAGE_BYTES, SEGMENT_BYTES_LIMIT, Seal, bytes_needed, write_frame,
     write_head, write_seal,
 };
-use crate::slot::SLOT_BYTES;
+use diskq_log::slot::SLOT_BYTES;
+use diskq_log::{
+    Checkpoint, CheckpointDraft, CheckpointFailure, CheckpointNumber, Failure, Log, LogOptions,
+    Reply, Request, SegmentNumber, next_generation, segment_file,
+};
+use wire::id::{MessageId, Seq};
+
+use crate::error::DiskError;
+use crate::files::Files;
+use crate::keeper::{Keeper, log_path};
 
 /// Why a log was not written.
 #[derive(Debug)]

@@ -1,5 +1,4 @@
-//! Files as memory, and the report of a page that fails. Most of the unsafe code of this crate is here; the
-//! rest is one call of a processor's instruction, in `crc.rs`.
+//! Files as memory, and the report of a page that fails. All unsafe code of this crate is here.
 //!
 //! This crate keeps mappings sound:
 //!
@@ -21,9 +20,9 @@ use std::ptr;
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use diskq_log::{Memory, Pages, Written};
 use memmap2::{MmapMut, MmapOptions, MmapRaw, UncheckedAdvice};
 
-use crate::memory::{Memory, Pages, Written};
 use crate::platform;
 
 /// A huge page, on the processors that have them of this size; on others a part like any.

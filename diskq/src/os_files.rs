@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use diskq_log::{Memory, Pages, SPILLED_BYTES};
 use rustix::fs::{
     FallocateFlags, OFlags, StatVfsMountFlags, fallocate, fcntl_getfl, fcntl_setfl, fstatvfs,
 };
@@ -12,9 +13,7 @@ use rustix::io::Errno;
 
 use crate::files::{Entry, Files, SyncError};
 use crate::mapping::{self, Buffer};
-use crate::memory::{Memory, Pages};
 use crate::platform;
-use crate::segment::SPILLED_BYTES;
 
 /// The real file system. Keeps no state: files are opened by name for each job, so a log with
 /// thousands of segments costs no descriptors.

@@ -15,40 +15,21 @@
 mod checkpoints;
 mod segments;
 
-pub use checkpoints::RecordedChannels;
-
 use std::io;
 use std::path::Path;
 
+use diskq_log::planted::{Bug, is_planted};
+use diskq_log::range::{within, without};
+use diskq_log::{
+    Checkpoint, Checkpoints, Damage, DamageKind, FoundLog, Log, LogOptions, RecordedChannels,
+    Recovered, Segment, SegmentNumber, SeqRange,
+};
 use wire::id::Seq;
 
-use crate::checkpoint::Checkpoint;
-use crate::error::{Damage, DamageKind, DiskError};
+use crate::error::DiskError;
 use crate::files::Files;
-use crate::keeper::{LogDirectory, SegmentNumber};
-use crate::log::{Checkpoints, FoundLog, Log, LogOptions, Segment};
-use crate::planted::{Bug, is_planted};
-use crate::range::{SeqRange, within, without};
+use crate::keeper::LogDirectory;
 use wire::go_error::system_text;
-
-/// A log after start-up.
-#[derive(Debug)]
-pub struct Recovered {
-    /// The log. Retain what is owed, then call [`Log::release_unheld`] once.
-    pub log: Log,
-    /// The newest readable checkpoint. `None`: there never was one, or see `damage`.
-    pub checkpoint: Option<Checkpoint>,
-    /// The channels that survive a power failure for sure.
-    pub recorded: RecordedChannels,
-    /// All seqs that exist, sorted; torn and damaged ones left out. Those at or above the
-    /// checkpoint's `next` are owed to every channel; those below are owed where it names them.
-    pub found: Vec<SeqRange>,
-    /// Messages at or above the checkpoint's `next` that were published deferred, by seq, with the
-    /// Unix time in ns at which they are due.
-    pub deferred: Vec<(Seq, u64)>,
-    /// What was found damaged. Counted in the log's stats already.
-    pub damage: Vec<Damage>,
-}
 
 /// Opens the log of `topic`; a topic without one gets an empty log. Blocks.
 ///

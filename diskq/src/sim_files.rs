@@ -26,11 +26,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use diskq_log::{Log, Memory, Pages, Request, segment_file};
+
 use crate::files::{Entry, Files, SyncError};
-use crate::keeper::{Request, log_path, segment_file};
-use crate::log::Log;
+use crate::keeper::log_path;
 use crate::mapping::Buffer;
-use crate::memory::{Memory, Pages};
 
 use contents::Contents;
 pub use faults::Fault;

@@ -7,8 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use diskq_log::Pages;
+
 use crate::mapping;
-use crate::memory::Pages;
 use crate::os_files;
 
 /// A file in a data path that nobody sees. It is gone when this is dropped, or the process ends.

@@ -13,11 +13,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{MutexGuard, PoisonError};
 
+use diskq_log::{Failure, Reply, Request, TopicFacts};
+
 use super::Keeper;
 use super::directory::log_path;
-use super::request::{Failure, Reply, Request};
 use crate::error::DiskError;
-use crate::facts::TopicFacts;
 use crate::files::{Entry, Files};
 
 /// The suffix behind the topic's name. The name of a live log ends in this suffix, and the name of a deleted

@@ -4,22 +4,23 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use diskq_log::checkpoint::{self, CHECKPOINT_FILE, CheckpointDraft};
+use diskq_log::planted::{Bug, is_planted};
+use diskq_log::segment::{self, FRAMES_AT, Head, PAGE_BYTES, seqs_at};
+use diskq_log::slot::SLOT_BYTES;
+use diskq_log::{
+    CheckpointFailure, Damage, DamageKind, Failure, Memory, Pages, SegmentNumber, SeqRange,
+    SyncFailure, partial_file, segment_file,
+};
+use wire::go_error::system_text;
 use wire::id::Seq;
 
 use super::deletion::LOG_SUFFIX;
-use super::request::{CheckpointFailure, Failure, SegmentNumber, SyncFailure};
-use crate::checkpoint::{self, CHECKPOINT_FILE, CheckpointDraft};
+use super::failure::{checkpoint_write_failure, sync_failure};
 use crate::data_path::DataPath;
-use crate::error::{Damage, DamageKind};
 use crate::files::{Files, SyncError};
 use crate::mapping::Buffer;
-use crate::memory::{Memory, Pages};
-use crate::planted::{Bug, is_planted};
 use crate::platform;
-use crate::range::SeqRange;
-use crate::segment::{self, FRAMES_AT, Head, PAGE_BYTES};
-use crate::slot::SLOT_BYTES;
-use wire::go_error::system_text;
 
 /// What the directory of a log is called.
 pub(crate) fn log_path(data_path: &Path, topic: &str) -> PathBuf {
@@ -293,7 +294,7 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         for &segment in segments {
             let path = self.segment_path(segment);
             let synced = self.files.sync(&path);
-            synced.map_err(|error| SyncFailure::of(&path, &error))?;
+            synced.map_err(|error| sync_failure(&path, &error))?;
         }
         for &copy in copies {
             let path = self.segment_path(copy);
@@ -301,7 +302,7 @@ impl<'a, F: Files> LogDirectory<'a, F> {
                 // The spill failed. The log knows that, and does not take this sync as proof that the copy is
                 // durable.
                 Err(SyncError::Sync(error)) if error.kind() == io::ErrorKind::NotFound => {}
-                result => result.map_err(|error| SyncFailure::of(&path, &error))?,
+                result => result.map_err(|error| sync_failure(&path, &error))?,
             }
         }
         names.map_or(Ok(()), |data_path| self.sync_names(data_path))
@@ -327,7 +328,7 @@ impl<'a, F: Files> LogDirectory<'a, F> {
                     io::ErrorKind::StorageFull => SyncError::Open(error),
                     _ => SyncError::of_open(error),
                 };
-                SyncFailure::of(&path, &error)
+                sync_failure(&path, &error)
             };
             for piece in pieces {
                 let piece = piece.start / PAGE_BYTES * PAGE_BYTES..piece.end;
@@ -361,7 +362,7 @@ impl<'a, F: Files> LogDirectory<'a, F> {
             let path = self.segment_path(segment);
             match self.files.remove(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(SyncFailure::of(&path, &SyncError::of_open(error)));
+                    return Err(sync_failure(&path, &SyncError::of_open(error)));
                 }
                 Ok(()) | Err(_) => {}
             }
@@ -375,12 +376,12 @@ impl<'a, F: Files> LogDirectory<'a, F> {
             return Ok(());
         }
         let synced = self.files.sync_dir(&self.path);
-        synced.map_err(|error| SyncFailure::of(&self.path, &error))?;
+        synced.map_err(|error| sync_failure(&self.path, &error))?;
         if is_planted(Bug::LogNameNotSynced) {
             return Ok(());
         }
         let synced = data_path.sync_names(self.files);
-        synced.map_err(|error| SyncFailure::of(data_path, &error))
+        synced.map_err(|error| sync_failure(data_path, &error))
     }
 
     pub(super) fn write_checkpoint(
@@ -417,10 +418,10 @@ impl<'a, F: Files> LogDirectory<'a, F> {
             }
             Ok(length)
         };
-        let length = write().map_err(|error| CheckpointFailure::of_write(&path, &error))?;
+        let length = write().map_err(|error| checkpoint_write_failure(&path, &error))?;
         if sync {
             let synced = self.files.sync(&path);
-            synced.map_err(|error| SyncFailure::of(&path, &error))?;
+            synced.map_err(|error| sync_failure(&path, &error))?;
         }
         if let Some(data_path) = names {
             self.sync_names(data_path)?;
@@ -469,46 +470,6 @@ impl ReadSegment {
     }
 }
 
-/// The name of a segment's file.
-pub(crate) fn segment_file(segment: SegmentNumber) -> String {
-    format!("{:012}{SEGMENT_SUFFIX}", segment.0)
-}
-
-/// The number in the name of a segment's file.
-pub(crate) fn segment_number(name: &str) -> Option<SegmentNumber> {
-    let digits = name.strip_suffix(SEGMENT_SUFFIX)?;
-    parse_number(digits).map(SegmentNumber)
-}
-
-/// The number at the front of a file's name, whatever kind of file of a segment it is.
-pub(crate) fn file_number(name: &str) -> Option<u64> {
-    parse_number(name.split('.').next()?)
-}
-
-/// Eighteen digits at most: the numbers after the highest one still fit 64 bits.
-fn parse_number(digits: &str) -> Option<u64> {
-    let is_number = (12..=18).contains(&digits.len());
-    let is_number = is_number && digits.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| digits.parse().ok()).flatten()
-}
-
-/// The name of a segment's file while it is written. No segment is called like that.
-fn partial_file(segment: SegmentNumber) -> String {
-    format!("{}{PARTIAL_SUFFIX}", segment_file(segment))
-}
-
-/// Whether this is a file that was being written when the process ended.
-pub(crate) fn is_partial_file(name: &str) -> bool {
-    name.strip_suffix(PARTIAL_SUFFIX)
-        .is_some_and(|name| segment_number(name).is_some())
-}
-
-/// The seqs of messages given by their indices in a segment.
-pub(crate) fn seqs_at(base: Seq, indices: &Range<u32>) -> SeqRange {
-    let at = |index: u32| Seq(base.0.saturating_add(u64::from(index)));
-    SeqRange::new(at(indices.start), at(indices.end))
-}
-
 /// Returns whether the file, and not a limit of this process, is what failed: its device, or its length.
 #[must_use]
 pub fn is_media_error(error: &io::Error) -> bool {
@@ -520,7 +481,5 @@ pub fn is_media_error(error: &io::Error) -> bool {
 
 /// The number of bytes that are written again at a time.
 const AGAIN_BYTES: u32 = 1 << 20;
-const SEGMENT_SUFFIX: &str = ".segment";
-const PARTIAL_SUFFIX: &str = ".partial";
 /// How much of a segment's damaged bytes is kept.
 const SET_ASIDE_BYTES_MAX: usize = 4 << 20;

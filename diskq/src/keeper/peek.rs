@@ -3,12 +3,13 @@
 use std::io;
 use std::ops::Range;
 
-use super::directory::{LogDirectory, seqs_at};
-use super::request::{Piece, SegmentNumber};
+use diskq_log::segment::{self, Head, seqs_at};
+use diskq_log::slot::SLOT_BYTES;
+use diskq_log::{Piece, SegmentNumber};
+
+use super::directory::LogDirectory;
 use crate::files::Files;
 use crate::mapping::Buffer;
-use crate::segment::{self, Head};
-use crate::slot::SLOT_BYTES;
 
 impl<F: Files> LogDirectory<'_, F> {
     /// Reads the messages `indices` through the page cache, up to the first message that is not whole. A failure or damage

@@ -21,10 +21,12 @@
 
 use std::io;
 
-use super::{Failure, Keeper, LogDirectory, Reply, Request, SyncFailure, log_path};
+use diskq_log::planted::{Bug, is_planted};
+use diskq_log::{Failure, Reply, Request, SyncFailure};
+
+use super::{Keeper, LogDirectory, log_path};
 use crate::files::Files;
 use crate::mapping;
-use crate::planted::{Bug, is_planted};
 
 /// A file system as one keeper thread syncs it as a whole, until that fails once.
 #[derive(Debug)]

@@ -1,14 +1,32 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use diskq_log::checkpoint;
+use diskq_log::{
+    ChannelDraft, CheckpointDraft, CheckpointFailure, CheckpointNumber, CheckpointRun, Memory,
+    Pages, SegmentNumber, Seq, SyncFailure, segment_number,
+};
+
 use super::*;
-use crate::CheckpointDraft;
-use crate::checkpoint;
-use crate::memory::{Memory, Pages};
 use crate::sim_files::{Call, Crash, SimFiles};
 
 fn keeper() -> Keeper<SimFiles> {
     Keeper::new(SimFiles::new(), "/data")
+}
+
+fn sample_draft() -> CheckpointDraft {
+    let run = CheckpointRun {
+        start: Seq(5),
+        count: 10,
+        attempts: 3,
+        due_ns: 0,
+    };
+    let channel = ChannelDraft {
+        name: "archive".into(),
+        paused: true,
+        runs: [run].iter().collect(),
+    };
+    CheckpointDraft::new(true, vec![channel])
 }
 
 fn prepare(keeper: &Keeper<SimFiles>, number: u64) -> Result<Memory, Failure> {
@@ -110,7 +128,7 @@ fn a_checkpoint_whose_sync_is_shared_is_durable_after_it_and_final_without() {
     for fails in [false, true] {
         let keeper = keeper();
         let mut shared = keeper.shared_sync().unwrap();
-        let draft = CheckpointDraft::from(&checkpoint::tests::sample());
+        let draft = sample_draft();
         let request = write_checkpoint(1, &draft, true);
         assert!(request.is_sync() && !request.is_urgent());
         if fails {

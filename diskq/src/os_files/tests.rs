@@ -2,16 +2,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use diskq_log::{AppendError, Checkpoint, Durable, Event, Log, LogOptions, SeqRange, Taken};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 use wire::id::Seq;
 
 use super::*;
-use crate::checkpoint::Checkpoint;
-use crate::error::AppendError;
 use crate::keeper::{Keeper, Logs, log_path};
-use crate::log::{Durable, Event, Log, LogOptions, Taken};
-use crate::range::SeqRange;
 use crate::recovery::open_log;
 
 const TOPIC: &str = "orders";

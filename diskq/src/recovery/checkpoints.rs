@@ -2,13 +2,14 @@
 
 use std::io;
 
+use diskq_log::checkpoint::{self, CHECKPOINT_FILE, Roster, SLOTS, SlotContent};
+use diskq_log::range::normalise;
+use diskq_log::{Checkpoint, Checkpoints, DamageKind};
+
 use super::{NO_SEQS, Opening};
-use crate::checkpoint::{self, CHECKPOINT_FILE, Checkpoint, Roster, SLOTS, SlotContent};
-use crate::error::{DamageKind, DiskError};
+use crate::error::DiskError;
 use crate::files::{Entry, Files};
 use crate::keeper::is_media_error;
-use crate::log::Checkpoints;
-use crate::range::normalise;
 use wire::go_error::system_text;
 
 use wire::id::Seq;
@@ -16,23 +17,6 @@ use wire::id::Seq;
 /// The margin for a checkpoint that the device could not read: its number is less than the newest number that
 /// was read plus this margin, which is 270 years of one checkpoint every two seconds.
 const UNREAD_NUMBERS: u64 = 1 << 32;
-
-/// The channels that survive a power failure for sure: those that a surely durable checkpoint names.
-#[derive(Debug, Default)]
-pub struct RecordedChannels {
-    /// The channels of the surely durable checkpoint. `None` if the newest checkpoint was written without a sync: a failed
-    /// sync may have come before it, and after a failed sync no checkpoint counts as durable.
-    durable: Option<Roster>,
-}
-
-impl RecordedChannels {
-    /// Returns whether a surely durable checkpoint names the channel.
-    #[must_use]
-    pub fn is_durable(&self, channel: &str) -> bool {
-        let durable = self.durable.as_ref();
-        durable.is_some_and(|roster| roster.names(channel))
-    }
-}
 
 /// A checkpoint that start-up has read.
 struct Found {

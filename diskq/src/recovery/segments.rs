@@ -3,21 +3,21 @@
 use std::io;
 use std::ops::Range;
 
+use diskq_log::planted::{Bug, is_planted};
+use diskq_log::range::{normalise, push_joined, within, without};
+use diskq_log::segment::{self, Head, HeadState, Scan, Seal, count_limit, read_head, seqs_at};
+use diskq_log::slot::SLOT_BYTES;
+use diskq_log::{
+    DamageKind, Residency, Segment, SegmentNumber, SeqRange, file_number, is_partial_file,
+    segment_file, segment_number,
+};
 use wire::id::{SEQ_MAX, Seq};
 
 use super::{NO_SEQS, Opening};
-use crate::error::{DamageKind, DiskError};
+use crate::error::DiskError;
 use crate::files::{Entry, Files};
-use crate::keeper::{
-    SegmentNumber, file_number, is_media_error, is_partial_file, segment_file, segment_number,
-    seqs_at,
-};
-use crate::log::{Residency, Segment};
+use crate::keeper::is_media_error;
 use crate::mapping::Buffer;
-use crate::planted::{Bug, is_planted};
-use crate::range::{SeqRange, normalise, push_joined, within, without};
-use crate::segment::{self, Head, HeadState, Scan, Seal, count_limit, read_head};
-use crate::slot::SLOT_BYTES;
 use wire::go_error::system_text;
 
 /// A file with a readable head.

@@ -1,13 +1,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use diskq_log::checkpoint::{self, CHECKPOINT_FILE, SLOTS};
+use diskq_log::segment;
+use diskq_log::{ChannelCheckpoint, CheckpointRun, Durable, Taken};
 use wire::id::SEQ_MAX;
 
 use super::*;
-use crate::checkpoint::{self, CHECKPOINT_FILE, ChannelCheckpoint, CheckpointRun, SLOTS};
 use crate::keeper::{Keeper, log_path};
-use crate::log::{Durable, Taken};
-use crate::segment;
 use crate::sim_files::{Call, Fault, SimFiles};
 
 const TOPIC: &str = "orders";

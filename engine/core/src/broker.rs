@@ -25,7 +25,7 @@ use crate::slab::Slab;
 use crate::topic::{Topic, TopicOptions};
 use crate::topology::Topology;
 use crate::work::Work;
-use diskq::{Recovered, TopicFacts};
+use diskq_log::{Recovered, TopicFacts};
 use output::{Change, Level, Output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -27,7 +27,7 @@ use crate::requeued::Requeued;
 use crate::topology::{Locality, Topology};
 use crate::window::{NotYours, Window};
 use crate::work::Work;
-use diskq::{CheckpointNumber, Log, SeqRange, Taken, planted::Bug, planted::is_planted};
+use diskq_log::{CheckpointNumber, Log, SeqRange, Taken, planted::Bug, planted::is_planted};
 use std::collections::VecDeque;
 use std::time::Duration;
 use wire::frame;
@@ -630,7 +630,7 @@ impl Channel {
             header.copy_from_slice(&log.bytes(&run)[..frame::HEADER_BYTES]);
             frame::patch_attempts(&mut header, attempts);
             client.outbound.push_header(&header);
-            let body = diskq::Run {
+            let body = diskq_log::Run {
                 start: run.start + frame::HEADER_BYTES as u32,
                 ..run
             };

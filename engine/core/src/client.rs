@@ -8,7 +8,7 @@ use crate::patience::Patience;
 use crate::slab::Slab;
 use crate::tls::TlsSession;
 use crate::topology::Locality;
-use diskq::Log;
+use diskq_log::Log;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use wire::decode::{ClientState, Decoder};

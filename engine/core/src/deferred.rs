@@ -1,6 +1,6 @@
 //! Messages that are not yet due: DPUB, REQ with a timeout, `defer` over HTTP.
 
-use diskq::SeqRange;
+use diskq_log::SeqRange;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;

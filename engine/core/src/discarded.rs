@@ -6,7 +6,7 @@ use crate::ranges::Ranges;
 use crate::requeued::Requeued;
 use crate::window::Window;
 use crate::work::Work;
-use diskq::{Log, Runs, planted::Bug, planted::is_planted};
+use diskq_log::{Log, Runs, planted::Bug, planted::is_planted};
 use wire::id::Seq;
 
 /// Messages that are owed to nobody any more and are still held in the log. Each turn releases a slice of them.

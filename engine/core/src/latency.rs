@@ -7,7 +7,7 @@
 
 use crate::now::Now;
 use crate::stats::{LatencyStats, Percentile};
-use diskq::SeqRange;
+use diskq_log::SeqRange;
 use hdrhistogram::Histogram;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //! (`tests/simulation.rs`).
 //!
 //! ```text
-//!   bytes of a connection ──► Broker::receive ──► Topic::publish ──► diskq::Log (mapped memory)
+//!   bytes of a connection ──► Broker::receive ──► Topic::publish ──► diskq_log::Log (mapped memory)
 //!                                   │                    │ distribute, once a turn
 //!                              FIN, REQ, ...             ▼
 //!                                   └──────────────► Channel: ranges, window, requeued, deferred

@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use diskq::{Log, Run};
+use diskq_log::{Log, Run};
 
 /// One contiguous piece of output.
 #[derive(Debug, Clone, Copy)]

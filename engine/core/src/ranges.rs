@@ -4,7 +4,7 @@
 //! Nothing here depends on how many messages the ranges span.
 
 use crate::long_queue::LongQueue;
-use diskq::SeqRange;
+use diskq_log::SeqRange;
 use std::ops::Range;
 use wire::id::Seq;
 

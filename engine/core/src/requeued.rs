@@ -1,6 +1,6 @@
 //! [`Requeued`]: a message that came back from a consumer.
 
-use diskq::SeqRange;
+use diskq_log::SeqRange;
 use wire::id::Seq;
 
 /// A message to be delivered again.

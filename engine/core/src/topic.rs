@@ -26,7 +26,7 @@ use crate::random::Random;
 use crate::ranges::Ranges;
 use crate::topology::Topology;
 use crate::work::Work;
-use diskq::{
+use diskq_log::{
     AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange, planted::Bug,
     planted::is_planted,
 };

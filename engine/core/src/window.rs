@@ -28,7 +28,7 @@ mod ring;
 use crate::ids::ClientId;
 use crate::work::Work;
 use batches::{Batch, Batches};
-use diskq::{SeqRange, planted::Bug, planted::is_planted};
+use diskq_log::{SeqRange, planted::Bug, planted::is_planted};
 pub(crate) use ring::Entry;
 use ring::Ring;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
 use std::io::ErrorKind;
 
+use diskq_log::{Pages, SegmentNumber};
+
 use super::*;
-use crate::keeper::SegmentNumber;
-use crate::memory::Pages;
 use crate::sim_files::{Call, Crash, SimFiles};
 
 const DATA_PATH: &str = "/data";

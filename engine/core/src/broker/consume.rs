@@ -8,7 +8,7 @@ use crate::ids::{ChannelId, ClientId, TopicKey};
 use crate::now::Now;
 use crate::topic::Waiter;
 use crate::window::NotYours;
-use diskq::{planted::Bug, planted::is_planted};
+use diskq_log::{planted::Bug, planted::is_planted};
 use std::time::Duration;
 use wire::decode::{ClientState, FIN_BYTES, fin};
 use wire::error::WireError;

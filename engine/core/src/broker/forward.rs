@@ -8,7 +8,7 @@ use crate::ids::{ShardId, TopicKey};
 use crate::now::Now;
 use crate::publication::Publication;
 use crate::topic::{Published, Waiter};
-use diskq::AppendError;
+use diskq_log::AppendError;
 use wire::command::Batch;
 use wire::name::TopicName;
 

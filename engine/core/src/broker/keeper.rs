@@ -1,6 +1,6 @@
 //! What the keeper's answers set in motion.
 
-use diskq::{Event, Reply};
+use diskq_log::{Event, Reply};
 
 use super::Broker;
 use super::output::{Level, Output, Wakeup};

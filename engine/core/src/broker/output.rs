@@ -2,7 +2,7 @@
 
 use crate::auth::AuthQuery;
 use crate::ids::{ClientId, ShardId, TaskId, TopicKey};
-use diskq::{Memory, Request};
+use diskq_log::{Memory, Request};
 use std::sync::Arc;
 use wire::identify::Upgrade;
 

@@ -8,7 +8,7 @@ use crate::ids::{ClientId, ShardId, TaskId};
 use crate::now::Now;
 use crate::publication::Publication;
 use crate::topic::{Published, Retrier, Waiter};
-use diskq::AppendError;
+use diskq_log::AppendError;
 use wire::name::TopicName;
 
 /// A producer whose publishes went to the same other shard this often in a row moves there.

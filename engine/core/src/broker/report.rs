@@ -11,7 +11,7 @@ use crate::stats::{
     ChannelStats, ClientStats, LatencyStats, PubCount, StatsFilter, StatsSnapshot, TopicStats,
 };
 use crate::topology::Locality;
-use diskq::{ChannelFacts, TopicFacts};
+use diskq_log::{ChannelFacts, TopicFacts};
 use std::sync::Arc;
 use wire::identify::Upgrade;
 
@@ -206,7 +206,7 @@ fn client_stats(client: &Client) -> ClientStats {
 
 impl Broker {
     /// The logs of this shard with their topics' names, for the simulation of the disk.
-    pub fn logs(&self) -> impl Iterator<Item = (&str, &diskq::Log)> {
+    pub fn logs(&self) -> impl Iterator<Item = (&str, &diskq_log::Log)> {
         self.topics
             .iter()
             .map(|(_, topic)| (&*topic.name, &topic.log))

@@ -23,7 +23,7 @@
 use super::{Channel, Moved};
 use crate::deferred::DeferredKey;
 use crate::work::Work;
-use diskq::{CheckpointRun, SeqRange, planted::Bug, planted::is_planted};
+use diskq_log::{CheckpointRun, SeqRange, planted::Bug, planted::is_planted};
 use std::ops::Range;
 use std::time::Duration;
 use wire::id::Seq;

@@ -5,7 +5,7 @@ use super::recording::{Recording, Undistributed, owed_run, unix_time_of};
 use crate::channel::scan::Scan;
 use crate::now::Now;
 use crate::work::Work;
-use diskq::{ChannelDraft, CheckpointDraft, CheckpointNumber, Durable, Runs, SeqRange};
+use diskq_log::{ChannelDraft, CheckpointDraft, CheckpointNumber, Durable, Runs, SeqRange};
 use std::time::Duration;
 
 impl Topic {

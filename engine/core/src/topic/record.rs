@@ -8,7 +8,7 @@ use crate::deferred::DeferredEntry;
 use crate::ids::ChannelId;
 use crate::now::Now;
 use crate::work::Work;
-use diskq::{CheckpointNumber, CheckpointRun, Durable, Recovered, SeqRange, TopicFacts};
+use diskq_log::{CheckpointNumber, CheckpointRun, Durable, Recovered, SeqRange, TopicFacts};
 use std::time::Duration;
 use wire::id::Seq;
 use wire::name::{ChannelName, TopicName};

@@ -10,7 +10,7 @@ use crate::ids::ChannelId;
 use crate::now::Now;
 use std::time::Duration;
 
-use diskq::{CheckpointDraft, CheckpointRun, Log, Runs, SeqRange};
+use diskq_log::{CheckpointDraft, CheckpointRun, Log, Runs, SeqRange};
 
 /// The progress of the checkpoint.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use crate::long_queue::LongQueue;
 use std::time::Duration;
 
-use diskq::SeqRange;
+use diskq_log::SeqRange;
 
 /// Messages with the same deadline: they were delivered, or touched, at about the same time.
 #[derive(Debug, Clone, Copy)]

@@ -8,14 +8,10 @@ use wire::id::Seq;
 
 use crate::checkpoint::{CheckpointDraft, TooLong};
 use crate::error::Damage;
-use crate::files::{SyncError, is_shortage};
+use crate::file_name::SegmentNumber;
 use crate::memory::{Memory, Pages, Written};
 use crate::range::SeqRange;
 use wire::go_error::system_text;
-
-/// Names a segment's file within its log; never reused while the log lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SegmentNumber(pub u64);
 
 /// Names a checkpoint within its log; newer ones are higher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -167,7 +163,8 @@ impl Request {
     }
 
     /// Takes apart a job that is not done, for the reason `why`: into its reply, and the memory that no reply returns.
-    pub(super) fn refused(self, why: &Failure) -> (Option<Reply>, Option<Memory>) {
+    #[must_use]
+    pub fn refused(self, why: &Failure) -> (Option<Reply>, Option<Memory>) {
         let (reply, memory) = match self {
             Request::Prepare { segment, .. } => {
                 let result = Err(why.clone());
@@ -203,7 +200,8 @@ impl Request {
     }
 
     /// The reply to a job that ends with a sync and is not done.
-    pub(super) fn refused_sync(&self, why: &Failure) -> Option<Reply> {
+    #[must_use]
+    pub fn refused_sync(&self, why: &Failure) -> Option<Reply> {
         let failure = why.clone();
         match self {
             Request::Sync { upto, .. } => Some(Reply::Synced {
@@ -219,7 +217,8 @@ impl Request {
     }
 
     /// The mapped bytes that it takes along, for a simulated file system.
-    pub(crate) fn segment_image(&self) -> Option<(SegmentNumber, &[u8])> {
+    #[must_use]
+    pub fn segment_image(&self) -> Option<(SegmentNumber, &[u8])> {
         match self {
             Request::Spill {
                 segment, memory, ..
@@ -249,7 +248,9 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub(super) fn of(attempt: &str, path: &Path, error: &io::Error) -> Failure {
+    /// Makes the failure of `attempt` on `path`.
+    #[must_use]
+    pub fn of(attempt: &str, path: &Path, error: &io::Error) -> Failure {
         let text = format!(
             "cannot {attempt} {}: {}",
             path.display(),
@@ -262,12 +263,15 @@ impl Failure {
     }
 
     /// Returns whether the disk was full.
-    pub(crate) fn is_full(&self) -> bool {
+    #[must_use]
+    pub fn is_full(&self) -> bool {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         full.contains(&self.kind)
     }
 
-    pub(super) fn too_long(path: &Path, too_long: &TooLong) -> Failure {
+    /// Makes the failure of a checkpoint that is too long for its file.
+    #[must_use]
+    pub fn too_long(path: &Path, too_long: &TooLong) -> Failure {
         let text = format!(
             "cannot write {}: the checkpoint needs {} bytes, and may have {}",
             path.display(),
@@ -348,7 +352,8 @@ impl Reply {
     }
 
     /// Returns whether a job that ends with a sync has worked so far.
-    pub(super) fn is_ok(&self) -> bool {
+    #[must_use]
+    pub fn is_ok(&self) -> bool {
         match self {
             Reply::Synced { result, .. } => result.is_ok(),
             Reply::CheckpointWritten { result, .. } => result.is_ok(),
@@ -362,7 +367,7 @@ impl Reply {
     /// The reply to a job whose sync was done elsewhere, with `synced` as its result. A failed sync replaces any
     /// other result.
     #[must_use]
-    pub(super) fn unless(self, synced: Result<(), SyncFailure>) -> Reply {
+    pub fn unless(self, synced: Result<(), SyncFailure>) -> Reply {
         match (self, synced) {
             (Reply::Synced { upto, result }, synced) => Reply::Synced {
                 upto,
@@ -387,15 +392,6 @@ pub enum SyncFailure {
     Sync(Failure),
 }
 
-impl SyncFailure {
-    pub(super) fn of(path: &Path, error: &SyncError) -> SyncFailure {
-        match error {
-            SyncError::Open(error) => SyncFailure::Open(Failure::of("open", path, error)),
-            SyncError::Sync(error) => SyncFailure::Sync(Failure::of("sync", path, error)),
-        }
-    }
-}
-
 /// Why a checkpoint was not written.
 #[derive(Debug)]
 pub enum CheckpointFailure {
@@ -405,18 +401,6 @@ pub enum CheckpointFailure {
     /// It could not be made durable, or its file, which has room for it, refuses it: nothing of this log will be
     /// durable any more. Final, as every failed sync.
     Sync(Failure),
-}
-
-impl CheckpointFailure {
-    /// The writing itself failed.
-    pub(super) fn of_write(path: &Path, error: &io::Error) -> CheckpointFailure {
-        let failure = Failure::of("write", path, error);
-        if failure.is_full() || is_shortage(error) {
-            CheckpointFailure::Write(failure)
-        } else {
-            CheckpointFailure::Sync(failure)
-        }
-    }
 }
 
 impl From<SyncFailure> for CheckpointFailure {

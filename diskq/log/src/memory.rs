@@ -18,7 +18,8 @@ pub enum Memory {
 
 impl Memory {
     /// Names parts of a mapping that were written. `None`: this memory has no pages that a sync writes.
-    pub(crate) fn written(&self, parts: [Range<u32>; 2]) -> Option<Written> {
+    #[must_use]
+    pub fn written(&self, parts: [Range<u32>; 2]) -> Option<Written> {
         match self {
             Memory::Lent(bytes) => Some(Written {
                 address: bytes.as_ptr() as usize,

@@ -15,19 +15,19 @@ use wire::id::Seq;
 use crate::crc::crc32c;
 
 /// The size of a slot.
-pub(crate) const SLOT_BYTES: usize = 16;
+pub const SLOT_BYTES: usize = 16;
 
 /// Where a frame is, and the proof that it is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slot {
+pub struct Slot {
     /// The frame's first byte in the segment.
-    pub(crate) start: u32,
+    pub start: u32,
     /// One past its last byte.
-    pub(crate) end: u32,
+    pub end: u32,
     /// Never 0, so that sixteen zero bytes are no slot.
-    pub(crate) crc: u32,
+    pub crc: u32,
     /// By how much the message was deferred when published; 0: not.
-    pub(crate) defer_ms: u32,
+    pub defer_ms: u32,
 }
 
 impl Slot {
@@ -53,15 +53,19 @@ impl Slot {
             )
     }
 
+    /// The bytes of the slot.
     #[inline]
-    pub(crate) fn encode(&self) -> [u8; SLOT_BYTES] {
+    #[must_use]
+    pub fn encode(&self) -> [u8; SLOT_BYTES] {
         let low = u64::from(self.start) | u64::from(self.end) << 32;
         let high = u64::from(self.crc) | u64::from(self.defer_ms) << 32;
         (u128::from(low) | u128::from(high) << 64).to_le_bytes()
     }
 
+    /// The slot of these bytes. Any bytes are some slot.
     #[inline]
-    pub(crate) fn decode(bytes: &[u8; SLOT_BYTES]) -> Slot {
+    #[must_use]
+    pub fn decode(bytes: &[u8; SLOT_BYTES]) -> Slot {
         let all = u128::from_le_bytes(*bytes);
         Slot {
             start: all as u32,

@@ -21,6 +21,8 @@
 
 mod append;
 mod holders;
+#[cfg(feature = "sim")]
+mod inspect;
 mod progress;
 mod read;
 mod residency;
@@ -35,16 +37,16 @@ use std::time::Duration;
 use wire::id::Seq;
 
 use crate::error::Damage;
-use crate::keeper::{CheckpointNumber, Reply, Request, SegmentNumber};
+use crate::file_name::SegmentNumber;
 use crate::memory::Memory;
 use crate::range::SeqRange;
+use crate::request::{CheckpointNumber, Reply, Request};
 
-pub(crate) use progress::Checkpoints;
-pub use progress::Durable;
+pub use progress::{Checkpoints, Durable};
 use segments::Segments;
-pub(crate) use segments::{FoundLog, Residency, Segment};
+pub use segments::{FoundLog, Residency, Segment};
 use supply::Supply;
-pub(crate) use supply::next_generation;
+pub use supply::{HUGE_FROM, LEAVING_ENOUGH, next_generation};
 use sync::Sync;
 
 /// How a log behaves. Every bound of the log is here.
@@ -231,7 +233,8 @@ impl Log {
     }
 
     /// A log as start-up found it. Takes no appends into what was found.
-    pub(crate) fn from_found(options: LogOptions, found: FoundLog) -> Log {
+    #[must_use]
+    pub fn from_found(options: LogOptions, found: FoundLog) -> Log {
         let mut log = Log::new(options);
         log.supply = Supply::new(&log.options, found.next_number);
         log.next = found.next;
@@ -254,7 +257,8 @@ impl Log {
     }
 
     /// The numbers that the next segment file and the next checkpoint get.
-    pub(crate) fn next_numbers(&self) -> (SegmentNumber, u64) {
+    #[must_use]
+    pub fn next_numbers(&self) -> (SegmentNumber, u64) {
         (
             self.supply.coming_number(),
             self.checkpoints.last_number() + 1,
@@ -262,7 +266,7 @@ impl Log {
     }
 
     /// The segments that hold messages, in the order of their seqs.
-    pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
+    pub fn segments(&self) -> impl Iterator<Item = &Segment> {
         self.segments.iter()
     }
 
@@ -386,22 +390,6 @@ impl Log {
         segments.chain(leaving).chain(stock)
     }
 
-    /// The bytes of the segments that are mapped and hold messages, for a simulated kernel that changes them.
-    #[cfg(any(test, feature = "sim"))]
-    pub(crate) fn segment_images_mut(
-        &mut self,
-    ) -> impl Iterator<Item = (SegmentNumber, &mut [u8])> {
-        let segments = self
-            .segments
-            .sealed
-            .iter_mut()
-            .chain(&mut self.segments.tail);
-        segments.filter_map(|segment| match &mut segment.residency {
-            Residency::Mapped(memory) => Some((segment.number, memory.as_mut())),
-            _ => None,
-        })
-    }
-
     /// The end: a graceful stop or a deletion. Returns the jobs left for the keeper: those not
     /// fetched yet, then one per memory. The memory of a reply that comes later ([`Reply::into_memory`])
     /// is the keeper's, too.
@@ -446,6 +434,3 @@ impl Log {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

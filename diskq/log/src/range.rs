@@ -56,7 +56,7 @@ impl SeqRange {
 }
 
 /// Adds `range` behind the last of `ranges`, joining the two where they touch.
-pub(crate) fn push_joined(ranges: &mut Vec<SeqRange>, range: SeqRange) {
+pub fn push_joined(ranges: &mut Vec<SeqRange>, range: SeqRange) {
     if range.is_empty() {
         return;
     }
@@ -78,7 +78,7 @@ pub(crate) fn add_joined(ranges: &mut Vec<SeqRange>, range: SeqRange) -> u64 {
 }
 
 /// Sorts `ranges`, drops empty ones and joins those that overlap or touch.
-pub(crate) fn normalise(ranges: &mut Vec<SeqRange>) {
+pub fn normalise(ranges: &mut Vec<SeqRange>) {
     ranges.sort_unstable();
     ranges.retain(|range| !range.is_empty());
     ranges.dedup_by(|range, last| {
@@ -91,7 +91,8 @@ pub(crate) fn normalise(ranges: &mut Vec<SeqRange>) {
 }
 
 /// What of `range` none of the sorted, disjoint `others` holds.
-pub(crate) fn without(range: SeqRange, others: &[SeqRange]) -> Vec<SeqRange> {
+#[must_use]
+pub fn without(range: SeqRange, others: &[SeqRange]) -> Vec<SeqRange> {
     let mut left = Vec::new();
     if range.is_empty() {
         return left;
@@ -110,7 +111,8 @@ pub(crate) fn without(range: SeqRange, others: &[SeqRange]) -> Vec<SeqRange> {
 }
 
 /// What of `range` the sorted, disjoint `others` hold.
-pub(crate) fn within(range: SeqRange, others: &[SeqRange]) -> Vec<SeqRange> {
+#[must_use]
+pub fn within(range: SeqRange, others: &[SeqRange]) -> Vec<SeqRange> {
     if range.is_empty() {
         return Vec::new();
     }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use wire::id::Seq;
 
-use crate::keeper::{Piece, Request, SegmentNumber};
+use crate::file_name::SegmentNumber;
 use crate::memory::{Memory, Written};
 use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
+use crate::request::{Piece, Request};
 use crate::segment::{FRAMES_AT, Head, count_limit, pieces_from};
 use crate::slot::SLOT_BYTES;
 
@@ -17,11 +18,12 @@ use super::Checkpoints;
 
 /// Where a segment's bytes are.
 #[derive(Debug)]
-pub(crate) enum Residency {
+pub enum Residency {
     /// Its file is mapped.
     Mapped(Memory),
     /// The keeper has the memory and copies it to the file `copy`.
     Spilling {
+        /// The file of the copy.
         copy: SegmentNumber,
         /// Whether the copy is synced before the memory comes back.
         is_synced: bool,
@@ -40,31 +42,35 @@ pub(crate) enum Residency {
 
 /// One segment that holds messages.
 #[derive(Debug)]
-pub(crate) struct Segment {
-    pub(crate) number: SegmentNumber,
-    pub(crate) head: Head,
-    pub(crate) count: u32,
+pub struct Segment {
+    /// Its file.
+    pub number: SegmentNumber,
+    /// What its head blocks say.
+    pub head: Head,
+    /// How many messages it holds.
+    pub count: u32,
     /// Where the last frame ends.
-    pub(crate) end: u32,
-    pub(crate) residency: Residency,
+    pub end: u32,
+    /// Where its bytes are.
+    pub residency: Residency,
     /// How many times all of its messages together are held.
-    pub(crate) holders: u64,
+    pub(super) holders: u64,
     /// Unfinished socket writes that point into it.
-    pub(crate) pins: u32,
+    pub(super) pins: u32,
     /// The newest checkpoint that names any of its messages; 0: none ever did.
-    pub(crate) named_by: u64,
+    pub named_by: u64,
     /// Messages in it that are lost, sorted.
-    pub(crate) damaged: Vec<SeqRange>,
+    pub damaged: Vec<SeqRange>,
     /// Bytes of its file could not be read, or not be trusted: the file is kept when nobody needs it any
     /// more.
-    pub(crate) is_unreadable: bool,
+    pub is_unreadable: bool,
     /// Its file is durable as a whole.
     pub(super) is_durable: bool,
     /// Found at start, and not wholly below the synced mark: the page cache may have it and count it as
     /// clean, while the disk does not have it.
-    pub(crate) is_doubtful: bool,
+    pub is_doubtful: bool,
     /// Found at start and not yet judged by `release_unheld`.
-    pub(crate) is_fresh_find: bool,
+    pub is_fresh_find: bool,
     /// The read that touched it last.
     pub(super) read_at: u64,
     /// Loaded for a reader that has not come yet, or not to be spilled: stays until this time.
@@ -73,7 +79,8 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// A segment that holds no message yet.
-    pub(crate) fn new(number: SegmentNumber, head: Head, residency: Residency) -> Segment {
+    #[must_use]
+    pub fn new(number: SegmentNumber, head: Head, residency: Residency) -> Segment {
         Segment {
             number,
             head,
@@ -93,13 +100,17 @@ impl Segment {
         }
     }
 
+    /// One past its last seq.
     #[inline]
-    pub(crate) fn end_seq(&self) -> Seq {
+    #[must_use]
+    pub fn end_seq(&self) -> Seq {
         Seq(self.head.base.0 + u64::from(self.count))
     }
 
+    /// The seqs of its messages.
     #[inline]
-    pub(crate) fn range(&self) -> SeqRange {
+    #[must_use]
+    pub fn range(&self) -> SeqRange {
         SeqRange::new(self.head.base, self.end_seq())
     }
 
@@ -164,16 +175,21 @@ pub(super) enum Place {
 
 /// What start-up hands over to make a [`Log`](super::Log).
 #[derive(Debug)]
-pub(crate) struct FoundLog {
+pub struct FoundLog {
     /// Sorted by seq, not overlapping, none resident.
-    pub(crate) segments: Vec<Segment>,
-    pub(crate) next: Seq,
-    pub(crate) synced: Seq,
-    pub(crate) next_number: SegmentNumber,
-    pub(crate) checkpoints: Checkpoints,
-    pub(crate) damaged_count: u64,
+    pub segments: Vec<Segment>,
+    /// The seq of the next append.
+    pub next: Seq,
+    /// Everything below is synced.
+    pub synced: Seq,
+    /// The number of the next segment file.
+    pub next_number: SegmentNumber,
+    /// The checkpoints that were found.
+    pub checkpoints: Checkpoints,
+    /// How many messages are lost.
+    pub damaged_count: u64,
     /// Files whose names have to be gone for good before anything is synced.
-    pub(crate) voided: Vec<SegmentNumber>,
+    pub voided: Vec<SegmentNumber>,
 }
 
 /// The segments in the order of their seqs: any number of sealed ones, then the tail.

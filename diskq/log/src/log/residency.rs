@@ -5,9 +5,10 @@ use std::time::Duration;
 use wire::id::Seq;
 
 use crate::error::{Damage, DamageKind};
-use crate::keeper::{Failure, Piece, Request, SegmentNumber};
+use crate::file_name::SegmentNumber;
 use crate::memory::Memory;
 use crate::range::{SeqRange, add_joined};
+use crate::request::{Failure, Piece, Request};
 
 use super::segments::{Residency, Segment};
 use super::supply::IDLE_AFTER;
@@ -149,7 +150,7 @@ impl Log {
         segment.damaged = vec![segment.range()];
         events.push(Event::Damage(Damage {
             kind: DamageKind::Segment,
-            file: crate::keeper::segment_file(segment.number),
+            file: crate::file_name::segment_file(segment.number),
             offset: 0,
             seqs: segment.range(),
             detail: failure.text.clone(),

@@ -18,24 +18,23 @@ use crate::crc::crc32c;
 use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
 
-pub(crate) use draft::TooLong;
-pub use draft::{ChannelDraft, CheckpointDraft, Runs};
+pub use draft::{ChannelDraft, CheckpointDraft, Runs, TooLong};
 
 /// The file of all slots.
-pub(crate) const CHECKPOINT_FILE: &str = "checkpoint";
+pub const CHECKPOINT_FILE: &str = "checkpoint";
 /// How many slots it has.
-pub(crate) const SLOTS: usize = 3;
+pub const SLOTS: usize = 3;
 /// The least room of a slot. No two slots share a block of this size, so that writing the one does
 /// not touch the other.
 const SLOT_ROOM_MIN: u64 = 4096;
 
 /// The room a slot needs for `bytes` bytes.
-pub(crate) fn slot_room(bytes: usize) -> u64 {
+pub fn slot_room(bytes: usize) -> u64 {
     (bytes as u64).next_power_of_two().max(SLOT_ROOM_MIN)
 }
 
 /// The length of a file with so much room in each slot.
-pub(crate) fn file_bytes(slot_room: u64) -> u64 {
+pub fn file_bytes(slot_room: u64) -> u64 {
     slot_room * SLOTS as u64
 }
 
@@ -48,7 +47,7 @@ pub(crate) fn file_bytes(slot_room: u64) -> u64 {
 /// ```
 ///
 /// So the slots grow at the end of the file, where they are, and none of them ever moves.
-pub(crate) fn pieces(slot: usize, bytes: u64) -> impl Iterator<Item = (Range<u64>, u64)> {
+pub fn pieces(slot: usize, bytes: u64) -> impl Iterator<Item = (Range<u64>, u64)> {
     let slot = slot as u64;
     let first = (0..SLOT_ROOM_MIN, slot * SLOT_ROOM_MIN);
     let rooms = iter::successors(Some(SLOT_ROOM_MIN), |room| room.checked_mul(2));
@@ -125,7 +124,7 @@ pub struct CheckpointRun {
 
 impl Checkpoint {
     /// All ranges of seqs the checkpoint names: a segment that holds any of them stays.
-    pub(crate) fn named(&self) -> impl Iterator<Item = SeqRange> {
+    pub fn named(&self) -> impl Iterator<Item = SeqRange> {
         let runs = self.channels.iter().flat_map(|channel| &channel.runs);
         self.undistributed
             .iter()
@@ -151,14 +150,16 @@ impl CheckpointRun {
 /// The part of a checkpoint that is not about messages: the channels, and what is paused. An answered change of an
 /// operator changes this part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Roster {
+pub struct Roster {
     paused: bool,
     /// The name of each channel, and whether it is paused.
     channels: Vec<(String, bool)>,
 }
 
 impl Roster {
-    pub(crate) fn names(&self, channel: &str) -> bool {
+    /// Returns whether the roster has this channel.
+    #[must_use]
+    pub fn names(&self, channel: &str) -> bool {
         self.channels.iter().any(|(name, _)| name == channel)
     }
 }
@@ -185,7 +186,7 @@ impl From<&CheckpointDraft> for Roster {
 
 /// What one slot turns out to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SlotContent {
+pub enum SlotContent {
     /// Nothing was ever written.
     Empty,
     /// A whole checkpoint, and whether its writer asked for a sync.
@@ -200,16 +201,19 @@ pub(crate) enum SlotContent {
 
 /// What the log adds to the topic's checkpoint.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stamp {
-    pub(crate) synced: Seq,
-    pub(crate) next: Seq,
-    pub(crate) number: u64,
-    /// Whether it is to be durable.
-    pub(crate) sync: bool,
+pub struct Stamp {
+    /// Everything below was synced when the checkpoint began.
+    pub synced: Seq,
+    /// The first seq that the checkpoint knows nothing about.
+    pub next: Seq,
+    /// The number of the checkpoint.
+    pub number: u64,
+    /// True if the checkpoint is to be durable.
+    pub sync: bool,
 }
 
 /// The length of the checkpoint that begins with these bytes; 0 if none does.
-pub(crate) fn encoded_bytes(bytes: &[u8]) -> u64 {
+pub fn encoded_bytes(bytes: &[u8]) -> u64 {
     let body = bytes.get(16..20).and_then(|field| field.first_chunk());
     match body {
         Some(body) if bytes[..4] == MAGIC => {
@@ -223,7 +227,7 @@ pub(crate) fn encoded_bytes(bytes: &[u8]) -> u64 {
 ///
 /// # Errors
 /// There is not enough memory for the decoded checkpoint.
-pub(crate) fn decode(bytes: &[u8]) -> Result<SlotContent, TryReserveError> {
+pub fn decode(bytes: &[u8]) -> Result<SlotContent, TryReserveError> {
     let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
         return Ok(if bytes.is_empty() {
             SlotContent::Empty
@@ -267,8 +271,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<SlotContent, TryReserveError> {
 }
 
 /// Makes the CRC of a changed checkpoint right.
-#[cfg(test)]
-pub(crate) fn reseal(bytes: &mut [u8]) {
+#[cfg(any(test, feature = "sim"))]
+pub fn reseal(bytes: &mut [u8]) {
     let crc = crc(&bytes[..20], &bytes[HEAD_BYTES..]);
     bytes[20..24].copy_from_slice(&crc.to_le_bytes());
 }
@@ -338,7 +342,7 @@ fn is_consistent(checkpoint: &Checkpoint) -> Result<bool, TryReserveError> {
 
 /// Returns an empty list with room for `count` entries. A checkpoint may be gigabytes long: without enough memory for a
 /// list, the caller gets an error instead of an abort.
-pub(crate) fn reserved<T>(count: usize) -> Result<Vec<T>, TryReserveError> {
+pub fn reserved<T>(count: usize) -> Result<Vec<T>, TryReserveError> {
     let mut list = Vec::new();
     list.try_reserve_exact(count)?;
     Ok(list)
@@ -417,4 +421,4 @@ impl<'a> Reader<'a> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -4,7 +4,7 @@ use wire::frame::HEADER_BYTES;
 use wire::id::Seq;
 
 use crate::error::{Damage, DamageKind};
-use crate::keeper::segment_file;
+use crate::file_name::segment_file;
 use crate::range::{SeqRange, add_joined};
 use crate::segment::{self, slot_at};
 

@@ -1,22 +1,26 @@
+//! The log with its keeper over a simulated disk, compared with a model.
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use diskq_log::range::{normalise, within};
+use diskq_log::segment::{slot_at, slot_offset};
+use diskq_log::slot::SLOT_BYTES;
+use diskq_log::{
+    AppendError, ChannelCheckpoint, Checkpoint, CheckpointNumber, CheckpointRun, Damage,
+    DamageKind, Durable, Event, HUGE_FROM, LEAVING_ENOUGH, Log, LogOptions, LogStats, Pages,
+    Recovered, Reply, Request, Residency, Run, Segment, SegmentNumber, Seq, SeqRange, Taken,
+    segment_file,
+};
 use proptest::prelude::*;
 use wire::frame::HEADER_BYTES;
 
-use super::segments::Place;
-use super::supply::{HUGE_FROM, LEAVING_ENOUGH};
-use super::*;
-use crate::checkpoint::{ChannelCheckpoint, Checkpoint, CheckpointRun};
-use crate::error::{AppendError, DamageKind};
 use crate::files::Files;
 use crate::keeper::{Keeper, log_path};
-use crate::memory::Pages;
-use crate::recovery::{Recovered, open_log};
-use crate::segment::{slot_at, slot_offset};
+use crate::recovery::open_log;
 use crate::sim_files::{Call, Crash, SimFiles};
-use crate::slot::SLOT_BYTES;
 
 const TOPIC: &str = "orders";
 const WALL_NS: u64 = 1_760_000_000_000_000_000;
@@ -211,7 +215,7 @@ impl World {
 
     fn checkpoint(&self) -> Checkpoint {
         let mut ranges: Vec<SeqRange> = self.owed.keys().map(|&seq| SeqRange::one(seq)).collect();
-        crate::range::normalise(&mut ranges);
+        normalise(&mut ranges);
         let runs = ranges.iter().map(|range| CheckpointRun {
             start: range.start,
             count: range.len(),
@@ -288,10 +292,10 @@ impl World {
             .map_or(Seq(0), |checkpoint| checkpoint.next);
         let mut found_owed: Vec<SeqRange> = checkpoint.iter().flat_map(|c| c.named()).collect();
         found_owed.push(SeqRange::new(next, Seq(u64::MAX)));
-        crate::range::normalise(&mut found_owed);
+        normalise(&mut found_owed);
         let mut back = BTreeSet::new();
         for range in &found {
-            for owed in crate::range::within(*range, &found_owed) {
+            for owed in within(*range, &found_owed) {
                 self.log.retain(owed, 1);
                 back.extend((owed.start.0..owed.end.0).map(Seq));
             }
@@ -489,8 +493,7 @@ fn segments_double_with_the_flow_and_grow_with_the_backlog() {
     }
     let sizes: Vec<u32> = world
         .log
-        .segments
-        .iter()
+        .segments()
         .map(|segment| segment.head.bytes)
         .collect();
     assert_eq!(
@@ -506,7 +509,7 @@ fn segments_double_with_the_flow_and_grow_with_the_backlog() {
         world.finish(seq);
         world.pump(1);
     }
-    let tail = world.log.segments.tail.as_ref().unwrap();
+    let tail = world.log.tail().unwrap();
     assert_eq!(tail.head.bytes, 4096, "and shrink with it");
 }
 
@@ -518,13 +521,13 @@ fn a_topic_whose_consumers_keep_up_stays_within_a_part_of_one_segment() {
         world.finish(seq);
         world.pump(10);
     }
-    assert_eq!(world.log.supply.prepared_upto(), SegmentNumber(1));
+    assert_eq!(world.log.prepared_upto(), SegmentNumber(1));
     // What a durable checkpoint names stays: goes on behind it.
     let seq = world.must_append(1500);
     world.write_checkpoint(Durable::Yes);
     world.pump(100);
     world.finish(seq);
-    let base = |world: &World| world.log.segments.tail.as_ref().map(|tail| tail.head.base);
+    let base = |world: &World| world.log.tail().map(|tail| tail.head.base);
     let before = base(&world);
     let later = world.must_append(10);
     assert_eq!(base(&world), before, "it is named");
@@ -595,9 +598,9 @@ fn a_slow_flow_stays_in_the_same_small_segments() {
         }
         world.pump(10);
     }
-    let tail = world.log.segments.tail.as_ref();
+    let tail = world.log.tail();
     assert_eq!(tail.map(|tail| tail.head.bytes), Some(4096));
-    let made = world.log.supply.prepared_upto().0;
+    let made = world.log.prepared_upto().0;
     assert!(made <= 4, "{made} files");
 }
 
@@ -701,7 +704,7 @@ fn a_reader_that_comes_while_a_segment_is_spilled_is_served() {
         // The names of the files that are mapped are durable, and the copy's is not.
         let (number, range) = loop {
             world.must_append(500);
-            let spilling = world.log.segments.iter().find(is_spilling);
+            let spilling = world.log.segments().find(is_spilling);
             if let Some(segment) = spilling {
                 break (segment.number, segment.range());
             }
@@ -712,7 +715,7 @@ fn a_reader_that_comes_while_a_segment_is_spilled_is_served() {
         assert!(world.told(|event| *event == Event::Loaded(range)));
         assert!(world.take(range, 10, u32::MAX).is_some());
         let is_where_it_was = |segment: &Segment| segment.number == number;
-        assert!(world.log.segments.iter().any(is_where_it_was));
+        assert!(world.log.segments().any(is_where_it_was));
         world.log.sync_now();
         world.pump(10);
         assert!(world.log.is_synced());
@@ -730,7 +733,7 @@ fn a_reader_that_comes_while_a_segment_is_spilled_is_served() {
 fn what_is_finished_while_it_is_spilled_leaves_no_file() {
     let mut world = spilling_world();
     let is_spilling = |segment: &Segment| matches!(segment.residency, Residency::Spilling { .. });
-    while !world.log.segments.iter().any(is_spilling) {
+    while !world.log.segments().any(is_spilling) {
         world.must_append(500);
     }
     for seq in world.owed.keys().copied().collect::<Vec<_>>() {
@@ -767,7 +770,7 @@ fn a_spill_that_fails_loses_nothing() {
             |segment: &Segment| matches!(segment.residency, Residency::Spilling { .. });
         loop {
             world.must_append(500);
-            if world.log.segments.iter().any(is_spilling) {
+            if world.log.segments().any(is_spilling) {
                 break;
             }
             if is_synced {
@@ -780,7 +783,7 @@ fn a_spill_that_fails_loses_nothing() {
         world.pump(1);
         assert_eq!(world.files.fail_count(), 1, "{call:?}");
         assert!(world.told(|event| matches!(event, Event::SpillFailed(_))));
-        assert!(!world.log.segments.iter().any(is_spilling));
+        assert!(!world.log.segments().any(is_spilling));
         assert_eq!(world.log.stats().health, None);
         world.pump(100);
         assert!(world.told(|event| matches!(event, Event::Synced(_))));
@@ -800,9 +803,9 @@ fn a_spill_keeps_what_is_synced_and_leaves_the_rest_to_the_next_sync() {
                 world.must_append(500);
                 world.pump(10);
             }
-            let are_durable = |segment: &Segment| segment.is_durable;
+            let are_durable = |segment: &Segment| segment.is_durable();
             let cold = |segment: &&Segment| matches!(segment.residency, Residency::Cold);
-            let sealed = &world.log.segments.sealed;
+            let sealed = world.log.sealed();
             assert!(
                 sealed
                     .iter()
@@ -833,7 +836,7 @@ fn segments_of_a_backlog_are_no_larger_than_its_part_of_memory() {
         for _ in 0..4000 {
             world.must_append(500);
         }
-        let sizes = world.log.segments.iter().map(|segment| segment.head.bytes);
+        let sizes = world.log.segments().map(|segment| segment.head.bytes);
         assert_eq!(sizes.max().map(u64::from), Some(part));
     }
 }
@@ -928,7 +931,7 @@ fn what_is_finished_at_once_is_recycled_without_the_keeper() {
     for _ in 0..2000 {
         let seq = world.must_append(200);
         world.finish(seq);
-        jobs += world.log.requests.len();
+        jobs += world.log.pending().len();
         world.pump(10);
     }
     let files = world.keeper.files().bytes();
@@ -976,13 +979,13 @@ fn a_backlog_of_a_few_segments_that_comes_and_goes_makes_no_files() {
     let mut world = World::new(options);
     let mut made = Vec::new();
     for _ in 0..20 {
-        let before = world.log.supply.prepared_upto();
+        let before = world.log.prepared_upto();
         let backlog: Vec<Seq> = (0..200).map(|_| world.must_append(200)).collect();
         for seq in backlog {
             world.finish(seq);
         }
         world.pump(100);
-        made.push(world.log.supply.prepared_upto().0 - before.0);
+        made.push(world.log.prepared_upto().0 - before.0);
     }
     assert!(made[0] >= 7, "{made:?}");
     assert!(made[1..3].iter().all(|&count| count <= 1), "{made:?}");
@@ -1009,11 +1012,11 @@ fn a_backlog_that_swings_makes_no_files() {
     };
     let mut made = Vec::new();
     for _ in 0..10 {
-        let before = world.log.supply.prepared_upto();
+        let before = world.log.prepared_upto();
         // Segments of 16 KiB are right for the one, of 8 KiB for the other.
         until(&mut world, 900);
         until(&mut world, 20);
-        made.push(world.log.supply.prepared_upto().0 - before.0);
+        made.push(world.log.prepared_upto().0 - before.0);
     }
     assert!(made[0] >= 10, "{made:?}");
     assert!(made[2..].iter().all(|&count| count <= 1), "{made:?}");
@@ -1024,8 +1027,7 @@ fn a_backlog_that_swings_makes_no_files() {
         until(&mut world, 60);
         until(&mut world, 20);
     }
-    let stock = world.log.supply.stock();
-    let largest = stock.map(|stocked| stocked.memory.as_ref().len()).max();
+    let largest = world.log.stock_bytes().max();
     assert!(largest <= Some(4 * 8192), "{largest:?}");
 }
 
@@ -1038,7 +1040,7 @@ fn what_a_checkpoint_names_stays_until_a_synced_one_does_not() {
     while world.log.stats().segments < 2 {
         world.must_append(500);
     }
-    let sealed = world.log.segments.sealed[0].range();
+    let sealed = world.log.sealed()[0].range();
     for seq in sealed.start.0..sealed.end.0 {
         world.finish(Seq(seq));
     }
@@ -1177,11 +1179,7 @@ fn a_slot_that_rots_in_memory_costs_its_message_and_nothing_else() {
     let mut world = World::new(small_options());
     let (first, second) = (world.must_append(100), world.must_append(100));
     for frame_bytes in (0..HEADER_BYTES as u32).rev() {
-        let tail = world.log.segments.tail.as_mut().expect("appended to");
-        let Residency::Mapped(memory) = &mut tail.residency else {
-            panic!("the tail is mapped")
-        };
-        let bytes = memory.as_mut();
+        let bytes = world.log.mapped_bytes_mut(first);
         let mut slot = slot_at(bytes, 0).expect("the first message");
         slot.end = slot.start + frame_bytes;
         let at = slot_offset(bytes.len(), 0).expect("the first message");
@@ -1280,7 +1278,7 @@ fn a_backlog_that_was_synced_after_the_last_change_gets_into_a_checkpoint() {
     world.write_checkpoint(Durable::Yes);
     world.pump(usize::MAX);
     assert!(!world.log.is_synced());
-    assert_eq!(world.log.checkpoint_at(), None);
+    assert_eq!(world.log.checkpoint_due_at(), None);
     world.log.sync_now();
     world.pump(usize::MAX);
     assert!(world.log.is_synced());
@@ -1302,7 +1300,7 @@ fn a_crash_loop_reads_what_was_synced_once() {
     };
     let mut world = World::new(options);
     for round in 0..5 {
-        let before = world.log.segments.sealed.back().map(Segment::end_seq);
+        let before = world.log.sealed().back().map(Segment::end_seq);
         world.pump(usize::MAX);
         if round > 0 {
             assert!(world.log.checkpoint_due(world.mono), "{round}");
@@ -1509,7 +1507,7 @@ fn a_rescue_without_descriptors_is_tried_again() {
         world.must_append(500);
         world.pump(10);
     }
-    let range = world.log.segments.sealed[1].range();
+    let range = world.log.sealed()[1].range();
     assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
     // The peek.
     world.pump(1);
@@ -1538,19 +1536,13 @@ fn a_poisoned_log_checks_what_it_serves() {
     world.pump(10);
     assert!(world.told(|event| matches!(event, Event::SyncFailed(_))));
     let range = world.owed_run(0).unwrap();
-    let places: Vec<Place> = (range.start.0..range.end.0)
-        .filter_map(|seq| world.log.segments.place(Seq(seq)))
-        .collect();
-    assert!(places.contains(&Place::Sealed(0)) && places.contains(&Place::Tail));
+    let has_some_of_it = |segment: &Segment| !segment.range().intersection(&range).is_empty();
+    assert!(has_some_of_it(&world.log.sealed()[0]) && world.log.tail().is_some_and(has_some_of_it));
     // The second message of the first segment, and the last of all.
     let lost = [Seq(range.start.0 + 1), Seq(range.end.0 - 1)];
     for seq in lost {
         let (start, _) = world.log.frame_bounds(seq).unwrap();
-        let place = world.log.segments.place(seq).unwrap();
-        let Residency::Mapped(memory) = &mut world.log.segments.at_mut(place).residency else {
-            panic!("a mapped segment");
-        };
-        memory.as_mut()[start as usize + 100] ^= 1;
+        world.log.mapped_bytes_mut(seq)[start as usize + 100] ^= 1;
     }
     let mut damaged = Vec::new();
     let mut start = range.start;
@@ -1602,11 +1594,7 @@ fn a_copy_of_a_run_begins_where_the_socket_stopped_and_is_checked() {
         assert_eq!(copy, [b"before", &whole[left..]].concat(), "from {left}");
     }
     // The first message changes: whoever has sent all of it does not mind.
-    let place = world.log.segments.place(run.first).unwrap();
-    let Residency::Mapped(memory) = &mut world.log.segments.at_mut(place).residency else {
-        panic!("a mapped segment");
-    };
-    memory.as_mut()[run.start as usize + 40] ^= 1;
+    world.log.mapped_bytes_mut(run.first)[run.start as usize + 40] ^= 1;
     for left in 0..whole.len() as u32 {
         let is_whole = world.log.copy_run(&rest(left), &mut Vec::new());
         assert_eq!(is_whole, run.start + left >= second_at, "from {left}");
@@ -1643,7 +1631,7 @@ fn what_a_failed_sync_left_in_the_cache_is_written_again() {
             // Whoever reads before the sync gets what the cache has.
             let range = world.owed_run(25).unwrap();
             while world.take(range, 5, u32::MAX).is_none() {
-                let request = world.log.requests.pop_front().unwrap();
+                let request = world.log.pending().pop_front().unwrap();
                 world.answer(request);
             }
         }
@@ -1679,9 +1667,9 @@ fn a_bad_sector_of_a_cold_segment_costs_one_message() {
             world.must_append(9000);
             world.pump(10);
         }
-        let segment = &world.log.segments.sealed[1];
+        let segment = &world.log.sealed()[1];
         let (range, number) = (segment.range(), segment.number);
-        let path = log_path(&data_path(), TOPIC).join(crate::keeper::segment_file(number));
+        let path = log_path(&data_path(), TOPIC).join(segment_file(number));
         // In the middle of the second message.
         world.files.spoil(&path, 14_000, code);
         assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
@@ -1882,10 +1870,10 @@ fn cold_segments_come_back_checked() {
     }
     let stats = world.log.stats();
     assert!(stats.cold_segments > 2, "{stats:?}");
-    let segment = &world.log.segments.sealed[1];
-    assert!(segment.memory().is_none());
+    let segment = &world.log.sealed()[1];
+    assert!(!segment.is_in_memory());
     let (number, base) = (segment.number, segment.head.base);
-    let path = log_path(&data_path(), TOPIC).join(crate::keeper::segment_file(number));
+    let path = log_path(&data_path(), TOPIC).join(segment_file(number));
     world.files.damage(&path, 700, 1);
     let range = segment.range();
     assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
@@ -1916,7 +1904,7 @@ fn a_file_that_is_gone_is_damage_and_a_failing_load_is_tried_again() {
         world.must_append(500);
         world.pump(10);
     }
-    let range = world.log.segments.sealed[1].range();
+    let range = world.log.sealed()[1].range();
     world.files.fail_next(Call::Load, ErrorKind::OutOfMemory);
     assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
     world.pump(10);
@@ -1927,7 +1915,7 @@ fn a_file_that_is_gone_is_damage_and_a_failing_load_is_tried_again() {
     world.step_time(300);
     assert!(world.told(|event| *event == Event::Loaded(range)));
     assert!(world.take(rest, 10, u32::MAX).is_some());
-    let range = world.log.segments.sealed[3].range();
+    let range = world.log.sealed()[3].range();
     world.files.fail_next(Call::Load, ErrorKind::NotFound);
     assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
     world.pump(10);
@@ -1949,8 +1937,8 @@ fn world_with_a_cold_segment() -> (World, SeqRange) {
         world.must_append(500);
         world.pump(10);
     }
-    let segment = &world.log.segments.sealed[1];
-    assert!(segment.memory().is_none() && segment.count > 2);
+    let segment = &world.log.sealed()[1];
+    assert!(!segment.is_in_memory() && segment.count > 2);
     let range = segment.range();
     (world, range)
 }
@@ -1988,8 +1976,8 @@ fn what_a_socket_write_points_into_stays_when_the_load_finds_less() {
         world.pump(1);
         let run = world.take(range, 10, u32::MAX).unwrap();
         world.log.pin(run.first);
-        let number = world.log.segments.find(range.start).unwrap().number;
-        let path = log_path(&data_path(), TOPIC).join(crate::keeper::segment_file(number));
+        let number = world.log.segment_of(range.start).unwrap().number;
+        let path = log_path(&data_path(), TOPIC).join(segment_file(number));
         if is_gone {
             world.files.remove(&path).unwrap();
         } else {
@@ -2016,8 +2004,8 @@ fn what_a_socket_write_points_into_stays_when_the_load_finds_less() {
 #[test]
 fn a_message_that_is_not_whole_waits_for_the_load() {
     let (mut world, range) = world_with_a_cold_segment();
-    let number = world.log.segments.find(range.start).unwrap().number;
-    let path = log_path(&data_path(), TOPIC).join(crate::keeper::segment_file(number));
+    let number = world.log.segment_of(range.start).unwrap().number;
+    let path = log_path(&data_path(), TOPIC).join(segment_file(number));
     world.files.damage(&path, 200, 1);
     assert_eq!(world.take(range, 10, u32::MAX), None);
     world.pump(1);
@@ -2040,7 +2028,7 @@ fn a_piece_of_a_segment_that_nobody_holds_is_given_back() {
         world.finish(Seq(seq));
     }
     world.pump(100);
-    assert!(world.log.segments.find(range.start).is_none());
+    assert!(world.log.segment_of(range.start).is_none());
 }
 
 /// T8: every call fails once, in turn; what was promised holds after a start.

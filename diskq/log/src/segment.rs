@@ -19,16 +19,17 @@ use wire::id::{MessageId, Seq};
 
 use crate::crc::crc32c;
 use crate::planted::{Bug, is_planted};
+use crate::range::SeqRange;
 use crate::slot::{SLOT_BYTES, Slot};
 
 /// Where the first frame starts.
-pub(crate) const FRAMES_AT: u32 = 128;
+pub const FRAMES_AT: u32 = 128;
 /// The format this code writes and reads. 2: CRC-32C in the slots.
 pub(crate) const VERSION: u16 = 2;
 /// Segments are whole pages, so that no page belongs to two files' worth of bookkeeping.
-pub(crate) const PAGE_BYTES: u32 = 4096;
+pub const PAGE_BYTES: u32 = 4096;
 /// No segment is larger: offsets are 32 bits, and sums of two of them stay below 2^32.
-pub(crate) const SEGMENT_BYTES_LIMIT: u32 = 1 << 30;
+pub const SEGMENT_BYTES_LIMIT: u32 = 1 << 30;
 /// The size of segments that are spilled and read back, but for those of very large backlogs: the
 /// files' own cost is small.
 pub const SPILLED_BYTES: u32 = 16 << 20;
@@ -40,29 +41,29 @@ const _: () = assert!(FRAMES_AT as usize == 2 * BLOCK_BYTES);
 
 /// What the head blocks say about a segment from its first append on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub struct Head {
     /// Random per use of the file: nothing written under another one is valid.
-    pub(crate) generation: u64,
+    pub generation: u64,
     /// The seq of the first message.
-    pub(crate) base: Seq,
+    pub base: Seq,
     /// The length of the file.
-    pub(crate) bytes: u32,
+    pub bytes: u32,
     /// The node id in the message ids, for the tools.
-    pub(crate) node: u16,
+    pub node: u16,
 }
 
 /// What the twin says in addition once the segment is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seal {
+pub struct Seal {
     /// How many messages there are.
-    pub(crate) count: u32,
+    pub count: u32,
     /// Where the last frame ends.
-    pub(crate) end: u32,
+    pub end: u32,
 }
 
 impl Seal {
     /// Returns whether a segment with this head can have been sealed so.
-    pub(crate) fn fits(&self, head: &Head) -> bool {
+    pub fn fits(&self, head: &Head) -> bool {
         let least = bytes_needed(u64::from(self.count), u64::from(FRAMES_AT));
         let slots = u64::from(self.count) * SLOT_BYTES as u64;
         self.count > 0
@@ -72,13 +73,13 @@ impl Seal {
 }
 
 /// Returns whether a segment can have this length.
-pub(crate) fn is_size(bytes: u32) -> bool {
+pub fn is_size(bytes: u32) -> bool {
     (PAGE_BYTES..=SEGMENT_BYTES_LIMIT).contains(&bytes)
 }
 
 /// What the first 128 bytes of a file turn out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HeadState {
+pub enum HeadState {
     /// Nothing was ever written: prepared, not used.
     Unused,
     /// A segment; sealed or not.
@@ -90,19 +91,19 @@ pub(crate) enum HeadState {
 }
 
 /// Writes both blocks of a segment that starts its life (again).
-pub(crate) fn write_head(bytes: &mut [u8], head: &Head) {
+pub fn write_head(bytes: &mut [u8], head: &Head) {
     bytes[..BLOCK_BYTES].copy_from_slice(&encode_block(HEAD_MAGIC, head, None));
     bytes[BLOCK_BYTES..2 * BLOCK_BYTES].copy_from_slice(&encode_block(TWIN_MAGIC, head, None));
 }
 
 /// Writes the twin of a segment that takes no more messages.
-pub(crate) fn write_seal(bytes: &mut [u8], head: &Head, seal: &Seal) {
+pub fn write_seal(bytes: &mut [u8], head: &Head, seal: &Seal) {
     let block = encode_block(TWIN_MAGIC, head, Some(seal));
     bytes[BLOCK_BYTES..2 * BLOCK_BYTES].copy_from_slice(&block);
 }
 
 /// Reads what [`write_head`] and [`write_seal`] wrote.
-pub(crate) fn read_head(bytes: &[u8]) -> HeadState {
+pub fn read_head(bytes: &[u8]) -> HeadState {
     let Some(blocks) = bytes.get(..2 * BLOCK_BYTES) else {
         return HeadState::Unreadable;
     };
@@ -174,24 +175,24 @@ fn decode_block(magic: [u8; 4], block: &[u8]) -> Block {
 
 /// The bytes a message takes: its frame and its slot.
 #[inline]
-pub(crate) fn bytes_needed(count: u64, body_bytes: u64) -> u64 {
+pub fn bytes_needed(count: u64, body_bytes: u64) -> u64 {
     body_bytes + count * (HEADER_BYTES + SLOT_BYTES) as u64
 }
 
 /// How many messages fit a segment of `bytes` bytes at most: bodies of nothing.
-pub(crate) fn count_limit(bytes: u32) -> u32 {
+pub fn count_limit(bytes: u32) -> u32 {
     bytes.saturating_sub(FRAMES_AT) / (HEADER_BYTES + SLOT_BYTES) as u32
 }
 
 /// Where the slot of the `index`-th message starts.
 #[inline]
-pub(crate) fn slot_offset(segment_bytes: usize, index: u32) -> Option<usize> {
+pub fn slot_offset(segment_bytes: usize, index: u32) -> Option<usize> {
     segment_bytes.checked_sub((index as usize + 1) * SLOT_BYTES)
 }
 
 /// The slot of the `index`-th message, copied out before anyone judges it.
 #[inline]
-pub(crate) fn slot_at(bytes: &[u8], index: u32) -> Option<Slot> {
+pub fn slot_at(bytes: &[u8], index: u32) -> Option<Slot> {
     let at = slot_offset(bytes.len(), index)?;
     let slot = bytes.get(at..)?.first_chunk::<SLOT_BYTES>()?;
     Some(Slot::decode(slot))
@@ -211,17 +212,21 @@ pub(crate) fn pieces_from(bytes: &[u8], index: u32, count: u32, end: u32) -> [Ra
 
 /// One message to be written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NewFrame<'a> {
-    pub(crate) timestamp_ns: i64,
-    pub(crate) id: MessageId,
-    pub(crate) defer_ms: u32,
-    pub(crate) body: &'a [u8],
+pub struct NewFrame<'a> {
+    /// When it was published, in Unix nanoseconds.
+    pub timestamp_ns: i64,
+    /// Its id.
+    pub id: MessageId,
+    /// By how many milliseconds it is deferred; 0: not.
+    pub defer_ms: u32,
+    /// Its body.
+    pub body: &'a [u8],
 }
 
 /// Writes the `index`-th message of a segment at `start`: frame first, slot last. Returns where the
 /// frame ends. The caller has made sure that there is room.
 #[inline]
-pub(crate) fn write_frame(
+pub fn write_frame(
     bytes: &mut [u8],
     head: &Head,
     index: u32,
@@ -245,20 +250,27 @@ pub(crate) fn write_frame(
     end as u32
 }
 
+/// The seqs of messages given by their indices in a segment.
+#[must_use]
+pub fn seqs_at(base: Seq, indices: &Range<u32>) -> SeqRange {
+    let at = |index: u32| Seq(base.0.saturating_add(u64::from(index)));
+    SeqRange::new(at(indices.start), at(indices.end))
+}
+
 /// What reading every slot of a segment found. Indices count messages from the segment's base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Scan {
+pub struct Scan {
     /// The whole messages.
-    pub(crate) whole: Vec<Range<u32>>,
+    pub whole: Vec<Range<u32>>,
     /// Whole messages that were deferred: index, timestamp of the frame, deferral.
-    pub(crate) deferred: Vec<(u32, i64, u32)>,
+    pub deferred: Vec<(u32, i64, u32)>,
     /// Where the last whole frame ends.
-    pub(crate) end: u32,
+    pub end: u32,
 }
 
 impl Scan {
     /// The number of whole messages.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.whole
             .iter()
             .map(|whole| u64::from(whole.end - whole.start))
@@ -266,7 +278,7 @@ impl Scan {
     }
 
     /// The messages among the first `count` that are not whole.
-    pub(crate) fn holes(&self, count: u32) -> Vec<Range<u32>> {
+    pub fn holes(&self, count: u32) -> Vec<Range<u32>> {
         let mut holes = Vec::new();
         let mut start = 0;
         for whole in self.whole.iter().chain(iter::once(&(count..count))) {
@@ -280,11 +292,7 @@ impl Scan {
 }
 
 /// The messages of `holes` whose slot or frame lies in `unreadable`.
-pub(crate) fn unread(
-    bytes: &[u8],
-    holes: &[Range<u32>],
-    unreadable: &[Range<u32>],
-) -> Vec<Range<u32>> {
+pub fn unread(bytes: &[u8], holes: &[Range<u32>], unreadable: &[Range<u32>]) -> Vec<Range<u32>> {
     if unreadable.is_empty() {
         return Vec::new();
     }
@@ -303,7 +311,7 @@ pub(crate) fn unread(
 
 /// Reads every slot. Does not stop at bad ones: what is good behind them is kept. `count` is the
 /// number of messages if that is known (sealed segments).
-pub(crate) fn scan(bytes: &[u8], head: &Head, count: Option<u32>) -> Scan {
+pub fn scan(bytes: &[u8], head: &Head, count: Option<u32>) -> Scan {
     let mut scan = Scan {
         end: FRAMES_AT,
         ..Scan::default()
@@ -338,7 +346,7 @@ pub(crate) fn scan(bytes: &[u8], head: &Head, count: Option<u32>) -> Scan {
 }
 
 /// Returns whether slot and frame of the `index`-th message are whole.
-pub(crate) fn is_whole(bytes: &[u8], head: &Head, index: u32) -> bool {
+pub fn is_whole(bytes: &[u8], head: &Head, index: u32) -> bool {
     let at = slot_offset(bytes.len(), index);
     at.is_some_and(|at| whole_at(bytes, head, index, at).is_some())
 }

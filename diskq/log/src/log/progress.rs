@@ -6,9 +6,10 @@ use std::time::Duration;
 use wire::id::Seq;
 
 use crate::checkpoint::{CheckpointDraft, CheckpointRun, Roster, Runs, SLOTS, Stamp};
-use crate::keeper::{CheckpointFailure, CheckpointNumber, Request, SegmentNumber};
+use crate::file_name::SegmentNumber;
 use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
+use crate::request::{CheckpointFailure, CheckpointNumber, Request};
 
 use super::supply::PREPARE_RETRY;
 use super::{Event, Log, Segment};
@@ -68,7 +69,7 @@ struct Writing {
 
 /// The checkpoint state of a log.
 #[derive(Debug, Default)]
-pub(crate) struct Checkpoints {
+pub struct Checkpoints {
     /// The highest number given so far.
     last_number: u64,
     /// The number of the last one that is surely durable; 0: none.
@@ -106,7 +107,8 @@ impl Checkpoints {
     /// The state after start-up: which checkpoint each slot holds, which is surely durable, and the
     /// highest number that any may have. `synced_mark` is that of the newest. `is_unsure`: a power failure may still undo changes that the newest
     /// checkpoint records, so another checkpoint is due, which makes them durable.
-    pub(crate) fn from_found(
+    #[must_use]
+    pub fn from_found(
         slots: [u64; SLOTS],
         synced_number: u64,
         last_number: u64,
@@ -125,7 +127,8 @@ impl Checkpoints {
     }
 
     /// The highest number given so far.
-    pub(crate) fn last_number(&self) -> u64 {
+    #[must_use]
+    pub fn last_number(&self) -> u64 {
         self.last_number
     }
 
@@ -369,7 +372,7 @@ impl Log {
     }
 
     /// A segment that the checkpoint names stays until a durable one no longer does.
-    fn mark_named(&mut self, range: SeqRange, number: u64) {
+    pub(super) fn mark_named(&mut self, range: SeqRange, number: u64) {
         let mut index = self.segments.index_at_or_after(range.start);
         while let Some(segment) = self.segments.sealed.get_mut(index) {
             if segment.head.base >= range.end {
@@ -427,24 +430,5 @@ impl Log {
                 self.poison(cause, events);
             }
         }
-    }
-}
-
-#[cfg(any(test, feature = "sim"))]
-impl Log {
-    /// Writes a checkpoint at once.
-    pub fn write_checkpoint(
-        &mut self,
-        mono: Duration,
-        checkpoint: &crate::Checkpoint,
-        durable: Durable,
-    ) -> CheckpointNumber {
-        let number = self.next_checkpoint();
-        self.begin_checkpoint(mono, durable);
-        for range in checkpoint.named() {
-            self.mark_named(range, number.0);
-        }
-        self.finish_checkpoint(CheckpointDraft::from(checkpoint));
-        number
     }
 }

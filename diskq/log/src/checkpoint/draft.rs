@@ -115,14 +115,14 @@ pub struct CheckpointDraft {
     /// The topic's channels.
     pub channels: Vec<ChannelDraft>,
     /// Filled by the log.
-    pub(crate) stamp: Stamp,
+    pub stamp: Stamp,
 }
 
 /// The encoded checkpoint would be longer than its 32-bit length field can express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TooLong {
+pub struct TooLong {
     /// The length that the checkpoint would have.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 impl CheckpointDraft {
@@ -157,7 +157,10 @@ impl CheckpointDraft {
     }
 
     /// The bytes of a slot that holds the checkpoint.
-    pub(crate) fn encode(&self) -> Result<Vec<u8>, TooLong> {
+    ///
+    /// # Errors
+    /// The checkpoint is too long.
+    pub fn encode(&self) -> Result<Vec<u8>, TooLong> {
         let undistributed = self.undistributed.resolved();
         let channels = self.channels.iter();
         let channels: Vec<_> = channels

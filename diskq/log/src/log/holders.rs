@@ -2,8 +2,8 @@
 
 use wire::id::Seq;
 
-use crate::keeper::Request;
 use crate::range::SeqRange;
+use crate::request::Request;
 
 use super::Log;
 use super::segments::{Place, Residency};

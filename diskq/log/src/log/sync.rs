@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use wire::id::Seq;
 
-use crate::keeper::{Request, SegmentNumber, SyncFailure};
+use crate::file_name::SegmentNumber;
 use crate::planted::{Bug, is_planted};
+use crate::request::{Request, SyncFailure};
 
 use super::segments::Residency;
 use super::{Event, Log};

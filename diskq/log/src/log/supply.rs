@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::AppendError;
-use crate::keeper::{Failure, Request, SegmentNumber};
+use crate::file_name::SegmentNumber;
 use crate::memory::{Memory, Pages};
+use crate::request::{Failure, Request};
 use crate::segment::{PAGE_BYTES, SEGMENT_BYTES_LIMIT, SPILLED_BYTES};
 
 use super::{Event, Log, LogOptions};
@@ -29,10 +30,10 @@ const SPILL_SHARE: u64 = 16;
 const BACKLOG_SHARE: u64 = 1024;
 
 /// From this size on a segment may be in huge pages: it has a few of them.
-pub(super) const HUGE_FROM: u32 = 4 << 20;
+pub const HUGE_FROM: u32 = 4 << 20;
 /// So many segments that are being spilled are supply enough: none has to be made, their memory comes back.
 /// The disk is busy with two; with few more it waits for the next ones now and then.
-pub(super) const LEAVING_ENOUGH: u32 = 8;
+pub const LEAVING_ENOUGH: u32 = 8;
 
 /// A segment file in memory that holds nothing anyone needs.
 #[derive(Debug)]
@@ -219,7 +220,8 @@ impl Supply {
 }
 
 /// The next of the random numbers that `seed` began (splitmix64). Never 0.
-pub(crate) fn next_generation(seed: &mut u64) -> u64 {
+#[must_use]
+pub fn next_generation(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut mixed = *seed;
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,0 +1,60 @@
+//! `diskq-log`: the log of a topic as a state machine, and the bytes that it keeps on disk.
+//!
+//! The crate makes no system call. The log reads and writes bytes that were lent to it ([`Memory`]), and cannot unmap
+//! them: what has to be done to files comes out as a [`Request`], and each memory goes back in one. The crate `diskq`
+//! does these jobs, and recovers logs.
+//!
+//! ```text
+//!   topic ── append ─► Log ─── Request ──► diskq: Keeper ──► Files
+//!   topic ◄─ runs ──── Log ◄── Reply ───── diskq: Keeper
+//!                       ▲
+//!                       └── Recovered ──── diskq: open_log
+//! ```
+//!
+//! # Promises
+//!
+//! - **A reactor never waits.** No call of [`Log`] blocks; all that may block is a [`Request`].
+//! - **Never a wrong message.** A slot's CRC covers the frame, its place, its seq and the generation of the segment.
+//! - **A seq is used once.**
+//! - **A full disk refuses appends at once** ([`AppendError::Full`]); reading, releasing and checkpoints need no room.
+//! - **A failed sync is final** ([`AppendError::Poisoned`]); a sync that could not start for want of a descriptor is not
+//!   a failed one, and is tried again.
+//!
+//! The bytes are drawn in `docs/format.md`. The only unsafe code is one call of the processor's CRC instruction
+//! (`crc.rs`).
+#![deny(unsafe_code)]
+
+pub mod checkpoint;
+mod crc;
+mod error;
+mod facts;
+mod file_name;
+mod log;
+mod memory;
+pub mod planted;
+pub mod range;
+mod recovered;
+mod request;
+pub mod segment;
+pub mod slot;
+
+pub use checkpoint::{
+    ChannelCheckpoint, ChannelDraft, Checkpoint, CheckpointDraft, CheckpointRun, Runs,
+};
+pub use error::{AppendError, Damage, DamageKind};
+pub use facts::{ChannelFacts, TopicFacts};
+pub use file_name::{
+    SegmentNumber, file_number, is_partial_file, partial_file, segment_file, segment_number,
+};
+pub use log::{
+    Checkpoints, Durable, Event, FoundLog, HUGE_FROM, LEAVING_ENOUGH, Log, LogOptions, LogStats,
+    Residency, Run, Segment, Taken, next_generation,
+};
+pub use memory::{Memory, Pages, Written};
+pub use range::SeqRange;
+pub use recovered::{RecordedChannels, Recovered};
+pub use request::{
+    CheckpointFailure, CheckpointNumber, Failure, Piece, Reply, Request, SyncFailure,
+};
+pub use segment::SPILLED_BYTES;
+pub use wire::id::Seq;

@@ -1,0 +1,44 @@
+//! [`Recovered`]: a log as start-up hands it over, and what is owed from it.
+
+use wire::id::Seq;
+
+use crate::checkpoint::{Checkpoint, Roster};
+use crate::error::Damage;
+use crate::log::Log;
+use crate::range::SeqRange;
+
+/// A log after start-up.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The log. Retain what is owed, then call [`Log::release_unheld`] once.
+    pub log: Log,
+    /// The newest readable checkpoint. `None`: there never was one, or see `damage`.
+    pub checkpoint: Option<Checkpoint>,
+    /// The channels that survive a power failure for sure.
+    pub recorded: RecordedChannels,
+    /// All seqs that exist, sorted; torn and damaged ones left out. Those at or above the
+    /// checkpoint's `next` are owed to every channel; those below are owed where it names them.
+    pub found: Vec<SeqRange>,
+    /// Messages at or above the checkpoint's `next` that were published deferred, by seq, with the
+    /// Unix time in ns at which they are due.
+    pub deferred: Vec<(Seq, u64)>,
+    /// What was found damaged. Counted in the log's stats already.
+    pub damage: Vec<Damage>,
+}
+
+/// The channels that survive a power failure for sure: those that a surely durable checkpoint names.
+#[derive(Debug, Default)]
+pub struct RecordedChannels {
+    /// The channels of the surely durable checkpoint. `None` if the newest checkpoint was written without a sync: a failed
+    /// sync may have come before it, and after a failed sync no checkpoint counts as durable.
+    pub durable: Option<Roster>,
+}
+
+impl RecordedChannels {
+    /// Returns whether a surely durable checkpoint names the channel.
+    #[must_use]
+    pub fn is_durable(&self, channel: &str) -> bool {
+        let durable = self.durable.as_ref();
+        durable.is_some_and(|roster| roster.names(channel))
+    }
+}
