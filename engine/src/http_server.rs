@@ -6,14 +6,14 @@ mod stream;
 
 use crate::http;
 use crate::net::address::Peer;
-use crate::net::layered::{HandshakeError, Layered};
+use crate::net::layered::HandshakeError;
 use crate::net::listener::Listener;
+use crate::net::transport::MovingTransport;
 use crate::process::HttpTimeouts;
 use crate::reactor;
 use futures_lite::AsyncWriteExt;
 use program::http::{Awaited, Connection, Served};
 use program::{log_debug, log_info, log_warn};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use stream::HttpStream;
@@ -45,8 +45,7 @@ pub(crate) trait HttpShard: Clone + 'static {
 
 /// An HTTP connection on its way to another shard, between two requests.
 pub(crate) struct MovingHttp {
-    descriptor: OwnedFd,
-    layered: Option<Box<Layered>>,
+    transport: MovingTransport,
     unread: Vec<u8>,
     peer: Peer,
 }
@@ -94,7 +93,7 @@ async fn refuse(mut stream: HttpStream, error: &HandshakeError) {
 
 /// Takes an HTTP connection in that comes from another shard.
 pub(crate) fn resume(shard: &impl HttpShard, moving: MovingHttp) {
-    let stream = HttpStream::adopt(moving.descriptor, moving.layered, shard.timeouts());
+    let stream = HttpStream::adopt(moving.transport, shard.timeouts());
     let connection = Connection::new(stream, &moving.unread);
     serve_connection(shard, connection, moving.peer);
 }
@@ -112,10 +111,8 @@ fn serve_connection(shard: &impl HttpShard, mut connection: Connection<HttpStrea
         }
         if served == Served::UntilMoved {
             let (stream, unread) = connection.into_parts();
-            let (descriptor, layered) = stream.into_parts();
             let moving = MovingHttp {
-                descriptor,
-                layered,
+                transport: stream.into_moving(),
                 unread,
                 peer,
             };

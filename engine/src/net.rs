@@ -6,3 +6,4 @@ pub(crate) mod input;
 pub(crate) mod layered;
 pub(crate) mod listener;
 pub(crate) mod socket;
+pub(crate) mod transport;

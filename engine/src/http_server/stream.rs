@@ -1,13 +1,13 @@
-//! [`HttpStream`]: what carries an HTTP connection, a socket or TLS over one.
+//! [`HttpStream`]: the transport of an HTTP connection, with the deadlines of its waits.
 
 use super::deadline::Deadline;
-use crate::net::layered::{HandshakeError, Layered};
+use crate::net::layered::HandshakeError;
 use crate::net::socket::Stream;
+use crate::net::transport::{MovingTransport, Taken, Transport};
 use crate::process::HttpTimeouts;
 use futures_lite::{AsyncRead, AsyncWrite, future};
 use program::http::{Awaited, Io};
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -18,8 +18,7 @@ const REQUEST_STARTS: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OP
 
 /// A stream of an HTTP connection.
 pub(crate) struct HttpStream {
-    stream: Stream,
-    layered: Option<Box<Layered>>,
+    transport: Transport,
     deadline: Deadline,
 }
 
@@ -27,8 +26,7 @@ impl HttpStream {
     /// Plain HTTP.
     pub(crate) fn plain(stream: Stream, timeouts: HttpTimeouts) -> HttpStream {
         HttpStream {
-            stream,
-            layered: None,
+            transport: Transport::new(stream),
             deadline: Deadline::new(timeouts),
         }
     }
@@ -40,15 +38,10 @@ impl HttpStream {
         config: &Arc<ServerConfig>,
     ) -> Result<(), HandshakeError> {
         let layer = Layer::tls_server(config).map_err(HandshakeError::Refused)?;
-        let layered = self.layered.get_or_insert_default();
-        layered.push(layer);
+        self.transport.push(layer, &[])?;
         self.deadline.begin(Awaited::Handshake);
         let mut is_first = true;
-        while self
-            .layered
-            .as_ref()
-            .is_some_and(|layered| layered.is_handshaking())
-        {
+        while self.transport.is_handshaking() {
             let look = |wire: &[u8]| match std::mem::replace(&mut is_first, false) {
                 true if REQUEST_STARTS.iter().any(|start| wire.starts_with(start)) => {
                     Err(HandshakeError::PlainHttp)
@@ -56,22 +49,18 @@ impl HttpStream {
                 _ => Ok(()),
             };
             let mut look = Some(look);
-            let step = future::poll_fn(|cx| match (&mut self.layered, look.take()) {
-                (Some(layered), Some(look)) => {
-                    match layered.poll_handshake(&self.stream, cx, look) {
-                        Poll::Pending => self.deadline.poll_input(cx).map_err(HandshakeError::from),
-                        step => step,
-                    }
-                }
-                _ => Poll::Ready(Ok(())),
+            let step = future::poll_fn(|cx| match look.take() {
+                Some(look) => match self.transport.poll_handshake(cx, look) {
+                    Poll::Pending => self.deadline.poll_input(cx).map_err(HandshakeError::from),
+                    step => step,
+                },
+                None => Poll::Ready(Ok(())),
             })
             .await;
             // TLS has an answer also to what it refuses, and that is the error to report.
-            let flushed = future::poll_fn(|cx| self.poll_flush_wire(cx)).await;
+            let flushed = future::poll_fn(|cx| self.poll_flush_encoded(cx)).await;
             if let Err(error) = step {
-                if let Some(layered) = &mut self.layered {
-                    layered.clear();
-                }
+                self.transport.clear();
                 return Err(error);
             }
             flushed?;
@@ -79,26 +68,21 @@ impl HttpStream {
         Ok(())
     }
 
-    /// Of what another shard gave away.
-    pub(crate) fn adopt(
-        descriptor: OwnedFd,
-        layered: Option<Box<Layered>>,
-        timeouts: HttpTimeouts,
-    ) -> HttpStream {
+    /// The stream that another shard gave away.
+    pub(crate) fn adopt(moving: MovingTransport, timeouts: HttpTimeouts) -> HttpStream {
         HttpStream {
-            stream: Stream::adopt(descriptor),
-            layered,
+            transport: Transport::adopt(moving),
             deadline: Deadline::new(timeouts),
         }
     }
 
     /// For another shard to adopt.
-    pub(crate) fn into_parts(self) -> (OwnedFd, Option<Box<Layered>>) {
-        (self.stream.into_descriptor(), self.layered)
+    pub(crate) fn into_moving(self) -> MovingTransport {
+        self.transport.into_moving()
     }
 
     pub(crate) fn is_secure(&self) -> bool {
-        self.layered.is_some()
+        self.transport.is_upgraded()
     }
 
     /// The wait for the peer that took too long, if reading or writing has failed by that.
@@ -106,32 +90,23 @@ impl HttpStream {
         self.deadline.missed()
     }
 
-    fn poll_flush_wire(&mut self, cx: &Context<'_>) -> Poll<io::Result<()>> {
-        let Some(layered) = &mut self.layered else {
-            return Poll::Ready(Ok(()));
-        };
-        while !layered.unsent().is_empty() {
-            let written = self.stream.poll_write(cx, layered.unsent());
-            let bytes = ready!(note_written(&mut self.deadline, cx, written))?;
-            layered.note_sent(bytes);
+    /// Writes what is encoded, which comes from TLS itself: the bytes of an answer leave in `poll_write`.
+    fn poll_flush_encoded(&mut self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        while self.transport.has_unsent() {
+            ready!(self.poll_send(cx, &[]))?;
         }
         Poll::Ready(Ok(()))
     }
-}
 
-/// Counts the result of a write towards the deadline.
-fn note_written(
-    deadline: &mut Deadline,
-    cx: &Context<'_>,
-    written: Poll<io::Result<usize>>,
-) -> Poll<io::Result<usize>> {
-    match written {
-        Poll::Pending => deadline.poll_room(cx),
-        Poll::Ready(Ok(bytes)) => {
-            deadline.note(bytes);
-            written
+    /// Writes once, when the socket has room.
+    fn poll_send(&mut self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = self.transport.send(&[IoSlice::new(bytes)])?;
+        if written.taken == Taken::Nothing {
+            self.transport.wait_writable(cx);
+            return self.deadline.poll_room(cx);
         }
-        Poll::Ready(Err(_)) => written,
+        self.deadline.note(written.left);
+        Poll::Ready(Ok(written.left))
     }
 }
 
@@ -147,19 +122,11 @@ impl AsyncRead for HttpStream {
         cx: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let HttpStream {
-            stream,
-            layered,
-            deadline,
-        } = &mut *self;
-        let read = match layered {
-            None => Stream::poll_read(stream, cx, buffer),
-            Some(layered) => layered.poll_read(stream, cx, buffer),
-        };
+        let read = self.transport.poll_read(cx, buffer);
         match read {
-            Poll::Pending => deadline.poll_input(cx),
+            Poll::Pending => self.deadline.poll_input(cx),
             Poll::Ready(Ok(bytes)) => {
-                deadline.note(bytes);
+                self.deadline.note(bytes);
                 Poll::Ready(Ok(bytes))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
@@ -168,39 +135,28 @@ impl AsyncRead for HttpStream {
 }
 
 impl AsyncWrite for HttpStream {
-    /// With TLS what was taken is sealed, and leaves as far as the socket takes it: the rest leaves
-    /// with what is written next, or by flushing.
+    /// Writes until a part of `bytes` has left. The rest must be written next.
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_flush_wire(cx))?;
-        let HttpStream {
-            stream,
-            layered,
-            deadline,
-        } = &mut *self;
-        let Some(layered) = layered else {
-            let written = Stream::poll_write(stream, cx, bytes);
-            return note_written(deadline, cx, written);
-        };
-        let sealed = layered.seal(&[IoSlice::new(bytes)])?;
-        match self.poll_flush_wire(cx) {
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(sealed)),
+        loop {
+            match ready!(self.poll_send(cx, bytes))? {
+                // Only what TLS itself has to say has left.
+                0 if !bytes.is_empty() => {}
+                left => return Poll::Ready(Ok(left)),
+            }
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_flush_wire(cx)
+        self.poll_flush_encoded(cx)
     }
 
     fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Some(layered) = &mut self.layered {
-            layered.end();
-        }
-        ready!(self.poll_flush_wire(cx))?;
-        Pin::new(&mut self.stream).poll_close(cx)
+        self.transport.end();
+        ready!(self.poll_flush_encoded(cx))?;
+        Poll::Ready(self.transport.shut_down())
     }
 }

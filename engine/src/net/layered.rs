@@ -9,6 +9,7 @@
 //! leaves, one piece. All of it moves with the connection.
 
 use crate::net::socket::Stream;
+use crate::net::transport::{Taken, Written};
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
@@ -30,7 +31,7 @@ thread_local! {
 
 /// The upgrades of a connection, from the first one on.
 #[derive(Default)]
-pub(crate) struct Layered {
+pub(super) struct Layered {
     layers: Layers,
     /// Received, and not opened: there was no room, or the handshake has just ended.
     unopened: Vec<u8>,
@@ -40,22 +41,22 @@ pub(crate) struct Layered {
 
 impl Layered {
     /// Adds a layer behind everything that was sealed.
-    pub(crate) fn push(&mut self, layer: Layer) {
+    pub(super) fn push(&mut self, layer: Layer) {
         self.layers.push(layer);
     }
 
     /// Goes back to no layer, behind everything that was sealed.
-    pub(crate) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.layers.clear();
     }
 
     /// True while TLS has not agreed on its keys.
-    pub(crate) fn is_handshaking(&self) -> bool {
+    pub(super) fn is_handshaking(&self) -> bool {
         self.layers.is_handshaking()
     }
 
     /// What TLS has agreed on.
-    pub(crate) fn session(&self) -> Option<Session> {
+    pub(super) fn session(&self) -> Option<Session> {
         self.layers.session()
     }
 
@@ -66,7 +67,7 @@ impl Layered {
     ///
     /// # Errors
     /// [`HandshakeError`]
-    pub(crate) fn poll_handshake(
+    pub(super) fn poll_handshake(
         &mut self,
         stream: &Stream,
         cx: &Context<'_>,
@@ -89,7 +90,7 @@ impl Layered {
     ///
     /// # Errors
     /// The connection is broken, or the peer does not keep to a format.
-    pub(crate) fn poll_read(
+    pub(super) fn poll_read(
         &mut self,
         stream: &Stream,
         cx: &Context<'_>,
@@ -121,28 +122,40 @@ impl Layered {
 
     // --- output
 
-    /// What the socket has to take first.
-    pub(crate) fn unsent(&self) -> &[u8] {
-        self.layers.unsent()
-    }
-
-    /// Seals the next piece of the output, behind what is sealed of it. Returns how many bytes more are.
+    /// Writes once. What was sealed before leaves before more is sealed.
     ///
     /// # Errors
-    /// A library failed.
-    pub(crate) fn seal(&mut self, output: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.seal_up_to(output, SEALED_BYTES_MAX)
+    /// The connection is broken, or a library failed.
+    pub(super) fn send(&mut self, stream: &Stream, output: &[IoSlice<'_>]) -> io::Result<Written> {
+        if self.unsent().is_empty() {
+            self.seal_up_to(output, SEALED_BYTES_MAX)?;
+        }
+        let offered = self.unsent().len();
+        let sent = match offered {
+            0 => Some(0),
+            _ => stream.send(&[IoSlice::new(self.unsent())])?,
+        };
+        Ok(Written {
+            left: sent.map_or(0, |bytes| self.note_sent(bytes)),
+            taken: Taken::of(sent, offered),
+        })
+    }
+
+    /// What the socket has to take first.
+    pub(super) fn unsent(&self) -> &[u8] {
+        self.layers.unsent()
     }
 
     /// Seals all of the output, for a layer that begins behind it.
     ///
     /// # Errors
     /// A library failed.
-    pub(crate) fn seal_all(&mut self, output: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub(super) fn seal_all(&mut self, output: &[IoSlice<'_>]) -> io::Result<()> {
         self.seal_up_to(output, usize::MAX)
     }
 
-    fn seal_up_to(&mut self, output: &[IoSlice<'_>], most: usize) -> io::Result<usize> {
+    /// Seals the next `most` bytes of the output, behind what is sealed of it.
+    fn seal_up_to(&mut self, output: &[IoSlice<'_>], most: usize) -> io::Result<()> {
         let mut pieces = [IoSlice::new(&[]); SLICES_MAX];
         let (mut skipped, mut bytes) = (0, 0);
         for (piece, slice) in pieces.iter_mut().zip(output) {
@@ -157,12 +170,12 @@ impl Layered {
             self.layers.seal(&pieces[..output.len().min(SLICES_MAX)])?;
             self.sealed += bytes;
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// Notes that the socket took the first `bytes` bytes of what it had to. Returns how many bytes of
     /// the output have left by that; of a piece that leaves in parts, in proportion.
-    pub(crate) fn note_sent(&mut self, bytes: usize) -> usize {
+    fn note_sent(&mut self, bytes: usize) -> usize {
         let unsent = self.layers.unsent().len();
         self.layers.note_sent(bytes);
         let left = match bytes == unsent {
@@ -174,7 +187,7 @@ impl Layered {
     }
 
     /// Says that nothing follows, as far as a layer has a word for that.
-    pub(crate) fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.layers.end();
     }
 }

@@ -3,13 +3,11 @@
 
 use crate::net::address::Peer;
 use crate::reactor::Source;
-use futures_lite::{AsyncRead, AsyncWrite};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use socket2::Socket;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// A connection's socket.
@@ -113,43 +111,17 @@ impl Stream {
         }
     }
 
-    /// Writes as much as the socket takes, once it takes something.
-    pub(crate) fn poll_write(&self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.send(&[IoSlice::new(bytes)])? {
-            Some(bytes) => Poll::Ready(Ok(bytes)),
-            None => {
-                self.source.wait_writable(cx, self.socket.as_fd());
-                Poll::Pending
-            }
-        }
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
-        Stream::poll_read(&self, cx, buffer)
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Stream::poll_write(&self, cx, bytes)
+    /// Wakes the task when there is room to write. To be called when there was none.
+    pub(crate) fn wait_writable(&self, cx: &Context<'_>) {
+        self.source.wait_writable(cx, self.socket.as_fd());
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_close(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.socket.shutdown(Shutdown::Write))
+    /// Tells the peer that nothing follows.
+    ///
+    /// # Errors
+    /// The system's answer.
+    pub(crate) fn shut_down(&self) -> io::Result<()> {
+        self.socket.shutdown(Shutdown::Write)
     }
 }
 

@@ -5,17 +5,16 @@
 //! left for the sake of other connections or until its answers have left.
 //!
 //! Writing: the shard's turn writes for everybody, once per turn, straight from the log
-//! (`Shard::take_turn`). Only a connection whose socket is full gets a task that waits for room.
-//!
-//! Where TLS or compression lie between, both go through [`Layered`]; what is told to the broker is
-//! the same: what has left the process.
+//! (`Shard::take_turn`). Only a connection whose socket is full gets a task that waits for room. The broker is told what
+//! has left the process, whether or not TLS or compression lie between ([`Transport`]).
 
 use crate::auth::Question;
 use crate::net::address::Peer;
 use crate::net::input::{Filled, Input};
-use crate::net::layered::{HandshakeError, Layered};
+use crate::net::layered::HandshakeError;
 use crate::net::listener::Listener;
 use crate::net::socket::Stream;
+use crate::net::transport::{MovingTransport, Taken, Transport};
 use crate::reactor::{self, Sleep};
 use crate::shard::Shard;
 use crate::tls;
@@ -25,7 +24,6 @@ use program::log::{self, Level};
 use program::log_info;
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, IoSlice};
-use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -45,9 +43,7 @@ pub(crate) const SLICES_MAX: usize = 64;
 /// A connection of this shard.
 pub(crate) struct Connection {
     pub(crate) id: ClientId,
-    stream: Stream,
-    /// TLS and compression, if there are any.
-    layered: RefCell<Option<Box<Layered>>>,
+    transport: Transport,
     /// The unfinished command at the end of what was read.
     input: RefCell<Input>,
     /// The socket is full; a task waits for room.
@@ -73,8 +69,7 @@ enum Leaving {
 /// A connection on its way to another shard.
 pub(crate) struct Moving {
     pub(crate) client: engine_core::Client,
-    descriptor: OwnedFd,
-    layered: Option<Box<Layered>>,
+    transport: MovingTransport,
     input: Vec<u8>,
     input_ended: bool,
 }
@@ -92,24 +87,22 @@ pub(crate) async fn serve(shard: Rc<Shard>, listener: Listener) {
 fn start(shard: &Rc<Shard>, stream: Stream, peer: &Peer) {
     shard.read_clock();
     let id = shard.with_broker(|broker, now, _| broker.connect(now, peer.to_string(), peer.host()));
-    run(shard, Connection::new(id, stream));
+    run(shard, Connection::new(id, Transport::new(stream)));
 }
 
 /// Takes a connection in that comes from another shard.
 pub(crate) fn resume(shard: &Rc<Shard>, moving: Moving) {
     let Moving {
         client,
-        descriptor,
-        layered,
+        transport,
         input,
         input_ended,
     } = moving;
     let id = shard.with_broker(|broker, now, _| broker.attach(now, client));
     let connection = Connection {
-        layered: RefCell::new(layered),
         input: RefCell::new(Input::new(input)),
         input_ended: Cell::new(input_ended),
-        ..Connection::new(id, Stream::adopt(descriptor))
+        ..Connection::new(id, Transport::adopt(transport))
     };
     run(shard, connection);
 }
@@ -176,11 +169,10 @@ enum ReadOnce {
 }
 
 impl Connection {
-    fn new(id: ClientId, stream: Stream) -> Connection {
+    fn new(id: ClientId, transport: Transport) -> Connection {
         Connection {
             id,
-            stream,
-            layered: RefCell::new(None),
+            transport,
             input: RefCell::default(),
             is_stuck: Cell::new(false),
             input_ended: Cell::new(false),
@@ -216,7 +208,7 @@ impl Connection {
             return Poll::Ready(ReadOnce::Full);
         }
         if !shard.is_reading(self.id) {
-            if self.is_handshaking() {
+            if self.transport.is_handshaking() {
                 return self.poll_handshake(shard, cx);
             }
             if self.poll_gone(cx) {
@@ -233,10 +225,7 @@ impl Connection {
         let filled = self.input.borrow_mut().poll_fill(
             &mut shard.buffers.borrow_mut(),
             shard.needs(self.id),
-            |room| match &mut *self.layered.borrow_mut() {
-                None => self.stream.poll_read(cx, room),
-                Some(layered) => layered.poll_read(&self.stream, cx, room),
-            },
+            |room| self.transport.poll_read(cx, room),
         );
         let filled = match filled {
             Poll::Pending => {
@@ -337,7 +326,7 @@ impl Connection {
             return false;
         };
         while Pin::new(&mut asking.look).poll(cx).is_ready() {
-            if self.stream.has_hung_up() && asking.question.take_back_if_queued() {
+            if self.transport.has_hung_up() && asking.question.take_back_if_queued() {
                 return true;
             }
             asking.interval = (asking.interval * 2).min(GONE_INTERVAL_MAX);
@@ -347,13 +336,6 @@ impl Connection {
     }
 
     // --- upgrades
-
-    fn is_handshaking(&self) -> bool {
-        let layered = self.layered.borrow();
-        layered
-            .as_ref()
-            .is_some_and(|layered| layered.is_handshaking())
-    }
 
     /// Puts a layer behind the output that is there.
     pub(crate) fn upgrade(self: &Rc<Self>, shard: &Rc<Shard>, upgrade: Upgrade) {
@@ -384,38 +366,25 @@ impl Connection {
     }
 
     fn push_layer(&self, shard: &Rc<Shard>, layer: Layer) -> io::Result<()> {
-        let mut layered = self.layered.borrow_mut();
-        let layered = layered.get_or_insert_default();
         shard.in_turn(|broker, _, _| {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let count = broker.output(self.id, &mut slices);
-            layered.seal_all(&slices[..count])
-        })?;
-        layered.push(layer);
-        Ok(())
+            self.transport.push(layer, &slices[..count])
+        })
     }
 
     /// One read of the handshake and its answer.
     fn poll_handshake(self: &Rc<Self>, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<ReadOnce> {
-        let step = match &mut *self.layered.borrow_mut() {
-            Some(layered) => layered.poll_handshake(&self.stream, cx, |_| Ok(())),
-            None => return Poll::Ready(ReadOnce::Some),
-        };
-        match step {
+        match self.transport.poll_handshake(cx, |_| Ok(())) {
             Poll::Pending => {
                 *self.reader.borrow_mut() = Some(cx.waker().clone());
                 return Poll::Pending;
             }
             Poll::Ready(Err(error)) => self.fail_handshake(shard, &error),
-            Poll::Ready(Ok(())) if self.is_handshaking() => self.flush(shard),
+            Poll::Ready(Ok(())) if self.transport.is_handshaking() => self.flush(shard),
             Poll::Ready(Ok(())) => {
                 shard.read_clock();
-                let session = self
-                    .layered
-                    .borrow()
-                    .as_ref()
-                    .and_then(|layered| layered.session());
-                let session = session.map(tls::describe);
+                let session = self.transport.session().map(tls::describe);
                 shard.with_broker(|broker, now, out| broker.upgraded(now, self.id, session, out));
             }
         }
@@ -424,9 +393,7 @@ impl Connection {
 
     /// There is no TLS: the peer is told so in the clear, behind TLS's own last word.
     fn fail_handshake(&self, shard: &Rc<Shard>, error: &HandshakeError) {
-        if let Some(layered) = &mut *self.layered.borrow_mut() {
-            layered.clear();
-        }
+        self.transport.clear();
         shard.with_broker(|broker, _, out| {
             broker.upgrade_failed(self.id, &error.to_string(), out);
         });
@@ -440,7 +407,7 @@ impl Connection {
 
     /// Fails the handshake, for which the peer took too long. Does nothing if the handshake has just been completed.
     pub(crate) fn expire_upgrade(&self, shard: &Rc<Shard>) {
-        if self.is_handshaking() {
+        if self.transport.is_handshaking() {
             self.fail_handshake(shard, &HandshakeError::TimedOut);
         }
     }
@@ -460,7 +427,7 @@ impl Connection {
         if self.leaving.get().is_some() {
             return Ok(None);
         }
-        let descriptor = self.stream.duplicate()?;
+        let descriptor = self.transport.duplicate()?;
         let Some(client) = shard.with_broker(|broker, _, _| broker.detach(self.id)) else {
             return Ok(None);
         };
@@ -468,8 +435,7 @@ impl Connection {
         let input = self.take_input(shard);
         Ok(Some(Moving {
             client,
-            descriptor,
-            layered: self.layered.take(),
+            transport: self.transport.move_to(descriptor),
             input,
             input_ended: self.input_ended.get(),
         }))
@@ -481,12 +447,12 @@ impl Connection {
             return;
         }
         match self.write(shard) {
-            Ok(Written::Stuck) => {
+            Ok(Progress::Done) => {}
+            Ok(_) => {
                 self.is_stuck.set(true);
                 let (connection, shard) = (self.clone(), shard.clone());
                 reactor::spawn(async move { connection.write_stuck(&shard).await }).detach();
             }
-            Ok(_) => {}
             Err(error) => self.abandon(shard, &error),
         }
     }
@@ -504,14 +470,34 @@ impl Connection {
         shard.with_broker(|broker, now, out| broker.write_expired(now, self.id, out));
     }
 
-    /// Writes until nothing is left, or the socket takes no more.
-    fn write(&self, shard: &Rc<Shard>) -> io::Result<Written> {
+    /// Writes until nothing is left, or the socket is full.
+    fn write(&self, shard: &Rc<Shard>) -> io::Result<Progress> {
         loop {
             match self.write_once(shard)? {
-                Written::Some => {}
-                written => return Ok(written),
+                Progress::More => {}
+                progress => return Ok(progress),
             }
         }
+    }
+
+    /// Writes once, and tells the broker what has left.
+    fn write_once(&self, shard: &Rc<Shard>) -> io::Result<Progress> {
+        let (taken, rest) = shard.in_turn(|broker, now, out| {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = broker.output(self.id, &mut slices);
+            let written = self.transport.send(&slices[..count])?;
+            io::Result::Ok((written.taken, broker.sent(now, self.id, written.left, out)))
+        })?;
+        Ok(match (taken, rest) {
+            (Taken::Nothing, _) => Progress::Blocked,
+            (_, Sent::Over) => {
+                self.close();
+                Progress::Done
+            }
+            (Taken::Part, _) => Progress::Full,
+            (Taken::All, Sent::More) => Progress::More,
+            (Taken::All, Sent::All) => Progress::Done,
+        })
     }
 
     /// The socket takes nothing more.
@@ -523,7 +509,7 @@ impl Connection {
 
     /// Notes a failure of the socket, in nsqd's words.
     fn blame(&self, shard: &Rc<Shard>, what: &str, call: &str, error: &io::Error) {
-        let local = self.stream.local_text();
+        let local = self.transport.local_text();
         let why = system_text(error);
         shard.with_broker(|broker, _, _| {
             let peer = broker.address(self.id).unwrap_or_default();
@@ -532,71 +518,7 @@ impl Connection {
         });
     }
 
-    fn write_once(&self, shard: &Rc<Shard>) -> io::Result<Written> {
-        if let Some(layered) = &mut *self.layered.borrow_mut() {
-            return self.write_sealed(shard, layered);
-        }
-        let (sent, offered) = shard.in_turn(|broker, now, out| {
-            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let count = broker.output(self.id, &mut slices);
-            let offered: usize = slices[..count].iter().map(|slice| slice.len()).sum();
-            let sent = match offered {
-                0 => Some(0),
-                _ => self.stream.send(&slices[..count])?,
-            };
-            io::Result::Ok((
-                sent.map(|bytes| (broker.sent(now, self.id, bytes, out), bytes)),
-                offered,
-            ))
-        })?;
-        match sent {
-            None => {
-                shard.in_turn(|broker, now, out| broker.sent(now, self.id, 0, out));
-                Ok(Written::Stuck)
-            }
-            Some((Sent::Over, _)) => {
-                self.close();
-                Ok(Written::All)
-            }
-            Some((Sent::All, _)) => Ok(Written::All),
-            Some((Sent::More, bytes)) if bytes < offered => Ok(Written::Stuck),
-            Some((Sent::More, _)) => Ok(Written::Some),
-        }
-    }
-
-    /// As above, through layers: what was sealed before leaves before more is sealed.
-    fn write_sealed(&self, shard: &Rc<Shard>, layered: &mut Layered) -> io::Result<Written> {
-        shard.in_turn(|broker, now, out| {
-            if layered.unsent().is_empty() {
-                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-                let count = broker.output(self.id, &mut slices);
-                layered.seal(&slices[..count])?;
-            }
-            let offered = layered.unsent().len();
-            let sent = match offered {
-                0 => 0,
-                _ => match self.stream.send(&[IoSlice::new(layered.unsent())])? {
-                    Some(bytes) => bytes,
-                    None => {
-                        broker.sent(now, self.id, 0, out);
-                        return Ok(Written::Stuck);
-                    }
-                },
-            };
-            let left = layered.note_sent(sent);
-            Ok(match broker.sent(now, self.id, left, out) {
-                Sent::Over => {
-                    self.close();
-                    Written::All
-                }
-                _ if sent < offered => Written::Stuck,
-                Sent::All => Written::All,
-                Sent::More => Written::Some,
-            })
-        })
-    }
-
-    /// Waits until the socket takes the first piece, then writes on.
+    /// Waits for room in the socket and writes, until nothing is left.
     async fn write_stuck(self: Rc<Self>, shard: &Rc<Shard>) {
         let result = future::poll_fn(|cx| {
             if self.leaving.get().is_some() {
@@ -604,46 +526,24 @@ impl Connection {
             }
             // The wait may have been long, and what leaves now counts for the write deadline.
             shard.read_clock();
-            shard.with_broker(|broker, now, out| {
-                if let Some(layered) = &mut *self.layered.borrow_mut() {
-                    if layered.unsent().is_empty() {
-                        return Poll::Ready(Ok(()));
-                    }
-                    return match self.stream.poll_write(cx, layered.unsent()) {
-                        Poll::Pending => {
-                            *self.writer.borrow_mut() = Some(cx.waker().clone());
-                            Poll::Pending
-                        }
-                        Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                        Poll::Ready(Ok(bytes)) => {
-                            let left = layered.note_sent(bytes);
-                            broker.sent(now, self.id, left, out);
-                            Poll::Ready(Ok(()))
-                        }
-                    };
-                }
-                let mut slices = [IoSlice::new(&[]); 1];
-                if broker.output(self.id, &mut slices) == 0 {
-                    return Poll::Ready(Ok(()));
-                }
-                match self.stream.poll_write(cx, &slices[0]) {
-                    Poll::Pending => {
+            // What leaves makes room for deliveries.
+            shard.turn.set();
+            loop {
+                match self.write_once(shard)? {
+                    Progress::More | Progress::Full => {}
+                    Progress::Done => return Poll::Ready(Ok(())),
+                    Progress::Blocked => {
                         *self.writer.borrow_mut() = Some(cx.waker().clone());
-                        Poll::Pending
-                    }
-                    Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                    Poll::Ready(Ok(bytes)) => {
-                        broker.sent(now, self.id, bytes, out);
-                        Poll::Ready(Ok(()))
+                        self.transport.wait_writable(cx);
+                        return Poll::Pending;
                     }
                 }
-            })
+            }
         })
         .await;
         self.is_stuck.set(false);
-        match result {
-            Ok(()) => self.flush(shard),
-            Err(error) => self.abandon(shard, &error),
+        if let Err(error) = result {
+            self.abandon(shard, &error);
         }
     }
 
@@ -666,8 +566,14 @@ fn wake(task: &RefCell<Option<Waker>>) {
     }
 }
 
-enum Written {
-    All,
-    Some,
-    Stuck,
+/// How far a write has come.
+enum Progress {
+    /// Nothing is left to write, or the connection ends.
+    Done,
+    /// There is more, and the socket may take it.
+    More,
+    /// There is more. The socket took the last piece only in part.
+    Full,
+    /// There is more. The socket took nothing.
+    Blocked,
 }

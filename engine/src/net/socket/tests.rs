@@ -2,8 +2,43 @@ use super::*;
 use crate::net::listener::Listener;
 use crate::preflight::is_usable;
 use crate::reactor::{self, Engine};
-use futures_lite::{AsyncReadExt, future};
+use futures_lite::{AsyncRead, AsyncReadExt, AsyncWrite, future};
 use std::net::{SocketAddr, TcpStream};
+use std::pin::Pin;
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        Stream::poll_read(&self, cx, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.send(&[IoSlice::new(bytes)])? {
+            Some(bytes) => Poll::Ready(Ok(bytes)),
+            None => {
+                self.wait_writable(cx);
+                Poll::Pending
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.shut_down())
+    }
+}
 
 fn listener() -> (Listener, SocketAddr) {
     let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port");

@@ -1,0 +1,226 @@
+//! [`Transport`]: what carries a connection, a socket or TLS and compression over a socket. Plain, upgraded and HTTPS
+//! connections read and write through it.
+//!
+//! What is offered to [`Transport::send`] is all output that has not left, and the answer says how much of it has left
+//! now. So bounds and deadlines are the same for all connections, and a plain one writes straight from the log.
+
+use crate::net::layered::{HandshakeError, Layered};
+use crate::net::socket::Stream;
+use std::cell::RefCell;
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::task::{Context, Poll};
+use upgrade::{Layer, Session};
+
+/// What carries a connection.
+pub(crate) struct Transport {
+    stream: Stream,
+    /// TLS and compression, if there are any.
+    layered: RefCell<Option<Box<Layered>>>,
+}
+
+/// A transport on its way to another shard.
+pub(crate) struct MovingTransport {
+    descriptor: OwnedFd,
+    layered: Option<Box<Layered>>,
+}
+
+/// What one call of [`Transport::send`] has done.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// Bytes of the output that have left, from its start. If an encoded piece leaves in parts, they count in
+    /// proportion.
+    pub(crate) left: usize,
+    pub(crate) taken: Taken,
+}
+
+/// How much the socket took of what it was offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// Everything, maybe because nothing was offered.
+    All,
+    Part,
+    Nothing,
+}
+
+impl Transport {
+    /// A plain connection.
+    pub(crate) fn new(stream: Stream) -> Transport {
+        Transport {
+            stream,
+            layered: RefCell::new(None),
+        }
+    }
+
+    /// The transport that another shard gave away.
+    pub(crate) fn adopt(moving: MovingTransport) -> Transport {
+        Transport {
+            stream: Stream::adopt(moving.descriptor),
+            layered: RefCell::new(moving.layered),
+        }
+    }
+
+    /// A second descriptor of the socket, for [`Transport::move_to`].
+    ///
+    /// # Errors
+    /// The system's answer, for example too many open files.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.stream.duplicate()
+    }
+
+    /// Packs the transport for another shard, which uses `descriptor` from then on. Here nothing may be read or written
+    /// any more.
+    pub(crate) fn move_to(&self, descriptor: OwnedFd) -> MovingTransport {
+        MovingTransport {
+            descriptor,
+            layered: self.layered.take(),
+        }
+    }
+
+    /// Packs the transport for another shard.
+    pub(crate) fn into_moving(self) -> MovingTransport {
+        MovingTransport {
+            descriptor: self.stream.into_descriptor(),
+            layered: self.layered.into_inner(),
+        }
+    }
+
+    /// Network and own address, for log lines: `tcp 127.0.0.1:4150`.
+    pub(crate) fn local_text(&self) -> String {
+        self.stream.local_text()
+    }
+
+    // --- upgrades
+
+    /// Adds a layer behind `output`, all of which is encoded without the layer.
+    ///
+    /// # Errors
+    /// A library failed.
+    pub(crate) fn push(&self, layer: Layer, output: &[IoSlice<'_>]) -> io::Result<()> {
+        let mut layered = self.layered.borrow_mut();
+        let layered = layered.get_or_insert_default();
+        layered.seal_all(output)?;
+        layered.push(layer);
+        Ok(())
+    }
+
+    /// Goes back to no layer, behind everything that is encoded.
+    pub(crate) fn clear(&self) {
+        if let Some(layered) = &mut *self.layered.borrow_mut() {
+            layered.clear();
+        }
+    }
+
+    /// True if there is TLS or compression.
+    pub(crate) fn is_upgraded(&self) -> bool {
+        self.layered.borrow().is_some()
+    }
+
+    /// True while TLS has not agreed on its keys.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        let layered = self.layered.borrow();
+        layered
+            .as_ref()
+            .is_some_and(|layered| layered.is_handshaking())
+    }
+
+    /// What TLS has agreed on.
+    pub(crate) fn session(&self) -> Option<Session> {
+        self.layered.borrow().as_ref()?.session()
+    }
+
+    /// Reads once for the handshake, and shows what came to `look` before. What TLS has to answer is then to be sent,
+    /// also after an error.
+    ///
+    /// # Errors
+    /// [`HandshakeError`]
+    pub(crate) fn poll_handshake(
+        &self,
+        cx: &Context<'_>,
+        look: impl FnOnce(&[u8]) -> Result<(), HandshakeError>,
+    ) -> Poll<Result<(), HandshakeError>> {
+        match &mut *self.layered.borrow_mut() {
+            Some(layered) => layered.poll_handshake(&self.stream, cx, look),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    // --- input
+
+    /// Reads what is there; 0 is the end.
+    ///
+    /// # Errors
+    /// The connection is broken, or the peer does not keep to a format ([`io::ErrorKind::InvalidData`]).
+    pub(crate) fn poll_read(&self, cx: &Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
+        match &mut *self.layered.borrow_mut() {
+            None => self.stream.poll_read(cx, room),
+            Some(layered) => layered.poll_read(&self.stream, cx, room),
+        }
+    }
+
+    /// Whether the peer has ended its side, whatever is left to read.
+    pub(crate) fn has_hung_up(&self) -> bool {
+        self.stream.has_hung_up()
+    }
+
+    // --- output
+
+    /// Writes once, as much as the socket takes. `output` is what has not left, from its first byte on: what did not
+    /// leave must be offered again.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub(crate) fn send(&self, output: &[IoSlice<'_>]) -> io::Result<Written> {
+        if let Some(layered) = &mut *self.layered.borrow_mut() {
+            return layered.send(&self.stream, output);
+        }
+        let offered = output.iter().map(|slice| slice.len()).sum();
+        let sent = match offered {
+            0 => Some(0),
+            _ => self.stream.send(output)?,
+        };
+        Ok(Written {
+            left: sent.unwrap_or(0),
+            taken: Taken::of(sent, offered),
+        })
+    }
+
+    /// True if encoded bytes wait for the socket.
+    pub(crate) fn has_unsent(&self) -> bool {
+        let layered = self.layered.borrow();
+        layered
+            .as_ref()
+            .is_some_and(|layered| !layered.unsent().is_empty())
+    }
+
+    /// Wakes the task when the socket has room. To be called after [`Taken::Nothing`].
+    pub(crate) fn wait_writable(&self, cx: &Context<'_>) {
+        self.stream.wait_writable(cx);
+    }
+
+    /// Has TLS say that nothing follows; the words are left to be sent.
+    pub(crate) fn end(&self) {
+        if let Some(layered) = &mut *self.layered.borrow_mut() {
+            layered.end();
+        }
+    }
+
+    /// Tells the peer that nothing follows.
+    ///
+    /// # Errors
+    /// The system's answer.
+    pub(crate) fn shut_down(&self) -> io::Result<()> {
+        self.stream.shut_down()
+    }
+}
+
+impl Taken {
+    /// `sent` is the socket's answer: `None` if it took nothing.
+    pub(super) fn of(sent: Option<usize>, offered: usize) -> Taken {
+        match sent {
+            None => Taken::Nothing,
+            Some(bytes) if bytes < offered => Taken::Part,
+            Some(_) => Taken::All,
+        }
+    }
+}
