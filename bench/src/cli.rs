@@ -71,7 +71,6 @@ struct RunArgs {
 }
 
 /// Runs the program.
-#[must_use]
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -12,7 +12,6 @@ pub struct Clock {
 
 impl Clock {
     /// Begins with the system's time.
-    #[must_use]
     pub fn new() -> Clock {
         let unix = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -25,7 +24,6 @@ impl Clock {
 
     /// Nanoseconds of Unix time.
     #[inline]
-    #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.origin_ns + nanoseconds(self.origin.elapsed())
     }
@@ -39,7 +37,6 @@ impl Default for Clock {
 
 /// A duration in nanoseconds, at most the 584 years that fit.
 #[inline]
-#[must_use]
 pub fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -42,7 +42,6 @@ pub struct Behaviour {
 
 impl Behaviour {
     /// Takes the behaviour from a scenario.
-    #[must_use]
     pub fn new(scenario: &Scenario, run: Option<u16>, measured: Range<u64>) -> Behaviour {
         Behaviour {
             work: scenario.work,
@@ -123,7 +122,6 @@ pub struct CallContext<'a> {
 
 impl Consumer {
     /// A consumer of a channel.
-    #[must_use]
     pub fn new(channel: usize, seed: u64) -> Consumer {
         Consumer {
             channel,
@@ -134,9 +132,7 @@ impl Consumer {
     }
 
     /// Takes the frames at the front of `input`; returns the bytes handled.
-    ///
-    /// # Errors
-    /// When the daemon sent something that ends the connection, in words.
+    /// Fails when the daemon sent something that ends the connection, in words.
     pub fn frames(
         &mut self,
         input: &[u8],

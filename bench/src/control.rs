@@ -31,7 +31,6 @@ pub struct Control {
 
 impl Control {
     /// The state of a run with this many channels per topic.
-    #[must_use]
     pub fn new(channels: usize) -> Control {
         Control {
             ledgers: (0..channels).map(|_| Mutex::default()).collect(),
@@ -41,9 +40,6 @@ impl Control {
 
     /// Excuses repeated deliveries on all channels: some consumers read so late that messages may time out
     /// on their way to them.
-    ///
-    /// # Panics
-    /// When a generator panicked: the program aborts then.
     pub fn excuse_late_readers(&self) {
         for ledger in &self.ledgers {
             ledger.lock().expect("no generator panics").excuse();
@@ -51,7 +47,6 @@ impl Control {
     }
 
     /// Tells whether a flag is set.
-    #[must_use]
     pub fn is(flag: &AtomicBool) -> bool {
         flag.load(Ordering::Acquire)
     }
@@ -62,20 +57,12 @@ impl Control {
     }
 
     /// Tells whether every channel has everything that is owed to it, also what was given back.
-    ///
-    /// # Panics
-    /// When a generator panicked: the program aborts then.
-    #[must_use]
     pub fn is_drained(&self) -> bool {
         self.all_have(|ledger| ledger.awaited() == 0)
     }
 
     /// Tells whether every channel has everything that is owed to it, except what was given back and has
     /// not come again.
-    ///
-    /// # Panics
-    /// When a generator panicked: the program aborts then.
-    #[must_use]
     pub fn has_arrived(&self) -> bool {
         self.all_have(|_| true)
     }
@@ -89,10 +76,6 @@ impl Control {
     }
 
     /// Messages that arrived, over all channels.
-    ///
-    /// # Panics
-    /// When a generator panicked: the program aborts then.
-    #[must_use]
     pub fn arrived(&self) -> u64 {
         let arrived =
             |ledger: &Mutex<ChannelLedger>| ledger.lock().expect("no generator panics").arrived();

@@ -30,9 +30,7 @@ pub struct DaemonCommand {
 
 impl DaemonCommand {
     /// Splits a command line as a shell does, without running one.
-    ///
-    /// # Errors
-    /// When a quote is open, nothing is there, or `{tcp}` is missing; in words for the user.
+    /// Fails when a quote is open, nothing is there, or `{tcp}` is missing; in words for the user.
     pub fn new(text: &str) -> Result<DaemonCommand, String> {
         let words = shlex::split(text).ok_or_else(|| format!("`{text}`: a quote is not closed"))?;
         if words.is_empty() {
@@ -62,9 +60,7 @@ pub struct RunningDaemon {
 
 impl RunningDaemon {
     /// Starts the command with a fresh data directory below `base` and waits until it answers.
-    ///
-    /// # Errors
-    /// When it does not come up; in words for the user, with the end of its log.
+    /// Fails when it does not come up; in words for the user, with the end of its log.
     pub fn start(command: &DaemonCommand, base: &std::path::Path) -> Result<RunningDaemon, String> {
         let text = |error: std::io::Error| format!("cannot start `{}`: {error}", command.text);
         let directory = tempfile::Builder::new()
@@ -130,7 +126,6 @@ impl RunningDaemon {
     }
 
     /// The end of what it wrote.
-    #[must_use]
     pub fn log(&self) -> String {
         let log = fs::read(self.directory.path().join("log")).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -139,9 +134,7 @@ impl RunningDaemon {
     }
 
     /// Ends it as an operator would; kills it if it takes too long.
-    ///
-    /// # Errors
-    /// When it had to be killed, or had ended before; in words for the user.
+    /// Fails when it had to be killed, or had ended before; in words for the user.
     pub fn stop(mut self) -> Result<(), String> {
         if let Ok(Some(status)) = self.child.try_wait() {
             return Err(format!(
@@ -186,22 +179,4 @@ fn free_addresses() -> std::io::Result<(SocketAddr, SocketAddr)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_must_say_where_to_listen() {
-        for text in ["", "nsqd", "nsqd 'open {tcp}"] {
-            assert!(DaemonCommand::new(text).is_err(), "{text}");
-        }
-        let command = DaemonCommand::new("nsqd '--a b' --tcp-address={tcp}").unwrap();
-        assert_eq!(command.words, ["nsqd", "--a b", "--tcp-address={tcp}"]);
-    }
-
-    #[test]
-    fn a_daemon_that_ends_at_once_shows_its_log() {
-        let command = DaemonCommand::new("sh -c 'echo no disk for {tcp}; exit 3'").unwrap();
-        let error = RunningDaemon::start(&command, &std::env::temp_dir()).unwrap_err();
-        assert!(error.contains("no disk for 127.0.0.1:"), "{error}");
-    }
-}
+mod tests;

@@ -32,7 +32,6 @@ pub struct Depth {
 
 impl Depth {
     /// Nothing waits at all.
-    #[must_use]
     pub fn is_zero(&self) -> bool {
         *self == Depth::default()
     }
@@ -64,9 +63,7 @@ struct Channel {
 }
 
 /// Asks for the topics whose names begin with `prefix`; only for that one if `single`.
-///
-/// # Errors
-/// When the daemon does not answer, or not with statistics.
+/// Fails when the daemon does not answer, or not with statistics.
 fn ask(admin: &Admin, prefix: &str, single: bool) -> Result<Depth, String> {
     let mut path = "/stats?format=json&include_clients=false&include_mem=false".to_string();
     if single {
@@ -114,7 +111,6 @@ struct Looks {
 impl DepthSampler {
     /// Starts to ask for the depth of a run's topics, as [`ask`] does; without an HTTP address it asks
     /// nobody.
-    #[must_use]
     pub fn start(
         http: Option<SocketAddr>,
         prefix: &str,
@@ -167,26 +163,22 @@ impl DepthSampler {
     }
 
     /// Looks so far.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.shared.count.load(Ordering::Acquire)
     }
 
     /// The last depth found.
-    #[must_use]
     pub fn last(&self) -> Option<u64> {
         (self.count() > 0).then(|| self.shared.depth.load(Ordering::Acquire))
     }
 
     /// Tells whether enough looks, from number `first` on, found nothing.
-    #[must_use]
     pub fn empty_since(&self, first: u64) -> bool {
         let from = self.shared.empty_from.load(Ordering::Acquire).max(first);
         self.count().saturating_sub(from) >= EMPTY_LOOKS
     }
 
     /// Ends the thread. Returns the depths it found, by boundary.
-    #[must_use]
     pub fn stop(mut self) -> Vec<(u64, Depth)> {
         Control::set(&self.shared.stop);
         if let Some(handle) = self.handle.take() {
@@ -197,22 +189,4 @@ impl DepthSampler {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_run_s_topics_are_summed() {
-        let body = br#"{"version":"1.3.0","topics":[
-            {"topic_name":"b_1","depth":5,"channels":[
-                {"depth":7,"in_flight_count":2,"deferred_count":1,"clients":null},
-                {"depth":1,"in_flight_count":0,"deferred_count":0}]},
-            {"topic_name":"other","depth":100,"channels":[]}],"producers":null}"#;
-        let expected = Depth {
-            depth: 13,
-            in_flight: 2,
-            deferred: 1,
-        };
-        assert_eq!(parse(body, "b_"), Ok(expected));
-        assert!(parse(b"hello", "b_").is_err());
-    }
-}
+mod tests;

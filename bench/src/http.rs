@@ -39,9 +39,7 @@ pub struct Response<'a> {
 
 impl<'a> Response<'a> {
     /// The answer at the front of `input`; `None` when it is not complete.
-    ///
-    /// # Errors
-    /// When it is no answer, or one without a length.
+    /// Fails when it is no answer, or one without a length.
     pub fn parse(input: &'a [u8]) -> Result<Option<Response<'a>>, String> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut head = httparse::Response::new(&mut headers);
@@ -77,7 +75,6 @@ pub struct Admin {
 
 impl Admin {
     /// For the daemon at this address. Nothing is connected yet.
-    #[must_use]
     pub fn new(address: SocketAddr) -> Admin {
         Admin {
             address,
@@ -86,15 +83,12 @@ impl Admin {
     }
 
     /// The address.
-    #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// A POST without a body over the kept-alive connection; the answer must be 200.
-    ///
-    /// # Errors
-    /// When the daemon cannot be reached or refuses, in words.
+    /// Fails when the daemon cannot be reached or refuses, in words.
     pub fn post(&mut self, path: &str) -> Result<(), String> {
         let address = self.address;
         let failed = |error: io::Error| format!("POST http://{address}{path}: {error}");
@@ -126,9 +120,7 @@ impl Admin {
 
     /// A GET over a connection of its own, as HTTP/1.0: the answer ends with the connection, in one
     /// piece.
-    ///
-    /// # Errors
-    /// When the daemon cannot be reached or does not answer 200, in words.
+    /// Fails when the daemon cannot be reached or does not answer 200, in words.
     pub fn get(&self, path: &str) -> Result<Vec<u8>, String> {
         let failed = |error: io::Error| format!("GET http://{}{path}: {error}", self.address);
         let mut stream = self.connect().map_err(failed)?;
@@ -168,27 +160,4 @@ fn shown(status: u16, body: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_are_cut_out_of_the_stream() {
-        let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOKHTTP/1.1 404";
-        for end in 0..whole.len() - 12 {
-            assert_eq!(Response::parse(&whole[..end]), Ok(None), "{end}");
-        }
-        let response = Response::parse(whole).unwrap().unwrap();
-        assert_eq!((response.status, response.body), (200, &b"OK"[..]));
-        assert_eq!(&whole[response.consumed..], b"HTTP/1.1 404");
-        assert!(Response::parse(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
-        assert!(Response::parse(b"hello there\r\n\r\n").is_err());
-    }
-
-    #[test]
-    fn a_request_says_its_length() {
-        let mut out = Vec::new();
-        request(&mut out, "/pub?topic=t", "h:1", 5);
-        let expected = b"POST /pub?topic=t HTTP/1.1\r\nHost: h:1\r\nContent-Length: 5\r\n\r\n";
-        assert_eq!(out, expected);
-    }
-}
+mod tests;

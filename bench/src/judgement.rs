@@ -43,7 +43,6 @@ impl Judgement {
 }
 
 /// Judges a run: ledger, self-check, loop, end.
-#[must_use]
 pub fn of_run(run: &RunResult) -> Vec<Judgement> {
     vec![
         ledger(&run.ledger),
@@ -54,7 +53,6 @@ pub fn of_run(run: &RunResult) -> Vec<Judgement> {
 }
 
 /// Judges several runs together; `what` names one of them: "step", "round".
-#[must_use]
 pub fn of_many(runs: &[&RunResult], what: &str) -> Vec<Judgement> {
     let is_limited = |run: &&&RunResult| run.self_check.verdict == Verdict::GeneratorLimited;
     let check = match runs.iter().filter(is_limited).count() {
@@ -72,7 +70,6 @@ pub fn of_many(runs: &[&RunResult], what: &str) -> Vec<Judgement> {
 }
 
 /// Adds up the ledgers of several runs.
-#[must_use]
 pub fn added_up(runs: &[&RunResult]) -> Ledger {
     let mut all = Ledger::default();
     for run in runs {
@@ -95,7 +92,6 @@ pub fn added_up(runs: &[&RunResult]) -> Ledger {
 }
 
 /// Judges whether every message arrived once and intact.
-#[must_use]
 pub fn ledger(ledger: &Ledger) -> Judgement {
     let counted = |counts: &[(u64, &str)]| -> Vec<String> {
         let counts = counts.iter().filter(|(count, _)| *count > 0);
@@ -149,7 +145,6 @@ pub fn ledger(ledger: &Ledger) -> Judgement {
 }
 
 /// Lists the counts that make a ledger unclean.
-#[must_use]
 pub fn faults(ledger: &Ledger) -> String {
     format!(
         "lost {}, duplicated {}, corrupted {}",
@@ -158,7 +153,6 @@ pub fn faults(ledger: &Ledger) -> String {
 }
 
 /// Judges whether a run's figures are the daemon's or the generator's own.
-#[must_use]
 pub fn self_check(run: &RunResult) -> Judgement {
     let check = &run.self_check;
     let mut judgement = match check.verdict {
@@ -196,7 +190,6 @@ fn limited_by_generator(text: impl Into<String>) -> Judgement {
 }
 
 /// Says whose limit the figures of a step are.
-#[must_use]
 pub fn whose(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Trusted => "the daemon's",
@@ -209,7 +202,6 @@ pub const SEARCH_LIMITED: &str = "above that the generator was the limit: the da
 
 /// Tells whether the rates are what the generator could do. In an open loop that kept its rate they are
 /// what was offered, and only the latencies can be in doubt.
-#[must_use]
 pub fn rates_are_the_generators(run: &RunResult) -> bool {
     let sent_share = run.self_check.sent_share;
     let is_kept = run.loop_kind == LoopKind::Open && sent_share.is_none_or(|share| share >= 0.99);
@@ -217,7 +209,6 @@ pub fn rates_are_the_generators(run: &RunResult) -> bool {
 }
 
 /// Says which moment latencies count from.
-#[must_use]
 pub fn counted_from(kind: LoopKind) -> &'static str {
     match kind {
         LoopKind::Open | LoopKind::None => "from the intended send time",
@@ -248,7 +239,6 @@ fn loop_kind(kind: LoopKind) -> Judgement {
 }
 
 /// Judges how a run ended.
-#[must_use]
 pub fn ended(ended: &Ended) -> Judgement {
     let (tone, head, text) = match ended {
         Ended::Complete => {
@@ -272,7 +262,6 @@ pub fn ended(ended: &Ended) -> Judgement {
 }
 
 /// Judges a comparison.
-#[must_use]
 pub fn comparison(compare: &CompareResult) -> Judgement {
     let (tone, head, text) = match (compare.passed, compare.thresholds.is_empty()) {
         (true, true) => (
@@ -294,7 +283,6 @@ pub fn comparison(compare: &CompareResult) -> Judgement {
 }
 
 /// Says where the knee of a sweep is.
-#[must_use]
 pub fn knee(knee_per_s: Option<f64>) -> String {
     match knee_per_s {
         Some(rate) => format!(

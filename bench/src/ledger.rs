@@ -62,13 +62,11 @@ impl Bitmap {
     }
 
     /// How many numbers there are.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
     /// How many numbers of the range are there.
-    #[must_use]
     pub fn count_in(&self, range: Range<u64>) -> u64 {
         let mut total = 0;
         let mut at = range.start;
@@ -95,7 +93,6 @@ impl Bitmap {
     }
 
     /// The smallest number and one behind the largest.
-    #[must_use]
     pub fn span(&self) -> Range<u64> {
         let end = self.chunks.len() as u64 * CHUNK;
         let has = |number: &u64| self.count_in(*number..number + 1) == 1;
@@ -200,13 +197,11 @@ impl ChannelLedger {
     }
 
     /// Different messages that arrived, intact or not.
-    #[must_use]
     pub fn arrived(&self) -> u64 {
         self.received + self.corrupted
     }
 
     /// Messages given back that have not come again.
-    #[must_use]
     pub fn awaited(&self) -> u64 {
         self.given_back.len() as u64
     }
@@ -227,7 +222,6 @@ pub struct ProducerRecord {
 
 /// Adds up the ledger of a run and finds what was lost. `producers` is empty when others published: then
 /// the holes between the first and the last message of each producer count as missing.
-#[must_use]
 pub fn final_ledger(producers: &[ProducerRecord], channels: &[&ChannelLedger]) -> Ledger {
     let length = |ranges: &[Range<u64>]| ranges.iter().map(|r| r.end - r.start).sum::<u64>();
     let mut ledger = Ledger {

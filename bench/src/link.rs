@@ -43,9 +43,7 @@ pub enum ReadOutcome {
 
 impl Link {
     /// Begins to connect, without waiting.
-    ///
-    /// # Errors
-    /// When the system refuses a socket or the address at once.
+    /// Fails when the system refuses a socket or the address at once.
     pub fn connect(address: SocketAddr) -> io::Result<Link> {
         let domain = Domain::for_address(address);
         let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
@@ -62,7 +60,6 @@ impl Link {
     }
 
     /// Takes over a connected stream, which must be nonblocking.
-    #[must_use]
     pub fn new(stream: TcpStream) -> Link {
         Link {
             stream,
@@ -74,15 +71,12 @@ impl Link {
     }
 
     /// Tells whether TLS or compression is on.
-    #[must_use]
     pub fn is_upgraded(&self) -> bool {
         self.layers.is_some()
     }
 
     /// Adds a layer. Output that is there already goes out as it would have before.
-    ///
-    /// # Errors
-    /// When a library fails.
+    /// Fails when a library fails.
     pub fn upgrade(&mut self, layer: Layer) -> io::Result<()> {
         let layers = self.layers.get_or_insert_default();
         layers.seal(&[IoSlice::new(&self.output[self.sent..])])?;
@@ -94,9 +88,7 @@ impl Link {
 
     /// Opens input that came in the same read as the answer which led to the last upgrade. Returns where the
     /// opened input is.
-    ///
-    /// # Errors
-    /// When the other side does not keep to a format.
+    /// Fails when the other side does not keep to a format.
     pub fn open_behind_upgrade(
         &mut self,
         scratch: &mut Vec<u8>,
@@ -112,14 +104,12 @@ impl Link {
     }
 
     /// The socket, for the poller.
-    #[must_use]
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
     /// Bytes that wait to be sent.
     #[inline]
-    #[must_use]
     pub fn unsent(&self) -> usize {
         let sealed = match &self.layers {
             Some(layers) => layers.wire.len() - layers.sent,
@@ -129,9 +119,7 @@ impl Link {
     }
 
     /// Writes what the socket takes; true when nothing is left.
-    ///
-    /// # Errors
-    /// When the connection is broken.
+    /// Fails when the connection is broken.
     pub fn flush(&mut self) -> io::Result<bool> {
         let Some(layers) = &mut self.layers else {
             return write(&mut self.stream, &mut self.output, &mut self.sent);
@@ -150,9 +138,7 @@ impl Link {
 
     /// Reads once into `scratch`, behind the rest of the last read. Returns the outcome and the length of
     /// the whole input. The caller handles it and gives the new rest to [`Link::keep`].
-    ///
-    /// # Errors
-    /// When the connection is broken.
+    /// Fails when the connection is broken.
     pub fn read(&mut self, scratch: &mut Vec<u8>, most: usize) -> io::Result<(ReadOutcome, usize)> {
         if let Some(layers) = &mut self.layers {
             return read_and_open(&mut self.stream, layers, &mut self.rest, scratch, most);

@@ -5,7 +5,6 @@ use std::fs;
 use crate::result::Machine;
 
 /// Reads the fingerprint; what cannot be read stays empty or zero.
-#[must_use]
 pub fn fingerprint() -> Machine {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -39,7 +38,6 @@ pub struct ProcessorTicks {
 
 impl ProcessorTicks {
     /// Reads the ticks up to now; `None` where the system does not say.
-    #[must_use]
     pub fn now() -> Option<ProcessorTicks> {
         ProcessorTicks::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
@@ -60,7 +58,6 @@ impl ProcessorTicks {
     }
 
     /// The stolen part of the time since `earlier`, in percent; `None` where no tick lies between.
-    #[must_use]
     pub fn stolen_percent_since(self, earlier: ProcessorTicks) -> Option<f64> {
         let all = self.all.saturating_sub(earlier.all);
         let stolen = self.stolen.saturating_sub(earlier.stolen);
@@ -69,7 +66,6 @@ impl ProcessorTicks {
 }
 
 /// The value behind `name:` in a file of such lines.
-#[must_use]
 pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let of_line = |line: &'a str| {
         let (key, value) = line.split_once(':')?;
@@ -79,29 +75,4 @@ pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_machine_has_cores_and_memory() {
-        let machine = fingerprint();
-        assert!(machine.cores > 0 && machine.memory_bytes > 0);
-        assert!(machine.kernel.starts_with("Linux"));
-        assert_eq!(field("a : 1\nb\t: 2 kB\n", "b"), Some("2 kB"));
-        assert_eq!(field("a : 1\n", "b"), None);
-    }
-
-    #[test]
-    fn stolen_time_is_a_part_of_all_time() {
-        let ticks = |text| ProcessorTicks::parse(text).unwrap();
-        let earlier = ticks("cpu  100 0 50 800 10 0 0 40 7 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n");
-        let later = ticks("cpu  150 0 50 900 10 0 0 90 7 0\n");
-        assert_eq!((earlier.all, earlier.stolen), (1000, 40));
-        assert_eq!(later.stolen_percent_since(earlier), Some(25.0));
-        assert_eq!(later.stolen_percent_since(later), None);
-        // Kernels before 2.6.11 have no such column.
-        assert_eq!(ProcessorTicks::parse("cpu  1 2 3 4 5 6 7\n"), None);
-        assert_eq!(ProcessorTicks::parse(""), None);
-        assert!(ProcessorTicks::now().is_some_and(|now| now.all > now.stolen));
-    }
-}
+mod tests;

@@ -5,7 +5,6 @@ use crate::result::{Ended, HistogramKind, HistogramRecord, LoopKind, RunResult, 
 use crate::unit::number;
 
 /// A run's report.
-#[must_use]
 pub fn run(result: &RunResult) -> String {
     let mut out = String::new();
     write_run(&mut out, result);
@@ -244,7 +243,6 @@ fn self_check(out: &mut String, result: &RunResult) {
 }
 
 /// Writes a number with two decimals below 100, and with spaces between thousands.
-#[must_use]
 pub fn count(value: f64) -> String {
     if value.abs() < 100.0 && value != value.trunc() {
         return format!("{value:.2}");
@@ -253,19 +251,4 @@ pub fn count(value: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_readable() {
-        for (value, text) in [
-            (0.0, "0"),
-            (1.234, "1.23"),
-            (999.6, "1 000"),
-            (1_234_567.0, "1 234 567"),
-            (-1500.0, "-1 500"),
-        ] {
-            assert_eq!(count(value), text);
-        }
-    }
-}
+mod tests;

@@ -33,7 +33,6 @@ pub struct Usage {
 
 impl Process {
     /// The process that listens at a TCP address of this machine, if there is one and we may see it.
-    #[must_use]
     pub fn listening_at(address: SocketAddr) -> Option<Process> {
         if !is_local(address) {
             return None;
@@ -67,7 +66,6 @@ impl Process {
     }
 
     /// Reads what the process has used; `None` when the process is gone.
-    #[must_use]
     pub fn usage(self) -> Option<Usage> {
         let read = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", self.pid)).ok();
         let pages: u64 = read("statm")?.split_whitespace().nth(1)?.parse().ok()?;
@@ -97,7 +95,6 @@ impl Process {
 }
 
 /// CPU time used and CPU time waited for by a thread of this process, in nanoseconds.
-#[must_use]
 pub fn thread_times_ns(thread: u32) -> (u64, u64) {
     let text =
         fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap_or_default();
@@ -138,20 +135,4 @@ fn listening_inodes(port: u16) -> Vec<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn our_own_process_is_found_by_its_listener_and_uses_something() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let process = Process::listening_at(address).unwrap();
-        assert_eq!(process.pid, std::process::id());
-        let usage = process.usage().unwrap();
-        assert!(usage.cpu_ns > 0 && usage.rss_bytes > 0);
-        drop(listener);
-        assert!(Process::listening_at(address).is_none());
-        assert!(Process::listening_at("192.0.2.1:4150".parse().unwrap()).is_none());
-        assert!(Process { pid: u32::MAX }.usage().is_none());
-    }
-}
+mod tests;

@@ -101,7 +101,6 @@ pub enum Wait {
 impl Producer {
     /// A producer that sends until `end_ns` or to the number of messages. `pacer` is there in an open
     /// loop. `index` is its place among `producers`; together they take turns over all topics.
-    #[must_use]
     pub fn new(
         plan: Arc<PublishPlan>,
         run: u16,
@@ -264,9 +263,7 @@ impl Producer {
     }
 
     /// Takes the answers at the front of `input`; returns the bytes handled.
-    ///
-    /// # Errors
-    /// When the daemon sent something that ends the connection, in words.
+    /// Fails when the daemon sent something that ends the connection, in words.
     pub fn answers(
         &mut self,
         input: &[u8],
@@ -351,26 +348,22 @@ impl Producer {
     }
 
     /// Messages that are sent and await their answer.
-    #[must_use]
     pub fn outstanding(&self) -> u64 {
         self.outstanding_messages
     }
 
     /// Tells whether an answer must come before anything more can be sent.
-    #[must_use]
     pub fn awaits_answer(&self) -> bool {
         !self.has_room(&[])
     }
 
     /// Messages acknowledged.
-    #[must_use]
     pub fn acknowledged(&self) -> u64 {
         let refused: u64 = self.record.refused.iter().map(|r| r.end - r.start).sum();
         self.next - refused - self.outstanding_messages
     }
 
     /// Messages due by `until_ns` and not sent.
-    #[must_use]
     pub fn unsent(&self, until_ns: u64) -> u64 {
         let Some(mut pacer) = self.pacer.clone() else {
             return 0;
@@ -384,7 +377,6 @@ impl Producer {
     }
 
     /// The record for the ledger: what is outstanding is unconfirmed.
-    #[must_use]
     pub fn record(&self) -> ProducerRecord {
         let mut record = self.record.clone();
         record.sent = self.next;
@@ -412,9 +404,7 @@ fn size(output: &mut Vec<u8>, value: usize) {
 
 /// Answers the heartbeats of a V2 connection that has not begun to publish, because setting up all the
 /// others takes long. Returns the bytes handled.
-///
-/// # Errors
-/// When the daemon sent something else, in words.
+/// Fails when the daemon sent something else, in words.
 pub fn keep_alive(input: &[u8], output: &mut Vec<u8>) -> Result<usize, String> {
     let mut at = 0;
     loop {

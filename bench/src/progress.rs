@@ -21,7 +21,6 @@ pub struct Progress {
 
 impl Progress {
     /// Shows something only if wanted and standard error is a terminal.
-    #[must_use]
     pub fn new(wanted: bool, scenario: &Scenario, grid: Grid) -> Progress {
         Progress {
             on: wanted && stderr().is_terminal(),

@@ -20,13 +20,11 @@ pub enum Rate {
 
 impl Rate {
     /// A day's messages, spread evenly.
-    #[must_use]
     pub fn per_day(messages: f64) -> Rate {
         Rate::PerSecond(messages / DAY_SECONDS)
     }
 
     /// Messages per second; `None` for [`Rate::Max`].
-    #[must_use]
     pub fn per_second(self) -> Option<f64> {
         match self {
             Rate::Max => None,
@@ -36,9 +34,7 @@ impl Rate {
 }
 
 /// A positive number, with `k`, `M` or `G` behind it if wanted, or in scientific notation.
-///
-/// # Errors
-/// When it is not one.
+/// Fails when it is not one.
 pub fn parse_count(text: &str) -> Result<f64, String> {
     let wrong = || format!("`{text}` is no positive number such as 50000, 50k, 1.5M or 5e9");
     let (number, factor) = match text.as_bytes().last() {
@@ -80,24 +76,4 @@ impl fmt::Display for Rate {
 written_as_text!(Rate);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_read_back_as_written() {
-        let check = |text: &str, expected: Option<f64>| {
-            let rate: Rate = text.parse().unwrap();
-            assert_eq!(rate.per_second(), expected, "{text}");
-            assert_eq!(rate.to_string().parse(), Ok(rate), "{text}");
-        };
-        check("max", None);
-        check("50000", Some(50_000.0));
-        check("50k", Some(50_000.0));
-        check("1.5M", Some(1_500_000.0));
-        check("5e9", Some(5e9));
-        assert_eq!(Rate::per_day(86_400e3), Rate::PerSecond(1000.0));
-        for text in ["", "0", "-1", "fast", "inf", "NaN", "k", "1kk"] {
-            assert!(text.parse::<Rate>().is_err(), "{text}");
-        }
-    }
-}
+mod tests;

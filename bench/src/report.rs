@@ -41,9 +41,7 @@ pub struct Args {
 }
 
 /// Runs `report`: reads the results, writes the page.
-///
-/// # Errors
-/// When a result cannot be read or the page not be written; in words for the user.
+/// Fails when a result cannot be read or the page not be written; in words for the user.
 pub fn run(args: &Args) -> Result<(), String> {
     let mut named: Vec<Named> = Vec::new();
     for path in &args.results {

@@ -103,26 +103,22 @@ pub struct RunResult {
 
 impl RunResult {
     /// Tells whether a daemon or a connection failed.
-    #[must_use]
     pub fn is_failed(&self) -> bool {
         matches!(self.ended, Ended::Failed { .. })
     }
 
     /// The histogram of a kind, if anything of it was recorded.
-    #[must_use]
     pub fn histogram(&self, kind: HistogramKind) -> Option<&HistogramRecord> {
         self.histograms.iter().find(|record| record.kind == kind)
     }
 
     /// The latency that counts: delivery, or publish where nothing was consumed.
-    #[must_use]
     pub fn main_latency(&self) -> Option<&HistogramRecord> {
         let delivery = self.histogram(HistogramKind::Delivery);
         delivery.or_else(|| self.histogram(HistogramKind::Publish))
     }
 
     /// Cores that the daemon used in the measured time.
-    #[must_use]
     pub fn cores_used(&self) -> Option<f64> {
         let measured_s = self.totals.measured_s;
         let used = self.resources.filter(|_| measured_s > 0.0)?;
@@ -243,7 +239,6 @@ pub struct Ledger {
 
 impl Ledger {
     /// Tells whether every channel got everything once, intact. Order does not matter: NSQ promises none.
-    #[must_use]
     pub fn is_clean(&self) -> bool {
         self.lost == 0 && self.duplicated == 0 && self.corrupted == 0
     }
@@ -629,9 +624,7 @@ pub enum Bound {
 
 impl SavedResult {
     /// Reads a saved result.
-    ///
-    /// # Errors
-    /// When the text is no saved result, or of a layout this program does not know; in words for the
+    /// Fails when the text is no saved result, or of a layout this program does not know; in words for the
     /// user, without the file's name.
     pub fn from_json(text: &str) -> Result<SavedResult, String> {
         #[derive(Deserialize)]
@@ -650,10 +643,6 @@ impl SavedResult {
     }
 
     /// The JSON text of the file.
-    ///
-    /// # Panics
-    /// Never: there is nothing in it that JSON cannot express.
-    #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data")
     }

@@ -90,9 +90,7 @@ pub struct Finished {
 }
 
 /// Runs a scenario.
-///
-/// # Errors
-/// When it could not begin, in words for the user. What fails later is part of the result.
+/// Fails when it could not begin, in words for the user. What fails later is part of the result.
 pub fn run(target: &Target, scenario: &Scenario, options: &Options) -> Result<Finished, String> {
     scenario.check()?;
     let mut scenario = scenario.clone();

@@ -24,9 +24,7 @@ pub struct Files {
 impl Files {
     /// Where to put results: a file if the path ends in `.json`, else into that directory under
     /// `name`.
-    ///
-    /// # Errors
-    /// When the directory cannot be made, in words for the user.
+    /// Fails when the directory cannot be made, in words for the user.
     pub fn at(path: &Path, name: &str) -> Result<Files, String> {
         let is_file = path
             .extension()
@@ -49,16 +47,13 @@ impl Files {
     }
 
     /// The path of the JSON file.
-    #[must_use]
     pub fn json(&self) -> PathBuf {
         self.directory.join(format!("{}.json", self.name))
     }
 
     /// Writes the interval logs of a run and names them in its result. `part` tells several runs of
     /// one measurement apart.
-    ///
-    /// # Errors
-    /// When a file cannot be written, in words for the user.
+    /// Fails when a file cannot be written, in words for the user.
     pub fn logs(&self, finished: &mut Finished, part: &str) -> Result<(), String> {
         for record in &mut finished.result.histograms {
             let kind = match record.kind {
@@ -80,9 +75,7 @@ impl Files {
     }
 
     /// Writes the JSON file.
-    ///
-    /// # Errors
-    /// When it cannot be written, in words for the user.
+    /// Fails when it cannot be written, in words for the user.
     pub fn result(&self, started_unix_ms: u64, outcome: Outcome) -> Result<PathBuf, String> {
         let saved = SavedResult {
             schema: SCHEMA,
@@ -132,9 +125,7 @@ fn interval_log<'a>(
 }
 
 /// Saves a single run, if it is wanted.
-///
-/// # Errors
-/// When a file cannot be written, in words for the user.
+/// Fails when a file cannot be written, in words for the user.
 pub fn run(out: Option<&Path>, finished: &mut Finished) -> Result<Option<PathBuf>, String> {
     let Some(path) = out else {
         return Ok(None);
@@ -151,42 +142,4 @@ pub fn run(out: Option<&Path>, finished: &mut Finished) -> Result<Option<PathBuf
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tally::latencies;
-    use hdrhistogram::serialization::Serializer;
-    use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-
-    #[test]
-    fn an_interval_log_reads_back() {
-        let mut histogram = latencies();
-        histogram.saturating_record(2_000_000);
-        let mut bytes = Vec::new();
-        V2DeflateSerializer::new()
-            .serialize(&histogram, &mut bytes)
-            .unwrap();
-        let logged = LoggedHistogram {
-            kind: HistogramKind::Publish,
-            start_s: 1.0,
-            length_s: 0.5,
-            bytes,
-        };
-        let text =
-            interval_log("publish", 1_700_000_000_000, [&logged, &logged].into_iter()).unwrap();
-        let entries: Vec<LogEntry<'_>> = IntervalLogIterator::new(&text)
-            .collect::<Result<_, _>>()
-            .unwrap();
-        let intervals: Vec<_> = entries
-            .iter()
-            .filter_map(|entry| match entry {
-                LogEntry::Interval(interval) => Some(interval),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(intervals.len(), 2);
-        assert_eq!(intervals[0].start_timestamp(), Duration::from_secs(1));
-        assert_eq!(intervals[0].duration(), Duration::from_millis(500));
-        assert!((intervals[0].max() - 2.0).abs() < 0.01);
-        assert_eq!(intervals[0].tag().map(|tag| tag.as_str()), Some("publish"));
-    }
-}
+mod tests;

@@ -20,7 +20,6 @@ pub enum Stage {
 
 impl Stage {
     /// Its name in results.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Stage::Ramp => "ramp",
@@ -63,7 +62,6 @@ pub struct Search {
 
 impl Search {
     /// Starts at a rate, in messages per second, and never tries more than `most`.
-    #[must_use]
     pub fn new(start: f64, most: f64, precision: f64) -> Search {
         Search {
             stage: Stage::Ramp,
@@ -79,7 +77,6 @@ impl Search {
     }
 
     /// Says what to do next.
-    #[must_use]
     pub fn next(&self) -> Next {
         if self.held {
             return Next::Found(self.rate);
@@ -91,7 +88,6 @@ impl Search {
     }
 
     /// The lowest rate that failed, if one did.
-    #[must_use]
     pub fn failed(&self) -> Option<f64> {
         self.failed
     }
@@ -133,40 +129,4 @@ impl Search {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Runs a search against a daemon that can do `limit`, and `held` when it is asked for longer.
-    fn check(start: f64, limit: f64, held: f64, expected: Option<(f64, f64)>) {
-        let mut search = Search::new(start, 1e7, 0.05);
-        let mut tries = 0;
-        let found = loop {
-            match search.next() {
-                Next::Try(stage, rate) => {
-                    tries += 1;
-                    assert!(tries < 60, "it does not end");
-                    let able = if stage == Stage::Hold { held } else { limit };
-                    search.tried(rate <= able);
-                }
-                Next::Found(rate) => break Some(rate),
-                Next::Nothing => break None,
-            }
-        };
-        match (found, expected) {
-            (Some(rate), Some((low, high))) => {
-                assert!((low..=high).contains(&rate), "{start} {limit}: {rate}");
-            }
-            (found, expected) => assert_eq!(found, expected.map(|e| e.0)),
-        }
-    }
-
-    #[test]
-    fn the_highest_rate_is_found_and_held() {
-        check(1000.0, 123_456.0, 123_456.0, Some((117_000.0, 123_456.0)));
-        check(1_000_000.0, 50_000.0, 50_000.0, Some((47_500.0, 50_000.0)));
-        check(1000.0, 100_000.0, 90_000.0, Some((80_000.0, 90_000.0)));
-        check(1000.0, 1e9, 1e9, Some((1e7, 1e7)));
-        check(1000.0, 0.0, 0.0, None);
-        check(1000.0, 100_000.0, 1000.0, None);
-    }
-}
+mod tests;

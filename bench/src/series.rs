@@ -65,7 +65,6 @@ pub struct Series {
 
 impl Series {
     /// An empty series that expects tallies of `generators` threads.
-    #[must_use]
     pub fn new(grid: Grid, generators: usize) -> Series {
         Series {
             grid,
@@ -97,7 +96,6 @@ impl Series {
     }
 
     /// The newest finished interval.
-    #[must_use]
     pub fn last(&self) -> Option<&Interval> {
         self.last.as_ref()
     }
@@ -189,7 +187,6 @@ impl Series {
 
     /// The rows, with everything that was sampled at their ends. `offered` says what was offered then,
     /// in messages per second.
-    #[must_use]
     pub fn rows(&self, offered: impl Fn(u64) -> Option<f64>) -> Vec<Interval> {
         let mut rows = Vec::with_capacity(self.rows.len());
         for (end, row) in &self.rows {

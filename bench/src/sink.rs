@@ -104,17 +104,13 @@ pub struct Sink {
 
 impl Sink {
     /// Listens and starts.
-    ///
-    /// # Errors
-    /// When the address cannot be had.
+    /// Fails when the address cannot be had.
     pub fn start(options: SinkOptions) -> io::Result<Sink> {
         Sink::start_with_tls(options, None)
     }
 
     /// Listens and starts; with a configuration clients can have TLS.
-    ///
-    /// # Errors
-    /// When the address cannot be had.
+    /// Fails when the address cannot be had.
     pub fn start_with_tls(
         options: SinkOptions,
         tls: Option<Arc<ServerConfig>>,
@@ -135,9 +131,7 @@ impl Sink {
     }
 
     /// Closes all connections and ends.
-    ///
-    /// # Errors
-    /// When it had ended before because it could not wait for its sockets.
+    /// Fails when it had ended before because it could not wait for its sockets.
     pub fn stop(self) -> io::Result<SinkCounts> {
         self.stop.store(true, Ordering::Release);
         self.handle

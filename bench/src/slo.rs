@@ -106,7 +106,6 @@ impl fmt::Display for Slo {
 impl Slo {
     /// Lists in words what a run missed of the objective; empty when it met all of it. A run that ended
     /// badly or did not carry its rate always misses.
-    #[must_use]
     pub fn missed(&self, run: &RunResult) -> Vec<String> {
         let mut missed = Vec::new();
         if let Ended::Failed { reason } = &run.ended {
@@ -141,7 +140,6 @@ impl Slo {
     }
 
     /// How far a run was from each limit.
-    #[must_use]
     pub fn headroom(&self, run: &RunResult) -> Vec<Headroom> {
         let of = |term: &Term| {
             let measured = term.measure(run)?;

@@ -24,31 +24,26 @@ const UNITS: [(&str, u64); 7] = [
 
 impl Span {
     /// A span in milliseconds.
-    #[must_use]
     pub const fn from_millis(ms: u64) -> Span {
         Span(Duration::from_millis(ms))
     }
 
     /// A span in seconds.
-    #[must_use]
     pub const fn from_secs(seconds: u64) -> Span {
         Span(Duration::from_secs(seconds))
     }
 
     /// The length in nanoseconds, at most the 584 years that fit.
-    #[must_use]
     pub fn as_ns(self) -> u64 {
         u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// The length in seconds.
-    #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0.as_secs_f64()
     }
 
     /// Tells whether the span is zero.
-    #[must_use]
     pub fn is_zero(self) -> bool {
         self.0.is_zero()
     }
@@ -98,29 +93,4 @@ impl fmt::Display for Span {
 written_as_text!(Span);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_read_back_as_written() {
-        let check = |text: &str, ns: u64, shown: &str| {
-            let span: Span = text.parse().unwrap();
-            assert_eq!(span.as_ns(), ns, "{text}");
-            assert_eq!(span.to_string(), shown, "{text}");
-            assert_eq!(shown.parse(), Ok(span), "{text}");
-        };
-        check("0", 0, "0s");
-        check("250us", 250_000, "250us");
-        check("1.5s", 1_500_000_000, "1500ms");
-        check("90s", 90_000_000_000, "90s");
-        check("12h", 43_200_000_000_000, "12h");
-        check("24h", 86_400_000_000_000, "1d");
-    }
-
-    #[test]
-    fn what_is_no_span_is_refused() {
-        for text in ["", "5", "s", "-1s", "1parsec", "1 e9d", "nan s", "1e30d"] {
-            assert!(text.parse::<Span>().is_err(), "{text}");
-        }
-    }
-}
+mod tests;

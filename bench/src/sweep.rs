@@ -12,7 +12,6 @@ use crate::target::Target;
 const KNEE_FACTOR: f64 = 10.0;
 
 /// Spreads `steps` rates from the first to the last, at even ratios.
-#[must_use]
 pub fn rates(from: f64, to: f64, steps: u32) -> Vec<f64> {
     match steps {
         0 | 1 => vec![from],
@@ -63,7 +62,6 @@ pub fn sweep(
 }
 
 /// The 99th percentile of the latency that counts.
-#[must_use]
 pub fn p99_us(run: &RunResult) -> Option<f64> {
     run.main_latency().map(|record| record.p99_us)
 }
@@ -86,7 +84,6 @@ fn knee(steps: &[RunResult]) -> Option<f64> {
 }
 
 /// The knee as a picture: a line per rate, a bar as long as the logarithm of its p99.
-#[must_use]
 pub fn picture(result: &SweepResult) -> String {
     const WIDTH: f64 = 50.0;
     let p99s: Vec<f64> = result.steps.iter().filter_map(p99_us).collect();

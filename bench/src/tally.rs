@@ -16,10 +16,6 @@ const DIGITS: u8 = 3;
 pub type Latencies = Histogram<u64>;
 
 /// An empty histogram.
-///
-/// # Panics
-/// Never: the bounds are constants that fit.
-#[must_use]
 pub fn latencies() -> Latencies {
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("constant bounds")
 }
@@ -35,7 +31,6 @@ pub struct Split {
 
 impl Split {
     /// Nothing yet.
-    #[must_use]
     pub fn new() -> Split {
         Split {
             measured: latencies(),
@@ -63,7 +58,6 @@ impl Split {
     }
 
     /// Both together.
-    #[must_use]
     pub fn both(&self) -> Latencies {
         let mut both = self.measured.clone();
         add(&mut both, &self.other);
@@ -78,9 +72,6 @@ impl Default for Split {
 }
 
 /// Adds one histogram to another.
-///
-/// # Panics
-/// Never: all histograms have the same bounds.
 pub fn add(to: &mut Latencies, from: &Latencies) {
     if !from.is_empty() {
         to.add(from).expect("the same bounds");
@@ -169,13 +160,11 @@ impl Tally {
 }
 
 /// A percentile in microseconds.
-#[must_use]
 pub fn percentile_us(histogram: &Latencies, percentile: f64) -> f64 {
     histogram.value_at_percentile(percentile) as f64 / 1000.0
 }
 
 /// The percentiles of an interval, if there is anything.
-#[must_use]
 pub fn percentiles(histogram: &Latencies) -> Option<Percentiles> {
     (!histogram.is_empty()).then(|| Percentiles {
         count: histogram.len(),
@@ -187,10 +176,6 @@ pub fn percentiles(histogram: &Latencies) -> Option<Percentiles> {
 }
 
 /// A histogram for a saved result, if there is anything in it.
-///
-/// # Panics
-/// When memory for the serialised form cannot be written, which a vector always can.
-#[must_use]
 pub fn record(kind: HistogramKind, histogram: &Latencies) -> Option<HistogramRecord> {
     if histogram.is_empty() {
         return None;
@@ -216,24 +201,4 @@ pub fn record(kind: HistogramKind, histogram: &Latencies) -> Option<HistogramRec
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use hdrhistogram::serialization::Deserializer;
-
-    #[test]
-    fn a_saved_histogram_reads_back() {
-        let mut split = Split::new();
-        split.record(true, 5_000, 99);
-        split.record(true, 200_000_000, 1);
-        split.record(false, u64::MAX, 1);
-        let record = record(HistogramKind::Publish, &split.measured).unwrap();
-        assert_eq!(record.count, 100);
-        assert!((record.p50_us - 5.0).abs() < 0.01);
-        assert!((record.max_us / 200_000.0 - 1.0).abs() < 0.001);
-        let bytes = STANDARD.decode(&record.hdr_base64).unwrap();
-        let histogram: Latencies = Deserializer::new().deserialize(&mut &bytes[..]).unwrap();
-        assert_eq!(histogram, split.measured);
-        assert_eq!(split.both().len(), 101);
-        assert_eq!(super::record(HistogramKind::Delivery, &latencies()), None);
-    }
-}
+mod tests;

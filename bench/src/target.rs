@@ -47,9 +47,7 @@ struct Identity {
 
 impl Target {
     /// Connects once, identifies, and finds out what the daemon is.
-    ///
-    /// # Errors
-    /// When nobody is there, or somebody who does not speak NSQ; in words for the user.
+    /// Fails when nobody is there, or somebody who does not speak NSQ; in words for the user.
     pub fn inspect(
         tcp: SocketAddr,
         http: Option<SocketAddr>,
@@ -124,9 +122,7 @@ fn greet(tcp: SocketAddr) -> Result<Identity, String> {
 }
 
 /// An address as `host:port`.
-///
-/// # Errors
-/// When it is none, or the name is unknown.
+/// Fails when it is none, or the name is unknown.
 pub fn resolve(text: &str) -> Result<SocketAddr, String> {
     let mut found = text
         .to_socket_addrs()

@@ -40,9 +40,7 @@ struct Granted {
 
 impl Upgrades {
     /// The upgrades of a scenario; without a name for the certificate it must be for `address`.
-    ///
-    /// # Errors
-    /// When a file cannot be used; in words for the user.
+    /// Fails when a file cannot be used; in words for the user.
     pub fn new(scenario: &Scenario, address: SocketAddr) -> Result<Upgrades, String> {
         let tls = if scenario.tls {
             Some(tls(scenario, address)?)
@@ -57,13 +55,11 @@ impl Upgrades {
     }
 
     /// Tells whether there is no upgrade.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tls.is_none() && !self.snappy && self.deflate == 0
     }
 
     /// The JSON of an IDENTIFY, with what is asked for added.
-    #[must_use]
     pub fn ask<'a>(&self, identify: &'a [u8]) -> Cow<'a, [u8]> {
         let Some(open) = identify
             .strip_suffix(b"}")
@@ -87,9 +83,7 @@ impl Upgrades {
     }
 
     /// Checks that the answer to an IDENTIFY grants what was asked for, and nothing else.
-    ///
-    /// # Errors
-    /// When it does not; in words for the user.
+    /// Fails when it does not; in words for the user.
     pub fn check_granted(&self, answer: &[u8]) -> Result<(), String> {
         let granted: Granted = if answer == b"OK" {
             // The answer of a daemon that knows no feature negotiation.
@@ -134,9 +128,7 @@ impl Upgrades {
     }
 
     /// The layer to add when `done` layers are there; `None` when none is missing.
-    ///
-    /// # Errors
-    /// When the library refuses the configuration.
+    /// Fails when the library refuses the configuration.
     pub fn layer(&self, done: usize) -> Result<Option<Layer>, UpgradeError> {
         let compression = match &self.tls {
             Some((config, name)) if done == 0 => {
@@ -179,9 +171,7 @@ fn tls(
 
 /// The TLS configuration of the sink: its certificate, its key, and the authority of the certificates
 /// that clients must show, if they must show any.
-///
-/// # Errors
-/// When a file cannot be used.
+/// Fails when a file cannot be used.
 pub fn server_config(
     cert: &Path,
     key: &Path,

@@ -29,12 +29,12 @@ pub(super) struct SweepArgs {
     #[command(flatten)]
     play: PlayArgs,
     /// The lowest rate, in messages per second
-    #[arg(long, value_name = "MESSAGES/S", default_value = "1000", value_parser = parse_count,
-          help_heading = "Sweep")]
+    #[arg(long, value_name = "MESSAGES/S", default_value = "1000", help_heading = "Sweep",
+          value_parser = parse_count)]
     from: f64,
     /// The highest rate, in messages per second
-    #[arg(long, value_name = "MESSAGES/S", default_value = "1M", value_parser = parse_count,
-          help_heading = "Sweep")]
+    #[arg(long, value_name = "MESSAGES/S", default_value = "1M", help_heading = "Sweep",
+          value_parser = parse_count)]
     to: f64,
     /// Rates to try, at even ratios
     #[arg(long, value_name = "COUNT", default_value_t = 10, help_heading = "Sweep",
@@ -58,12 +58,12 @@ pub(super) struct FindMaxArgs {
     )]
     slo: Slo,
     /// The first rate to try, in messages per second
-    #[arg(long, value_name = "MESSAGES/S", default_value = "10k", value_parser = parse_count,
-          help_heading = "Search")]
+    #[arg(long, value_name = "MESSAGES/S", default_value = "10k", help_heading = "Search",
+          value_parser = parse_count)]
     start: f64,
     /// No rate beyond it, in messages per second
-    #[arg(long, value_name = "MESSAGES/S", default_value = "10M", value_parser = parse_count,
-          help_heading = "Search")]
+    #[arg(long, value_name = "MESSAGES/S", default_value = "10M", help_heading = "Search",
+          value_parser = parse_count)]
     most: f64,
     /// How close to find it, as a share of the rate
     #[arg(
@@ -85,39 +85,29 @@ pub(super) struct FindMaxArgs {
 
 /// The flags of `compare`.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Comparison")]
 pub(super) struct CompareArgs {
     /// The baseline's command, with {tcp}, {http} and {data} for addresses and data directory
-    #[arg(long, value_name = "COMMAND", help_heading = "Comparison")]
+    #[arg(long, value_name = "COMMAND")]
     a: String,
     /// The command of what is judged
-    #[arg(long, value_name = "COMMAND", help_heading = "Comparison")]
+    #[arg(long, value_name = "COMMAND")]
     b: String,
     /// What A is called
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "A",
-        help_heading = "Comparison"
-    )]
+    #[arg(long, value_name = "NAME", default_value = "A")]
     name_a: String,
     /// What B is called
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "B",
-        help_heading = "Comparison"
-    )]
+    #[arg(long, value_name = "NAME", default_value = "B")]
     name_b: String,
     /// Rounds, each of which runs A and then B
-    #[arg(long, value_name = "COUNT", default_value_t = 5, help_heading = "Comparison",
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Where data directories are made [the system's directory for temporary files]
-    #[arg(long, value_name = "DIR", help_heading = "Comparison")]
+    #[arg(long, value_name = "DIR")]
     data_base: Option<PathBuf>,
     /// A bound on a median ratio B/A, such as delivered_per_s>=0.95 or cpu_us_per_message<=0.5;
     /// may be given several times. When one is missed the exit code is 1
-    #[arg(long, value_name = "BOUND", help_heading = "Comparison")]
+    #[arg(long, value_name = "BOUND")]
     require: Vec<Requirement>,
     #[command(flatten)]
     play: PlayArgs,

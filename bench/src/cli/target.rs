@@ -18,22 +18,22 @@ const DEFAULT_PORTS: (u16, u16) = (4150, 4151);
 
 /// Where the daemon is.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Daemon")]
 pub(super) struct TargetArgs {
     /// The daemon's TCP address [127.0.0.1:4150]
     #[arg(
         long,
         value_name = "HOST:PORT",
         default_value = "127.0.0.1:4150",
-        hide_default_value = true,
-        help_heading = "Daemon"
+        hide_default_value = true
     )]
     tcp_address: String,
     /// The daemon's HTTP address, or `none`; for /stats, /pub, making and deleting topics
     /// [port 4151 of the same host, if the TCP port is 4150]
-    #[arg(long, value_name = "HOST:PORT", help_heading = "Daemon")]
+    #[arg(long, value_name = "HOST:PORT")]
     http_address: Option<String>,
     /// The daemon's process, for its CPU and memory [who listens at the TCP address, if local]
-    #[arg(long, value_name = "PID", help_heading = "Daemon")]
+    #[arg(long, value_name = "PID")]
     pid: Option<u32>,
 }
 

@@ -409,7 +409,6 @@ fn subscribe(output: &mut Vec<u8>, plan: &ConsumerPlan) -> io::Result<()> {
 }
 
 /// The body of an IDENTIFY. Zero leaves a value to the daemon; both are in milliseconds.
-#[must_use]
 pub fn identify_json(msg_timeout_ms: u64, output_buffer_timeout_ms: u64) -> Vec<u8> {
     let mut body = serde_json::json!({
         "client_id": "nsq-bench",

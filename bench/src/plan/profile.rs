@@ -15,9 +15,7 @@ pub(super) fn measuring_command(demand: &Demand) -> String {
 }
 
 /// Reads the profile in `path`.
-///
-/// # Errors
-/// When there is none that a plan can rely on; in words for the user, which end in what to measure.
+/// Fails when there is none that a plan can rely on; in words for the user, which end in what to measure.
 pub(super) fn load(path: Option<&Path>, demand: &Demand) -> Result<Profile, String> {
     read(path).map_err(|problem| {
         format!(

@@ -1,0 +1,95 @@
+use super::*;
+
+fn percentiles(p99_us: f64) -> Option<Percentiles> {
+    Some(Percentiles {
+        p99_us,
+        ..Percentiles::default()
+    })
+}
+
+#[test]
+fn the_bottleneck_is_named() {
+    let check = |observed: Observed, expected: Option<&str>| {
+        let check = judge(&observed);
+        match expected {
+            None => assert_eq!((check.verdict, check.reasons.len()), (Verdict::Trusted, 0)),
+            Some(reason) => {
+                assert_eq!(check.verdict, Verdict::GeneratorLimited, "{observed:?}");
+                assert!(check.reasons[0].contains(reason), "{:?}", check.reasons);
+            }
+        }
+    };
+    let calm = Observed {
+        threads: vec![(60.0, 5.0)],
+        lateness: percentiles(80.0),
+        publish: percentiles(300.0),
+        delivery: percentiles(400.0),
+        sent_and_unsent: Some((1000, 0)),
+        stolen_percent: Some(0.3),
+    };
+    check(Observed::default(), None);
+    check(calm.clone(), None);
+    // Late, but the daemon's own latency is much larger.
+    let lateness = percentiles(5_000.0);
+    let slow = Observed {
+        lateness,
+        publish: percentiles(60_000.0),
+        delivery: percentiles(90_000.0),
+        ..calm.clone()
+    };
+    check(slow, None);
+    check(
+        Observed {
+            lateness,
+            ..calm.clone()
+        },
+        Some("late (p99)"),
+    );
+    let threads = vec![(50.0, 0.0), (99.0, 0.5)];
+    check(
+        Observed {
+            threads,
+            ..calm.clone()
+        },
+        Some("thread 1 used 99 %"),
+    );
+    // Waiting for a core is worth a note, but was not the limit.
+    let threads = vec![(30.0, 30.0)];
+    let check_of = judge(&Observed {
+        threads,
+        ..calm.clone()
+    });
+    assert_eq!(
+        (check_of.verdict, check_of.reasons.len()),
+        (Verdict::Trusted, 1)
+    );
+    // So is what the host took.
+    let check_of = judge(&Observed {
+        stolen_percent: Some(3.21),
+        ..calm.clone()
+    });
+    assert_eq!(check_of.verdict, Verdict::Trusted);
+    assert!(
+        check_of.reasons[0].starts_with("the host took 3.2 %"),
+        "{:?}",
+        check_of.reasons
+    );
+    assert_eq!(check_of.stolen_percent, Some(3.21));
+    let threads = vec![(55.0, 44.0)];
+    check(
+        Observed {
+            threads,
+            ..calm.clone()
+        },
+        Some("compete"),
+    );
+    // Unsent because the daemon took nothing more is not the generator's fault.
+    let sent_and_unsent = Some((500, 500));
+    check(
+        Observed {
+            sent_and_unsent,
+            ..calm
+        },
+        None,
+    );
+}
