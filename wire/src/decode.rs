@@ -181,6 +181,12 @@ impl Decoder {
         }
     }
 
+    /// The bytes that the input must have before there is something to do, after [`Decoded::NeedMore`]; otherwise 0.
+    #[inline]
+    pub fn needs(&self) -> usize {
+        self.needs
+    }
+
     /// Forgets the unfinished command: the next input may be anything.
     #[inline]
     pub fn reset(&mut self) {

@@ -204,7 +204,7 @@ impl Broker {
         let settings = ClientSettings::from_server(&self.options.server);
         let connected_at = (now.wall_ns / 1_000_000_000) as i64;
         let mut client = Client::new(address, ip, connected_at, settings);
-        client.waiting_since = now.mono;
+        client.heard(now.mono);
         let id = self.clients.insert(client);
         self.arm_heartbeat(id, now.mono);
         self.arm_deadline(id, now.mono);
@@ -219,20 +219,15 @@ impl Broker {
     pub fn detach(&mut self, id: ClientId) -> Option<Client> {
         let mut client = self.clients.remove(id)?;
         self.disarm(id, &mut client);
-        assert!(client.subscription.is_none() && client.all_answered());
-        assert!(!client.outbound.holds_runs());
+        assert!(client.consumer.subscription.is_none() && client.output.all_answered());
+        assert!(!client.output.queue.holds_runs());
         Some(client)
     }
 
     /// Takes over a connection that another shard detached.
     pub fn attach(&mut self, now: Now, mut client: Client) -> ClientId {
-        client.blocked = None;
-        client.needs = 0;
-        client.topic_hint = None;
-        client.remote_streak = (self.options.shard, 0);
-        client.in_to_flush = false;
-        client.decoder.reset();
-        client.waiting_since = now.mono;
+        client.change_shard();
+        client.heard(now.mono);
         let id = self.clients.insert(client);
         self.arm_heartbeat(id, now.mono);
         self.arm_deadline(id, now.mono);
@@ -243,7 +238,7 @@ impl Broker {
     /// Notes why a connection ends, for the log. The first reason counts.
     pub fn blame(&mut self, id: ClientId, reason: String) {
         if let Some(client) = self.clients.get_mut(id) {
-            client.complaint.get_or_insert(reason);
+            client.complain(reason);
         }
     }
 
@@ -254,16 +249,16 @@ impl Broker {
         };
         self.disarm(id, &mut client);
         // One that never spoke the protocol has no loop to leave.
-        if client.magic_seen {
+        if client.session.magic_seen {
             log_exit(&mut client, out);
         }
-        let Some((topic_key, channel_id)) = client.subscription else {
+        let Some((topic_key, channel_id)) = client.consumer.subscription else {
             return;
         };
         let Some(topic) = self.topics.get_mut(topic_key) else {
             return;
         };
-        client.outbound.clear(|run| topic.log.unpin(run.first));
+        client.output.queue.clear(|run| topic.log.unpin(run.first));
         let mut is_unused = false;
         if let Some(channel) = topic.channel_mut(channel_id) {
             channel.unsubscribe(id, &mut client);
@@ -296,7 +291,7 @@ impl Broker {
             format!("[{}] - {}", client.address, error.text),
         ));
         if error.fatal {
-            client.complaint.get_or_insert(error.text.clone());
+            client.complain(error.text.clone());
         }
         client.reply_error(error);
         self.note_output(id);
@@ -307,7 +302,7 @@ impl Broker {
     fn resolve(
         &mut self,
         id: ClientId,
-        token: crate::client::Token,
+        token: crate::client::output::Token,
         result: Result<(), &str>,
         out: &mut Vec<Output>,
     ) {
@@ -320,18 +315,21 @@ impl Broker {
                 format!("[{}] - {text}", client.address),
             ));
             // What can only be told later to have failed is always fatal.
-            client.complaint.get_or_insert(text);
+            client.complain(text);
         }
-        match client.blocked {
-            Some(Blocked::Subscribing) if client.all_answered() => {
-                client.blocked = None;
-                out.push(Output::Resume(id));
+        match client.blocked() {
+            Some(Blocked::Subscribing) if client.output.all_answered() => {
+                self.resume(id, Blocked::Subscribing, out);
             }
             // One that dies does so here.
-            Some(Blocked::Moving(to)) if client.all_answered() && client.ending == Ending::No => {
+            Some(Blocked::Moving(to))
+                if client.output.all_answered() && client.ending() == Ending::No =>
+            {
                 out.push(Output::Move(id, to));
             }
-            Some(Blocked::Upgrading) if client.all_answered() && client.ending == Ending::No => {
+            Some(Blocked::Upgrading)
+                if client.output.all_answered() && client.ending() == Ending::No =>
+            {
                 self.next_upgrade(id, out);
             }
             _ => {}
@@ -339,13 +337,22 @@ impl Broker {
         self.note_output(id);
     }
 
+    /// Lets a connection go on, if `reason` is what it waits for.
+    fn resume(&mut self, id: ClientId, reason: Blocked, out: &mut Vec<Output>) {
+        if let Some(client) = self.clients.get_mut(id)
+            && client.unblock(reason)
+        {
+            out.push(Output::Resume(id));
+        }
+    }
+
     /// Stops reading a connection and moves it to `to` once all it is owed is answered.
     fn start_move(&mut self, id: ClientId, to: ShardId, out: &mut Vec<Output>) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        client.blocked = Some(Blocked::Moving(to));
-        if client.all_answered() {
+        client.block(Blocked::Moving(to));
+        if client.output.all_answered() {
             out.push(Output::Move(id, to));
         }
     }
@@ -363,9 +370,9 @@ impl Broker {
 
     fn note_output(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(id)
-            && !client.in_to_flush
+            && !client.output.in_to_flush
         {
-            client.in_to_flush = true;
+            client.output.in_to_flush = true;
             self.clients_to_flush.push(id);
         }
     }
@@ -443,9 +450,12 @@ impl Broker {
                     .flatten()
                     .all(|timer| self.timers.contains(timer))
             );
-            assert_eq!(self.clients_to_flush.contains(&id), client.in_to_flush);
-            if let Some((topic, channel)) = client.subscription
-                && client.ending == Ending::No
+            assert_eq!(
+                self.clients_to_flush.contains(&id),
+                client.output.in_to_flush
+            );
+            if let Some((topic, channel)) = client.consumer.subscription
+                && client.ending() == Ending::No
             {
                 let topic = self
                     .topics
@@ -460,10 +470,11 @@ impl Broker {
 
 /// The last lines of a connection.
 fn log_exit(client: &mut Client, out: &mut Vec<Output>) {
+    let reason = client.take_complaint();
     let address = &client.address;
     let line = format!("PROTOCOL(V2): [{address}] exiting ioloop");
     out.push(Output::Log(Level::Info, line));
-    if let Some(reason) = client.complaint.take() {
+    if let Some(reason) = reason {
         let line = format!("client({address}) - {reason}");
         out.push(Output::Log(Level::Error, line));
     }

@@ -54,7 +54,7 @@ pub(crate) struct Delivery<'a> {
     /// Who comes first, if anybody does.
     pub(crate) topology: Option<&'a Topology>,
     pub(crate) now: Duration,
-    /// Clients that have something to send; see `Client::in_to_flush`.
+    /// Clients that have something to send; see `ClientOutput::in_to_flush`.
     pub(crate) to_flush: &'a mut Vec<ClientId>,
 }
 
@@ -236,23 +236,23 @@ impl Channel {
     /// Removes a consumer. What it holds stays in flight until its timeout.
     pub(crate) fn unsubscribe(&mut self, id: ClientId, client: &mut Client) {
         self.consumers.retain(|consumer| *consumer != id);
-        if client.in_ready {
+        if client.consumer.in_ready {
             self.ready.retain(|consumer| *consumer != id);
-            client.in_ready = false;
+            client.consumer.in_ready = false;
         }
-        if client.in_refills {
+        if client.consumer.in_refills {
             self.refills.retain(|consumer| *consumer != id);
-            client.in_refills = false;
+            client.consumer.in_refills = false;
         }
-        client.in_flight = 0;
+        client.consumer.in_flight = 0;
     }
 
     /// Puts a consumer on the ready list if it may take messages.
     ///
     /// For a change after which it waits for messages, such as RDY; see [`Channel::note_answered`].
     pub(crate) fn note_ready(&mut self, id: ClientId, client: &mut Client) {
-        if !client.in_ready && client.credit() > 0 {
-            client.in_ready = true;
+        if !client.consumer.in_ready && client.credit() > 0 {
+            client.consumer.in_ready = true;
             self.ready.push_back(id);
         }
     }
@@ -260,13 +260,13 @@ impl Channel {
     /// One of a consumer's messages is no longer in flight: it may be time to send it more.
     pub(crate) fn note_answered(&mut self, id: ClientId, client: &mut Client, now: Duration) {
         let credit = client.credit();
-        if client.in_ready || credit == 0 {
+        if client.consumer.in_ready || credit == 0 {
             return;
         }
-        if credit >= (client.ready_count / 8).clamp(1, TURN_MESSAGES) {
+        if credit >= (client.consumer.ready_count / 8).clamp(1, TURN_MESSAGES) {
             self.note_ready(id, client);
-        } else if !client.in_refills {
-            client.in_refills = true;
+        } else if !client.consumer.in_refills {
+            client.consumer.in_refills = true;
             self.refills.push(id);
             self.refill_at.get_or_insert(now + REFILL_DELAY);
         }
@@ -391,7 +391,7 @@ impl Channel {
         });
         for id in owners {
             if let Some(owner) = clients.get_mut(id) {
-                owner.in_flight -= 1;
+                owner.consumer.in_flight -= 1;
                 self.note_ready(id, owner);
             }
         }
@@ -400,7 +400,7 @@ impl Channel {
             for id in std::mem::take(&mut self.refills) {
                 if let Some(client) = clients.get_mut(id) {
                     moved = true;
-                    client.in_refills = false;
+                    client.consumer.in_refills = false;
                     self.note_ready(id, client);
                 }
             }
@@ -444,7 +444,7 @@ impl Channel {
         for index in 0..self.consumers.len() {
             let id = self.consumers[index];
             if let Some(client) = clients.get_mut(id) {
-                client.in_flight = 0;
+                client.consumer.in_flight = 0;
                 self.note_ready(id, client);
             }
         }
@@ -460,7 +460,7 @@ impl Channel {
             let Some(client) = delivery.clients.get_mut(id) else {
                 continue;
             };
-            client.in_ready = false;
+            client.consumer.in_ready = false;
             let credit = client.credit().min(TURN_MESSAGES);
             if credit == 0 {
                 continue;
@@ -475,15 +475,15 @@ impl Channel {
             );
             let is_cut = delivery.log.has_failed_sync() && !client.copy_runs(delivery.log);
             if client.credit() > 0 {
-                client.in_ready = true;
+                client.consumer.in_ready = true;
                 match step {
                     Step::Delivered => self.ready.push_back(id),
                     Step::Loading | Step::Empty => self.ready.push_front(id),
                 }
             }
             // The shell learns of a connection that is over when it has something to flush.
-            if !client.in_to_flush && (is_cut || !client.outbound.is_empty()) {
-                client.in_to_flush = true;
+            if !client.output.in_to_flush && (is_cut || !client.output.queue.is_empty()) {
+                client.output.in_to_flush = true;
                 delivery.to_flush.push(id);
             }
             if matches!(step, Step::Loading) {
@@ -499,7 +499,7 @@ impl Channel {
         };
         let rank = |id: ClientId| {
             let client = delivery.clients.get(id);
-            topology.rank(client.map_or(Locality::Global, |client| client.locality))
+            topology.rank(client.map_or(Locality::Global, |client| client.consumer.locality))
         };
         // The first of equals.
         let (index, _) = self
@@ -548,7 +548,7 @@ impl Channel {
         random: &mut Random,
         now: Duration,
     ) -> Step {
-        let sampled = client.delivery.sample_rate > 0;
+        let sampled = client.consumer.settings.sample_rate > 0;
         loop {
             let Some(range) = self.waiting.front() else {
                 return Step::Empty;
@@ -571,14 +571,13 @@ impl Channel {
             if let Some(latency) = &mut self.latency {
                 latency.note_delivered(run.first, log.bytes(&run));
             }
-            if client.outbound.push_run(run) {
+            if client.output.queue.push_run(run) {
                 log.pin(run.first);
             }
             self.window
-                .insert(seqs, id, 1, now, client.delivery.msg_timeout);
-            client.in_flight += run.count;
-            client.message_count += u64::from(run.count);
-            self.counters.deliveries[client.locality as usize] += u64::from(run.count);
+                .insert(seqs, id, 1, now, client.consumer.settings.msg_timeout);
+            client.consumer.delivered(run.count);
+            self.counters.deliveries[client.consumer.locality as usize] += u64::from(run.count);
             return Step::Delivered;
         }
     }
@@ -617,7 +616,7 @@ impl Channel {
                     continue;
                 }
             };
-            if client.delivery.sample_rate > 0 && is_sampled_out(client, random) {
+            if client.consumer.settings.sample_rate > 0 && is_sampled_out(client, random) {
                 log.release(seq);
                 continue;
             }
@@ -629,19 +628,18 @@ impl Channel {
             let mut header = [0; frame::HEADER_BYTES];
             header.copy_from_slice(&log.bytes(&run)[..frame::HEADER_BYTES]);
             frame::patch_attempts(&mut header, attempts);
-            client.outbound.push_header(&header);
+            client.output.queue.push_header(&header);
             let body = diskq_log::Run {
                 start: run.start + frame::HEADER_BYTES as u32,
                 ..run
             };
-            if client.outbound.push_run(body) {
+            if client.output.queue.push_run(body) {
                 log.pin(seq);
             }
             self.window
-                .insert(one, id, attempts, now, client.delivery.msg_timeout);
-            client.in_flight += 1;
-            client.message_count += 1;
-            self.counters.deliveries[client.locality as usize] += 1;
+                .insert(one, id, attempts, now, client.consumer.settings.msg_timeout);
+            client.consumer.delivered(1);
+            self.counters.deliveries[client.consumer.locality as usize] += 1;
             delivered += 1;
         }
         if delivered > 0 {
@@ -683,7 +681,7 @@ impl Channel {
             let listed = self.ready.iter().filter(|ready| *ready == id).count();
             assert_eq!(
                 listed,
-                usize::from(client.in_ready),
+                usize::from(client.consumer.in_ready),
                 "ready list and flag agree"
             );
             let held = self
@@ -692,17 +690,17 @@ impl Channel {
                 .filter(|(_, entry)| entry.owner == *id)
                 .count();
             assert_eq!(
-                held, client.in_flight as usize,
+                held, client.consumer.in_flight as usize,
                 "in_flight counts the window"
             );
             let waits = self.refills.iter().filter(|waits| *waits == id).count();
             assert_eq!(
                 waits,
-                usize::from(client.in_refills),
+                usize::from(client.consumer.in_refills),
                 "refills and flag agree"
             );
             assert!(
-                client.credit() == 0 || client.in_ready || client.in_refills,
+                client.credit() == 0 || client.consumer.in_ready || client.consumer.in_refills,
                 "credit puts it on one of the lists"
             );
         }
@@ -717,7 +715,7 @@ impl Channel {
 /// Draws whether a message is kept from a sampling client; it is gone for the channel then. The
 /// comparison is nsqd's: a rate of r delivers (r + 1) %.
 fn is_sampled_out(client: &Client, random: &mut Random) -> bool {
-    random.below(100) > u64::from(client.delivery.sample_rate)
+    random.below(100) > u64::from(client.consumer.settings.sample_rate)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //!   entries: one per command, with the lengths
 //! ```
 
-use crate::client::{Token, Verb};
+use crate::client::output::{Token, Verb};
 use crate::ids::{ClientId, ShardId};
 use crate::publication::Publication;
 use wire::name::TopicName;

@@ -14,7 +14,8 @@ mod record;
 mod recording;
 
 use crate::channel::{Channel, Delivery};
-use crate::client::{Clients, Token};
+use crate::client::Clients;
+use crate::client::output::Token;
 use crate::discarded::Discarded;
 use crate::forward::{ForwardId, HeldPublish};
 use crate::ids::{ChannelId, ClientId, TaskId};
@@ -690,7 +691,7 @@ impl Topic {
             channel.check(clients);
             let mut consumers = channel.consumers.iter().filter_map(|id| clients.get(*id));
             assert!(
-                !self.log.has_failed_sync() || consumers.all(|it| !it.outbound.holds_runs()),
+                !self.log.has_failed_sync() || consumers.all(|it| !it.output.queue.holds_runs()),
                 "pages that may change are lent"
             );
         }

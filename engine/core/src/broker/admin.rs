@@ -3,7 +3,6 @@
 use super::output::{Change, DeletedLog, Level, Output};
 use super::timers::Timer;
 use super::{Broker, Found};
-use crate::client::Ending;
 use crate::ids::{ChannelId, ClientId, TaskId, TopicKey};
 use crate::now::Now;
 use crate::topic::{Retrier, Waiter};
@@ -320,11 +319,9 @@ impl Broker {
             let Some(client) = self.clients.get_mut(id) else {
                 continue;
             };
-            client.outbound.clear(|run| topic.log.unpin(run.first));
-            client.ending = Ending::Now;
-            client.subscription = None;
-            client.in_flight = 0;
-            client.in_ready = false;
+            client.output.queue.clear(|run| topic.log.unpin(run.first));
+            client.end_now();
+            client.consumer.channel_gone();
             out.push(Output::Close(id));
         }
     }

@@ -11,7 +11,8 @@
 use super::output::{Level, Output};
 use super::{Broker, Flow};
 use crate::auth::{Auth, AuthQuery, AuthReason, Grants, ip_of};
-use crate::client::{Blocked, Ending, Verb};
+use crate::client::output::Verb;
+use crate::client::{Blocked, Ending};
 use crate::ids::ClientId;
 use crate::now::Now;
 use wire::error::WireError;
@@ -39,12 +40,17 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return Flow::Next;
         };
-        if client.auth.as_ref().is_some_and(|auth| auth.has_grants()) {
+        if client
+            .session
+            .auth
+            .as_ref()
+            .is_some_and(|auth| auth.has_grants())
+        {
             self.fail(id, WireError::auth_already_set(), out);
         } else if !self.options.server.auth_required {
             self.fail(id, WireError::auth_disabled(), out);
         } else {
-            client.auth = Some(Box::new(Auth::new(secret)));
+            client.session.auth = Some(Box::new(Auth::new(secret)));
             self.ask_for_grants(id, AuthReason::Command, out);
         }
         Flow::Next
@@ -54,14 +60,16 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let Some(auth) = &client.auth else { return };
-        client.blocked = Some(Blocked::Authorizing(reason));
+        let Some(auth) = &client.session.auth else {
+            return;
+        };
         let query = AuthQuery {
             secret: auth.secret.clone(),
             is_renewal: reason == AuthReason::Expired,
             remote_ip: ip_of(&client.address).to_owned(),
-            tls: client.tls.clone(),
+            tls: client.session.tls.clone(),
         };
+        client.block(Blocked::Authorizing(reason));
         out.push(Output::Authorize(id, query));
     }
 
@@ -77,15 +85,17 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let (Some(Blocked::Authorizing(reason)), Some(auth)) = (client.blocked, &mut client.auth)
-        else {
+        let Some(Blocked::Authorizing(reason)) = client.blocked() else {
             return;
         };
-        client.blocked = None;
-        if client.ending != Ending::No {
+        client.unblock(Blocked::Authorizing(reason));
+        if client.ending() != Ending::No {
             // A publish before it has failed meanwhile: nothing follows that.
             return;
         }
+        let Some(auth) = &mut client.session.auth else {
+            return;
+        };
         match answer {
             Err(why) => {
                 let address = client.address.as_str();
@@ -127,7 +137,10 @@ impl Broker {
         if !self.options.server.auth_required {
             return Permit::Granted;
         }
-        let auth = self.clients.get(id).and_then(|client| client.auth.as_ref());
+        let auth = self
+            .clients
+            .get(id)
+            .and_then(|client| client.session.auth.as_ref());
         let topic = topic.as_str();
         let channel = channel.map_or("", |channel| channel.as_str());
         let error = match auth {

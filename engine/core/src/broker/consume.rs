@@ -3,7 +3,8 @@
 use super::authorize::Permit;
 use super::output::{Change, Level, Output};
 use super::{Broker, Flow, Found, place};
-use crate::client::{Blocked, Client, Verb};
+use crate::client::output::Verb;
+use crate::client::{Blocked, Client};
 use crate::ids::{ChannelId, ClientId, TopicKey};
 use crate::now::Now;
 use crate::topic::Waiter;
@@ -66,8 +67,8 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return Flow::Next;
         };
-        client.state = ClientState::Subscribed;
-        client.subscription = Some((topic_key, channel_id));
+        client.session.state = ClientState::Subscribed;
+        client.consumer.subscription = Some((topic_key, channel_id));
         match unrecorded {
             // A channel exists once it would survive a crash: messages acknowledged after this
             // answer are owed to it.
@@ -77,8 +78,8 @@ impl Broker {
             }
             None => client.reply(wire::encode::OK),
         }
-        if !client.all_answered() {
-            client.blocked = Some(Blocked::Subscribing);
+        if !client.output.all_answered() {
+            client.block(Blocked::Subscribing);
         }
         self.note_topic(topic_key);
         self.note_output(id);
@@ -124,7 +125,7 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return Flow::Next;
         };
-        client.ready_count = count;
+        client.consumer.ready_count = count;
         self.note_ready(id);
         Flow::Next
     }
@@ -154,7 +155,7 @@ impl Broker {
         if let Err(reason) = channel.finish(now, seq, id, log) {
             return self.not_yours(id, WireError::fin_failed, &message, reason, out);
         }
-        self.note_answers(now, id, 1, |client| &mut client.finish_count);
+        self.note_answers(now, id, 1, |client| &mut client.consumer.finish_count);
         Flow::Next
     }
 
@@ -164,7 +165,10 @@ impl Broker {
     ///
     /// What is the same for all of them is done once: a quarter of the time of one by one.
     pub(super) fn finish_run(&mut self, now: Now, id: ClientId, input: &[u8]) -> usize {
-        let Some((topic, channel)) = self.clients.get(id).and_then(|client| client.subscription)
+        let Some((topic, channel)) = self
+            .clients
+            .get(id)
+            .and_then(|client| client.consumer.subscription)
         else {
             return 0;
         };
@@ -182,11 +186,12 @@ impl Broker {
         if finished > 0 {
             if let Some(client) = self.clients.get_mut(id) {
                 // The first of them may be what was awaited.
-                client.decoder.reset();
-                client.needs = 0;
-                client.waiting_since = now.mono;
+                client.session.decoder.reset();
+                client.heard(now.mono);
             }
-            self.note_answers(now, id, finished, |client| &mut client.finish_count);
+            self.note_answers(now, id, finished, |client| {
+                &mut client.consumer.finish_count
+            });
         }
         finished as usize * FIN_BYTES
     }
@@ -202,10 +207,10 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        client.in_flight -= count;
-        client.patience.note(count);
+        client.consumer.in_flight -= count;
+        client.consumer.patience.note(count);
         *counter(client) += u64::from(count);
-        let Some((topic_key, channel_id)) = client.subscription else {
+        let Some((topic_key, channel_id)) = client.consumer.subscription else {
             return;
         };
         let Some(topic) = self.topics.get_mut(topic_key) else {
@@ -244,7 +249,7 @@ impl Broker {
         if let Err(reason) = channel.requeue(seq, id, now.mono, timeout) {
             return self.not_yours(id, WireError::req_failed, &message, reason, out);
         }
-        self.note_answers(now, id, 1, |client| &mut client.requeue_count);
+        self.note_answers(now, id, 1, |client| &mut client.consumer.requeue_count);
         Flow::Next
     }
 
@@ -262,7 +267,7 @@ impl Broker {
         let Some(client) = self.clients.get(id) else {
             return Flow::Next;
         };
-        let timeout = client.settings.msg_timeout;
+        let timeout = client.session.settings.msg_timeout;
         let timeout_max = self.options.server.msg_timeout_max;
         let Some(topic) = self.topics.get_mut(topic_key) else {
             return Flow::Next;
@@ -281,8 +286,8 @@ impl Broker {
 
     pub(super) fn close_wait(&mut self, id: ClientId) -> Flow {
         if let Some(client) = self.clients.get_mut(id) {
-            client.ready_count = 0;
-            client.state = ClientState::Closing;
+            client.consumer.ready_count = 0;
+            client.session.state = ClientState::Closing;
             client.reply(wire::encode::CLOSE_WAIT);
             self.note_output(id);
         }
@@ -306,7 +311,7 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let Some((topic_key, channel_id)) = client.subscription else {
+        let Some((topic_key, channel_id)) = client.consumer.subscription else {
             return;
         };
         let Some(topic) = self.topics.get_mut(topic_key) else {
@@ -325,7 +330,7 @@ impl Broker {
     /// Where a message named by a client would be in flight. `None` for an id that this node never
     /// gave out.
     fn message_of(&self, id: ClientId, message: &MessageId) -> Option<(TopicKey, ChannelId, Seq)> {
-        let (topic, channel) = self.clients.get(id)?.subscription?;
+        let (topic, channel) = self.clients.get(id)?.consumer.subscription?;
         let (seq, node) = message.decode()?;
         (node == self.options.topic.log.node).then_some((topic, channel, seq))
     }

@@ -90,11 +90,8 @@ impl Broker {
             let Some(client) = self.clients.get_mut(reply.client) else {
                 continue;
             };
-            client.forwarded_bytes -= reply.bytes;
-            if client.blocked == Some(Blocked::Forwards) {
-                client.blocked = None;
-                out.push(Output::Resume(reply.client));
-            }
+            client.producer.forwarded_bytes -= reply.bytes;
+            self.resume(reply.client, Blocked::Forwards, out);
         }
     }
 

@@ -125,12 +125,7 @@ impl Broker {
         let clients = std::mem::take(&mut topic.blocked_clients);
         let tasks = std::mem::take(&mut topic.blocked_tasks);
         for id in clients {
-            if let Some(client) = self.clients.get_mut(id)
-                && client.blocked == Some(Blocked::Room(key))
-            {
-                client.blocked = None;
-                out.push(Output::Resume(id));
-            }
+            self.resume(id, Blocked::Room(key), out);
         }
         out.extend(
             tasks

@@ -3,7 +3,8 @@
 use super::authorize::Permit;
 use super::output::Output;
 use super::{Broker, Flow, Found, place};
-use crate::client::{Blocked, Verb};
+use crate::client::Blocked;
+use crate::client::output::Verb;
 use crate::ids::{ClientId, ShardId, TaskId};
 use crate::now::Now;
 use crate::publication::Publication;
@@ -39,7 +40,7 @@ impl Broker {
             return Flow::Next;
         };
         // Where it published last is where it publishes now, nearly always.
-        let hint = client.topic_hint;
+        let hint = client.producer.topic_hint;
         let hint = hint.filter(|key| {
             self.topics
                 .get(*key)
@@ -66,12 +67,13 @@ impl Broker {
         else {
             return Flow::Next;
         };
-        client.topic_hint = Some(key);
-        client.remote_streak.1 = 0;
+        client.producer.found_topic(key);
         let published = topic.publish(now, publication);
         let flow = match published {
             Ok(done) => {
-                client.count_published(name, u64::from(publication.count));
+                client
+                    .producer
+                    .count_published(name, u64::from(publication.count));
                 match done {
                     Published::Done => client.reply(wire::encode::OK),
                     Published::AfterSync(upto) => {
@@ -82,7 +84,7 @@ impl Broker {
                 Flow::Next
             }
             Err(AppendError::WouldBlock) => {
-                client.blocked = Some(Blocked::Room(key));
+                client.block(Blocked::Room(key));
                 topic.blocked_clients.push(id);
                 Flow::Retry
             }
@@ -112,22 +114,21 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return Flow::Next;
         };
-        if client.remote_streak.0 != shard {
-            client.remote_streak = (shard, 0);
-        }
-        client.remote_streak.1 += 1;
-        if client.remote_streak.1 > REMOTE_STREAK_MAX && client.subscription.is_none() {
+        let streak = client.producer.count_remote(shard);
+        if streak > REMOTE_STREAK_MAX && client.consumer.subscription.is_none() {
             self.start_move(id, shard, out);
             return Flow::Retry;
         }
-        if client.forwarded_bytes > FORWARDED_BYTES_MAX {
-            client.blocked = Some(Blocked::Forwards);
+        if client.producer.forwarded_bytes > FORWARDED_BYTES_MAX {
+            client.block(Blocked::Forwards);
             return Flow::Retry;
         }
-        client.count_published(name, u64::from(publication.count));
+        client
+            .producer
+            .count_published(name, u64::from(publication.count));
         let token = client.reply_later(verb);
         let batch = &mut self.forwards[shard.0 as usize];
-        client.forwarded_bytes += batch.push(id, token, verb, name, publication);
+        client.producer.forwarded_bytes += batch.push(id, token, verb, name, publication);
         Flow::Next
     }
 

@@ -2,7 +2,8 @@
 
 use super::output::{Level, Output};
 use super::{Broker, BrokerOptions, Flow};
-use crate::client::{ANSWER_BYTES_MAX, Blocked, Client, Ending, Verb};
+use crate::client::output::Verb;
+use crate::client::{ANSWER_BYTES_MAX, Blocked, Client, Ending};
 use crate::ids::ClientId;
 use crate::now::Now;
 use crate::publication::Publication;
@@ -25,9 +26,9 @@ fn command_bytes_max(limits: &Limits) -> usize {
 #[inline]
 fn context<'a>(client: &Client, options: &'a BrokerOptions) -> Context<'a> {
     Context {
-        state: client.state,
-        heartbeats: client.settings.heartbeat.is_some(),
-        tls_missing: options.server.tls_required && client.tls.is_none(),
+        state: client.session.state,
+        heartbeats: client.session.settings.heartbeat.is_some(),
+        tls_missing: options.server.tls_required && client.session.tls.is_none(),
         limits: &options.limits,
     }
 }
@@ -70,17 +71,12 @@ impl Broker {
             if !client.takes_input(rest.len()) {
                 break;
             }
-            if !client.magic_seen {
-                if rest.len() < MAGIC_V2.len() {
-                    client.needs = MAGIC_V2.len();
-                    break;
-                }
-                client.needs = 0;
+            if !client.session.magic_seen {
                 self.read_magic(now, id, [rest[0], rest[1], rest[2], rest[3]], out);
                 consumed += MAGIC_V2.len();
                 continue;
             }
-            if client.subscription.is_some() && !self.is_tracing {
+            if client.consumer.subscription.is_some() && !self.is_tracing {
                 let finished = self.finish_run(now, id, rest);
                 if finished > 0 {
                     consumed += finished;
@@ -91,17 +87,18 @@ impl Broker {
                 break;
             };
             let context = context(client, &self.options);
-            match client.decoder.decode(rest, &context) {
+            match client.session.decoder.decode(rest, &context) {
                 Decoded::NeedMore(needs) => {
                     let is_too_big = needs > command_bytes_max(&self.options.limits);
-                    if !is_too_big {
-                        client.needs = needs;
-                        if !self.options.server.auth_required {
-                            break;
-                        }
+                    if !is_too_big && !self.options.server.auth_required {
+                        break;
                     }
                     // Whether an MPUB's topic may be published to does not wait for its messages.
-                    let unfinished = client.decoder.unfinished(rest, &context);
+                    let unfinished = client.session.decoder.unfinished(rest, &context);
+                    if is_too_big {
+                        // More input is not waited for: the command is refused, perhaps after a question.
+                        client.session.decoder.reset();
+                    }
                     let topic = unfinished.and_then(|(_, topic)| topic);
                     if self.may_publish_many(now, id, topic, out) && is_too_big {
                         self.refuse_large_mpub(id, topic, needs, out);
@@ -143,8 +140,7 @@ impl Broker {
                     command,
                     consumed: bytes,
                 } => {
-                    client.needs = 0;
-                    client.waiting_since = now.mono;
+                    client.heard(now.mono);
                     commands += 1;
                     let line_at = out.len();
                     if self.is_tracing {
@@ -174,9 +170,9 @@ impl Broker {
     fn hold_if_behind(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(id)
             && !client.is_stopped()
-            && client.answer_bytes() >= ANSWER_BYTES_MAX
+            && client.output.answer_bytes() >= ANSWER_BYTES_MAX
         {
-            client.blocked = Some(Blocked::Output);
+            client.block(Blocked::Output);
         }
     }
 
@@ -186,16 +182,16 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        if client.ending != Ending::No {
+        if client.ending() != Ending::No {
             return;
         }
         let context = context(client, &self.options);
-        let complaint = if client.magic_seen {
-            client.decoder.finish(rest, &context)
+        let complaint = if client.session.magic_seen {
+            client.session.decoder.finish(rest, &context)
         } else {
             None
         };
-        if !client.magic_seen {
+        if !client.session.magic_seen {
             let line = "failed to read protocol version - EOF".to_owned();
             out.push(Output::Log(Level::Error, line));
         }
@@ -215,7 +211,7 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        client.ending = Ending::AfterOutput;
+        client.end_after_output();
         if client.is_over() {
             out.push(Output::Close(id));
         } else {
@@ -240,11 +236,11 @@ impl Broker {
         let Some(client) = self.clients.get(id) else {
             return;
         };
-        if client.subscription.is_some() {
-            let (address, ready) = (&client.address, client.ready_count);
+        if client.consumer.subscription.is_some() {
+            let (address, ready) = (&client.address, client.consumer.ready_count);
             let line = format!(
                 "[{address}] state rdy: {ready:4} inflt: {:4}",
-                client.in_flight
+                client.consumer.in_flight
             );
             out.push(Output::Log(Level::Debug, line));
         }
@@ -262,8 +258,8 @@ impl Broker {
             format!("CLIENT({address}): desired protocol magic '{shown}'"),
         ));
         if magic == MAGIC_V2 {
-            client.magic_seen = true;
-            client.waiting_since = now.mono;
+            client.session.magic_seen = true;
+            client.heard(now.mono);
             self.arm_heartbeat(id, now.mono);
         } else {
             out.push(Output::Log(
@@ -347,11 +343,11 @@ impl Broker {
             }
             let line = format!("[{}] IDENTIFY: {request}", client.address);
             out.push(Output::Log(Level::Info, line));
-            if client.is_upgraded() {
+            if client.session.is_upgraded() {
                 // Upgrades come once; an IDENTIFY that is sent again gets none.
                 (request.tls_v1, request.snappy, request.deflate) = (false, false, false);
             }
-            let response = negotiate(&request, &self.options.server, &mut client.settings)?;
+            let response = negotiate(&request, &self.options.server, &mut client.session.settings)?;
             Ok((request, response))
         });
         let (request, response) = match result {
@@ -361,25 +357,25 @@ impl Broker {
                 return Flow::Next;
             }
         };
-        client.client_id = request.client_id;
-        client.hostname = request.hostname;
-        client.user_agent = request.user_agent;
-        client.topology_region = request.topology_region;
-        client.topology_zone = request.topology_zone;
-        match response {
-            Response::Ok => client.reply(wire::encode::OK),
+        let upgrades = match response {
+            Response::Ok => {
+                client.reply(wire::encode::OK);
+                Vec::new()
+            }
             Response::Json(json, upgrades) => {
                 let mut frame = Vec::with_capacity(json.len() + 8);
                 wire::encode::response(&mut frame, json.as_bytes());
                 client.reply(&frame);
-                client.upgrades_left = upgrades.into();
+                upgrades
             }
-        }
-        if !client.identified {
-            client.identified = true;
-            client.delivery = client.settings.clone();
+        };
+        if client.session.identify(request, upgrades) {
+            client.consumer.settings = client.session.settings.clone();
             if let Some(topology) = &self.options.topology {
-                client.locality = topology.locality(&client.topology_zone, &client.topology_region);
+                client.consumer.locality = topology.locality(
+                    &client.session.topology_zone,
+                    &client.session.topology_region,
+                );
             }
             self.arm_heartbeat(id, now.mono);
         }

@@ -60,7 +60,7 @@ impl Broker {
             let producers = self
                 .clients
                 .iter()
-                .filter(|(_, client)| !client.pub_counts.is_empty());
+                .filter(|(_, client)| !client.producer.pub_counts.is_empty());
             snapshot.producers = producers.map(|(_, client)| client_stats(client)).collect();
         }
         snapshot
@@ -166,29 +166,34 @@ impl Broker {
 }
 
 fn client_stats(client: &Client) -> ClientStats {
-    let tls = client.tls.as_deref().cloned().unwrap_or_default();
-    let grants = client.auth.as_ref().map(|auth| &auth.grants);
+    let tls = client.session.tls.as_deref().cloned().unwrap_or_default();
+    let grants = client.session.auth.as_ref().map(|auth| &auth.grants);
     ClientStats {
-        client_id: client.client_id.clone(),
-        hostname: client.hostname.clone(),
+        client_id: client.session.client_id.clone(),
+        hostname: client.session.hostname.clone(),
         remote_address: client.address.clone(),
-        state: client.state as u8,
-        ready_count: u64::from(client.ready_count),
-        in_flight_count: u64::from(client.in_flight),
-        message_count: client.message_count,
-        finish_count: client.finish_count,
-        requeue_count: client.requeue_count,
+        state: client.session.state as u8,
+        ready_count: u64::from(client.consumer.ready_count),
+        in_flight_count: u64::from(client.consumer.in_flight),
+        message_count: client.consumer.message_count,
+        finish_count: client.consumer.finish_count,
+        requeue_count: client.consumer.requeue_count,
         connect_ts: client.connected_at,
-        sample_rate: client.delivery.sample_rate,
-        deflate: matches!(client.compression, Some(Upgrade::Deflate(_))),
-        snappy: client.compression == Some(Upgrade::Snappy),
-        user_agent: client.user_agent.clone(),
-        authed: client.auth.as_ref().is_some_and(|auth| auth.has_grants()),
+        sample_rate: client.consumer.settings.sample_rate,
+        deflate: matches!(client.session.compression, Some(Upgrade::Deflate(_))),
+        snappy: client.session.compression == Some(Upgrade::Snappy),
+        user_agent: client.session.user_agent.clone(),
+        authed: client
+            .session
+            .auth
+            .as_ref()
+            .is_some_and(|auth| auth.has_grants()),
         auth_identity: grants.map_or("", |grants| &grants.identity).to_owned(),
         auth_identity_url: grants.map_or("", |grants| &grants.identity_url).to_owned(),
-        topology_zone: client.topology_zone.clone(),
-        topology_region: client.topology_region.clone(),
+        topology_zone: client.session.topology_zone.clone(),
+        topology_region: client.session.topology_region.clone(),
         pub_counts: client
+            .producer
             .pub_counts
             .iter()
             .map(|(topic, count)| PubCount {
@@ -196,10 +201,10 @@ fn client_stats(client: &Client) -> ClientStats {
                 count: *count,
             })
             .collect(),
-        tls: client.tls.is_some(),
+        tls: client.session.tls.is_some(),
         tls_cipher_suite: tls.cipher_suite,
         tls_version: tls.version,
-        tls_negotiated_protocol_is_mutual: client.tls.is_some(),
+        tls_negotiated_protocol_is_mutual: client.session.tls.is_some(),
         ..ClientStats::default()
     }
 }

@@ -51,7 +51,7 @@ impl Broker {
     /// Lets a client wait until a topic has started, or has caught up. Then the client's command is tried again.
     pub(super) fn wait_for_topic(&mut self, id: ClientId, key: TopicKey) -> Flow {
         if let (Some(topic), Some(client)) = (self.topics.get_mut(key), self.clients.get_mut(id)) {
-            client.blocked = Some(Blocked::Topic(key));
+            client.block(Blocked::Topic(key));
             topic.retriers.push(Retrier::Client(id));
         }
         Flow::Retry
@@ -63,16 +63,9 @@ impl Broker {
         let Some(topic) = self.topics.get_mut(key) else {
             return;
         };
-        for retrier in topic.retriers.drain(..) {
+        for retrier in std::mem::take(&mut topic.retriers) {
             match retrier {
-                Retrier::Client(id) => {
-                    if let Some(client) = self.clients.get_mut(id)
-                        && client.blocked == Some(Blocked::Topic(key))
-                    {
-                        client.blocked = None;
-                        out.push(Output::Resume(id));
-                    }
-                }
+                Retrier::Client(id) => self.resume(id, Blocked::Topic(key), out),
                 Retrier::Task(task) => out.push(Output::Wake(task, Wakeup::Retry)),
             }
         }

@@ -55,7 +55,7 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let at = client.delivery.heartbeat.map(|interval| {
+        let at = client.consumer.settings.heartbeat.map(|interval| {
             let tick = (interval / TICKS_PER_HEARTBEAT).as_nanos().max(1);
             let ticks = (now + interval).as_nanos().div_ceil(tick);
             Duration::from_nanos((ticks * tick) as u64)
@@ -74,9 +74,13 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        let at = match client.blocked {
+        let at = match client.blocked() {
             Some(Blocked::Upgrading) => None,
-            _ => client.settings.heartbeat.map(|interval| now + interval * 2),
+            _ => client
+                .session
+                .settings
+                .heartbeat
+                .map(|interval| now + interval * 2),
         };
         self.set_deadline(id, at);
     }
@@ -128,7 +132,7 @@ impl Broker {
                 client.address
             );
             out.push(Output::Log(Level::Error, line));
-            client.ending = Ending::Now;
+            client.end_now();
             return out.push(Output::Close(id));
         }
         self.beat(now, id);
@@ -139,16 +143,16 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        if client.ending == Ending::Now {
+        if client.ending() == Ending::Now {
             return;
         }
         // The last words of a dying connection need no company, but their deadline counts, too: a
         // peer that asked for its end and reads nothing must not stay for ever.
         // A heartbeat during an upgrade would be taken for the upgrade's OK. A peer that has not sent the magic may
         // speak another protocol.
-        let is_heard = client.magic_seen && client.blocked != Some(Blocked::Upgrading);
-        if client.ending == Ending::No && is_heard {
-            client.outbound.push_bytes(wire::encode::HEARTBEAT);
+        let is_heard = client.session.magic_seen && client.blocked() != Some(Blocked::Upgrading);
+        if client.ending() == Ending::No && is_heard {
+            client.output.queue.push_bytes(wire::encode::HEARTBEAT);
             self.note_output(id);
         }
         self.arm_heartbeat(id, now.mono);
@@ -159,18 +163,18 @@ impl Broker {
             return;
         };
         client.deadline_at = None;
-        if client.ending != Ending::No {
+        if client.ending() != Ending::No {
             return;
         }
-        if client.blocked == Some(Blocked::Upgrading) {
+        if client.blocked() == Some(Blocked::Upgrading) {
             return out.push(Output::UpgradeExpired(id));
         }
-        let Some(interval) = client.settings.heartbeat else {
+        let Some(interval) = client.session.settings.heartbeat else {
             return;
         };
-        if client.blocked.is_some() {
+        if client.blocked().is_some() {
             // It is us who do not read.
-            client.waiting_since = now.mono;
+            client.heard(now.mono);
         }
         let at = client.waiting_since + interval * 2;
         if at <= now.mono {

@@ -91,7 +91,7 @@ impl Broker {
         std::mem::swap(into, &mut self.clients_to_flush);
         for id in into.iter() {
             if let Some(client) = self.clients.get_mut(*id) {
-                client.in_to_flush = false;
+                client.output.in_to_flush = false;
             }
         }
     }
@@ -102,10 +102,11 @@ impl Broker {
             return 0;
         };
         let topic = client
+            .consumer
             .subscription
             .and_then(|(key, _)| self.topics.get(key));
         let mut count = 0;
-        for (slice, (piece, bytes)) in slices.iter_mut().zip(client.outbound.pieces()) {
+        for (slice, (piece, bytes)) in slices.iter_mut().zip(client.output.queue.pieces()) {
             *slice = IoSlice::new(match piece {
                 Piece::Buffer(_) | Piece::Message(_) => bytes,
                 Piece::Run(run) => topic
@@ -125,38 +126,40 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return Sent::All;
         };
-        if client.ending == Ending::Now {
+        if client.ending() == Ending::Now {
             return Sent::Over;
         }
         let topic = client
+            .consumer
             .subscription
             .and_then(|(key, _)| self.topics.get_mut(key));
         match topic {
             Some(topic) => {
                 client
-                    .outbound
+                    .output
+                    .queue
                     .sent(bytes as u64, |run| topic.log.unpin(run.first));
             }
             None => client
-                .outbound
+                .output
+                .queue
                 .sent(bytes as u64, |_| unreachable!("runs need a topic")),
         }
         if client.is_over() {
             return Sent::Over;
         }
-        client.note_sent(now.mono, bytes as u64);
-        if client.blocked == Some(Blocked::Output) && client.answer_bytes() < ANSWER_BYTES_MAX / 2 {
-            client.blocked = None;
+        client.output.extend_deadline(now.mono, bytes as u64);
+        if client.output.answer_bytes() < ANSWER_BYTES_MAX / 2 && client.unblock(Blocked::Output) {
             // The broker did not read the peer, so the peer does not count as silent.
-            client.waiting_since = now.mono;
+            client.heard(now.mono);
             out.push(Output::Resume(id));
         }
-        let left = if client.outbound.is_empty() {
+        let left = if client.output.queue.is_empty() {
             Sent::All
         } else {
             Sent::More
         };
-        if bytes > 0 && client.subscription.is_some() && !client.in_ready {
+        if bytes > 0 && client.consumer.subscription.is_some() && !client.consumer.in_ready {
             self.note_ready(id);
         }
         left
@@ -165,7 +168,7 @@ impl Broker {
     /// Ends a connection without ceremony: its socket failed.
     pub fn abandon(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(id) {
-            client.ending = Ending::Now;
+            client.end_now();
         }
     }
 
@@ -173,8 +176,11 @@ impl Broker {
     /// there is output for it.
     pub fn patience(&mut self, id: ClientId) -> Option<Duration> {
         let client = self.clients.get_mut(id)?;
-        let may_wait = !client.has_output();
-        client.patience.after_read(client.in_flight, may_wait)
+        let may_wait = client.output.is_empty();
+        client
+            .consumer
+            .patience
+            .after_read(client.consumer.in_flight, may_wait)
     }
 
     /// True while commands of a connection are carried out as they come.
@@ -195,7 +201,9 @@ impl Broker {
     /// How many bytes the input of a connection must have for its next command, unfinished as far as
     /// it was offered; 0 when nothing is known of it.
     pub fn needs(&self, id: ClientId) -> usize {
-        self.clients.get(id).map_or(0, |client| client.needs)
+        self.clients
+            .get(id)
+            .map_or(0, |client| client.session.needs())
     }
 
     /// When [`Broker::handle_timeout`] has something to do; may be early.

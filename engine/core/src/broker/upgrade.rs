@@ -14,7 +14,6 @@ use crate::now::Now;
 use crate::tls::TlsSession;
 use std::time::Duration;
 use wire::error::WireError;
-use wire::identify::Upgrade;
 
 /// What the peer has for its part of an upgrade.
 const UPGRADE_TIME_MAX: Duration = Duration::from_secs(5);
@@ -25,11 +24,11 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        if client.upgrades_left.is_empty() {
+        if client.session.next_upgrade().is_none() {
             return;
         }
-        client.blocked = Some(Blocked::Upgrading);
-        if client.all_answered() {
+        client.block(Blocked::Upgrading);
+        if client.output.all_answered() {
             self.next_upgrade(id, out);
         }
     }
@@ -39,17 +38,14 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        match client.upgrades_left.front() {
+        match client.session.next_upgrade() {
             Some(upgrade) => {
                 let address = &client.address;
                 let line = format!("PROTOCOL(V2): [{address}] upgrading connection to {upgrade}");
                 out.push(Output::Log(Level::Info, line));
-                out.push(Output::Upgrade(id, *upgrade));
+                out.push(Output::Upgrade(id, upgrade));
             }
-            None => {
-                client.blocked = None;
-                out.push(Output::Resume(id));
-            }
+            None => self.resume(id, Blocked::Upgrading, out),
         }
     }
 
@@ -73,12 +69,8 @@ impl Broker {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
-        match client.upgrades_left.pop_front() {
-            Some(Upgrade::Tls) => client.tls = Some(Box::new(session.unwrap_or_default())),
-            Some(compression) => client.compression = Some(compression),
-            None => panic!("an upgrade is asked for before it is there"),
-        }
-        client.waiting_since = now.mono;
+        client.session.upgraded(session);
+        client.heard(now.mono);
         client.reply(wire::encode::OK);
         self.next_upgrade(id, out);
         self.arm_deadline(id, now.mono);
@@ -89,8 +81,8 @@ impl Broker {
     /// gone back to, and the connection ends.
     pub fn upgrade_failed(&mut self, id: ClientId, cause: &str, out: &mut Vec<Output>) {
         if let Some(client) = self.clients.get_mut(id) {
-            client.upgrades_left.clear();
-            client.blocked = None;
+            client.session.drop_upgrades();
+            client.unblock(Blocked::Upgrading);
             self.fail(id, WireError::identify_failed(cause), out);
         }
     }

@@ -209,7 +209,13 @@ fn commands_at_once(before: &[u8], command: &[u8]) -> usize {
         rest = &rest[consumed..];
         // All answers leave.
         while broker.output(id, &mut [std::io::IoSlice::new(&[])]) > 0 {
-            let bytes = broker.clients.get(id).expect("connected").outbound.bytes();
+            let bytes = broker
+                .clients
+                .get(id)
+                .expect("connected")
+                .output
+                .queue
+                .bytes();
             broker.sent(now, id, bytes as usize, &mut out);
         }
     }

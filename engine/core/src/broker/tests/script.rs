@@ -169,7 +169,10 @@ impl Session {
     pub(super) fn backlog(&self, name: &str) -> (usize, usize) {
         let peer = &self.peers[name];
         let client = peer.id.and_then(|id| self.broker.clients.get(id));
-        (peer.input.len(), client.expect("connected").answer_bytes())
+        (
+            peer.input.len(),
+            client.expect("connected").output.answer_bytes(),
+        )
     }
 
     /// Returns what the decoder remembers of a client's unfinished command, as text.
@@ -177,7 +180,7 @@ impl Session {
         let client = self.peers[name]
             .id
             .and_then(|id| self.broker.clients.get(id));
-        format!("{:?}", client.expect("connected").decoder)
+        format!("{:?}", client.expect("connected").session.decoder)
     }
 
     /// What happened so far.

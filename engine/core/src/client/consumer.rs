@@ -1,0 +1,67 @@
+//! [`Consumer`]: what a connection is subscribed to, and what it may receive.
+
+use crate::ids::{ChannelId, TopicKey};
+use crate::patience::Patience;
+use crate::topology::Locality;
+use wire::identify::ClientSettings;
+
+/// The delivery to a connection.
+///
+/// Invariants: `in_flight` is what the channel's window holds for it; `in_ready` is true exactly when the channel's
+/// ready list names it, and `in_refills` when the list of refills does.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    /// What the first IDENTIFY said: only that one reaches delivery (protocol-v2 §9.6).
+    pub(crate) settings: ClientSettings,
+    pub(crate) locality: Locality,
+    pub(crate) subscription: Option<(TopicKey, ChannelId)>,
+    pub(crate) ready_count: u32,
+    pub(crate) in_flight: u32,
+    pub(crate) in_ready: bool,
+    /// Waits in its channel until it has credit for more than a few messages.
+    pub(crate) in_refills: bool,
+    pub(crate) patience: Patience,
+    pub(crate) message_count: u64,
+    pub(crate) finish_count: u64,
+    pub(crate) requeue_count: u64,
+}
+
+impl Consumer {
+    /// A consumer without a channel.
+    pub(super) fn new(settings: ClientSettings) -> Consumer {
+        Consumer {
+            settings,
+            locality: Locality::default(),
+            subscription: None,
+            ready_count: 0,
+            in_flight: 0,
+            in_ready: false,
+            in_refills: false,
+            patience: Patience::default(),
+            message_count: 0,
+            finish_count: 0,
+            requeue_count: 0,
+        }
+    }
+
+    /// How many messages RDY still allows.
+    #[inline]
+    pub(super) fn credit(&self) -> u32 {
+        self.ready_count.saturating_sub(self.in_flight)
+    }
+
+    /// Counts messages on their way to it.
+    #[inline]
+    pub(crate) fn delivered(&mut self, count: u32) {
+        self.in_flight += count;
+        self.message_count += u64::from(count);
+    }
+
+    /// Forgets its channel, which is gone with its lists.
+    pub(crate) fn channel_gone(&mut self) {
+        self.subscription = None;
+        self.in_flight = 0;
+        self.in_ready = false;
+        self.in_refills = false;
+    }
+}

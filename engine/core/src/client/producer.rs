@@ -1,0 +1,61 @@
+//! [`Producer`]: what a connection has published, and where to.
+
+use crate::ids::{ShardId, TopicKey};
+use std::collections::BTreeMap;
+use wire::name::TopicName;
+
+/// The publishes of a connection.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    /// Messages published, by the bytes of the topic's name.
+    pub(crate) pub_counts: BTreeMap<Box<[u8]>, u64>,
+    /// Where it published last; checked by name before use.
+    pub(crate) topic_hint: Option<TopicKey>,
+    /// The other shard that its last publishes went to, and how many in a row.
+    remote_streak: (ShardId, u32),
+    /// Bytes on their way to other shards.
+    pub(crate) forwarded_bytes: usize,
+}
+
+impl Producer {
+    pub(super) fn new() -> Producer {
+        Producer {
+            pub_counts: BTreeMap::new(),
+            topic_hint: None,
+            remote_streak: (ShardId(0), 0),
+            forwarded_bytes: 0,
+        }
+    }
+
+    /// Forgets what holds for one shard only.
+    pub(super) fn change_shard(&mut self) {
+        self.topic_hint = None;
+        self.remote_streak.1 = 0;
+    }
+
+    /// Counts `messages` published to `topic`.
+    pub(crate) fn count_published(&mut self, topic: TopicName<'_>, messages: u64) {
+        match self.pub_counts.get_mut(topic.as_bytes()) {
+            Some(count) => *count += messages,
+            None => {
+                self.pub_counts.insert(topic.as_bytes().into(), messages);
+            }
+        }
+    }
+
+    /// Publishes to a topic of this shard.
+    #[inline]
+    pub(crate) fn found_topic(&mut self, key: TopicKey) {
+        self.topic_hint = Some(key);
+        self.remote_streak.1 = 0;
+    }
+
+    /// Publishes to a topic of shard `to`. Returns how many publishes in a row went there.
+    pub(crate) fn count_remote(&mut self, to: ShardId) -> u32 {
+        if self.remote_streak.0 != to {
+            self.remote_streak = (to, 0);
+        }
+        self.remote_streak.1 += 1;
+        self.remote_streak.1
+    }
+}
