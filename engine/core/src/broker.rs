@@ -16,6 +16,7 @@ pub(crate) mod turn;
 mod upgrade;
 
 use crate::client::{Blocked, Client, Clients, Ending};
+use crate::dirty_set::DirtySet;
 use crate::discarded::Discarded;
 use crate::forward::{ForwardBatch, ForwardReply};
 use crate::ids::{ClientId, ShardId, TopicKey};
@@ -75,7 +76,7 @@ struct SetAside {
 /// One shard's broker.
 ///
 /// Invariants: a topic is here only if [`place`] says so; a client's subscription names a topic and
-/// channel that list it as a consumer; every to-do list names a thing exactly when its flag is set.
+/// channel that list it as a consumer.
 #[derive(Debug)]
 pub struct Broker {
     options: BrokerOptions,
@@ -83,14 +84,14 @@ pub struct Broker {
     by_name: BTreeMap<Arc<str>, TopicKey>,
     clients: Clients,
     random: Random,
-    topics_to_pump: Vec<TopicKey>,
+    topics_to_pump: DirtySet<TopicKey>,
     /// The remaining budget of this turn.
     work: Work,
     /// The work that the last turn did.
     entries_spent: usize,
     /// The messages that deleted topics still owed.
     discarded: Vec<Discarded>,
-    clients_to_flush: Vec<ClientId>,
+    clients_to_flush: DirtySet<ClientId>,
     timers: Timers,
     forwards: Vec<ForwardBatch>,
     forward_replies: Vec<Vec<ForwardReply>>,
@@ -156,8 +157,8 @@ impl Broker {
             topics: Slab::default(),
             by_name: BTreeMap::new(),
             clients: Slab::default(),
-            topics_to_pump: Vec::new(),
-            clients_to_flush: Vec::new(),
+            topics_to_pump: DirtySet::default(),
+            clients_to_flush: DirtySet::default(),
             timers: Timers::new(),
             forwards: (0..shards).map(|_| ForwardBatch::new(shard)).collect(),
             forward_replies: (0..shards).map(|_| Vec::new()).collect(),
@@ -360,20 +361,15 @@ impl Broker {
     // --- to-do lists
 
     fn note_topic(&mut self, key: TopicKey) {
-        if let Some(topic) = self.topics.get_mut(key)
-            && !topic.to_pump
-        {
-            topic.to_pump = true;
-            self.topics_to_pump.push(key);
+        if let Some(topic) = self.topics.get_mut(key) {
+            self.topics_to_pump.insert(key, &mut topic.in_to_pump);
         }
     }
 
     fn note_output(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.get_mut(id)
-            && !client.output.in_to_flush
-        {
-            client.output.in_to_flush = true;
-            self.clients_to_flush.push(id);
+        if let Some(client) = self.clients.get_mut(id) {
+            self.clients_to_flush
+                .insert(id, &mut client.output.in_to_flush);
         }
     }
 
@@ -424,7 +420,7 @@ impl Broker {
         for (key, topic) in self.topics.iter() {
             topic.check(&self.clients);
             assert_eq!(self.by_name.get(&topic.name), Some(&key));
-            assert_eq!(self.topics_to_pump.contains(&key), topic.to_pump);
+            self.topics_to_pump.check(key, &topic.in_to_pump);
             assert!(place(&*topic.name, self.options.shards) == self.options.shard);
             assert_eq!(self.unhealthy.contains(&key), topic.log.health().is_some());
         }
@@ -450,10 +446,7 @@ impl Broker {
                     .flatten()
                     .all(|timer| self.timers.contains(timer))
             );
-            assert_eq!(
-                self.clients_to_flush.contains(&id),
-                client.output.in_to_flush
-            );
+            self.clients_to_flush.check(id, &client.output.in_to_flush);
             if let Some((topic, channel)) = client.consumer.subscription
                 && client.ending() == Ending::No
             {

@@ -16,6 +16,7 @@ pub(crate) mod scan;
 
 use crate::client::{Client, Clients};
 use crate::deferred::{Deferred, DeferredEntry};
+use crate::dirty_set::{DirtySet, Listed};
 use crate::discarded::Discarded;
 use crate::ids::ClientId;
 use crate::latency::Latency;
@@ -28,7 +29,6 @@ use crate::topology::{Locality, Topology};
 use crate::window::{NotYours, Window};
 use crate::work::Work;
 use diskq_log::{CheckpointNumber, Log, SeqRange, Taken, planted::Bug, planted::is_planted};
-use std::collections::VecDeque;
 use std::time::Duration;
 use wire::frame;
 use wire::id::Seq;
@@ -54,8 +54,8 @@ pub(crate) struct Delivery<'a> {
     /// Who comes first, if anybody does.
     pub(crate) topology: Option<&'a Topology>,
     pub(crate) now: Duration,
-    /// Clients that have something to send; see `ClientOutput::in_to_flush`.
-    pub(crate) to_flush: &'a mut Vec<ClientId>,
+    /// Clients that have something to send.
+    pub(crate) to_flush: &'a mut DirtySet<ClientId>,
 }
 
 /// Counters since the start of the process, as in /stats.
@@ -74,8 +74,7 @@ pub(crate) struct ChannelCounters {
 /// One channel of a topic.
 ///
 /// Invariants: each seq the channel owes is in exactly one of waiting, requeued, deferred and
-/// window, and is held in the log once for it; `ready` names exactly the consumers whose
-/// `in_ready` is set.
+/// window, and is held in the log once for it; a consumer with credit is in `ready` or `refills`.
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(crate) name: Box<str>,
@@ -83,8 +82,8 @@ pub(crate) struct Channel {
     pub(crate) paused: bool,
     pub(crate) consumers: Vec<ClientId>,
     pub(crate) counters: ChannelCounters,
-    /// True while the topic's list of channels to pump names it.
-    pub(crate) to_pump: bool,
+    /// In the topic's `channels_to_pump`.
+    pub(crate) in_to_pump: Listed,
     /// The checkpoint that will record a new channel, until it is written.
     pub(crate) unrecorded: Option<CheckpointNumber>,
     /// True if an earlier run of the process left the channel, and no sufficiently durable checkpoint names the channel:
@@ -98,9 +97,10 @@ pub(crate) struct Channel {
     window: Window,
     /// The moves that a checkpoint's scan would miss; noted while a scan is under way.
     moved: Option<Vec<Moved>>,
-    ready: VecDeque<ClientId>,
+    /// Consumers that may take messages, in turn.
+    ready: DirtySet<ClientId>,
     /// Consumers with some credit, but too little for a delivery of their own; see `REFILL_DELAY`.
-    refills: Vec<ClientId>,
+    refills: DirtySet<ClientId>,
     /// When those get what they have credit for.
     refill_at: Option<Duration>,
     /// Whose turn it is while both requeued and waiting messages are there: neither starves.
@@ -132,7 +132,7 @@ impl Channel {
             paused: false,
             consumers: Vec::new(),
             counters: ChannelCounters::default(),
-            to_pump: false,
+            in_to_pump: Listed::default(),
             unrecorded: None,
             is_unsure: false,
             latency: latency.map(Box::new),
@@ -141,8 +141,8 @@ impl Channel {
             deferred: Deferred::default(),
             window: Window::default(),
             moved: None,
-            ready: VecDeque::new(),
-            refills: Vec::new(),
+            ready: DirtySet::default(),
+            refills: DirtySet::default(),
             refill_at: None,
             requeued_turn: false,
         }
@@ -236,14 +236,8 @@ impl Channel {
     /// Removes a consumer. What it holds stays in flight until its timeout.
     pub(crate) fn unsubscribe(&mut self, id: ClientId, client: &mut Client) {
         self.consumers.retain(|consumer| *consumer != id);
-        if client.consumer.in_ready {
-            self.ready.retain(|consumer| *consumer != id);
-            client.consumer.in_ready = false;
-        }
-        if client.consumer.in_refills {
-            self.refills.retain(|consumer| *consumer != id);
-            client.consumer.in_refills = false;
-        }
+        self.ready.remove(id, &mut client.consumer.in_ready);
+        self.refills.remove(id, &mut client.consumer.in_refills);
         client.consumer.in_flight = 0;
     }
 
@@ -251,23 +245,21 @@ impl Channel {
     ///
     /// For a change after which it waits for messages, such as RDY; see [`Channel::note_answered`].
     pub(crate) fn note_ready(&mut self, id: ClientId, client: &mut Client) {
-        if !client.consumer.in_ready && client.credit() > 0 {
-            client.consumer.in_ready = true;
-            self.ready.push_back(id);
+        if client.credit() > 0 {
+            self.ready.insert(id, &mut client.consumer.in_ready);
         }
     }
 
     /// One of a consumer's messages is no longer in flight: it may be time to send it more.
     pub(crate) fn note_answered(&mut self, id: ClientId, client: &mut Client, now: Duration) {
         let credit = client.credit();
-        if client.consumer.in_ready || credit == 0 {
+        if client.consumer.in_ready.is_set() || credit == 0 {
             return;
         }
         if credit >= (client.consumer.ready_count / 8).clamp(1, TURN_MESSAGES) {
             self.note_ready(id, client);
-        } else if !client.consumer.in_refills {
-            client.consumer.in_refills = true;
-            self.refills.push(id);
+        } else {
+            self.refills.insert(id, &mut client.consumer.in_refills);
             self.refill_at.get_or_insert(now + REFILL_DELAY);
         }
     }
@@ -397,10 +389,12 @@ impl Channel {
         }
         if self.refill_at.is_some_and(|at| at <= now) {
             self.refill_at = None;
-            for id in std::mem::take(&mut self.refills) {
+            while let Some(id) = self
+                .refills
+                .pop_first(|id| Some(&mut clients.get_mut(id)?.consumer.in_refills))
+            {
                 if let Some(client) = clients.get_mut(id) {
                     moved = true;
-                    client.consumer.in_refills = false;
                     self.note_ready(id, client);
                 }
             }
@@ -460,7 +454,6 @@ impl Channel {
             let Some(client) = delivery.clients.get_mut(id) else {
                 continue;
             };
-            client.consumer.in_ready = false;
             let credit = client.credit().min(TURN_MESSAGES);
             if credit == 0 {
                 continue;
@@ -475,16 +468,15 @@ impl Channel {
             );
             let is_cut = delivery.log.has_failed_sync() && !client.copy_runs(delivery.log);
             if client.credit() > 0 {
-                client.consumer.in_ready = true;
+                let in_ready = &mut client.consumer.in_ready;
                 match step {
-                    Step::Delivered => self.ready.push_back(id),
-                    Step::Loading | Step::Empty => self.ready.push_front(id),
+                    Step::Delivered => self.ready.insert(id, in_ready),
+                    Step::Loading | Step::Empty => self.ready.insert_first(id, in_ready),
                 }
             }
             // The shell learns of a connection that is over when it has something to flush.
-            if !client.output.in_to_flush && (is_cut || !client.output.queue.is_empty()) {
-                client.output.in_to_flush = true;
-                delivery.to_flush.push(id);
+            if is_cut || !client.output.queue.is_empty() {
+                delivery.to_flush.insert(id, &mut client.output.in_to_flush);
             }
             if matches!(step, Step::Loading) {
                 return;
@@ -492,22 +484,21 @@ impl Channel {
         }
     }
 
-    /// Takes the consumer whose turn it is off the ready list.
-    fn next_ready(&mut self, delivery: &Delivery<'_>) -> Option<ClientId> {
+    /// Takes the consumer whose turn it is off the ready list. With a topology, the nearest of them.
+    fn next_ready(&mut self, delivery: &mut Delivery<'_>) -> Option<ClientId> {
+        let clients = &mut *delivery.clients;
         let Some(topology) = delivery.topology else {
-            return self.ready.pop_front();
+            return self
+                .ready
+                .pop_first(|id| Some(&mut clients.get_mut(id)?.consumer.in_ready));
         };
-        let rank = |id: ClientId| {
-            let client = delivery.clients.get(id);
-            topology.rank(client.map_or(Locality::Global, |client| client.consumer.locality))
-        };
+        let rank = |id| Some((topology.rank(clients.get(id)?.consumer.locality), id));
         // The first of equals.
-        let (index, _) = self
-            .ready
-            .iter()
-            .enumerate()
-            .min_by_key(|(_, id)| rank(**id))?;
-        self.ready.remove(index)
+        let ranked = self.ready.iter().filter_map(rank);
+        let (_, nearest) = ranked.min_by_key(|(rank, _)| *rank)?;
+        let client = clients.get_mut(nearest)?;
+        self.ready.remove(nearest, &mut client.consumer.in_ready);
+        Some(nearest)
     }
 
     fn deliver_to(
@@ -678,12 +669,8 @@ impl Channel {
         assert_eq!(before, owed.len(), "a message is in one place");
         for id in &self.consumers {
             let client = clients.get(*id).expect("a consumer is connected");
-            let listed = self.ready.iter().filter(|ready| *ready == id).count();
-            assert_eq!(
-                listed,
-                usize::from(client.consumer.in_ready),
-                "ready list and flag agree"
-            );
+            self.ready.check(*id, &client.consumer.in_ready);
+            self.refills.check(*id, &client.consumer.in_refills);
             let held = self
                 .window
                 .iter()
@@ -693,21 +680,16 @@ impl Channel {
                 held, client.consumer.in_flight as usize,
                 "in_flight counts the window"
             );
-            let waits = self.refills.iter().filter(|waits| *waits == id).count();
-            assert_eq!(
-                waits,
-                usize::from(client.consumer.in_refills),
-                "refills and flag agree"
-            );
+            let (in_ready, in_refills) = (&client.consumer.in_ready, &client.consumer.in_refills);
             assert!(
-                client.credit() == 0 || client.consumer.in_ready || client.consumer.in_refills,
+                client.credit() == 0 || in_ready.is_set() || in_refills.is_set(),
                 "credit puts it on one of the lists"
             );
         }
     }
 
     fn ready_credit(&self, clients: &Clients) -> u64 {
-        let credits = self.ready.iter().filter_map(|id| clients.get(*id));
+        let credits = self.ready.iter().filter_map(|id| clients.get(id));
         credits.map(|client| u64::from(client.credit())).sum()
     }
 }

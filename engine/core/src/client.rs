@@ -8,6 +8,7 @@ pub(crate) mod producer;
 pub(crate) mod session;
 
 use crate::auth::AuthReason;
+use crate::dirty_set::Listed;
 use crate::ids::{ShardId, TopicKey};
 use crate::slab::Slab;
 use consumer::Consumer;
@@ -112,7 +113,7 @@ impl Client {
         self.blocked = None;
         self.session.decoder.reset();
         self.producer.change_shard();
-        self.output.in_to_flush = false;
+        self.output.in_to_flush = Listed::default();
     }
 
     // --- what it reads

@@ -27,6 +27,7 @@ mod broker;
 mod channel;
 mod client;
 mod deferred;
+mod dirty_set;
 mod discarded;
 mod forward;
 mod ids;

@@ -16,6 +16,7 @@ mod recording;
 use crate::channel::{Channel, Delivery};
 use crate::client::Clients;
 use crate::client::output::Token;
+use crate::dirty_set::{DirtySet, Listed};
 use crate::discarded::Discarded;
 use crate::forward::{ForwardId, HeldPublish};
 use crate::ids::{ChannelId, ClientId, TaskId};
@@ -102,8 +103,8 @@ pub(crate) struct Topic {
     pub(crate) started: bool,
     pub(crate) message_count: u64,
     pub(crate) message_bytes: u64,
-    /// True while the broker's list of topics to pump names it.
-    pub(crate) to_pump: bool,
+    /// In the broker's `topics_to_pump`.
+    pub(crate) in_to_pump: Listed,
     /// The earliest timeout of a channel; may be early, never late. Kept so that a turn need not
     /// ask every channel.
     deadline: Option<Duration>,
@@ -138,7 +139,7 @@ pub(crate) struct Topic {
     discarded: Vec<Discarded>,
     channels: Vec<Option<Channel>>,
     by_name: BTreeMap<Box<str>, ChannelId>,
-    to_pump_channels: Vec<ChannelId>,
+    channels_to_pump: DirtySet<ChannelId>,
 }
 
 impl Topic {
@@ -161,7 +162,7 @@ impl Topic {
             started: true,
             message_count: 0,
             message_bytes: 0,
-            to_pump: false,
+            in_to_pump: Listed::default(),
             deadline: None,
             timer_at: None,
             blocked_clients: Vec::new(),
@@ -183,7 +184,7 @@ impl Topic {
             discarded: Vec::new(),
             channels: Vec::new(),
             by_name: BTreeMap::new(),
-            to_pump_channels: Vec::new(),
+            channels_to_pump: DirtySet::default(),
         }
     }
 
@@ -332,9 +333,9 @@ impl Topic {
         for (index, channel) in self.channels.iter_mut().enumerate() {
             let Some(channel) = channel else { continue };
             channel.accept(range, depth_max, clients, &mut self.log);
-            if !channel.to_pump && channel.wants_pump() {
-                channel.to_pump = true;
-                self.to_pump_channels.push(ChannelId(index as u32));
+            if channel.wants_pump() {
+                let id = ChannelId(index as u32);
+                self.channels_to_pump.insert(id, &mut channel.in_to_pump);
             }
         }
     }
@@ -394,9 +395,15 @@ impl Topic {
         self.distribute(now, delivery.clients, work);
         work.begin_long_share();
         self.record(now, work);
-        while let Some(id) = self.to_pump_channels.pop() {
+        loop {
+            let channels = &mut self.channels;
+            let id = self
+                .channels_to_pump
+                .pop_last(|id| Some(&mut channels[id.0 as usize].as_mut()?.in_to_pump));
+            let Some(id) = id else {
+                break;
+            };
             if let Some(channel) = self.channels[id.0 as usize].as_mut() {
-                channel.to_pump = false;
                 channel.deliver(&mut Delivery {
                     log: &mut self.log,
                     clients: delivery.clients,
@@ -424,11 +431,9 @@ impl Topic {
     /// Marks a channel for the next pump, if it has something for someone.
     pub(crate) fn note_channel(&mut self, id: ChannelId) {
         if let Some(channel) = self.channels[id.0 as usize].as_mut()
-            && !channel.to_pump
             && channel.wants_pump()
         {
-            channel.to_pump = true;
-            self.to_pump_channels.push(id);
+            self.channels_to_pump.insert(id, &mut channel.in_to_pump);
         }
     }
 
@@ -450,7 +455,7 @@ impl Topic {
 
     /// True when a pump would do something.
     pub(crate) fn wants_pump(&self) -> bool {
-        !self.to_pump_channels.is_empty()
+        !self.channels_to_pump.is_empty()
             || (!self.undistributed.is_empty() && self.can_distribute())
     }
 
@@ -514,7 +519,7 @@ impl Topic {
         if was_open && !self.is_open() {
             self.empty();
         }
-        self.to_pump_channels.retain(|other| *other != id);
+        self.channels_to_pump.remove(id, &mut channel.in_to_pump);
         let mut discarded = channel.empty(clients);
         if let Some(recording) = &mut self.recording {
             discarded.runs.extend(recording.remove_channel(id));
@@ -702,13 +707,11 @@ impl Topic {
             self.undistributed.count() + owed.chain(discarded).sum::<u64>(),
             "a message is held as often as it is owed"
         );
-        for (index, channel) in self.channels.iter().enumerate() {
-            let listed = self.to_pump_channels.contains(&ChannelId(index as u32));
-            assert_eq!(
-                listed,
-                channel.as_ref().is_some_and(|channel| channel.to_pump)
-            );
+        for (id, channel) in self.channels() {
+            self.channels_to_pump.check(id, &channel.in_to_pump);
         }
+        let mut to_pump = self.channels_to_pump.iter();
+        assert!(to_pump.all(|id| self.channel(id).is_some()));
     }
 }
 
@@ -717,6 +720,6 @@ pub(crate) struct PumpContext<'a> {
     pub(crate) clients: &'a mut Clients,
     pub(crate) random: &'a mut Random,
     pub(crate) topology: Option<&'a Topology>,
-    pub(crate) to_flush: &'a mut Vec<ClientId>,
+    pub(crate) to_flush: &'a mut DirtySet<ClientId>,
     pub(crate) work: &'a mut Work,
 }

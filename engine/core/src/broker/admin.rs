@@ -290,8 +290,8 @@ impl Broker {
             self.cut_off(key, consumers, out);
         }
         self.refuse_all(key, "exiting", out);
-        if let Some(topic) = self.topics.remove(key) {
-            self.topics_to_pump.retain(|other| *other != key);
+        if let Some(mut topic) = self.topics.remove(key) {
+            self.topics_to_pump.remove(key, &mut topic.in_to_pump);
             self.unhealthy.remove(&key);
             if let Some(at) = topic.timer_at {
                 self.timers.remove(&(at, Timer::Topic(key)));

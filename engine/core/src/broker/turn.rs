@@ -29,13 +29,16 @@ impl Broker {
         let resident_bytes = self.options.resident_bytes / self.by_name.len().max(1) as u64;
         let mut unfinished = Vec::new();
         for _ in 0..self.topics_to_pump.len() {
-            let Some(key) = self.topics_to_pump.pop() else {
+            let topics = &mut self.topics;
+            let key = self
+                .topics_to_pump
+                .pop_last(|key| Some(&mut topics.get_mut(key)?.in_to_pump));
+            let Some(key) = key else {
                 break;
             };
             let Some(topic) = self.topics.get_mut(key) else {
                 continue;
             };
-            topic.to_pump = false;
             topic.limit_resident(resident_bytes);
             topic.pump(
                 now,
@@ -88,11 +91,12 @@ impl Broker {
     /// Takes the list of connections with output to write, in `into`.
     pub fn take_clients_to_flush(&mut self, into: &mut Vec<ClientId>) {
         into.clear();
-        std::mem::swap(into, &mut self.clients_to_flush);
-        for id in into.iter() {
-            if let Some(client) = self.clients.get_mut(*id) {
-                client.output.in_to_flush = false;
-            }
+        let clients = &mut self.clients;
+        while let Some(id) = self
+            .clients_to_flush
+            .pop_first(|id| Some(&mut clients.get_mut(id)?.output.in_to_flush))
+        {
+            into.push(id);
         }
     }
 
@@ -159,7 +163,8 @@ impl Broker {
         } else {
             Sent::More
         };
-        if bytes > 0 && client.consumer.subscription.is_some() && !client.consumer.in_ready {
+        if bytes > 0 && client.consumer.subscription.is_some() && !client.consumer.in_ready.is_set()
+        {
             self.note_ready(id);
         }
         left

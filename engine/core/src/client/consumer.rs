@@ -1,5 +1,6 @@
 //! [`Consumer`]: what a connection is subscribed to, and what it may receive.
 
+use crate::dirty_set::Listed;
 use crate::ids::{ChannelId, TopicKey};
 use crate::patience::Patience;
 use crate::topology::Locality;
@@ -7,8 +8,7 @@ use wire::identify::ClientSettings;
 
 /// The delivery to a connection.
 ///
-/// Invariants: `in_flight` is what the channel's window holds for it; `in_ready` is true exactly when the channel's
-/// ready list names it, and `in_refills` when the list of refills does.
+/// Invariant: `in_flight` is what the channel's window holds for it.
 #[derive(Debug)]
 pub(crate) struct Consumer {
     /// What the first IDENTIFY said: only that one reaches delivery (protocol-v2 §9.6).
@@ -17,9 +17,10 @@ pub(crate) struct Consumer {
     pub(crate) subscription: Option<(TopicKey, ChannelId)>,
     pub(crate) ready_count: u32,
     pub(crate) in_flight: u32,
-    pub(crate) in_ready: bool,
-    /// Waits in its channel until it has credit for more than a few messages.
-    pub(crate) in_refills: bool,
+    /// In its channel's `ready`.
+    pub(crate) in_ready: Listed,
+    /// In its channel's `refills`: waits until it has credit for more than a few messages.
+    pub(crate) in_refills: Listed,
     pub(crate) patience: Patience,
     pub(crate) message_count: u64,
     pub(crate) finish_count: u64,
@@ -35,8 +36,8 @@ impl Consumer {
             subscription: None,
             ready_count: 0,
             in_flight: 0,
-            in_ready: false,
-            in_refills: false,
+            in_ready: Listed::default(),
+            in_refills: Listed::default(),
             patience: Patience::default(),
             message_count: 0,
             finish_count: 0,
@@ -61,7 +62,7 @@ impl Consumer {
     pub(crate) fn channel_gone(&mut self) {
         self.subscription = None;
         self.in_flight = 0;
-        self.in_ready = false;
-        self.in_refills = false;
+        self.in_ready = Listed::default();
+        self.in_refills = Listed::default();
     }
 }

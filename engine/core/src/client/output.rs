@@ -1,5 +1,6 @@
 //! [`ClientOutput`]: the answers that a connection is owed, in the order of its commands, and its unsent output.
 
+use crate::dirty_set::Listed;
 use crate::outbound::Outbound;
 use diskq_log::Log;
 use std::collections::VecDeque;
@@ -107,7 +108,8 @@ pub(super) struct Resolved {
 pub(crate) struct ClientOutput {
     /// What the socket is to be given.
     pub(crate) queue: Outbound,
-    pub(crate) in_to_flush: bool,
+    /// In the broker's `clients_to_flush`.
+    pub(crate) in_to_flush: Listed,
     replies: VecDeque<Reply>,
     replies_gone: u64,
     /// The bytes that `replies` count for; see [`ANSWER_BYTES_MAX`](super::ANSWER_BYTES_MAX).
