@@ -1,4 +1,4 @@
-//! What goes wrong is said in words, with the report of what ran until then, and an exit code.
+//! Every failure gives a message in words, the report of the run until then, and an exit code.
 
 mod support;
 
@@ -18,7 +18,8 @@ fn text(output: &Output) -> (Option<i32>, String, String) {
     )
 }
 
-/// Runs the program to its end; it must fail with this code and these words on standard error.
+/// Runs the program to its end. The program must fail with this code and these words on standard
+/// error.
 fn check_refused(args: &[&str], code: i32, words: &str) {
     let (found, _, stderr) = text(&program(args).output().unwrap());
     assert_eq!(found, Some(code), "{args:?}: {stderr}");
@@ -67,7 +68,7 @@ fn wrong_flags_are_refused_before_anything_runs() {
 
 #[test]
 fn a_daemon_that_is_not_there_is_named() {
-    // A port that was free a moment ago.
+    // This port was free a moment ago.
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -79,7 +80,7 @@ fn a_daemon_that_is_not_there_is_named() {
         &format!("no daemon at {address}"),
     );
     check_refused(&["run", "--tcp-address", "nowhere"], 2, "nowhere");
-    // Something else than a daemon.
+    // This listener is not a daemon.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let greeter = std::thread::spawn(move || {
@@ -92,7 +93,7 @@ fn a_daemon_that_is_not_there_is_named() {
     drop(greeter.join());
 }
 
-/// Starts a run that saves its result, and waits until the sink's statistics say so.
+/// Starts a run that saves its result, and waits until `until` accepts the sink's statistics.
 fn start(sink: &Sink, out: &Path, args: &[&str], mut until: impl FnMut(&str) -> bool) -> Child {
     let address = sink.address.to_string();
     let out = out.to_string_lossy().into_owned();
@@ -150,7 +151,8 @@ fn a_daemon_that_dies_leaves_a_partial_report() {
     }
     let result = saved(&out);
     assert!(matches!(result.ended, Ended::Failed { .. }));
-    // The ledger is there, although the generator that saw the failure ended before everybody else.
+    // The ledger is complete, although the generator process that saw the failure ended before the
+    // others.
     let ledger = &result.ledger;
     assert!(
         ledger.sent > 0 && ledger.sent >= ledger.received,
@@ -160,14 +162,14 @@ fn a_daemon_that_dies_leaves_a_partial_report() {
 
 #[test]
 fn a_connection_refused_in_the_middle_leaves_a_partial_report() {
-    // A slow reader comes back when its connection breaks; then nobody is there.
+    // A slow reader connects again when its connection breaks. By then no daemon listens.
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("refused.json");
     let sink = echo(Faults::default());
     let args = ["--producers", "0", "--slow", "1", "--topic", "t"];
     let mut posted = false;
     let child = start(&sink, &out, &args, |stats| {
-        // A message that it finishes shows that it is in the middle of it.
+        // A finished message shows that the run is under way.
         if !posted && stats.contains("\"channel_name\"") {
             Admin::new(sink.address).post("/pub?topic=t").unwrap();
             posted = true;

@@ -1,5 +1,6 @@
-//! The generator tells the truth: a daemon that stalls shows in the tail of the latencies, and what it
-//! drops, duplicates and alters is counted exactly. Over real sockets, against the built-in sink.
+//! The generator tells the truth: a stall of the daemon shows in the tail of the latencies, and
+//! lost, duplicated and altered messages are counted exactly. The tests use real sockets and the
+//! built-in sink.
 
 mod support;
 
@@ -27,14 +28,14 @@ fn a_stall_of_200_ms_a_second_is_seen_in_the_tail() {
     for kind in [HistogramKind::Publish, HistogramKind::Delivery] {
         let record = result.histogram(kind).unwrap();
         assert_eq!(record.count, 3000, "{kind:?}");
-        // About 200 ms: not less, whatever the machine. More if it is overloaded, but no other order
-        // of magnitude.
+        // The value is about 200 ms: no machine makes it less. An overloaded machine makes it more,
+        // but not ten times as much.
         let p999_ms = record.p999_us / 1000.0;
         assert!(
             (190.0..2000.0).contains(&p999_ms),
             "{kind:?}: p99.9 is {p999_ms} ms"
         );
-        // A fifth of all messages waited, half a stall on average: the mean cannot hide it either.
+        // A fifth of all messages waited, half a stall on average: the mean shows the stall too.
         assert!(
             record.mean_us > 8_000.0,
             "{kind:?}: mean {} us",
@@ -44,7 +45,7 @@ fn a_stall_of_200_ms_a_second_is_seen_in_the_tail() {
     assert!(result.ledger.is_clean());
 }
 
-/// One run against a sink with faults: the ledger says exactly what the sink did.
+/// Runs against a sink with faults. The ledger must count exactly the sink's faults.
 fn check_faults(toml: &str, threads: usize, channels: u64) {
     let faults = Faults {
         drop_one_in: Some(10_000),

@@ -1,5 +1,5 @@
-//! `sweep`, `find-max` and `compare` from the command line, against sinks. Nothing here depends on how
-//! fast they are.
+//! `sweep`, `find-max` and `compare` on the command line, against sinks. Nothing here depends on
+//! the speed of the sinks.
 
 use std::net::SocketAddr;
 use std::process::{Command, Output};
@@ -19,7 +19,8 @@ fn echo() -> Sink {
     .unwrap()
 }
 
-/// Runs the program with the words of `line`; the saved result and the exit code.
+/// Runs the program with the words of `line`. Returns the exit code, the saved result and the
+/// output.
 fn run(line: &str, out: &std::path::Path) -> (Option<i32>, Outcome, String) {
     let Output {
         status,
@@ -74,7 +75,7 @@ fn a_sweep_runs_its_staircase() {
 fn find_max_ends_with_a_rate_a_profile_and_its_steps() {
     let directory = tempfile::tempdir().unwrap();
     let sink = echo();
-    // An objective that any machine meets; the search ends at --most.
+    // Any machine meets this objective. The search ends at --most.
     let line = format!(
         "find-max --tcp-address {0} --http-address {0} --slo p99<60s,lost=0 --start 400 --most 1600 \
          --via pub --warm-up 0s --duration 1s --step 400ms --precision 0.5",
@@ -86,7 +87,7 @@ fn find_max_ends_with_a_rate_a_profile_and_its_steps() {
         panic!("{said}");
     };
     assert!(!result.steps.is_empty());
-    // On a machine that cannot even do this rate for others' work, nothing may be found.
+    // An overloaded machine may not even reach this rate, and then the search finds none.
     if let Some(rate) = result.found_per_s {
         let profile = result.profile.unwrap();
         assert_eq!(profile.messages_per_s, rate);
@@ -148,13 +149,13 @@ fn a_comparison_takes_turns_and_judges() {
             .any(|ratio| ratio.metric == "rss_max_bytes")
     );
     assert!(said.contains("two / one"), "{said}");
-    // Half a byte is more than any ratio allows.
+    // No ratio of two runs is this small.
     let (code, result, said) = compare("rss_max_bytes<=0.0001");
     assert_eq!(code, Some(1), "{said}");
     assert!(!result.passed && said.contains("FAILED"));
 }
 
-/// What publishing and what delivering took is told apart where one comes after the other.
+/// Checks that publishing and delivering are told apart where one follows the other.
 #[test]
 fn a_comparison_knows_what_each_half_took() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `nsq-bench plan` as a program: what it prints, and what it says when there is nothing to plan by.
+//! `nsq-bench plan` as a program: its output, and its error when there is no profile to plan with.
 
 #[path = "report/fixtures.rs"]
 #[allow(dead_code, reason = "the tests of the report use the rest")]

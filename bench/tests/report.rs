@@ -1,7 +1,7 @@
 //! The page of `nsq-bench report` in a real browser, light and dark, wide and narrow.
 //!
-//! Needed on the machine: chromium. If it is missing that is said, and the tests that need it do not
-//! run, or fail if `CI` is set. The pages and pictures stay in `target/tmp/report`.
+//! The tests need chromium. If it is missing they say so and do nothing, or fail if `CI` is set.
+//! The pages and pictures stay in `target/tmp/report`.
 
 #[path = "report/browser.rs"]
 mod browser;
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 const PROBE_HEAD: &str = include_str!("report/probe_head.js");
 const PROBE: &str = include_str!("report/probe.js");
-/// The library that draws the charts, as it is in each page.
+/// The library that draws the charts, as each page contains it.
 const UPLOT: &str = include_str!("../src/report/uplot/uPlot.iife.min.js");
 
 fn directory() -> PathBuf {
@@ -29,7 +29,7 @@ fn directory() -> PathBuf {
     directory
 }
 
-/// Saves the results and makes the page of them.
+/// Saves the results and makes a page of them.
 fn page(name: &str, results: &[(&str, SavedResult)]) -> PathBuf {
     let inputs = directory().join(format!("{name}-results"));
     fs::create_dir_all(&inputs).unwrap();
@@ -47,10 +47,10 @@ fn page(name: &str, results: &[(&str, SavedResult)]) -> PathBuf {
     out
 }
 
-/// Looks at the page with the probe in it; returns what the probe saw.
+/// Opens the page with the probe in it. Returns the findings of the probe.
 fn probe(page: &Path, scheme: Scheme, width: u32) -> Value {
     let text = fs::read_to_string(page).unwrap();
-    // The page's own policy refuses scripts that do not know its number.
+    // The page's own policy refuses scripts without its nonce.
     let nonce = text
         .split("script-src 'nonce-")
         .nth(1)
@@ -70,12 +70,13 @@ fn probe(page: &Path, scheme: Scheme, width: u32) -> Value {
     serde_json::from_slice(&BASE64_STANDARD.decode(encoded).unwrap()).unwrap()
 }
 
-/// Opens a page in every way there is, and checks what holds for all; `charts` are the ids to find
-/// and `texts` what to read on it.
+/// Opens a page in all schemes and widths and checks the properties that all pages share. `charts`
+/// are the ids of its charts, and `texts` are texts on it.
 fn check(page: &Path, charts: &[&str], texts: &[&str]) {
     let html = fs::read_to_string(page).unwrap();
     assert!(html.contains(UPLOT));
-    // The library names its home and the values that it checks for; what it does is seen below.
+    // The library contains addresses: its home and the values it checks for. The requests that the
+    // browser makes are checked below.
     let html = html.replace(UPLOT, "");
     for word in [
         "NaN",
@@ -92,7 +93,7 @@ fn check(page: &Path, charts: &[&str], texts: &[&str]) {
         return;
     }
     for scheme in [Scheme::Light, Scheme::Dark] {
-        // As it is: nothing is asked of the network, nothing is complained about.
+        // The unchanged page makes no request and causes no complaint.
         let seen = visit(page, scheme, 1280);
         assert_eq!(seen.console, Vec::<String>::new());
         assert_eq!(
@@ -179,7 +180,7 @@ fn check(page: &Path, charts: &[&str], texts: &[&str]) {
     }
 }
 
-/// Of a CSS `rgb(r, g, b)`, 0 to 1.
+/// Returns the brightness of a CSS `rgb(r, g, b)`, 0 to 1.
 fn brightness(colour: &Value) -> f64 {
     let text = colour.as_str().unwrap();
     let parts = text
@@ -263,7 +264,8 @@ fn a_bad_run_says_so_and_its_texts_stay_texts() {
     );
     let html = fs::read_to_string(&page).unwrap();
     assert!(!html.contains("<script>") && !html.contains("<img") && !html.contains("<b>bad"));
-    // The scripts are the page's own: the data of each figure, the library and what uses it.
+    // The page has three kinds of scripts: the data of each figure, the library, and the code that
+    // uses it.
     let scripts = html.matches("<script ").count();
     assert_eq!(html.matches("</script").count(), scripts);
     assert_eq!(html.matches("<figure").count() + 2, scripts);
@@ -344,7 +346,7 @@ fn a_search_for_the_highest_rate() {
     );
 }
 
-/// What the other tests rely on: that a request and a complaint would be noticed.
+/// The other tests rely on this: the browser notices a request and a complaint.
 #[test]
 fn the_browser_notices_requests_and_errors() {
     if !is_installed() {
@@ -360,7 +362,7 @@ fn the_browser_notices_requests_and_errors() {
             .iter()
             .any(|line| line.contains("missing is not defined"))
     );
-    // The same with the policy of the report: the request is not even made, and complained about.
+    // With the policy of the report, the request is not even made, and the browser complains.
     let policy = "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'\">";
     fs::write(
         &page,

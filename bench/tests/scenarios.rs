@@ -1,5 +1,5 @@
-//! The scenario files: each one is valid, is named like its file and says what it shows. And the
-//! documentation: it names every scenario and every flag.
+//! The scenario files are valid, have the name of their file and say what they show. The
+//! documentation names every scenario and every flag.
 
 use nsq_bench::scenario::{Patch, Scenario};
 

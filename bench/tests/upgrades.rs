@@ -1,5 +1,5 @@
-//! TLS and compression, end to end over real sockets against the built-in sink: every combination
-//! delivers every message once and intact, and a daemon that does not grant one is not measured.
+//! TLS and compression over real sockets against the built-in sink. Every combination delivers
+//! every message once and intact. A daemon that does not grant an upgrade is not measured.
 
 mod support;
 
@@ -53,7 +53,7 @@ impl Certificates {
         self.path(name).to_string_lossy().into_owned()
     }
 
-    /// A sink that grants TLS, and may ask for the client's certificate.
+    /// Starts a sink that grants TLS and may ask for the client's certificate.
     fn sink(&self, client_ca: Option<&Path>) -> Sink {
         let (cert, key) = (self.path("server.pem"), self.path("server-key.pem"));
         let config = server_config(&cert, &key, client_ca).unwrap();
@@ -97,7 +97,7 @@ fn every_combination_delivers_exactly() {
         let sink = certificates.sink(None);
         check_exact(sink, &format!("{upgrade}{toml}"), messages);
     };
-    // Most of the time is spent waiting: for what should not come.
+    // Most of the time passes in waits for messages that must not come.
     std::thread::scope(|scope| {
         for upgrade in &upgrades {
             scope.spawn(|| {
@@ -107,13 +107,13 @@ fn every_combination_delivers_exactly() {
                     "via = 'pub'\nrate = '5k'\nsize = 'uniform:28-900'",
                     2000,
                 );
-                // Larger than any buffer, record, chunk and window on the way.
+                // This message is larger than any buffer, record, chunk and window on its way.
                 check(
                     upgrade,
                     "size = 'list:28*5,700000*1'\nbatch = 3\nwindow = 9",
                     300,
                 );
-                // Greeted again and again.
+                // Half of these consumers connect again and again.
                 check(
                     upgrade,
                     "rate = '5k'\nconsumers = 3\nstorm-every = '50ms'\nstorm = 0.5\n\
@@ -147,7 +147,7 @@ fn a_client_shows_its_certificate() {
     sink.stop().unwrap();
 }
 
-/// Runs the program against an address; it must fail, with these words and without figures.
+/// Runs the program against an address. The program must fail with these words and without figures.
 fn check_refused(address: SocketAddr, args: &[&str], words: &str) {
     let address = address.to_string();
     let mut all = vec!["run", "--tcp-address", &address, "--http-address", "none"];
@@ -170,7 +170,7 @@ fn what_is_not_granted_is_not_measured() {
     let args = ["--tls", "--tls-insecure", "--snappy", "--producers", "0"];
     check_refused(sink.address, &args, grants);
     sink.stop().unwrap();
-    // A certificate that is not the daemon's, and one that is for somebody else.
+    // One certificate is not the daemon's, and one is for another host.
     let (certificates, others) = (Certificates::new(), Certificates::new());
     let sink = certificates.sink(None);
     let args = ["--tls", "--tls-ca", &others.text("ca.pem")];
@@ -206,7 +206,7 @@ fn an_identify_sent_again_upgrades_nothing() {
     stream.write_all(&identify).unwrap();
     let answer = String::from_utf8(read_frame(&mut stream)).unwrap();
     assert!(answer.contains("\"snappy\":true"), "{answer}");
-    // From here on by the snappy library's own framing.
+    // From here on, the snappy library's own framing reads the stream.
     let mut opened = snap::read::FrameDecoder::new(stream.try_clone().unwrap());
     let mut sealed = snap::write::FrameEncoder::new(stream);
     assert_eq!(read_frame(&mut opened), b"OK");
@@ -230,12 +230,12 @@ fn wrong_combinations_of_flags_are_refused() {
     check_refused(nobody, &["--snappy", "--via", "http-pub"], "HTTP");
 }
 
-/// A program that is ended when the test is over.
+/// A program that is killed when the test is over.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // The program may have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

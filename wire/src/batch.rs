@@ -1,8 +1,8 @@
-//! [`Batch`]: the messages of an MPUB, still packed as they came.
+//! [`Batch`]: the messages of an MPUB, packed as the client sent them.
 
 use crate::limits::{Limits, SIZE_BYTES};
 
-/// One or more messages, each a size and a body that is not empty, known to be whole.
+/// One or more messages that are known to be complete. Each is a size and a body that is not empty.
 ///
 /// ```text
 ///   [size i32][body] [size i32][body] ...
@@ -14,8 +14,9 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// `count` messages that fill `packed` exactly. `None` when they do not, or when there are none.
-    /// Only the structure is looked at: the limits are the business of whoever took the bytes in.
+    /// Returns the batch of `count` messages that fill `packed` exactly, or `None` when they do not
+    /// fill it or `count` is 0. This function checks only the structure: the code that received the
+    /// bytes has checked the limits.
     #[must_use]
     pub fn from_packed(count: u32, packed: &'a [u8]) -> Option<Batch<'a>> {
         let mut walk = Walk::default();
@@ -23,8 +24,8 @@ impl<'a> Batch<'a> {
         (whole && count > 0 && walk.offset == packed.len()).then_some(Batch { count, packed })
     }
 
-    /// The body of an HTTP `/mpub?binary=true`: `[count i32]([size i32][body])*`. What follows the
-    /// last message is ignored, as nsqd does.
+    /// Parses the body of an HTTP `/mpub?binary=true`: `[count i32]([size i32][body])*`. Bytes
+    /// after the last message are ignored, as in nsqd.
     ///
     /// # Errors
     /// [`BatchError::BadBody`] when the count is missing or out of range, [`BatchError::BadMessage`]
@@ -38,21 +39,21 @@ impl<'a> Batch<'a> {
         Ok(Batch::walked(count, &rest[..walk.offset]))
     }
 
-    /// A batch over which a [`Walk`] came to its end.
+    /// The batch that a [`Walk`] has walked to its end.
     #[inline]
     pub(crate) fn walked(count: u32, packed: &'a [u8]) -> Batch<'a> {
         debug_assert!(Batch::from_packed(count, packed).is_some());
         Batch { count, packed }
     }
 
-    /// How many messages, at least 1.
+    /// The number of messages, at least 1.
     #[inline]
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The bytes of all bodies together, without their sizes.
+    /// The number of bytes of all bodies together, without their sizes.
     #[inline]
     #[must_use]
     pub fn body_bytes(&self) -> u64 {
@@ -69,7 +70,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// All messages as they came, sizes included: what [`Batch::from_packed`] takes.
+    /// All messages as they came, sizes included: the input of [`Batch::from_packed`].
     #[inline]
     #[must_use]
     pub fn packed(&self) -> &'a [u8] {
@@ -121,7 +122,7 @@ impl<'a> Iterator for Bodies<'a> {
 
 impl ExactSizeIterator for Bodies<'_> {}
 
-/// Why the body of an HTTP `/mpub` is refused.
+/// The reason why the body of an HTTP `/mpub` is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchError {
     /// The message count is missing or out of range.
@@ -131,7 +132,7 @@ pub enum BatchError {
 }
 
 impl BatchError {
-    /// What the answer says.
+    /// The text of the answer.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -141,7 +142,7 @@ impl BatchError {
     }
 }
 
-/// `count` as nsqd's limits have it: at least 1, at most [`Limits::mpub_count_max`].
+/// Returns `count` if it is within nsqd's limits: at least 1, at most [`Limits::mpub_count_max`].
 #[inline]
 pub(crate) fn checked_count(count: i32, limits: &Limits) -> Option<u32> {
     let count = u32::try_from(count).ok()?;
@@ -150,17 +151,17 @@ pub(crate) fn checked_count(count: i32, limits: &Limits) -> Option<u32> {
         .then_some(count)
 }
 
-/// How far the messages of a batch have been looked at. A walk that halted for lack of input goes on
-/// where it halted, so a batch that trickles in is looked at once.
+/// The progress of the check of a batch's messages. A walk that halted for lack of input continues
+/// where it halted, so each byte of a batch that arrives in pieces is examined once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Walk {
-    /// Messages found whole.
+    /// The number of messages found complete.
     pub(crate) index: u32,
-    /// Where the next message begins in the input, in bytes.
+    /// The offset in the input at which the next message begins, in bytes.
     pub(crate) offset: usize,
 }
 
-/// Why a walk halted at the message [`Walk::index`].
+/// The reason why a walk halted at the message [`Walk::index`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Halt {
     SizeMissing,
@@ -171,7 +172,7 @@ pub(crate) enum Halt {
 }
 
 impl Walk {
-    /// Goes on until `count` messages have been seen whole.
+    /// Continues until `count` messages have been found complete.
     #[inline]
     pub(crate) fn run(
         &mut self,

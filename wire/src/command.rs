@@ -1,4 +1,4 @@
-//! [`Command`]: what a client can ask for. All of it borrows from the input.
+//! [`Command`]: a request of a client. A command borrows from the input.
 
 use std::time::Duration;
 
@@ -6,79 +6,81 @@ pub use crate::batch::{Batch, BatchError, Bodies};
 use crate::id::MessageId;
 use crate::name::{ChannelName, TopicName};
 
-/// One command with everything checked that can be checked without knowing topics and messages.
+/// One command that has passed every check which needs no knowledge of topics and messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// `IDENTIFY`: who the client is and what it wants.
+    /// `IDENTIFY`: describes the client and the features it asks for.
     Identify {
-        /// JSON, not yet looked at. See [`crate::identify`].
+        /// A JSON document, not parsed yet. See [`crate::identify`].
         body: &'a [u8],
     },
-    /// `AUTH`: the client's secret, for the auth server.
+    /// `AUTH`: gives the client's secret for the auth server.
     Auth {
         /// Any bytes, at least one.
         secret: &'a [u8],
     },
-    /// `SUB`: become a consumer.
+    /// `SUB`: makes the client a consumer.
     Sub {
-        /// Of this topic,
+        /// The topic to consume.
         topic: TopicName<'a>,
-        /// through this channel.
+        /// The channel of that topic.
         channel: ChannelName<'a>,
     },
-    /// `PUB`: publish one message.
+    /// `PUB`: publishes one message.
     Pub {
-        /// Where to.
+        /// The topic of the message.
         topic: TopicName<'a>,
         /// The message: 1 to [`crate::limits::Limits::message_bytes_max`] bytes.
         body: &'a [u8],
     },
-    /// `MPUB`: publish several messages.
+    /// `MPUB`: publishes several messages.
     Mpub {
-        /// Where to.
+        /// The topic of the messages.
         topic: TopicName<'a>,
         /// The messages.
         batch: Batch<'a>,
     },
-    /// `DPUB`: publish one message, to be delivered later.
+    /// `DPUB`: publishes one deferred message.
     Dpub {
-        /// Where to.
+        /// The topic of the message.
         topic: TopicName<'a>,
-        /// How much later, at most [`crate::limits::Limits::req_timeout_max`]. Zero is a PUB.
+        /// The deferral, at most [`crate::limits::Limits::req_timeout_max`]. Zero makes the command
+        /// a PUB.
         defer: Duration,
         /// The message, as in PUB.
         body: &'a [u8],
     },
-    /// `RDY`: how many messages may be in flight to this client at once.
+    /// `RDY`: sets how many messages may be in flight to this client at once.
     Rdy {
-        /// At most [`crate::limits::Limits::rdy_count_max`], and at most [`u32::MAX`], which is out
-        /// of reach for anything in memory.
+        /// The ready count: at most [`crate::limits::Limits::rdy_count_max`] and at most
+        /// [`u32::MAX`], which no number of messages in memory reaches.
         count: u32,
     },
-    /// `RDY` after `CLS`: to be ignored. nsqd does not even look at its parameters.
+    /// `RDY` after `CLS`, which the broker ignores. nsqd does not even check its parameters.
     RdyIgnored,
-    /// `FIN`: the message is done with.
+    /// `FIN`: finishes the message.
     Fin {
-        /// Any sixteen bytes without space and LF.
+        /// Any sixteen bytes without a space or LF.
         id: MessageId,
     },
-    /// `REQ`: the message is to be delivered again.
+    /// `REQ`: requeues the message.
     Req {
-        /// As in FIN.
+        /// The id, with the same rule as in FIN.
         id: MessageId,
-        /// Not before, clamped to zero and [`crate::limits::Limits::req_timeout_max`].
+        /// The delay before the next delivery, clamped to zero and
+        /// [`crate::limits::Limits::req_timeout_max`].
         timeout: Duration,
-        /// What was asked for, in nanoseconds after wrap-around, where it had to be clamped: nsqd
-        /// logs it.
+        /// The requested delay in nanoseconds after wrap-around, if it was clamped: nsqd logs this
+        /// number.
         clamped_from_ns: Option<i64>,
     },
-    /// `TOUCH`: the message needs more time.
+    /// `TOUCH`: restarts the message's timeout.
     Touch {
-        /// As in FIN.
+        /// The id, with the same rule as in FIN.
         id: MessageId,
     },
-    /// `CLS`: deliver nothing more, the client is about to leave.
+    /// `CLS`: ends deliveries, because the client is about to disconnect.
     Cls,
-    /// `NOP`: the client is alive.
+    /// `NOP`: shows that the client is alive.
     Nop,
 }

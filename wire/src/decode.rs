@@ -1,4 +1,4 @@
-//! [`Decoder`]: an input buffer in, one command or the reason why there is none out.
+//! [`Decoder`]: turns an input buffer into one command, or into the reason why there is none.
 //!
 //! ```text
 //!             +-- NeedMore(n) <---- input ends too early; call again when it holds n bytes
@@ -7,10 +7,10 @@
 //!             +-- Close -----------> close without a word
 //! ```
 //!
-//! The input always begins with the command that is to be decoded. Nothing is taken from it here: the
-//! caller drops `consumed` bytes, or does not and decodes the same command again later. The order of
-//! checks is nsqd's, and every check is made as soon as its bytes are there, so that a bad size is
-//! refused before anything waits for the body.
+//! The input always begins with the command to decode. The decoder removes nothing from the input:
+//! the caller drops `consumed` bytes, or keeps them and decodes the same command again later. The
+//! order of checks is nsqd's. Each check runs as soon as its bytes have arrived, so a bad size is
+//! refused before the connection waits for the body.
 
 mod body;
 mod fin;
@@ -33,10 +33,11 @@ use stop::{
     wrong_state,
 };
 
-/// The first bytes of a connection. They come before the first command and are not decoded here.
+/// The first bytes of a connection. They precede the first command; this module does not decode
+/// them.
 pub const MAGIC_V2: [u8; 4] = *b"  V2";
 
-/// Where a connection is in its life, as far as the protocol cares. The numbers are those in stats.
+/// The part of a connection's life that matters to the protocol. The numbers are those in stats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientState {
     /// Not subscribed: a producer, or a consumer before its SUB.
@@ -48,54 +49,55 @@ pub enum ClientState {
     Closing = 4,
 }
 
-/// What a command is judged by, besides its own bytes.
+/// The facts besides its own bytes that decide whether a command is allowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The client's state.
     pub state: ClientState,
-    /// Whether the client has heartbeats; one without may not subscribe.
+    /// True when the client has heartbeats. A client without heartbeats may not subscribe.
     pub heartbeats: bool,
-    /// TLS is required and this connection has none: only IDENTIFY is allowed.
+    /// True when TLS is required and this connection has none: only IDENTIFY is allowed.
     pub tls_missing: bool,
     /// The operator's limits.
     pub limits: &'a Limits,
 }
 
-/// What [`Decoder::decode`] found at the front of the input.
+/// The result of [`Decoder::decode`] for the front of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
-    /// The command is not complete, and nothing about it can be decided before the input holds at
-    /// least this many bytes. At most [`Limits::message_bytes_max`] or [`Limits::body_bytes_max`]
-    /// (and a line) beyond the present input, but in an MPUB that once for each message: nsqd
-    /// ignores its declared size, so only the caller's memory bounds the whole.
+    /// The command is not complete, and the decoder can decide nothing about it before the input
+    /// holds at least this many bytes. The number is at most a line and
+    /// [`Limits::message_bytes_max`] or [`Limits::body_bytes_max`] beyond the present input. An
+    /// MPUB may ask for that much again for each message: nsqd ignores the declared size of an
+    /// MPUB, so only the caller's memory bounds the total.
     NeedMore(usize),
     /// A command.
     Command {
-        /// What is asked for.
+        /// The decoded command.
         command: Command<'a>,
-        /// The bytes of input it takes.
+        /// The number of input bytes that the command occupies.
         consumed: usize,
     },
     /// An error that ends the connection.
     Reject {
-        /// What to tell the peer.
+        /// The error to send to the peer.
         error: WireError,
-        /// A topic to be made first: nsqd makes an MPUB's topic before it looks at the messages, and
-        /// keeps it when they are bad.
+        /// A topic to create first: nsqd creates the topic of an MPUB before it checks the
+        /// messages, and keeps the topic when they are bad.
         creates_topic: Option<TopicName<'a>>,
     },
-    /// The line is too long. nsqd closes the connection without a word.
+    /// The line is too long. nsqd closes the connection without an answer.
     Close,
 }
 
-/// Remembers, for one connection, how far its unfinished command has been looked at, so that input
-/// which trickles in is not looked at from the start each time.
+/// Remembers how far the unfinished command of one connection has been examined, so that input
+/// which arrives in small pieces is not examined from the start each time.
 ///
-/// Invariant: everything here describes a prefix of the input as it was when [`Decoder::decode`]
-/// last asked for more, and is zero otherwise. The input may have grown since and nothing else.
+/// Invariant: every field describes a prefix of the input as it was when [`Decoder::decode`] last
+/// asked for more, and is zero otherwise. The input may only have grown since then.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
-    /// What was asked for last: with less there is nothing to do.
+    /// The number of bytes last asked for. With less input there is nothing to do.
     needs: usize,
     /// Bytes of the input known to hold no LF.
     searched: usize,
@@ -106,9 +108,9 @@ pub struct Decoder {
 impl Decoder {
     /// Decodes the command at the front of `input`.
     ///
-    /// Only after [`Decoded::NeedMore`] does the decoder remember anything, and then the next input
-    /// must be the same one, grown, or [`Decoder::reset`] come first. After anything else both the
-    /// input behind the command and the same input again are fine.
+    /// The decoder remembers something only after [`Decoded::NeedMore`]. The next input must then
+    /// begin with the same bytes, or the caller must call [`Decoder::reset`] first. After any other
+    /// result the caller may pass the input behind the command or the same input again.
     #[inline]
     #[must_use]
     pub fn decode<'a>(&mut self, input: &'a [u8], context: &Context<'_>) -> Decoded<'a> {
@@ -145,9 +147,9 @@ impl Decoder {
         }
     }
 
-    /// What to tell a peer that sends nothing more (end of stream or read deadline), with the topic to
-    /// make as in [`Decoded::Reject`]. `None` when it stopped within a line or between commands. The
-    /// decoder starts anew.
+    /// Returns the error for a peer that sends nothing more (end of stream or read deadline) and
+    /// the topic to create, as in [`Decoded::Reject`]. Returns `None` when the input ends within a
+    /// line or between commands. The decoder is reset.
     #[must_use]
     pub fn finish<'a>(
         &mut self,
@@ -159,8 +161,8 @@ impl Decoder {
         unfinished
     }
 
-    /// Like [`Decoder::finish`], but more input may come: the decoder goes on remembering how far it has looked. After
-    /// [`Decoded::NeedMore`] only the command's line is decoded again.
+    /// Does the work of [`Decoder::finish`] for a peer that may still send more: the decoder keeps
+    /// its progress. After [`Decoded::NeedMore`] only the command's line is decoded again.
     #[must_use]
     pub fn unfinished<'a>(
         &mut self,
@@ -181,19 +183,21 @@ impl Decoder {
         }
     }
 
-    /// The bytes that the input must have before there is something to do, after [`Decoded::NeedMore`]; otherwise 0.
+    /// The number of bytes that the input must have before there is something to do, after
+    /// [`Decoded::NeedMore`]. Otherwise 0.
     #[inline]
     pub fn needs(&self) -> usize {
         self.needs
     }
 
-    /// Forgets the unfinished command: the next input may be anything.
+    /// Forgets the unfinished command: the next input may be any bytes.
     #[inline]
     pub fn reset(&mut self) {
         *self = Decoder::default();
     }
 
-    /// The one place that knows the order of things: line, verb, state, parameters, body.
+    /// Checks in nsqd's order: line, verb, state, parameters, body. No other function knows this
+    /// order.
     #[inline]
     fn examine<'a>(&mut self, input: &'a [u8], context: &Context<'_>) -> Examined<'a> {
         let line_end = self.line_end(input)?;
@@ -207,7 +211,7 @@ impl Decoder {
             limits: context.limits,
         };
 
-        // IDENTIFY is where TLS is asked for, so it is exempt.
+        // A client asks for TLS with IDENTIFY, so IDENTIFY is exempt.
         if context.tls_missing && verb != b"IDENTIFY" {
             let after = " in current state (TLS required)";
             return Err(reject(WireError::with_raw(
@@ -256,7 +260,7 @@ impl Decoder {
             }
             b"AUTH" => {
                 require(context.state == ClientState::Init, "AUTH")?;
-                // The only command that minds extra parameters, an empty one included.
+                // CLS is the only command that refuses extra parameters, an empty one included.
                 if words.next().is_some() {
                     return Err(invalid("AUTH invalid number of parameters"));
                 }
@@ -271,13 +275,13 @@ impl Decoder {
         Ok((command, line_end + 1))
     }
 
-    /// Where the LF of the first line is.
+    /// Finds the LF of the first line.
     #[inline]
     fn line_end<'a>(&mut self, input: &[u8]) -> Result<usize, Stop<'a>> {
         let window = &input[..input.len().min(LINE_BYTES_MAX)];
         match find_line_end(window, self.searched) {
             Some(at) => {
-                // While the body is awaited each look finds the LF at once.
+                // While the decoder waits for the body, each search finds the LF at once.
                 self.searched = at;
                 Ok(at)
             }
@@ -294,10 +298,10 @@ impl Decoder {
     }
 }
 
-/// A command and the bytes of input it takes, or why there is none.
+/// A command and the number of input bytes it occupies, or the reason why there is none.
 type Examined<'a> = Result<(Command<'a>, usize), Stop<'a>>;
 
-/// Fails unless the command is allowed in the client's state: always the first check.
+/// Fails unless the command is allowed in the client's state. This check is always the first one.
 #[inline]
 fn require<'a>(allowed: bool, verb: &'static str) -> Result<(), Stop<'a>> {
     if allowed {
@@ -320,7 +324,7 @@ fn message_id<'a>(
         .map_err(|_| invalid("invalid message ID"))
 }
 
-/// REQ clamps its timeout, unlike DPUB.
+/// Decodes a REQ. The timeout is clamped, whereas DPUB refuses a deferral that is too long.
 #[inline]
 fn requeue<'a>(
     id: Option<&[u8]>,
@@ -349,7 +353,7 @@ fn ready<'a>(count: Option<&[u8]>, context: &Context<'_>) -> Result<Command<'a>,
     require(context.state == ClientState::Subscribed, "RDY")?;
     let word = count.unwrap_or(b"1");
     let count = number(word).ok_or_else(|| not_a_number("RDY could not parse count ", word))?;
-    // As nsqd has it: the bits of an unsigned number, compared as a signed one.
+    // Like nsqd, reads the bits of an unsigned number and compares them as a signed number.
     let count = count.cast_signed();
     let max = context.limits.rdy_count_max;
     if count < 0 || count > max {
@@ -368,7 +372,7 @@ fn topic<'a>(verb: &'static str, name: Option<&'a [u8]>) -> Result<TopicName<'a>
         .ok_or_else(|| bad_name(ErrorCode::BadTopic, &format!("{verb} topic"), name))
 }
 
-/// nsqd's MPUB repeats the error's code in its description.
+/// Decodes the topic of an MPUB. nsqd repeats the error's code in the description.
 #[inline]
 fn topic_of_mpub<'a>(name: Option<&'a [u8]>) -> Result<TopicName<'a>, Stop<'a>> {
     let name = name.ok_or_else(|| too_few_parameters("MPUB"))?;
@@ -376,7 +380,7 @@ fn topic_of_mpub<'a>(name: Option<&'a [u8]>) -> Result<TopicName<'a>, Stop<'a>> 
         .ok_or_else(|| bad_name(ErrorCode::BadTopic, "E_BAD_TOPIC MPUB topic", name))
 }
 
-/// DPUB refuses a deferral that is too long, unlike REQ.
+/// Decodes the deferral of a DPUB. A deferral that is too long is refused, whereas REQ clamps it.
 #[inline]
 fn deferral<'a>(
     name: Option<&'a [u8]>,
@@ -395,7 +399,8 @@ fn deferral<'a>(
     Ok((topic, Duration::from_nanos(defer_ns.unsigned_abs())))
 }
 
-/// Milliseconds as signed nanoseconds, wrapping around as in nsqd: `2^64 / 10^6 + 1` ms are 0.4 ms.
+/// Converts milliseconds to signed nanoseconds that wrap around as in nsqd: `2^64 / 10^6 + 1` ms
+/// give 0.4 ms.
 #[inline]
 fn milliseconds(ms: u64) -> i64 {
     ms.cast_signed().wrapping_mul(1_000_000)

@@ -1,7 +1,7 @@
-//! Bytes to send: a broker's responses and errors, a client's commands, and for clients the frames
-//! they get back.
+//! Encoders for a broker's responses and errors and a client's commands, and for clients the
+//! decoder of the frames that a broker sends.
 //!
-//! Everything is appended to a buffer of the caller's. Message frames are not made here: a topic's
+//! Each encoder appends to a buffer of the caller. This module makes no message frames: a topic's
 //! log holds them ready to be sent (see [`crate::frame`]).
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub const OK: &[u8] = b"\0\0\0\x06\0\0\0\0OK";
 /// The response to CLS.
 pub const CLOSE_WAIT: &[u8] = b"\0\0\0\x0e\0\0\0\0CLOSE_WAIT";
 
-/// Sent at intervals; any command answers it.
+/// The frame that the broker sends at intervals. Any command answers it.
 pub const HEARTBEAT: &[u8] = b"\0\0\0\x0f\0\0\0\0_heartbeat_";
 
 /// Appends a response frame.
@@ -64,7 +64,7 @@ fn body(out: &mut Vec<u8>, bytes: &[u8]) {
 /// Appends `IDENTIFY` with this JSON document.
 ///
 /// # Panics
-/// As all that take a body: when it is 2 GiB or more.
+/// When the body has 2 GiB or more. The same holds for every command with a body.
 pub fn identify(out: &mut Vec<u8>, json: &[u8]) {
     line(out, &[b"IDENTIFY"]);
     body(out, json);
@@ -102,7 +102,7 @@ pub fn mpub<B: AsRef<[u8]>>(
 ) {
     line(out, &[b"MPUB", topic.as_str().as_bytes()]);
     let size_at = out.len();
-    // Size and count are known at the end only.
+    // The size and the count are known only at the end.
     out.extend_from_slice(&[0; 2 * SIZE_BYTES]);
     let count_at = size_at + SIZE_BYTES;
     let mut count = 0;
@@ -116,7 +116,7 @@ pub fn mpub<B: AsRef<[u8]>>(
     out[size_at..size_at + head.len()].copy_from_slice(&head);
 }
 
-/// Appends `DPUB`. `defer` is cut to whole milliseconds.
+/// Appends `DPUB`. `defer` is truncated to whole milliseconds.
 pub fn dpub(out: &mut Vec<u8>, topic: TopicName<'_>, defer: Duration, message: &[u8]) {
     let ms = defer.as_millis().to_string();
     line(out, &[b"DPUB", topic.as_str().as_bytes(), ms.as_bytes()]);
@@ -133,7 +133,7 @@ pub fn fin(out: &mut Vec<u8>, id: &MessageId) {
     line(out, &[b"FIN", id.as_bytes()]);
 }
 
-/// Appends `REQ`. `timeout` is cut to whole milliseconds.
+/// Appends `REQ`. `timeout` is truncated to whole milliseconds.
 pub fn req(out: &mut Vec<u8>, id: &MessageId, timeout: Duration) {
     line(
         out,
@@ -160,19 +160,19 @@ pub fn nop(out: &mut Vec<u8>) {
     line(out, &[b"NOP"]);
 }
 
-/// What [`decode_frame`] found at the front of what a broker sent.
+/// The result of [`decode_frame`] for the front of a broker's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameDecoded<'a> {
-    /// The frame is not complete before the input holds this many bytes: up to 2 GiB if the other
-    /// side says so, which a client may want to bound.
+    /// The frame is not complete before the input holds this many bytes. The broker can announce up
+    /// to 2 GiB, so a client may want a limit.
     NeedMore(usize),
     /// A frame.
     Frame {
-        /// What it holds.
+        /// The type of the frame's content.
         kind: FrameType,
-        /// All behind the type. See [`crate::frame::Message::parse`] for messages.
+        /// The bytes behind the type. See [`crate::frame::Message::parse`] for messages.
         data: &'a [u8],
-        /// The bytes of input it takes.
+        /// The number of input bytes that the frame occupies.
         consumed: usize,
     },
     /// Not a frame: a size that leaves no room for the type, or an unknown type.

@@ -1,4 +1,4 @@
-//! [`WireError`]: what a peer is told when something is wrong, in nsqd's exact words.
+//! [`WireError`]: an error that the broker sends to a peer, in nsqd's exact words.
 
 use std::fmt::{self, Write};
 
@@ -9,35 +9,35 @@ use crate::id::MessageId;
 pub enum ErrorCode {
     /// The first four bytes are not the magic.
     BadProtocol,
-    /// Unknown command, wrong state, wrong parameters.
+    /// A command is unknown, is not allowed in this state or has wrong parameters.
     Invalid,
-    /// Not a topic name.
+    /// A topic name is not valid.
     BadTopic,
-    /// Not a channel name.
+    /// A channel name is not valid.
     BadChannel,
-    /// IDENTIFY or AUTH body, or what encloses an MPUB's messages.
+    /// The body of an IDENTIFY or AUTH, or the size or count of an MPUB, is bad.
     BadBody,
-    /// A published message.
+    /// A published message is bad.
     BadMessage,
-    /// PUB could not be carried out.
+    /// A PUB failed.
     PubFailed,
-    /// MPUB could not be carried out.
+    /// An MPUB failed.
     MpubFailed,
-    /// DPUB could not be carried out.
+    /// A DPUB failed.
     DpubFailed,
-    /// SUB could not be carried out.
+    /// A SUB failed.
     SubFailed,
-    /// IDENTIFY: negotiation or upgrade failed.
+    /// The negotiation or upgrade after an IDENTIFY failed.
     IdentifyFailed,
-    /// A command that needs AUTH before it.
+    /// A command needs AUTH before it.
     AuthFirst,
-    /// The auth server did not answer as it should.
+    /// The auth server gave no usable answer.
     AuthFailed,
-    /// Not allowed.
+    /// The client is not authorised for the command.
     Unauthorized,
-    /// AUTH without any auth server configured.
+    /// A client sent AUTH, but no auth server is configured.
     AuthDisabled,
-    /// The answer to AUTH could not be given.
+    /// The broker could not encode or send the answer to AUTH.
     AuthError,
     /// FIN of a message that is not in flight to this client.
     FinFailed,
@@ -48,7 +48,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// The code as it is sent.
+    /// Returns the code as it is sent.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -74,8 +74,8 @@ impl ErrorCode {
         }
     }
 
-    /// Whether the connection ends with it. Only a consumer's late answer is forgiven: its message
-    /// may have timed out meanwhile, which is nobody's mistake.
+    /// Returns true when the connection ends with the error. Only a consumer's late FIN, REQ or
+    /// TOUCH is not fatal: its message may have timed out meanwhile, which is nobody's mistake.
     #[must_use]
     pub fn is_fatal(self) -> bool {
         use ErrorCode::{FinFailed, ReqFailed, TouchFailed};
@@ -89,22 +89,22 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// An error to be sent: code, space, description.
+/// An error to send: a code, a space and a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireError {
-    /// Which kind.
+    /// The code of the error.
     pub code: ErrorCode,
-    /// The whole text, code included, for logs. Where nsqd repeats bytes of the peer's that are not
-    /// UTF-8, U+FFFD stands for them here; [`WireError::data`] has them as they are.
+    /// The whole text for logs, code included. If nsqd repeats bytes of the peer that are not
+    /// UTF-8, U+FFFD stands for them here. [`WireError::data`] has the original bytes.
     pub text: String,
-    /// Whether the connection ends once the error is sent. See [`ErrorCode::is_fatal`].
+    /// True when the connection ends once the error is sent. See [`ErrorCode::is_fatal`].
     pub fatal: bool,
-    /// What is sent, if `text` could not hold it.
+    /// The bytes to send, if they are not UTF-8 and `text` cannot hold them.
     exact: Option<Box<[u8]>>,
 }
 
 impl WireError {
-    /// `code`, a space, and `description`.
+    /// Makes an error of `code`, a space, and `description`.
     #[must_use]
     pub fn new(code: ErrorCode, description: impl fmt::Display) -> WireError {
         let text = format!("{code} {description}");
@@ -116,7 +116,8 @@ impl WireError {
         }
     }
 
-    /// `code`, a space, `before`, `raw` as it is, `after`: nsqd's `%s` of what a peer sent.
+    /// Makes an error of `code`, a space, `before`, the unchanged bytes `raw`, and `after`. nsqd
+    /// formats the peer's bytes with `%s`.
     #[must_use]
     pub(crate) fn with_raw(code: ErrorCode, before: &str, raw: &[u8], after: &str) -> WireError {
         let mut error = WireError::new(code, before);
@@ -137,7 +138,8 @@ impl WireError {
         self.exact.as_deref().unwrap_or(self.text.as_bytes())
     }
 
-    /// The first four bytes were not [`crate::decode::MAGIC_V2`]. The only error without description.
+    /// The first four bytes were not [`crate::decode::MAGIC_V2`]. No other error lacks a
+    /// description.
     #[must_use]
     pub fn bad_protocol() -> WireError {
         let code = ErrorCode::BadProtocol;
@@ -149,7 +151,7 @@ impl WireError {
         }
     }
 
-    /// `E_INVALID` and `text`.
+    /// Makes an `E_INVALID` with `text`.
     #[must_use]
     pub fn invalid(text: impl fmt::Display) -> WireError {
         WireError::new(ErrorCode::Invalid, text)
@@ -162,25 +164,26 @@ impl WireError {
         WireError::of_message(ErrorCode::FinFailed, "FIN ", id, cause)
     }
 
-    /// REQ of `id` failed: the causes of FIN, `exiting`, `ID already deferred`, or the disk's. Not
-    /// fatal.
+    /// REQ of `id` failed: `cause` is a cause of FIN, `exiting`, `ID already deferred`, or the
+    /// disk's error. Not fatal.
     #[must_use]
     pub fn req_failed(id: &MessageId, cause: &str) -> WireError {
         WireError::of_message(ErrorCode::ReqFailed, "REQ ", id, cause)
     }
 
-    /// TOUCH of `id` failed: the causes of FIN. Not fatal.
+    /// TOUCH of `id` failed: `cause` is a cause of FIN. Not fatal.
     #[must_use]
     pub fn touch_failed(id: &MessageId, cause: &str) -> WireError {
         WireError::of_message(ErrorCode::TouchFailed, "TOUCH ", id, cause)
     }
 
     fn of_message(code: ErrorCode, verb: &str, id: &MessageId, cause: &str) -> WireError {
-        // A client may have made the id up, of any sixteen bytes; they go back to it as they came.
+        // A client may have made up the id from any sixteen bytes. The answer repeats them
+        // unchanged.
         WireError::with_raw(code, verb, id.as_bytes(), &format!(" failed {cause}"))
     }
 
-    /// A publish failed: `exiting`, or the disk's error.
+    /// A publish failed: `cause` is `exiting` or the disk's error.
     ///
     /// # Panics
     /// When `verb` is not `PUB`, `MPUB` or `DPUB`.
@@ -195,7 +198,7 @@ impl WireError {
         WireError::new(code, format_args!("{verb} failed {cause}"))
     }
 
-    /// SUB failed: `exiting`, `consumers for <topic>:<channel> exceeds limit of <n>`, or
+    /// SUB failed: `cause` is `exiting`, `consumers for <topic>:<channel> exceeds limit of <n>`, or
     /// `to deleted topic/channel`.
     #[must_use]
     pub fn sub_failed(cause: &str) -> WireError {
@@ -211,19 +214,19 @@ impl WireError {
         )
     }
 
-    /// AUTH, but no auth server is configured.
+    /// A client sent AUTH, but no auth server is configured.
     #[must_use]
     pub fn auth_disabled() -> WireError {
         WireError::new(ErrorCode::AuthDisabled, "AUTH disabled")
     }
 
-    /// AUTH by a client that already is authorised.
+    /// A client that is already authorised sent AUTH.
     #[must_use]
     pub fn auth_already_set() -> WireError {
         WireError::invalid("AUTH already set")
     }
 
-    /// `verb` (PUB, MPUB, DPUB, SUB) by a client that is not authorised for anything yet.
+    /// A client that is not authorised for anything yet sent `verb` (PUB, MPUB, DPUB or SUB).
     #[must_use]
     pub fn auth_first(verb: &str) -> WireError {
         WireError::new(
@@ -232,13 +235,13 @@ impl WireError {
         )
     }
 
-    /// The auth server gave no usable answer. Details are for the log only.
+    /// The auth server gave no usable answer. Only the log gets the details.
     #[must_use]
     pub fn auth_failed() -> WireError {
         WireError::new(ErrorCode::AuthFailed, "AUTH failed")
     }
 
-    /// The answer to AUTH could not be encoded or sent.
+    /// The broker could not encode or send the answer to AUTH.
     #[must_use]
     pub fn auth_error(cause: &str) -> WireError {
         WireError::new(ErrorCode::AuthError, format_args!("AUTH error {cause}"))
@@ -250,7 +253,8 @@ impl WireError {
         WireError::new(ErrorCode::Unauthorized, "AUTH no authorizations found")
     }
 
-    /// `verb` on this topic and channel (empty for a publish) is not granted.
+    /// The client has no grant for `verb` on this topic and channel. The channel is empty for a
+    /// publish.
     #[must_use]
     pub fn unauthorized(verb: &str, topic: &str, channel: &str) -> WireError {
         let (topic, channel) = (quote(topic.as_bytes()), quote(channel.as_bytes()));
@@ -267,11 +271,12 @@ impl fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
-/// `bytes` in double quotes as Go's `%q` writes them (protocol-v2 §5).
+/// Puts `bytes` in double quotes as Go's `%q` writes them (protocol-v2 §5).
 ///
-/// What is printable beyond ASCII is taken from the Unicode tables of Rust's standard library, which
-/// draw the same line as Go's: letters, marks, numbers, punctuation, symbols. The editions differ:
-/// a character newer than Go 1.19 (Unicode 13) stays as it is here and is escaped there.
+/// The Unicode tables of Rust's standard library decide which characters beyond ASCII are
+/// printable. They agree with Go's rule: letters, marks, numbers, punctuation, symbols. Only the
+/// editions differ: a character newer than Go 1.19 (Unicode 13) stays unchanged here, whereas Go
+/// escapes it.
 #[must_use]
 pub fn quote(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);
@@ -312,8 +317,8 @@ fn hex_byte(out: &mut String, byte: u8) {
     write!(out, "\\x{byte:02x}").expect("a String takes all");
 }
 
-/// Whether a character beyond ASCII is printable. `str::escape_debug` knows, but also escapes a mark
-/// at the start of a text, for there is nothing to put it on; so there is a letter before it here.
+/// Returns true when a character beyond ASCII is printable. `str::escape_debug` decides, but it
+/// also escapes a mark at the start of a text, so this function puts a letter before the character.
 fn is_printable(c: char) -> bool {
     let mut buffer = [b'a'; 1 + char::MAX.len_utf8()];
     let bytes = 1 + c.encode_utf8(&mut buffer[1..]).len();

@@ -1,4 +1,4 @@
-//! A frame's bytes, and the message inside a message frame.
+//! The bytes of a frame, and the message inside a message frame.
 //!
 //! ```text
 //!   0        4        8                 16       18            34
@@ -6,29 +6,29 @@
 //!   | i32    | i32 =2 | i64, unix ns    | u16      | 16 ASCII   | size - 30 bytes
 //! ```
 //!
-//! Big endian. `size` counts everything behind itself. A message is stored in its topic's log as the
-//! frame that a first delivery sends, hence [`write_header`] into memory of the log's and
-//! [`patch_attempts`] for later deliveries.
+//! All numbers are big endian. `size` counts all bytes behind itself. A topic's log stores a
+//! message as the frame that the first delivery sends. [`write_header`] writes the header into the
+//! log's memory, and [`patch_attempts`] adapts a header to a later delivery.
 
 use crate::id::MessageId;
 use crate::limits::{ID_BYTES, MESSAGE_BODY_BYTES_MAX, SIZE_BYTES};
 
-/// Where a frame's type begins, in bytes.
+/// Offset of a frame's type, in bytes.
 pub const TYPE_AT: usize = SIZE_BYTES;
-/// Where the data of any frame begins, in bytes; for a message, its timestamp.
+/// Offset of any frame's data, in bytes. The data of a message begin with its timestamp.
 pub const DATA_AT: usize = TYPE_AT + SIZE_BYTES;
-/// Where a message frame's timestamp begins, in bytes.
+/// Offset of a message frame's timestamp, in bytes.
 pub const TIMESTAMP_AT: usize = DATA_AT;
-/// Where a message frame's attempts begin, in bytes.
+/// Offset of a message frame's attempts, in bytes.
 pub const ATTEMPTS_AT: usize = TIMESTAMP_AT + size_of::<i64>();
-/// Where a message frame's id begins, in bytes.
+/// Offset of a message frame's id, in bytes.
 pub const ID_AT: usize = ATTEMPTS_AT + size_of::<u16>();
-/// Where a message frame's body begins: the bytes in front of it.
+/// Offset of a message frame's body, which is the size of the header, in bytes.
 pub const HEADER_BYTES: usize = 34;
 
 const _: () = assert!(HEADER_BYTES == ID_AT + ID_BYTES);
 
-/// What a frame from broker to client holds.
+/// The type of a frame from broker to client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameType {
     /// The answer to a command, or a heartbeat.
@@ -40,7 +40,7 @@ pub enum FrameType {
 }
 
 impl FrameType {
-    /// The type with this number on the wire, if there is one.
+    /// Returns the type with this number on the wire, if there is one.
     #[inline]
     #[must_use]
     pub fn from_wire(number: i32) -> Option<FrameType> {
@@ -53,10 +53,11 @@ impl FrameType {
     }
 }
 
-/// Writes all of a message frame but its body of `body_bytes`. `timestamp_ns` is Unix time.
+/// Writes the header of a message frame whose body has `body_bytes`. `timestamp_ns` is Unix time.
 ///
 /// # Panics
-/// When the frame could not state its own size: a body of 2 GiB, which no client can announce.
+/// When the body has 2 GiB: the frame could not state its own size. No client can announce such a
+/// body.
 #[inline]
 pub fn write_header(
     out: &mut [u8; HEADER_BYTES],
@@ -77,7 +78,7 @@ pub fn write_header(
     out[ID_AT..].copy_from_slice(id.as_bytes());
 }
 
-/// Changes the number of deliveries, this one included, in a header that is otherwise complete.
+/// Changes the attempts in a complete header. `attempts` includes this delivery.
 #[inline]
 pub fn patch_attempts(out: &mut [u8; HEADER_BYTES], attempts: u16) {
     out[ATTEMPTS_AT..ID_AT].copy_from_slice(&attempts.to_be_bytes());
@@ -86,19 +87,19 @@ pub fn patch_attempts(out: &mut [u8; HEADER_BYTES], attempts: u16) {
 /// A message as a client receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// When the broker took the message in: nanoseconds of Unix time.
+    /// Time at which the broker received the message, in nanoseconds of Unix time.
     pub timestamp_ns: i64,
-    /// Deliveries so far, this one included: 1 for the first.
+    /// Number of deliveries, this one included: 1 for the first.
     pub attempts: u16,
-    /// What FIN, REQ and TOUCH name the message by.
+    /// The id with which FIN, REQ and TOUCH name the message.
     pub id: MessageId,
-    /// What was published.
+    /// The published bytes.
     pub body: &'a [u8],
 }
 
 impl<'a> Message<'a> {
-    /// Reads the data of a message frame: all that is behind the frame type. `None` when it is too
-    /// short to be one.
+    /// Parses the data of a message frame: all bytes behind the frame type. Returns `None` when
+    /// they are too few for a message.
     #[inline]
     #[must_use]
     pub fn parse(data: &'a [u8]) -> Option<Message<'a>> {

@@ -1,9 +1,9 @@
-//! Errors of the operating system in Go's words, which are those of nsqd.
+//! Texts of the operating system's errors in Go's words, which nsqd also uses.
 
 use std::io;
 
-/// Returns the text of an error of the operating system as Go writes it: `no space left on device`, not
-/// `No space left on device (os error 28)`. Clients and operators look for these texts.
+/// Returns the text of an error of the operating system as Go writes it: `no space left on device`,
+/// not `No space left on device (os error 28)`. Clients and operators search for these texts.
 #[must_use]
 pub fn system_text(error: &io::Error) -> String {
     let text = error.to_string();

@@ -1,5 +1,5 @@
-//! JSON text as Go's `encoding/json` reads it (`read.rs`) and writes it (`write.rs`). Errors are in Go's words where
-//! there are some.
+//! Reads (`read.rs`) and writes (`write.rs`) JSON as Go's `encoding/json` does. Errors have Go's
+//! words where Go has an error.
 
 mod read;
 mod write;

@@ -1,5 +1,5 @@
-//! [`Seq`], a frame's place in its topic's log, and [`MessageId`], the same number as the sixteen
-//! hexadecimal characters that travel on the wire.
+//! [`Seq`], the number of a frame in its topic's log, and [`MessageId`], the same number as the
+//! sixteen hexadecimal characters that travel on the wire.
 //!
 //! The id is a function of the seq, so a FIN finds its in-flight entry by subtraction:
 //!
@@ -8,15 +8,15 @@
 //!      | seq bits 53..12 (42 bits)         | node id   | seq 11..0  |
 //! ```
 //!
-//! This is the shape of nsqd's own ids (time, node, sequence; protocol-v2 §17). A topic's first seq
-//! is taken from the clock ([`Seq::from_clock`]), in nsqd's unit and epoch, so that ids look the
-//! same, sort by time, and a topic that is deleted and made again never repeats one.
+//! nsqd's own ids have this shape (time, node, sequence; protocol-v2 §17). A topic's first seq
+//! comes from the clock in nsqd's unit and epoch ([`Seq::from_clock`]). The ids therefore look like
+//! nsqd's and sort by time, and a topic that is deleted and created again never repeats an id.
 
 use std::fmt;
 
 use crate::limits::ID_BYTES;
 
-/// The largest seq: 54 bits, what an id holds beside the node.
+/// The largest seq: an id has 54 bits beside the node id.
 pub const SEQ_MAX: u64 = (1 << SEQ_BITS) - 1;
 
 const SEQ_BITS: u32 = HIGH_BITS + LOW_BITS;
@@ -33,15 +33,17 @@ const CLOCK_UNIT_SHIFT: u32 = 20;
 /// nsqd's epoch in that unit.
 const EPOCH: u64 = 1_288_834_974_288;
 
-/// A frame's place in its topic's log, `1..=`[`SEQ_MAX`]. Zero stands for "none yet".
+/// The number of a frame in its topic's log, `1..=`[`SEQ_MAX`]. Zero stands for "none yet".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// Where a topic that is made at `unix_ns` starts to count, at least 1 and at most [`SEQ_MAX`].
+    /// Returns the first seq of a topic that is created at `unix_ns`: at least 1 and at most
+    /// [`SEQ_MAX`].
     ///
-    /// 4096 seqs fit into each 1.05 ms, so a topic made later starts beyond all that an earlier one
-    /// of its name used, unless that took in more than 3.9 million messages a second all its life.
+    /// Each 1.05 ms has 4096 seqs. A topic that is created again therefore starts beyond every seq
+    /// of its predecessor, unless the predecessor received more than 3.9 million messages a second
+    /// all its life.
     #[inline]
     #[must_use]
     pub fn from_clock(unix_ns: u64) -> Seq {
@@ -49,7 +51,8 @@ impl Seq {
         Seq((units << LOW_BITS).clamp(1, SEQ_MAX))
     }
 
-    /// The seq `n` places later. The result may be one past [`SEQ_MAX`], as the end of a range.
+    /// Returns the seq `n` places later. The result may be one past [`SEQ_MAX`], as the end of a
+    /// range.
     #[inline]
     #[must_use]
     pub fn offset(self, n: u64) -> Seq {
@@ -61,7 +64,7 @@ impl Seq {
         Seq(self.0 + n)
     }
 
-    /// How many places `self` is behind `earlier`, which must not be the later of the two.
+    /// Returns how many places `self` is behind `earlier`, which must not be greater than `self`.
     #[inline]
     #[must_use]
     pub fn since(self, earlier: Seq) -> u64 {
@@ -70,12 +73,14 @@ impl Seq {
     }
 }
 
-/// A message id as it travels: sixteen bytes, from us lower-case hexadecimal, from a client anything.
+/// A message id on the wire: sixteen bytes. The broker's ids are lower-case hexadecimal; a client
+/// may send any bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub [u8; ID_BYTES]);
 
 impl MessageId {
-    /// The id of the message at `seq` (at most [`SEQ_MAX`]) on `node` (`0..1024`, nsqd's `--node-id`).
+    /// Returns the id of the message at `seq` (at most [`SEQ_MAX`]) on `node` (`0..1024`, nsqd's
+    /// `--node-id`).
     #[inline]
     #[must_use]
     pub fn new(seq: Seq, node: u16) -> MessageId {
@@ -93,8 +98,8 @@ impl MessageId {
         MessageId(text)
     }
 
-    /// The seq and node behind the id. `None` when it is not sixteen lower-case hexadecimal digits,
-    /// so that every message has one spelling only.
+    /// Returns the seq and the node behind the id, or `None` when the id is not sixteen lower-case
+    /// hexadecimal digits. Each message therefore has only one spelling.
     #[inline]
     #[must_use]
     pub fn decode(&self) -> Option<(Seq, u16)> {
@@ -115,7 +120,8 @@ impl MessageId {
     }
 }
 
-/// The text; bytes that are not printable ASCII, which only a client can have sent, are escaped.
+/// Displays the text. Bytes that are not printable ASCII, which only a client can have sent, are
+/// escaped.
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.escape_ascii())
@@ -128,7 +134,7 @@ impl fmt::Debug for MessageId {
     }
 }
 
-/// The two digits of each byte value.
+/// The two hexadecimal digits of each byte value.
 const HEX_PAIRS: [[u8; 2]; 256] = {
     let digits = b"0123456789abcdef";
     let mut pairs = [[0; 2]; 256];
@@ -140,24 +146,24 @@ const HEX_PAIRS: [[u8; 2]; 256] = {
     pairs
 };
 
-/// A value of each of eight bytes.
+/// Repeats `byte` in each of eight bytes.
 const fn each(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-/// The values of eight lower-case hexadecimal digits, each in the place of its character.
+/// Returns the values of eight lower-case hexadecimal digits, each in the byte of its character.
 #[inline]
 fn digits(text: u64) -> Option<u64> {
-    // The low half of `0` is 0, that of `a` is 1, and only letters have bit 6.
+    // The low half of `0` is 0 and that of `a` is 1. Only letters have bit 6.
     let letters = text >> 6 & each(1);
     let values = (text & each(0xf)) + letters * 9;
-    // Whatever else is among them does not come back as it was, or is above 15.
+    // Any other character does not convert back to itself, or its value is above 15.
     let letters = (values + each(6)) >> 4 & each(1);
     let back = values + each(b'0') + letters * u64::from(b'a' - b'0' - 10);
     (back == text && values & each(0xf0) == 0).then_some(values)
 }
 
-/// Eight digits of a byte each, moved together into 32 bits: pairs, then pairs of pairs, then all.
+/// Moves eight digits of a byte each together into 32 bits: pairs, then pairs of pairs, then all.
 #[inline]
 const fn squeeze(digits: u64) -> u64 {
     let bytes = (digits | digits >> 4) & 0x00ff_00ff_00ff_00ff;

@@ -1,4 +1,4 @@
-//! IDENTIFY: what a client asks for, what the broker can give, and what they settle on.
+//! IDENTIFY: the client's request, the broker's offer and the settings that result.
 //!
 //! ```text
 //!   body -> IdentifyRequest --+
@@ -14,69 +14,71 @@ use std::time::Duration;
 use crate::error::{ErrorCode, WireError};
 use crate::go_json::JsonObject;
 
-/// Heartbeats of a client that asks for nothing else. nsqd: half of its 60 s client timeout.
+/// Heartbeat interval of a client that asks for none. nsqd: half of its 60 s client timeout.
 const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(30);
-/// Output buffer of a client that asks for nothing else, in bytes.
+/// Output buffer of a client that asks for none, in bytes.
 const OUTPUT_BUFFER_BYTES_DEFAULT: usize = 16 * 1024;
 /// Shortest heartbeat interval and message timeout a client may ask for, in milliseconds.
 const INTERVAL_MS_MIN: i64 = 1000;
 /// Smallest output buffer a client may ask for, in bytes; `-1` asks for none.
 const OUTPUT_BUFFER_BYTES_MIN: i64 = 64;
-/// Largest sample rate, in percent: all is 0.
+/// Largest sample rate, in percent. 0 stands for all messages.
 const SAMPLE_RATE_MAX: i32 = 99;
-/// Deflate level of a client that asks for nothing else.
+/// Deflate level of a client that asks for none.
 const DEFLATE_LEVEL_DEFAULT: i64 = 6;
-/// In a request: switched off.
+/// The value in a request that switches a feature off.
 const OFF: i64 = -1;
-/// In a request: as it is.
+/// The value in a request that keeps the present setting.
 const KEEP: i64 = 0;
 
-/// The body of an IDENTIFY. Numbers are as the client wrote them, not yet judged.
+/// The body of an IDENTIFY. The numbers are as the client wrote them: no range has been checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdentifyRequest {
     /// The client's name for itself.
     pub client_id: String,
-    /// The host it runs on.
+    /// The client's host.
     pub hostname: String,
-    /// Its library and version.
+    /// The client's library and version.
     pub user_agent: String,
-    /// Whether it wants a JSON answer, and upgrades. Without it the next three are ignored.
+    /// True when the client wants a JSON answer and upgrades. Without it the next three are
+    /// ignored.
     pub feature_negotiation: bool,
-    /// Whether it wants TLS.
+    /// True when the client wants TLS.
     pub tls_v1: bool,
-    /// Whether it wants snappy compression.
+    /// True when the client wants snappy compression.
     pub snappy: bool,
-    /// Whether it wants deflate compression.
+    /// True when the client wants deflate compression.
     pub deflate: bool,
-    /// Milliseconds between heartbeats; 0 keeps, -1 is none.
+    /// Milliseconds between heartbeats. 0 keeps the setting, -1 switches heartbeats off.
     pub heartbeat_interval: i64,
-    /// Milliseconds a message may wait for others; 0 keeps, -1 is for ever.
+    /// Milliseconds a message may wait in the output buffer. 0 keeps the setting, -1 means without
+    /// end.
     pub output_buffer_timeout: i64,
-    /// Bytes to gather before a write; 0 keeps, -1 is none.
+    /// Bytes to collect before a write. 0 keeps the setting, -1 switches the buffer off.
     pub output_buffer_size: i64,
-    /// Milliseconds until a message counts as lost; 0 keeps.
+    /// Milliseconds from delivery until a message times out. 0 keeps the setting.
     pub msg_timeout: i64,
-    /// 1 to 9; 0 or less means 6.
+    /// Deflate level, 1 to 9. 0 or less means 6.
     pub deflate_level: i64,
-    /// Percentage of messages to deliver; 0 is all.
+    /// Percentage of messages to deliver. 0 means all.
     pub sample_rate: i32,
-    /// The region it runs in.
+    /// The client's region.
     pub topology_region: String,
-    /// The zone it runs in.
+    /// The client's zone.
     pub topology_zone: String,
 }
 
 impl IdentifyRequest {
-    /// Reads the body of an IDENTIFY, a JSON object or `null`, as forgiving as Go.
+    /// Parses the body of an IDENTIFY, a JSON object or `null`, with Go's leniency.
     ///
     /// # Errors
-    /// `E_BAD_BODY` for what Go does not decode either.
+    /// `E_BAD_BODY` for a body that Go does not decode either.
     pub fn decode(body: &[u8]) -> Result<IdentifyRequest, WireError> {
         request::decode(body).map_err(|_| bad_body("failed to decode JSON body"))
     }
 }
 
-/// As Go prints the struct with `%+v`; nsqd logs it.
+/// Displays the request as Go prints the struct with `%+v`. nsqd logs this text.
 impl fmt::Display for IdentifyRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -105,38 +107,39 @@ impl fmt::Display for IdentifyRequest {
     }
 }
 
-/// What the broker offers and allows. [`Default`] gives nsqd's defaults, without upgrades.
+/// The broker's offer and limits. [`Default`] gives nsqd's defaults, without upgrades.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// The version to report.
+    /// The version in the answer.
     pub version: String,
     /// `--max-rdy-count`, in messages.
     pub max_rdy_count: i64,
-    /// `--msg-timeout`: of a client that does not ask.
+    /// `--msg-timeout`: the message timeout of a client that asks for none.
     pub msg_timeout: Duration,
-    /// `--max-msg-timeout`: longest a client may ask for.
+    /// `--max-msg-timeout`: the longest message timeout a client may ask for.
     pub msg_timeout_max: Duration,
-    /// `--max-heartbeat-interval`: longest a client may ask for.
+    /// `--max-heartbeat-interval`: the longest interval a client may ask for.
     pub heartbeat_interval_max: Duration,
-    /// `--output-buffer-timeout`: of a client that does not ask. Zero is for ever.
+    /// `--output-buffer-timeout`: the timeout of a client that asks for none. Zero means without
+    /// end.
     pub output_buffer_timeout: Duration,
-    /// `--min-output-buffer-timeout`: shortest a client may ask for.
+    /// `--min-output-buffer-timeout`: the shortest timeout a client may ask for.
     pub output_buffer_timeout_min: Duration,
-    /// `--max-output-buffer-timeout`: longest a client may ask for.
+    /// `--max-output-buffer-timeout`: the longest timeout a client may ask for.
     pub output_buffer_timeout_max: Duration,
-    /// `--max-output-buffer-size`: largest a client may ask for, in bytes.
+    /// `--max-output-buffer-size`: the largest buffer a client may ask for, in bytes.
     pub output_buffer_size_max: i64,
     /// `--max-deflate-level`.
     pub deflate_level_max: i64,
-    /// Whether the connection can go on with TLS.
+    /// True when the connection can start TLS.
     pub tls_available: bool,
-    /// Whether the connection can go on with snappy.
+    /// True when the connection can start snappy.
     pub snappy_available: bool,
-    /// Whether the connection can go on with deflate.
+    /// True when the connection can start deflate.
     pub deflate_available: bool,
-    /// Whether a client without TLS may do nothing but IDENTIFY.
+    /// True when a client without TLS may send only IDENTIFY.
     pub tls_required: bool,
-    /// Whether an auth server is configured.
+    /// True when an auth server is configured.
     pub auth_required: bool,
     /// `--topology-region`.
     pub topology_region: String,
@@ -157,9 +160,9 @@ impl Default for ServerSettings {
             output_buffer_timeout_max: Duration::from_secs(30),
             output_buffer_size_max: 64 * 1024,
             deflate_level_max: 6,
-            // `--snappy` and `--deflate` default to true, but an upgrade is promised only by a
-            // caller that can carry it out: to announce one and go on in plain text breaks the
-            // client's stream.
+            // `--snappy` and `--deflate` default to true, but only a caller that can carry out an
+            // upgrade offers it: a broker that announces an upgrade and continues in plain text
+            // breaks the client's stream.
             tls_available: false,
             snappy_available: false,
             deflate_available: false,
@@ -171,24 +174,24 @@ impl Default for ServerSettings {
     }
 }
 
-/// What holds for one client.
+/// The settings of one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// Time between heartbeats. `None` means none, and no deadlines either.
+    /// Time between heartbeats. `None` means no heartbeats and no deadlines.
     pub heartbeat: Option<Duration>,
-    /// How long a message may wait in the output buffer. `None` means for ever, or that there is no
-    /// buffer.
+    /// Longest time a message may wait in the output buffer. `None` means that the time has no
+    /// limit, or that there is no buffer.
     pub output_buffer_timeout: Option<Duration>,
-    /// Bytes of output to gather before a write; 1 means that every write goes out at once.
+    /// Bytes of output to collect before a write. 1 means that every write is sent at once.
     pub output_buffer_size: usize,
-    /// Percentage of messages to deliver, 0 to 99; 0 is all.
+    /// Percentage of messages to deliver, 0 to 99. 0 means all.
     pub sample_rate: u8,
-    /// Time from delivery until a message counts as lost.
+    /// Time from delivery until a message times out.
     pub msg_timeout: Duration,
 }
 
 impl ClientSettings {
-    /// What holds for a client that asks for nothing.
+    /// Returns the settings of a client that asks for nothing.
     #[must_use]
     pub fn from_server(server: &ServerSettings) -> ClientSettings {
         ClientSettings {
@@ -200,8 +203,8 @@ impl ClientSettings {
         }
     }
 
-    /// Takes over what is asked for, in nsqd's order: the first that is out of range is the error.
-    /// What came before it stays changed, which no one sees, for the error is fatal.
+    /// Applies the requested settings in nsqd's order: the first value that is out of range is the
+    /// error. The settings before it stay changed. Nobody sees that, because the error is fatal.
     fn apply(&mut self, ask: &IdentifyRequest, server: &ServerSettings) -> Result<(), WireError> {
         match ask.heartbeat_interval {
             KEEP => {}
@@ -231,7 +234,7 @@ impl ClientSettings {
         }
         match ask.output_buffer_size {
             KEEP => {}
-            // Without a buffer there is nothing to wait for either.
+            // Without a buffer no message waits, so there is no timeout either.
             OFF => (self.output_buffer_size, self.output_buffer_timeout) = (1, None),
             bytes if (OUTPUT_BUFFER_BYTES_MIN..=server.output_buffer_size_max).contains(&bytes) => {
                 self.output_buffer_size = bytes as usize;
@@ -262,11 +265,11 @@ impl ClientSettings {
 pub enum Response {
     /// `OK`, to a client that negotiates nothing.
     Ok,
-    /// What was settled on, and the upgrades that follow.
+    /// The settings, and the upgrades that follow.
     Json(String, Vec<Upgrade>),
 }
 
-/// What a connection goes on with after the answer to its IDENTIFY. TLS comes first; a connection has
+/// A change of the connection after the answer to its IDENTIFY. TLS comes first. A connection has
 /// at most one compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upgrade {
@@ -274,11 +277,11 @@ pub enum Upgrade {
     Tls,
     /// Snappy's framing format in both directions.
     Snappy,
-    /// Raw deflate in both directions; from the broker with this level, 1 to 9.
+    /// Raw deflate in both directions. The broker compresses with this level, 1 to 9.
     Deflate(u8),
 }
 
-/// As nsqd's log names it.
+/// Displays the name in nsqd's log.
 impl fmt::Display for Upgrade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -289,8 +292,8 @@ impl fmt::Display for Upgrade {
     }
 }
 
-/// Settles what holds for a client from now on. The settings may come from an earlier IDENTIFY, which
-/// is then what "keep" keeps.
+/// Determines the settings of a client from now on. `client` may hold the settings of an earlier
+/// IDENTIFY, which a request can keep.
 ///
 /// # Errors
 /// `E_BAD_BODY` for a value out of range, `E_IDENTIFY_FAILED` when both compressions would be on.
@@ -347,12 +350,12 @@ fn bad_body(what: impl fmt::Display) -> WireError {
     WireError::new(ErrorCode::BadBody, format_args!("IDENTIFY {what}"))
 }
 
-/// A limit as nsqd compares it: truncated to milliseconds.
+/// Returns a limit as nsqd compares it: truncated to milliseconds.
 fn whole_ms(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A number of milliseconds that was found to be within limits that are not negative.
+/// Converts a number of milliseconds that has passed a range check with limits of at least 0.
 fn from_ms(ms: i64) -> Duration {
     Duration::from_millis(ms.unsigned_abs())
 }

@@ -16,13 +16,13 @@
 //!   values       -> encode -> output buffer
 //! ```
 //!
-//! What is owned here: the syntax, every limit the protocol itself has, and the exact text of every
-//! error. What is refused: sockets, clocks, threads, and any opinion on what a command does. A
-//! decoded [`command::Command`] borrows from the input; decoding takes nothing from the heap except
-//! the text of an error and the strings of an IDENTIFY.
+//! This crate owns the syntax, every limit of the protocol itself, and the exact text of every
+//! error. It has no sockets, clocks or threads, and does not know what a command does. A decoded
+//! [`command::Command`] borrows from the input. Decoding allocates memory only for the text of an
+//! error and the strings of an IDENTIFY.
 //!
-//! The contract is nsqd 1.3.0, byte for byte. Where the code looks odd it imitates a quirk of nsqd,
-//! and says so.
+//! The contract is nsqd 1.3.0, byte for byte. Code that looks odd imitates a quirk of nsqd and says
+//! so.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

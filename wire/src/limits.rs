@@ -1,11 +1,11 @@
-//! Every maximum of the protocol: the fixed ones as constants, those with a flag in [`Limits`].
+//! Every maximum of the protocol. Constants hold the fixed maxima, [`Limits`] those with a flag.
 
 use std::time::Duration;
 
 use crate::frame::HEADER_BYTES;
 
-/// Longest command line in bytes, LF included. It is the size of nsqd's read buffer: a peer that
-/// sends this many bytes without an LF is cut off without a word.
+/// Longest command line in bytes, LF included. The number is the size of nsqd's read buffer: nsqd
+/// closes the connection of a peer that sends this many bytes without an LF, and sends no answer.
 pub const LINE_BYTES_MAX: usize = 16384;
 
 /// A message id in bytes: 64 bits in hexadecimal.
@@ -14,28 +14,30 @@ pub const ID_BYTES: usize = 16;
 /// Longest topic or channel name in bytes, [`EPHEMERAL_SUFFIX`] included.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// What a name ends in when the topic or channel is to vanish with its last user.
+/// The end of a name whose topic or channel is deleted with its last user.
 pub const EPHEMERAL_SUFFIX: &[u8] = b"#ephemeral";
 
-/// Longest text of an IDENTIFY that is kept, in bytes: `client_id`, `hostname`, `user_agent` and the
-/// two of topology are cut here. nsqd keeps whatever fits `--max-body-size`, for each connection.
+/// Longest text of an IDENTIFY that is kept, in bytes: `client_id`, `hostname`, `user_agent` and
+/// both topology texts are cut to this length. nsqd keeps up to `--max-body-size` for each
+/// connection.
 pub const IDENTIFY_TEXT_BYTES_MAX: usize = 1024;
 
-/// Every size and count on the wire, in bytes: a signed 32-bit integer, big endian.
+/// Bytes of each size and count on the wire: a signed 32-bit integer, big endian.
 pub const SIZE_BYTES: usize = 4;
 
-/// Least bytes a message occupies in a batch: its size and one byte, for bodies are never empty.
+/// Fewest bytes of a message in a batch: its size and one byte, because bodies are never empty.
 pub const BATCH_ENTRY_BYTES_MIN: usize = SIZE_BYTES + 1;
 
-// A size is the smallest thing that can describe an empty body, and a batch entry is not empty.
+// A batch entry has a size and a body of at least one byte.
 const _: () = assert!(SIZE_BYTES == size_of::<i32>() && BATCH_ENTRY_BYTES_MIN > SIZE_BYTES);
 // Sixteen hexadecimal digits are exactly the 64 bits behind an id.
 const _: () = assert!(ID_BYTES * 4 == u64::BITS as usize);
 // The longest suffix leaves room for a name in front of it.
 const _: () = assert!(EPHEMERAL_SUFFIX.len() < NAME_BYTES_MAX);
-// The longest line that can be right, `SUB <topic> <channel>`, is far from being cut off.
+// The longest valid line, `SUB <topic> <channel>`, is far shorter than the maximum.
 const _: () = assert!("SUB  \r\n".len() + 2 * NAME_BYTES_MAX < LINE_BYTES_MAX);
-// `REQ <id> <timeout>` with the twenty digits of the largest 64-bit number as well.
+// `REQ <id> <timeout>` is far shorter too, even with the twenty digits of the largest 64-bit
+// number.
 const _: () = assert!("REQ  \r\n".len() + ID_BYTES + 20 < LINE_BYTES_MAX);
 
 /// The maxima an operator can set. [`Default`] gives nsqd's defaults.
@@ -50,12 +52,13 @@ pub struct Limits {
     pub body_bytes_max: i32,
     /// `--max-rdy-count`: largest RDY count, in messages.
     pub rdy_count_max: i64,
-    /// `--max-req-timeout`: longest deferral. DPUB beyond it is refused, REQ is clamped to it.
+    /// `--max-req-timeout`: longest deferral. A longer DPUB is refused, a longer REQ is clamped.
     pub req_timeout_max: Duration,
 }
 
 impl Limits {
-    /// Most messages in one MPUB. nsqd's estimate: a body that is all messages of one byte.
+    /// Most messages in one MPUB. Like nsqd, this assumes a body that holds only messages of one
+    /// byte.
     #[inline]
     #[must_use]
     pub fn mpub_count_max(&self) -> u32 {
@@ -64,8 +67,8 @@ impl Limits {
         u32::try_from(count).unwrap_or(0)
     }
 
-    /// [`Limits::req_timeout_max`] in nanoseconds, the unit in which nsqd compares. At most the 292
-    /// years a signed 64-bit integer holds.
+    /// [`Limits::req_timeout_max`] in nanoseconds, the unit of nsqd's comparison. The value is at
+    /// most the 292 years that a signed 64-bit integer holds.
     #[inline]
     pub(crate) fn req_timeout_max_ns(&self) -> i64 {
         i64::try_from(self.req_timeout_max.as_nanos()).unwrap_or(i64::MAX)
@@ -83,8 +86,8 @@ impl Default for Limits {
     }
 }
 
-/// Largest body a message frame can carry, in bytes: the frame's size counts the header behind it
-/// as well, and is a signed 32-bit integer. Beyond anything `--max-msg-size` should be set to.
+/// Largest body of a message frame, in bytes. The frame's size is a signed 32-bit integer that
+/// counts the header behind it too. `--max-msg-size` should stay far below this number.
 pub(crate) const MESSAGE_BODY_BYTES_MAX: u32 =
     (i32::MAX as usize - (HEADER_BYTES - SIZE_BYTES)) as u32;
 

@@ -1,16 +1,16 @@
-//! [`TopicName`] and [`ChannelName`]: names that have been looked at.
+//! [`TopicName`] and [`ChannelName`]: names that have been checked.
 //!
 //! ```text
 //!   [.a-zA-Z0-9_-]+(#ephemeral)?      1 to 64 bytes in all
 //! ```
 //!
-//! The two are distinct types so that a topic is never passed for a channel.
+//! The types are distinct so that a topic is never passed for a channel.
 
 use std::fmt;
 
 use crate::limits::{EPHEMERAL_SUFFIX, NAME_BYTES_MAX};
 
-/// Whether `name` may name a topic or channel.
+/// Returns true when `name` is a valid name of a topic or channel.
 #[inline]
 #[must_use]
 pub fn is_valid_name(name: &[u8]) -> bool {
@@ -18,15 +18,15 @@ pub fn is_valid_name(name: &[u8]) -> bool {
         return false;
     }
     let stem = name.strip_suffix(EPHEMERAL_SUFFIX).unwrap_or(name);
-    // `#` is no stem byte, so a second suffix fails here. All bytes are looked at even if the first is
-    // wrong: names are good as a rule, and then this is the fastest.
+    // `#` is not allowed in a stem, so a second suffix fails here. The loop reads all bytes even
+    // after a bad one: nearly all names are valid, and for a valid name this loop is the fastest.
     !stem.is_empty()
         && stem
             .iter()
             .fold(true, |good, byte| good & IN_STEM[usize::from(*byte)])
 }
 
-/// The bytes of `[.a-zA-Z0-9_-]`.
+/// The set of the bytes `[.a-zA-Z0-9_-]`.
 const IN_STEM: [bool; 256] = {
     let mut set = [false; 256];
     let mut byte = 0;
@@ -45,21 +45,22 @@ macro_rules! name {
         pub struct $name<'a>(&'a [u8]);
 
         impl<'a> $name<'a> {
-            /// The name, if it is valid (see [`is_valid_name`]).
+            /// Returns the name if it is valid (see [`is_valid_name`]).
             #[inline]
             #[must_use]
             pub fn new(name: &'a [u8]) -> Option<Self> {
                 is_valid_name(name).then_some(Self(name))
             }
 
-            /// The name as it was sent: ASCII, 1 to 64 bytes.
+            /// Returns the name as it was sent: ASCII, 1 to 64 bytes.
             #[inline]
             #[must_use]
             pub fn as_bytes(&self) -> &'a [u8] {
                 self.0
             }
 
-            /// The name as text. It is looked at once more: where each message passes, compare bytes.
+            /// Returns the name as text. This checks all bytes again: on the message path, compare
+            /// bytes.
             ///
             /// # Panics
             /// Never: a valid name is ASCII.
@@ -68,7 +69,7 @@ macro_rules! name {
                 str::from_utf8(self.0).expect("a valid name is ASCII")
             }
 
-            /// Whether the name ends in `#ephemeral`.
+            /// Returns true when the name ends in `#ephemeral`.
             #[inline]
             #[must_use]
             pub fn is_ephemeral(&self) -> bool {

@@ -10,34 +10,34 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// How long one browser may take, with the machine to itself but for other tests.
+/// Longest time for one browser. Only other tests run on the machine besides it.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Chromium sometimes hangs before it has loaded anything; that says nothing about the page.
+/// Chromium sometimes hangs before it has loaded anything. That is no fault of the page.
 const ATTEMPTS: usize = 3;
 
 /// One browser at a time: each has a dozen processes of its own.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Light or dark, as the user's system would ask for it.
+/// The color scheme that the user's system asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Light,
     Dark,
 }
 
-/// What the browser made of a page.
+/// The browser's view of a page.
 pub(crate) struct Visit {
     /// The document after loading.
     pub(crate) dom: String,
-    /// What it wrote to the console: errors, and violations of the page's policy.
+    /// The lines on the console: errors, and violations of the page's policy.
     pub(crate) console: Vec<String>,
-    /// Every address that it asked the network for.
+    /// Every address that the page requested from the network.
     pub(crate) requests: Vec<String>,
 }
 
-/// True if Chromium can be run. If it is not installed, says so loudly and returns false, so that
-/// the test can end without failing; with `CI` set, it fails instead.
+/// Returns true if Chromium can be run. Otherwise prints a notice and returns false, so that the
+/// test can end without failing. With `CI` set, panics instead.
 pub(crate) fn is_installed() -> bool {
     let found = Command::new("chromium")
         .arg("--version")
@@ -54,7 +54,7 @@ pub(crate) fn is_installed() -> bool {
     false
 }
 
-/// Opens `page` in a window `width` pixels wide, and keeps a picture of it beside it.
+/// Opens `page` in a window `width` pixels wide, and saves a picture of the page beside it.
 pub(crate) fn visit(page: &Path, scheme: Scheme, width: u32) -> Visit {
     let profile = tempfile::tempdir().unwrap();
     let net_log = profile.path().join("net.json");
@@ -126,7 +126,7 @@ fn url(page: &Path) -> String {
     format!("file://{}", page.display())
 }
 
-/// The addresses of the page's requests in Chromium's log of its network stack. Its own requests
+/// Returns the addresses of the page's requests in Chromium's network log. Chromium's own requests
 /// (updates, accounts), which are never resolved, name no page as their initiator.
 fn requests(net_log: &Path) -> Vec<String> {
     let text = fs::read_to_string(net_log).unwrap();
@@ -156,7 +156,7 @@ impl Browser {
         self
     }
 
-    /// Runs it to its end; what it wrote to standard output and standard error.
+    /// Runs the browser to its end. Returns its standard output and standard error.
     fn finish(mut self) -> (String, String) {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..ATTEMPTS {
@@ -167,7 +167,7 @@ impl Browser {
         panic!("chromium did not end within {PATIENCE:?}, {ATTEMPTS} times");
     }
 
-    /// Nothing if it does not end.
+    /// Runs the browser once. Returns `None` if the browser does not end.
     fn attempt(&mut self) -> Option<(String, String)> {
         let mut child = self
             .0
@@ -191,7 +191,7 @@ impl Browser {
                 break Some(status);
             }
             if started.elapsed() > PATIENCE {
-                // Its children hold the pipes open.
+                // The children of the browser hold the pipes open.
                 kill_process_group(Pid::from_child(&child), Signal::KILL).unwrap();
                 child.wait().unwrap();
                 break None;

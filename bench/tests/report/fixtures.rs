@@ -1,4 +1,4 @@
-//! Results as a daemon with stalls would leave them, made from a seed.
+//! Results in the form that a daemon with stalls leaves, made from a seed.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -9,18 +9,18 @@ use nsq_bench::rate::Rate;
 use nsq_bench::result::*;
 use nsq_bench::scenario::{Scenario, Via};
 
-/// What would be markup, and must stay text.
+/// A text with markup that must stay text.
 pub(crate) const HOSTILE: &str =
     "<script>document.title='owned'</script>\"><img src=x onerror=alert(1)>&amp;";
 
-/// How a run behaves.
+/// The behaviour of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct Behaviour {
     pub(crate) seed: u64,
     pub(crate) rate: f64,
     /// Median latency in microseconds.
     pub(crate) median_us: f64,
-    /// Length of the stall that comes every 15 s, in microseconds.
+    /// Length of the stalls, which come every 15 s, in microseconds.
     pub(crate) stall_us: f64,
     pub(crate) cpu_percent: f64,
 }
@@ -82,7 +82,7 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000_000, 3).unwrap()
 }
 
-/// A minute of measuring, after 5 s of warm-up and before 2 s of drain.
+/// Makes a run of a minute, after 5 s of warm-up and before 2 s of drain.
 pub(crate) fn run(behaviour: Behaviour) -> RunResult {
     let mut random = Random::new(behaviour.seed);
     let (mut publish, mut delivery) = (histogram(), histogram());
@@ -231,8 +231,8 @@ pub(crate) const STALLING: Behaviour = Behaviour {
     cpu_percent: 118.0,
 };
 
-/// A run in a closed loop that lost messages, whose generator was the bottleneck, and whose texts
-/// are markup.
+/// Makes a run in a closed loop that lost messages, whose bottleneck was the generator, and whose
+/// texts are markup.
 pub(crate) fn bad() -> RunResult {
     let mut run = run(STALLING);
     run.loop_kind = LoopKind::Closed;

@@ -7,7 +7,8 @@ use nsq_bench::scenario::{Patch, Scenario};
 use nsq_bench::sink::{Faults, Mode, Sink, SinkOptions};
 use nsq_bench::target::Target;
 
-/// A sink that delivers what is published, with these faults, on a port of the system's choice.
+/// Starts a sink that delivers the published messages, with these faults, on a port of the system's
+/// choice.
 pub(crate) fn echo(faults: Faults) -> Sink {
     Sink::start(SinkOptions {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -18,13 +19,13 @@ pub(crate) fn echo(faults: Faults) -> Sink {
     .unwrap()
 }
 
-/// The sink as a target, with HTTP.
+/// Returns the sink as a target, with HTTP.
 #[allow(dead_code)]
 pub(crate) fn target(sink: &Sink) -> Target {
     Target::inspect(sink.address, Some(sink.address), None).unwrap()
 }
 
-/// A scenario in the notation of the files.
+/// Parses a scenario in the notation of the files.
 #[allow(dead_code)]
 pub(crate) fn scenario(toml: &str) -> Scenario {
     let scenario = Patch::from_toml(toml).unwrap().apply(Scenario::default());
@@ -32,7 +33,7 @@ pub(crate) fn scenario(toml: &str) -> Scenario {
     scenario
 }
 
-/// The program, to be run with these arguments and to be listened to.
+/// Returns a command that runs the program with these arguments and captures its output.
 #[allow(dead_code)]
 pub(crate) fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nsq-bench"));

@@ -1,15 +1,15 @@
-//! [`TransferError`]: why nsqd's files were not taken over, or not written.
+//! [`TransferError`]: the reason why nsqd's files were not taken over or not written.
 
 use std::fmt;
 
 use diskq::{DiskError, LogWriteError};
 
-/// Why nsqd's files were not taken over, or not written.
+/// The reason why nsqd's files were not taken over or not written.
 #[derive(Debug)]
 pub enum TransferError {
-    /// The system refused something.
+    /// The system refused an operation.
     Disk(DiskError),
-    /// Anything else: what is in the way, and what to do.
+    /// Any other reason. The text names the obstacle and the remedy.
     Failed(String),
 }
 

@@ -1,7 +1,8 @@
 //! Writes a data directory of the original nsqd from our logs, so that going back is possible.
 //!
-//! What a channel owes becomes its queue, what the topic has given to no channel the topic's. nsqd's
-//! files know no deferral: a deferred message is due at once. Ids, timestamps and attempts are kept.
+//! The messages that a channel owes become the channel's queue. The undistributed messages become
+//! the topic's queue. nsqd's files know no deferral, so a deferred message is due at once. Ids,
+//! timestamps and attempts are kept.
 
 mod read_only;
 
@@ -22,35 +23,36 @@ use crate::nsqd_files::{
 
 use read_only::ReadOnly;
 
-/// The takeover's directory: as long as it is there the logs are not complete.
+/// The takeover's directory. The logs are not complete as long as it exists.
 const UNFINISHED: &str = crate::import::DONE;
 
-/// How to write.
+/// The options of an export.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportOptions {
-    /// As nsqd's `--max-bytes-per-file`.
+    /// Largest file, as nsqd's `--max-bytes-per-file`.
     pub file_bytes_max: u64,
 }
 
-/// What was written.
+/// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// By topic and channel (none: the topic's own queue), how many messages its queue has.
+    /// The number of messages in each queue, by topic and channel. `None` is the topic's own queue.
     pub queues: Vec<(String, Option<String>, u64)>,
-    /// The largest body: nsqd must be started with a `--max-msg-size` not below.
+    /// The largest body, in bytes. nsqd needs a `--max-msg-size` of at least this number.
     pub body_bytes_max: u64,
-    /// How many messages were deferred, and are due at once now.
+    /// The number of deferred messages, which are due at once now.
     pub deferred_count: u64,
-    /// One sentence for each thing that is not as it should be.
+    /// One sentence for each fault that was found.
     pub notes: Vec<String>,
 }
 
-/// Writes what the logs below `data_path` and `metadata`, its nsqd.dat, hold to the empty or missing
-/// directory `output`. Blocks. The data path must be locked; nothing in it is changed.
+/// Writes the content of the logs below `data_path` and of `metadata`, its nsqd.dat, to the empty
+/// or missing directory `output`. Blocks. The caller must hold the lock of the data path. Nothing
+/// in the data path is changed.
 ///
 /// # Errors
-/// What was written is removed as far as possible. Without nsqd.dat, which comes last, it is nothing
-/// to nsqd.
+/// After an error, the written files are removed as far as possible. nsqd.dat is written last, and
+/// nsqd ignores a directory without it.
 pub fn export<F: Files + Clone>(
     files: &F,
     data_path: &Path,
@@ -75,7 +77,7 @@ pub fn export<F: Files + Clone>(
     match export.write(topics) {
         Ok(()) => Ok(export.exported),
         Err(error) => {
-            // The first error is the one to report.
+            // The first error is reported. Later ones are ignored.
             for entry in files.list(output).unwrap_or_default() {
                 let _ = files.remove(&output.join(entry.name));
             }
@@ -84,7 +86,8 @@ pub fn export<F: Files + Clone>(
     }
 }
 
-/// The durable topics there are, in the order of nsqd.dat, and behind them those that only a log knows.
+/// Returns the durable topics in the order of nsqd.dat. Topics that only a log names come after
+/// them.
 fn topics(
     files: &impl Files,
     data_path: &Path,
@@ -149,7 +152,7 @@ impl<F: Files + Clone> Export<'_, F> {
         let path = self.output.join(FILE_NAME);
         let metadata = Metadata { topics }.encode();
         let sync = || self.files.sync_whole(&whole);
-        // Twice: nsqd.dat is there only if everything else is.
+        // The first sync makes all other files durable before nsqd.dat is written.
         sync()
             .and_then(|()| self.files.write_at(&path, 0, metadata.as_bytes()))
             .and_then(|()| sync())
@@ -157,7 +160,8 @@ impl<F: Files + Clone> Export<'_, F> {
         Ok(())
     }
 
-    /// Writes the queues of a topic. Where its log has a checkpoint, `topic` becomes what that says, as at a start.
+    /// Writes the queues of a topic. If its log has a checkpoint, the checkpoint's content replaces
+    /// `topic`, as at a start.
     fn topic(&mut self, topic: &mut TopicFacts) -> Result<(), TransferError> {
         let files = ReadOnly(self.files.clone());
         let recovered = open_log(

@@ -1,5 +1,5 @@
 //! Takes over a data directory of the original nsqd: the backlog of its topics and channels becomes
-//! logs of ours. Either it has not happened, or it is complete and durable, at every instant.
+//! logs of ours. At every instant, the takeover either has not happened or is complete and durable.
 //!
 //! ```text
 //!   import.new/<topic>.log/...    built beside everything else; thrown away if found at a start
@@ -12,9 +12,9 @@
 //!   <topic>.log/                  nsqd-original-<date>/: a data directory of nsqd's, kept
 //! ```
 //!
-//! Only the queues of topics and channels that nsqd.dat lists are taken over. Files of others stay
-//! where they are, as nsqd leaves them: they are taken over at the first start at which it lists
-//! their topic and channel.
+//! Only the queues of topics and channels that nsqd.dat lists are taken over. Like nsqd, the
+//! takeover leaves other files where they are. They are taken over at the first start at which
+//! nsqd.dat lists their topic and channel.
 
 mod commit;
 mod directory;
@@ -32,58 +32,60 @@ pub(crate) use commit::DONE;
 use commit::Plan;
 use directory::Directory;
 
-/// A segment is larger than [`SPILLED_BYTES`] only for this part of a backlog, as in a running log.
+/// A segment may hold one part in this many of the backlog, and at least [`SPILLED_BYTES`], as in a
+/// running log.
 const BACKLOG_SHARE: u64 = 1024;
 
-/// How to take over.
+/// The options of a takeover.
 #[derive(Clone, Debug)]
 pub struct TakeoverOptions {
-    /// Of the logs that will open what is written here.
+    /// The options of the logs that will open the written files.
     pub log: LogOptions,
-    /// `--max-msg-size`: what is larger is taken over if it is surely a message, and told.
+    /// `--max-msg-size`. A larger message is taken over if it is certainly a message, and noted.
     pub message_bytes_max: u64,
-    /// Behind `nsqd-original-` in the name of the directory that keeps nsqd's files.
+    /// The text behind `nsqd-original-` in the name of the directory that keeps nsqd's files.
     pub label: String,
-    /// The time: ids are made from it.
+    /// The wall-clock time in nanoseconds, from which ids are made.
     pub wall_ns: u64,
 }
 
-/// What was taken over.
+/// The result of a takeover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Takeover {
     /// Topics with messages, in the order of nsqd.dat.
     pub topics: Vec<TopicTakeover>,
-    /// Where nsqd's files are now, if there were any.
+    /// The directory that now holds nsqd's files, if there were any.
     pub original: Option<PathBuf>,
-    /// One sentence for each thing that is not as it should be.
+    /// One sentence for each fault that was found.
     pub notes: Vec<String>,
-    /// Queues with files that nsqd.dat does not list, or whose topic was deleted since, sorted. Their files are
-    /// untouched.
+    /// The sorted names of the queues with files that nsqd.dat does not list, or whose topic was
+    /// deleted since. Their files are unchanged.
     pub unlisted: Vec<String>,
-    /// Whether an earlier takeover, cut off behind the moment at which it counts, was completed.
+    /// True when this call completed an earlier takeover that was interrupted after its commit.
     pub completed_earlier: bool,
 }
 
-/// What was taken over of one topic.
+/// The result of a takeover for one topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicTakeover {
-    /// Its name.
+    /// The topic's name.
     pub name: String,
-    /// Messages stored: one in several channels' queues counts once.
+    /// Number of stored messages. A message in the queues of several channels counts once.
     pub message_count: u64,
-    /// Messages that wait for a channel.
+    /// Number of messages that wait for a channel.
     pub undistributed_count: u64,
-    /// What each channel with a queue owes, by name, in the order of nsqd.dat.
+    /// The number of messages that each channel with a queue owes, in the order of nsqd.dat.
     pub channels: Vec<(String, u64)>,
-    /// Whether the topic had a log of ours: the messages are behind its own.
+    /// True when the topic had a log of ours. The messages are appended to that log.
     pub is_appended: bool,
 }
 
-/// Takes over what there is to take over; nothing, at most starts. Blocks. `topics` is what nsqd.dat
-/// says. The data path must be locked.
+/// Takes over nsqd's files, of which most starts find none. Blocks. `topics` is the content of
+/// nsqd.dat. The caller must hold the lock of the data path.
 ///
 /// # Errors
-/// Nothing was changed; or, where a takeover counts already, the next start completes it.
+/// After an error nothing is changed. If the takeover is committed already, the next start
+/// completes it.
 pub fn take_over<F: Files + Clone>(
     files: &F,
     data_path: &Path,
@@ -124,7 +126,7 @@ pub fn take_over<F: Files + Clone>(
         plan.commit(files, data_path, &whole)
     });
     if let Err(error) = attempt {
-        // The first error is the one to report; the next start removes what is left.
+        // The first error is reported. The next start removes leftovers.
         let _ = commit::remove_tree(files, &data_path.join(commit::NEW));
         return Err(error);
     }
@@ -170,7 +172,7 @@ fn build<F: Files + Clone>(
     Ok(())
 }
 
-/// What of a topic can exist, and outlives its nsqd.
+/// Returns the parts of a topic that have valid names and outlive nsqd.
 fn valid(facts: &TopicFacts) -> Option<TopicFacts> {
     let topic = TopicName::new(facts.name.as_bytes())?;
     let is_valid = |name: &str| {

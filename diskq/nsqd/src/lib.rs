@@ -1,4 +1,4 @@
-//! `diskq-nsqd`: the files of the original nsqd, and the way from them to logs of ours and back.
+//! `diskq-nsqd`: converts the files of the original nsqd to logs of ours and back.
 //!
 //! ```text
 //!   nsqd.dat ◄──────── Metadata ────────► kept in place, byte for byte as nsqd writes it
@@ -6,8 +6,8 @@
 //!   *.diskqueue.*.dat ◄──── export ────── logs of ours
 //! ```
 //!
-//! The crate owns the formats of nsqd, import, export and the program `diskq`. It refuses clients and sockets. How
-//! logs of ours are stored is the business of the crates below it. Everything here blocks.
+//! The crate owns the formats of nsqd, import, export and the program `diskq`. It knows no clients
+//! and no sockets. The crates below it store the logs. Everything here blocks.
 #![forbid(unsafe_code)]
 
 mod error;

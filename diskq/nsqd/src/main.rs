@@ -1,4 +1,4 @@
-//! The program `diskq`: what can be done with a data path while no broker runs.
+//! The program `diskq`: operations on a data path while no broker runs.
 
 #![forbid(unsafe_code)]
 
@@ -10,8 +10,9 @@ use diskq::{DataPathLock, DiskError, OsFiles};
 use diskq_nsqd::{ExportOptions, Exported, Metadata, export};
 use rustix::fs::Mode;
 
-/// nsqd's own default of `--max-bytes-per-file` and `--max-msg-size`.
+/// nsqd's default of `--max-bytes-per-file`.
 const FILE_BYTES_MAX: u64 = 100 << 20;
+/// nsqd's default of `--max-msg-size`.
 const MESSAGE_BYTES_MAX: u64 = 1 << 20;
 
 fn main() -> ExitCode {
@@ -73,7 +74,7 @@ fn run_export(matches: &ArgMatches) -> Result<(), String> {
         error => error.to_string(),
     })?;
     let metadata = Metadata::load(data_path).map_err(|error| error.to_string())?;
-    // As nsqd's own: messages are nobody else's business.
+    // Like nsqd's files, the written files are readable only by their owner.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let exported = export(&OsFiles, data_path, output, &metadata, &options)
         .map_err(|error| format!("nothing was exported: {error}"))?;

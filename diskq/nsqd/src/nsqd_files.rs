@@ -1,4 +1,4 @@
-//! The files of the original nsqd: their names, what is in them, how they are read and written.
+//! The names and formats of the original nsqd's files, with their readers and writers.
 //!
 //! ```text
 //!   <data-path>/nsqd.dat                                which topics and channels there are
@@ -11,7 +11,7 @@
 //!   record:  | size[4] | timestamp[8] | attempts[2] | id[16] | body ... |     big endian
 //! ```
 //!
-//! `nsqd.dat` is the one file both programs keep, in place and byte for byte alike.
+//! Both programs keep `nsqd.dat` in the same place and write the same bytes.
 
 mod metadata;
 mod queue_reader;
@@ -23,26 +23,27 @@ pub(crate) use queue_writer::QueueWriter;
 
 use wire::limits::ID_BYTES;
 
-/// A record's size field.
+/// Bytes of a record's size field.
 const SIZE_BYTES: usize = 4;
-/// A record in front of its body, without the size field: the smallest size there is.
+/// Bytes of a record in front of its body, without the size field. This is the smallest size of a
+/// record.
 const HEADER_BYTES: usize = 26;
 const _: () = assert!(HEADER_BYTES == 8 + 2 + ID_BYTES);
 
-/// What a file of a queue is.
+/// The kind of a queue's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
-    /// Records, and the number of the file.
+    /// Records. The number is that of the file.
     Data(u64),
     /// Positions.
     Positions,
-    /// Nobody reads it: set aside after a read error, or left over by a crash.
+    /// A file that no program reads: set aside after a read error, or left over by a crash.
     Ignored,
 }
 
-/// The queue and kind of a file, by its name; `None`: it is no queue's.
+/// Returns the queue and kind of a file with this name, or `None` if it belongs to no queue.
 pub(crate) fn parse_name(name: &str) -> Option<(&str, FileKind)> {
-    // A topic's name may contain the infix, what is behind it may not.
+    // A topic's name may contain the infix. The part behind the infix may not.
     let (queue, rest) = name.rsplit_once(INFIX)?;
     let number = |rest: &str| {
         let digits = rest.strip_suffix(".dat")?;
@@ -62,7 +63,7 @@ pub(crate) fn parse_name(name: &str) -> Option<(&str, FileKind)> {
     (!queue.is_empty()).then_some((queue, kind))
 }
 
-/// Whether a crash while `file` was replaced left this name behind.
+/// Returns true when a crash during the replacement of `file` can have left this name behind.
 pub(crate) fn is_temporary(name: &str, file: &str) -> bool {
     let number = (name.strip_prefix(file))
         .and_then(|rest| rest.strip_prefix('.'))
@@ -70,7 +71,7 @@ pub(crate) fn is_temporary(name: &str, file: &str) -> bool {
     number.is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
-/// The queue of a topic, or of one of its channels.
+/// Returns the name of the queue of a topic or of one of its channels.
 pub(crate) fn queue_name(topic: &str, channel: Option<&str>) -> String {
     match channel {
         // No name contains a colon.

@@ -1,4 +1,4 @@
-//! The program `diskq`, on data paths that an nsqd wrote.
+//! The program `diskq` on data paths that an nsqd wrote.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A data path of ours with the messages of a fixture.
+/// Returns a data path of ours with the messages of a fixture.
 fn taken_over(name: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a temporary directory");
     for entry in fs::read_dir(fixture(name)).expect("the fixture is there") {
@@ -75,7 +75,7 @@ fn a_stopped_brokers_messages_are_written_for_nsqd() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o077, 0, "messages are nobody else's business");
-    // Not over what is there.
+    // An export does not overwrite existing files.
     let ended = diskq(data_path.path(), &output);
     assert_eq!(ended.status.code(), Some(1));
     assert!(

@@ -1,4 +1,4 @@
-//! A command line as Go's `flag` package takes it apart.
+//! Parses a command line like Go's `flag` package.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -6,10 +6,10 @@ use std::ffi::OsString;
 use crate::flag::{Flag, Kind};
 use crate::value::{BadValue, Value};
 
-/// The values of the flags that are given, by name.
+/// The values of the given flags, by name.
 pub(crate) type Given = BTreeMap<&'static str, Value>;
 
-/// The reason why the command line is not read further.
+/// The reason why the parser stops.
 pub(crate) enum Stop {
     /// `-h`, `-help`, `--help`: the usage text is the answer, and it is not an error.
     Help,
@@ -28,8 +28,8 @@ impl From<BadValue> for Stop {
     }
 }
 
-/// Reads the flags until the first argument that is no flag. The rest is ignored, as NSQ's programs do. The first
-/// error from the left wins.
+/// Parses the flags up to the first argument that is not a flag. Like NSQ's programs, ignores the
+/// rest. The leftmost error is the result.
 pub(crate) fn parse(
     find: impl Fn(&str) -> Option<&'static Flag>,
     args: impl IntoIterator<Item = OsString>,
@@ -37,7 +37,7 @@ pub(crate) fn parse(
     let mut given = Given::new();
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
-        // An argument that is not Unicode cannot be a flag of ours, but it can hold one's value.
+        // An argument that is not Unicode cannot be a flag of ours, but it can be the value of one.
         let arg = arg.into_string().map_err(|arg| not_unicode(&arg))?;
         let Some((name, value)) = split(&arg)? else {
             break;
@@ -65,14 +65,14 @@ pub(crate) fn parse(
     }
     for value in given.values_mut() {
         if let Value::Floats(numbers) = value {
-            // nsqd's order. In a configuration file they stay as they are.
+            // nsqd sorts in this order. Numbers of a configuration file stay in their order.
             numbers.sort_by(|a, b| b.total_cmp(a));
         }
     }
     Ok(given)
 }
 
-/// Returns the value of a flag that is not given.
+/// Returns the value of a flag that the command line does not have.
 pub(crate) fn default_value(flag: &Flag, hostname: &str) -> Value {
     match flag.kind {
         Kind::List => Value::List(Vec::new()),
@@ -82,7 +82,7 @@ pub(crate) fn default_value(flag: &Flag, hostname: &str) -> Value {
     }
 }
 
-/// Returns a flag's name and its value after `=`; `None` for an argument that ends the flags.
+/// Returns a flag's name and its value after `=`, or `None` for an argument that ends the flags.
 fn split(arg: &str) -> Result<Option<(&str, Option<&str>)>, Stop> {
     let Some(one_dash) = arg.strip_prefix('-').filter(|rest| !rest.is_empty()) else {
         return Ok(None);

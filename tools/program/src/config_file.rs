@@ -1,5 +1,6 @@
-//! The configuration file: TOML, its keys those of the flags, its values converted as NSQ's programs convert them.
-//! Where these crash or make something else of a value, the start fails.
+//! The configuration file, in TOML. Its keys are those of the flags. NSQ's programs convert the
+//! values in the same way, but where they crash or turn a value into another one, the start fails
+//! here.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,13 +14,13 @@ use crate::go_value;
 use crate::program::Program;
 use crate::value::{self, Value};
 
-/// A file's keys and values; none without a file.
+/// The keys and values of a file. There are none without a file.
 #[derive(Debug, Default)]
 pub(crate) struct File {
     table: toml::Table,
 }
 
-/// Why a file, or a value in it, is refused.
+/// The reason why a file, or a value in it, is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FileError {
     /// NSQ's programs report it as FATAL.
@@ -29,7 +30,8 @@ pub(crate) enum FileError {
 }
 
 impl File {
-    /// Reads a file, and checks the words in it: NSQ's programs do so even if flags overrule them.
+    /// Reads a file and checks its words. Like NSQ's programs, checks a word even if a flag
+    /// overrules it.
     pub(crate) fn read(program: &Program, path: &str) -> Result<File, FileError> {
         let fail =
             |why: String| FileError::Fatal(format!("failed to load config file {path} - {why}"));
@@ -49,7 +51,7 @@ impl File {
         Ok(file)
     }
 
-    /// The error says where the syntax is wrong.
+    /// Parses the text. The error says where the syntax is wrong.
     fn parse(text: &str) -> Result<File, String> {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
             let before = error.span().and_then(|span| text.get(..span.start));
@@ -60,7 +62,7 @@ impl File {
         Ok(File { table })
     }
 
-    /// nsqd checks the level of the log last.
+    /// Checks the words. Like nsqd, checks the level of the log last.
     fn check_words(&self, program: &Program) -> Result<(), FileError> {
         let is_level = |flag: &&Flag| matches!(flag.kind, Kind::Level);
         let words = program.all_flags().filter(|flag| !is_level(flag));
@@ -72,14 +74,14 @@ impl File {
         Ok(())
     }
 
-    /// The key of a flag and its value in this file, `None` if it has none.
+    /// Returns the key of a flag and its value in this file, or `None` if the file has no value.
     fn given(&self, flag: &Flag) -> Option<(String, &Toml)> {
         let key = flag.key()?;
         let given = self.table.get(&key)?;
         Some((key, given))
     }
 
-    /// The value of a flag in this file, `None` if it has none.
+    /// Returns the value of a flag in this file, or `None` if the file has no value.
     pub(crate) fn value(
         &self,
         program: &Program,
@@ -105,7 +107,8 @@ impl File {
         })
     }
 
-    /// Keys and tables that no flag has, which NSQ's programs ignore without a word.
+    /// Returns the keys and tables that belong to no flag. NSQ's programs ignore them without a
+    /// message.
     pub(crate) fn unknown_keys(&self, program: &Program) -> Vec<String> {
         let known: BTreeSet<String> = program.all_flags().filter_map(Flag::key).collect();
         let unknown = self.table.keys().filter(|key| !known.contains(*key));
@@ -113,7 +116,7 @@ impl File {
     }
 }
 
-/// The value of a flag whose values are words; `None` for flags of other types.
+/// Returns the value of a flag whose values are words, or `None` for a flag of another type.
 fn word(kind: Kind, key: &str, given: &Toml) -> Option<Result<Value, FileError>> {
     let parsed = match (kind, given) {
         (Kind::Word(words), Toml::Boolean(is_true)) if words.is_boolean => {
@@ -130,7 +133,7 @@ fn word(kind: Kind, key: &str, given: &Toml) -> Option<Result<Value, FileError>>
     Some(parsed.ok_or_else(refusal))
 }
 
-/// Converts a value to the flag's type. The error is the reason.
+/// Converts a value to the flag's type. The error is the reason of the refusal.
 fn convert(program: &Program, kind: Kind, given: &Toml) -> Result<Value, String> {
     match kind {
         Kind::List | Kind::Floats if given.as_array().is_some_and(Vec::is_empty) => {
@@ -212,7 +215,7 @@ fn wrong_element(wanted: &str, given: &Toml) -> String {
     format!("{} in an array that takes only {wanted}", go_text(given))
 }
 
-/// Go's name of a value's type.
+/// Returns Go's name of a value's type.
 fn go_type(value: &Toml) -> &'static str {
     match value {
         Toml::String(_) => "string",
@@ -225,7 +228,7 @@ fn go_type(value: &Toml) -> &'static str {
     }
 }
 
-/// A value as Go prints it (`%v`).
+/// Formats a value as Go prints it (`%v`).
 fn go_text(value: &Toml) -> String {
     match value {
         Toml::String(text) => text.clone(),

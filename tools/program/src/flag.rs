@@ -5,7 +5,7 @@
 pub struct Flag {
     /// The name without dashes.
     pub name: &'static str,
-    /// The type of the values, and which of them are accepted.
+    /// The type of the values, with the accepted values.
     pub kind: Kind,
     /// The value of a flag that is not given.
     pub(crate) default: DefaultValue,
@@ -16,10 +16,11 @@ pub struct Flag {
     check: Option<Check>,
 }
 
-/// Says why a text is no value of a flag.
+/// A function that returns the reason why a text is not a value of a flag.
 pub type Check = fn(&str) -> Result<(), String>;
 
-/// A flag's type and the values that are accepted. All bounds are inclusive; [`Options::check_bounds`] compares them.
+/// The type of a flag with the accepted values. All bounds are inclusive; [`Options::check_bounds`]
+/// compares them.
 ///
 /// [`Options::check_bounds`]: crate::Options::check_bounds
 #[derive(Clone, Copy, Debug)]
@@ -32,12 +33,12 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// One text per occurrence.
     List,
-    /// Numbers, several per occurrence if separated by commas. Those of the command line are sorted in descending
-    /// order, as nsqd does with its percentiles.
+    /// Numbers. One occurrence of the flag may have several, separated by commas. Like nsqd's
+    /// percentiles, the numbers of the command line are sorted in descending order.
     Floats,
     /// A level of the log.
     Level,
-    /// Words of this program.
+    /// One of the words of this program.
     Word(&'static Words),
     /// An integer, with its lower and its upper bound.
     Integer(i64, i64),
@@ -50,16 +51,17 @@ pub enum Kind {
 pub struct Words {
     /// Returns the number of a word, or the reason why the text is not one of the words.
     pub parse: fn(&str) -> Result<i64, String>,
-    /// `true` and `false` are among the words. A flag without a value means `true`, as a boolean does.
+    /// True when `true` and `false` are among the words. A flag without a value then means `true`,
+    /// like a boolean.
     pub is_boolean: bool,
 }
 
-/// The value of a flag that is not given, in the syntax of the command line.
+/// The value of a flag that is not given, as command-line text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum DefaultValue {
     /// This text.
     Fixed(&'static str),
-    /// What this function makes of the name of the host.
+    /// The result of this function for the name of the host.
     OfHost(fn(&str) -> String),
 }
 
@@ -91,36 +93,36 @@ impl Flag {
         }
     }
 
-    /// Takes the default from the name of the host.
+    /// Returns the flag with a default that depends on the name of the host.
     #[must_use]
     pub const fn of_host(mut self, default: fn(&str) -> String) -> Flag {
         self.default = DefaultValue::OfHost(default);
         self
     }
 
-    /// Gives the flag another key.
+    /// Returns the flag with this key.
     #[must_use]
     pub const fn with_key(mut self, key: &'static str) -> Flag {
         self.key = Key::Other(key);
         self
     }
 
-    /// Takes the key away: the flag is for the command line only.
+    /// Returns the flag without a key: only the command line has it.
     #[must_use]
     pub const fn without_key(mut self) -> Flag {
         self.key = Key::None;
         self
     }
 
-    /// Gives the flag another field than its name suggests. See [`Flag::field`].
+    /// Returns the flag with another field than its name suggests. See [`Flag::field`].
     #[must_use]
     pub const fn with_field(mut self, field: &'static str) -> Flag {
         self.field = Some(field);
         self
     }
 
-    /// Adds a check that each value on the command line must pass, before its type is looked at. A refusal is an
-    /// error in the flags: it ends the program with code 2.
+    /// Returns the flag with a check for each value on the command line. The check runs before the
+    /// type is parsed. A refusal is an error in the flags: it ends the program with code 2.
     #[must_use]
     pub const fn checked_by(mut self, check: Check) -> Flag {
         self.check = Some(check);
@@ -135,7 +137,8 @@ impl Flag {
         }
     }
 
-    /// Returns the key in the configuration file and in `/config`. `None`: the flag has none.
+    /// Returns the key in the configuration file and in `/config`, or `None` if the flag has no
+    /// key.
     pub fn key(&self) -> Option<String> {
         match self.key {
             Key::Name => Some(self.name.replace('-', "_")),
@@ -144,7 +147,8 @@ impl Flag {
         }
     }
 
-    /// Returns the name of the field that NSQ's program keeps the value in. Errors of the configuration file say it.
+    /// Returns the name of the field in NSQ's program. Errors of the configuration file contain
+    /// this name.
     pub fn field(&self) -> String {
         if let Some(field) = self.field {
             return field.to_string();
@@ -172,7 +176,7 @@ impl Flag {
 }
 
 impl Kind {
-    /// Returns the type as Go's usage text names it; nothing for booleans.
+    /// Returns the type as Go's usage text names it. Booleans have no name there.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Kind::Boolean => "",
@@ -183,7 +187,7 @@ impl Kind {
         }
     }
 
-    /// Returns true for flags that mean `true` without a value.
+    /// Returns true for a flag that means `true` without a value.
     pub(crate) fn is_boolean(self) -> bool {
         match self {
             Kind::Boolean => true,
@@ -193,7 +197,7 @@ impl Kind {
     }
 }
 
-/// Prints the version and ends.
+/// The flag that prints the version and ends the program.
 pub const VERSION: Flag =
     Flag::new("version", Kind::Boolean, "false", "print version string").without_key();
 
@@ -206,7 +210,7 @@ pub const CONFIG: Flag = Flag::new(
 )
 .without_key();
 
-/// The lowest level that is logged. [`Options::level`](crate::Options::level) has it.
+/// The lowest level that is logged. [`Options::log_level`](crate::Options::log_level) returns it.
 pub const LOG_LEVEL: Flag = Flag::new(
     "log-level",
     Kind::Level,
@@ -214,12 +218,12 @@ pub const LOG_LEVEL: Flag = Flag::new(
     "set log verbosity: debug, info, warn, error, or fatal",
 );
 
-/// The first characters of each log line; `default` is the name of the program in brackets, and a space.
+/// The prefix of each log line. `default` is the name of the program in brackets and a space.
 pub const fn log_prefix(default: &'static str) -> Flag {
     Flag::new("log-prefix", Kind::Text, default, "log message prefix")
 }
 
-/// The form of the log's lines, a flag that NSQ's programs do not have.
+/// The form of the log's lines. NSQ's programs have no such flag.
 pub const LOG_FORMAT: Flag = Flag::new(
     "log-format",
     Kind::Choice(&["text", "json"]),
@@ -227,7 +231,7 @@ pub const LOG_FORMAT: Flag = Flag::new(
     "form of log lines: text, or json: one object a line with time, level, program and message",
 );
 
-/// A flag without effect, which NSQ's daemons still take.
+/// A flag without effect that NSQ's daemons still accept.
 pub const VERBOSE: Flag = Flag::new(
     "verbose",
     Kind::Boolean,
@@ -236,7 +240,7 @@ pub const VERBOSE: Flag = Flag::new(
 )
 .without_key();
 
-/// The default of a flag whose default is the name of the host.
+/// Returns `hostname`, for a flag whose default is the name of the host.
 pub fn hostname_itself(hostname: &str) -> String {
     hostname.to_string()
 }

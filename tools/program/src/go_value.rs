@@ -1,19 +1,19 @@
-//! Values as Go's `flag` package reads them, and as Go prints them: integers as in Go source (`0x10`, `1_000`), booleans
-//! by word, durations with units. Each function that reads gives the *reason* of a refusal in Go's words; the caller
-//! puts the flag's name around it.
+//! Parses values like Go's `flag` package and prints them like Go: integers as in Go source
+//! (`0x10`, `1_000`), booleans by word, durations with units. Each parser returns the *reason* of a
+//! refusal in Go's words. The caller adds the flag's name.
 
 use std::time::Duration;
 
-/// What Go says about a value that is not of the flag's type.
+/// Go's error for a value that is not of the flag's type.
 pub const PARSE_ERROR: &str = "parse error";
-/// What Go says about a number that is one, but too large.
+/// Go's error for a number that is too large.
 pub const OUT_OF_RANGE: &str = "value out of range";
 
-/// What Go says about a number that is none where only decimal ones are taken.
+/// Go's error for an invalid number where only decimal numbers are accepted.
 const INVALID_SYNTAX: &str = "invalid syntax";
 
-/// A decimal integer, as `strconv.ParseInt(text, 10, 64)` and `strconv.Atoi`: no prefix, no
-/// underscores.
+/// Parses a decimal integer like `strconv.ParseInt(text, 10, 64)` and `strconv.Atoi`: without
+/// prefix and underscores.
 pub fn parse_decimal(text: &str) -> Result<i64, &'static str> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -22,7 +22,7 @@ pub fn parse_decimal(text: &str) -> Result<i64, &'static str> {
     text.parse().map_err(|_| OUT_OF_RANGE)
 }
 
-/// A boolean, in the spellings of Go's `strconv.ParseBool` (not `fALSE`).
+/// Parses a boolean in the spellings of Go's `strconv.ParseBool` (not `fALSE`).
 pub fn parse_bool(text: &str) -> Result<bool, &'static str> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
@@ -31,7 +31,7 @@ pub fn parse_bool(text: &str) -> Result<bool, &'static str> {
     }
 }
 
-/// An integer, as `strconv.ParseInt(text, 0, 64)`: the base follows from the prefix.
+/// Parses an integer like `strconv.ParseInt(text, 0, 64)`: the prefix determines the base.
 pub fn parse_int(text: &str) -> Result<i64, &'static str> {
     let (negative, unsigned) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
@@ -44,7 +44,7 @@ pub fn parse_int(text: &str) -> Result<i64, &'static str> {
     }
     let digits: String = digits.chars().filter(|&c| c != '_').collect();
     if digits.is_empty() {
-        // The lone "0" has become an octal prefix without digits.
+        // A lone "0" has been read as an octal prefix without digits.
         return if unsigned == "0" {
             Ok(0)
         } else {
@@ -77,7 +77,7 @@ fn split_radix(unsigned: &str) -> (u32, &str) {
     }
 }
 
-/// An underscore stands between two digits, or between a base prefix and a digit.
+/// Returns true when each underscore is between two digits, or between a base prefix and a digit.
 fn are_underscores_placed_well(unsigned: &str) -> bool {
     let mut previous_is_digit = false;
     let mut previous_is_underscore = false;
@@ -90,14 +90,14 @@ fn are_underscores_placed_well(unsigned: &str) -> bool {
             previous_is_digit = false;
             continue;
         }
-        // The letter of a prefix counts as a digit: 0x_1 is fine.
+        // The letter of a prefix counts as a digit: 0x_1 is valid.
         previous_is_digit = c.is_ascii_alphanumeric();
         previous_is_underscore = false;
     }
     !previous_is_underscore
 }
 
-/// A duration in nanoseconds, as `time.ParseDuration`: `1h30m`, `.5s`, `0`.
+/// Parses a duration into nanoseconds like `time.ParseDuration`: `1h30m`, `.5s`, `0`.
 pub fn parse_duration(text: &str) -> Result<i64, &'static str> {
     let (negative, mut rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
@@ -110,7 +110,7 @@ pub fn parse_duration(text: &str) -> Result<i64, &'static str> {
     if rest.is_empty() {
         return Err(PARSE_ERROR);
     }
-    // Go sums up in 63 bits plus the one magnitude more that only a negative value may have.
+    // Go adds up in 63 bits. Only a negative value may have the magnitude 2^63.
     let magnitude_max = 1u128 << 63;
     let mut total: u128 = 0;
     while !rest.is_empty() {
@@ -129,8 +129,8 @@ pub fn parse_duration(text: &str) -> Result<i64, &'static str> {
     i64::try_from(value).map_err(|_| PARSE_ERROR)
 }
 
-/// One `<decimal><unit>` in nanoseconds, and what follows it. The result is at most a little above
-/// 2^63, so that the caller can add before it compares.
+/// Parses one `<decimal><unit>`. Returns the nanoseconds and the rest of the text. The nanoseconds
+/// are at most a little above 2^63, so the caller can add before the comparison.
 fn parse_duration_part(text: &str) -> Option<(u128, &str)> {
     let whole_bytes = digit_count(text);
     let (whole, mut rest) = text.split_at(whole_bytes);
@@ -152,7 +152,7 @@ fn parse_duration_part(text: &str) -> Option<(u128, &str)> {
         whole.parse::<u64>().ok()?.into()
     };
     let whole = whole.checked_mul(unit).filter(|&value| value <= 1 << 63)?;
-    // Digits beyond the eighteenth are below a nanosecond for every unit.
+    // Digits beyond the eighteenth are below a nanosecond in every unit.
     let fraction = &fraction[..fraction.len().min(18)];
     let scale = 10u128.pow(fraction.len() as u32);
     let fraction: u128 = if fraction.is_empty() {
@@ -180,7 +180,7 @@ fn digit_count(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
-/// Why a text is no duration, in the words of `time.ParseDuration`.
+/// Returns the reason why a text is not a duration, in the words of `time.ParseDuration`.
 pub fn duration_error(text: &str) -> String {
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     while let Some(number) = rest.find(|c: char| c != '.' && !c.is_ascii_digit()) {
@@ -204,19 +204,19 @@ pub fn duration_error(text: &str) -> String {
     }
 }
 
-/// Numbers separated by commas. The error is the part that is none.
+/// Parses numbers separated by commas. The error is the part that is not a number.
 pub fn parse_floats(text: &str) -> Result<Vec<f64>, &str> {
     text.split(',')
         .map(|part| parse_float(part).ok_or(part))
         .collect()
 }
 
-/// A number, as `strconv.ParseFloat`, but for hexadecimal ones.
+/// Parses a number like `strconv.ParseFloat`, except hexadecimal numbers.
 pub fn parse_float(text: &str) -> Option<f64> {
     text.parse().ok()
 }
 
-/// A number as Go prints it (`%v`).
+/// Formats a number as Go prints it (`%v`).
 pub fn float_text(value: f64) -> String {
     let magnitude = value.abs();
     if value.is_nan() {
@@ -238,7 +238,7 @@ pub fn float_text(value: f64) -> String {
     format!("{digits}e{sign}{exponent:0>2}")
 }
 
-/// Returns a duration as Go prints it: `433ns`, `1.877µs`, `3.075344825s`, `1h0m0.5s`.
+/// Formats a duration as Go prints it: `433ns`, `1.877µs`, `3.075344825s`, `1h0m0.5s`.
 pub fn duration_text(duration: Duration) -> String {
     let nanos = duration.as_nanos();
     match nanos {
@@ -258,7 +258,7 @@ pub fn duration_text(duration: Duration) -> String {
     }
 }
 
-/// `value / unit` with all its decimals and no trailing zeros; `unit` is a power of ten.
+/// Formats `value / unit` with all decimals and without trailing zeros. `unit` is a power of ten.
 fn decimal(value: u128, unit: u128) -> String {
     let whole = value / unit;
     let fraction = value % unit;

@@ -1,4 +1,4 @@
-//! An HTTP/1 server: heads, bodies, routes and answers as those of NSQ's programs.
+//! An HTTP/1 server with the heads, bodies, routes and answers of NSQ's programs.
 //!
 //! ```text
 //!   Connection -> head -> route -> Service::answer
@@ -6,9 +6,9 @@
 //!      body                 +-> redirect, OPTIONS, 404, 405
 //! ```
 //!
-//! A program gives a table of routes and a function that answers ([`Service`]). The server knows no socket and no
-//! runtime: one connection is one call of [`serve_connection`] on a stream ([`Io`]). Nothing here is `Send`, nothing is
-//! shared.
+//! A program supplies a table of routes and a function that answers ([`Service`]). The server knows
+//! no socket and no runtime: one call of [`serve_connection`] serves one connection on a stream
+//! ([`Io`]). Nothing here is `Send` or shared.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -38,19 +38,20 @@ pub use query::{Query, QueryError};
 pub use reply::{Failure, Reply};
 pub use route::{Route, Routed, route};
 
-/// A program, as its HTTP clients see it.
+/// A program with HTTP clients.
 #[allow(async_fn_in_trait)] // Everything stays on one thread: no bound on the futures is wanted.
 pub trait Service {
-    /// The program's names for what can be asked for.
+    /// The program's names for its endpoints.
     type Endpoint: Copy + 'static;
 
     /// Every route.
     const ROUTES: &'static [Route<Self::Endpoint>];
 
-    /// Answers a request. `segment` stands for the `*` of the route, `query` has not been parsed.
+    /// Answers a request. `segment` is the part of the path at the `*` of the route. `query` has
+    /// not been parsed.
     ///
     /// # Errors
-    /// The word for the client.
+    /// The status and the word for the client.
     async fn answer(
         &self,
         endpoint: Self::Endpoint,
@@ -62,46 +63,48 @@ pub trait Service {
     /// Returns true if requests to this endpoint have a line in the log.
     fn is_logged(endpoint: Self::Endpoint) -> bool;
 
-    /// Returns the answer to a request that is refused whatever it asks for.
+    /// Returns the answer to a request that is refused, whatever its endpoint is. `None` admits the
+    /// request.
     fn refusal(&self, _head: &Head) -> Option<Reply> {
         None
     }
 
-    /// Returns what a request means that is put as before NSQ 1.0. Its answer has the style of then, unless the client
-    /// asks for the style of today.
+    /// Returns the meaning of a request in the form of NSQ before 1.0. The answer has the old
+    /// style, unless the client asks for the present style.
     fn old_request<'a>(&self, _: &Method, _path: &str, _query: &'a str) -> Option<OldRequest<'a>> {
         None
     }
 
-    /// Returns true if the connection would be better off on another thread. Asked between requests.
+    /// Returns true if another thread should serve the connection. The server calls this between
+    /// requests.
     fn is_better_elsewhere(&self) -> bool {
         false
     }
 }
 
-/// A request as it was put before NSQ 1.0, in the words of today.
+/// A request in the form of NSQ before 1.0, translated to the present routes.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OldRequest<'a> {
-    /// The method of today's route.
+    /// The method of the present route.
     pub method: &'static str,
-    /// The path of today's route.
+    /// The path of the present route.
     pub path: &'static str,
-    /// The query, with what it lacks.
+    /// The query, with the parameters that the old form lacks.
     pub query: Cow<'a, str>,
 }
 
-/// Why a connection is not served any more.
+/// The reason why a connection is not served any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// It has ended, or is to be dropped.
+    /// The connection has ended, or the caller should drop it.
     ToTheEnd,
-    /// [`Service::is_better_elsewhere`]. No request is under way.
+    /// [`Service::is_better_elsewhere`] returned true. No request is under way.
     UntilMoved,
 }
 
-/// Serves one connection until it ends or is to move. `peer` is the client's name in the log. An error of the peer
-/// ends the connection, and is nobody else's business: nothing is returned. A peer that goes on sending what is not
-/// read has until `linger` is ready.
+/// Serves one connection until it ends or moves. `peer` is the client's name in the log. An error
+/// of the peer ends the connection and is not reported. When the server closes the connection
+/// before it has read all input, a peer that keeps sending has time until `linger` is ready.
 pub async fn serve_connection<S: Service>(
     connection: &mut Connection<impl Io>,
     peer: &impl fmt::Display,
@@ -138,15 +141,15 @@ pub async fn serve_connection<S: Service>(
     Served::ToTheEnd
 }
 
-/// From request to response, the log line included. Also returns whether the peer may still be
-/// sending what nobody reads.
+/// Answers one request and writes its log line. Also returns true when the peer may still send
+/// bytes that nobody reads.
 async fn respond<S: Service>(
     head: Head,
     connection: &mut Connection<impl Io>,
     peer: &impl fmt::Display,
     service: &S,
 ) -> (Reply, bool) {
-    // HTTP/1.0 knows no answer before the answer.
+    // HTTP/1.0 has no "100 Continue".
     let awaits_continue = head.is_http_11 && head.expects == Some(Expectation::Continue);
     let is_closing = head.asks_to_close || !head.is_http_11;
     let refusal = service.refusal(&head);
@@ -193,7 +196,8 @@ async fn respond<S: Service>(
     (reply.and_close(must_close), has_left_unread)
 }
 
-/// Redirects and OPTIONS never reach the code of NSQ's programs that writes the log.
+/// Returns true if the request has a log line. In NSQ's programs, redirects and OPTIONS never reach
+/// the code that writes the log.
 fn is_logged<S: Service>(route: &Routed<S::Endpoint>) -> bool {
     match route {
         Routed::Found(endpoint, _) => S::is_logged(*endpoint),
@@ -224,10 +228,10 @@ async fn answer<S: Service>(
     }
 }
 
-/// Parses a query. A bad one has a line in the log.
+/// Parses a query. Logs a bad query.
 ///
 /// # Errors
-/// `INVALID_REQUEST`
+/// `INVALID_REQUEST`.
 pub fn parse_query(text: &str) -> Result<Query<'_>, Failure> {
     Query::parse(text).map_err(|why| {
         log_error!("failed to parse request params - {why}");

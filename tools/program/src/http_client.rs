@@ -1,7 +1,8 @@
-//! HTTP requests to other programs: to nsqlookupd, to nsqd, to auth servers. They block, so they are for helper threads.
+//! HTTP requests to other programs: nsqlookupd, nsqd and auth servers. The requests block, so they
+//! belong on helper threads.
 //!
-//! The client behaves like that of NSQ's programs: it follows redirects, understands gzip, uses no proxy, and asks a
-//! server that answers 403 and names an HTTPS port again there.
+//! The client behaves like that of NSQ's programs: it follows redirects, understands gzip and uses
+//! no proxy. If a server answers 403 and names an HTTPS port, the client repeats the request there.
 
 use std::io;
 use std::sync::Arc;
@@ -12,36 +13,36 @@ use wire::error::quote;
 use wire::go_error::system_text;
 use wire::go_json;
 
-/// The most bytes of an answer that are read.
+/// Most bytes that are read of an answer.
 const ANSWER_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
-/// As many as Go's client follows.
+/// Most redirects that are followed. Go's client has the same limit.
 const REDIRECTS_MAX: u32 = 10;
 
-/// What a client is told once.
+/// The settings of a client.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
-    /// The limit on the time for connecting; zero: none.
+    /// Time limit for connecting. Zero means no limit.
     pub connect_timeout: Duration,
-    /// The limit on the time for the whole of a request; zero: none.
+    /// Time limit for a whole request. Zero means no limit.
     pub request_timeout: Duration,
     /// The number of idle connections that are kept for later requests.
     pub idle_connections_max: usize,
-    /// Who signs the servers' certificates. `None`: whom the system trusts.
+    /// The authorities that may sign the servers' certificates. `None` means those of the system.
     pub authorities: Option<Authorities>,
-    /// True if TLS 1.2 is not enough.
+    /// True if TLS 1.2 is refused.
     pub needs_tls13: bool,
 }
 
-/// Certificates of those who sign the servers' certificates.
+/// Certificates of the authorities that sign the servers' certificates.
 #[derive(Clone, Debug)]
 pub struct Authorities(Vec<Certificate<'static>>);
 
 impl Authorities {
-    /// Reads a file of certificates, PEM.
+    /// Reads the certificates in a PEM file.
     ///
     /// # Errors
-    /// The reason why the file cannot be used: the system's, or what is wrong with its content.
+    /// The reason why the file cannot be used: the system's error, or the fault in the content.
     pub fn read(path: &str) -> Result<Authorities, String> {
         let pem = std::fs::read(path).map_err(|error| system_text(&error))?;
         let mut authorities = Vec::new();
@@ -57,7 +58,7 @@ impl Authorities {
     }
 }
 
-/// Makes requests; one for many threads.
+/// A client that makes requests. Many threads can share it.
 #[derive(Debug)]
 pub struct HttpClient {
     agent: Agent,
@@ -99,7 +100,7 @@ impl HttpClient {
             .max_idle_connections(settings.idle_connections_max)
             .proxy(None)
             .tls_config(tls)
-            // Some servers log it, some tell clients apart by it: nsqd's.
+            // Some servers log this name. nsqd tells clients apart by it.
             .user_agent("Go-http-client/1.1")
             .accept("application/vnd.nsq; version=1.0")
             .build()
@@ -107,19 +108,19 @@ impl HttpClient {
         HttpClient { agent }
     }
 
-    /// Sends a GET, and returns the answer's body: at most 10 MiB.
+    /// Sends a GET. Returns the body of the answer, at most 10 MiB.
     ///
     /// # Errors
-    /// There is no answer, or one with another status than 200. The error is a text for the log. The query of the
-    /// URL is not part of the text: a query may have a secret in it.
+    /// There is no answer, or its status is not 200. The error is a text for the log. It does not
+    /// contain the query of the URL, because a query may contain a secret.
     pub fn get(&self, url: &str) -> Result<Vec<u8>, String> {
         self.fetch(Request::Get, url)
     }
 
-    /// Sends a POST of a JSON document, and returns the answer's body: at most 10 MiB.
+    /// Sends a POST of a JSON document. Returns the body of the answer, at most 10 MiB.
     ///
     /// # Errors
-    /// Those of [`HttpClient::get`].
+    /// The errors are those of [`HttpClient::get`].
     pub fn post_json(&self, url: &str, json: &str) -> Result<Vec<u8>, String> {
         self.fetch(Request::PostJson(json), url)
     }
@@ -149,8 +150,8 @@ impl HttpClient {
         answer.map_err(|error| failure("Get", url, error))
     }
 
-    /// A redirected POST is a GET, or a POST again where the status says so (307, 308). That takes the body
-    /// once more, which the library leaves to us.
+    /// Sends a POST and follows redirects. A redirected POST becomes a GET, unless the status is
+    /// 307 or 308. Those need the body once more, which the library leaves to its caller.
     fn ask_post(&self, url: &str, json: &str) -> Result<Answer, String> {
         let mut url = url.to_owned();
         for _ in 0..=REDIRECTS_MAX {
@@ -181,7 +182,8 @@ fn read(mut response: ureq::http::Response<ureq::Body>) -> Result<Answer, ureq::
     })
 }
 
-/// Where a server that refused plain HTTP wants to be asked: the port is in its answer.
+/// Returns the HTTPS URL for a request that a server refused over plain HTTP. The answer names the
+/// port.
 fn secure_url(url: &str, answer: &[u8]) -> Result<String, String> {
     let value = go_json::parse(answer)?;
     let port = match go_json::object(&value, "the answer")? {
@@ -197,7 +199,7 @@ fn secure_url(url: &str, answer: &[u8]) -> Result<String, String> {
     }
 }
 
-/// Where a redirect leads.
+/// Returns the target of a redirect.
 fn redirected_url(base: &str, location: &str) -> String {
     let scheme_end = base.find("://").map_or(0, |at| at + 3);
     let authority_end = base[scheme_end..]
@@ -226,19 +228,19 @@ fn failure(verb: &str, url: &str, error: ureq::Error) -> String {
             format!("dial tcp {authority}: connect: {}", system_text(&error))
         }
         ureq::Error::Io(error) => system_text(&error),
-        // It would repeat the address with its query.
+        // The library's text would repeat the address with its query.
         ureq::Error::BadUri(_) => "not a URL".to_owned(),
         other => other.to_string(),
     };
     format!("{verb} {}: {cause}", shown(url))
 }
 
-/// A URL for the log.
+/// Returns a URL without its query, for the log.
 fn shown(url: &str) -> String {
     quote(url.split('?').next().unwrap_or(url).as_bytes())
 }
 
-/// Appends what Go's `url.QueryEscape` makes of a value.
+/// Appends a value, escaped like Go's `url.QueryEscape`.
 pub fn push_query_value(out: &mut String, value: &[u8]) {
     for byte in value {
         match byte {

@@ -1,4 +1,5 @@
-//! What NSQ's programs have in common: command line, configuration file, log, version, HTTP in both directions.
+//! The parts that NSQ's programs share: command line, configuration file, log, version, HTTP in
+//! both directions.
 //!
 //! A program is a table of flags and a `main`:
 //!
@@ -48,8 +49,9 @@
 //!   (config_file)
 //! ```
 //!
-//! Syntax, texts of errors and exit codes are those of Go's `flag` package and of NSQ's programs, because scripts
-//! depend on them. The crate refuses to know topics, channels, and the flags of one program.
+//! Syntax, error texts and exit codes are those of Go's `flag` package and of NSQ's programs,
+//! because scripts depend on them. The crate knows no topics, no channels, and no flags of a single
+//! program.
 
 #![forbid(unsafe_code)]
 

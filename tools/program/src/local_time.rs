@@ -1,7 +1,7 @@
-//! Times of the wall clock as text, in the local time zone.
+//! Formats wall-clock times in the local time zone.
 //!
-//! `jiff` reads the system's zone files itself. The C library's `localtime` needs `unsafe`, and races with changes
-//! of the environment.
+//! `jiff` reads the system's zone files itself. The C library's `localtime` needs `unsafe` and
+//! races with changes of the environment.
 
 use std::time::SystemTime;
 
@@ -15,9 +15,9 @@ pub fn rfc3339(at: SystemTime) -> String {
     zoned.map_or(String::new(), |at| rfc3339_zoned(&at, ""))
 }
 
-/// Returns `at` in RFC 3339. `fraction` is the part of the form that comes after the seconds.
+/// Returns `at` in RFC 3339. `fraction` is the format of the part after the seconds.
 pub(crate) fn rfc3339_zoned(at: &Zoned, fraction: &str) -> String {
-    // Go writes Z for every zone that is level with UTC.
+    // Go writes Z for every zone without an offset from UTC.
     let offset = if at.offset().is_zero() { "Z" } else { "%:z" };
     at.strftime(&format!("%Y-%m-%dT%H:%M:%S{fraction}{offset}"))
         .to_string()

@@ -7,16 +7,17 @@
 //!   {"time":"2026-11-21T09:12:50.018344Z","level":"info","program":"nsqd","message":"TCP: new client(...)"}
 //! ```
 //!
-//! Clients choose parts of some texts. [`Line::append_to`], the only place where a text becomes a line,
-//! escapes control characters: no text begins a line of its own or steers a terminal.
+//! Clients choose parts of some texts. [`Line::append_to`] escapes control characters, so that no
+//! text can begin a line of its own or control a terminal. No other function makes a line of a
+//! text.
 //!
-//! A thread that serves clients must never wait for a terminal or a full pipe. It takes the time, formats the text
-//! and puts both into a bounded queue; one thread turns the time into words and writes. When the queue
-//! is full the line is dropped and counted, and the writer says how many are missing as soon as it
-//! can write again. Only [`fatal`](crate::log_fatal) lines wait for the write: the process is about
-//! to end, and they are the reason.
+//! A thread that serves clients must never wait for a terminal or a full pipe. It takes the time,
+//! formats the text and puts both into a bounded queue. One writer thread formats the time and
+//! writes. When the queue is full, the line is dropped and counted, and the writer reports the
+//! number of dropped lines as soon as it can write again. Only [`fatal`](crate::log_fatal) lines
+//! wait for the write: they hold the reason why the process ends.
 //!
-//! Errors that come again and again ([`log_repeated`](crate::log_repeated)) have a line a second for each cause
+//! A repeated error ([`log_repeated`](crate::log_repeated)) has one line a second for each cause
 //! (`log/repeats.rs`).
 
 mod repeats;
@@ -36,33 +37,33 @@ use wire::go_json::{JsonObject, escape_into};
 
 use crate::local_time;
 
-/// Lines that may wait for the writer. A burst of connections is absorbed; more than this means
-/// that nobody reads stderr.
+/// Most lines that wait for the writer. The queue absorbs a burst of connections. More lines than
+/// this mean that nobody reads stderr.
 const QUEUE_LINES_MAX: usize = 4096;
 
-/// A line's text is cut here, so that the queue holds at most 64 MiB. Long enough for every line
-/// but DEBUG lines that quote a body.
+/// Longest text of a line, in bytes. Longer texts are cut, so that the queue holds at most 64 MiB.
+/// Only DEBUG lines that quote a body are longer.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 
-/// The writer collects this much before it writes; also its buffer's size.
+/// Bytes that the writer collects before it writes. Its buffer has this size.
 const WRITE_BYTES_MAX: usize = 64 * 1024;
 
-/// How long the end of the process waits for a reader of stderr that does not read.
+/// Longest time that the end of the process waits for a reader of stderr that does not read.
 const FLUSH_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// How important a line is. The numbers are those that `/config/log_level` shows.
+/// The importance of a line. The numbers are those that `/config/log_level` shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
-    /// What a developer wants to know: every command, every message.
+    /// Details for a developer: every command, every message.
     Debug = 1,
-    /// What an operator wants to know.
+    /// Information for an operator.
     Info = 2,
-    /// Something is odd and was dealt with.
+    /// Something unexpected happened, and the process handled it.
     Warn = 3,
-    /// Something failed; the process goes on.
+    /// An operation failed, and the process continues.
     Error = 4,
-    /// The process ends because of this.
+    /// The process ends for this reason.
     Fatal = 5,
 }
 
@@ -75,7 +76,7 @@ const LEVELS: [Level; 5] = [
 ];
 
 impl Level {
-    /// Returns the name of the level, which is what `--log-level` accepts and what a line in JSON says.
+    /// Returns the name of the level for `--log-level` and for JSON.
     pub fn name(self) -> &'static str {
         match self {
             Level::Debug => "debug",
@@ -86,7 +87,8 @@ impl Level {
         }
     }
 
-    /// Returns the word in a line of text. WARNING is not what the flag accepts (`warn`): NSQ's programs do the same.
+    /// Returns the word for a line of text. Like NSQ's programs, a line says WARNING although the
+    /// flag accepts `warn`.
     pub fn word(self) -> &'static str {
         match self {
             Level::Debug => "DEBUG",
@@ -98,7 +100,7 @@ impl Level {
     }
 }
 
-/// The text is not the name of a level.
+/// An error: the text is not the name of a level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownLevel(String);
 
@@ -124,8 +126,8 @@ impl FromStr for Level {
     }
 }
 
-/// The lowest level that is written. It stands alone, outside the logger, so that a line that is
-/// not wanted costs one relaxed load.
+/// The lowest level that is written. The value is outside the logger, so that a line below the
+/// level costs one relaxed load.
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 /// The style of the lines that are written directly.
@@ -142,10 +144,10 @@ pub enum Format {
     Json,
 }
 
-/// What all lines of a program have in common.
+/// The properties that all lines of a program share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// The name of the program, in JSON.
+    /// The name of the program in JSON.
     pub program: &'static str,
     /// The first characters of each line in [`Format::Text`].
     pub prefix: String,
@@ -154,7 +156,7 @@ pub struct Style {
 }
 
 impl Style {
-    /// The style of a daemon that was told nothing else.
+    /// Returns the default style of a daemon.
     pub fn of_daemon(program: &'static str) -> Style {
         Style {
             program,
@@ -164,7 +166,7 @@ impl Style {
     }
 }
 
-/// Returns the prefix of a daemon's lines by default, and of its FATAL lines always: `[nsqd] `.
+/// Returns a daemon's default prefix, which its FATAL lines always have: `[nsqd] `.
 fn prefix_default(program: &str) -> String {
     format!("[{program}] ")
 }
@@ -174,14 +176,15 @@ struct Logger {
     dropped_count: &'static AtomicU64,
 }
 
-/// Lines that found the queue full since the writer last said so.
+/// Number of lines that found the queue full since the writer last reported it.
 static DROPPED_COUNT: AtomicU64 = AtomicU64::new(0);
 
 enum Entry {
     Line(Line),
-    /// A line of this cause; only one a second is written.
+    /// A line of this cause. Only one a second is written.
     Repeated(String, Line),
-    /// Answered when everything before it has been written. Lines that are held back are written as counts.
+    /// The writer answers when every earlier line has been written. Held-back lines are written as
+    /// counts.
     Flush(SyncSender<()>),
 }
 
@@ -191,14 +194,14 @@ struct Line {
     text: String,
 }
 
-/// Starts the writer thread. A program calls this once, before its other threads start. Lines before the call are
-/// written directly, and so are those after a failure.
+/// Starts the writer thread. A program calls this once, before its other threads start. Lines before
+/// the call, and lines after a failure of the call, are written directly.
 ///
 /// # Errors
-/// The system gives no thread.
+/// The system cannot start a thread.
 pub fn init(level: Level, style: Style) -> io::Result<()> {
     set_level(level);
-    // FATAL lines have the default prefix, whatever --log-prefix says: NSQ's daemons do the same.
+    // Like NSQ's daemons, FATAL lines have the default prefix, whatever --log-prefix says.
     let direct = Style {
         prefix: prefix_default(style.program),
         ..style.clone()
@@ -217,24 +220,24 @@ pub fn init(level: Level, style: Style) -> io::Result<()> {
     Ok(())
 }
 
-/// Changes the lowest level that is written.
+/// Sets the lowest level that is written.
 pub fn set_level(level: Level) {
     LEVEL.store(level as u8, Ordering::Relaxed);
 }
 
-/// The lowest level that is written.
+/// Returns the lowest level that is written.
 pub fn level() -> Level {
     let level = LEVEL.load(Ordering::Relaxed);
     let known = LEVELS.into_iter().find(|known| *known as u8 == level);
     known.unwrap_or(Level::Fatal)
 }
 
-/// Whether lines of this level are written. The macros ask before they format.
+/// Returns true when lines of this level are written. The macros check this before they format.
 pub fn enabled(level: Level) -> bool {
     level as u8 >= LEVEL.load(Ordering::Relaxed)
 }
 
-/// Writes a line; the target of the macros, which have checked the level.
+/// Writes a line. The macros have checked the level.
 pub fn write(level: Level, text: fmt::Arguments<'_>) {
     let at = SystemTime::now();
     let mut text = fmt::format(text);
@@ -255,8 +258,8 @@ pub fn write(level: Level, text: fmt::Arguments<'_>) {
     }
 }
 
-/// Writes an ERROR line. Further lines of the same cause within a second are only counted. The macro calls this
-/// after it has checked the level.
+/// Writes an ERROR line. Further lines of the same cause within a second are only counted. The
+/// macro has checked the level.
 pub fn write_repeated(cause: String, text: fmt::Arguments<'_>) {
     let Some(logger) = LOGGER.get() else {
         return write(Level::Error, text);
@@ -268,14 +271,14 @@ pub fn write_repeated(cause: String, text: fmt::Arguments<'_>) {
     logger.send(Entry::Repeated(cause, Line { at, level, text }));
 }
 
-/// Waits until everything logged so far is written, for at most two seconds.
+/// Waits until every earlier line is written, for at most two seconds.
 pub fn flush() {
     if let Some(logger) = LOGGER.get() {
         logger.flush(Instant::now() + FLUSH_WAIT_MAX);
     }
 }
 
-/// Returns the FATAL line for `text`, with its line feed, for a daemon that has not started its log.
+/// Returns the FATAL line for `text`, with its line feed, for a daemon whose log has not started.
 pub fn fatal_line(program: &'static str, text: &str) -> String {
     let line = Line {
         at: SystemTime::now(),
@@ -287,14 +290,14 @@ pub fn fatal_line(program: &'static str, text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Returns a line, with its line feed, of the sort that NSQ's programs print before they have a log: without prefix,
-/// level and fractions of seconds.
+/// Returns a line with its line feed in the form that NSQ's programs use before they have a log:
+/// without prefix, level and fractions of seconds.
 pub fn bare_line(text: &str) -> String {
     let at = Timestamp::now().to_zoned(TimeZone::system());
     format!("{} {text}\n", at.strftime("%Y/%m/%d %H:%M:%S"))
 }
 
-/// Without a writer thread, or with one that the process will not outlive.
+/// Writes a line without the writer thread, when there is none or when the process ends.
 fn write_directly(line: &Line) {
     let mut bytes = Vec::new();
     let style = DIRECT_STYLE.get().cloned().unwrap_or(Style {
@@ -303,7 +306,7 @@ fn write_directly(line: &Line) {
         format: Format::Text,
     });
     line.append_to(&mut bytes, &style, &TimeZone::system());
-    // A failure to write to stderr has no place to be reported to.
+    // A failure to write to stderr cannot be reported anywhere.
     let _ = io::stderr().write_all(&bytes);
 }
 
@@ -335,14 +338,14 @@ impl Logger {
             entry = back;
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Both outcomes mean the same here: there is nothing more to wait for.
+        // Both outcomes have the same meaning: the wait is over.
         let _ = wait_done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 }
 
 impl Line {
     fn append_to(&self, buffer: &mut Vec<u8>, style: &Style, zone: &TimeZone) {
-        // A clock outside jiff's range (years -9999 to 9999) is not worth losing the line for.
+        // A clock outside jiff's range (years -9999 to 9999) must not lose the line.
         let at = Timestamp::try_from(self.at).unwrap_or(Timestamp::UNIX_EPOCH);
         let text = Escaped(&self.text);
         let time = zone.to_datetime(at);
@@ -370,7 +373,7 @@ impl Line {
         object.text("program", style.program);
         let message = object.key("message");
         message.push('"');
-        // JSON lets the upper control characters stand as they are, but a terminal obeys some of them.
+        // JSON allows the upper control characters unescaped, but a terminal obeys some of them.
         let is_upper_control = |c: char| matches!(c, '\u{7f}'..='\u{9f}');
         for part in self.text.split_inclusive(is_upper_control) {
             let text = part.trim_end_matches(is_upper_control);
@@ -385,7 +388,7 @@ impl Line {
     }
 }
 
-/// A date and a time, to the second: `2026/11/21 09:12:50`.
+/// A date and a time with seconds: `2026/11/21 09:12:50`.
 struct DateTime<'a>(&'a jiff::civil::DateTime);
 
 impl fmt::Display for DateTime<'_> {
@@ -404,7 +407,7 @@ impl fmt::Display for DateTime<'_> {
     }
 }
 
-/// A text whose control characters are shown as Go quotes them: `\n`, `\x1b`, `\u0085`.
+/// A text whose control characters are displayed as Go quotes them: `\n`, `\x1b`, `\u0085`.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -449,12 +452,12 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Until the last sender is gone. What is ready is written in one piece.
+    /// Writes lines until the last sender is gone. Lines that are ready are written in one write.
     fn run(mut self, entries: &Receiver<Entry>) {
         loop {
             let now = Instant::now();
             let report = self.repeats.next();
-            // Without anything to report the wait has no end.
+            // Without a count to report, the wait has no limit.
             let wait = report.map_or(Duration::MAX, |at| at.saturating_duration_since(now));
             match entries.recv_timeout(wait) {
                 Ok(entry) => self.handle(entry),
@@ -488,7 +491,7 @@ impl<W: Write> Writer<W> {
                 self.report_held(held);
                 self.report_dropped();
                 self.write_out();
-                // The one who asked may have stopped waiting.
+                // The caller of flush may have stopped waiting.
                 let _ = done.try_send(());
             }
         }
@@ -516,7 +519,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn write_out(&mut self) {
-        // A failure to write to stderr has no place to be reported to.
+        // A failure to write to stderr cannot be reported anywhere.
         let _ = self.target.write_all(&self.buffer);
         self.buffer.clear();
     }
@@ -546,8 +549,8 @@ macro_rules! log_error {
     ($($text:tt)+) => { $crate::log_at!($crate::log::Level::Error, $($text)+) };
 }
 
-/// Logs an error that comes again and again, at level ERROR: one line a second for each cause, which is the first
-/// argument, a `String`. The others are as for `format!`.
+/// Logs a repeated error at level ERROR: one line a second for each cause. The first argument is
+/// the cause, a `String`. The others are as for `format!`.
 #[macro_export]
 macro_rules! log_repeated {
     ($cause:expr, $($text:tt)+) => {
@@ -557,8 +560,7 @@ macro_rules! log_repeated {
     };
 }
 
-/// Logs at level FATAL, always, and waits until the line is written. Ending the process is the
-/// caller's.
+/// Logs at level FATAL, always, and waits until the line is written. The caller ends the process.
 #[macro_export]
 macro_rules! log_fatal {
     ($($text:tt)+) => { $crate::log::write($crate::log::Level::Fatal, format_args!($($text)+)) };
@@ -574,7 +576,7 @@ macro_rules! log_at {
     };
 }
 
-/// Lines of the current thread, for tests that look at what is logged.
+/// Collects the lines of the current thread, for tests of the log.
 #[cfg(any(test, feature = "capture"))]
 pub mod capture {
     use std::cell::RefCell;
@@ -585,12 +587,12 @@ pub mod capture {
         static LINES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
     }
 
-    /// Starts to keep this thread's lines instead of writing them.
+    /// Starts to collect this thread's lines instead of writing them.
     pub fn start() {
         LINES.with_borrow_mut(|lines| *lines = Some(Vec::new()));
     }
 
-    /// The lines since `start`, as `LEVEL: text`, and an end to keeping them.
+    /// Ends the collection. Returns the lines since `start` as `LEVEL: text`.
     pub fn stop() -> Vec<String> {
         LINES.with_borrow_mut(|lines| lines.take().unwrap_or_default())
     }

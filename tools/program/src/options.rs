@@ -10,10 +10,11 @@ use crate::log::{Format, Level, Style};
 use crate::program::Program;
 use crate::value::Value;
 
-/// The value of every flag: from the command line, else from the configuration file, else the default.
+/// The value of every flag. The command line takes precedence over the configuration file, and the
+/// file over the default.
 ///
-/// The methods that return the value of a flag take its name without dashes. They panic if the program has no such
-/// flag, or one of another type.
+/// The methods that return the value of a flag take its name without dashes. They panic if the
+/// program has no such flag or if the flag has another type.
 #[derive(Clone, Debug)]
 pub struct Options {
     program: &'static Program,
@@ -51,15 +52,15 @@ impl Options {
         })
     }
 
-    /// Returns the value of a key of the configuration file, with its type. `None`: no flag has this key.
+    /// Returns the value of a key of the configuration file, or `None` if no flag has this key.
     pub fn by_key(&self, key: &str) -> Option<&Value> {
         let has_key = |flag: &&Flag| flag.key().is_some_and(|known| known == key);
         self.values
             .get(self.program.all_flags().find(has_key)?.name)
     }
 
-    /// The keys and tables of the configuration file that name nothing. NSQ's programs ignore them without a word;
-    /// whoever mistyped one wants to know.
+    /// Returns the keys and tables of the configuration file that belong to no flag. NSQ's programs
+    /// ignore them without a message. An operator who mistyped a key needs one.
     pub fn unknown_keys(&self) -> &[String] {
         &self.unknown_keys
     }
@@ -90,7 +91,7 @@ impl Options {
         self.list_or_none(name).unwrap_or_default()
     }
 
-    /// Returns the texts of a list. `None`: an empty list in the configuration file.
+    /// Returns the texts of a list, or `None` for an empty list in the configuration file.
     pub fn list_or_none(&self, name: &str) -> Option<Vec<String>> {
         match self.value(name) {
             Value::List(value) => Some(value.clone()),
@@ -116,7 +117,7 @@ impl Options {
         }
     }
 
-    /// Returns an integer, or a duration in nanoseconds, as it was given.
+    /// Returns an integer or a duration in nanoseconds, unchanged.
     pub fn number(&self, name: &str) -> i64 {
         match self.value(name) {
             Value::Integer(value) | Value::Duration(value) => *value,
@@ -124,17 +125,17 @@ impl Options {
         }
     }
 
-    /// Returns an integer, with 0 for negative ones and `max` for those that do not fit.
+    /// Returns an integer. A negative one becomes 0, and one that does not fit becomes `max`.
     pub fn count<T: TryFrom<i64>>(&self, name: &str, max: T) -> T {
         T::try_from(self.number(name).max(0)).unwrap_or(max)
     }
 
-    /// Returns a duration, with zero for negative ones.
+    /// Returns a duration. A negative one becomes zero.
     pub fn duration(&self, name: &str) -> Duration {
         Duration::from_nanos(self.count(name, u64::MAX))
     }
 
-    /// The value of `--log-level` ([`flag::LOG_LEVEL`](crate::flag::LOG_LEVEL)).
+    /// Returns the value of `--log-level` ([`flag::LOG_LEVEL`](crate::flag::LOG_LEVEL)).
     pub fn log_level(&self) -> Level {
         match self.value("log-level") {
             Value::Level(value) => *value,
@@ -142,8 +143,9 @@ impl Options {
         }
     }
 
-    /// The style of the log that `--log-prefix` and `--log-format` ask for
-    /// ([`flag::log_prefix`](crate::flag::log_prefix), [`flag::LOG_FORMAT`](crate::flag::LOG_FORMAT)).
+    /// Returns the style of the log from `--log-prefix` and `--log-format`
+    /// ([`flag::log_prefix`](crate::flag::log_prefix),
+    /// [`flag::LOG_FORMAT`](crate::flag::LOG_FORMAT)).
     pub fn log_style(&self) -> Style {
         Style {
             program: self.program.name,
@@ -155,10 +157,11 @@ impl Options {
         }
     }
 
-    /// Checks an integer or a duration against the bounds in the table of flags. Flags of other types pass.
+    /// Checks an integer or a duration against the bounds in the table of flags. Flags of other
+    /// types always pass.
     ///
     /// # Errors
-    /// The reason, for the operator: `--max-deflate-level must be [1,9]`.
+    /// The error is the reason for the operator: `--max-deflate-level must be [1,9]`.
     pub fn check_bounds(&self, name: &str) -> Result<(), String> {
         let (min, max, zero) = match self.program.flag(name).map(|flag| flag.kind) {
             Some(Kind::Integer(min, max)) => (min, max, "0"),

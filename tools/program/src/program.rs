@@ -11,21 +11,23 @@ use crate::log;
 use crate::options::Options;
 use crate::value::Value;
 
-/// A program, as its command line shows it.
+/// A program with its command line.
 #[derive(Debug)]
 pub struct Program {
     /// The name: `nsqd`.
     pub name: &'static str,
-    /// Returns what `--version` prints, given the name: [`version::of_daemon`](crate::version::of_daemon) or
+    /// Returns the output of `--version` for a name:
+    /// [`version::of_daemon`](crate::version::of_daemon) or
     /// [`version::of_tool`](crate::version::of_tool).
     pub version: fn(&str) -> String,
     /// The flags of NSQ's program of this name.
     pub flags: &'static [Flag],
-    /// The flags that NSQ's program does not have.
+    /// The flags that only this project's program has.
     pub own_flags: &'static [Flag],
 }
 
-/// The command line or the configuration file ends the program: what to print where, and the exit code.
+/// The end of the program, caused by the command line or the configuration file: the output and the
+/// exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
     /// 0 for `--help` and `--version`, 2 for errors in the flags, 1 for values that are refused.
@@ -37,7 +39,7 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// Prints the texts, and returns what `main` is to return.
+    /// Prints the texts. Returns the result of `main`.
     pub fn print(&self) -> ExitCode {
         print!("{}", self.stdout);
         eprint!("{}", self.stderr);
@@ -54,10 +56,12 @@ impl Exit {
 }
 
 impl Program {
-    /// Reads the command line, without the program's name, and the configuration file that `--config` names.
+    /// Reads the command line, without the program's name, and the configuration file that
+    /// `--config` names.
     ///
     /// # Errors
-    /// The program ends: a value or a flag is wrong, or `--help` or `--version` is given.
+    /// The program ends: a value or a flag is wrong, or the command line has `--help` or
+    /// `--version`.
     pub fn options(
         &'static self,
         args: impl IntoIterator<Item = OsString>,
@@ -88,7 +92,7 @@ impl Program {
         Exit::error(1, log::fatal_line(self.name, why))
     }
 
-    /// Every flag, in the order of the tables.
+    /// Returns every flag, in the order of the tables.
     pub fn all_flags(&self) -> impl Iterator<Item = &'static Flag> {
         self.flags.iter().chain(self.own_flags)
     }
@@ -106,8 +110,8 @@ impl Program {
         }
     }
 
-    /// Returns the usage text in the format of Go's `flag` package. The flags are sorted by name, and our own come
-    /// last.
+    /// Returns the usage text in the format of Go's `flag` package. The flags are sorted by name.
+    /// Our own flags come last.
     fn usage(&self, hostname: &str) -> String {
         let name = self.name;
         let mut usage = format!("Usage of {name}:\n");
@@ -140,7 +144,7 @@ fn append_usage(usage: &mut String, flags: &[Flag], hostname: &str) {
     }
 }
 
-/// Returns a table of flags for a page of the documentation, in Markdown.
+/// Returns a table of flags in Markdown, for a page of the documentation.
 pub fn markdown_table(flags: &[Flag]) -> String {
     let mut rows =
         String::from("| flag | type | default | config key | meaning |\n|---|---|---|---|---|\n");

@@ -1,4 +1,4 @@
-//! [`Value`]: what a flag or a key of the configuration file was given.
+//! [`Value`]: the value of a flag or of a key of the configuration file.
 
 use std::fmt;
 
@@ -19,7 +19,8 @@ pub enum Value {
     List(Vec<String>),
     /// Numbers, in order.
     Floats(Vec<f64>),
-    /// An empty list in the configuration file: NSQ's programs store a nil slice for it, and show `null`.
+    /// An empty list in the configuration file. NSQ's programs store a nil slice for it and show
+    /// `null`.
     NoList,
     /// A level of the log.
     Level(Level),
@@ -31,17 +32,17 @@ pub enum Value {
     Duration(i64),
 }
 
-/// The reason why a text is no value of a flag. The text is complete: only the parser knows flag, value and reason
-/// together.
+/// The reason why a text is not a value of a flag. The text is complete, because only the parser
+/// knows flag, value and reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadValue {
     pub(crate) text: String,
-    /// The program ends at once, with code 1 and without the usage text.
+    /// True when the program ends at once, with code 1 and without the usage text.
     pub(crate) is_final: bool,
 }
 
 impl Value {
-    /// Reads the value of a flag on the command line.
+    /// Parses the value of a flag on the command line.
     pub(crate) fn parse(flag: &Flag, text: &str) -> Result<Value, BadValue> {
         let bad = |text: String| BadValue {
             text,
@@ -91,7 +92,7 @@ impl Value {
         }
     }
 
-    /// Takes over another occurrence of the flag: lists grow, of other values the last one wins.
+    /// Adds another occurrence of the flag. Lists grow; for other types the last value is kept.
     pub(crate) fn add(&mut self, next: Value) {
         match (self, next) {
             (Value::List(texts), Value::List(more)) => texts.extend(more),
@@ -102,8 +103,8 @@ impl Value {
 }
 
 impl Value {
-    /// Returns the value in JSON, as `/config` shows all values but texts. Durations are in nanoseconds, levels and
-    /// words are numbers.
+    /// Returns the value as JSON in the form of `/config`, which shows texts in another form.
+    /// Durations are in nanoseconds; levels and words are numbers.
     pub fn json(&self) -> String {
         let mut json = String::new();
         match self {
@@ -123,7 +124,7 @@ impl Value {
     }
 }
 
-/// Returns the text if it is one of the choices, else the reason for the operator.
+/// Returns the text if it is one of the choices. The error is the reason for the operator.
 pub(crate) fn choice(choices: &[&str], text: &str) -> Result<Value, String> {
     match choices.contains(&text) {
         true => Ok(Value::Text(text.to_string())),

@@ -60,7 +60,7 @@ impl Service for Small {
     }
 }
 
-/// A client that has sent everything and then says no more.
+/// A client that has sent everything and stays silent.
 struct Client {
     input: Vec<u8>,
     output: Vec<u8>,
@@ -102,7 +102,7 @@ impl Io for Client {
     fn begin(&mut self, _: Awaited) {}
 }
 
-/// The answer to a request, without its date.
+/// Returns the answer to a request without its date.
 fn answer(request: &str) -> String {
     let client = Client {
         input: request.replace('\n', "\r\n").into_bytes(),

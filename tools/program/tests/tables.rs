@@ -1,4 +1,4 @@
-//! The tables of flags that NSQ's other programs need, in excerpts: each is read as the reference reads it.
+//! Excerpts of the tables of flags of NSQ's other programs. Each is read as the reference reads it.
 
 use std::ffi::OsString;
 
@@ -45,7 +45,7 @@ static NSQADMIN: Program = Program {
     own_flags: &[],
 };
 
-/// A tool: no configuration file, and options that are judged while they are read.
+/// A tool without a configuration file. Its options are checked while they are parsed.
 static NSQ_TAIL: Program = Program {
     name: "nsq_tail",
     version: version::of_tool,

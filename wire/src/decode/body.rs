@@ -1,21 +1,21 @@
-//! [`Body`]: the binary part behind a line, of each kind of command that has one.
+//! [`Body`]: the binary part behind the line of a command.
 
 use super::stop::{Missing, Stop, reject};
 use crate::batch::{Batch, Halt, Walk, checked_count};
 use crate::error::{ErrorCode, WireError};
 use crate::limits::{Limits, SIZE_BYTES};
 
-/// What comes behind a line.
+/// The binary part behind a line.
 #[derive(Clone, Copy)]
 pub(super) struct Body<'a, 'l> {
     pub(super) input: &'a [u8],
-    /// Where it begins.
+    /// The offset in the input at which the binary part begins.
     pub(super) at: usize,
     pub(super) limits: &'l Limits,
 }
 
 impl<'a> Body<'a, '_> {
-    /// The signed number at `at`, and where it ends.
+    /// Reads the signed number at `at`. Returns the number and its end.
     #[inline]
     fn int(&self, at: usize, missing: Missing) -> Result<(i32, usize), Stop<'a>> {
         let end = at + SIZE_BYTES;
@@ -29,7 +29,7 @@ impl<'a> Body<'a, '_> {
         }
     }
 
-    /// The bytes `at..at + size`, and where they end.
+    /// Returns the bytes `at..at + size` and their end.
     #[inline]
     fn bytes(&self, at: usize, size: i32, missing: Missing) -> Result<(&'a [u8], usize), Stop<'a>> {
         let end = at + size as usize;
@@ -43,7 +43,7 @@ impl<'a> Body<'a, '_> {
         }
     }
 
-    /// The body of PUB and DPUB, and where it ends.
+    /// Reads the body of a PUB or DPUB. Returns the body and its end.
     #[inline]
     pub(super) fn message(&self, verb: &'static str) -> Result<(&'a [u8], usize), Stop<'a>> {
         let code = ErrorCode::BadMessage;
@@ -70,14 +70,15 @@ impl<'a> Body<'a, '_> {
         )
     }
 
-    /// The declared size of a body as a whole, and where it ends.
+    /// Reads the declared size of a whole body. Returns the size and its end.
     #[inline]
     fn body_size(&self, code: ErrorCode, verb: &'static str) -> Result<(i32, usize), Stop<'a>> {
         let what = "body size";
         self.int(self.at, Missing::Part { code, verb, what })
     }
 
-    /// The body of IDENTIFY and AUTH, and where it ends. Here nsqd asks first whether it is too big.
+    /// Reads the body of an IDENTIFY or AUTH. Returns the body and its end. Like nsqd, this checks
+    /// first whether the body is too big.
     #[inline]
     pub(super) fn document(&self, verb: &'static str) -> Result<(&'a [u8], usize), Stop<'a>> {
         let code = ErrorCode::BadBody;
@@ -99,8 +100,8 @@ impl<'a> Body<'a, '_> {
         )
     }
 
-    /// The messages of an MPUB, and where they end. nsqd checks the range of the declared size and
-    /// then ignores it; clients have come to rely on that.
+    /// Reads the messages of an MPUB. Returns the messages and their end. nsqd checks the range of
+    /// the declared size and then ignores the declared size. Clients rely on that.
     #[inline]
     pub(super) fn batch(&self, walk: &mut Walk) -> Result<(Batch<'a>, usize), Stop<'a>> {
         let (code, verb) = (ErrorCode::BadBody, "MPUB");
@@ -134,7 +135,7 @@ impl<'a> Body<'a, '_> {
         }
     }
 
-    /// What a halt within an MPUB's messages means to the peer.
+    /// Returns the error for a walk that halted within the messages of an MPUB.
     #[cold]
     fn halted(&self, walk: &Walk, count: u32, halt: Halt) -> Stop<'a> {
         let (code, verb, index) = (ErrorCode::BadMessage, "MPUB", walk.index);
@@ -145,7 +146,8 @@ impl<'a> Body<'a, '_> {
                 creates_topic: None,
             },
             Halt::BodyMissing(end) => Stop::Short {
-                // The body alone decides nothing unless it is the last: there is a size behind it.
+                // Behind each body except the last there is a size, and the next check needs that
+                // size.
                 needs: if index + 1 < count {
                     end + SIZE_BYTES
                 } else {
@@ -164,7 +166,7 @@ impl<'a> Body<'a, '_> {
                 &format!("invalid message({index}) body size"),
                 size,
             ),
-            // nsqd names no index here.
+            // nsqd names no index in this error.
             Halt::TooBig(size) => {
                 self.too_big(code, verb, "message", size, self.limits.message_bytes_max)
             }

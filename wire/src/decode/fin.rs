@@ -1,18 +1,19 @@
-//! A shortcut for FINs, which come in runs: a consumer sends little else.
+//! A shortcut for FINs, which come in runs: most commands of a consumer are FINs.
 
 use crate::id::{MessageId, Seq};
 use crate::limits::ID_BYTES;
 
-/// The bytes of a FIN as clients write it.
+/// Bytes of a FIN in the spelling of client libraries.
 pub const FIN_BYTES: usize = VERB.len() + ID_BYTES + 1;
 
 const VERB: &[u8; 4] = b"FIN ";
 
-/// The seq and node of the message that `line` finishes, if it is `FIN <id>` LF with an id that a node
-/// could have given out.
+/// Returns the seq and node of the message that `line` finishes, if the line is `FIN <id>` LF with
+/// an id that a node could have assigned.
 ///
-/// What is `None` here is for the [`Decoder`](super::Decoder), which knows the other spellings, what is
-/// wrong with the rest, and in which state a client may say so. What is not `None` means the same there.
+/// The caller passes a line with the result `None` to the [`Decoder`](super::Decoder), which knows
+/// the other spellings, the errors, and the states in which FIN is allowed. `Some` names the same
+/// message as the decoder would.
 #[inline]
 #[must_use]
 pub fn fin(line: &[u8; FIN_BYTES]) -> Option<(Seq, u16)> {

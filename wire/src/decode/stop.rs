@@ -1,17 +1,18 @@
-//! [`Stop`]: why there is no command, and the words for it.
+//! [`Stop`]: the reason why there is no command, and the text of the error.
 
 use crate::error::{ErrorCode, WireError, quote};
 use crate::name::TopicName;
 
-/// Why there is no command.
+/// The reason why there is no command.
 pub(super) enum Stop<'a> {
-    /// The input must hold `needs` bytes; if it never does, `missing` is what could not be read.
+    /// The input must hold `needs` bytes. If it never does, `missing` names the part that could not
+    /// be read.
     Short {
         needs: usize,
         missing: Missing,
         creates_topic: Option<TopicName<'a>>,
     },
-    /// Boxed, because a `Stop` is moved on the way of every command and an error ends a connection.
+    /// Boxed, because every command moves a `Stop`, whereas an error ends its connection.
     Reject {
         error: Box<WireError>,
         creates_topic: Option<TopicName<'a>>,
@@ -20,7 +21,7 @@ pub(super) enum Stop<'a> {
 }
 
 impl<'a> Stop<'a> {
-    /// The same, where nsqd has made the topic by now.
+    /// Returns the same stop with a topic that nsqd has created by now.
     #[cold]
     pub(super) fn creating(mut self, topic: TopicName<'a>) -> Stop<'a> {
         match &mut self {
@@ -48,7 +49,7 @@ pub(super) fn invalid<'a>(description: &str) -> Stop<'a> {
 
 /// The part of a command at which the input ended.
 pub(super) enum Missing {
-    /// The rest of the line. nsqd says nothing about it.
+    /// The rest of the line. nsqd sends no error for it.
     Line,
     /// A size, a count or a body.
     Part {
@@ -56,7 +57,7 @@ pub(super) enum Missing {
         verb: &'static str,
         what: &'static str,
     },
-    /// The size of an MPUB's message, which alone is named with its index.
+    /// The size of a message in an MPUB. Only this error names the index of the message.
     MessageSize { index: u32 },
 }
 
@@ -83,7 +84,8 @@ pub(super) fn wrong_state<'a>(verb: &'static str) -> Stop<'a> {
     )))
 }
 
-/// Publishing and subscribing say "parameters" where FIN, REQ and TOUCH say "params".
+/// Returns the error for missing parameters. PUB, MPUB, DPUB and SUB say "parameters"; FIN, REQ and
+/// TOUCH say "params".
 #[cold]
 pub(super) fn too_few_parameters<'a>(verb: &'static str) -> Stop<'a> {
     reject(WireError::invalid(format_args!(

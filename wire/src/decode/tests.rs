@@ -9,18 +9,19 @@ const ID: &str = "18a2f03533269000";
 
 use ClientState::{Closing, Init, Subscribed};
 
-/// What a test expects of the first command in its input. Texts are those of error frames.
+/// The expected result for the first command of an input. The texts are those of error frames.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Expected<'a> {
-    /// This command, with nothing left over.
+    /// This command, and it takes all of the input.
     Is(Command<'a>),
-    /// Rejected, no topic made.
+    /// A rejection that creates no topic.
     No(&'a [u8]),
-    /// Rejected, and this topic made.
+    /// A rejection that creates this topic.
     NoBut(&'a str, &'a [u8]),
-    /// Not complete: the input must hold so many bytes; and what a peer that ends here is told.
+    /// An incomplete command: the number of bytes the input must hold, and the error for a peer
+    /// that ends here.
     More(usize, &'a str),
-    /// The same, with this topic made when it ends.
+    /// An incomplete command that creates this topic when the peer ends here.
     MoreBut(&'a str, usize, &'a str),
     Close,
 }
@@ -95,7 +96,7 @@ fn check_in(input: impl AsRef<[u8]>, context: &Context<'_>, expected: Expected<'
         }
         Close => assert_eq!(decoded, Decoded::Close, "{shown}"),
     }
-    // What came out comes out again, and the end of the input changes nothing about it.
+    // A second decode gives the same result, and the end of the input changes nothing.
     assert_eq!(
         decoder.decode(input, context),
         decoded,
@@ -123,7 +124,7 @@ fn id() -> MessageId {
     MessageId(*ID.as_bytes().first_chunk().unwrap())
 }
 
-/// A line and a body with its size.
+/// Returns a line and a body with its size.
 fn with_body(line: &str, body: &[u8]) -> Vec<u8> {
     with_size(line, body.len() as i32, body)
 }
@@ -175,7 +176,7 @@ fn a_line_has_16384_bytes_at_most() {
     check(line(16384), Init, Close);
     check([line(16384), b"\n".to_vec()].concat(), Init, Close);
     check([line(16384), b"x\n".repeat(9000)].concat(), Init, Close);
-    // A name of a command can be as long.
+    // The name of a command can be as long as the line.
     let name = vec![b'\xff'; 16383];
     let expected = [&b"E_INVALID invalid command "[..], &name].concat();
     check([&name[..], b"\n"].concat(), Init, No(&expected));
@@ -245,7 +246,7 @@ fn states() {
     for (verb, states) in table {
         for state in states {
             let text = format!("E_INVALID cannot {verb} in current state");
-            // First of all checks: neither parameters nor a body are looked at.
+            // The state is checked first: neither parameters nor a body are examined.
             check(format!("{verb}\n"), *state, No(text.as_bytes()));
             check(format!("{verb} x y z\n"), *state, No(text.as_bytes()));
         }
@@ -409,7 +410,7 @@ fn publish() {
     );
 }
 
-/// An MPUB of topic `t`: declared size, count, and what is behind.
+/// Returns an MPUB of topic `t` with this declared size, this count and these bytes behind them.
 fn mpub(size: i32, count: i32, rest: &[u8]) -> Vec<u8> {
     [
         b"MPUB t\n",
@@ -498,7 +499,7 @@ fn batches() {
             batch,
         }),
     );
-    // The declared size is not compared with anything.
+    // The declared size is compared with nothing.
     for declared in [1, 1000, 5_242_880] {
         check(
             mpub(declared, 2, two),
@@ -512,7 +513,7 @@ fn batches() {
     let no_size = "E_BAD_MESSAGE MPUB failed to read message(1) body size";
     check(mpub(15, 2, &two[..5]), Init, MoreBut("t", 24, no_size));
     let no_body = "E_BAD_MESSAGE MPUB failed to read message body";
-    // Behind the first body is a size, and nothing is decided without that.
+    // A size follows the first body, and nothing is decided without that size.
     check(mpub(15, 2, &two[..4]), Init, MoreBut("t", 24, no_body));
     check(mpub(15, 2, &two[..9]), Init, MoreBut("t", 26, no_body));
     let text = b"E_BAD_MESSAGE MPUB invalid message(1) body size 0";
@@ -575,7 +576,7 @@ fn deferred_publish() {
     // Captured (§8.4).
     let text = b"E_INVALID DPUB timeout 3600001 out of range 0-3600000";
     check("DPUB t 3600001\n", Init, No(text));
-    // Negative after wrap-around, named as it was sent.
+    // The value is negative after wrap-around. The error names it as it was sent.
     let text = b"E_INVALID DPUB timeout 18446744073709551615 out of range 0-3600000";
     check("DPUB t 18446744073709551615\n", Init, No(text));
     let accepted = [
@@ -728,14 +729,14 @@ fn answers_to_messages() {
             check(format!("{verb} {id} 0\n"), Closing, No(bad));
         }
     }
-    // Any sixteen bytes will do.
+    // Any sixteen bytes are accepted.
     let odd = MessageId(*b"\xff\0\r\tABCDEFGHIJKL");
     check(
         [b"FIN ", &odd.0[..], b"\n"].concat(),
         Subscribed,
         Is(Command::Fin { id: odd }),
     );
-    // Unless the last is a CR, which goes with the LF.
+    // A CR as the last byte is different: it belongs to the LF.
     let bad = b"E_INVALID invalid message ID";
     check("FIN 18a2f0353326900\r\n", Subscribed, No(bad));
 }
@@ -798,7 +799,7 @@ fn identify_and_auth() {
             Init,
             More(at + 4 + 5_242_880, &text("failed to read body")),
         );
-        // With a limit below zero the order of the checks shows.
+        // A limit below zero shows the order of the checks.
         let limits = Limits {
             body_bytes_max: -5,
             ..Limits::default()
@@ -832,7 +833,7 @@ fn identify_and_auth() {
             No(b"E_INVALID AUTH invalid number of parameters"),
         );
     }
-    // The state comes first.
+    // The state is checked first.
     check(
         "AUTH x\n",
         Subscribed,
@@ -891,13 +892,14 @@ fn less_input_than_was_asked_for_costs_nothing_and_reset_forgets() {
 
 #[test]
 fn errors_and_progress_stay_small() {
-    // One per connection, of which there may be many thousands.
+    // Each connection has one, and there may be many thousands of connections.
     assert!(size_of::<Decoder>() <= 32);
     assert!(size_of::<Decoded<'_>>() <= 96);
 }
 
 proptest! {
-    /// The shortcut never knows more than the decoder: here lines that are nearly FINs.
+    /// The shortcut accepts no line that the decoder refuses. The inputs are lines that are nearly
+    /// FINs.
     #[test]
     fn the_shortcut_for_fins_agrees(
         id in "[0-9a-f]{16}",
@@ -917,7 +919,7 @@ proptest! {
             };
             prop_assert_eq!((id.decode(), consumed), (Some(found), FIN_BYTES));
         } else if let Decoded::Command { command: Command::Fin { id }, consumed: FIN_BYTES } = decoded {
-            // Something else may be of that length: CR LF, say, with a shorter id before it.
+            // Another command may have this length, such as a FIN with a shorter id and CR LF.
             prop_assert_eq!(id.decode(), None);
         }
     }

@@ -38,7 +38,7 @@ fn commands_have_their_bytes() {
     let check = |expected: &[u8], write: &dyn Fn(&mut Vec<u8>)| {
         let bytes = appended(write);
         assert_eq!(bytes, expected, "{}", bytes.escape_ascii());
-        // And the other side of this crate takes them.
+        // The decoder of this crate accepts the bytes.
         let limits = Limits::default();
         let state = match bytes[0] {
             b'R' | b'F' | b'T' | b'C' => ClientState::Subscribed,

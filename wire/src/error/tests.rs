@@ -127,7 +127,7 @@ fn quoting_is_gos() {
         "\u{301}日本½—€😀\u{fffd}".as_bytes(),
         "\"\u{301}日本½—€😀\u{fffd}\"",
     );
-    // Every byte of what is not UTF-8 by itself: cut off, overlong, a surrogate, beyond the end.
+    // Every invalid byte is escaped by itself: cut off, overlong, a surrogate, beyond the end.
     check(b"\xe2\x82A", r#""\xe2\x82A""#);
     check(b"\xc0\xaf\xed\xa0\x80", r#""\xc0\xaf\xed\xa0\x80""#);
     check(b"\xf4\x90\x80\x80", r#""\xf4\x90\x80\x80""#);

@@ -1,10 +1,10 @@
-//! Reading as lenient as Go's: keys in any case, `null` for anything, unknown keys ignored.
+//! Reads JSON as leniently as Go: keys in any case, `null` for any value, unknown keys ignored.
 
 use serde_json::{Map, Value};
 
-/// Reads a document.
+/// Parses a document.
 pub fn parse(bytes: &[u8]) -> Result<Value, String> {
-    // Go replaces what is not Unicode instead of refusing it.
+    // Go replaces bytes that are not UTF-8 instead of refusing them.
     let text = String::from_utf8_lossy(bytes);
     serde_json::from_str(&text).map_err(|error| match error.classify() {
         serde_json::error::Category::Eof => "unexpected end of JSON input".to_string(),
@@ -12,7 +12,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
     })
 }
 
-/// Go matches keys without regard to case, also across Unicode's odd folds of `s` and `k`.
+/// Compares keys like Go: without regard to case, and with Unicode's odd folds of `s` and `k`.
 fn is_key(given: &str, key: &str) -> bool {
     let folded = given.chars().map(|c| match c {
         '\u{17f}' => 's',
@@ -22,7 +22,7 @@ fn is_key(given: &str, key: &str) -> bool {
     folded.eq(key.chars())
 }
 
-/// The field's value; an exact key is preferred, `null` is like no field at all.
+/// Returns the value of a field. An exact key is preferred; `null` counts as a missing field.
 pub fn field<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     let any_case = || {
         fields
@@ -36,7 +36,7 @@ pub fn field<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a Value>
         .filter(|value| !value.is_null())
 }
 
-/// The fields of an object; `None` for `null`. `place` names it in the error.
+/// Returns the fields of an object, or `None` for `null`. `place` names the object in the error.
 pub fn object<'a>(value: &'a Value, place: &str) -> Result<Option<&'a Map<String, Value>>, String> {
     match value {
         Value::Null => Ok(None),
@@ -45,7 +45,7 @@ pub fn object<'a>(value: &'a Value, place: &str) -> Result<Option<&'a Map<String
     }
 }
 
-/// The elements of a field's array; none for `null` or no field.
+/// Returns the elements of a field's array, or none for `null` or a missing field.
 pub fn array<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], String> {
     match field(fields, key) {
         None => Ok(&[]),
@@ -54,7 +54,7 @@ pub fn array<'a>(fields: &'a Map<String, Value>, key: &str) -> Result<&'a [Value
     }
 }
 
-/// A field's text; empty for `null` or no field.
+/// Returns the text of a field, or an empty one for `null` or a missing field.
 pub fn string(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
     match field(fields, key) {
         None => Ok(String::new()),
@@ -63,7 +63,7 @@ pub fn string(fields: &Map<String, Value>, key: &str) -> Result<String, String> 
     }
 }
 
-/// A field's truth value; false for `null` or no field.
+/// Returns the boolean of a field, or false for `null` or a missing field.
 pub fn boolean(fields: &Map<String, Value>, key: &str) -> Result<bool, String> {
     match field(fields, key) {
         None => Ok(false),
@@ -72,7 +72,8 @@ pub fn boolean(fields: &Map<String, Value>, key: &str) -> Result<bool, String> {
     }
 }
 
-/// A field's integer; 0 for `null` or no field. As in Go, `1.0` and `1e3` are none.
+/// Returns the integer of a field, or 0 for `null` or a missing field. As in Go, `1.0` and `1e3`
+/// are not integers.
 pub fn integer(fields: &Map<String, Value>, key: &str) -> Result<i64, String> {
     match field(fields, key) {
         None => Ok(0),
@@ -83,7 +84,7 @@ pub fn integer(fields: &Map<String, Value>, key: &str) -> Result<i64, String> {
     }
 }
 
-/// An array's element that is to be a text; `place` names the array in the error.
+/// Returns an array's element as text. `place` names the array in the error.
 pub fn text<'a>(value: &'a Value, place: &str) -> Result<&'a str, String> {
     match value {
         Value::String(text) => Ok(text),

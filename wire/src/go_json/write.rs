@@ -1,12 +1,12 @@
-//! Text as Go's `encoding/json` writes it. Tools and tests compare these bytes, so small differences count: `<` is
-//! escaped, 1.0 is `1`.
+//! Writes JSON as Go's `encoding/json` does. Tools and tests compare these bytes, so small
+//! differences count: `<` is escaped, 1.0 is `1`.
 
 use std::fmt::Write;
 
 /// Appends `text` as the inside of a JSON string, without the quotes around it.
 ///
-/// Go also escapes what could end a script element or a JavaScript line: `<`, `>`, `&`, U+2028 and
-/// U+2029. Backspace and form feed have no short form in the Go that nsqd 1.3.0 is built with.
+/// Go also escapes characters that could end a script element or a JavaScript line: `<`, `>`, `&`,
+/// U+2028 and U+2029. The Go version of nsqd 1.3.0 has no short form for backspace and form feed.
 pub fn escape_into(out: &mut String, text: &str) {
     out.reserve(text.len());
     for c in text.chars() {
@@ -30,7 +30,8 @@ pub fn push_string(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Appends a JSON string of bytes that may be no text: Go's mark stands for each byte that is none.
+/// Appends a JSON string of bytes that may not be UTF-8: U+FFFD stands for each invalid byte, as in
+/// Go.
 pub fn push_bytes(out: &mut String, bytes: &[u8]) {
     out.push('"');
     for chunk in bytes.utf8_chunks() {
@@ -74,12 +75,12 @@ impl<'a> JsonObject<'a> {
         }
     }
 
-    /// Ends the object. An object that is dropped without it has no closing brace.
+    /// Ends the object. Without this call the object has no closing brace.
     pub fn end(self) {
         self.out.push('}');
     }
 
-    /// Writes the key; the caller appends the value to what is returned.
+    /// Writes the key. The caller appends the value to the returned text.
     pub fn key(&mut self, key: &str) -> &mut String {
         if !self.is_empty {
             self.out.push(',');
@@ -95,7 +96,7 @@ impl<'a> JsonObject<'a> {
         push_string(self.key(key), value);
     }
 
-    /// Adds a text, but not an empty one.
+    /// Adds a text, unless it is empty.
     pub fn text_unless_empty(&mut self, key: &str, value: &str) {
         if !value.is_empty() {
             self.text(key, value);
@@ -107,7 +108,7 @@ impl<'a> JsonObject<'a> {
         let _ = write!(self.key(key), "{}", value.into());
     }
 
-    /// Adds an integer, but not 0.
+    /// Adds an integer, unless it is 0.
     pub fn number_unless_zero(&mut self, key: &str, value: u64) {
         if value != 0 {
             self.number(key, value);
@@ -120,7 +121,7 @@ impl<'a> JsonObject<'a> {
     }
 }
 
-/// Appends a JSON array, each element written by `push`.
+/// Appends a JSON array. `push` writes each element.
 pub fn push_array<T>(
     out: &mut String,
     elements: impl IntoIterator<Item = T>,

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// An id by formatting, to compare with.
+/// Formats an id in the plain way, for comparison.
 fn slow(seq: u64, node: u64) -> String {
     format!("{:016x}", (seq >> 12) << 22 | node << 12 | seq & 0xfff)
 }

@@ -1,6 +1,7 @@
-//! The JSON of an IDENTIFY, as Go's `encoding/json` reads it into a struct (protocol-v2 §9.3).
+//! The JSON of an IDENTIFY, read as Go's `encoding/json` reads it into a struct (protocol-v2 §9.3).
 //!
-//! serde_json knows the grammar. Where Go is of another mind it is helped along:
+//! serde_json knows the grammar. This module makes up for each difference between serde_json and
+//! Go:
 //!
 //! | Go | serde_json | here |
 //! | --- | --- | --- |
@@ -11,8 +12,8 @@
 //! | `null` changes nothing | error, unless `Option` | [`Target::set`] |
 //! | `-0` is an integer, `1e3` and `-0.0` are not | `-0` is not | integers are read from their text |
 //!
-//! Go gives up on values nested deeper than 10000; here unknown values may be of any depth, since
-//! they are skipped without recursion.
+//! Go rejects values nested deeper than 10000. Here unknown values may have any depth, because the
+//! parser skips them without recursion.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,12 +24,12 @@ use serde_json::value::RawValue;
 use super::IdentifyRequest;
 use crate::limits::IDENTIFY_TEXT_BYTES_MAX;
 
-/// Reads `body`. The error is for debugging only: a peer is told one thing in all cases.
+/// Parses `body`. The error is for debugging only: the peer gets the same error in all cases.
 pub(super) fn decode(body: &[u8]) -> Result<IdentifyRequest, serde_json::Error> {
     serde_json::from_str::<Request>(&mend(body)).map(|request| request.0)
 }
 
-/// Carries the implementation of [`Deserialize`], which has no business in the public type.
+/// Carries the implementation of [`Deserialize`], which the public type should not have.
 struct Request(IdentifyRequest);
 
 impl<'de> Deserialize<'de> for Request {
@@ -71,7 +72,8 @@ enum Target<'r> {
 }
 
 impl<'r> Target<'r> {
-    /// `None` for keys no one knows, among them `short_id` and `long_id`, which old clients send.
+    /// Returns the field for a key, or `None` for an unknown key. Unknown keys include `short_id`
+    /// and `long_id`, which old clients send.
     fn of(request: &'r mut IdentifyRequest, folded_key: &str) -> Option<Target<'r>> {
         Some(match folded_key {
             "client_id" => Target::Text(&mut request.client_id),
@@ -93,7 +95,7 @@ impl<'r> Target<'r> {
         })
     }
 
-    /// Stores a value given as JSON text, whose grammar has been checked.
+    /// Stores a value given as JSON text. The grammar of the text has been checked.
     fn set(&mut self, json: &str) -> Result<(), serde_json::Error> {
         if json == "null" {
             return Ok(());
@@ -108,15 +110,15 @@ impl<'r> Target<'r> {
     }
 }
 
-/// A text without what is beyond [`IDENTIFY_TEXT_BYTES_MAX`]; it is kept as long as its connection.
+/// Cuts a text to [`IDENTIFY_TEXT_BYTES_MAX`]: the broker keeps the text as long as its connection.
 fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(IDENTIFY_TEXT_BYTES_MAX));
     text.shrink_to_fit();
     text
 }
 
-/// A key without its case, by Unicode's simple folding as far as it leads to ASCII: two letters beyond
-/// ASCII do, and Go knows them.
+/// Folds the case of a key with Unicode's simple folding, as far as it leads to ASCII. Go also
+/// folds two letters beyond ASCII to ASCII.
 pub(super) fn fold(key: &str) -> String {
     key.chars()
         .map(|c| match c {
@@ -127,13 +129,13 @@ pub(super) fn fold(key: &str) -> String {
         .collect()
 }
 
-/// The same JSON with U+FFFD wherever Go would read it for something that is no character.
+/// Returns the same JSON with U+FFFD for each part that Go reads as an invalid character.
 fn mend(body: &[u8]) -> Cow<'_, str> {
     let text = match str::from_utf8(body) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => Cow::Owned(mend_utf8(body)),
     };
-    // A backslash is found in strings only, or it is an error anyway.
+    // A backslash occurs only in strings; any other backslash is an error later.
     if text.contains("\\u") {
         Cow::Owned(mend_surrogates(&text))
     } else {
@@ -141,8 +143,8 @@ fn mend(body: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// One U+FFFD for each byte that is not part of a character. `String::from_utf8_lossy` has one for
-/// several bytes where they begin a character that is cut short.
+/// Replaces each byte that is not part of a character by one U+FFFD. `String::from_utf8_lossy`
+/// writes one U+FFFD for several bytes if they begin a character that is cut short.
 fn mend_utf8(body: &[u8]) -> String {
     let mut out = String::with_capacity(body.len());
     for chunk in body.utf8_chunks() {
@@ -152,7 +154,7 @@ fn mend_utf8(body: &[u8]) -> String {
     out
 }
 
-/// Replaces escapes of one half of a surrogate pair without the other.
+/// Replaces each escape of one half of a surrogate pair that lacks its other half.
 fn mend_surrogates(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -165,7 +167,7 @@ fn mend_surrogates(text: &str) -> String {
         ) {
             (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (&escape[..12], 12),
             (Some(0xd800..=0xdfff), _) => ("\\ufffd", 6),
-            // Past the second byte too, for it may be another backslash.
+            // Skips the second byte too, because it may be another backslash.
             _ => {
                 let bytes = 1 + escape[1..].chars().next().map_or(0, char::len_utf8);
                 (&escape[..bytes], bytes)
@@ -178,10 +180,10 @@ fn mend_surrogates(text: &str) -> String {
     out
 }
 
-/// The number in the `\uXXXX` at the front of `text`.
+/// Returns the number in the `\uXXXX` at the front of `text`.
 fn unicode_escape(text: &str) -> Option<u16> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
-    // `from_str_radix` would take a sign.
+    // `from_str_radix` would accept a sign.
     let all_digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     all_digits
         .then(|| u16::from_str_radix(digits, 16).ok())

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Decodes, and lets `change` say how the result differs from one without any keys.
+/// Decodes `json`. `change` describes how the result differs from that of an empty object.
 fn check(json: impl AsRef<[u8]>, change: impl FnOnce(&mut IdentifyRequest)) {
     let json = json.as_ref();
     let mut expected = IdentifyRequest::default();
@@ -91,7 +91,7 @@ fn the_grammar_is_strict() {
     ] {
         check_bad(json);
     }
-    // DEL and C1 controls are no control characters to JSON.
+    // JSON does not treat DEL and C1 as control characters.
     check("{\"client_id\":\"\x7f\u{80}\"}", |r| {
         r.client_id = "\x7f\u{80}".into()
     });
@@ -101,11 +101,11 @@ fn the_grammar_is_strict() {
 fn keys_match_whatever_their_case() {
     check(r#"{"HEARTBEAT_INTERVAL":1}"#, |r| r.heartbeat_interval = 1);
     check(r#"{"Tls_V1":true}"#, |r| r.tls_v1 = true);
-    // U+017F is a lower-case s. No key has a k for U+212A, the Kelvin sign.
+    // U+017F is a lower-case s. No key has a k, which U+212A (the Kelvin sign) folds to.
     check("{\"ho\u{17f}tname\":\"h\"}", |r| r.hostname = "h".into());
     check(r#"{"ho\u017Ftname":"h"}"#, |r| r.hostname = "h".into());
     assert_eq!(request_fold("\u{212a}EY_\u{17f}S"), "key_ss");
-    // What lower-cases to ASCII in other ways than by simple folding does not match.
+    // A character that lower-cases to ASCII, but not by simple folding, does not match.
     check("{\"cl\u{130}ent_id\":\"c\"}", |_| {});
     check(r#"{"client-id":"c"," client_id":"c"}"#, |_| {});
     // Escapes are undone first.
@@ -206,7 +206,7 @@ fn integers_are_plain_and_fit() {
     check_bad(r#"{"sample_rate":-2147483649}"#);
 }
 
-/// A text is kept as long as its connection: megabytes of it were.
+/// Regression: a text lives as long as its connection, and megabytes of it were kept.
 #[test]
 fn long_texts_are_cut() {
     for field in [
@@ -219,7 +219,7 @@ fn long_texts_are_cut() {
         for (text, kept) in [
             ("x".repeat(1024), "x".repeat(1024)),
             ("x".repeat(2 << 20), "x".repeat(1024)),
-            // Between characters.
+            // The cut falls between characters.
             (
                 "x".to_owned() + &"\u{e9}".repeat(1000),
                 "x".to_owned() + &"\u{e9}".repeat(511),
@@ -244,11 +244,11 @@ fn what_is_no_character_becomes_the_replacement_character() {
         let json = [b"{\"client_id\":\"", inside, b"\"}"].concat();
         check(json, |r| r.client_id = expected.into());
     };
-    // Each byte for itself.
+    // Each invalid byte is replaced separately.
     check_text(b"a\xffb", "a\u{fffd}b");
     check_text(b"\xe2\x82", "\u{fffd}\u{fffd}");
     check_text(b"\xed\xa0\x80", "\u{fffd}\u{fffd}\u{fffd}");
-    // Halves of surrogate pairs.
+    // Halves of surrogate pairs are replaced.
     check_text(br"\ud83d\ude00", "😀");
     check_text(br"\uD83D\uDE00", "😀");
     check_text(br"\ud800", "\u{fffd}");
@@ -262,9 +262,9 @@ fn what_is_no_character_becomes_the_replacement_character() {
     check_text(br"\\\ud800", "\\\u{fffd}");
     check_text("\\ud800é\\u00e9".as_bytes(), "\u{fffd}éé");
     check_text(b"\\ud800\xff", "\u{fffd}\u{fffd}");
-    // In keys too.
+    // Keys are mended too.
     check(b"{\"client_id\xff\":\"c\",\"\\ud800\":1}", |_| {});
-    // Mending does not make sense of what is none.
+    // Mending does not make invalid JSON valid.
     for json in [
         &b"{\"a\":\"\\ud8\"}"[..],
         b"{\"a\":\"\\ud800",
@@ -295,7 +295,7 @@ fn displays_as_go_does() {
     );
 }
 
-/// Negotiates from the defaults; the settings afterwards and the answer or error.
+/// Negotiates from the defaults. Returns the settings afterwards, and the answer or error.
 fn settle(json: &str, server: &ServerSettings) -> (ClientSettings, Result<Response, String>) {
     let mut client = ClientSettings::from_server(server);
     let request = IdentifyRequest::decode(json.as_bytes()).unwrap();
@@ -374,7 +374,7 @@ fn ranges_are_inclusive() {
             check(min - 1, false);
         }
     }
-    // Limits count in whole milliseconds.
+    // Limits are compared in whole milliseconds.
     let max = Duration::from_micros(5_000_999);
     let server = ServerSettings {
         heartbeat_interval_max: max,
@@ -400,7 +400,7 @@ fn the_first_value_out_of_range_is_the_error() {
         ("msg_timeout", "msg timeout"),
     ];
     while !keys.is_empty() {
-        // Last key first: the order in the JSON does not matter.
+        // The last key comes first: the order in the JSON does not matter.
         let pairs: Vec<_> = keys
             .iter()
             .rev()
@@ -431,7 +431,7 @@ fn minus_one_switches_off() {
     check(r#"{"output_buffer_timeout":-1}"#, &|c| {
         c.output_buffer_timeout = None
     });
-    // No buffer means no timeout, even where one is asked for.
+    // Without a buffer there is no timeout, even if the client asks for one.
     check(
         r#"{"output_buffer_size":-1,"output_buffer_timeout":100}"#,
         &|c| {
@@ -466,7 +466,8 @@ fn settings_are_taken_over_and_zero_keeps_them() {
         msg_timeout: Duration::from_secs(3),
     };
     assert_eq!(client, settled);
-    // Again, asking for nothing: all stays, but for the sample rate, where 0 is a value.
+    // A second request that asks for nothing keeps all settings except the sample rate, for which 0
+    // is a value.
     let second = IdentifyRequest::default();
     assert_eq!(negotiate(&second, &server, &mut client), Ok(Response::Ok));
     assert_eq!(
@@ -547,7 +548,7 @@ fn upgrades_need_both_sides() {
     let both = r#"{"feature_negotiation":true,"snappy":true,"deflate":true}"#;
     let text = "E_IDENTIFY_FAILED cannot enable both deflate and snappy compression";
     assert_eq!(settle(both, &server).1, Err(text.to_owned()));
-    // Without negotiation nobody looks.
+    // Without negotiation the compressions are not compared.
     assert_eq!(
         settle(r#"{"snappy":true,"deflate":true}"#, &server).1,
         Ok(Response::Ok)

@@ -1,4 +1,4 @@
-//! The configurations of both sides of TLS, from PEM files.
+//! The TLS configurations of daemon and client, from PEM files.
 
 use std::fmt;
 use std::io;
@@ -18,59 +18,59 @@ use rustls::{
     SignatureScheme, SupportedProtocolVersion,
 };
 
-/// What a daemon's connections are configured with.
+/// The settings of a daemon's TLS.
 #[derive(Clone, Debug)]
 pub struct ServerTls<'a> {
-    /// Its certificate and those behind it, PEM.
+    /// The certificate and its chain, PEM.
     pub cert: &'a Path,
     /// The key of the first certificate, PEM: PKCS#1, PKCS#8 or SEC1.
     pub key: &'a Path,
-    /// What clients have to show.
+    /// The certificates that clients have to show.
     pub clients: ClientTrust,
-    /// Whether TLS 1.2 is refused. Older versions always are.
+    /// True when TLS 1.2 is refused. Older versions are always refused.
     pub only_tls13: bool,
 }
 
-/// Which clients a daemon trusts.
+/// The clients that a daemon trusts.
 #[derive(Clone, Debug)]
 pub enum ClientTrust {
-    /// All; no certificate is asked for.
+    /// All clients. The daemon asks for no certificate.
     Everybody,
-    /// Those with a certificate, whoever signed it.
+    /// Clients with a certificate, whoever signed it.
     AnyCertificate,
-    /// Those with a certificate that one of these authorities signed.
+    /// Clients with a certificate that one of these authorities signed.
     SignedBy(RootCertStore),
 }
 
-/// What a client's connections are configured with.
+/// The settings of a client's TLS.
 #[derive(Clone, Debug, Default)]
 pub struct ClientTls<'a> {
-    /// Whom to trust to sign the daemon's certificate; `None` accepts any certificate.
+    /// The authorities that may sign the daemon's certificate. `None` accepts any certificate.
     pub authorities: Option<RootCertStore>,
-    /// A certificate to show, and its key, PEM.
+    /// The client's own certificate and its key, PEM.
     pub cert_and_key: Option<(&'a Path, &'a Path)>,
 }
 
-/// Why a configuration cannot be made. The texts are those of Go, where Go has one.
+/// The reason why a configuration cannot be made. The texts are Go's where Go has one.
 #[derive(Debug)]
 pub enum ConfigError {
     /// A file cannot be read.
     Open(PathBuf, io::Error),
-    /// A file of certificates has none that can be used.
+    /// A certificate file has no usable certificate.
     NoCertificate(PathBuf),
-    /// A file of certificates has a key.
+    /// A certificate file has a key.
     KeyForCertificate(PathBuf),
-    /// A file of a key has none that is understood.
+    /// A key file has no usable key.
     NoKey(PathBuf),
-    /// A file of a key has a certificate.
+    /// A key file has a certificate.
     CertificateForKey(PathBuf),
-    /// The key is not that of the certificate.
+    /// The key does not belong to the certificate.
     KeyMismatch,
-    /// A file of authorities has none that can be used.
+    /// A file of authorities has no usable certificate.
     NoAuthority(PathBuf),
-    /// Clients are to be verified, and there is nobody to verify them.
+    /// The settings ask for verification but name no authority.
     NoAuthorities,
-    /// The library refuses it.
+    /// The TLS library refuses the settings.
     Tls(rustls::Error),
 }
 
@@ -138,7 +138,7 @@ impl From<rustls::Error> for ConfigError {
     }
 }
 
-/// The daemon's side.
+/// Makes the daemon's configuration.
 ///
 /// # Errors
 /// When a file cannot be used.
@@ -167,7 +167,8 @@ pub fn server_config(tls: &ServerTls<'_>) -> Result<Arc<ServerConfig>, ConfigErr
     Ok(Arc::new(builder.with_single_cert(chain, key)?))
 }
 
-/// The client's side: a full handshake for each connection, as with NSQ's client libraries by default.
+/// Makes the client's configuration. Each connection does a full handshake, as NSQ's client
+/// libraries do by default.
 ///
 /// # Errors
 /// When a file cannot be used.
@@ -195,16 +196,16 @@ pub fn client_config(tls: &ClientTls<'_>) -> Result<Arc<ClientConfig>, ConfigErr
     Ok(Arc::new(config))
 }
 
-/// The authorities in a file, PEM.
+/// Reads the authorities in a PEM file.
 ///
 /// # Errors
-/// When the file cannot be read, or has none.
+/// When the file cannot be read, or has no authority.
 pub fn authorities(path: &Path) -> Result<RootCertStore, ConfigError> {
     let found = CertificateDer::pem_slice_iter(&read(path)?)
         .filter_map(Result::ok)
         .collect::<Vec<_>>();
     let mut roots = RootCertStore::empty();
-    // Those that are none are passed over, as in Go.
+    // Certificates that cannot be parsed are skipped, as in Go.
     match roots.add_parsable_certificates(found) {
         (0, _) => Err(ConfigError::NoAuthority(path.to_owned())),
         _ => Ok(roots),
@@ -242,7 +243,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Accepts any certificate of the other side. That its owner is there is checked.
+/// Accepts any certificate of the other side. The signature is checked: the peer must own its key.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

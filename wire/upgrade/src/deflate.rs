@@ -10,11 +10,11 @@ use crate::{Room, UpgradeError};
 /// Space for one step of compressing, in bytes.
 const STEP_BYTES: usize = 16 * 1024;
 
-/// Both directions of a deflate connection.
+/// The deflate streams of both directions of a connection.
 pub struct Deflate {
     compress: Compress,
     decompress: Decompress,
-    /// The other side has ended its stream.
+    /// True when the other side has ended its stream.
     ended: bool,
 }
 
@@ -37,7 +37,8 @@ impl Deflate {
         self.ended
     }
 
-    /// Appends `plain`, compressed, up to a boundary behind which all of it can be decompressed.
+    /// Compresses `plain` and appends the result. The result ends at a flush boundary, so the other
+    /// side can decompress all of it.
     pub(crate) fn compress(
         &mut self,
         plain: &[IoSlice<'_>],
@@ -69,14 +70,14 @@ impl Deflate {
                 .compress_vec(part, out, flush)
                 .map_err(UpgradeError::Deflate)?;
             part = &part[(self.compress.total_in() - before) as usize..];
-            // With space left the flush is complete.
+            // Space is left, so the flush is complete.
             if part.is_empty() && out.len() < out.capacity() {
                 return Ok(());
             }
         }
     }
 
-    /// Decompresses `input`, from its front, until there is no room or no input.
+    /// Decompresses `input`, from its front, until the room is full or the input is empty.
     pub(crate) fn decompress(
         &mut self,
         input: &mut &[u8],
@@ -88,10 +89,10 @@ impl Deflate {
                 .decompress
                 .decompress(input, room.left(), FlushDecompress::None);
             *input = &input[(self.decompress.total_in() - taken) as usize..];
-            // Also what comes before data that are none.
+            // Bytes in front of invalid data count too.
             room.fill((self.decompress.total_out() - given) as usize);
             self.ended = status.map_err(UpgradeError::Inflate)? == Status::StreamEnd;
-            // With room left there is nothing more in it.
+            // Room is left, so the input holds nothing more.
             if input.is_empty() {
                 break;
             }

@@ -1,16 +1,16 @@
-//! [`UpgradeError`]: what can go wrong in a layer.
+//! [`UpgradeError`]: the errors of a layer.
 
 use std::fmt;
 use std::io;
 
-/// What went wrong while opening or sealing.
+/// The reason why opening or sealing failed.
 #[derive(Debug)]
 pub enum UpgradeError {
-    /// TLS, whichever part of it.
+    /// A failure of TLS.
     Tls(rustls::Error),
-    /// Where TLS was to begin is something else.
+    /// The peer's first bytes are not TLS.
     NoTls,
-    /// Snappy data that are none.
+    /// The snappy data are invalid.
     Snappy(snap::Error),
     /// The stream does not begin with snappy's stream identifier.
     SnappyIdentifier,
@@ -22,7 +22,7 @@ pub enum UpgradeError {
     SnappyChecksum,
     /// A failure while compressing with deflate.
     Deflate(flate2::CompressError),
-    /// Deflate data that are none.
+    /// The deflate data are invalid.
     Inflate(flate2::DecompressError),
     /// Bytes behind the end of the deflate stream.
     InflateEnded,

@@ -5,13 +5,13 @@
 //!   socket ◄── wire ── TLS ◄── compressed ── snappy | deflate ◄── plain ── protocol    seal
 //! ```
 //!
-//! This crate owns the formats and the libraries behind them, for both sides: the daemon, its clients
-//! and the load generator. It refuses to read or write anything but the files of a configuration, and
-//! knows nothing of commands.
+//! This crate owns the formats and the libraries behind them for all sides: the daemon, its clients
+//! and the load generator. It reads no files except those of a configuration, and knows no
+//! commands.
 //!
-//! Opening is driven by who wants the plain bytes: there is never more of them than fits the space
-//! that was given, however well they were compressed. What is sealed is flushed: the other side can
-//! open all of it.
+//! The reader of plain bytes drives opening: a call gives at most as many bytes as fit the given
+//! space, however well they were compressed. Sealed bytes are flushed: the other side can open all
+//! of them.
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +34,7 @@ pub use config::{
 use deflate::Deflate;
 pub use error::UpgradeError;
 use room::Room;
-/// What TLS is configured with, and what it verifies.
+/// The types of a TLS configuration and of its certificates.
 pub use rustls::{ClientConfig, RootCertStore, ServerConfig, pki_types};
 use snappy::Snappy;
 pub use tls::Session;
@@ -49,7 +49,7 @@ const KEPT_BYTES: usize = 16 * 1024;
 /// One upgrade of a connection.
 #[derive(Debug)]
 pub enum Layer {
-    /// TLS; comes before compression.
+    /// TLS, which comes before compression.
     Tls(Box<Tls>),
     /// Snappy's framing format.
     Snappy(Box<Snappy>),
@@ -58,19 +58,19 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// Snappy.
+    /// Makes a snappy layer.
     #[must_use]
     pub fn snappy() -> Layer {
         Layer::Snappy(Box::new(Snappy::new()))
     }
 
-    /// Deflate; the level, 1 to 9, is that of the sending direction.
+    /// Makes a deflate layer. The level, 1 to 9, is that of the sending direction.
     #[must_use]
     pub fn deflate(level: u32) -> Layer {
         Layer::Deflate(Box::new(Deflate::new(level)))
     }
 
-    /// TLS as the daemon's side.
+    /// Makes the daemon's side of TLS.
     ///
     /// # Errors
     /// When the library refuses the configuration.
@@ -78,7 +78,7 @@ impl Layer {
         Ok(Layer::Tls(Box::new(Tls::server(Arc::clone(config))?)))
     }
 
-    /// TLS as the client's side; the certificate must be for `name`.
+    /// Makes the client's side of TLS. The certificate must be for `name`.
     ///
     /// # Errors
     /// When the library refuses the configuration.
@@ -91,7 +91,7 @@ impl Layer {
     }
 }
 
-/// The compression of a connection, for it has at most one.
+/// The compression of a connection, which has at most one.
 #[derive(Debug)]
 enum Compression {
     Snappy(Box<Snappy>),
@@ -114,28 +114,28 @@ impl Compression {
     }
 }
 
-/// The upgrades of a connection, from the first one on.
+/// The upgrades of a connection, in the order in which they were added.
 #[derive(Debug, Default)]
 pub struct Layers {
     tls: Option<Box<Tls>>,
     compression: Option<Compression>,
     /// Sealed bytes for the socket.
     pub wire: Vec<u8>,
-    /// Of `wire`, what the socket has taken.
+    /// The number of bytes of `wire` that the socket has taken.
     pub sent: usize,
     compressed: Vec<u8>,
     decrypted: Vec<u8>,
-    /// Of `decrypted`, what was not decompressed yet.
+    /// The part of `decrypted` that was not decompressed yet.
     undecompressed: Range<usize>,
-    /// Behind plain bytes that came out before.
+    /// An error behind plain bytes that were given out before it.
     failure: Option<UpgradeError>,
 }
 
 impl Layers {
-    /// Adds the next layer. What was sealed before is unchanged.
+    /// Adds the next layer. Bytes that were sealed before stay unchanged.
     ///
     /// # Panics
-    /// When TLS does not come first, or anything comes twice.
+    /// When TLS does not come first, or a layer comes twice.
     pub fn push(&mut self, layer: Layer) {
         assert!(
             self.compression.is_none(),
@@ -152,24 +152,25 @@ impl Layers {
         }
     }
 
-    /// Takes all layers away: who could not agree on TLS goes on in the clear, behind what is sealed.
+    /// Removes all layers. A connection that could not agree on TLS continues in plain text, behind
+    /// the bytes that are sealed already.
     pub fn clear(&mut self) {
         (self.tls, self.compression) = (None, None);
     }
 
-    /// True as long as TLS has not agreed on its keys. Plain bytes that are sealed wait for that.
+    /// Returns true as long as TLS has not agreed on its keys. Plain bytes to seal wait until then.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
-    /// What TLS has agreed on, if there is TLS and it has.
+    /// Returns the parameters of the TLS session, if its handshake is over.
     #[must_use]
     pub fn session(&self) -> Option<Session> {
         self.tls.as_ref().and_then(|tls| tls.session())
     }
 
-    /// True when the other side has said that nothing follows.
+    /// Returns true when the other side has announced its end.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         let tls = self.tls.as_ref().is_some_and(|tls| tls.has_ended());
@@ -180,7 +181,7 @@ impl Layers {
         tls || deflate
     }
 
-    /// Appends plain bytes, sealed, to `wire`.
+    /// Seals plain bytes and appends them to `wire`.
     ///
     /// # Errors
     /// When a library fails.
@@ -202,7 +203,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Appends to `wire` what says that nothing follows, as far as a layer has a word for that.
+    /// Appends the end marks of the layers to `wire`, if a layer has one.
     pub fn end(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.end();
@@ -210,13 +211,13 @@ impl Layers {
         self.drain_tls();
     }
 
-    /// What the socket has to take.
+    /// Returns the bytes that the socket has to take.
     #[must_use]
     pub fn unsent(&self) -> &[u8] {
         &self.wire[self.sent..]
     }
 
-    /// Notes that the socket took the first `bytes` bytes of what it had to.
+    /// Notes that the socket took the first `bytes` of the unsent bytes.
     pub fn note_sent(&mut self, bytes: usize) {
         self.sent += bytes;
         assert!(self.sent <= self.wire.len(), "sent what was sealed");
@@ -227,12 +228,12 @@ impl Layers {
         }
     }
 
-    /// Goes on with the handshake, no further: bytes are taken off the front of `wire` until it is
-    /// over or there are none. What is to be answered is appended to `self.wire`, also after an error; a
-    /// peer that speaks no TLS gets no answer.
+    /// Continues the handshake, no further: removes bytes from the front of `wire` until the
+    /// handshake is over or `wire` is empty. The answer is appended to `self.wire`, also after an
+    /// error. A peer that speaks no TLS gets no answer.
     ///
     /// # Errors
-    /// When the sides do not come to terms.
+    /// When the sides do not agree.
     pub fn shake_hands(&mut self, wire: &mut &[u8]) -> Result<(), UpgradeError> {
         let done = match &mut self.tls {
             Some(tls) => tls.shake_hands(wire),
@@ -242,13 +243,14 @@ impl Layers {
         done
     }
 
-    /// Opens bytes from the socket, which are taken off the front of `wire`, into `plain`. Returns how
-    /// many bytes it gave. When `plain` is full there may be more, also without `wire`; else all of `wire`
-    /// is taken, and what stays behind is never a whole record, chunk or block. What TLS has to answer is
-    /// appended to `self.wire`, also after an error.
+    /// Opens bytes from the socket into `plain` and returns the number of plain bytes. The opened
+    /// bytes are removed from the front of `wire`. When `plain` is full there may be more plain
+    /// bytes, also without new `wire`. Otherwise all of `wire` is taken, and the layers keep no
+    /// complete record, chunk or block. The answers of TLS are appended to `self.wire`, also after
+    /// an error.
     ///
     /// # Errors
-    /// When the other side does not keep to a format; behind everything that could be opened.
+    /// When the other side breaks a format. The error comes after all bytes that could be opened.
     pub fn open(&mut self, wire: &mut &[u8], plain: &mut [u8]) -> Result<usize, UpgradeError> {
         let mut room = Room::of(plain);
         if self.failure.is_none() {
@@ -285,10 +287,11 @@ impl Layers {
         Ok(())
     }
 
-    /// As [`open`](Layers::open), for bytes that had passed the older layers when the last one was added.
+    /// Opens bytes as [`open`](Layers::open) does, but through the last layer only: the bytes had
+    /// passed the older layers when the last one was added.
     ///
     /// # Errors
-    /// When the other side does not keep to a format.
+    /// When the other side breaks a format.
     pub fn open_last(
         &mut self,
         bytes: &mut &[u8],
@@ -311,11 +314,11 @@ impl Layers {
     }
 }
 
-/// Cuts compressed bytes into as few TLS records as hold them, all of the same length but the last one,
-/// which is shorter by less than their number.
+/// Cuts compressed bytes into as few TLS records as hold them. All records have the same length,
+/// except that the last one may be shorter by less than the number of records.
 ///
-/// pynsq ends the connection when it reads a record that decompresses to nothing. The last bytes of a
-/// flush, alone in a record behind full ones, would be such a record.
+/// pynsq ends the connection when it reads a record that decompresses to nothing. A record that
+/// holds only the last bytes of a flush would be such a record.
 fn records(compressed: &[u8]) -> impl Iterator<Item = &[u8]> {
     let count = compressed.len().div_ceil(RECORD_BYTES_MAX).max(1);
     compressed.chunks(compressed.len().div_ceil(count).max(1))

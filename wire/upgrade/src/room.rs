@@ -1,6 +1,6 @@
-//! [`Room`]: space for plain bytes, and how much of it is taken.
+//! [`Room`]: space for plain bytes.
 
-/// Bytes are appended until it is full.
+/// A space to which bytes are appended until it is full.
 #[derive(Debug)]
 pub(crate) struct Room<'a> {
     bytes: &'a mut [u8],
@@ -12,7 +12,7 @@ impl Room<'_> {
         Room { bytes, filled: 0 }
     }
 
-    /// Bytes that are there.
+    /// Returns the number of bytes in the space.
     pub(crate) fn filled(&self) -> usize {
         self.filled
     }
@@ -21,18 +21,18 @@ impl Room<'_> {
         self.filled == self.bytes.len()
     }
 
-    /// The space that is left.
+    /// Returns the free space.
     pub(crate) fn left(&mut self) -> &mut [u8] {
         &mut self.bytes[self.filled..]
     }
 
-    /// The first `bytes` bytes of what was left are filled.
+    /// Notes that the first `bytes` of the free space are filled.
     pub(crate) fn fill(&mut self, bytes: usize) {
         self.filled += bytes;
         debug_assert!(self.filled <= self.bytes.len());
     }
 
-    /// Moves as many bytes in as fit, off the front of `from`.
+    /// Moves bytes from the front of `from` into the free space until one of them ends.
     pub(crate) fn take(&mut self, from: &mut &[u8]) {
         let left = self.left();
         let (front, behind) = from.split_at(from.len().min(left.len()));

@@ -1,4 +1,4 @@
-//! [`Snappy`]: the framing format of snappy, over streams that are cut anywhere.
+//! [`Snappy`]: the framing format of snappy, over streams that may be cut at any byte.
 //!
 //! ```text
 //!   stream = identifier chunk*
@@ -15,9 +15,9 @@ use crate::{Room, UpgradeError};
 const IDENTIFIER: &[u8] = b"\xff\x06\x00\x00sNaPpY";
 const HEADER_BYTES: usize = 4;
 const CRC_BYTES: usize = 4;
-/// Most bytes of a block, uncompressed.
+/// Largest uncompressed block, in bytes.
 const BLOCK_BYTES_MAX: usize = 65_536;
-/// Most bytes of a block, compressed: `snap::raw::max_compress_len` of the above.
+/// Largest compressed block, in bytes: `snap::raw::max_compress_len` of [`BLOCK_BYTES_MAX`].
 const COMPRESSED_BYTES_MAX: usize = 32 + BLOCK_BYTES_MAX + BLOCK_BYTES_MAX / 6;
 
 const COMPRESSED: u8 = 0x00;
@@ -25,20 +25,20 @@ const UNCOMPRESSED: u8 = 0x01;
 const SKIPPABLE_MIN: u8 = 0x80;
 const IDENTIFIES: u8 = 0xff;
 
-/// Both directions of a snappy connection.
+/// The snappy streams of both directions of a connection.
 #[derive(Debug)]
 pub struct Snappy {
     encoder: snap::raw::Encoder,
-    /// The identifier is written.
+    /// True when the identifier has been written.
     written: bool,
     decoder: snap::raw::Decoder,
-    /// The identifier was seen.
+    /// True when the identifier has been read.
     seen: bool,
-    /// The front of a chunk whose end is to come.
+    /// The front of an incomplete chunk.
     part: Vec<u8>,
-    /// Bytes of a chunk that is to be skipped, still to come.
+    /// Bytes still to come of a chunk that is skipped.
     skipped: usize,
-    /// A block for which there was not enough room, the first `taken` bytes of which were.
+    /// A block that did not fit into the room. Its first `taken` bytes have been given out.
     block: Vec<u8>,
     taken: usize,
 }
@@ -57,7 +57,7 @@ impl Snappy {
         }
     }
 
-    /// Appends the chunks of `plain`, all of it.
+    /// Appends all of `plain` as chunks.
     pub(crate) fn compress(
         &mut self,
         plain: &[IoSlice<'_>],
@@ -81,7 +81,8 @@ impl Snappy {
                 .map_err(UpgradeError::Snappy)?;
             out.truncate(data + bytes);
             let mut kind = COMPRESSED;
-            // As the original's library: less than an eighth saved is not worth decompressing.
+            // Like the original library: a block that shrinks by less than an eighth is sent
+            // uncompressed.
             if bytes >= block.len() - block.len() / 8 {
                 kind = UNCOMPRESSED;
                 bytes = block.len();
@@ -96,8 +97,8 @@ impl Snappy {
         Ok(())
     }
 
-    /// Takes chunks off the front of `input` and appends what they hold, until there is no room, or
-    /// no chunk that is complete with `input`.
+    /// Removes chunks from the front of `input` and appends their content, until the room is full
+    /// or the next chunk is incomplete.
     pub(crate) fn decompress(
         &mut self,
         input: &mut &[u8],
@@ -125,7 +126,7 @@ impl Snappy {
             let (front, behind) = input.split_at(missing.min(input.len()));
             self.part.extend_from_slice(front);
             *input = behind;
-            // With its header complete, most chunks are longer than their header.
+            // A chunk with a complete header usually has data behind the header.
             if self.part.len() == chunk_bytes(&self.part)? {
                 let part = std::mem::take(&mut self.part);
                 self.chunk(&part, room)?;
@@ -133,7 +134,7 @@ impl Snappy {
         }
     }
 
-    /// Moves what is left of the block into the room.
+    /// Moves the rest of the block into the room.
     fn empty_block(&mut self, room: &mut Room<'_>) {
         let mut left = &self.block[self.taken..];
         room.take(&mut left);
@@ -193,8 +194,9 @@ impl Snappy {
     }
 }
 
-/// The length of the chunk that begins with these bytes, of its header as long as that is cut. What is
-/// to be skipped is its header alone: its data are not kept.
+/// Returns the length of the chunk that begins with these bytes, or the length of a header while
+/// the header is incomplete. A chunk that is skipped counts only its header, because its data are
+/// not kept.
 fn chunk_bytes(front: &[u8]) -> Result<usize, UpgradeError> {
     let Some(&[kind, ..]) = front.first_chunk::<HEADER_BYTES>() else {
         return Ok(HEADER_BYTES);
@@ -216,13 +218,13 @@ fn chunk_bytes(front: &[u8]) -> Result<usize, UpgradeError> {
     Ok(HEADER_BYTES + bytes)
 }
 
-/// The length that a header announces.
+/// Returns the length that a header announces.
 fn data_bytes(chunk: &[u8]) -> usize {
     let header = chunk.first_chunk::<HEADER_BYTES>();
     header.map_or(0, |header| (u32::from_le_bytes(*header) >> 8) as usize)
 }
 
-/// The format's checksum: a CRC of data that contain CRCs would be weak, hence the mask.
+/// Returns the format's checksum. A CRC over data that contain CRCs would be weak, hence the mask.
 fn masked_crc(block: &[u8]) -> u32 {
     let crc = crc32c::crc32c(block);
     crc.rotate_right(15).wrapping_add(0xa282_ead8)

@@ -8,9 +8,9 @@ use super::*;
 /// The OK frame of a daemon.
 const OK: &[u8] = b"\x00\x00\x00\x06\x00\x00\x00\x00OK";
 
-/// Data that compress well, data that do not, and a piece longer than a snappy block.
+/// Returns data that compress well, data that do not, and a piece longer than a snappy block.
 fn pieces() -> Vec<Vec<u8>> {
-    // Odd multiples of a prime: nothing repeats.
+    // Odd multiples of a prime do not repeat.
     let noise: Vec<u8> = (0..300u32)
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
         .collect();
@@ -36,7 +36,7 @@ fn of(layer: Layer) -> Layers {
     layers
 }
 
-/// Everything that comes out when the parts go in.
+/// Returns all plain bytes that `layers` makes of the parts.
 fn opened(mut layers: Layers, parts: &[&[u8]]) -> Result<Vec<u8>, UpgradeError> {
     let mut out = Vec::new();
     for part in parts {
@@ -45,7 +45,7 @@ fn opened(mut layers: Layers, parts: &[&[u8]]) -> Result<Vec<u8>, UpgradeError> 
     Ok(out)
 }
 
-/// Everything that comes out of `layers` when `wire` goes in, in pieces of `space` bytes at most.
+/// Returns all plain bytes that `layers` makes of `wire`, in pieces of at most `space` bytes.
 fn open(layers: &mut Layers, mut wire: &[u8], space: usize) -> Result<Vec<u8>, UpgradeError> {
     let (mut out, mut plain) = (Vec::new(), vec![0; space]);
     loop {
@@ -58,7 +58,8 @@ fn open(layers: &mut Layers, mut wire: &[u8], space: usize) -> Result<Vec<u8>, U
     }
 }
 
-/// Whatever the cut, the same comes out; and nothing before its cut waits for what comes later.
+/// Checks that every cut of a stream gives the same bytes, and that no bytes before a cut wait for
+/// those behind it.
 fn check_cuts(make: impl Fn() -> Layer) {
     let pieces = pieces();
     let plain = pieces.concat();
@@ -80,7 +81,7 @@ fn check_cuts(make: impl Fn() -> Layer) {
         let plain = pieces[..count].concat();
         assert_eq!(opened(of(make()), &[&sealing.wire]).unwrap(), plain);
     }
-    // Larger than any block, and compressed so well that one read becomes many.
+    // This piece is larger than any block, and compresses so well that one read becomes many.
     let long = vec![vec![0; 1_000_000], plain.repeat(500)];
     let wire = sealed(of(make()), &long);
     let parts: Vec<&[u8]> = wire.chunks(32 * 1024).collect();
@@ -141,7 +142,7 @@ fn what_is_no_stream_is_refused() {
         "16711680 bytes",
     );
     check(Layer::snappy(), &behind(b"\x00\x04\x00\x00abcd"), "snappy");
-    // To be skipped, also when empty or long; and a second identifier.
+    // These chunks are skipped, also when empty or long. A second identifier follows.
     let mut skipped = behind(b"\x80\x02\x00\x00ab\xfe\x00\x00\x00");
     skipped.extend_from_slice(b"\xfe\x00\x00\x02");
     skipped.extend_from_slice(&[0; 0x2_0000]);
@@ -154,7 +155,7 @@ fn what_is_no_stream_is_refused() {
     *stream.last_mut().unwrap() ^= 1;
     check(Layer::snappy(), &stream, "checksum");
     check(Layer::deflate(6), b"\xff\xff\xff\xff", "deflate");
-    // A final block, and something behind it.
+    // A final block has bytes behind it.
     check(Layer::deflate(6), b"\x03\x00x", "end");
     assert!(
         opened(of(Layer::deflate(6)), &[b"\x03\x00"])
@@ -163,7 +164,7 @@ fn what_is_no_stream_is_refused() {
     );
 }
 
-/// A certificate authority and a certificate for 127.0.0.1, as files.
+/// Writes a certificate authority and a certificate for 127.0.0.1 as files.
 fn certificates(directory: &Path) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -189,7 +190,7 @@ fn server_tls<'a>(cert: &'a Path, key: &'a Path) -> ServerTls<'a> {
     }
 }
 
-/// Hands over what one side wants to send, in parts of so many bytes; what came out.
+/// Carries the bytes of one side to the other in parts of `part` bytes. Returns the plain bytes.
 fn carry(from: &mut Layers, to: &mut Layers, part: usize) -> Result<Vec<u8>, UpgradeError> {
     let mut out = Vec::new();
     for bytes in std::mem::take(&mut from.wire).chunks(part) {
@@ -219,7 +220,7 @@ fn tls_and_what_is_in_it_may_be_cut_anywhere() {
             let (mut client, mut server) = (Layers::default(), Layers::default());
             client.push(Layer::tls_client(&client_config, name.clone()).unwrap());
             server.push(Layer::tls_server(&server_config).unwrap());
-            // Before the handshake: it waits.
+            // Bytes sealed before the handshake wait.
             server.seal(&[IoSlice::new(OK)]).unwrap();
             assert!(server.wire.is_empty());
             let mut answer = Vec::new();
@@ -243,7 +244,7 @@ fn tls_and_what_is_in_it_may_be_cut_anywhere() {
 }
 
 proptest::proptest! {
-    /// However the writes, the reads and the room are cut: the same bytes come out, in order.
+    /// However the writes, the reads and the room are cut, the same bytes come out in order.
     #[test]
     fn nothing_depends_on_how_it_is_cut(
         pieces in proptest::collection::vec(
@@ -264,7 +265,7 @@ proptest::proptest! {
                 _ => side.push(Layer::deflate(6)),
             }
         }
-        // Some of it repeats, some does not.
+        // Some of the data repeat, some do not.
         let piece = |(bytes, seed): &(usize, u8)| -> Vec<u8> {
             (0..*bytes).map(|n| (n * n / 7 % (1 + usize::from(*seed))) as u8).collect()
         };
@@ -285,7 +286,7 @@ proptest::proptest! {
     }
 }
 
-/// Both sides of TLS, behind the handshake.
+/// Returns both sides of TLS after the handshake.
 fn shaken_hands() -> (Layers, Layers) {
     static CONFIGS: std::sync::LazyLock<(Arc<ClientConfig>, Arc<ServerConfig>)> =
         std::sync::LazyLock::new(|| {
@@ -307,7 +308,7 @@ fn shaken_hands() -> (Layers, Layers) {
     (client, server)
 }
 
-/// A thousandfold by decompression comes out in pieces of the room that there is.
+/// Data that grow a thousandfold by decompression come out in pieces of the given room.
 #[test]
 fn what_does_not_fit_stays_compressed() {
     let zeros = vec![vec![0; 10_000_000]];
@@ -317,7 +318,7 @@ fn what_does_not_fit_stays_compressed() {
         let before = rest.len();
         assert_eq!(layers.open(&mut rest, &mut plain).unwrap(), 1000);
         assert!(before - rest.len() < 80_000, "one chunk at most is taken");
-        // Without further input what is there is given, and no more.
+        // Without further input `open` gives the bytes it holds, and no more.
         let mut given = 1000;
         while let bytes @ 1.. = layers.open(&mut &b""[..], &mut plain).unwrap() {
             given += bytes;
@@ -326,8 +327,8 @@ fn what_does_not_fit_stays_compressed() {
     }
 }
 
-/// pynsq ends the connection when it reads a record that decompresses to nothing, such as the last bytes
-/// of a flush alone.
+/// pynsq ends the connection when it reads a record that decompresses to nothing, such as one that
+/// holds only the last bytes of a flush.
 #[test]
 fn each_record_decompresses_to_something() {
     let mut random = 1u32;
@@ -337,7 +338,8 @@ fn each_record_decompresses_to_something() {
     })
     .take(40_000)
     .collect();
-    // Noise does not shrink: among these lengths are those whose flush ends just behind a full record.
+    // Noise does not shrink. Some of these lengths have a flush that ends just behind a full
+    // record.
     for bytes in (16_300..16_400).chain(32_700..32_800) {
         let (mut client, mut server) = shaken_hands();
         client.push(Layer::deflate(6));

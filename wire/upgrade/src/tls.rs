@@ -12,20 +12,20 @@ use crate::{Room, UpgradeError};
 #[derive(Debug)]
 pub struct Tls {
     connection: Connection,
-    /// The other side has said that it ends.
+    /// True when the other side has announced its end.
     ended: bool,
-    /// The session is over, behind what was decrypted before.
+    /// The error that ended the session, behind bytes that were decrypted before.
     failure: Option<UpgradeError>,
 }
 
-/// What both sides agreed on, in the numbers of the standard.
+/// The parameters that both sides agreed on, in the numbers of the standard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     /// 0x0303 for TLS 1.2, 0x0304 for TLS 1.3.
     pub version: u16,
     /// The cipher suite.
     pub cipher_suite: u16,
-    /// The peer's certificate, as it came; empty where there is none.
+    /// The peer's certificate as it came, or empty if the peer sent none.
     pub certificate: Vec<u8>,
 }
 
@@ -44,7 +44,7 @@ impl Tls {
     }
 
     fn new(mut connection: Connection) -> Tls {
-        // What may wait is limited by who seals, when the socket took what was there.
+        // The sealing side limits the waiting bytes, by what the socket has taken.
         connection.set_buffer_limit(None);
         Tls {
             connection,
@@ -73,7 +73,7 @@ impl Tls {
         })
     }
 
-    /// Takes `plain`, all of it; held back as long as the handshake lasts.
+    /// Takes all of `plain`. The bytes wait until the handshake is over.
     pub(crate) fn encrypt(&mut self, plain: &[IoSlice<'_>]) -> Result<(), UpgradeError> {
         let mut writer = self.connection.writer();
         plain
@@ -82,12 +82,12 @@ impl Tls {
             .map_err(general)
     }
 
-    /// Takes bytes off the front of `wire` until the handshake is over, or there are none.
+    /// Removes bytes from the front of `wire` until the handshake is over or `wire` is empty.
     pub(crate) fn shake_hands(&mut self, wire: &mut &[u8]) -> Result<(), UpgradeError> {
         while self.is_handshaking() && !wire.is_empty() {
             if let Err(error) = self.take(wire) {
                 if matches!(error, UpgradeError::NoTls) {
-                    // Like Go: a peer that speaks no TLS would take an alert for something else.
+                    // Like Go, sends no alert: a peer that speaks no TLS would misread it.
                     self.drain(&mut Vec::new());
                 }
                 return Err(error);
@@ -96,8 +96,8 @@ impl Tls {
         Ok(())
     }
 
-    /// Takes bytes off the front of `wire` and appends the plain text of the records that are complete
-    /// with them, until there is no room or there are none.
+    /// Removes bytes from the front of `wire` and appends the plain text of the complete records,
+    /// until the room is full or no record is complete.
     pub(crate) fn decrypt(
         &mut self,
         wire: &mut &[u8],
@@ -117,14 +117,14 @@ impl Tls {
 
     fn take(&mut self, wire: &mut &[u8]) -> Result<(), UpgradeError> {
         if self.connection.read_tls(wire).map_err(general)? == 0 {
-            // Behind the end, which the socket will confirm.
+            // Bytes behind the end of the session are dropped. The socket will confirm the end.
             *wire = &[];
         }
         let state = self
             .connection
             .process_new_packets()
             .map_err(|error| match error {
-                // The first record of the other side is no part of a handshake.
+                // The first record of the other side is not part of a handshake.
                 rustls::Error::InvalidMessage(_) | rustls::Error::InappropriateMessage { .. }
                     if self.connection.protocol_version().is_none() =>
                 {
@@ -148,12 +148,12 @@ impl Tls {
         Ok(())
     }
 
-    /// Says that nothing follows.
+    /// Announces the end of the session.
     pub(crate) fn end(&mut self) {
         self.connection.send_close_notify();
     }
 
-    /// Appends everything that is to be sent.
+    /// Appends everything that TLS has to send.
     pub(crate) fn drain(&mut self, wire: &mut Vec<u8>) {
         while self.connection.wants_write() {
             self.connection
@@ -163,7 +163,7 @@ impl Tls {
     }
 }
 
-/// Reading and writing buffers fails by the library's own rules only.
+/// Converts an error of the library: reading and writing buffers fails only by its own rules.
 fn general(error: io::Error) -> UpgradeError {
     UpgradeError::Tls(rustls::Error::General(error.to_string()))
 }

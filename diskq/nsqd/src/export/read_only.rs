@@ -1,11 +1,11 @@
-//! [`ReadOnly`]: files that refuse to be changed. Start-up tidies up as it reads; an export must not.
+//! [`ReadOnly`]: files that refuse changes. Start-up tidies up while it reads; an export must not.
 
 use std::io;
 use std::path::Path;
 
 use diskq::{Entry, Files, Memory, Pages, SyncError};
 
-/// The same files, but for what would change them.
+/// Passes reads on to the same files and refuses every change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadOnly<F>(pub(super) F);
 

@@ -25,7 +25,8 @@ fn data_path() -> PathBuf {
     PathBuf::from("/data")
 }
 
-/// A data path of ours with 100 messages for billing, every other one for audit, and two waiting.
+/// A data path of ours with 100 messages for billing, every second one of them for audit, and two
+/// undistributed ones.
 fn disk() -> SimFiles {
     let files = SimFiles::new();
     let data_path = data_path();
@@ -60,7 +61,7 @@ fn disk() -> SimFiles {
     files
 }
 
-/// Names and contents of everything in a directory and the ones in it.
+/// Returns the names and contents of all files in a directory and its subdirectories.
 fn contents(files: &SimFiles, directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in files.list(directory).unwrap() {
@@ -83,7 +84,7 @@ fn run(files: &SimFiles, metadata: &Metadata) -> Result<Exported, TransferError>
     export(files, &data_path(), Path::new("/out"), metadata, &options)
 }
 
-/// But for the ids, which are ours.
+/// Returns the bytes without the ids, which are ours.
 fn without_ids(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes
@@ -123,7 +124,7 @@ fn what_was_taken_over_is_written_back() {
         }
         let (_, original) = kept.iter().find(|(kept, _)| kept.ends_with(name)).unwrap();
         if !name.ends_with("meta.dat") && !name.contains(':') {
-            // What no channel has, has no attempts.
+            // An undistributed message has no attempts.
             assert_eq!(bytes.len(), original.len());
         } else if name.ends_with("meta.dat") {
             assert_eq!(bytes, *original, "{name}");

@@ -1,4 +1,4 @@
-//! The moment at which a takeover counts, and what follows it, as often as it takes.
+//! Commits a takeover and completes it. The completion may run several times.
 
 use std::path::{Path, PathBuf};
 
@@ -7,15 +7,15 @@ use diskq::{DiskError, Entry, Files, LOG_SUFFIX};
 use crate::error::TransferError;
 use crate::nsqd_files::FILE_NAME;
 
-/// Where logs are built.
+/// The directory in which logs are built.
 pub(super) const NEW: &str = "import.new";
-/// What it is called once it counts.
+/// The name of that directory after the commit.
 pub(crate) const DONE: &str = "import.done";
 const MANIFEST: &str = "manifest";
 const FIRST_LINE: &str = "nsqd's files taken over, version 1";
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
-/// Which of nsqd's files are in the new logs, and where they go.
+/// The list of nsqd's files in the new logs, and the directory that will keep them.
 ///
 /// ```text
 ///   nsqd's files taken over, version 1
@@ -24,13 +24,13 @@ const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 ///   ...
 /// ```
 pub(super) struct Plan {
-    /// The directory.
+    /// The name of the directory that will keep nsqd's files.
     pub(super) original: String,
-    /// Names, and lengths.
+    /// The names and lengths of nsqd's files.
     pub(super) files: Vec<(String, u64)>,
 }
 
-/// A name for the directory of nsqd's files that does not exist yet.
+/// Returns a name for the directory of nsqd's files that does not exist yet.
 pub(super) fn original_name(label: &str, exists: impl Fn(&str) -> bool) -> String {
     let mut name = format!("nsqd-original-{label}");
     while exists(&name) {
@@ -40,7 +40,7 @@ pub(super) fn original_name(label: &str, exists: impl Fn(&str) -> bool) -> Strin
 }
 
 impl Plan {
-    /// Makes what was built below [`NEW`] count. `whole` is older than all of that.
+    /// Commits the logs below [`NEW`]. `whole` was taken before any of them was written.
     pub(super) fn commit<F: Files>(
         &self,
         files: &F,
@@ -79,7 +79,8 @@ impl Plan {
         Some(Plan { original, files })
     }
 
-    /// Reads the manifest of what counts; `None`: it is gone, everything is in its place.
+    /// Reads the manifest of a committed takeover. `None` means that the manifest is gone and every
+    /// file is in its place.
     fn read(
         files: &impl Files,
         path: &Path,
@@ -102,7 +103,8 @@ impl Plan {
         }
     }
 
-    /// Someone else may have written to nsqd's files since: not even looked at, it would be lost.
+    /// Fails if nsqd's files have changed since the takeover. Another program may have written
+    /// messages to them, which would be lost.
     fn check_unchanged(&self, present: &[Entry]) -> Result<(), TransferError> {
         for (name, bytes) in &self.files {
             let changed = present.iter().find(|entry| entry.name == *name);
@@ -119,8 +121,8 @@ impl Plan {
     }
 }
 
-/// Brings everything to its place once a takeover counts. Harmless when there is none; may be cut off
-/// anywhere, and done again. Whether there was one.
+/// Moves every file of a committed takeover to its place. Returns true if there was one. The call
+/// has no effect without one, may be interrupted at any point, and may be repeated.
 pub(super) fn roll_forward(files: &impl Files, data_path: &Path) -> Result<bool, TransferError> {
     let done = data_path.join(DONE);
     let present = list(files, data_path)?;
@@ -154,8 +156,8 @@ pub(super) fn roll_forward(files: &impl Files, data_path: &Path) -> Result<bool,
     Ok(true)
 }
 
-/// Moves segments behind those of a log, then the checkpoint in place of its own. The names of the
-/// segments are new ones, and that of the checkpoint comes behind them.
+/// Moves segments behind those of a log, then replaces the log's checkpoint. The segments have new
+/// names, and the checkpoint is renamed after them.
 fn append_log(files: &impl Files, from: &Path, to: &Path) -> Result<(), TransferError> {
     for entry in list(files, from)? {
         rename(files, &from.join(&entry.name), &to.join(&entry.name))?;
@@ -164,7 +166,8 @@ fn append_log(files: &impl Files, from: &Path, to: &Path) -> Result<(), Transfer
     Ok(removed.map_err(|error| DiskError::io("remove", from, error))?)
 }
 
-/// Moves nsqd's files aside, with a copy of nsqd.dat: together they are a data directory of nsqd's.
+/// Moves nsqd's files aside together with a copy of nsqd.dat: the result is a data directory of
+/// nsqd.
 fn set_aside(
     files: &impl Files,
     data_path: &Path,
@@ -191,7 +194,7 @@ fn set_aside(
     Ok(())
 }
 
-/// Removes a directory with everything in it, two levels deep; one that is not there is fine.
+/// Removes a directory of at most two levels with its content. A missing directory is no error.
 pub(super) fn remove_tree(files: &impl Files, path: &Path) -> Result<(), TransferError> {
     let failed = |path: PathBuf| move |error| DiskError::io("remove", &path, error);
     let entries = match files.list(path) {
@@ -225,14 +228,14 @@ fn rename(files: &impl Files, from: &Path, to: &Path) -> Result<(), DiskError> {
         .map_err(|error| DiskError::io("rename", from, error))
 }
 
-/// The file system of the data path: tells of what fails from now on.
+/// Returns a handle of the data path's file system, which reports every failure from now on.
 pub(super) fn whole<F: Files>(files: &F, data_path: &Path) -> Result<F::Whole, DiskError> {
     files
         .whole(data_path)
         .map_err(|error| DiskError::io("open", data_path, error))
 }
 
-/// Makes everything written since `whole` was taken durable, names included.
+/// Makes everything durable that was written since `whole` was taken, names included.
 fn sync_whole<F: Files>(files: &F, data_path: &Path, whole: &F::Whole) -> Result<(), DiskError> {
     files
         .sync_whole(whole)

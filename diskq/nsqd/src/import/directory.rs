@@ -1,4 +1,4 @@
-//! What a data path holds, as far as the takeover is concerned.
+//! The content of a data path that matters to a takeover.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,15 +13,15 @@ use super::commit::NEW;
 pub(super) struct Directory {
     /// The queues with files, by name.
     pub(super) queues: BTreeMap<String, Queue>,
-    /// Files nobody reads, with their lengths.
+    /// Files that no program reads, with their lengths.
     ignored: Vec<(String, u64)>,
-    /// Names and lengths of the queues' files, by queue.
+    /// Queue, name and length of each file of a queue.
     files: Vec<(String, String, u64)>,
-    /// Everything there is.
+    /// The names of all files and directories.
     pub(super) names: BTreeSet<String>,
     /// The topics with a tombstone.
     pub(super) deleted: BTreeSet<String>,
-    /// Whether there is an unfinished takeover to be thrown away.
+    /// True when there is an unfinished takeover to remove.
     pub(super) has_new: bool,
 }
 
@@ -53,7 +53,7 @@ impl Directory {
             };
             let queue = queue.to_owned();
             let queue_files = directory.queues.entry(queue.clone());
-            // A link may well lead to it.
+            // A link may lead to a queue's file.
             let path = data_path.join(&entry.name);
             let length = || {
                 let length = files.length(&path);
@@ -74,7 +74,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Takes out the queues of none of `topics` and their channels. Returns their names.
+    /// Removes the queues of topics and channels that `topics` does not list. Returns their names.
     pub(super) fn split_off_unlisted(&mut self, topics: &[TopicFacts]) -> Vec<String> {
         let mut listed = BTreeSet::new();
         for topic in topics {
@@ -92,17 +92,18 @@ impl Directory {
         unlisted
     }
 
-    /// Whether there is a log of ours.
+    /// Returns true when the topic has a log of ours.
     pub(super) fn has_log(&self, topic: &str) -> bool {
         self.names.contains(&format!("{topic}{LOG_SUFFIX}"))
     }
 
-    /// The bytes of all queues.
+    /// Returns the number of bytes of all queues.
     pub(super) fn bytes(&self) -> u64 {
         self.files.iter().map(|(_, _, bytes)| bytes).sum()
     }
 
-    /// What goes with the takeover: the queues' files, and those nobody reads.
+    /// Returns the files that the takeover moves aside: the queues' files, and those that no
+    /// program reads.
     pub(super) fn old_files(&self) -> Vec<(String, u64)> {
         let queues = self
             .files

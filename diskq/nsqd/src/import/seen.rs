@@ -1,4 +1,5 @@
-//! [`Seen`]: which messages were stored lately, so that one in several queues is stored once.
+//! [`Seen`]: remembers recently stored messages, so that a message in several queues is stored
+//! once.
 
 use std::collections::HashMap;
 use std::mem;
@@ -7,27 +8,28 @@ use wire::id::{MessageId, Seq};
 
 use crate::nsqd_files::Record;
 
-/// So many messages are remembered at least, and twice as many at most: 7/8 of a power of two, which
-/// fills the table. With 33 bytes for each that is 70 MB at most, whatever the backlog.
+/// Fewest messages that are remembered. The table holds at most twice as many. The number is 7/8 of
+/// a power of two, which fills the hash table. At 33 bytes for each, the table takes at most 70 MB,
+/// whatever the backlog.
 const COUNT: usize = 7 << 17;
 
-/// Where a message is, and which channels have it.
+/// The seq of a stored message, and the channels that have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
     pub(super) seq: Seq,
-    /// A bit for each channel, by its index modulo 64.
+    /// One bit for each channel, at the channel's index modulo 64.
     pub(super) channels: u64,
 }
 
-/// A table that forgets the oldest half when it is full. What it forgot is stored again, which costs
-/// room and nothing else: nobody gets a message twice for it.
+/// A table that forgets the older half when it is full. A forgotten message is stored again, which
+/// costs space only: no channel gets a message twice for it.
 pub(super) struct Seen {
     count_max: usize,
     young: HashMap<Key, Stored>,
     old: HashMap<Key, Stored>,
 }
 
-/// The original's id, and the time, which makes a repeated id harmless.
+/// The original's id with the message's time, which makes a repeated id harmless.
 type Key = (u64, u16, i64);
 
 impl Default for Seen {
@@ -45,10 +47,10 @@ impl Seen {
         }
     }
 
-    /// Where the message of `record` is, if it is known.
+    /// Returns the stored message of `record`, if it is known.
     pub(super) fn find(&mut self, record: &Record<'_>) -> Option<&mut Stored> {
         let key = key(record)?;
-        // In two steps for the borrow checker.
+        // The lookup has two steps because of the borrow checker.
         if self.young.contains_key(&key) {
             return self.young.get_mut(&key);
         }
@@ -64,7 +66,8 @@ impl Seen {
     }
 }
 
-/// `None`: no id of nsqd's. Such a message is like no other.
+/// Returns the key of a message, or `None` if its id is not one of nsqd's. Such a message equals no
+/// other.
 fn key(record: &Record<'_>) -> Option<Key> {
     let (seq, node) = MessageId(record.id).decode()?;
     Some((seq.0, node, record.timestamp_ns))

@@ -19,7 +19,7 @@ fn data_path() -> PathBuf {
     PathBuf::from("/data")
 }
 
-/// Topic orders with the channels billing and audit.
+/// Returns the topic orders with the channels billing and audit.
 fn topics() -> Vec<TopicFacts> {
     let channel = |name: &str| ChannelFacts {
         name: name.to_owned(),
@@ -37,7 +37,7 @@ fn sync_whole(files: &SimFiles) {
     files.sync_whole(&whole).unwrap();
 }
 
-/// Adds a queue with the messages of these numbers, and attempts.
+/// Adds a queue that holds messages with these numbers and attempts.
 fn put(files: &SimFiles, queue: &str, records: &[(u64, u16)]) {
     let data_path = data_path();
     let mut writer = QueueWriter::new(files, &data_path, queue, 150);
@@ -54,7 +54,7 @@ fn put(files: &SimFiles, queue: &str, records: &[(u64, u16)]) {
     writer.finish().unwrap();
 }
 
-/// What nsqd left, on the disk.
+/// Returns a disk with the files that nsqd left.
 fn original() -> SimFiles {
     let files = SimFiles::new();
     put(
@@ -67,7 +67,7 @@ fn original() -> SimFiles {
         "orders:audit",
         &[(1, 0), (2, 0), (3, 0), (4, 1), (5, 0), (7, 0)],
     );
-    // A crash left 7 in the topic's queue, too.
+    // A crash of nsqd left 7 in the topic's queue too.
     put(&files, "orders", &[(7, 0), (8, 0), (9, 0)]);
     let metadata = Metadata { topics: topics() }.encode();
     let write =
@@ -87,7 +87,7 @@ fn expected() -> Owed {
     ])
 }
 
-/// By channel (none: the topic itself): bodies and attempts, sorted.
+/// Sorted bodies and attempts by channel. `None` is the topic itself.
 type Owed = BTreeMap<String, Vec<(String, u16)>>;
 
 fn owed_of(all: &[(&str, &[(u64, u16)])]) -> Owed {
@@ -121,7 +121,7 @@ fn open(files: &SimFiles) -> Recovered {
     open_log(files, &data_path(), "orders", options().log, WALL_NS).unwrap()
 }
 
-/// What the log of orders owes.
+/// Returns the messages that the log of orders owes.
 fn owed(files: &SimFiles) -> Owed {
     let recovered = open(files);
     assert_eq!(recovered.damage, []);
@@ -173,7 +173,7 @@ fn stored_count(files: &SimFiles) -> u64 {
     open(files).found.iter().map(diskq::SeqRange::len).sum()
 }
 
-/// Every file with its contents, but for logs.
+/// Returns every file with its content, except the logs.
 fn old_files(files: &SimFiles, directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = files.list(directory).unwrap();
     let old = entries.into_iter().filter(|entry| !entry.is_dir);
@@ -187,7 +187,7 @@ fn old_files(files: &SimFiles, directory: &Path) -> BTreeMap<String, Vec<u8>> {
     .collect()
 }
 
-/// Taken over as a whole, and only once.
+/// Checks that the takeover is complete and that a second one does nothing.
 fn check_complete(files: &SimFiles, before: &BTreeMap<String, Vec<u8>>, expected: &Owed) {
     assert_eq!(owed(files), *expected);
     let again = take(files).unwrap();
@@ -260,7 +260,7 @@ fn each_file_call_may_be_the_last() {
             break;
         }
         points += 1;
-        // Every other time the power goes, too, and at some of them once more.
+        // Every second crash also cuts the power, and some crashes hit the recovery too.
         let crash = |seed| {
             if seed % 2 == 0 {
                 Crash::Process
@@ -326,7 +326,8 @@ fn a_full_disk_changes_nothing() {
     check_complete(&files, &before, &expected());
 }
 
-/// A log of ours with messages: 20 and 21 owed to billing, 22 and 23 to nobody yet, 23 deferred.
+/// Returns a log of ours with messages: billing is owed 20 and 21, and 22 and 23 are undistributed.
+/// 23 is deferred.
 fn with_log() -> SimFiles {
     let files = original();
     let keeper = Keeper::new(files.clone(), data_path());
@@ -441,7 +442,7 @@ fn another_nsqd_in_between_is_noticed() {
     files.write_at(&grown, length, b"more").unwrap();
     let error = take(&files).unwrap_err().to_string();
     assert!(error.contains("another nsqd ran here meanwhile"), "{error}");
-    // The way out that it names.
+    // This is the remedy that the error names.
     commit::remove_tree(&files, &data_path().join(commit::DONE)).unwrap();
     take(&files).unwrap();
     assert_eq!(owed(&files), expected());

@@ -1,4 +1,5 @@
-//! The takeover of one topic: the queues of its channels are merged, its own comes behind.
+//! The takeover of one topic: the queues of its channels are merged, and the topic's own queue
+//! follows.
 //!
 //! ```text
 //!   topic:billing   1 2   4 5 ─┐
@@ -7,9 +8,9 @@
 //!                                                       undistributed
 //! ```
 //!
-//! Queues are mostly in the order of their ids, so merging them by id brings the same message of all
-//! of them together; [`Seen`] finds most others. What the topic has given to no channel must be the
-//! last in the log, for it is what its channels get next.
+//! Queues are mostly in the order of their ids, so a merge by id meets the copies of a message at
+//! the same time. [`Seen`] finds most of the others. The undistributed messages must be the last in
+//! the log, because the channels get them next.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,11 +30,11 @@ use super::directory::Directory;
 use super::seen::{Seen, Stored};
 use super::{TakeoverOptions, TopicTakeover};
 
-/// What all topics are taken over with.
+/// The inputs that all topics of a takeover share.
 pub(super) struct Import<'a, F> {
     pub(super) files: &'a F,
     pub(super) data_path: &'a Path,
-    /// Where the logs are built.
+    /// The directory in which the logs are built.
     pub(super) new: &'a Path,
     pub(super) directory: &'a Directory,
     /// The options of the takeover, with the segments' size.
@@ -41,19 +42,19 @@ pub(super) struct Import<'a, F> {
     pub(super) options: &'a TakeoverOptions,
 }
 
-/// A topic, done.
+/// The result for one topic.
 pub(super) struct Done {
-    /// `None`: it has no message.
+    /// The result, or `None` if the topic has no message.
     pub(super) topic: Option<TopicTakeover>,
-    /// Memory to fill segments in.
+    /// The memory in which segments are filled, for the next topic.
     pub(super) image: Vec<u8>,
 }
 
-/// One channel on its way.
+/// One channel during the takeover.
 struct Owing<'a, F> {
     name: String,
     paused: bool,
-    /// `None`: it has no queue.
+    /// The channel's queue, or `None` if it has none.
     queue: Option<QueueReader<'a, F>>,
     runs: Vec<CheckpointRun>,
     count: u64,
@@ -88,7 +89,7 @@ impl<'a, F: Files + Clone> Import<'a, F> {
             );
             return Ok(Done { topic: None, image });
         }
-        // Without a log it is an empty one, whose seqs begin at the clock.
+        // A topic without a log gets an empty one, whose seqs begin at the clock.
         let recovered = open_log(
             self.files,
             self.data_path,
@@ -141,8 +142,8 @@ impl<'a, F: Files + Clone> Import<'a, F> {
         Ok(Some(reader))
     }
 
-    /// What a log of ours has given to no channel is appended again, behind the channels' messages:
-    /// see above. Returns where it is now.
+    /// Appends the undistributed messages of a log of ours once more, behind the channels'
+    /// messages, because they must be the last in the log. Returns their new seqs.
     fn append_undistributed(
         &self,
         recovered: &Recovered,
@@ -175,7 +176,7 @@ impl<'a, F: Files + Clone> Import<'a, F> {
     }
 }
 
-/// Appends what the channels owe. Returns how many messages that are.
+/// Appends the messages that the channels owe. Returns the number of appended messages.
 fn merge<F: Files + Clone>(
     channels: &mut [Owing<'_, F>],
     has_own: bool,
@@ -219,10 +220,10 @@ fn merge<F: Files + Clone>(
     Ok(count)
 }
 
-/// Appends the topic's own queue. Returns how many messages that are.
+/// Appends the topic's own queue. Returns the number of appended messages.
 ///
-/// A crash of nsqd leaves messages there that are in its channels' queues already: such a one goes to
-/// the channels that do not have it.
+/// A crash of nsqd leaves messages in this queue that some channels' queues have already. Such a
+/// message goes only to the channels that lack it.
 fn append_own<F: Files + Clone>(
     own: &mut QueueReader<'_, F>,
     channels: &mut [Owing<'_, F>],
@@ -231,7 +232,7 @@ fn append_own<F: Files + Clone>(
     waiting: &mut Vec<CheckpointRun>,
 ) -> Result<u64, TransferError> {
     let mut count = 0;
-    // With more channels a bit does not say whose it is.
+    // With more than 64 channels, several channels share a bit.
     let is_exact = channels.len() <= u64::BITS as usize;
     while let Some(record) = own.head() {
         match seen.find(&record).filter(|_| is_exact) {
@@ -254,7 +255,7 @@ fn append_own<F: Files + Clone>(
     Ok(count)
 }
 
-/// What the new log owes: what the old one did, and what was taken over.
+/// Returns the checkpoint of the new log: the obligations of the old log and those of the takeover.
 fn checkpoint<F>(
     paused: bool,
     recovered: &Recovered,
@@ -319,7 +320,7 @@ fn push(runs: &mut Vec<CheckpointRun>, start: Seq, attempts: u16, due_ns: u64) {
     push_run(runs, run);
 }
 
-/// Adds a run behind the last one, joining the two where they touch and are alike.
+/// Adds a run behind the last one. Joins both runs if they touch and have the same properties.
 fn push_run(runs: &mut Vec<CheckpointRun>, run: CheckpointRun) {
     match runs.last_mut() {
         Some(last)

@@ -5,13 +5,14 @@
 //!    "version":"1.3.0"}
 //! ```
 //!
-//! One line, no line feed; byte for byte what nsqd writes, so that going back is possible. The file
-//! is replaced as a whole: written beside itself, synced, renamed, and the directory synced, which
-//! nsqd leaves out. Everything here blocks and belongs on a helper thread.
+//! The file is one line without a line feed, byte for byte as nsqd writes it, so that an operator
+//! can go back to nsqd. The file is replaced as a whole: written beside itself, synced, renamed,
+//! and the directory synced. nsqd omits the last sync. Everything here blocks and belongs on a
+//! helper thread.
 //!
-//! Reading is as lenient as Go's JSON decoder (keys in any case, `null` for anything), since the
-//! file is edited by hand. Names are taken as they are: whoever creates the topics skips invalid
-//! ones with a warning, as nsqd does.
+//! The parser is as lenient as Go's JSON decoder (keys in any case, `null` for anything), because
+//! operators edit the file by hand. Names are not checked: like nsqd, the code that creates the
+//! topics skips invalid names with a warning.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -32,44 +33,44 @@ use wire::go_error::system_text;
 /// The file's name in the data directory.
 pub const FILE_NAME: &str = "nsqd.dat";
 
-/// Names with this ending live in memory only and are never written.
+/// The suffix of names that exist only in memory and are never written.
 const EPHEMERAL: &str = "#ephemeral";
 
-/// The nsqd whose file this is; it writes its version down and never looks at it.
+/// The version of nsqd that is written to the file. nsqd never reads it.
 const VERSION: &str = "1.3.0";
 
 /// The content of `nsqd.dat`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// In the order of the file, each name once, as are the channels of each. Names that were read
-    /// are not checked.
+    /// The topics in the order of the file. Each name occurs once, and so does each channel of a
+    /// topic. The names have not been checked.
     pub topics: Vec<TopicFacts>,
 }
 
-/// Why `nsqd.dat` could not be read or written. The texts of the first two are nsqd's.
+/// The reason why `nsqd.dat` could not be read or written. The texts of the first two are nsqd's.
 #[derive(Debug)]
 pub enum MetadataError {
-    /// The file is there and cannot be read.
+    /// The file exists but cannot be read.
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is not what it should be.
+    /// The content of the file is invalid.
     Parse {
         /// The file.
         path: PathBuf,
-        /// What is wrong, in Go's words where there are some.
+        /// The fault, in Go's words where Go has some.
         why: String,
     },
     /// The file could not be replaced; the old one is intact.
     Write {
-        /// What was attempted: open, write, sync, rename.
+        /// The operation that failed: open, write, sync, rename.
         attempt: &'static str,
-        /// On which file or directory.
+        /// The file or directory of the operation.
         path: PathBuf,
-        /// Why it failed.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -111,12 +112,12 @@ impl std::error::Error for MetadataError {
 }
 
 impl Metadata {
-    /// Where the file is.
+    /// Returns the path of the file.
     pub fn path(data_path: &Path) -> PathBuf {
         data_path.join(FILE_NAME)
     }
 
-    /// Reads the file. Blocks. No file: nothing exists yet.
+    /// Reads the file. Blocks. A missing file means that no topic exists yet.
     pub fn load(data_path: &Path) -> Result<Metadata, MetadataError> {
         let path = Metadata::path(data_path);
         match fs::read(&path) {
@@ -126,8 +127,8 @@ impl Metadata {
         }
     }
 
-    /// Replaces the file. Blocks, and syncs. When it returns, the new content survives a power
-    /// failure; when it fails, the old file is as it was.
+    /// Replaces the file. Blocks until the disk is synced. After success the new content survives a
+    /// power failure. After an error the old file is unchanged.
     pub fn store(&self, data_path: &DataPath) -> Result<(), MetadataError> {
         let path = Metadata::path(data_path);
         let temporary = data_path.join(format!("{FILE_NAME}.{}.tmp", random_number()));
@@ -135,7 +136,7 @@ impl Metadata {
             .write_to(&temporary)
             .and_then(|()| fs::rename(&temporary, &path).map_err(failed("rename", &temporary)));
         if result.is_err() {
-            // The first failure is the one to report; a file that is left behind is harmless.
+            // The first failure is reported. A leftover file is harmless.
             let _ = fs::remove_file(&temporary);
             return result;
         }
@@ -148,8 +149,8 @@ impl Metadata {
         })
     }
 
-    /// Removes the temporary files that a kill in the middle of [`Metadata::store`] has left. No program reads them. The
-    /// caller must hold the lock of the data path.
+    /// Removes the temporary files of every [`Metadata::store`] that a kill interrupted. No program
+    /// reads them. The caller must hold the lock of the data path.
     pub fn remove_leftovers(data_path: &Path) -> Result<(), MetadataError> {
         let entries = fs::read_dir(data_path).map_err(failed("list", data_path))?;
         for entry in entries {
@@ -177,8 +178,8 @@ impl Metadata {
         file.sync_all().map_err(failed("sync", path))
     }
 
-    /// The file's content. Ephemeral topics and channels are left out; a list without elements is
-    /// `null`, as an empty slice is in Go.
+    /// Returns the content of the file. Ephemeral topics and channels are omitted. An empty list is
+    /// `null`, like an empty slice in Go.
     pub fn encode(&self) -> String {
         let mut json = String::new();
         let mut object = JsonObject::new(&mut json);
@@ -212,7 +213,8 @@ fn failed(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Metad
     }
 }
 
-/// Tells apart the temporary files of two writers; nothing depends on its being hard to guess.
+/// Returns a number that distinguishes the temporary files of two writers. It need not be hard to
+/// guess.
 fn random_number() -> u64 {
     // Every RandomState has its own keys. nsqd's number is a non-negative int64.
     RandomState::new().build_hasher().finish() >> 1
@@ -234,7 +236,7 @@ fn push_list<T>(
     }
 }
 
-/// Reads the file's content. The error is the text behind the dash.
+/// Parses the content of the file. The error is the text behind the dash.
 fn parse(bytes: &[u8]) -> Result<Metadata, String> {
     let value = go_json::parse(bytes)?;
     let mut metadata = Metadata::default();
@@ -271,7 +273,7 @@ fn channel_facts(value: &Value) -> Result<ChannelFacts, String> {
     Ok(channel)
 }
 
-/// A name that comes twice is one topic, paused if it is paused in one of the places.
+/// Adds a topic. A name that occurs twice is one topic, which is paused if one of its entries is.
 fn merge_topic(topics: &mut Vec<TopicFacts>, seen: &mut HashMap<String, usize>, topic: TopicFacts) {
     match seen.get(&topic.name) {
         Some(&known) => {
@@ -287,7 +289,7 @@ fn merge_topic(topics: &mut Vec<TopicFacts>, seen: &mut HashMap<String, usize>, 
     }
 }
 
-/// As for topics. A search through the list will do: a topic has few channels.
+/// Adds a channel by the same rule. A topic has few channels, so a linear search is enough.
 fn merge_channel(channels: &mut Vec<ChannelFacts>, channel: ChannelFacts) {
     match channels.iter_mut().find(|known| known.name == channel.name) {
         Some(known) => known.paused |= channel.paused,

@@ -1,9 +1,9 @@
-//! [`QueueReader`]: the unread records of one queue, in order, and what of it cannot be read.
+//! [`QueueReader`]: reads the unread records of one queue in order, and notes the unreadable parts.
 //!
-//! What nsqd would do at the same files decides, with three exceptions, all of them for the sake of
-//! messages that can be read: without usable positions it reads nothing and overwrites; a record
-//! above `--max-msg-size` costs it the rest of the file; files behind the write position are not
-//! looked at.
+//! The reader follows nsqd's behaviour on the same files, with three exceptions that keep readable
+//! messages. Without usable positions, nsqd reads nothing and overwrites the files. At a record
+//! above `--max-msg-size`, nsqd loses the rest of the file. nsqd ignores files behind the write
+//! position.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -17,49 +17,50 @@ use wire::go_error::system_text;
 
 use super::{HEADER_BYTES, SIZE_BYTES, data_file, positions_file};
 
-/// So much of a file is read at a time; more for a larger record.
+/// Bytes of a file that are read at a time. A larger record is read at once.
 const WINDOW_BYTES: u64 = 64 << 10;
-/// Positions are three short lines.
+/// Most bytes of a file with positions, which has three short lines.
 const POSITIONS_BYTES_MAX: u64 = 256;
 
-/// A message as a queue has it.
+/// A message in a queue's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     pub(crate) timestamp_ns: i64,
-    /// Deliveries so far.
+    /// Number of deliveries so far.
     pub(crate) attempts: u16,
     pub(crate) id: [u8; ID_BYTES],
     pub(crate) body: &'a [u8],
 }
 
-/// The files of a queue, as a listing of the directory shows them.
+/// The files of a queue, from a listing of the directory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
-    /// The length of the file with the positions, if there is one.
+    /// The length of the file with the positions, if it exists.
     pub(crate) positions: Option<u64>,
     /// The lengths of the data files, by number.
     pub(crate) data: BTreeMap<u64, u64>,
 }
 
-/// Reads a queue. The record it stands at is its head.
+/// Reads a queue. The present record is the head.
 #[derive(Debug)]
 pub(crate) struct QueueReader<'a, F> {
     files: &'a F,
     directory: &'a Path,
     name: String,
-    /// Larger records are taken only if they are surely nsqd's.
+    /// Largest body that is always taken, in bytes. A larger record is taken only if it is
+    /// certainly nsqd's.
     body_bytes_max: u64,
-    /// The files to come: number, where to start, length.
+    /// The remaining files: number, start offset, length.
     upcoming: VecDeque<(u64, u64, u64)>,
     current: Option<Open>,
     window: Vec<u8>,
-    /// Where the head lies in the window; `None`: there is none (any more).
+    /// The range of the head in the window, or `None` if there is no head (any more).
     head: Option<(usize, usize)>,
-    /// What the positions say is unread.
+    /// The number of unread records according to the positions.
     depth: u64,
     count: u64,
     large_count: u64,
-    /// One sentence for each thing that is not as it should be.
+    /// One sentence for each fault that was found.
     notes: Vec<String>,
 }
 
@@ -67,15 +68,15 @@ pub(crate) struct QueueReader<'a, F> {
 struct Open {
     path: PathBuf,
     name: String,
-    /// Where the next record starts.
+    /// The offset at which the next record starts.
     offset: u64,
     bytes: u64,
-    /// Where the window starts.
+    /// The offset at which the window starts.
     window_at: u64,
 }
 
 impl<'a, F: Files> QueueReader<'a, F> {
-    /// Reads the positions; the head is the first unread record.
+    /// Opens a queue and reads its positions. The head is the first unread record.
     pub(crate) fn open(
         files: &'a F,
         directory: &'a Path,
@@ -110,7 +111,7 @@ impl<'a, F: Files> QueueReader<'a, F> {
         Ok(reader)
     }
 
-    /// The record it stands at; `None`: the queue is read.
+    /// Returns the present record, or `None` at the end of the queue.
     pub(crate) fn head(&self) -> Option<Record<'_>> {
         let (start, end) = self.head?;
         let bytes = self.window.get(start..end)?;
@@ -125,7 +126,7 @@ impl<'a, F: Files> QueueReader<'a, F> {
         })
     }
 
-    /// Goes to the next record.
+    /// Makes the next record the head.
     pub(crate) fn advance(&mut self) -> Result<(), DiskError> {
         self.head = None;
         loop {
@@ -161,7 +162,7 @@ impl<'a, F: Files> QueueReader<'a, F> {
         }
     }
 
-    /// What is not as it should be, once the queue is read.
+    /// Returns the faults that were found. The queue must have been read.
     pub(crate) fn into_notes(mut self) -> Vec<String> {
         if self.count < self.depth {
             self.notes.push(format!(
@@ -182,7 +183,7 @@ impl<'a, F: Files> QueueReader<'a, F> {
         self.notes.push(format!("queue {}: {text}", self.name));
     }
 
-    /// Where the first unread record is: file and offset.
+    /// Finds the file and offset of the first unread record.
     fn find_start(&mut self, queue: &Queue) -> Result<(u64, u64), DiskError> {
         let Some(bytes) = queue.positions else {
             if !queue.data.is_empty() {
@@ -201,7 +202,7 @@ impl<'a, F: Files> QueueReader<'a, F> {
             [depth, number, offset, write_number, write_offset] => {
                 (depth, (number, offset), (write_number, write_offset))
             }
-            // Whatever follows the read position is not needed.
+            // The numbers behind the read position are not needed.
             [_, number, offset, _] => {
                 self.note("its positions are damaged: it is read to the end of its files");
                 return Ok((number, offset));
@@ -228,9 +229,9 @@ impl<'a, F: Files> QueueReader<'a, F> {
         Ok(read)
     }
 
-    /// The files between the positions that are not there.
+    /// Notes the files between the positions that do not exist.
     fn note_missing(&mut self, queue: &Queue, first: u64, write: (u64, u64)) {
-        // A file is made with its first record.
+        // nsqd creates a file with its first record.
         let end = write.0.saturating_add(u64::from(write.1 > 0));
         let mut expected = first;
         let mut gaps = Vec::new();
@@ -271,7 +272,8 @@ impl<'a, F: Files> QueueReader<'a, F> {
         })
     }
 
-    /// Makes the next record of the current file the head. The inner error says why it is none.
+    /// Makes the next record of the current file the head. The inner error is the reason why there
+    /// is none.
     fn read_record(&mut self) -> io::Result<Result<(), String>> {
         let size = match self.bytes_ahead(0, SIZE_BYTES as u64)? {
             Ok(start) => self.window.get(start..).and_then(|rest| rest.first_chunk()),
@@ -301,7 +303,8 @@ impl<'a, F: Files> QueueReader<'a, F> {
         Ok(Ok(()))
     }
 
-    /// Where in the window the `bytes` bytes are that begin `ahead` bytes behind the current offset.
+    /// Returns the offset in the window of the `bytes` bytes that begin `ahead` bytes behind the
+    /// current offset.
     fn bytes_ahead(&mut self, ahead: u64, bytes: u64) -> io::Result<Result<usize, String>> {
         let open = self.current.as_mut().expect("a file is open");
         let end = open.offset + ahead + bytes;
@@ -317,7 +320,7 @@ impl<'a, F: Files> QueueReader<'a, F> {
                 self.files
                     .read_at(&open.path, open.offset, &mut self.window)
             };
-            // What the device cannot read may lie behind the record.
+            // The device may be unable to read bytes behind the record.
             let result = match read(wanted) {
                 Err(error) if is_media_error(&error) => read(needed),
                 result => result,
@@ -334,7 +337,8 @@ impl<'a, F: Files> QueueReader<'a, F> {
     }
 }
 
-/// The five numbers of `<depth>\n<number>,<offset>\n<number>,<offset>\n`, up to what is none.
+/// Parses the five numbers of `<depth>\n<number>,<offset>\n<number>,<offset>\n`, up to the first
+/// invalid one.
 fn parse_positions(text: &[u8]) -> Vec<u64> {
     let mut fields = Vec::new();
     let mut rest = text;
@@ -348,7 +352,7 @@ fn parse_positions(text: &[u8]) -> Vec<u64> {
         fields.push(number);
         match behind.split_first() {
             Some((byte, behind)) if *byte == separator => rest = behind,
-            // The last line feed is not missed.
+            // The last line feed may be missing.
             _ => break,
         }
     }

@@ -1,4 +1,4 @@
-//! [`QueueWriter`]: the files of one queue, written from its first record to its last.
+//! [`QueueWriter`]: writes the files of one queue from its first record to its last.
 
 use std::path::Path;
 
@@ -6,19 +6,20 @@ use diskq::{DiskError, Files};
 
 use super::{HEADER_BYTES, Record, SIZE_BYTES, data_file, positions_file};
 
-/// Records are collected up to here: the file system is not asked for each.
+/// Bytes that are collected before a write, so that not every record costs a call of the file
+/// system.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Writes a queue. Nothing is durable until the caller syncs; the positions, without which nsqd
-/// reads nothing, come last.
+/// Writes a queue. Nothing is durable until the caller syncs. The positions are written last,
+/// because nsqd reads nothing without them.
 pub(crate) struct QueueWriter<'a, F> {
     files: &'a F,
     directory: &'a Path,
     queue: &'a str,
-    /// A file takes no record that would make it longer (`--max-bytes-per-file`), but one at least.
+    /// Largest file in bytes (`--max-bytes-per-file`). A single larger record still gets a file.
     file_bytes_max: u64,
     number: u64,
-    /// The length of the current file, with what is collected.
+    /// The length of the current file, including the collected records.
     offset: u64,
     collected: Vec<u8>,
     count: u64,
@@ -68,7 +69,7 @@ impl<'a, F: Files> QueueWriter<'a, F> {
         Ok(())
     }
 
-    /// Writes the rest, and the positions. Returns how many records there are; a queue without any
+    /// Writes the rest and the positions. Returns the number of records. A queue without records
     /// has no files.
     pub(crate) fn finish(mut self) -> Result<u64, DiskError> {
         if self.count > 0 {

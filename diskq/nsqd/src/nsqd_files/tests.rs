@@ -8,12 +8,12 @@ use super::*;
 const DIRECTORY: &str = "/data";
 const QUEUE: &str = "orders";
 
-/// Captured from nsqd, see diskqueue-format §9.1: two messages that no channel has.
+/// Two messages that no channel has, captured from nsqd (diskqueue-format §9.1).
 const CAPTURED: &[u8] =
     b"\x00\x00\x00\x1f\x18\xea\x04\xe8\x58\x0e\xeb\x1e\x00\x0018a2f060cc001000hello\
     \x00\x00\x00\x20\x18\xea\x04\xe8\x58\x20\x58\x4e\x00\x0018a2f060cc801000world!";
 
-/// A record with its body of its own.
+/// A record that owns its body.
 type Owned = (i64, u16, [u8; ID_BYTES], Vec<u8>);
 
 fn owned(n: u8, attempts: u16, body_bytes: usize) -> Owned {
@@ -48,7 +48,7 @@ fn disk(named: &[(&str, &[u8])]) -> SimFiles {
     files
 }
 
-/// Everything a queue gives, and the notes.
+/// Returns all records of a queue, and the notes.
 fn read(files: &SimFiles, body_bytes_max: u64) -> (Vec<Owned>, Vec<String>) {
     let directory = Path::new(DIRECTORY);
     let mut queue = Queue::default();
@@ -192,8 +192,8 @@ fn files_roll_where_nsqds_do() {
     check(200, 100, &[230; 5]);
 }
 
-/// Five records of 40 bytes; what is read of them, by their numbers, and the one note there is, in
-/// part. The situations are those of diskqueue-format §7.1.
+/// Checks which of five records of 40 bytes are read, by their numbers, and a part of the one note.
+/// The situations are those of diskqueue-format §7.1.
 #[test]
 fn what_is_readable_is_read() {
     let five = encoded(&[0, 1, 2, 3, 4].map(|n| owned(n, 0, 10)));
@@ -220,7 +220,7 @@ fn what_is_readable_is_read() {
     );
     check(&[(data, &five), positions("0\n0,200\n0,200\n")], &[], "");
     check(&[positions("0\n0,235\n0,235\n")], &[], "");
-    // Killed behind the last sync.
+    // nsqd was killed after its last sync.
     check(&[(data, &five), positions("3\n0,0\n0,120\n")], &all, "");
     let partial = [&five[..], &five[..20]].concat();
     check(
@@ -288,7 +288,8 @@ fn what_is_readable_is_read() {
         };
         check(&[(data, &bad), clean], &[0, 1], &why);
     }
-    // Of three files the middle one has junk at its end, is missing, is missing with others.
+    // The middle one of three files has junk at its end, is missing, or is missing together with
+    // others.
     let (first, middle, last) = (
         &five[..80],
         [&five[80..160], b"junk"].concat(),
@@ -325,7 +326,8 @@ fn what_is_readable_is_read() {
         &[4],
         "000000.dat (and the 1 files behind it)",
     );
-    // Read already; written behind positions that were never renamed into place.
+    // One file has been read already; another is behind positions that were never renamed into
+    // place.
     check(
         &[
             (names[0], first),
@@ -364,7 +366,7 @@ fn a_limit_that_was_lowered_costs_no_message() {
         notes[0].contains("1 messages above --max-msg-size (100 bytes)"),
         "{notes:?}"
     );
-    // But it must be a message.
+    // The record must still be a message.
     records[1].2 = *b"no id of nsqd's!";
     let files = disk(&[
         ("orders.diskqueue.000000.dat", &encoded(&records)),
@@ -392,7 +394,7 @@ proptest! {
         prop_assert_eq!(read(&files, 600), (records, vec![]));
     }
 
-    /// Cut anywhere, flipped anywhere: no panic, and what is read was written up to there.
+    /// Whatever byte is cut or flipped, nothing panics, and every record before the damage is read.
     #[test]
     fn damage_never_panics(at in 0usize..200, flip in 1u8.., cut in 0usize..200) {
         let written: Vec<Owned> = (0..5).map(|n| owned(n, 0, 10)).collect();

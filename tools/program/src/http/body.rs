@@ -1,4 +1,4 @@
-//! Request bodies: read up to a limit, or got rid of.
+//! Request bodies: reads them up to a limit, or discards them.
 
 use std::io;
 
@@ -8,25 +8,26 @@ use super::chunked::{Chunked, Step};
 use super::connection::{Connection, Io};
 use super::head::Framing;
 
-/// What is left of a body is read and thrown away before the answer if it is less than this; else
-/// the connection is closed. The number is that of Go's server.
+/// Fewest unread bytes of a body for which the connection is closed. A shorter rest is read and
+/// discarded before the answer. Go's server has the same number.
 const DISCARD_BYTES_MAX: u64 = 256 * 1024;
 
-/// A request's body, on its connection. What the program does not read is read and thrown away, or ends the connection.
+/// The body of a request on its connection. Bytes that the program does not read are discarded, or
+/// the connection is closed.
 #[derive(Debug)]
 pub struct RequestBody<'a, S> {
     connection: &'a mut Connection<S>,
     framing: Framing,
     announced_bytes: Option<u64>,
-    /// The peer sends nothing before it is asked to, which has not been done yet.
+    /// True while the peer waits for "100 Continue" before it sends the body.
     awaits_continue: bool,
     is_broken: bool,
 }
 
-/// A body, or the beginning of one.
+/// A body, or the beginning of a body.
 #[derive(Debug)]
 pub struct Received {
-    /// The bytes that came.
+    /// The received bytes.
     pub bytes: Bytes,
     /// The reason why there are no more.
     pub end: End,
@@ -35,16 +36,16 @@ pub struct Received {
 /// The reason why there are no more bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Nothing is missing.
+    /// The body is complete.
     Complete,
     /// The peer stopped in the middle, or the chunks are malformed.
     Broken,
-    /// There is more than the limit. `bytes` holds more than the limit, by at most one read.
+    /// The body is longer than the limit. `bytes` exceeds the limit by at most one read.
     OverLimit,
 }
 
 impl<'a, S: Io> RequestBody<'a, S> {
-    /// What follows a head that was just taken off the connection.
+    /// Returns the body behind a head that was just removed from the connection.
     pub(super) fn new(
         connection: &'a mut Connection<S>,
         framing: Framing,
@@ -63,13 +64,13 @@ impl<'a, S: Io> RequestBody<'a, S> {
         }
     }
 
-    /// The announced length in bytes; `None` when the body is sent in chunks.
+    /// Returns the announced length in bytes, or `None` when the body is sent in chunks.
     pub fn announced_bytes(&self) -> Option<u64> {
         self.announced_bytes
     }
 
-    /// Reads until the end, or until there are more than `bytes_max` bytes. A body of known length is read to where it
-    /// stays: only what came together with the head is copied.
+    /// Reads to the end, or until there are more than `bytes_max` bytes. A body of known length is
+    /// read directly into its memory. Only the bytes that came together with the head are copied.
     pub async fn receive(&mut self, bytes_max: u64) -> Received {
         let mut bytes = Vec::new();
         let end = match self.framing {
@@ -114,15 +115,16 @@ impl<'a, S: Io> RequestBody<'a, S> {
         }
     }
 
-    /// Reads to the end without keeping anything, whatever the length. Returns false if the body is broken.
+    /// Reads to the end and discards everything, whatever the length. Returns false if the body is
+    /// broken.
     pub async fn read_and_forget(&mut self) -> bool {
         while self.next_piece().await.is_some() {}
         !self.is_broken
     }
 
-    /// Gets rid of what the handler left unread. Returns whether the connection has to be closed
-    /// because that is too much. `is_closing`: the connection ends anyway. A peer that sends its body
-    /// only when asked is not asked any more.
+    /// Discards the bytes that the handler left unread. Returns true if the connection must be
+    /// closed because there are too many. `is_closing` means that the connection ends in any case.
+    /// A peer that waits for "100 Continue" does not get it any more.
     pub(super) async fn finish(&mut self, is_closing: bool) -> bool {
         if self.is_broken {
             return true;
@@ -147,7 +149,7 @@ impl<'a, S: Io> RequestBody<'a, S> {
         self.is_broken
     }
 
-    /// The next bytes, never empty; `None` at the end and after a failure.
+    /// Returns the next bytes, never empty, or `None` at the end and after a failure.
     async fn next_piece(&mut self) -> Option<&[u8]> {
         match self.find_piece().await {
             Ok(0) => None,
@@ -159,8 +161,8 @@ impl<'a, S: Io> RequestBody<'a, S> {
         }
     }
 
-    /// Reads until a piece of the body is at the front of what was read. Returns its length; 0 at
-    /// the end.
+    /// Reads until the front of the unread bytes is a piece of the body. Returns the length of the
+    /// piece, or 0 at the end.
     async fn find_piece(&mut self) -> io::Result<usize> {
         self.ask_to_continue().await?;
         loop {
@@ -182,7 +184,8 @@ impl<'a, S: Io> RequestBody<'a, S> {
         }
     }
 
-    /// Also if the body is there already, as most servers do.
+    /// Sends "100 Continue" if the peer waits for it. Like most servers, sends it even if the body
+    /// has arrived already.
     async fn ask_to_continue(&mut self) -> io::Result<()> {
         let is_empty = matches!(self.framing, Framing::Length(0));
         if !is_empty && std::mem::take(&mut self.awaits_continue) {

@@ -1,7 +1,7 @@
-//! Chunks: where the bytes of a body are that has no length. Pure: bytes in, steps out.
+//! Finds the body's bytes in a chunked body. The parser is pure: bytes in, steps out.
 
-/// Bytes of all extensions of a body, of one chunk's line, and of the trailers. Nobody needs them;
-/// the limits are hyper's, which served here before.
+/// Most bytes of all extensions of a body, of one chunk's line, and of the trailers. Nobody needs
+/// them. The limits are those of hyper, which served here before.
 const OVERHEAD_BYTES_MAX: usize = 16 * 1024;
 const TRAILERS_MAX: usize = 100;
 
@@ -9,20 +9,20 @@ const TRAILERS_MAX: usize = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// What the input begins with.
+/// The front of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// So many bytes that are none of the body.
+    /// This many bytes that do not belong to the body.
     Skip(usize),
-    /// So many bytes of the body, at least one.
+    /// This many bytes of the body, at least one.
     Data(usize),
-    /// Too little to tell.
+    /// The input is too short for a decision.
     More,
-    /// What comes after the body.
+    /// The body has ended. The input begins with the bytes behind it.
     End,
 }
 
-/// Where in a chunked body the input stands. Each step's bytes are to be taken off the input.
+/// The state of a chunked body. The caller removes the bytes of each step from the input.
 #[derive(Debug, Default)]
 pub(super) struct Chunked {
     place: Place,
@@ -33,7 +33,7 @@ pub(super) struct Chunked {
 enum Place {
     #[default]
     Size,
-    /// So many bytes of the chunk are left; at least one.
+    /// This many bytes of the chunk are left, at least one.
     Data(u64),
     DataEnd,
     Trailers,
@@ -41,12 +41,12 @@ enum Place {
 }
 
 impl Chunked {
-    /// Whether the body has been read to its end.
+    /// Returns true when the body has been read to its end.
     pub(super) fn is_at_end(&self) -> bool {
         matches!(self.place, Place::End)
     }
 
-    /// Looks at the front of the input.
+    /// Examines the front of the input.
     pub(super) fn step(&mut self, input: &[u8]) -> Result<Step, Malformed> {
         match self.place {
             _ if input.is_empty() && !self.is_at_end() => Ok(Step::More),
@@ -73,7 +73,7 @@ impl Chunked {
     }
 
     fn size(&mut self, input: &[u8]) -> Result<Step, Malformed> {
-        // The parser takes a line without a number for zero.
+        // The parser would accept a line without a number as zero.
         if !input[0].is_ascii_hexdigit() {
             return Err(Malformed);
         }
@@ -82,7 +82,8 @@ impl Chunked {
             return more(input);
         };
         let line = &input[..count - 2];
-        // Some take a bare line feed for the end of the line, and would see other chunks than we.
+        // Some parsers accept a bare line feed as the end of the line. They would see other chunks
+        // than this one.
         if line.contains(&b'\n') {
             return Err(Malformed);
         }
@@ -123,7 +124,8 @@ fn more(input: &[u8]) -> Result<Step, Malformed> {
 mod tests {
     use super::*;
 
-    /// The body in `input`, given `at_once` bytes more at a time, and what follows it.
+    /// Decodes `input`, which arrives in pieces of `at_once` bytes. Returns the body and the bytes
+    /// behind it.
     fn decode(input: &str, at_once: usize) -> Result<(String, &str), Option<Malformed>> {
         let (mut chunked, mut body) = (Chunked::default(), String::new());
         let (mut start, mut end) = (0, 0);

@@ -1,4 +1,4 @@
-//! [`Connection`]: a stream, what was read of it and not used yet, and what is written to it.
+//! [`Connection`]: a stream with its unread input and its output.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -11,29 +11,29 @@ use super::date::Date;
 use super::head::{self, Head};
 use super::reply::{Exchange, Refusal, Reply};
 
-/// Bytes per read while nothing is known of what comes. A keep-alive connection holds them as long
-/// as it lives.
+/// Bytes per read while the length of the input is unknown. A keep-alive connection holds this
+/// buffer all its life.
 const BUFFER_BYTES: usize = 8 * 1024;
 
-/// The first piece of memory for a longer body. It doubles with what has come, so that announcing
-/// a long body costs nobody anything.
+/// First size of the memory for a longer body, in bytes. The memory doubles with the bytes that
+/// arrive, so a peer that only announces a long body costs no memory.
 const BODY_BYTES_FIRST: usize = 64 * 1024;
 
-/// Answers up to here leave their memory to the next one.
+/// Largest answer whose memory is kept for the next answer, in bytes.
 const OUTPUT_BYTES_KEPT: usize = 16 * 1024;
 
-/// After so many reads and answers the other tasks of the thread have their turn. Input that comes as
-/// fast as it is used never makes this one wait.
+/// Number of reads and answers after which the other tasks of the thread run. Without it, a
+/// connection whose input arrives as fast as it is used would never yield.
 const STEPS_AT_ONCE: u32 = 16;
 
-/// Bytes that are taken off a connection which is closed before its request was read. Closing a
-/// socket with unread bytes makes the kernel reset it, and the reset can overtake the answer.
+/// Most bytes that are read from a connection which is closed before its request was read. The
+/// kernel resets a socket that is closed with unread bytes, and the reset can overtake the answer.
 const LINGER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// The stream of a connection: a socket, or a test's bytes.
+/// The stream of a connection: a socket, or the bytes of a test.
 pub trait Io: AsyncRead + AsyncWrite + Unpin {
-    /// Says what is waited for from now on. Reading and writing fail with [`io::ErrorKind::TimedOut`] when that
-    /// takes too long.
+    /// Sets what the connection waits for from now on. Reading and writing fail with
+    /// [`io::ErrorKind::TimedOut`] when the wait takes too long.
     fn begin(&mut self, awaited: Awaited);
 }
 
@@ -48,7 +48,7 @@ pub enum Awaited {
     Head,
     /// More of a request's body.
     Body,
-    /// Room for more of an answer.
+    /// Space for more of an answer.
     Room,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for Awaited {
     }
 }
 
-/// One connection, between requests or in one.
+/// One connection, between requests or within a request.
 ///
 /// `start <= end <= buffer.len()`: the bytes from `start` to `end` are unread.
 #[derive(Debug)]
@@ -78,17 +78,17 @@ pub struct Connection<S> {
     steps: u32,
 }
 
-/// Why there is no request.
+/// The reason why there is no request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NoRequest {
-    /// The peer has ended, in the middle or not, or the connection is broken.
+    /// The peer has ended the connection, or the connection is broken.
     Ended,
-    /// What came is none, which is answered by this.
+    /// The input is not a request. This is the answer.
     Refused(Refusal),
 }
 
 impl<S: Io> Connection<S> {
-    /// Returns a connection on a stream; `unread` are bytes that were read elsewhere and not used.
+    /// Returns a connection on a stream. `unread` are bytes that were read elsewhere and not used.
     pub fn new(stream: S, unread: &[u8]) -> Connection<S> {
         let mut buffer = unread.to_vec();
         buffer.resize(unread.len().max(BUFFER_BYTES), 0);
@@ -103,24 +103,24 @@ impl<S: Io> Connection<S> {
         }
     }
 
-    /// The stream of the connection.
+    /// Returns the stream of the connection.
     pub fn stream(&self) -> &S {
         &self.stream
     }
 
-    /// Returns the stream, and the bytes that were read and not used.
+    /// Returns the stream and the unread bytes.
     pub fn into_parts(mut self) -> (S, Vec<u8>) {
         self.buffer.truncate(self.end);
         self.buffer.drain(..self.start);
         (self.stream, self.buffer)
     }
 
-    /// The bytes that were read and not used.
+    /// Returns the unread bytes.
     pub fn unread(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Takes bytes off the front of what was read; panics if there are fewer.
+    /// Removes bytes from the front of the unread bytes. Panics if there are fewer.
     pub(super) fn take(&mut self, count: usize) -> &[u8] {
         assert!(count <= self.end - self.start);
         let taken = self.start..self.start + count;
@@ -128,7 +128,8 @@ impl<S: Io> Connection<S> {
         &self.buffer[taken]
     }
 
-    /// Reads once, behind what is unread. Returns how much; 0 is the end.
+    /// Reads once and appends to the unread bytes. Returns the number of new bytes; 0 means the
+    /// end.
     pub(super) async fn fill(&mut self) -> io::Result<usize> {
         self.take_turns().await;
         self.make_room();
@@ -139,7 +140,7 @@ impl<S: Io> Connection<S> {
         Ok(count)
     }
 
-    /// The callers leave less than a head's limit unread.
+    /// Makes room in the buffer. The callers leave fewer unread bytes than the limit of a head.
     fn make_room(&mut self) {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -156,7 +157,7 @@ impl<S: Io> Connection<S> {
         }
     }
 
-    /// Appends to `bytes` until there are `count`.
+    /// Appends input to `bytes` until there are `count` bytes.
     pub(super) async fn read_to(&mut self, bytes: &mut Vec<u8>, count: usize) -> io::Result<()> {
         let read = count.saturating_sub(bytes.len()).min(self.unread().len());
         bytes.reserve_exact(read);
@@ -168,7 +169,8 @@ impl<S: Io> Connection<S> {
                 break Ok(());
             }
             let read = if left < BUFFER_BYTES {
-                // With room for more than is left, the read shows that nothing else is there.
+                // The space is larger than the rest, so this read also shows that nothing else has
+                // arrived.
                 self.fill_and_copy(bytes, &mut filled, left).await
             } else {
                 if filled == bytes.len() {
@@ -204,7 +206,7 @@ impl<S: Io> Connection<S> {
         Ok(read)
     }
 
-    /// Writes all of it.
+    /// Writes all of `bytes`.
     pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes).await?;
         self.stream.flush().await
@@ -221,7 +223,7 @@ impl<S: Io> Connection<S> {
         self.stream.flush().await
     }
 
-    /// Writes an answer to what is no request.
+    /// Writes the answer to input that is not a request.
     pub(super) async fn refuse(&mut self, refusal: Refusal) -> io::Result<()> {
         let mut output = Vec::new();
         refusal.write(&mut output);
@@ -244,7 +246,7 @@ impl<S: Io> Connection<S> {
             if parsed_bytes == 0 {
                 self.start += head::empty_lines(self.unread());
             }
-            // A head that trickles in is looked at again when it may be complete, not before.
+            // A head that arrives in pieces is parsed again only when it may be complete.
             let is_first_look = parsed_bytes == 0 && !self.unread().is_empty();
             if is_first_look || head::may_end(self.unread(), parsed_bytes) {
                 let parsed = head::parse(self.unread());
@@ -272,10 +274,11 @@ impl<S: Io> Connection<S> {
         }
     }
 
-    /// Ends the output, and takes what the peer still sends if it may not have seen the answer yet.
+    /// Ends the output. Reads and discards further input if the peer may not have seen the answer
+    /// yet.
     pub(super) async fn close(&mut self, has_left_unread: bool) {
         self.stream.begin(Awaited::Body);
-        // A failure means that the peer is gone, which is what is wanted.
+        // A failure means that the peer is gone, which is the goal.
         if self.stream.close().await.is_err() {
             return;
         }

@@ -1,11 +1,11 @@
-//! The `Date` header, made once a second.
+//! The `Date` header, formatted once a second.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 
-/// The text of a second.
+/// The text of one second.
 #[derive(Debug, Default)]
 pub(super) struct Date {
     second: u64,
@@ -13,17 +13,17 @@ pub(super) struct Date {
 }
 
 impl Date {
-    /// The date now, as HTTP writes it.
+    /// Returns the present date in the format of HTTP.
     pub(super) fn now(&mut self) -> &str {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        // A wall clock before 1970 is no clock.
+        // A wall clock before 1970 counts as 1970.
         self.at(since.map_or(0, |since| since.as_secs()))
     }
 
     fn at(&mut self, second: u64) -> &str {
         if self.text.is_empty() || self.second != second {
             self.second = second;
-            // Beyond the year 9999 there is no text for it.
+            // A date after the year 9999 has no text.
             let time = i64::try_from(second).ok().map(Timestamp::from_second);
             let time = time.and_then(Result::ok).unwrap_or(Timestamp::MAX);
             self.text.clear();

@@ -1,4 +1,5 @@
-//! The head of a request: what it asks for and how long its body is. Pure: bytes in, values out.
+//! Parses the head of a request: its target and the length of its body. The parser is pure: bytes
+//! in, values out.
 
 use std::mem::MaybeUninit;
 
@@ -8,50 +9,52 @@ use super::chunked::Chunked;
 use super::query::percent_decode;
 use super::reply::{Exchange, Refusal};
 
-/// The longest head that is not refused, in bytes. This limit and the next are those of hyper, which served here
-/// before; Go's server takes 1 MiB.
+/// Longest head that is accepted, in bytes. This limit and the next one are those of hyper, which
+/// served here before. Go's server accepts 1 MiB.
 pub const HEAD_BYTES_MAX: usize = 8 * 1024 + 400 * 1024;
 const FIELDS_MAX: usize = 100;
 const TARGET_BYTES_MAX: usize = 65_534;
-/// Lengths that no limit admits, and that no arithmetic here overflows with.
+/// Upper bound for body lengths. Every limit is lower, and no arithmetic here overflows below this
+/// bound.
 const BODY_BYTES_MAX: u64 = u64::MAX - 2;
 
-/// A request without its body. Owned: its body is read into the memory it came in.
+/// A request without its body. The head owns its bytes, because the body is read into the memory
+/// where the head was.
 #[derive(Debug)]
 pub struct Head {
     /// The method.
     pub method: Method,
-    /// The target, whose path can be decoded.
+    /// The target. Its path can be decoded.
     pub target: Uri,
     pub(super) is_http_11: bool,
     pub(super) expects: Option<Expectation>,
     pub(super) asks_to_close: bool,
-    /// The peer knows the answers of NSQ 1.0.
+    /// True when the peer knows the answers of NSQ 1.0.
     pub(super) accepts_v1: bool,
-    /// The connection may go on after the answer.
+    /// True when the connection may continue after the answer.
     pub(super) keeps_alive: bool,
     pub(super) framing: Framing,
 }
 
-/// The header `Expect`.
+/// The value of the header `Expect`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expectation {
     /// The peer waits for "100 Continue" before it sends the body.
     Continue,
-    /// Something that nobody knows.
+    /// An unknown value.
     Unknown,
 }
 
 /// How a body ends.
 #[derive(Debug)]
 pub(super) enum Framing {
-    /// After so many bytes.
+    /// The body ends after this many bytes.
     Length(u64),
-    /// Where its chunks say.
+    /// The chunks determine the end.
     Chunked(Chunked),
 }
 
-/// Bytes of the empty lines in front of a request, which mean nothing.
+/// Returns the number of bytes of the empty lines in front of a request, which mean nothing.
 pub(super) fn empty_lines(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let [b'\n', after @ ..] | [b'\r', b'\n', after @ ..] = rest {
@@ -60,14 +63,15 @@ pub(super) fn empty_lines(bytes: &[u8]) -> usize {
     bytes.len() - rest.len()
 }
 
-/// Whether a head may end in what follows the first `seen` bytes.
+/// Returns true when a head may end in the bytes behind the first `seen` bytes.
 pub(super) fn may_end(bytes: &[u8], seen: usize) -> bool {
     let new = &bytes[seen.saturating_sub(3)..];
     let has = |end: &[u8]| new.windows(end.len()).any(|window| window == end);
     has(b"\n\r\n") || has(b"\n\n")
 }
 
-/// Reads a head: it and its length, `None` if it is not complete. The error is the answer.
+/// Parses a head. Returns the head and its length, or `None` if the head is not complete. The error
+/// is the answer.
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut []);
@@ -83,7 +87,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
     if target.len() > TARGET_BYTES_MAX {
         return Err(Refusal::LONG_TARGET);
     }
-    // Fragments do not travel: Go takes one for a part of the rest.
+    // Clients do not send fragments. Go treats a fragment as part of the rest.
     let uri = match target.as_bytes().contains(&b'#') {
         true => Uri::try_from(target.replace('#', "%23")),
         false => Uri::try_from(target),
@@ -107,7 +111,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
     Ok(Some((head, count)))
 }
 
-/// Whether a request line ends in a version, though in none that we know.
+/// Returns true when a request line ends in an unsupported version.
 fn names_a_version(bytes: &[u8]) -> bool {
     let line = bytes
         .split(|&byte| byte == b'\n')
@@ -122,7 +126,7 @@ fn names_a_version(bytes: &[u8]) -> bool {
     is_version && words.next().is_none()
 }
 
-/// The header fields that frame the body, as far as they were seen.
+/// The header fields seen so far that frame the body.
 #[derive(Default)]
 struct Lengths {
     announced: Option<u64>,
@@ -132,7 +136,7 @@ struct Lengths {
 }
 
 impl Head {
-    /// What counts for the form of the answer.
+    /// Returns the properties of the request that determine the form of the answer.
     pub(super) fn exchange(&self) -> Exchange {
         Exchange {
             is_http_11: self.is_http_11,
@@ -177,8 +181,7 @@ impl Head {
             Some(host) if !host.iter().all(is_host_byte) => return Err(Refusal::BAD_HOST),
             _ => {}
         }
-        // Two lengths are one too many: whoever sent this may disagree about where the next
-        // request begins.
+        // With two lengths, the sender may disagree about where the next request begins.
         let is_ambiguous = lengths.has_encoding && lengths.has_announced;
         self.keeps_alive =
             (self.is_http_11 || asks_to_stay) && !self.asks_to_close && !is_ambiguous;
@@ -191,7 +194,7 @@ impl Lengths {
     fn announce(&mut self, value: &[u8]) -> Result<(), Refusal> {
         self.has_announced = true;
         if self.has_encoding {
-            // The encoding counts.
+            // The encoding takes precedence.
             return Ok(());
         }
         let bytes = digits(value).ok_or(Refusal::MALFORMED)?;
@@ -205,7 +208,7 @@ impl Lengths {
         Ok(())
     }
 
-    /// One encoding, and this one, is all that is understood.
+    /// Notes an encoding. Only a single `chunked` is understood.
     fn encode(&mut self, value: &[u8]) {
         let is_chunked = value.trim_ascii().eq_ignore_ascii_case(b"chunked");
         self.is_chunked = is_chunked && !self.has_encoding;
@@ -221,16 +224,17 @@ impl Lengths {
     }
 }
 
-/// What Go's server takes in a `Host` header: letters, digits and ``!$%&'()*+,-.:;=[]_~``.
+/// Returns true for a byte that Go's server accepts in a `Host` header: letters, digits and
+/// ``!$%&'()*+,-.:;=[]_~``.
 fn is_host_byte(byte: &u8) -> bool {
-    // As ranges: each byte of each request is looked at.
+    // These are ranges for speed: each byte of each request passes here.
     matches!(
         byte,
         b'!' | b'$'..=b'.' | b'0'..=b';' | b'=' | b'A'..=b'[' | b']' | b'_' | b'a'..=b'z' | b'~'
     )
 }
 
-/// Digits and nothing else.
+/// Parses digits without any other character.
 fn digits(value: &[u8]) -> Option<u64> {
     if value.is_empty() {
         return None;
@@ -241,7 +245,7 @@ fn digits(value: &[u8]) -> Option<u64> {
     })
 }
 
-/// Whether a list of words, without regard to case, has this one.
+/// Returns true when a list of words has this word, without regard to case.
 fn has_word(value: &[u8], word: &str) -> bool {
     value
         .split(|&byte| byte == b',')

@@ -1,4 +1,4 @@
-//! The query string, as Go's `url.ParseQuery` reads it, and percent escapes.
+//! The query string, parsed like Go's `url.ParseQuery`, and percent escapes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -28,10 +28,10 @@ impl fmt::Display for QueryError {
 }
 
 impl<'a> Query<'a> {
-    /// Reads a query, without the question mark.
+    /// Parses a query without the question mark.
     ///
     /// # Errors
-    /// The query is refused as a whole.
+    /// The query is refused as a whole, for the first error in it.
     pub fn parse(text: &'a str) -> Result<Query<'a>, QueryError> {
         let mut query = Query::default();
         for piece in text.split('&').filter(|piece| !piece.is_empty()) {
@@ -44,7 +44,7 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    /// Returns the value of a key; `None` if the key is not there at all.
+    /// Returns the value of a key, or `None` if the query does not have the key.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.pairs
             .iter()
@@ -52,14 +52,15 @@ impl<'a> Query<'a> {
             .map(|(_, value)| &**value)
     }
 
-    /// Returns the value of a key; `None` also if the value is empty.
+    /// Returns the value of a key, or `None` if the value is empty or missing.
     pub fn get_filter(&self, key: &str) -> Option<String> {
         self.get(key)
             .filter(|value| !value.is_empty())
             .map(str::to_string)
     }
 
-    /// Returns a boolean as `/stats` reads it: `true`, `1`, `false`, `0`; everything else is the default.
+    /// Returns a boolean as `/stats` reads it: `true`, `1`, `false`, `0`. Any other value gives the
+    /// default.
     pub fn get_switch(&self, key: &str, default: bool) -> bool {
         match self.get(key) {
             Some("true" | "1") => true,
@@ -75,11 +76,12 @@ fn unescape(text: &str) -> Result<Cow<'_, str>, QueryError> {
     }
     let bytes = text.replace('+', " ");
     let bytes = percent_decode(bytes.as_bytes()).map_err(QueryError::Escape)?;
-    // Go keeps other bytes as they are. No name and no number is made of them, so nothing is lost.
+    // Go keeps other bytes unchanged. No name and no number contains such bytes, so nothing is
+    // lost.
     Ok(Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Replaces `%XX`. The error is the escape that is none.
+/// Replaces each `%XX`. The error is the invalid escape.
 pub(super) fn percent_decode(text: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     if !text.contains(&b'%') {
         return Ok(Cow::Borrowed(text));

@@ -1,4 +1,5 @@
-//! What a program answers, and how the answer becomes a response: NSQ's two styles and their headers.
+//! The answer of a program and its conversion to a response, with NSQ's two styles and their
+//! headers.
 
 use std::io::Write as _;
 
@@ -11,11 +12,11 @@ const JSON: &str = "application/json; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 
-/// The header that client libraries look for. They take an answer without it for one of NSQ before 1.0, and see no
-/// data.
+/// The header that client libraries look for. They treat an answer without it as one of NSQ before
+/// 1.0 and find no data.
 const MARKER: (&str, &str) = ("X-Nsq-Content-Type", "nsq; version=1.0");
 
-/// An error as clients see it: a status and a word.
+/// An error for the client: a status and a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The status.
@@ -25,9 +26,9 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The failure of a request that is not the client's fault.
+    /// The failure of a request for a reason that is not the client's fault.
     pub const INTERNAL: Failure = Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR");
-    /// No route has this path.
+    /// The failure of a request whose path has no route.
     pub const NOT_FOUND: Failure = Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND");
 
     /// Returns a failure.
@@ -46,33 +47,33 @@ impl Failure {
     }
 }
 
-/// The answer to a request, which becomes a response when it is written.
+/// The answer to a request. It becomes a response when it is written.
 #[derive(Clone, Debug)]
 pub struct Reply {
     status: StatusCode,
     is_v1: bool,
     content_type: Option<&'static str>,
-    /// The type is not the handler's, but found by looking at the body.
+    /// True when the content type follows from the body, because the handler gave none.
     is_sniffed: bool,
     header: Option<(&'static str, String)>,
     body: Bytes,
     must_close: bool,
 }
 
-/// What the request has to say about the form of its answer.
+/// The properties of a request that determine the form of its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange {
     pub(super) is_http_11: bool,
-    /// HEAD: the answer's head only.
+    /// True for HEAD: the answer has only a head.
     pub(super) is_head: bool,
-    /// The request lets the connection go on.
+    /// True when the request lets the connection continue.
     pub(super) keeps_alive: bool,
 }
 
 impl Reply {
     fn new(status: StatusCode, is_v1: bool, body: impl Into<Bytes>) -> Reply {
         let body = body.into();
-        // Go looks at the body where no type is given. All texts of NSQ's programs look like text.
+        // Go examines the body when no type is given. All texts of NSQ's programs count as text.
         let content_type = (!body.is_empty()).then_some(TEXT);
         Reply {
             status,
@@ -85,12 +86,13 @@ impl Reply {
         }
     }
 
-    /// Returns a text in the plain style: the answer to `/ping`, and to requests that reach no endpoint.
+    /// Returns a text in the plain style: the answer to `/ping` and to requests without an
+    /// endpoint.
     pub fn plain(status: StatusCode, body: impl Into<Bytes>) -> Reply {
         Reply::new(status, false, body)
     }
 
-    /// Returns a success with a text, or with nothing.
+    /// Returns a success with a text, which may be empty.
     pub fn text(body: impl Into<Bytes>) -> Reply {
         Reply::new(StatusCode::OK, true, body)
     }
@@ -111,14 +113,14 @@ impl Reply {
         self
     }
 
-    /// Tells browsers to believe the type.
+    /// Adds a header that tells browsers not to guess another type.
     pub fn and_no_sniffing(mut self) -> Reply {
         self.header = Some(("X-Content-Type-Options", "nosniff".to_string()));
         self.is_sniffed = false;
         self
     }
 
-    /// Returns an error: the word in a JSON object.
+    /// Returns an error. Its word is in a JSON object.
     pub fn failure(failure: Failure) -> Reply {
         let mut body = String::new();
         let mut object = JsonObject::new(&mut body);
@@ -127,8 +129,8 @@ impl Reply {
         Reply::json(failure.status, body)
     }
 
-    /// Returns the same in the style of NSQ before 1.0. Texts stand alone; data have an envelope; every error is
-    /// a 500.
+    /// Returns the same answer in the style of NSQ before 1.0. A text has no envelope, data have
+    /// one, and every error has status 500.
     pub(super) fn before_v1(self) -> Reply {
         let is_json = self.content_type == Some(JSON);
         let (status, text, data): (_, _, &[u8]) = match self.status.is_success() {
@@ -172,7 +174,8 @@ impl Reply {
         reply
     }
 
-    /// Browsers see a link; other methods than GET are told to repeat themselves elsewhere.
+    /// Returns a redirect. A browser shows a link; a method other than GET is repeated at the new
+    /// location.
     pub(super) fn redirect(is_get: bool, location: String) -> Reply {
         let mut reply = if is_get {
             let link = escape_html(&location);
@@ -185,7 +188,7 @@ impl Reply {
         reply
     }
 
-    /// Whether the connection is to end with this answer.
+    /// Returns the answer, which ends the connection if `must_close` is true.
     pub(super) fn and_close(mut self, must_close: bool) -> Reply {
         self.must_close |= must_close;
         self
@@ -195,13 +198,13 @@ impl Reply {
         self.status
     }
 
-    /// Whether the connection goes on after this answer.
+    /// Returns true when the connection continues after this answer.
     pub(super) fn keeps_alive(&self, exchange: Exchange) -> bool {
         exchange.keeps_alive && !self.must_close
     }
 
-    /// Appends the answer as it goes over the wire, in the order of Go's server: the handler's
-    /// headers by name, then what the server adds.
+    /// Appends the answer as it is sent, in the order of Go's server: the handler's headers by
+    /// name, then the server's headers.
     pub(super) fn write(&self, out: &mut Vec<u8>, exchange: Exchange, date: &str) {
         out.reserve(256 + self.body.len());
         let version = match exchange.is_http_11 {
@@ -232,12 +235,13 @@ impl Reply {
         };
         let named = named.map(|content_type| ("Content-Type", content_type));
         let marker = self.is_v1.then_some(MARKER);
-        // A header of the handler's is our own words, or part of a request line: no line end in it.
+        // The handler's headers consist of our own words or parts of a request line, so they
+        // contain no line end.
         for (name, value) in [before, named, after, marker].into_iter().flatten() {
             push(out, &[name, ": ", value, "\r\n"]);
         }
         push(out, &["Date: ", date, "\r\n"]);
-        // An empty body has no length that HEAD could ask for.
+        // An answer to HEAD with an empty body has no length.
         if !(exchange.is_head && self.body.is_empty()) {
             // Writing to memory does not fail.
             let _ = write!(out, "Content-Length: {}\r\n", self.body.len());
@@ -251,7 +255,8 @@ impl Reply {
                 (true, true) => "",
                 (true, false) => "Connection: close\r\n",
                 (false, true) => "Connection: keep-alive\r\n",
-                // The usual end of HTTP/1.0, unless it is not the peer's own wish.
+                // HTTP/1.0 ends a connection without this header. The server names the end only
+                // when it is the server's decision.
                 (false, false) if self.must_close => "Connection: close\r\n",
                 (false, false) => "",
             }],
@@ -269,7 +274,7 @@ fn push(out: &mut Vec<u8>, parts: &[&str]) {
     }
 }
 
-/// The words beside a status, which have changed since Go learned them.
+/// Returns the reason phrase of a status. Go has older words for some.
 fn reason(status: StatusCode) -> &'static str {
     match status {
         StatusCode::PAYLOAD_TOO_LARGE => "Request Entity Too Large",
@@ -277,7 +282,7 @@ fn reason(status: StatusCode) -> &'static str {
     }
 }
 
-/// The answer of Go's server to what is no request. The connection ends.
+/// The answer of Go's server to input that is not a request. The connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     status: &'static str,
@@ -305,7 +310,7 @@ impl Refusal {
         }
     }
 
-    /// Appends the answer as it goes over the wire: without date and length.
+    /// Appends the answer as it is sent, without date and length.
     pub(super) fn write(self, out: &mut Vec<u8>) {
         let Refusal { status, body } = self;
         // Writing to memory does not fail.
@@ -316,7 +321,7 @@ impl Refusal {
     }
 }
 
-/// As Go's `html.EscapeString`.
+/// Escapes a text like Go's `html.EscapeString`.
 fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

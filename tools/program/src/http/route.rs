@@ -1,33 +1,34 @@
-//! From method and path to an endpoint, or to what is answered instead: the rules of the router of NSQ's programs.
+//! Maps method and path to an endpoint or to another answer, by the rules of the router of NSQ's
+//! programs.
 
 use super::query::percent_decode;
 
-/// One row of a program's table of routes: the method, the path, and what the program calls the endpoint. A `*` at the
-/// end of the path is one segment of any name.
+/// One row of a program's table of routes: the method, the path, and the program's name for the
+/// endpoint. A `*` at the end of the path stands for one segment of any name.
 pub type Route<E> = (&'static str, &'static str, E);
 
 /// The result of [`route`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Routed<E> {
-    /// With the segment that stands for the `*`, if the route has one.
+    /// An endpoint, with the segment at the `*` if the route has one.
     Found(E, String),
-    /// To the path as it should have been written.
+    /// A redirect to the canonical path.
     Redirect(String),
-    /// OPTIONS on a path that exists; the value of `Allow`, or `None` for `OPTIONS *`.
+    /// OPTIONS on a path that exists, with the value of `Allow`, or `None` for `OPTIONS *`.
     Options(Option<String>),
-    /// The path exists for other methods; the value of `Allow`.
+    /// A path that exists for other methods only, with the value of `Allow`.
     WrongMethod(String),
-    /// No method has the path.
+    /// A path that no method has.
     NotFound,
 }
 
-/// Finds the route of a request. Redirects look at the request's own method only, so that `GET /topic/create/`
-/// is unknown; OPTIONS and 405 look at all methods, but at the exact path.
+/// Finds the route of a request. A redirect needs a route with the request's own method, so `GET
+/// /topic/create/` is unknown. OPTIONS and 405 consider all methods, but need the exact path.
 pub fn route<E: Copy>(routes: &[Route<E>], method: &str, raw_path: &str) -> Routed<E> {
     if method == "OPTIONS" && raw_path == "*" {
         return Routed::Options(None);
     }
-    // A path that cannot be decoded was refused with its head.
+    // A head whose path cannot be decoded was refused before.
     let path = percent_decode(raw_path.as_bytes()).unwrap_or_default();
     let own = || routes.iter().filter(|(of, ..)| *of == method);
     let found = own().find_map(|(_, route, endpoint)| Some((endpoint, wildcard(route, &path)?)));
@@ -60,7 +61,8 @@ pub fn route<E: Copy>(routes: &[Route<E>], method: &str, raw_path: &str) -> Rout
     }
 }
 
-/// What stands for the `*` of a route, or nothing if there is none. `None`: the path is another.
+/// Returns the part of the path at the `*` of a route, or an empty part if the route has no `*`.
+/// Returns `None` if the path does not match.
 fn wildcard<'a>(route: &str, path: &'a [u8]) -> Option<&'a [u8]> {
     let Some(prefix) = route.strip_suffix('*') else {
         return (route.as_bytes() == path).then_some(&[]);
@@ -69,8 +71,8 @@ fn wildcard<'a>(route: &str, path: &'a [u8]) -> Option<&'a [u8]> {
     (!segment.is_empty() && !segment.contains(&b'/')).then_some(segment)
 }
 
-/// The path as it should have been written, of one that is a route's but for the case. What stands
-/// for a `*` keeps its case.
+/// Returns the canonical form of a path that matches a route without regard to case. The part at a
+/// `*` keeps its case.
 fn canonical(route: &str, cleaned: &[u8]) -> Option<String> {
     let Some(prefix) = route.strip_suffix('*') else {
         let is_same = route
@@ -84,7 +86,7 @@ fn canonical(route: &str, cleaned: &[u8]) -> Option<String> {
     (is_same && wildcard("*", segment).is_some()).then(|| format!("{prefix}{}", escape(segment)))
 }
 
-/// A segment as it stands in a path.
+/// Escapes a segment for a path.
 fn escape(segment: &[u8]) -> String {
     let mut escaped = String::with_capacity(segment.len());
     for &byte in segment {
@@ -97,7 +99,7 @@ fn escape(segment: &[u8]) -> String {
     escaped
 }
 
-/// The path without empty, `.` and `..` segments, and without a slash at its end.
+/// Returns the path without empty, `.` and `..` segments and without a slash at its end.
 fn clean(path: &[u8]) -> Vec<u8> {
     let mut segments: Vec<&[u8]> = Vec::new();
     for segment in path.split(|&byte| byte == b'/') {

@@ -1,17 +1,18 @@
 //! [`Repeats`]: decides which repeated errors are written.
 //!
-//! An action that fails and is tried again may fail for each of a thousand topics, four times a second. So each
-//! cause has one line per second. Further lines are counted, and the count is written as a line of its own. The
-//! number of causes is bounded by the places in the code times the error codes of the system. A cause is
-//! forgotten after a second without a line.
+//! An action that fails and is retried may fail for each of a thousand topics, four times a second.
+//! Each cause therefore has one line per second. Further lines are counted, and the count is
+//! written as a line of its own. The number of causes is at most the number of places in the code
+//! times the number of the system's error codes. A cause is forgotten after a second without a
+//! line.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// A cause has one line in this time.
+/// Time in which a cause has one line.
 const ONE_EVERY: Duration = Duration::from_secs(1);
 
-/// The causes that had a line lately.
+/// The causes that had a line within the last second.
 #[derive(Default)]
 pub(super) struct Repeats {
     causes: BTreeMap<String, Cause>,
@@ -24,7 +25,7 @@ struct Cause {
 }
 
 impl Repeats {
-    /// Returns true if a line of this cause is to be written. Otherwise counts the line.
+    /// Returns true if a line of this cause should be written. Otherwise counts the line.
     pub(super) fn admit(&mut self, cause: String, now: Instant) -> bool {
         if let Some(known) = self.causes.get_mut(&cause) {
             known.held_count += 1;
@@ -36,13 +37,13 @@ impl Repeats {
         true
     }
 
-    /// The time at which [`Repeats::take_held`] has something to return.
+    /// Returns the time at which [`Repeats::take_held`] next has something to return.
     pub(super) fn next(&self) -> Option<Instant> {
         self.causes.values().map(|cause| cause.until).min()
     }
 
-    /// Returns the causes whose time is over by `now`, each with the number of lines held back. The line that
-    /// reports this number is the cause's line for the next second.
+    /// Returns the causes whose time is over by `now`, each with the number of lines held back. The
+    /// line with this number is the cause's line for the next second.
     pub(super) fn take_held(&mut self, now: Instant) -> Vec<(String, u64)> {
         let mut told = Vec::new();
         self.causes.retain(|text, cause| {
@@ -62,7 +63,7 @@ impl Repeats {
         told
     }
 
-    /// Returns all causes with lines that are held back, each with their number.
+    /// Returns all causes with lines held back, each with the number of lines.
     pub(super) fn take_all_held(&mut self) -> Vec<(String, u64)> {
         let held = self
             .causes
@@ -83,7 +84,7 @@ mod tests {
         let start = Instant::now();
         let (mut written, mut told) = (0, 0);
         let mut lines = 0;
-        // 140 lines a second, and another cause now and then.
+        // The test logs 140 lines a second, and another cause now and then.
         for ms in 0..10_000 {
             let now = start + Duration::from_millis(ms);
             for (cause, count) in repeats.take_held(now) {

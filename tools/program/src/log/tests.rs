@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 
-/// A stderr that can be looked at, and that can be made to block.
+/// A stderr that a test can read and block.
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<u8>>>);
 
@@ -166,7 +166,7 @@ fn flush_waits_for_what_was_put_before_and_not_for_ever() {
         dropped_count: &COUNT,
     };
     logger.put(line(Level::Error, "first"));
-    // Nobody writes yet: flush gives up at its deadline.
+    // No writer runs yet: flush stops at its deadline.
     logger.flush(Instant::now());
     let sink = Sink::default();
     let writer = writer(&sink, &COUNT);
@@ -180,7 +180,7 @@ fn flush_waits_for_what_was_put_before_and_not_for_ever() {
     thread.join().unwrap();
 }
 
-/// The counts that were held back were lost with the process.
+/// Regression: counts that were held back were lost with the process.
 #[test]
 fn flush_tells_what_is_held_back() {
     static COUNT: AtomicU64 = AtomicU64::new(0);

@@ -1,10 +1,10 @@
-//! However the input is cut into pieces, what comes out is the same.
+//! However the input is cut into pieces, the decoded commands are the same.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What a connection does with one decoded thing, in a form that outlives the input.
+/// A decoded result in a form that outlives the input.
 #[derive(Clone, Debug, PartialEq)]
 enum Seen {
     Command(String, usize),
@@ -12,14 +12,14 @@ enum Seen {
     Close,
 }
 
-/// A connection's input buffer and its state, as the broker would move it along.
+/// The input buffer and the state of a connection, which changes as in the broker.
 struct Connection {
     buffer: Vec<u8>,
     decoder: Decoder,
     state: ClientState,
-    /// As said by the last `NeedMore`.
+    /// The number in the last `NeedMore`.
     needs: usize,
-    /// Decodes that were not asked for make no difference.
+    /// True to decode also when the decoder did not ask for it, which must make no difference.
     impatient: bool,
     limits: Limits,
     seen: Vec<Seen>,
@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// The peer has sent all it will: what it is told, and all that was seen.
+    /// Ends the input. Returns all results, the error at the end included.
     fn finish(mut self) -> Vec<Seen> {
         if !self.is_over() {
             let context = Context {
@@ -128,7 +128,7 @@ fn in_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, impatient: bool) ->
     connection.finish()
 }
 
-/// All cuts into two, and one into single bytes.
+/// Checks all cuts into two pieces, and the cut into single bytes.
 fn check_cuts(input: &[u8]) -> Result<(), TestCaseError> {
     let expected = whole(input);
     for at in 0..=input.len() {
@@ -141,7 +141,7 @@ fn check_cuts(input: &[u8]) -> Result<(), TestCaseError> {
         "byte by byte"
     );
     prop_assert_eq!(&in_pieces(input.chunks(1), true), &expected, "impatiently");
-    // A peer that ends early has been told the same things up to then, and at most one more.
+    // A peer that ends early has got the same results up to its end, and at most one more.
     for end in 0..input.len() {
         let short = whole(&input[..end]);
         let commands = short
@@ -160,7 +160,7 @@ fn check_cuts(input: &[u8]) -> Result<(), TestCaseError> {
 }
 
 fn body(max: usize) -> impl Strategy<Value = Vec<u8>> {
-    // LF, space and zero are what could be taken for syntax.
+    // LF, space and zero could be mistaken for syntax.
     let byte = prop_oneof![any::<u8>(), Just(b'\n'), Just(b' '), Just(0)];
     prop::collection::vec(byte, 1..=max)
 }
@@ -177,7 +177,7 @@ fn name() -> impl Strategy<Value = String> {
     "[.a-zA-Z0-9_-]{1,8}(#ephemeral)?"
 }
 
-/// A command that is right in every state.
+/// A command that is valid in every state.
 fn publishing() -> impl Strategy<Value = Vec<u8>> {
     let batch = prop::collection::vec(body(8), 1..=5);
     prop_oneof![
@@ -215,7 +215,7 @@ fn after_sub() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// A consumer's whole life, all of it right; with the number of commands.
+/// A consumer's whole life without errors, and the number of its commands.
 fn stream() -> impl Strategy<Value = (usize, Vec<u8>)> {
     let some = |most| 0..=most;
     (
@@ -232,7 +232,7 @@ fn stream() -> impl Strategy<Value = (usize, Vec<u8>)> {
         })
 }
 
-/// Mostly sensible bytes, so that something is wrong deep inside.
+/// A stream that is mostly valid, so that an error is deep inside.
 fn damaged_stream() -> impl Strategy<Value = Vec<u8>> {
     (
         stream(),
@@ -316,13 +316,14 @@ fn a_batch_that_trickles_in_is_walked_once() {
         };
         asked += usize::from(needs == end + 1);
         assert!(decoder.walk.index >= before, "went back at {end}");
-        // Nothing that has been seen whole is ahead of the walk.
+        // The walk is never behind the last complete message.
         assert!(
             end < decoder.walk.offset.max(15) + 8 + 4,
             "left behind at {end}"
         );
     }
-    // Line byte by byte, then size, count, and each message with the next one's size.
+    // The line arrives byte by byte, then the size, the count, and each message with the next one's
+    // size.
     assert!(asked <= 7 + 2 + 1 + messages as usize, "{asked}");
     let decoded = decoder.decode(&input, &context);
     let Decoded::Command {
