@@ -1,4 +1,5 @@
-//! An answer to an operator or a consumer holds: after `kill -9` at any moment after the answer, with an nsqd.dat that is
+//! An answer to an operator or a consumer holds after `kill -9` at any moment after the answer,
+//! with an nsqd.dat that is older than the logs, and if files cannot be removed, read or written.
 //! older than the logs, and if files cannot be removed, read or written.
 
 mod support;
@@ -29,7 +30,7 @@ fn publish(broker: &Broker, topic: &str, body: &str) {
     broker.post(&target, body.as_bytes()).expect_status(200);
 }
 
-/// A topic with a message in each of its channels `one` and `two`.
+/// Makes a topic with a message in each of its channels `one` and `two`.
 fn fill(broker: &Broker, topic: &str) {
     post(broker, &format!("/topic/create?topic={topic}"));
     for channel in ["one", "two"] {
@@ -45,7 +46,7 @@ fn depth(broker: &Broker, topic: &str, channel: &str) -> Option<u64> {
     broker.channel_stats(topic, channel)?["depth"].as_u64()
 }
 
-/// The bodies that a new consumer gets of a channel with `count` messages.
+/// Returns the bodies that a new consumer gets from a channel with `count` messages.
 fn bodies(broker: &Broker, topic: &str, channel: &str, count: usize) -> Vec<String> {
     let mut consumer = Client::connect(broker.tcp_addr());
     consumer.subscribe(topic, channel);
@@ -170,7 +171,7 @@ fn what_was_answered_holds_after_kill_9() {
             post(&broker, "/topic/create?topic=other");
             post(&broker, "/topic/unpause?topic=other");
             (deed.act)(&broker, &topic);
-            // Some kills come at once, some during a write, some late.
+            // Some kills come at once, some during a write, and some later.
             let wait = [0, 2_000, 50_000, KILL_US_MAX][(kill % 4) as usize];
             thread::sleep(Duration::from_micros(random.below(wait + 1)));
             broker.kill9();
@@ -186,7 +187,7 @@ fn nsqd_dat(broker: &Broker) -> PathBuf {
     broker.data_path().join("nsqd.dat")
 }
 
-/// Makes every write of nsqd.dat fail from now on. Returns the content that the file had.
+/// Makes every write of nsqd.dat fail from now on. Returns the previous content of the file.
 fn break_nsqd_dat(broker: &Broker) -> Vec<u8> {
     let before = fs::read(nsqd_dat(broker)).expect("it is there");
     fs::remove_file(nsqd_dat(broker)).expect("it is ours");
@@ -194,7 +195,8 @@ fn break_nsqd_dat(broker: &Broker) -> Vec<u8> {
     before
 }
 
-/// The logs decide, and not an older nsqd.dat. nsqd.dat is written as soon as a write can succeed.
+/// The logs take precedence over an older nsqd.dat. nsqd.dat is written as soon as a write can
+/// succeed.
 #[test]
 fn an_nsqd_dat_that_cannot_be_written_costs_nothing() {
     let mut broker = Broker::start(SHARDS, &[]);
@@ -236,7 +238,7 @@ fn an_nsqd_dat_that_cannot_be_written_costs_nothing() {
     };
     broker.restart();
     expect(&broker);
-    // nsqd.dat now says what the logs said.
+    // nsqd.dat now agrees with the logs.
     let now = fs::read_to_string(nsqd_dat(&broker)).expect("it is there");
     assert!(now.contains("made") && !now.contains("deleted"), "{now}");
 
@@ -261,7 +263,8 @@ fn an_nsqd_dat_that_cannot_be_written_costs_nothing() {
     assert!(is_clean, "{:?}", contents(broker.data_path()));
 }
 
-/// A broken nsqd.dat stops the start, as in the original. Without the file, the logs know their topics and channels.
+/// A broken nsqd.dat stops the start, as in the original. Without the file, the logs supply their
+/// topics and channels.
 #[test]
 fn without_nsqd_dat_the_logs_know_their_topics_and_channels() {
     let mut broker = Broker::start(SHARDS, &[]);
@@ -294,8 +297,8 @@ fn without_nsqd_dat_the_logs_know_their_topics_and_channels() {
     assert_eq!(bodies(&broker, "waiting", "new", 1), ["for a channel"]);
 }
 
-/// A kill in the middle of a write of nsqd.dat leaves the new file under a temporary name. The next start removes this
-/// file, and no file of other programs.
+/// A kill during a write of nsqd.dat leaves the new file under a temporary name. The next start
+/// removes this file, but no file of another program.
 #[test]
 fn a_start_removes_what_an_interrupted_write_of_nsqd_dat_left() {
     let mut broker = Broker::start(SHARDS, &[]);
@@ -330,8 +333,8 @@ fn log_of(broker: &Broker, topic: &str) -> PathBuf {
     broker.data_path().join(format!("{topic}.log"))
 }
 
-/// The answer reports the failure, and a topic of the same name does not use the old files. The deletion is tried
-/// until it works.
+/// The answer reports the failure, and a topic of the same name does not use the old files. The
+/// broker retries the deletion until it succeeds.
 #[test]
 fn a_deletion_that_fails_is_tried_again() {
     let mut broker = unprivileged().start();
@@ -354,7 +357,7 @@ fn a_deletion_that_fails_is_tried_again() {
         before == contents(&log_of(&broker, "doomed")),
         "they were touched"
     );
-    // Others are served.
+    // The other topics are served.
     publish(&broker, "other", "after");
     allow(broker.data_path(), 0o700);
     let is_gone = wait_until(PATIENCE, || {
@@ -368,14 +371,15 @@ fn a_deletion_that_fails_is_tried_again() {
     assert_eq!(depth(&broker, "other", "one"), Some(2));
 }
 
-/// A failed sync of the data path may have lost any change of its names, so no later sync of it is believed.
+/// A failed sync of the data path may have lost any change of names in it, so the broker trusts no
+/// later sync.
 #[test]
 fn a_failed_sync_of_the_data_path_is_final() {
     let mut broker = unprivileged().start();
     fill(&broker, "doomed");
     fill(&broker, "other");
     let delete = || broker.post("/topic/delete?topic=doomed", b"").status;
-    // Names change, and nobody may open the directory to sync it.
+    // Names change, and the broker cannot open the directory to sync it.
     allow(broker.data_path(), 0o300);
     assert_eq!(delete(), 500);
     let line = broker.wait_for_log("cannot delete its log");
@@ -390,7 +394,7 @@ fn a_failed_sync_of_the_data_path_is_final() {
         wait_until(PATIENCE, || broker.get("/ping").status == 500),
         "all is well"
     );
-    // What is stored is still delivered.
+    // Stored messages are still delivered.
     assert_eq!(bodies(&broker, "other", "one", 1), ["before"]);
     assert!(broker.sigterm_and_wait().success());
     broker.restart();
@@ -400,7 +404,7 @@ fn a_failed_sync_of_the_data_path_is_final() {
     assert_eq!(bodies(&broker, "doomed", "new", 1), ["after"]);
 }
 
-/// One topic whose files cannot be read is set aside; the others serve.
+/// A topic with unreadable files is set aside. The other topics are served.
 #[test]
 fn a_log_that_cannot_be_read_is_set_aside() {
     let mut broker = unprivileged().start();
@@ -430,7 +434,7 @@ fn a_log_that_cannot_be_read_is_set_aside() {
         (Client::mpub("unreadable", &["x"]), "E_MPUB_FAILED"),
         (b"SUB unreadable one\n".to_vec(), "E_SUB_FAILED"),
     ] {
-        // There are several connections, so that some of them are on another shard than the topic.
+        // With several connections, some of them are on another shard than the topic.
         for _ in 0..8 {
             let mut client = Client::connect(broker.tcp_addr());
             client.send(&command);

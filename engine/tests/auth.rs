@@ -1,5 +1,5 @@
-//! AUTH, against an auth server played by the test: who may do what, until when, and what the server is
-//! asked.
+//! AUTH against an auth server that the test plays: the permitted commands, the expiry of grants,
+//! and the requests to the server.
 
 mod support;
 
@@ -17,7 +17,7 @@ use support::{
 };
 use upgrade::{ClientTrust, ServerTls, server_config};
 
-/// An auth server that remembers the requests, and answers with what `reply` says now.
+/// An auth server that records the requests and answers with the present result of `reply`.
 struct AuthServer {
     address: String,
     requests: Arc<Mutex<Vec<Request>>>,
@@ -90,7 +90,7 @@ fn who_is_authorised_may_and_is_shown() {
     let mut client = Client::connect(broker.tcp_addr());
     let response = client.identify(r#"{"feature_negotiation":true,"client_id":"c"}"#);
     assert!(response.contains("\"auth_required\":true"), "{response}");
-    // Several commands at once: they wait for the answer.
+    // Several commands are sent at once. They wait for the answer.
     let mut commands = auth(b"se cret&=%/\"");
     commands.extend(Client::command_with_body("PUB t", b"x"));
     client.send(&commands);
@@ -114,7 +114,7 @@ fn who_is_authorised_may_and_is_shown() {
     for (name, value) in expected {
         assert_eq!(headers.get(name).map(String::as_str), Some(value), "{name}");
     }
-    // Topics of all shards, by commands that cross over and by moving.
+    // Topics of all shards are used, by commands that cross shards and by moves.
     for n in 0..6 {
         client.publish(&format!("t{n}"), b"x");
         client.publish_many(&format!("t{n}"), &["y", "z"]);
@@ -135,7 +135,7 @@ fn who_is_authorised_may_and_is_shown() {
     assert_eq!(server.requests().len(), 1, "one question for all of it");
 }
 
-/// Every check in its order (auth.md sections 4 and 5).
+/// Checks every error in nsqd's order (auth.md sections 4 and 5).
 #[test]
 fn who_is_not_authorised_is_told_why() {
     let server = AuthServer::start(grants(3600, "^orders$", &["^bill.*$"], &["subscribe"]));
@@ -150,7 +150,8 @@ fn who_is_not_authorised_is_told_why() {
             format!("{first} DPUB"),
         ),
         (Client::mpub("orders", &["x"]), format!("{first} MPUB")),
-        // Before the messages of an MPUB are looked at, or even there; after those of a PUB.
+        // An MPUB is checked before its messages are examined or have arrived, a PUB after its
+        // message.
         (b"MPUB orders\n".to_vec(), format!("{first} MPUB")),
         (Client::mpub("orders", &[""]), format!("{first} MPUB")),
         (
@@ -180,7 +181,7 @@ fn who_is_not_authorised_is_told_why() {
         |command: &str, what: &str| format!("E_UNAUTHORIZED AUTH failed for {command} on {what}");
     let cases: Vec<(Vec<u8>, String)> = vec![
         (auth(b"again"), "E_INVALID AUTH already set".to_owned()),
-        // No channel pattern fits a publish, and it is not permitted.
+        // No channel pattern fits a publish, so the publish is not permitted.
         (pub_("orders"), denied("PUB", "\"orders\" \"\"")),
         (
             Client::mpub("orders", &[""]),
@@ -239,7 +240,7 @@ fn answers_that_are_none() {
     broker.wait_for_log("WARNING: PROTOCOL(V2): [127.0.0.1:");
     broker.wait_for_log("E_AUTH_FAILED AUTH failed - failed to auth against");
     assert!(!broker.log().contains("hush-hush"), "the secret is one");
-    // Nobody there.
+    // No server listens.
     let refused = Broker::start(1, &["--auth-http-address=127.0.0.1:1"]);
     let mut client = Client::connect(refused.tcp_addr());
     client.send(&auth(b"hush-hush"));
@@ -255,7 +256,7 @@ fn answers_that_are_none() {
 fn the_next_server_is_asked_when_one_fails() {
     let good = AuthServer::start(all());
     let bad = AuthServer::start(Reply::new(500, ""));
-    // Accepts, and hangs up.
+    // This server accepts and closes the connection.
     let rude = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let rude_address = rude.local_addr().expect("it is bound");
     thread::spawn(move || rude.incoming().for_each(drop));
@@ -270,7 +271,8 @@ fn the_next_server_is_asked_when_one_fails() {
     }
     assert_eq!(good.requests().len(), 20);
     let asked_first = bad.requests().len();
-    // It starts anywhere in the list: seven of the twenty ask the bad one, give or take.
+    // The broker starts anywhere in the list, so it asks the bad server about seven times out of
+    // twenty.
     assert!((1..20).contains(&asked_first), "{asked_first}");
 }
 
@@ -312,7 +314,7 @@ fn posts_redirects_and_urls() {
         );
         assert_eq!(request.body.len(), body_bytes);
     }
-    // A query of its own gets a second question mark.
+    // A URL with a query of its own gets a second question mark.
     let broker = Broker::start(1, &[&format!("--auth-http-address={url}")]);
     authed(&broker);
     let target = server.requests().pop().expect("it was asked").target;
@@ -326,7 +328,7 @@ fn posts_redirects_and_urls() {
     );
 }
 
-/// When the grants expire, the server is asked again by the next command that needs them.
+/// After the grants expire, the next command that needs them makes the broker ask again.
 #[test]
 fn what_expires_is_asked_for_again() {
     let server = AuthServer::start(grants(1, ".*", &[".*"], &["subscribe", "publish"]));
@@ -341,10 +343,10 @@ fn what_expires_is_asked_for_again() {
     thread::sleep(Duration::from_millis(1100));
     client.publish("t", b"y");
     assert_eq!(server.requests().len(), before + 1);
-    // A consumer goes on without: only SUB is checked.
+    // A consumer continues without new grants: only SUB is checked.
     consumer.finish(&message.id);
     consumer.message();
-    // Revoked.
+    // These grants are revoked.
     let mut revoked = authed(&broker);
     let mut failing = authed(&broker);
     thread::sleep(Duration::from_millis(1100));
@@ -358,8 +360,7 @@ fn what_expires_is_asked_for_again() {
     failing.expect_close();
 }
 
-/// A slow auth server keeps those who ask it waiting, and nobody else; its timeout is the configured
-/// one.
+/// A slow auth server delays only the clients that wait for it. Its timeout is the configured one.
 #[test]
 fn a_slow_server_delays_only_those_who_ask() {
     let (open, gate) = mpsc::channel::<()>();
@@ -367,7 +368,7 @@ fn a_slow_server_delays_only_those_who_ask() {
     let count = Arc::new(AtomicU32::new(0));
     let asked = count.clone();
     let address = serve_http(move |_| {
-        // The first one is served at once.
+        // The first request is served at once.
         if asked.fetch_add(1, Ordering::SeqCst) > 0 {
             let _ = gate.lock().expect("no test fails here").recv();
         }
@@ -381,7 +382,7 @@ fn a_slow_server_delays_only_those_who_ask() {
     commands.extend(Client::command_with_body("PUB t", b"slow"));
     commands.extend(b"NOP\nNOP\n");
     slow.send(&commands);
-    // One that does not wait for the answer.
+    // This client does not wait for the answer.
     let mut gone = Client::connect(broker.tcp_addr());
     gone.send(&auth(b"gone"));
     assert!(wait_until(PATIENCE, || count.load(Ordering::SeqCst) == 3));
@@ -395,7 +396,7 @@ fn a_slow_server_delays_only_those_who_ask() {
     slow.expect_ok();
     drop(open);
 
-    // One that never answers.
+    // This server never answers.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let flag = format!(
         "--auth-http-address={}",
@@ -412,11 +413,11 @@ fn a_slow_server_delays_only_those_who_ask() {
     client.expect_close();
 }
 
-/// An auth server that answers nobody but clients with one of the `quick` secrets, until it is opened.
+/// An auth server that answers only clients with the secret `quick` until it is opened.
 struct SlowAuth {
     flag: String,
     asked: Arc<Mutex<Vec<String>>>,
-    /// Dropping it opens the server.
+    /// Dropping the sender opens the server.
     closed: Option<mpsc::Sender<()>>,
 }
 
@@ -432,7 +433,7 @@ impl SlowAuth {
             let is_quick = secret == quick;
             noted.lock().expect("no test fails here").push(secret);
             if !is_quick {
-                // Fails when nobody can open it any more, which is how it is opened.
+                // Receiving fails when the sender is dropped. That opens the server.
                 let _ = gate.lock().unwrap_or_else(PoisonError::into_inner).recv();
             }
             grants(ttl, ".*", &[".*"], &["subscribe", "publish"])
@@ -457,7 +458,7 @@ impl SlowAuth {
         self.closed = None;
     }
 
-    /// Counts the questions about secrets that begin so.
+    /// Counts the requests with secrets that begin with `secret`.
     fn count(&self, secret: &str) -> usize {
         let asked = self.asked.lock().expect("no test fails here");
         asked
@@ -466,7 +467,7 @@ impl SlowAuth {
             .count()
     }
 
-    /// Has as many strangers asked for as can be at the same time.
+    /// Connects new clients until the most requests that may run at the same time are running.
     fn occupy(&self, broker: &Broker) -> Vec<Client> {
         let strangers = (0..QUESTIONS_MAX).map(|n| stranger(broker, &format!("stranger {n}")));
         let strangers: Vec<Client> = strangers.collect();
@@ -476,7 +477,7 @@ impl SlowAuth {
     }
 }
 
-/// Questions at the same time.
+/// Most requests that run at the same time.
 const QUESTIONS_MAX: usize = 64;
 
 fn stranger(broker: &Broker, secret: &str) -> Client {
@@ -485,8 +486,8 @@ fn stranger(broker: &Broker, secret: &str) -> Client {
     client
 }
 
-/// The connections to a port of this machine that wait to be accepted, as `/proc/net/tcp` has them: the receive queue
-/// of each socket that listens.
+/// Returns the number of connections to a port of this machine that wait to be accepted.
+/// `/proc/net/tcp` shows it as the receive queue of the listening socket.
 fn connections_to_accept(port: u16) -> u64 {
     const LISTEN: &str = "0A";
     let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux has the table");
@@ -499,7 +500,8 @@ fn connections_to_accept(port: u16) -> u64 {
     waiting.sum()
 }
 
-/// A stranger that leaves while others are asked for costs the auth server nothing, and leaves nothing behind.
+/// A new client that leaves while its request waits behind others causes no request and leaves
+/// nothing behind.
 #[test]
 fn strangers_that_leave_are_not_asked_for() {
     let mut server = SlowAuth::start("", 3600);
@@ -509,7 +511,7 @@ fn strangers_that_leave_are_not_asked_for() {
     for n in 0..300 {
         let mut gone = stranger(&broker, &format!("gone {n}"));
         if n % 2 == 0 {
-            // Something that is not read before the answer.
+            // The broker does not read these commands before the answer.
             gone.send(b"NOP\nNOP\n");
         }
     }
@@ -531,12 +533,13 @@ fn strangers_that_leave_are_not_asked_for() {
     assert_eq!(server.count("gone"), 0);
 }
 
-/// Long secrets that wait are bounded; those with an ordinary secret can still be asked for.
+/// The memory for long secrets that wait is bounded. Clients with an ordinary secret are still
+/// served.
 #[test]
 fn secrets_that_wait_take_a_bounded_amount_of_memory() {
     const SECRET_BYTES: usize = 1_000_000;
     const STRANGERS: usize = 500;
-    /// The secrets that fit 16 MiB. 4 KiB of each do not count.
+    /// Number of secrets that fit 16 MiB. 4 KiB of each secret do not count.
     const TAKEN: usize = 16;
     let _machine = whole_machine();
     let mut server = SlowAuth::start("", 3600);
@@ -566,7 +569,8 @@ fn secrets_that_wait_take_a_bounded_amount_of_memory() {
     broker.wait_for_log("too many questions wait for an auth server");
     let grown = rss(broker.pid()).anonymous_bytes.saturating_sub(before);
     eprintln!("auth: {} KiB for {TAKEN} secrets that wait", grown / 1024);
-    // The secrets, what the threads need, what the allocator keeps, and secrets that were half read at the same time.
+    // This limit covers the secrets, the threads, the allocator's reserve, and secrets that were
+    // half read at the same time.
     assert!(
         grown < (STRANGERS * SECRET_BYTES / 2) as u64,
         "{grown} bytes"
@@ -582,7 +586,8 @@ fn secrets_that_wait_take_a_bounded_amount_of_memory() {
         .for_each(|stranger| stranger.expect_response(WELCOME));
 }
 
-/// Strangers are asked for behind one another, and clients whose grants have expired are not behind them.
+/// Requests for new clients wait behind one another. Requests for clients whose grants have expired
+/// do not wait behind them.
 #[test]
 fn strangers_do_not_delay_those_who_were_authorised() {
     let mut server = SlowAuth::start("known", 1);
@@ -602,7 +607,7 @@ fn strangers_do_not_delay_those_who_were_authorised() {
     }
 }
 
-/// An auth server that speaks no HTTP, cuts its answer short, or never ends it.
+/// The auth server speaks no HTTP, cuts its answer short, or never ends it.
 #[test]
 fn a_server_that_speaks_nonsense_fails() {
     for answer in [
@@ -619,7 +624,7 @@ fn a_server_that_speaks_nonsense_fails() {
         thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 let mut request = [0; 4096];
-                // It may hang up.
+                // The client may close the connection.
                 let _ = stream.read(&mut request);
                 let _ = stream.write_all(answer.as_bytes());
             }
@@ -658,7 +663,7 @@ fn servers_over_https_are_trusted_by_their_authority_and_told_who_the_client_is(
     assert!(target.contains("common_name=client&"), "{target}");
     assert!(target.ends_with("&tls=true"), "{target}");
 
-    // Whom nobody vouches for is told nothing.
+    // A server whose authority is unknown gets no request.
     let others = Certificates::new();
     let authority = format!("--tls-root-ca-file={}", others.text("ca.pem"));
     let broker = Broker::start(1, &[&server, &authority]);

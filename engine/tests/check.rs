@@ -1,5 +1,5 @@
-//! `nsqd --check` with the real binary: what is wrong with a machine is named, with what to do, and nothing is
-//! changed or disturbed by looking.
+//! `nsqd --check` with the real binary. The check names each fault of a machine with its remedy,
+//! and it changes and disturbs nothing.
 
 mod support;
 
@@ -16,10 +16,11 @@ use support::{
     is_installed, nsqd_path, run, without_privileges,
 };
 
-/// A check takes a second for an address that is taken, and as long as the disk for its syncs.
+/// Longest time of a check. An address in use takes a second, and the syncs take as long as the
+/// disk needs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The command of a check with two shards and free ports; flags that are given again win.
+/// Returns the command of a check with two shards and free ports. Later flags override these.
 fn check(via: &[String], data_path: &Path, args: &[&str]) -> Command {
     let mut words = via.to_vec();
     words.push(nsqd_path().display().to_string());
@@ -33,7 +34,7 @@ fn check(via: &[String], data_path: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// What a check in JSON says.
+/// The findings of a check in JSON.
 struct Report {
     exit: Exit,
     json: Value,
@@ -60,7 +61,7 @@ impl Report {
         }
     }
 
-    /// Whether the finding has this state, says all of these parts, and says what to do.
+    /// Checks that the finding has this state, contains all of these parts, and has a remedy.
     #[track_caller]
     fn says(&self, name: &str, state: &str, parts: &[&str]) {
         let finding = self.finding(name);
@@ -73,7 +74,7 @@ impl Report {
         assert_eq!(has_advice, state != "ok", "{finding}");
     }
 
-    /// The names of the checks that failed.
+    /// Returns the names of the checks that failed.
     fn failures(&self) -> Vec<&str> {
         let checks = self.json["checks"].as_array().expect("an array");
         checks
@@ -114,10 +115,10 @@ fn a_good_machine_is_ready_and_stays_as_it_is() {
         ] {
             report.says(name, "ok", &[]);
         }
-        // nsqd is as ready with epoll.
+        // With epoll, nsqd is ready too.
         let io = if has_io_uring() { "ok" } else { "warning" };
         report.says("io", io, &[]);
-        // These may be warnings on a good machine.
+        // These checks may give warnings on a good machine.
         for name in ["cores", "file-system", "free-space", "sync-speed"] {
             report.finding(name);
         }
@@ -125,7 +126,8 @@ fn a_good_machine_is_ready_and_stays_as_it_is() {
     }
 }
 
-/// Names, states and sentences are the same in both forms; times and free bytes differ from run to run.
+/// Both forms have the same names, states and sentences. Times and free bytes differ from run to
+/// run.
 #[test]
 fn text_and_json_have_the_same_findings() {
     let data = scratch();
@@ -372,7 +374,7 @@ fn more_shards_than_cores_are_named() {
     report.says("cores", "warning", &parts);
 }
 
-/// Checks again and again on the data path and the addresses of a broker at work.
+/// Repeats the check on the data path and the addresses of a running broker.
 #[test]
 fn a_running_broker_is_not_disturbed() {
     let mut broker = Broker::start(2, &[]);
@@ -389,7 +391,7 @@ fn a_running_broker_is_not_disturbed() {
         assert_eq!(report.failures(), taken, "{}", report.exit);
         let parts = ["another nsqd", "the directory is fine", "choose another"];
         report.says("data-path", "failure", &parts);
-        // The disk is looked at all the same.
+        // The check still examines the disk.
         report.says("segments", "ok", &[]);
         report.finding("sync-speed");
         let body = format!("round {round}");

@@ -1,18 +1,21 @@
-//! `kill -9` in the middle of a flow, again and again: whatever got `OK` arrives on every channel,
-//! and what a consumer gave back, held or left deferred when the broker died arrives again.
+//! `kill -9` in the middle of a flow, several times. Each message with `OK` arrives on every
+//! channel. Messages that a consumer had requeued, held or deferred when the broker died arrive
+//! again.
 //!
-//! `cargo test` runs a small flow. The whole one, with a seed of its own that it prints:
+//! `cargo test` runs a small flow. This command runs the full flow, with a seed of its own that it
+//! prints:
 //!
 //!     RINGQ_CRASH_MESSAGES=1000000 RINGQ_CRASH_KILLS=10 \
 //!         cargo test --release -p engine --test crash -- --nocapture
 //!
 //! `RINGQ_CRASH_SEED=n` repeats a run's choices (not its timing), `RINGQ_CRASH_SHARDS=n` its shards.
 //!
-//! How it decides: every publication carries an id that is never used twice. A publication that got
-//! no `OK` before a kill owes nothing, and another with a fresh id takes its place. Per channel, an
-//! id is settled once a consumer has sent FIN for it; REQ and silence leave it unsettled, so that it
-//! must be delivered again. At the end all ids with `OK` must be settled. Deliveries after FIN are
-//! permitted, since a FIN may die with the broker; they are counted and printed.
+//! The verdict works as follows. Every publication carries a unique id. A publication without `OK`
+//! before a kill owes nothing, and another one with a fresh id takes its place. On each channel, an
+//! id is settled once a consumer has sent FIN for it. REQ and silence leave the id unsettled, so
+//! the message must be delivered again. At the end all ids with `OK` must be settled. Deliveries
+//! after FIN are permitted, because a FIN may be lost with the broker; they are counted and
+//! printed.
 
 mod support;
 
@@ -28,31 +31,33 @@ use support::{Broker, Client, FrameType, Message, Random, number_from_env, whole
 const TOPIC: &str = "crash";
 const CHANNELS: [&str; 2] = ["first", "second"];
 
-/// Commands sent ahead of their answers: enough to keep the broker busy while an answer travels.
+/// Most commands without an answer: enough to keep the broker busy while an answer travels.
 const COMMANDS_IN_FLIGHT_MAX: usize = 8;
 const BATCH_MIN: u64 = 50;
 const BATCH_MAX: u64 = 200;
-/// Out of so many commands one is a DPUB, or a run of PUBs; the others are MPUBs.
+/// One of this many commands is a DPUB, one is a run of PUBs, and the others are MPUBs.
 const ONE_DPUB_IN: u64 = 20;
 const ONE_PUB_IN: u64 = 4;
 const DEFER_MS_MAX: u64 = 3_000;
 
 const READY: u32 = 500;
-/// Held messages come back soon, so that the end of the test need not wait for them.
+/// Message timeout. It is short, so that the end of the test need not wait long for held messages.
 const MSG_TIMEOUT_MS: u64 = 2_000;
 const ONE_REQUEUE_IN: u64 = 100;
 const ONE_HELD_IN: u64 = 400;
 const REQUEUE_MS_MAX: u64 = 2_000;
 
-/// Body: id, checksum, padding. The size varies so that frames fall anywhere in pages and segments.
+/// Bytes of the id and the checksum in front of the padding. The body size varies, so that frames
+/// lie anywhere in pages and segments.
 const HEADER_BYTES: usize = 12;
 const PADDING_BYTES_MAX: u64 = 200;
 const ONE_LONG_IN: u64 = 2_000;
 const LONG_BYTES: usize = 20_000;
 
-/// No message settled for this long, all timeouts and delays being shorter: the rest is lost.
+/// Time without a settled message after which the rest counts as lost. All timeouts and delays are
+/// shorter.
 const STALLED: Duration = Duration::from_secs(20);
-/// Time until the producer must have reached the next kill.
+/// Longest time until the producer reaches the next kill.
 const FLOW_PATIENCE: Duration = Duration::from_secs(300);
 
 const OK: u8 = 1;
@@ -90,7 +95,7 @@ fn what_got_ok_survives_kill_9() {
     for moment in moments {
         let round = Round::start(&broker, &flow, &mut random);
         round.wait_for_oks(moment);
-        // The middle of whatever the broker does a moment later, not only of answering.
+        // The kill comes at any point of the broker's work, not only during an answer.
         std::thread::sleep(Duration::from_micros(random.below(50_000)));
         broker.kill9();
         round.join();
@@ -112,19 +117,19 @@ fn what_got_ok_survives_kill_9() {
     flow.report(seed, started);
 }
 
-/// What is known about every publication, shared by all threads of all rounds.
+/// The state of every publication, shared by all threads of all rounds.
 struct Flow {
-    /// Publications that must get OK.
+    /// Number of publications that must get OK.
     messages: u64,
-    /// By id: bits `OK`, `SETTLED` and `DELIVERED`.
+    /// The bits `OK`, `SETTLED` and `DELIVERED` of each id.
     ids: Vec<AtomicU8>,
     next_id: AtomicU64,
     oks: AtomicU64,
-    /// Per channel: ids with OK that are settled, in whichever order that happened.
+    /// Number of settled ids with OK of each channel. OK and FIN may come in either order.
     settled: [AtomicU64; 2],
-    /// Per channel: deliveries of ids that had got FIN.
+    /// Number of deliveries of finished ids of each channel.
     after_finish: [AtomicU64; 2],
-    /// Per channel: deliveries.
+    /// Number of deliveries of each channel.
     deliveries: [AtomicU64; 2],
     padding: Vec<u8>,
 }
@@ -160,7 +165,7 @@ impl Flow {
         body
     }
 
-    /// The id in a body; panics if the body is not one of ours, byte for byte.
+    /// Returns the id in a body. Panics unless every byte of the body is the expected one.
     fn id_in(&self, body: &[u8]) -> u64 {
         assert!(body.len() >= HEADER_BYTES, "a body of {} bytes", body.len());
         let id = u64::from_be_bytes(body[..8].try_into().expect("8 bytes"));
@@ -199,7 +204,7 @@ impl Flow {
         [0, 1].map(|channel: usize| self.settled[channel].load(Ordering::SeqCst))
     }
 
-    /// Ids with OK that lack a bit.
+    /// Returns the ids with OK that lack a bit.
     fn missing(&self, bit: u8) -> Vec<usize> {
         let bits = self.ids.iter().map(|id| id.load(Ordering::SeqCst));
         bits.enumerate()
@@ -208,7 +213,7 @@ impl Flow {
             .collect()
     }
 
-    /// The verdict, from the bitmap alone.
+    /// Gives the verdict from the bits alone.
     fn report(&self, seed: u64, started: Instant) {
         for (channel, name) in CHANNELS.iter().enumerate() {
             let missing = self.missing(SETTLED[channel]);
@@ -228,7 +233,8 @@ impl Flow {
     }
 }
 
-/// FNV-1a over everything but the checksum: catches any torn, shifted or mixed-up body.
+/// Returns the FNV-1a hash of all bytes except the checksum. It detects a torn, shifted or mixed-up
+/// body.
 fn checksum(body: &[u8]) -> u32 {
     let bytes = body[..8].iter().chain(&body[HEADER_BYTES..]);
     bytes.fold(0x811C_9DC5, |sum, byte| {
@@ -239,7 +245,7 @@ fn checksum(body: &[u8]) -> u32 {
 /// The threads between two kills.
 struct Round {
     flow: Arc<Flow>,
-    /// Set before the broker dies by intent: until then a lost connection is a failure.
+    /// True before the test kills the broker. Until then a lost connection is a failure.
     ending: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -288,7 +294,7 @@ impl Round {
         }
     }
 
-    /// Waits until so many publications have got OK, and allows the end of connections.
+    /// Waits until `count` publications have got OK, then permits connections to end.
     fn wait_for_oks(&self, count: u64) {
         let deadline = Instant::now() + FLOW_PATIENCE;
         while self.flow.oks.load(Ordering::SeqCst) < count {
@@ -316,9 +322,9 @@ struct Producer {
     client: Client,
     flow: Arc<Flow>,
     random: Random,
-    /// Ids of each command without an answer, oldest first.
+    /// The ids of each command without an answer, oldest first.
     unanswered: VecDeque<Vec<u64>>,
-    /// OKs, had and expected.
+    /// Number of OKs that have arrived or are expected.
     promised: u64,
 }
 
@@ -402,15 +408,15 @@ struct Consumer {
     flow: Arc<Flow>,
     channel: usize,
     random: Random,
-    /// Commands not sent yet.
+    /// Commands that have not been sent yet.
     commands: Vec<u8>,
 }
 
 impl Consumer {
-    /// Returns why the connection ended.
+    /// Consumes until the connection ends. Returns the reason.
     fn run(mut self) -> io::Error {
         loop {
-            // One system call for all messages that came together.
+            // One system call sends the commands for all messages that arrived together.
             if !self.client.has_buffered() && !self.commands.is_empty() {
                 if let Err(error) = self.client.try_send(&self.commands) {
                     return error;
@@ -420,8 +426,8 @@ impl Consumer {
             let frame = match self.client.try_frame() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return io::Error::new(io::ErrorKind::UnexpectedEof, "closed"),
-                // Nothing to receive for a while, at the end of the flow: heartbeats are rarer
-                // than the client is patient.
+                // At the end of the flow no frame may arrive for a while, because the interval of
+                // heartbeats is longer than the read timeout.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 Err(error) => return error,
             };
@@ -433,7 +439,7 @@ impl Consumer {
                 FrameType::Response if frame.is_heartbeat() => {
                     self.commands.extend_from_slice(b"NOP\n");
                 }
-                // We may be so slow that a message timed out before we looked at it.
+                // The consumer may be so slow that a message timed out before the consumer read it.
                 FrameType::Error
                     if frame.data.starts_with(b"E_FIN_FAILED")
                         || frame.data.starts_with(b"E_REQ_FAILED") => {}
@@ -455,7 +461,7 @@ impl Consumer {
             self.flow.after_finish[self.channel].fetch_add(1, Ordering::SeqCst);
         }
         if self.random.one_in(ONE_HELD_IN) {
-            return; // It times out, here or after the next start.
+            return; // The message times out, here or after the next start.
         }
         if self.random.one_in(ONE_REQUEUE_IN) {
             let delay = match self.random.one_in(2) {
@@ -465,8 +471,8 @@ impl Consumer {
             self.command(b"REQ ", message, format!(" {delay}\n").as_bytes());
             return;
         }
-        // An id that is settled here may lose its FIN with the broker, but never its settlement:
-        // what is promised is one delivery that a consumer was content with.
+        // The FIN of an id that is settled here may be lost with the broker. The id stays settled:
+        // the broker promises one delivery that a consumer finished.
         self.command(b"FIN ", message, b"\n");
         self.flow.finished(self.channel, id);
     }
@@ -478,7 +484,7 @@ impl Consumer {
     }
 }
 
-/// Waits until both channels have settled everything; gives up when nothing moves any more.
+/// Waits until both channels have settled everything. Gives up when no more messages are settled.
 fn wait_for_settlement(flow: &Flow) {
     let mut counts = flow.settled_counts();
     let mut moved = Instant::now();
@@ -508,7 +514,7 @@ fn wait_for_settlement(flow: &Flow) {
     }
 }
 
-/// What is left are duplicates and publications without OK; they come to an end as well.
+/// The rest are duplicates and publications without OK. They come to an end too.
 fn expect_empty_channels(broker: &Broker) {
     let mut last = None;
     let empty = support::wait_until(STALLED, || {

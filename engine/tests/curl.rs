@@ -1,4 +1,4 @@
-//! The HTTP interface, walked over with `curl`: status, body and headers.
+//! Tests of the HTTP interface with `curl`: status, body and headers.
 
 mod support;
 
@@ -22,7 +22,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 struct Session {
     broker: Broker,
     bodies: tempfile::TempDir,
-    /// Asked over HTTPS.
+    /// The certificates, if the broker serves HTTPS.
     certificates: Option<Certificates>,
 }
 
@@ -47,10 +47,10 @@ impl Session {
         }
     }
 
-    /// curl, told whom to trust.
+    /// Returns a curl command that knows the authority.
     fn command(&self) -> Command {
         let mut command = Command::new("curl");
-        // Neither the user's settings nor a proxy of the environment.
+        // curl ignores the user's settings and a proxy of the environment.
         command.args(["--disable", "--noproxy", "*"]);
         if let Some(certificates) = &self.certificates {
             command.args(["--cacert", &certificates.text("ca.pem")]);
@@ -99,7 +99,7 @@ impl Session {
         )
     }
 
-    /// POST without a body that succeeds with an empty one.
+    /// Sends a POST without a body. It must succeed with an empty body.
     fn admin(&self, target: &str) {
         let response = self.post(target, b"");
         assert_eq!(
@@ -111,7 +111,7 @@ impl Session {
         assert_eq!(response.header("content-length"), Some("0"), "{target}");
     }
 
-    /// POST that stores something.
+    /// Sends a POST that publishes.
     fn publish(&self, target: &str, body: &[u8]) {
         let response = self.post(target, body);
         assert_eq!(
@@ -147,7 +147,8 @@ impl Session {
         response.json()
     }
 
-    /// Waits until a number of a channel in /stats is right; it may lag behind a publication.
+    /// Waits until a number of a channel in /stats is `value`. The number may lag behind a
+    /// publication.
     fn expect_channel(&self, topic: &str, channel: &str, key: &str, value: serde_json::Value) {
         let mut last = json!(null);
         let good = wait_until(PATIENCE, || {
@@ -177,7 +178,7 @@ fn every_endpoint_answers_curl() {
     }
 }
 
-/// Connections with requests for topics of several shards move, TLS and all.
+/// Connections with requests for topics of several shards move together with their TLS.
 #[test]
 fn https_connections_move_between_shards() {
     const TOPICS: usize = 4;
@@ -260,7 +261,7 @@ fn ping_and_info(session: &Session) {
     assert_eq!(value.as_object().map(|object| object.len()), Some(12));
 }
 
-/// Everything published comes out again, byte for byte.
+/// Checks that everything published is delivered byte for byte.
 fn publishing(session: &Session) {
     session.admin("/topic/create?topic=pub");
     session.admin("/channel/create?topic=pub&channel=all");
@@ -527,7 +528,7 @@ fn admin_errors(session: &Session) {
         let path = format!("/topic/{action}");
         session.refused(&path, b"", 400, "MISSING_ARG_TOPIC");
         session.refused(&format!("{path}?topic=%zz"), b"", 400, "INVALID_REQUEST");
-        // Only two of the five look at the name itself.
+        // Only two of the five actions check the name themselves.
         let (status, code) = match action {
             "create" | "empty" => (400, "INVALID_TOPIC"),
             _ => (404, "TOPIC_NOT_FOUND"),
@@ -603,7 +604,7 @@ fn routing(session: &Session) {
         (moved.status, moved.header("location")),
         (307, Some("/pub?topic=x"))
     );
-    // curl itself follows it.
+    // curl itself follows the redirect.
     let url = session.url("/stats/?format=json");
     let followed = run(
         session
@@ -617,7 +618,7 @@ fn routing(session: &Session) {
     );
 }
 
-/// Captured from nsqd 0.3.8 (nsqd-http §15).
+/// The answers were captured from nsqd 0.3.8 (nsqd-http §15).
 #[test]
 fn producers_from_before_1_0_find_their_endpoints_where_they_are_wanted() {
     let broker = Broker::start(2, &["--old-http-endpoints"]);
@@ -642,7 +643,7 @@ fn producers_from_before_1_0_find_their_endpoints_where_they_are_wanted() {
     broker
         .post("/mput?topic=t&binary", b"\0\0\0\x01\0\0\0\x04four")
         .expect_status(200);
-    // Whoever knows the answers of 1.0 gets them.
+    // A client that asks for the answers of 1.0 gets them.
     let accept = ["Accept: application/vnd.nsq; version=1.0"];
     let get = |target| http_with_headers(broker.http_addr(), "GET", target, &accept, b"");
     let topics = || get("/stats?format=json").json()["topics"].clone();

@@ -1,6 +1,6 @@
-//! A file system that dies under a running broker: it is shut down, or the kernel makes it read-only after an error.
-//! Nothing is OK'd any more, `/ping` says so, nobody waits for an answer, and the broker neither spins nor floods its
-//! log.
+//! A file system dies under a running broker: it is shut down, or the kernel makes it read-only
+//! after an error. The broker then OKs nothing more, reports the failure on `/ping`, answers every
+//! client, uses next to no processor time, and does not flood its log.
 
 mod support;
 
@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 
 use support::{Broker, Client, FrameType, Launch, LoopExt4, cpu_time, wait_until, whole_machine};
 
-/// Long enough for every sync, checkpoint and retry that is due, on a busy machine.
+/// Longest wait: enough for every due sync, checkpoint and retry on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The time for which the broker on a dead disk is watched.
+/// Time for which the test watches the broker on a dead disk.
 const MEASURE: Duration = Duration::from_secs(2);
-/// A tenth of what one busy loop would use on an idle machine.
+/// Most processor time meanwhile. A busy loop would use ten times as much on an idle machine.
 const CPU_MAX: Duration = Duration::from_millis(200);
-/// The retries of a few things, each with a line at most, and every line once a second at most.
+/// Most log lines meanwhile: a few operations are retried, each with at most one line a second.
 const LOG_LINES_MAX: usize = 20;
 
 /// The ways in which a file system dies.
 #[derive(Clone, Copy)]
 enum Death {
-    /// As by a device that is gone.
+    /// The file system stops, as after the loss of its device.
     ShutDown,
-    /// As after an error of the file system, with `errors=remount-ro`.
+    /// The file system becomes read-only after an error, with `errors=remount-ro`.
     ReadOnly,
 }
 
@@ -34,7 +34,7 @@ fn start(disk: &LoopExt4, flags: &[&str]) -> Broker {
     .start()
 }
 
-/// The error of a publish, if it is one.
+/// Publishes a message. Returns the error, if there is one.
 fn refusal(broker: &Broker) -> Option<String> {
     let mut client = Client::connect(broker.tcp_addr());
     client.set_read_timeout(PATIENCE);
@@ -43,12 +43,12 @@ fn refusal(broker: &Broker) -> Option<String> {
     (frame.kind == FrameType::Error).then(|| frame.text())
 }
 
-/// The broker says that nothing is stored, and rests.
+/// Checks that the broker refuses to store messages and is idle.
 fn expect_rest(broker: &Broker) {
     let ping = broker.get("/ping").expect_status(500);
     assert!(ping.text().starts_with("NOK - "), "{}", ping.text());
     broker.post("/pub?topic=dead", b"later").expect_status(503);
-    // Every line so far has been read when this one has.
+    // When this line has been read, every earlier line has been read too.
     broker.wait_for_log("failed to write message to backend");
     let lines = broker.log().lines().count();
     let before = cpu_time(broker.pid());
@@ -64,7 +64,7 @@ fn expect_rest(broker: &Broker) {
     assert!(more < LOG_LINES_MAX, "{more} lines:\n{}", broker.log());
 }
 
-/// Makes the topic and the channel, and publishes the message of [`expect_stored_message`].
+/// Creates the topic and the channel, and publishes the message of [`expect_stored_message`].
 fn store_message(broker: &Broker) {
     broker
         .post("/topic/create?topic=dead", b"")
@@ -83,7 +83,7 @@ fn expect_stored_message(broker: &Broker) {
     assert_eq!(consumer.message().body, b"before", "reads go on");
 }
 
-/// Publishes are OK'd until the next sync fails, and not after that.
+/// Checks that publishes are OK'd until the next sync fails, and not after that.
 fn try_with_timeout(death: Death) {
     let _machine = whole_machine();
     let Some(disk) = LoopExt4::mount() else {
@@ -106,7 +106,7 @@ fn try_with_timeout(death: Death) {
     broker.wait(PATIENCE);
 }
 
-/// The one publish that waits for its sync is answered.
+/// Checks that the publish which waits for its sync gets an answer.
 fn try_with_sync_every(death: Death) {
     let _machine = whole_machine();
     let Some(disk) = LoopExt4::mount() else {
@@ -117,7 +117,8 @@ fn try_with_sync_every(death: Death) {
     die(&disk, death);
     let text = refusal(&broker).expect("nothing can be synced");
     assert!(text.starts_with("E_PUB_FAILED PUB failed "), "{text}");
-    // A channel that nobody can make durable is not made, however often it is asked for.
+    // The broker does not create a channel that it cannot make durable, however often a client asks
+    // for it.
     for _ in 0..2 {
         let mut consumer = Client::connect(broker.tcp_addr());
         consumer.set_read_timeout(PATIENCE);

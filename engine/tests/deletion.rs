@@ -1,5 +1,6 @@
-//! Channels and topics that are deleted again and again while producers and consumers are at work: who is not
-//! concerned loses nothing, who is hears of it as from nsqd, and what was deleted stays deleted.
+//! Channels and topics are deleted again and again while producers and consumers work. Other topics
+//! and channels lose nothing, the clients of a deleted one get nsqd's errors, and a deleted one
+//! stays deleted.
 
 mod support;
 
@@ -15,19 +16,20 @@ const PRODUCERS: u64 = 3;
 const BATCH: u64 = 20;
 const KEPT: &str = "kept";
 
-/// What is deleted, with its consumer; topic `kept` has a channel `kept` with a consumer beside it.
+/// The topic or channel to delete, with its consumer. Topic `kept` has a channel `kept` with
+/// another consumer.
 struct Doomed {
     topic: &'static str,
     channel: &'static str,
     delete: &'static str,
 }
 
-/// What the threads tell each other.
+/// The state that the threads share.
 #[derive(Default)]
 struct Progress {
-    /// Deletions that were answered.
+    /// Number of answered deletions.
     deleted: AtomicU64,
-    /// Messages that the consumer of what is doomed has got.
+    /// Number of messages that the consumer of the doomed channel has received.
     received: AtomicU64,
     is_over: AtomicBool,
 }
@@ -73,7 +75,8 @@ fn delete_under_load(doomed: &Doomed) {
                 .into_iter()
                 .flat_map(|producer| producer.join().expect("a producer does not panic"))
                 .collect::<Vec<String>>();
-            // Its consumer ends with its channel; it may be on its way back into it.
+            // The consumer's connection ends with its channel. The consumer may already be
+            // connecting to the channel again.
             while {
                 broker.post(doomed.delete, b"");
                 !victim.is_finished()
@@ -81,7 +84,7 @@ fn delete_under_load(doomed: &Doomed) {
                 thread::yield_now();
             }
             let closings = victim.join().expect("the consumer does not panic");
-            // A topic may have been back without its channel when it was deleted.
+            // A topic may have existed without its channel when it was deleted.
             assert!(closings * 2 > DELETIONS, "closed only {closings} times");
             let is_drained = wait_until(PATIENCE, || {
                 let channel = broker.channel_stats(KEPT, KEPT).unwrap_or_default();
@@ -103,7 +106,8 @@ fn delete_under_load(doomed: &Doomed) {
     }
 }
 
-/// Deletes what is doomed when its consumer is at work, with messages that nobody may see later.
+/// Deletes the doomed topic or channel once its consumer works, with messages that no consumer may
+/// see later.
 fn delete_once(broker: &Broker, doomed: &Doomed, number: u64, progress: &Progress) {
     let before = progress.received.load(Ordering::SeqCst);
     let is_at_work = wait_until(PATIENCE, || {
@@ -112,13 +116,13 @@ fn delete_once(broker: &Broker, doomed: &Doomed, number: u64, progress: &Progres
     assert!(is_at_work, "nothing arrives before deletion {number}");
     let markers: Vec<String> = (0..BATCH).map(|_| format!("before {number}")).collect();
     Client::connect(broker.tcp_addr()).publish_many(doomed.topic, &markers);
-    // The consumer may not be back in its channel yet.
+    // The consumer may not have its channel again yet.
     let is_deleted = wait_until(PATIENCE, || broker.post(doomed.delete, b"").status == 200);
     assert!(is_deleted, "deletion {number} is answered");
     progress.deleted.store(number, Ordering::SeqCst);
 }
 
-/// Publishes to both topics in turn; what was OK'd for the one that is kept.
+/// Publishes to both topics in turn. Returns the bodies that got OK for the kept topic.
 fn produce(address: SocketAddr, name: u64, doomed: &str, progress: &Progress) -> Vec<String> {
     let mut client = Client::connect(address);
     let mut owed = Vec::new();
@@ -134,7 +138,7 @@ fn produce(address: SocketAddr, name: u64, doomed: &str, progress: &Progress) ->
             if frame.data == b"OK" {
                 owed.extend(bodies.into_iter().filter(|_| topic == KEPT));
             } else {
-                // As nsqd does while it deletes a topic: fatal for the connection.
+                // The error is that of nsqd while it deletes a topic, and it ends the connection.
                 assert_ne!(topic, KEPT, "{}", frame.text());
                 assert_eq!(frame.text(), "E_MPUB_FAILED MPUB failed exiting");
                 client = Client::connect(address);
@@ -144,7 +148,7 @@ fn produce(address: SocketAddr, name: u64, doomed: &str, progress: &Progress) ->
     owed
 }
 
-/// Finishes everything until the broker is gone; how often each body came.
+/// Finishes every message until the broker is gone. Returns how often each body arrived.
 fn consume_kept(mut client: Client) -> BTreeMap<String, u32> {
     client.ready(500);
     let mut finished = BTreeMap::new();
@@ -161,7 +165,7 @@ fn consume_kept(mut client: Client) -> BTreeMap<String, u32> {
     finished
 }
 
-/// Comes back whenever its connection is closed; how often it was.
+/// Connects again whenever the connection is closed. Returns the number of closes.
 fn consume_doomed(address: SocketAddr, doomed: &Doomed, progress: &Progress) -> u64 {
     let subscribe = format!("SUB {} {}\n", doomed.topic, doomed.channel);
     let mut closings = 0;
@@ -198,7 +202,8 @@ fn consume_doomed(address: SocketAddr, doomed: &Doomed, progress: &Progress) -> 
     closings
 }
 
-/// What was deleted is not back after a restart, and what is deleted then leaves no file.
+/// Checks that the deleted topic or channel does not return after a restart, and that a deletion
+/// then leaves no file.
 fn expect_gone(broker: &mut Broker, doomed: &Doomed) {
     broker.restart();
     let stats = broker.channel_stats(doomed.topic, doomed.channel);

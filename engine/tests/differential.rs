@@ -1,15 +1,16 @@
-//! The same bytes to the original and to ours: what differs is a bug, or stands in
+//! Sends the same bytes to the original and to ours. Each difference is either a bug or listed in
 //! docs/compatibility.md.
 //!
-//! Cases are text files (`differential/*.case`): what is sent, and behind it what the original
-//! answered. Ours is compared with that recording. With the original at hand
+//! Cases are text files (`differential/*.case`) with the sent bytes and the recorded answers of the
+//! original. The answers of ours are compared with the recording. If the original is available,
 //!
 //! ```text
 //! NSQD_ORIGINAL=/path/to/nsqd cargo test -p engine --test differential
 //! ```
 //!
-//! checks the recording, too, and with `RINGQ_RECORD=1` writes it anew. `RINGQ_CASE=name` plays one
-//! case, `RINGQ_CASE='pub_*'` those whose names begin so. docs/testing.md says how to add one.
+//! also checks the recording, and with `RINGQ_RECORD=1` writes a new one. `RINGQ_CASE=name` plays
+//! one case, `RINGQ_CASE='pub_*'` the cases whose names have this beginning. docs/testing.md says
+//! how to add a case.
 
 #[path = "differential/auth_server.rs"]
 mod auth_server;
@@ -39,13 +40,13 @@ use play::{Addresses, is_vain, play};
 use report::Report;
 use support::Launch;
 
-/// Where the cases are.
+/// The directory of the cases.
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential");
 const SHARDS: usize = 2;
-/// Cases that are played at a time. They wait more than they work.
+/// Number of cases that are played at the same time. Most of their time is waiting.
 const PLAYERS: usize = 8;
 
-/// Answers per step of a case; the error says why there are none.
+/// The answers to each step of a case. The error is the reason why there are none.
 type Answers = Result<Vec<Vec<String>>, String>;
 
 #[test]
@@ -79,7 +80,7 @@ fn ours_answers_what_the_original_answered() {
     report.end();
 }
 
-/// Those that `RINGQ_CASE` names; all if it does not.
+/// Returns the cases that `RINGQ_CASE` names, or all without it.
 fn wanted<'a>(all: &[&'a Case]) -> Vec<&'a Case> {
     let Ok(name) = std::env::var("RINGQ_CASE") else {
         return all.to_vec();
@@ -95,7 +96,7 @@ fn wanted<'a>(all: &[&'a Case]) -> Vec<&'a Case> {
     cases
 }
 
-/// Writes what the original answers into the files.
+/// Writes the answers of the original into the files.
 fn record(files: &[CaseFile], cases: &[&Case], original: &Path) {
     let answers = play_all(cases, Some(original));
     check_recording(cases, &answers);
@@ -115,7 +116,8 @@ fn read_cases(directory: &Path) -> Vec<CaseFile> {
     paths.iter().map(|path| CaseFile::read(path)).collect()
 }
 
-/// A case's name is its topic's: unique, and valid with something behind it.
+/// Checks the names of the cases. A name is also that of the case's topic: it must be unique, and
+/// valid with a suffix.
 fn check_names(cases: &[&Case]) {
     let mut names = BTreeSet::new();
     for case in cases {
@@ -134,7 +136,7 @@ fn check_names(cases: &[&Case]) {
     }
 }
 
-/// An answer that was waited for in vain is the machine's fault or the case's: a case that expects
+/// Fails if a recorded answer is missing. The cause is the machine or the case: a case that expects
 /// silence says so.
 fn check_recording(cases: &[&Case], answers: &BTreeMap<String, Answers>) {
     for case in cases {
@@ -151,7 +153,7 @@ fn check_recording(cases: &[&Case], answers: &BTreeMap<String, Answers>) {
     }
 }
 
-/// Plays every case: against the program, or against ours.
+/// Plays every case against `program`, or against ours.
 fn play_all(cases: &[&Case], program: Option<&Path>) -> BTreeMap<String, Answers> {
     let mut groups: BTreeMap<(&[String], &str), Vec<&Case>> = BTreeMap::new();
     for case in cases {

@@ -1,4 +1,4 @@
-//! HTTP clients that stop in the middle lose their connection, and those that go on keep it.
+//! HTTP clients that stop in the middle lose their connection. Clients that continue keep it.
 
 mod support;
 
@@ -13,7 +13,7 @@ const READ: Duration = Duration::from_secs(3);
 const WRITE: Duration = Duration::from_secs(3);
 const IDLE: Duration = Duration::from_secs(6);
 
-/// The longest wait for an end: a machine with other work to do may be late.
+/// Longest wait for an end, which may come late on a busy machine.
 const LATE: Duration = Duration::from_secs(60);
 
 fn flags() -> [String; 3] {
@@ -32,7 +32,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Reads to the end of the stream. A reset is an end, too.
+/// Reads to the end of the stream. A reset counts as an end.
 fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
@@ -43,8 +43,8 @@ fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     answer
 }
 
-/// A client that stops: the bytes that it sends before, the time for which it may be silent, and the status of its
-/// answer.
+/// A client that stops: the bytes that it sends before, the time for which it may be silent, and
+/// the status of the answer.
 struct Stopped {
     name: &'static str,
     is_https: bool,
@@ -92,7 +92,7 @@ const STOPPED: [Stopped; 9] = [
     },
     Stopped {
         is_https: true,
-        // The start of a handshake.
+        // These bytes are the start of a handshake.
         ..stopped(
             "half a handshake",
             &[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3],
@@ -131,14 +131,14 @@ fn clients_that_stop_are_disconnected_and_others_are_not() {
             stream.write_all(stopped.sent).expect("it is connected");
             let start = Instant::now();
             let answer = read_to_end(&mut stream);
-            // The broker may have begun to wait before this thread has.
+            // The broker may have begun to wait before this thread.
             let silent = start.elapsed() + Duration::from_secs(1);
             assert!(silent >= timeout, "{name}: closed after {silent:?}");
             let status = parse_http(&answer, false).ok().map(|answer| answer.status);
             assert_eq!(status, stopped.status, "{name}");
         }));
     }
-    // A head that comes byte by byte has to be whole in time, too.
+    // A head that arrives byte by byte must also be complete in time.
     clients.push(thread::spawn(move || {
         let mut stream = connect(plain);
         let start = Instant::now();
@@ -147,7 +147,8 @@ fn clients_that_stop_are_disconnected_and_others_are_not() {
         }
         assert!(start.elapsed() < LATE, "a head without end");
     }));
-    // A body that goes on slowly is taken: it takes longer than the timeout of its pieces.
+    // A body that arrives slowly is accepted, although it takes longer than the timeout of its
+    // pieces.
     clients.push(thread::spawn(move || {
         let (pieces, bytes) = (10, 4096);
         let mut stream = connect(plain);
@@ -163,7 +164,7 @@ fn clients_that_stop_are_disconnected_and_others_are_not() {
         let answer = read_to_end(&mut stream);
         assert!(answer.ends_with(b"OK"), "{}", String::from_utf8_lossy(&answer));
     }));
-    // One that uses its connection keeps it, for longer than anybody may be silent.
+    // A client that uses its connection keeps it for longer than a client may be silent.
     let mut active = connect(plain);
     let start = Instant::now();
     while start.elapsed() < IDLE * 2 {
@@ -188,10 +189,10 @@ fn clients_that_stop_are_disconnected_and_others_are_not() {
     broker.wait_for_log("http: TLS handshake error from 127.0.0.1:");
 }
 
-/// Requests so many that their answers fill every buffer of a socket.
+/// Number of requests whose answers fill every buffer of a socket.
 const AHEAD: usize = 150;
 
-/// A client with many answers ahead of it, of 100 KiB or so each.
+/// Opens a connection with many unread answers of about 100 KiB each.
 fn asks_for_much(broker: &Broker) -> TcpStream {
     let stream = connect(broker.http_addr());
     let mut writer = stream.try_clone().expect("a descriptor is left");

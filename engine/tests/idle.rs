@@ -1,9 +1,9 @@
-//! A broker with a thousand topics and nothing to do costs next to nothing: less than 1 % of a core
-//! and less than 100 MB of resident memory.
+//! An idle broker with a thousand topics uses less than 1 % of a core and less than 100 MB of
+//! resident memory. It also does not look like a busy disk.
 //!
-//! And it does not look like a busy disk.
+//! To run this test alone with its figures:
 //!
-//! Alone, with the figures: `cargo test --release -p engine --test idle -- --nocapture`
+//!     cargo test --release -p engine --test idle -- --nocapture
 
 mod support;
 
@@ -15,15 +15,17 @@ use support::{
 };
 
 const TOPICS: usize = 1_000;
-/// Topics that also have a consumer, which has finished its message and waits for the next.
+/// Number of topics that also have a consumer, which has finished its message and waits for the
+/// next one.
 const CONSUMED: usize = 5;
 const SHARDS: usize = 2;
 
-/// Creation is followed by work that ends by itself: metadata, syncs, buffers given back.
+/// Time after the creation of the topics in which the remaining work ends: metadata, syncs, and the
+/// return of buffers.
 const SETTLE: Duration = Duration::from_secs(5);
 const MEASURE: Duration = Duration::from_secs(5);
 
-/// Part of one core, in percent.
+/// Largest part of one core, in percent.
 const CPU_PERCENT_MAX: f64 = 1.0;
 const RSS_BYTES_MAX: u64 = 100_000_000;
 
@@ -81,7 +83,7 @@ fn a_thousand_idle_topics_cost_almost_nothing() {
     drop(consumers);
 }
 
-/// A consumer that takes and finishes the one message of its topic and stays connected.
+/// Starts a consumer that takes and finishes the one message of its topic and stays connected.
 fn consume_one(broker: &Broker, number: usize) -> Client {
     let mut client = Client::connect(broker.tcp_addr());
     client.subscribe(&format!("idle-{number}"), "channel");
@@ -92,7 +94,8 @@ fn consume_one(broker: &Broker, number: usize) -> Client {
     client
 }
 
-/// Microseconds in which some task of this machine waited for I/O, and in which all did.
+/// Returns the microseconds in which some task of this machine waited for I/O, and those in which
+/// all tasks did.
 fn io_stalls() -> Option<[u64; 2]> {
     let text = std::fs::read_to_string("/proc/pressure/io").ok()?;
     let total = |kind: &str| {
@@ -102,7 +105,7 @@ fn io_stalls() -> Option<[u64; 2]> {
     Some([total("some")?, total("full")?])
 }
 
-/// Ticks of 10 ms that the processors together spent idle while a task waited for I/O.
+/// Returns the ticks of 10 ms in which processors were idle while a task waited for I/O.
 fn io_wait_ticks() -> u64 {
     let text = std::fs::read_to_string("/proc/stat").expect("Linux has it");
     let line = text.lines().next().expect("the sum comes first");
@@ -112,11 +115,12 @@ fn io_wait_ticks() -> u64 {
         .expect("a number")
 }
 
-/// Waits for a window of time in which this machine had next to no I/O wait. Others may use its disk: one quiet window
-/// is enough.
+/// Waits for a window of time in which this machine had next to no I/O wait. Other programs may use
+/// the disk, so one quiet window is enough.
 ///
 /// # Errors
-/// There was none. The least parts of a window: some task waited, all did, processors were idle meanwhile.
+/// No window was quiet. The result is the smallest parts of a window in which some task waited, all
+/// tasks waited, and processors were idle meanwhile.
 fn quiet_window(patience: Duration) -> Result<(), [f64; 3]> {
     const WINDOW: Duration = Duration::from_millis(500);
     const PART_MAX: f64 = 0.1;
@@ -143,12 +147,13 @@ fn quiet_window(patience: Duration) -> Result<(), [f64; 3]> {
     if is_quiet { Ok(()) } else { Err(least) }
 }
 
-/// Whether a kernel may count the waits of an idle broker as I/O wait: those in a ring, before Linux 6.15.
+/// Returns true if a kernel may count the waits of an idle broker as I/O wait. Before Linux 6.15,
+/// it counts those in a ring.
 fn counts_waits(kernel: (u32, u32), is_in_ring: bool) -> bool {
     is_in_ring && kernel < (6, 15)
 }
 
-/// Whether the brokers of this run wait in rings.
+/// Returns true if the brokers of this run wait in rings.
 fn may_wait_in_ring() -> bool {
     match (io_args().as_deref(), Confinement::of_this_run()) {
         (Some("--io=epoll"), _) | (_, Confinement::LikeContainer) => false,
@@ -156,7 +161,8 @@ fn may_wait_in_ring() -> bool {
     }
 }
 
-/// The test was left out on epoll, where the kernel's version does not matter.
+/// Regression: the test was also skipped with epoll, where the version of the kernel does not
+/// matter.
 #[test]
 fn only_waits_in_a_ring_depend_on_the_kernel() {
     assert!(counts_waits((6, 14), true));
@@ -164,8 +170,8 @@ fn only_waits_in_a_ring_depend_on_the_kernel() {
     assert!(!counts_waits((5, 10), false));
 }
 
-/// A wait in a ring counts as I/O wait unless the kernel is told otherwise. If the wait is counted, every window shows at
-/// least 50 % I/O wait.
+/// The kernel counts a wait in a ring as I/O wait unless the broker asks it not to. If it counts
+/// the wait, every window shows at least 50 % I/O wait.
 #[test]
 fn an_idle_broker_is_no_busy_disk() {
     let _machine = whole_machine();

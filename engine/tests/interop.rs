@@ -1,11 +1,11 @@
-//! The client libraries people use, unchanged, against the broker: each plays one scenario (see
+//! Popular client libraries, unchanged, against the broker. Each plays one scenario (see
 //! `interop/python/scenario.py`) with a broker of 1, 2 and 5 shards.
 //!
-//! The libraries come from their package registries, at pinned versions, into `target/interop`; that
-//! happens once per version of a manifest. Needed on the machine: python3 with venv, node with npm,
-//! go. What is missing is named and skipped, or fails if `CI` is set.
+//! The libraries come from their package registries, at pinned versions, into `target/interop`.
+//! They are installed once per version of a manifest. The machine needs python3 with venv, node
+//! with npm, and go. A test without its runtime names it and is skipped, or fails if `CI` is set.
 //!
-//! One library: `cargo test --release -p engine --test interop -- pynsq --nocapture`
+//! To run one library: `cargo test --release -p engine --test interop -- pynsq --nocapture`
 
 mod support;
 
@@ -21,17 +21,17 @@ use support::{Broker, Certificates, interop_dir, is_installed, run, whole_machin
 /// Messages per library and number of shards.
 const MESSAGES: usize = 100_000;
 
-/// The same where connections are upgraded.
+/// Messages per library and number of shards over upgraded connections.
 const MESSAGES_UPGRADED: usize = 20_000;
 
-/// The default of clients that cannot ask for a message timeout. The scenarios know it.
+/// The message timeout of clients that cannot ask for one. The scenarios use the same number.
 const MSG_TIMEOUT_FLAG: &str = "--msg-timeout=4s";
 
-/// A scenario gives up by itself after 100 s.
+/// Longest wait for a scenario, which gives up by itself after 100 s.
 const SCENARIO_PATIENCE: Duration = Duration::from_secs(150);
 const INSTALL_PATIENCE: Duration = Duration::from_secs(600);
 
-/// Installs what a client needs; the command that runs it, or None if a runtime is missing.
+/// Installs a client. Returns the command that runs it, or None if a runtime is missing.
 type Client = fn() -> Option<Command>;
 
 fn check(client: Client, shards: usize) {
@@ -42,7 +42,7 @@ fn check(client: Client, shards: usize) {
     }
 }
 
-/// The same with connections that are upgraded, in every way that the library knows.
+/// Runs the scenario over upgraded connections, with every upgrade of the library.
 fn check_upgraded(client: Client, compressions: &[&str]) {
     let _machine = whole_machine();
     let certificates = Certificates::new();
@@ -67,7 +67,8 @@ fn check_upgraded(client: Client, compressions: &[&str]) {
             compression.unwrap_or("no compression")
         );
         check_with(command, &broker, MESSAGES_UPGRADED, &name);
-        // Two consumers of each channel, and the producers of all but gnsq.
+        // The upgraded connections are two consumers of each channel, and the producers of every
+        // library except gnsq.
         let log = broker.log();
         let upgrades = |to: &str| {
             log.matches(&format!("upgrading connection to {to}"))
@@ -92,7 +93,7 @@ fn check_with(mut command: Command, broker: &Broker, messages: usize, name: &str
     eprintln!("{name}: {}", exit.stdout.trim_end());
 }
 
-/// Its snappy never gets beyond the first answer, with nsqd as with ringq.
+/// pynsq's snappy never gets beyond the first answer, neither with nsqd nor with ringq.
 #[test]
 fn pynsq_upgraded() {
     check_upgraded(pynsq, &["deflate"]);
@@ -103,7 +104,7 @@ fn gnsq_upgraded() {
     check_upgraded(gnsq, &["snappy", "deflate"]);
 }
 
-/// Its snappy is an optional native part, which is not installed.
+/// The snappy of nsqjs is an optional native part, which is not installed.
 #[test]
 fn nsqjs_upgraded() {
     check_upgraded(nsqjs, &["deflate"]);
@@ -198,7 +199,7 @@ fn python(script: &str) -> Option<Command> {
         );
     });
     let mut command = Command::new(installed.join("bin/python"));
-    // No __pycache__ in the source tree.
+    // Python must not write __pycache__ to the source tree.
     command.arg("-B").arg(source_dir("python").join(script));
     Some(command)
 }
@@ -251,8 +252,9 @@ fn source_dir(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// The directory where `build` has put what `files` ask for. It is named after their content, so a
-/// changed manifest is a new directory; a stamp in it says that `build` came to its end.
+/// Returns the directory in which `build` has installed the packages that `files` list. Its name
+/// depends on their content, so a changed manifest has a new directory. A stamp in the directory
+/// says that `build` has finished.
 fn install(name: &str, files: &[&str], build: impl FnOnce(&Path, &Path)) -> PathBuf {
     let source = source_dir(name);
     let mut hasher = DefaultHasher::new();
@@ -263,7 +265,7 @@ fn install(name: &str, files: &[&str], build: impl FnOnce(&Path, &Path)) -> Path
     }
     let target = interop_dir().join(format!("{name}-{:016x}", hasher.finish()));
     fs::create_dir_all(&target).expect("a directory in target can be made");
-    // Two Cargo processes may share a target directory. The lock ends with the file.
+    // Two Cargo processes may share a target directory. The lock ends when the file is closed.
     let lock = fs::File::create(interop_dir().join("lock")).expect("a file in target can be made");
     lock.lock().expect("a file in target can be locked");
     let stamp = target.join("installed");

@@ -1,5 +1,5 @@
-//! From one run to the next: what a clean stop keeps, what the next start finds, and what deleting
-//! leaves behind (nothing).
+//! From one run to the next: the state that a clean stop keeps and the next start finds, and the
+//! files that a deletion leaves behind (none).
 
 mod support;
 
@@ -18,12 +18,12 @@ use support::{
     Broker, Client, FrameType, Launch, Message, PATIENCE, contents, http, wait_until, whole_machine,
 };
 
-/// A graceful stop takes less, also beside other work. P13 promises 5 s on a machine of one's own: what the
-/// tests print shows those.
+/// Longest graceful stop, even beside other work. P13 promises 5 s on an otherwise idle machine,
+/// where the tests print the real time.
 const STOP_MAX: Duration = Duration::from_secs(30);
-/// P8: a start takes less, whatever the backlog.
+/// Longest start, whatever the backlog (P8).
 const START_MAX: Duration = Duration::from_secs(2);
-/// Starts that are tried. The quickest counts: a machine with other work to do delays some.
+/// Number of starts that are tried. The quickest counts, because a busy machine delays some.
 const STARTS: usize = 5;
 
 fn create(broker: &Broker, topic: &str, channel: &str) {
@@ -42,7 +42,7 @@ fn stop(broker: &mut Broker) {
     assert!(status.success(), "the broker ended with {status}");
 }
 
-/// Waits for a channel's depth; stats lag behind a publish by the hand-over to the channel.
+/// Waits for a channel's depth. Stats lag behind a publish, which is handed to the channel later.
 fn expect_depth(broker: &Broker, topic: &str, channel: &str, depth: u64) {
     let mut last = serde_json::Value::Null;
     let is_right = wait_until(PATIENCE, || {
@@ -64,7 +64,7 @@ fn take(broker: &Broker, topic: &str, channel: &str, count: usize) -> Vec<Messag
             message
         })
         .collect();
-    // Every FIN was carried out when the end is answered with the end.
+    // The broker answers the end of input with a close after it has carried out every FIN.
     consumer.close_write();
     while let Ok(Some(frame)) = consumer.try_frame() {
         assert_ne!(frame.kind, FrameType::Error, "{}", frame.text());
@@ -84,7 +84,8 @@ fn sigint_under_load_loses_nothing() {
     stop_under_load("INT", 1, 1);
 }
 
-/// Topics in turn: the producers never settle, and most publishes go from shard to shard.
+/// The producers change the topic with each publish, so they never settle, and most publishes cross
+/// shards.
 #[test]
 fn sigterm_under_load_across_shards_loses_nothing() {
     for _ in 0..3 {
@@ -92,10 +93,10 @@ fn sigterm_under_load_across_shards_loses_nothing() {
     }
 }
 
-/// So many, to one topic, that there is always something that is not synced yet.
+/// Number of producers to one topic. With this many, some message is always unsynced.
 const HTTP_PRODUCERS: u64 = 16;
 
-/// HTTP connections that are there are served to the end; what they publish must not put it off.
+/// Open HTTP connections are served to the end. Their publishes must not delay the stop.
 #[test]
 fn sigterm_under_http_load_is_not_put_off() {
     let _machine = whole_machine();
@@ -123,7 +124,7 @@ fn sigterm_under_http_load_is_not_put_off() {
     assert!(topic["depth"].as_u64() >= Some(oks), "{oks} OKs: {topic}");
 }
 
-/// Publishes over one connection until the broker is gone or refuses; how many were OK'd.
+/// Publishes over one connection until the broker is gone or refuses. Returns the number of OKs.
 fn publish_over_http(address: SocketAddr) -> u64 {
     let mut stream = TcpStream::connect(address).expect("the broker listens");
     let request = "POST /pub?topic=load HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx";
@@ -150,15 +151,15 @@ fn publish_over_http(address: SocketAddr) -> u64 {
 const PRODUCERS: u64 = 3;
 const BATCHES_MIN: u64 = 400;
 const BATCH: u64 = 20;
-/// Commands ahead of their answers.
+/// Most commands without an answer.
 const AHEAD: u64 = 8;
 
 fn load_topic(number: u64) -> String {
     format!("load-{number}")
 }
 
-/// Publishes until the broker is gone; how many batches were OK'd, and how many sent. Batch n goes
-/// to topic n modulo `topics`.
+/// Publishes until the broker is gone. Returns the number of batches with OK and the number of sent
+/// batches. Batch n goes to topic n modulo `topics`.
 fn produce(address: SocketAddr, name: u64, topics: u64, oks: &AtomicU64) -> (u64, u64) {
     let mut client = Client::connect(address);
     let mut answered = 0;
@@ -168,7 +169,8 @@ fn produce(address: SocketAddr, name: u64, topics: u64, oks: &AtomicU64) -> (u64
             let bodies: Vec<String> = (0..BATCH)
                 .map(|index| format!("{name} {}", sent * BATCH + index))
                 .collect();
-            // Counted before: what fails half way may have arrived.
+            // The batch counts as sent before the write, because a failed write may have delivered
+            // it.
             sent += 1;
             let topic = load_topic((sent - 1) % topics);
             if client.try_send(&Client::mpub(&topic, &bodies)).is_err() {
@@ -191,8 +193,8 @@ fn produce(address: SocketAddr, name: u64, topics: u64, oks: &AtomicU64) -> (u64
     }
 }
 
-/// Consumes one topic until the broker is gone; what it finished. When the end is near, every third
-/// message stays in flight.
+/// Consumes one topic until the broker is gone. Returns the finished messages. Near the end, every
+/// third message stays in flight.
 fn consume(address: SocketAddr, topic: &str, is_near: &AtomicBool) -> BTreeSet<String> {
     let mut client = Client::connect(address);
     client.subscribe(topic, "channel");
@@ -205,7 +207,7 @@ fn consume(address: SocketAddr, topic: &str, is_near: &AtomicBool) -> BTreeSet<S
         }
         let message = Message::parse(&frame.data).expect("whole");
         count += 1;
-        // The first few stay in flight from the start.
+        // The first few messages stay in flight from the start.
         if count <= 5 || count.is_multiple_of(3) && is_near.load(Ordering::Relaxed) {
             continue;
         }
@@ -252,7 +254,7 @@ fn stop_under_load(signal: &str, shards: usize, topics: u64) {
         "the last line of a clean stop"
     );
 
-    // By topic: what has to come, and what may come.
+    // These are, for each topic, the messages that must arrive and those that may arrive.
     let mut owed = vec![BTreeSet::new(); topics as usize];
     let mut possible = owed.clone();
     for (name, producer) in producers.into_iter().enumerate() {
@@ -316,7 +318,7 @@ fn attempts_of_what_was_in_flight_are_kept() {
     for _ in 0..5 {
         messages.push(client.message());
     }
-    // Message n is to have n + 1 attempts at the stop; 4 is finished.
+    // Message n has n + 1 attempts at the stop, and message 4 is finished.
     messages.sort_by_key(|message| message.body[0]);
     client.finish(&messages[4].id);
     for (number, message) in messages[..4].iter().enumerate() {
@@ -349,7 +351,7 @@ fn attempts_of_what_was_in_flight_are_kept() {
     expect_depth(&broker, "attempts", "channel", 0);
 }
 
-/// nsqd delivers deferred messages at once after a restart; here they keep their time.
+/// nsqd delivers deferred messages at once after a restart, whereas ringq keeps their deadline.
 #[test]
 fn deferred_messages_keep_their_time_over_a_restart() {
     let mut broker = Broker::start(2, &[]);
@@ -373,7 +375,7 @@ fn deferred_messages_keep_their_time_over_a_restart() {
         "{:?}",
         broker.channel_stats("deferred", "channel")
     );
-    // A part of the time that shows if it began anew.
+    // The wait takes a part of the deferral, so that a deferral that began anew would show.
     thread::sleep(Duration::from_secs(3).saturating_sub(start.elapsed()));
     stop(&mut broker);
     drop(client);
@@ -389,7 +391,8 @@ fn deferred_messages_keep_their_time_over_a_restart() {
             (message.body.as_slice(), message.attempts),
             (body, attempts)
         );
-        // The deadline survives to the millisecond; the clocks of two runs agree that well.
+        // The deadline survives to the millisecond, and the clocks of two runs agree to the same
+        // extent.
         let due = Duration::from_millis(due);
         assert!(
             elapsed + Duration::from_millis(20) > due,
@@ -596,7 +599,7 @@ fn nsqd_dat_is_written_byte_for_byte() {
         )
     };
     expect_metadata(&broker, &with(false, false));
-    // Pausing is answered after it was written.
+    // The broker answers a pause after the write.
     broker
         .post("/topic/pause?topic=orders", b"")
         .expect_status(200);
@@ -712,7 +715,7 @@ fn another_number_of_shards_finds_everything() {
             expected.extend(bodies);
             expect_depth(&broker, &topic(number), "first", expected.len() as u64);
         }
-        // Some on one channel are finished: the ranges differ from channel to channel.
+        // Some messages on one channel are finished, so the ranges differ between the channels.
         for (number, _) in expected.iter().enumerate().take(3) {
             expect_depth(
                 &broker,
@@ -834,7 +837,7 @@ fn a_second_instance_is_refused_while_the_first_runs() {
         "{exit}"
     );
     Client::connect(first.tcp_addr()).publish("locked", b"x");
-    // From the signal to the end, too: the lock is the last thing that goes.
+    // This holds from the signal to the end: the lock is released last.
     first.sigterm();
     let (sender, receiver) = mpsc::channel();
     let waiter = thread::spawn(move || {
@@ -909,7 +912,7 @@ fn deleting_leaves_nothing_on_disk() {
             take(&broker, &topic, "one", 20);
         }
         assert!(contents(broker.data_path()).len() > 5, "logs are files");
-        // A channel that is deleted does not come back with what it had.
+        // A deleted channel does not return with its old messages.
         broker
             .post("/channel/delete?topic=leftover-0&channel=two", b"")
             .expect_status(200);
@@ -944,7 +947,8 @@ fn deleting_leaves_nothing_on_disk() {
     assert_eq!(broker.stats()["topics"].as_array().map(Vec::len), Some(0));
 }
 
-/// Like nsqd: USR1, USR2, PIPE and WINCH are nothing; QUIT and HUP end it at once, and lose nothing here.
+/// As in nsqd, USR1, USR2, PIPE and WINCH have no effect, and QUIT and HUP end the broker at once.
+/// Here they lose no message.
 #[test]
 fn other_signals_do_what_they_do_to_nsqd() {
     let mut broker = Broker::start(1, &[]);
@@ -964,7 +968,7 @@ fn other_signals_do_what_they_do_to_nsqd() {
     expect_depth(&broker, "kept", "channel", 2);
 }
 
-/// Like nsqd: a broker that is started with SIGHUP ignored, as by nohup, outlives its terminal.
+/// As in nsqd, a broker that is started with SIGHUP ignored, as by nohup, outlives its terminal.
 #[test]
 fn a_hangup_that_is_ignored_at_the_start_stays_ignored() {
     let mut broker = Launch {
@@ -977,8 +981,8 @@ fn a_hangup_that_is_ignored_at_the_start_stays_ignored() {
     stop(&mut broker);
 }
 
-/// The kernel takes a dead process's ring apart some milliseconds later than its descriptors. What the ring holds
-/// lives until then: a listener would take connections, and reset them.
+/// The kernel closes a dead process's ring some milliseconds after its descriptors. Until then the
+/// ring's sockets live: a listener would accept connections and reset them.
 #[test]
 fn connections_are_refused_once_a_killed_broker_is_gone() {
     const ROUNDS: usize = 10;

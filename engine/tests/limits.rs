@@ -1,5 +1,5 @@
-//! What runs out: descriptors and disk space. Clients that are there are served, the broker neither
-//! spins nor dies, and it is back to normal as soon as there is room again.
+//! Descriptors and disk space run out. The broker still serves connected clients, neither spins nor
+//! dies, and works normally as soon as there is room again.
 
 mod support;
 
@@ -19,16 +19,17 @@ const SHARDS: usize = 2;
 
 // --- descriptors
 
-/// The least with which two shards start: see DESCRIPTORS_PROCESS in src/preflight.rs.
+/// Smallest limit with which two shards start: see DESCRIPTORS_PROCESS in src/preflight.rs.
 const DESCRIPTORS: usize = 64 + 16 * SHARDS;
-/// Enough to use up every descriptor.
+/// Number of connections that use up every descriptor.
 const CONNECTIONS: usize = 150;
-/// Longer than --sync-timeout: the log is synced while there is no descriptor.
+/// Time of the measurement. It is longer than --sync-timeout, so the log is synced without a free
+/// descriptor.
 const MEASURE: Duration = Duration::from_secs(3);
-/// Part of one core, in percent.
+/// Largest part of one core, in percent.
 const CPU_PERCENT_MAX: f64 = 20.0;
-/// From descriptors being free to a new client being served: the longest back-off, and what other work on the
-/// machine takes.
+/// Longest time from free descriptors to a served new client: the longest back-off, and time for
+/// other work on the machine.
 const RECOVERY: Duration = Duration::from_secs(30);
 
 #[test]
@@ -54,14 +55,13 @@ fn descriptors_run_out_and_come_back() {
         assert_eq!(message.body, body);
         consumer.finish(&message.id);
     };
-    // More than a streak: a producer that moves does so now.
+    // The count exceeds a streak, so a producer that moves does so now.
     for _ in 0..40 {
         exchange(b"before");
     }
 
     for round in 0..2 {
-        // They connect: the kernel accepts for the listener. Whether the broker does is another
-        // matter.
+        // These connect because the kernel accepts for the listener. The broker may accept later.
         let crowd: Vec<TcpStream> = (0..CONNECTIONS)
             .map(|_| TcpStream::connect_timeout(&broker.tcp_addr(), PATIENCE).expect("a backlog"))
             .collect();
@@ -92,7 +92,8 @@ fn descriptors_run_out_and_come_back() {
         );
         assert!(exchanges > 10, "clients that were there are served");
 
-        // A segment of a new topic needs descriptors, too: refused or late, but not fatal.
+        // A segment of a new topic needs descriptors too. The publish may be refused or late, but
+        // the broker survives.
         drop(crowd);
         let free = Instant::now();
         let mut newcomer = Client::connect(broker.tcp_addr());
@@ -119,10 +120,10 @@ fn descriptors_run_out_and_come_back() {
     }
 }
 
-/// Sets the broker's limit so that it can open so many files more and not one beyond. The limit is
-/// raised again by the next call, or never.
+/// Sets the broker's limit so that it can open exactly `spare` more files. Only the next call
+/// raises the limit again.
 fn leave_descriptors(broker: &Broker, spare: usize) {
-    // The limit is not a count: it is the lowest number that is not given out.
+    // The limit is not a count: it is the lowest number that the kernel does not assign.
     let open = descriptors(broker.pid());
     let mut free = (0..).filter(|number| !open.contains(number));
     let limit = free.nth(spare).expect("numbers do not end");
@@ -138,12 +139,12 @@ fn leave_descriptors(broker: &Broker, spare: usize) {
     );
 }
 
-/// Whether a descriptor with a smaller number than the largest open one is free.
+/// Returns true when a descriptor below the largest open one is free.
 fn has_gaps(open: &BTreeSet<usize>) -> bool {
     open.last().is_some_and(|last| open.len() <= *last)
 }
 
-/// Waits until the same descriptors are open at two looks.
+/// Waits until two successive checks find the same open descriptors.
 fn wait_for_steady_descriptors(broker: &Broker) {
     let mut last = BTreeSet::new();
     wait_until(PATIENCE, || {
@@ -152,8 +153,8 @@ fn wait_for_steady_descriptors(broker: &Broker) {
     });
 }
 
-/// Not one descriptor: accepting itself fails. Newcomers wait in the kernel's queue, at no cost, and
-/// are served when others leave.
+/// Without a single descriptor, accepting itself fails. New clients wait in the kernel's queue at
+/// no cost and are served when others leave.
 #[test]
 fn newcomers_wait_while_there_is_no_descriptor() {
     let _machine = whole_machine();
@@ -168,10 +169,11 @@ fn newcomers_wait_while_there_is_no_descriptor() {
         client
     };
     let mut held: Vec<Client> = (0..30).map(|_| hold()).collect();
-    // HTTP connections of this test itself may be closing still.
+    // HTTP connections of this test may still be closing.
     broker.get("/ping").expect_status(200);
     wait_for_steady_descriptors(&broker);
-    // Every number below the limit is in use: those of the held clients can be given out again.
+    // Every number below the limit is in use, so the numbers of the held clients can be assigned
+    // again.
     while has_gaps(&descriptors(broker.pid())) {
         held.push(hold());
         wait_for_steady_descriptors(&broker);
@@ -210,30 +212,30 @@ fn newcomers_wait_while_there_is_no_descriptor() {
     );
 }
 
-/// So many that some are on the wrong shard, in whatever way the kernel spreads them.
+/// Number of clients. With this many, some are on the wrong shard, however the kernel spreads them.
 const CLIENTS: usize = 32;
-/// More than a streak: a producer that is on the wrong shard moves.
+/// Publishes of each client, more than a streak: a producer on the wrong shard moves.
 const PUBLISHES: usize = 40;
 
-/// A move to another shard needs a descriptor for a moment. Without one, clients that are there must
-/// not be thrown out: they are served where they are, or as soon as there is a descriptor.
+/// A move to another shard needs a descriptor for a moment. Without one, the broker must not close
+/// connected clients: it serves them on their present shard, or as soon as there is a descriptor.
 #[test]
 fn clients_that_cannot_move_are_not_closed() {
     let _machine = whole_machine();
-    // The log is not synced meanwhile: nothing but a move asks for a descriptor.
+    // The log is not synced meanwhile, so only a move needs a descriptor.
     let broker = Broker::start(SHARDS, &["--sync-timeout=10m"]);
     broker
         .post("/topic/create?topic=staying", b"")
         .expect_status(200);
-    // Answered when nsqd.dat is written.
+    // The broker answers when nsqd.dat is written.
     broker
         .post("/topic/unpause?topic=staying", b"")
         .expect_status(200);
     let mut clients: Vec<Client> = (0..CLIENTS)
         .map(|_| Client::connect(broker.tcp_addr()))
         .collect();
-    // A publish that needs a further segment while there is no descriptor is refused, and rightly
-    // so. A large message comes into a large segment, where all that follows has room, too.
+    // Without a descriptor, the broker rightly refuses a publish that needs a further segment. A
+    // large message makes a large segment, which also has room for all later messages.
     clients[0].publish("staying", &[b'x'; 400_000]);
     for client in &mut clients {
         client.publish("staying", b"before");
@@ -244,7 +246,7 @@ fn clients_that_cannot_move_are_not_closed() {
     for client in &mut clients {
         client.send(&Client::command_with_body("PUB staying", b"x").repeat(PUBLISHES));
     }
-    // The room comes back while they are at it.
+    // Descriptors become free while the clients publish.
     broker.wait_for_log("a connection waits to move to shard");
     leave_descriptors(&broker, 50);
     for (number, client) in clients.iter_mut().enumerate() {
@@ -263,7 +265,7 @@ fn clients_that_cannot_move_are_not_closed() {
     );
 }
 
-/// The files of a topic's log that hold messages, or are to.
+/// Returns the files of a topic's log that hold messages or are prepared for them.
 fn segments(broker: &Broker, topic: &str) -> BTreeSet<String> {
     let directory = broker.data_path().join(format!("{topic}.log"));
     let files = std::fs::read_dir(directory).expect("the topic has a log");
@@ -272,8 +274,8 @@ fn segments(broker: &Broker, topic: &str) -> BTreeSet<String> {
     names.filter(|name| name.ends_with(".segment")).collect()
 }
 
-/// An answer that does not need the rest of its request is followed by the end, whether or not the
-/// client goes on sending.
+/// After an answer that does not need the rest of its request, the broker closes the connection,
+/// whether or not the client continues to send.
 #[test]
 fn half_sent_requests_hold_no_descriptors() {
     let _machine = whole_machine();
@@ -300,8 +302,8 @@ fn half_sent_requests_hold_no_descriptors() {
     );
 }
 
-/// A log needs descriptors. Without any, a publish is refused with the reason or waits; it is never
-/// OK'd and lost, and the topic works once there are descriptors.
+/// A log needs descriptors. Without any, a publish is refused with the reason or waits. The publish
+/// is never OK'd and lost, and the topic works once there are descriptors.
 #[test]
 fn a_new_topic_without_descriptors_is_refused_and_works_later() {
     let _machine = whole_machine();
@@ -344,7 +346,7 @@ fn a_new_topic_without_descriptors_is_refused_and_works_later() {
     let mut producer = Client::connect(broker.tcp_addr());
     for number in 0..4 {
         let topic = format!("new-{number}");
-        // The first one may be refused while descriptors are on their way back.
+        // The first publish may be refused while descriptors are still being closed.
         let works = wait_until(RECOVERY, || {
             producer.send(&Client::command_with_body(
                 &format!("PUB {topic}"),
@@ -382,18 +384,19 @@ fn a_new_topic_without_descriptors_is_refused_and_works_later() {
 
 const ROUNDS: usize = 3;
 const BODY_BYTES: usize = 10_000;
-/// From space being free to a publish being OK'd: a second, and what other work on the machine takes.
+/// Longest time from free space to a publish with OK: a second, and time for other work on the
+/// machine.
 const SPACE_RECOVERY: Duration = Duration::from_secs(30);
-/// Refusals for so long mean that no more space is on its way: a checkpoint comes within 250 ms.
+/// Time of refusals after which no more space becomes free: a checkpoint comes within 250 ms.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// A broker on a full disk, and what it owes.
+/// A broker on a full disk, and the messages that it owes.
 struct Full {
     broker: Broker,
     tmpfs: Tmpfs,
     next: u64,
     owed: BTreeSet<u64>,
-    /// Finished for certain; none of them may come again, not even after a restart.
+    /// Messages that are certainly finished. None of them may come again, not even after a restart.
     finished: BTreeSet<u64>,
 }
 
@@ -429,7 +432,7 @@ impl Full {
         body
     }
 
-    /// Publishes once; the error text if it was refused.
+    /// Publishes once. Returns the error text of a refusal.
     fn try_publish(&mut self, client: &mut Client) -> Result<(), String> {
         let body = self.body();
         client.send(&Client::command_with_body("PUB full", &body));
@@ -444,8 +447,8 @@ impl Full {
         }
     }
 
-    /// Publishes until the disk is full and stays so: what was finished before may still be on its
-    /// way out, a checkpoint behind.
+    /// Publishes until the disk is full and stays full. The space of finished messages becomes free
+    /// only after a checkpoint.
     fn fill(&mut self) {
         let mut client = Client::connect(self.broker.tcp_addr());
         let mut refused_since = None;
@@ -469,12 +472,13 @@ impl Full {
         panic!("200 MB were OK'd on a file system of a few");
     }
 
-    /// Everything says that the disk is full, at once.
+    /// Checks that every interface reports the full disk at once.
     fn expect_refusals(&mut self) {
         let start = Instant::now();
         let ping = self.broker.get("/ping").expect_status(500);
         assert!(ping.text().starts_with("NOK - "), "{}", ping.text());
-        // Both name the segment that was tried last. Another one may be tried between the two requests.
+        // Both name the segment that was tried last. The broker may try another one between the two
+        // requests.
         let agree = wait_until(PATIENCE, || {
             let ping = self.broker.get("/ping").expect_status(500);
             self.broker.stats()["health"] == ping.text()
@@ -507,7 +511,7 @@ impl Full {
         );
     }
 
-    /// Takes messages until so many are left of those that are owed.
+    /// Takes messages until `left` of the owed ones remain.
     fn consume_until(&mut self, left: usize) {
         let mut consumer = Client::connect(self.broker.tcp_addr());
         consumer.subscribe("full", "channel");
@@ -516,7 +520,7 @@ impl Full {
             let message = consumer.message();
             self.take(&mut consumer, &message);
         }
-        // Messages that were on their way come before the answer; they are taken, too.
+        // Messages that were on their way arrive before the answer. They are taken too.
         consumer.close_wait();
         loop {
             let frame = consumer.frame_after_heartbeats();
@@ -529,8 +533,8 @@ impl Full {
                 _ => panic!("a FIN failed: {}", frame.text()),
             }
         }
-        // Everything sent before is carried out before the end is answered with the end; a FIN
-        // that fails would show.
+        // The broker answers the end of input with a close after it has carried out every command.
+        // A failed FIN would show.
         consumer.close_write();
         consumer.expect_close();
     }
@@ -543,7 +547,7 @@ impl Full {
             message.body[8..].iter().all(|byte| *byte == b'x'),
             "{number} is damaged"
         );
-        // Not all were OK'd: an MPUB that failed may have stored a part.
+        // Some have no OK: a failed MPUB may have stored a part.
         self.owed.remove(&number);
         assert!(
             self.finished.insert(number),
@@ -580,7 +584,7 @@ impl Full {
         self.owed.insert(self.next);
     }
 
-    /// Everything that is owed is there, also after a restart.
+    /// Checks that every owed message exists, also after a restart.
     fn finish(mut self) {
         let status = self.broker.sigterm_and_wait();
         assert!(status.success(), "{status}");
@@ -637,7 +641,7 @@ fn a_full_disk_recovers_when_others_make_room() {
     full.finish();
 }
 
-/// The process dies on a full disk, and starts on it again with everything that it owed.
+/// The process dies on a full disk and starts on it again with every owed message.
 #[test]
 fn a_crash_on_a_full_disk_loses_nothing() {
     let _machine = whole_machine();

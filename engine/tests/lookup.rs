@@ -1,5 +1,5 @@
-//! nsqlookupd: what it is told, what becomes of a broker whose nsqlookupds misbehave, and what they are
-//! asked when a topic is new.
+//! nsqlookupd: the messages it gets, the effect of a misbehaving nsqlookupd on a broker, and the
+//! requests of a new topic.
 
 mod support;
 
@@ -90,7 +90,7 @@ fn it_is_told_everything_and_every_change() {
         .expect_status(200);
     lookupd.wait_for("REGISTER bare");
 
-    // A clean end says nothing. The next start tells what is there.
+    // A clean end sends nothing. The next start sends the whole state.
     lookupd.forget();
     assert!(broker.sigterm_and_wait().success());
     lookupd.wait_for("closed");
@@ -103,7 +103,7 @@ fn it_is_told_everything_and_every_change() {
     assert_eq!(told, ["REGISTER bare", "REGISTER orders billing"]);
 }
 
-/// It pings every 15 s, and finds out by that when it is alone.
+/// The broker pings every 15 s and so notices a lost connection.
 #[test]
 fn it_pings_and_comes_back() {
     let lookupd = Lookupd::start(&[]);
@@ -115,14 +115,14 @@ fn it_pings_and_comes_back() {
     assert!(wait_until(patience, is_pinged), "{:?}", lookupd.told());
     lookupd.cut();
     lookupd.forget();
-    // The ping after the cut fails, or connects at once; the one after that connects surely.
+    // The ping after the cut fails or connects at once. The next ping certainly connects.
     assert!(wait_until(patience, || {
         lookupd.told().iter().any(|line| line == "REGISTER t")
     }));
 }
 
-/// Whatever an nsqlookupd does in whatever state: clients are served without delay, and once it behaves
-/// it is told everything.
+/// Whatever an nsqlookupd does in any state, clients are served without delay. Once it behaves, it
+/// gets the whole state.
 #[test]
 fn one_that_misbehaves_harms_nobody() {
     let manners = [
@@ -150,7 +150,7 @@ fn misbehave(command: &'static str, manner: Manner) {
     bad.answers(command, manner);
     let good = Lookupd::start(&[]);
     let broker = {
-        // Ports that the system chooses are free for a moment: not many starts at once.
+        // A port that the system chooses is free only for a moment, so few starts may run at once.
         let _machine = whole_machine();
         Broker::start(1, &[&flag(&bad), &flag(&good)])
     };
@@ -163,7 +163,7 @@ fn misbehave(command: &'static str, manner: Manner) {
     }
     let message = client.message();
     client.finish(&message.id);
-    // A connection that is made after the deletion is told of neither.
+    // A connection that is made after the deletion gets neither message.
     good.wait_for("REGISTER u");
     broker.post("/topic/delete?topic=u", b"").expect_status(200);
     good.wait_for("UNREGISTER u");
@@ -174,7 +174,8 @@ fn misbehave(command: &'static str, manner: Manner) {
     bad.answers("", Manner::Well);
     bad.forget();
     bad.cut();
-    // Any event has it try again; the one that finds the connection cut is not repeated.
+    // Any event makes the broker try again. The command that finds the connection cut is not
+    // repeated.
     let is_told = |n: usize| {
         let path = format!("/topic/create?topic=again{n}");
         broker.post(&path, b"").expect_status(200);
@@ -210,7 +211,7 @@ fn a_new_topic_gets_the_channels_that_others_know() {
         channels.iter().map(show).collect::<Vec<_>>()
     };
     let expected = ["\"a\" 1", "\"b\" 1", "\"c\" 1"];
-    // By every way there is, to topics of both shards.
+    // Topics of both shards are created in every possible way.
     for n in 0..4 {
         client.publish(&format!("pub{n}"), b"x");
         assert_eq!(names(&format!("pub{n}")), expected);
@@ -238,7 +239,7 @@ fn a_new_topic_gets_the_channels_that_others_know() {
     one.wait_for("REGISTER pub0 a");
 }
 
-/// Who makes the topic waits for the answer; nobody else does, and nothing is lost meanwhile.
+/// Only the client that creates a topic waits for the answer. Nothing is lost meanwhile.
 #[test]
 fn only_who_creates_a_topic_waits_for_an_answer() {
     let (open, gate) = mpsc::channel::<()>();
@@ -302,7 +303,7 @@ fn who_cannot_be_asked_has_no_say() {
             || line.contains("failed to query any nsqlookupd: Get \"http://127.0.0.1:1/channels\": dial tcp 127.0.0.1:1: connect: connection refused"),
         "{line}"
     );
-    // One that answers is enough.
+    // One nsqlookupd that answers is enough.
     let good = Lookupd::start(&["c"]);
     let broker = Broker::start(1, &[&flag(&bad), &flag(&good)]);
     broker.wait_for_log(&format!("LOOKUPD({}): peer info", good.address()));
@@ -312,7 +313,7 @@ fn who_cannot_be_asked_has_no_say() {
     broker.wait_for_log("for topic t - got response 500 Internal Server Error \"boom\"");
 }
 
-/// Topics that are made together wait for one timeout together.
+/// Topics that are created at the same time share one timeout.
 #[test]
 fn many_topics_wait_for_one_timeout() {
     const TOPICS: usize = 64;
@@ -337,7 +338,7 @@ fn many_topics_wait_for_one_timeout() {
     assert!(asked < TOPICS, "{asked}");
 }
 
-/// Neither one that refuses connections nor one that is silent from the start takes time from clients.
+/// Neither an nsqlookupd that refuses connections nor one that is always silent delays clients.
 #[test]
 fn one_that_is_not_there_slows_nothing() {
     let silent = Lookupd::start(&[]);
@@ -349,7 +350,7 @@ fn one_that_is_not_there_slows_nothing() {
     for n in 0..200 {
         client.publish(&format!("t{n}"), b"x");
     }
-    // One after the other, a silent peer's second for each would be minutes.
+    // One after the other, the silent peer's second for each topic would add up to minutes.
     let elapsed = start.elapsed();
     assert!(elapsed < Duration::from_secs(100), "{elapsed:?}");
     broker.wait_for_log("no available nsqlookupd to query for channels to pre-create for topic t0");

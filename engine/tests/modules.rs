@@ -1,6 +1,7 @@
-//! Dependencies between the modules of the shell point in one direction: docs/architecture.md has their order.
+//! Checks that the dependencies between the shell's modules point in one direction.
+//! docs/architecture.md has their order.
 
-// The tests of the graph itself, in the core, use all of it.
+// This test uses a part of the module. The tests in the core use all of it.
 #[allow(dead_code)]
 #[path = "../core/tests/module_graph/mod.rs"]
 mod module_graph;

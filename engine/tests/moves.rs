@@ -1,6 +1,7 @@
-//! Connections that land on the wrong shard. Consumers move to the shard of their topic, producers
-//! after a streak of publishes to another shard, and what they had sent ahead moves with them. With
-//! five shards four out of five connections start on the wrong one.
+//! Connections that arrive on the wrong shard. A consumer moves to the shard of its topic. A
+//! producer moves after a streak of publishes to another shard. The commands that a client sent
+//! ahead move with its connection. With five shards, four out of five connections start on the
+//! wrong shard.
 
 mod support;
 
@@ -32,7 +33,7 @@ fn with_channels(shards: usize) -> Broker {
     broker
 }
 
-/// What was published, by topic. Every body is unique.
+/// The published bodies of each topic. Every body is unique.
 #[derive(Default)]
 struct Published {
     bodies: BTreeMap<usize, BTreeSet<String>>,
@@ -54,7 +55,7 @@ impl Published {
         }
     }
 
-    /// Consumes everything: each message is there exactly once.
+    /// Consumes everything and checks that each message arrives exactly once.
     fn expect_delivered(&self, broker: &Broker) {
         for (&number, bodies) in &self.bodies {
             let mut missing = bodies.clone();
@@ -95,16 +96,17 @@ impl Published {
     }
 }
 
-/// An answer that is expected, in the order of the commands.
+/// An expected answer, in the order of the commands.
 #[derive(Debug)]
 enum Answer {
     Ok,
-    /// The answer to an IDENTIFY with this message timeout, which it repeats: a marker of order.
+    /// The answer to an IDENTIFY. It repeats this message timeout, so it marks a place in the
+    /// order.
     Identified(u64),
     Error(String),
 }
 
-/// Reads the answers; messages in between are finished and returned.
+/// Reads the answers. Finishes and returns the messages in between.
 fn expect_answers(client: &mut Client, answers: &[Answer]) -> Vec<Message> {
     let mut messages = Vec::new();
     for (index, expected) in answers.iter().enumerate() {
@@ -135,12 +137,12 @@ fn expect_answers(client: &mut Client, answers: &[Answer]) -> Vec<Message> {
     messages
 }
 
-/// Commands of a producer, and the answers to them.
+/// The commands of a producer and their answers.
 struct Script {
     bytes: Vec<u8>,
     answers: Vec<Answer>,
     published: Published,
-    /// Makes bodies unique.
+    /// A name that makes bodies unique.
     name: String,
     count: usize,
 }
@@ -186,7 +188,7 @@ impl Script {
         self.answers.push(Answer::Ok);
     }
 
-    /// A command whose answer differs each time; before SUB only.
+    /// Adds a command whose answer differs each time. It is valid only before SUB.
     fn mark(&mut self) {
         let timeout = 1000 + self.answers.len() as u64;
         let json = format!("{{\"feature_negotiation\":true,\"msg_timeout\":{timeout}}}");
@@ -195,7 +197,7 @@ impl Script {
         self.answers.push(Answer::Identified(timeout));
     }
 
-    /// An answer that differs each time; after SUB only.
+    /// Adds a command whose error differs each time. It is valid only after SUB.
     fn mark_with_error(&mut self) {
         let id = format!("{:016x}", self.answers.len());
         self.bytes
@@ -205,7 +207,8 @@ impl Script {
     }
 }
 
-/// The move is decided in the middle of what one read brought: the rest goes along.
+/// The broker decides to move in the middle of the input of one read. The rest of the input moves
+/// too.
 #[test]
 fn a_producer_moves_with_what_it_sent_ahead() {
     let _machine = whole_machine();
@@ -243,7 +246,7 @@ fn a_producer_moves_with_what_it_sent_ahead() {
     }
 }
 
-/// The end of the input moves along, too.
+/// The end of the input moves too.
 #[test]
 fn a_producer_that_hangs_up_its_side_gets_every_answer() {
     for shards in SHARDS {
@@ -252,7 +255,7 @@ fn a_producer_that_hangs_up_its_side_gets_every_answer() {
         for number in 0..10 {
             let mut script = Script::new(&format!("producer {number}"));
             for index in 0..200 {
-                // Streaks of 25: several moves on the way.
+                // Streaks of 25 cause several moves.
                 script.publish(index / 25 * 3 % TOPICS);
             }
             script.mark();
@@ -268,7 +271,7 @@ fn a_producer_that_hangs_up_its_side_gets_every_answer() {
     }
 }
 
-/// Streaks of changing length to changing topics, written in pieces while answers are read: moves
+/// Streaks of changing length to changing topics, written in pieces while answers are read. Moves
 /// happen again and again, at any byte of the stream.
 #[test]
 fn producers_that_move_all_the_time_lose_nothing() {
@@ -320,8 +323,8 @@ fn producers_that_move_all_the_time_lose_nothing() {
     }
 }
 
-/// One write: IDENTIFY, publishes to everywhere, SUB, RDY, FINs of unknown ids, publishes again.
-/// SUB moves the connection in the middle of it.
+/// One write has IDENTIFY, publishes to all topics, SUB, RDY, FINs of unknown ids, and further
+/// publishes. SUB moves the connection in the middle of this input.
 #[test]
 fn a_consumer_moves_with_what_it_sent_ahead() {
     for shards in SHARDS {
@@ -333,7 +336,7 @@ fn a_consumer_moves_with_what_it_sent_ahead() {
             let mut script = Script::new(&name);
             script.mark();
             for index in 0..40 {
-                // Not to its own topic: who gets those is tried elsewhere.
+                // No publish goes to the consumer's own topic, because the consumer might get it.
                 script.publish((own + 1 + index % (TOPICS - 1)) % TOPICS);
             }
             script.mark();
@@ -347,7 +350,8 @@ fn a_consumer_moves_with_what_it_sent_ahead() {
                 script.publish((own + 1 + index % (TOPICS - 1)) % TOPICS);
                 script.bytes.extend_from_slice(b"NOP\n");
             }
-            // Its channel is new and the topic quiet now: exactly these come.
+            // The consumer's channel is new and the topic is quiet now, so exactly these messages
+            // arrive.
             script.publish_many(own, 25);
             let mut client = Client::connect_without_magic(broker.tcp_addr());
             client.send(&script.bytes);
@@ -374,13 +378,13 @@ fn a_consumer_moves_with_what_it_sent_ahead() {
             broker.post(&target, b"").expect_status(200);
             published.merge(script.published);
         }
-        // The channels of all topics have everything still. Channel counts name `channel` only.
+        // The channels of all topics still have every message. Channel counts name `channel` only.
         published.expect_delivered(&broker);
     }
 }
 
-/// A subscribed client stays with its topic and publishes to all shards: batches across shards,
-/// answered in order, with errors and messages in between.
+/// A subscribed client stays with its topic and publishes to all shards, with batches that cross
+/// shards. The answers come in order, with errors and messages in between.
 #[test]
 fn one_connection_publishes_to_all_shards_in_order() {
     let _machine = whole_machine();
@@ -405,7 +409,7 @@ fn one_connection_publishes_to_all_shards_in_order() {
         let mut writer = client.writer();
         let bytes = std::mem::take(&mut script.bytes);
         let sender = thread::spawn(move || writer.write_all(&bytes).expect("the broker reads"));
-        // Messages for this client, meanwhile.
+        // Meanwhile, messages arrive for this client.
         let mut other = Client::connect(broker.tcp_addr());
         let mut expected = BTreeSet::new();
         for number in 0..50 {
@@ -429,7 +433,7 @@ fn one_connection_publishes_to_all_shards_in_order() {
     }
 }
 
-/// Many consumers of one channel, most of them on the wrong shard first, against a backlog.
+/// Many consumers of one channel share a backlog. Most of them start on the wrong shard.
 #[test]
 fn consumers_from_all_shards_share_a_channel() {
     for shards in SHARDS {
@@ -440,7 +444,7 @@ fn consumers_from_all_shards_share_a_channel() {
             producer.publish_many(&topic(0), chunk);
         }
         let address = broker.tcp_addr();
-        // Each goes on until all messages have come, to whomever.
+        // Each consumer continues until all messages have arrived at any consumer.
         let left = Arc::new(AtomicUsize::new(bodies.len()));
         let consumers: Vec<_> = (0..20)
             .map(|_| {
@@ -486,8 +490,8 @@ fn consumers_from_all_shards_share_a_channel() {
     }
 }
 
-/// HTTP connections that publish to one topic again and again move to its shard, and take what was
-/// sent ahead along: whole requests, and half of one.
+/// HTTP connections that publish to one topic again and again move to its shard. The requests that
+/// a client sent ahead move too, complete or incomplete.
 #[test]
 fn http_connections_move_with_what_was_sent_ahead() {
     let _machine = whole_machine();
@@ -520,7 +524,7 @@ fn http_connections_move_with_what_was_sent_ahead() {
     }
 }
 
-/// Sends it all, in pieces that end anywhere; returns what comes back.
+/// Sends everything in pieces that end anywhere. Returns the answers.
 fn talk_http(address: std::net::SocketAddr, requests: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).expect("listening");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");

@@ -1,5 +1,5 @@
-//! Clients that send without end and read nothing: the broker stops reading them before they fill its
-//! memory, and loses none of their answers when they read after all.
+//! Clients that send without end and read nothing. The broker stops reading from them before they
+//! fill its memory, and loses none of their answers when they read later.
 
 mod support;
 
@@ -15,21 +15,21 @@ use support::{
 };
 use upgrade::{Layer, Layers};
 
-/// The bytes of commands that a client offers.
+/// Bytes of commands that a client offers.
 const OFFERED_BYTES: u64 = 100_000_000;
 
-/// What the broker's memory may grow by meanwhile: buffers of both shards, and lines of the log.
+/// Largest growth of the broker's memory meanwhile: buffers of both shards, and lines of the log.
 const GROWTH_BYTES_MAX: u64 = 32_000_000;
 
-/// A client whose bytes are not taken for this long is taken for one that is not read. A busy machine
-/// ends the flood early at most.
+/// Time without progress after which the broker has stopped reading from the client. On a busy
+/// machine the test may only end the flood too early.
 const STALL: Duration = Duration::from_secs(2);
 
-/// Commands from a thread of their own, in pieces of some 64 KiB.
+/// Sends commands in pieces of about 64 KiB from a thread of its own.
 struct Flood {
     sent_bytes: Arc<AtomicU64>,
     is_enough: Arc<AtomicBool>,
-    /// Returns how many commands were sent.
+    /// The thread, which returns the number of sent commands.
     sender: JoinHandle<io::Result<u64>>,
 }
 
@@ -42,7 +42,7 @@ impl Flood {
         last: &'static [u8],
     ) -> Flood {
         stream.set_write_timeout(None).expect("an open socket");
-        // What the kernel keeps must be read in the end, too.
+        // The socket's buffers are small, because the test must read their content at the end.
         let socket = socket2::SockRef::from(&stream);
         let sizes = socket
             .set_recv_buffer_size(64 * 1024)
@@ -82,7 +82,7 @@ impl Flood {
         }
     }
 
-    /// Waits until nothing more is taken; the broker's memory does not grow meanwhile.
+    /// Waits until the broker takes no more bytes. The broker's memory must not grow meanwhile.
     fn wait_for_stall(&self, broker: &Broker, before: u64) {
         let mut last = (0, Instant::now());
         let is_over = wait_until(10 * PATIENCE, || {
@@ -105,7 +105,7 @@ impl Flood {
     }
 }
 
-/// Nothing polls busily while a client is not read.
+/// Checks that the broker does not poll busily while it does not read from a client.
 fn check_idle(broker: &Broker) {
     let is_idle = wait_until(PATIENCE, || {
         let before = support::cpu_time(broker.pid());
@@ -122,8 +122,8 @@ fn anonymous(broker: &Broker) -> u64 {
     rss(broker.pid()).anonymous_bytes
 }
 
-/// FINs of unknown messages, with the SUB in front: the connection moves to its topic's shard with all
-/// that was read.
+/// Sends FINs of unknown messages behind a SUB: the connection moves to its topic's shard with all
+/// bytes that were read.
 fn check_fins(upgrade: Option<&Upgrade>) {
     let _machine = whole_machine();
     let broker = Broker::start(2, &["--snappy", "--deflate", "--max-heartbeat-interval=5m"]);
@@ -181,8 +181,8 @@ fn a_compressed_consumer_that_reads_nothing_is_not_read_either() {
     check_fins(Some(&Upgrade::Deflate(1)));
 }
 
-/// The answers to IDENTIFY are ten times its size, and nothing is asked before it. Without heartbeats
-/// there is no deadline, either.
+/// The answers to IDENTIFY are ten times its size, and a client may send IDENTIFY first. Without
+/// heartbeats there is no deadline either.
 #[test]
 fn identify_without_end_is_bounded() {
     let _machine = whole_machine();
@@ -202,7 +202,7 @@ fn identify_without_end_is_bounded() {
     assert_eq!(flood.count(), count);
 }
 
-/// Publishes to topics of both shards, from a consumer, which does not move: half of the answers come
+/// A consumer, which does not move, publishes to topics of both shards: half of the answers come
 /// from another shard.
 #[test]
 fn publishes_to_other_shards_are_bounded() {
@@ -276,7 +276,8 @@ fn requests_without_end_are_bounded() {
     assert_eq!(flood.count() + 1, count);
 }
 
-/// Regression: the broker stored the place of each message in the body, 16 bytes for a message of 1 byte.
+/// Regression: the broker stored the offset of each message in the body, 16 bytes for a message of
+/// 1 byte.
 #[test]
 fn a_batch_of_tiny_messages_takes_no_more_memory_than_its_body() {
     const COUNT: usize = 2_621_440;
@@ -300,7 +301,8 @@ fn a_batch_of_tiny_messages_takes_no_more_memory_than_its_body() {
     assert!(grown < 3 * body_bytes, "{grown} bytes for {body_bytes}");
 }
 
-/// Others are served while fifty clients ask for as much as they can, and read it.
+/// Other clients are served while fifty clients send as many requests as they can and read the
+/// answers.
 #[test]
 fn others_are_served_beside_fifty_that_ask_without_end() {
     let _machine = whole_machine();
@@ -313,7 +315,7 @@ fn others_are_served_beside_fifty_that_ask_without_end() {
             let client = Client::connect(broker.tcp_addr());
             let [mut writer, mut reader] = [client.writer(), client.writer()];
             let identify = identify.clone();
-            // Both end when the connection does.
+            // Both threads end with the connection.
             let threads = [
                 std::thread::spawn(move || while writer.write_all(&identify).is_ok() {}),
                 std::thread::spawn(move || drop(io::copy(&mut reader, &mut io::sink()))),

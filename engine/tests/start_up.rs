@@ -1,5 +1,5 @@
-//! What a user can meet at start: every failure ends the program with code 1 (2 for the command
-//! line), one FATAL line that says what is wrong and what to do, and no change on disk.
+//! Failures at the start. Each ends the program with code 1 (2 for the command line) and one FATAL
+//! line with the fault and the remedy, and changes nothing on disk.
 
 mod support;
 
@@ -15,10 +15,10 @@ use support::{
     without_privileges,
 };
 
-/// A refusal takes milliseconds; an address in use is tried for a second.
+/// Longest wait. A refusal takes milliseconds; an address in use is tried for a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a broker that must refuse to start on `data_path`; returns the text of its FATAL line.
+/// Runs a broker that must refuse to start on `data_path`. Returns the text of its FATAL line.
 fn refused(command: &mut Command, data_path: &Path) -> String {
     let exists = data_path.is_dir();
     let before = if exists {
@@ -40,7 +40,8 @@ fn refused(command: &mut Command, data_path: &Path) -> String {
     fatal_text(&exit)
 }
 
-/// The text after `FATAL: `; panics unless there is exactly one such line, and it is the last.
+/// Returns the text after `FATAL: `. Panics unless exactly one line has it, and that line is the
+/// last one.
 fn fatal_text(exit: &Exit) -> String {
     let lines: Vec<&str> = exit.stderr.lines().collect();
     let fatal: Vec<&&str> = lines
@@ -67,7 +68,7 @@ fn fatal_text(exit: &Exit) -> String {
         .to_owned()
 }
 
-/// `program arguments... nsqd` with two shards, free ports and this data path.
+/// Returns the command `via... nsqd` with two shards, free ports and this data path.
 fn nsqd(via: &[String], data_path: &Path) -> Command {
     nsqd_on(via, data_path, "127.0.0.1:0", "127.0.0.1:0")
 }
@@ -129,8 +130,8 @@ fn an_address_in_use_is_refused_with_the_address_and_what_to_do() {
     }
 }
 
-/// The shards bind with SO_REUSEPORT: without a check, a second broker of the same user would start
-/// and take half of the connections.
+/// The shards bind with SO_REUSEPORT. Without a check, a second broker of the same user would start
+/// and get half of the connections.
 #[test]
 fn another_broker_of_ours_on_the_same_port_is_refused_and_the_first_one_unharmed() {
     let first = Broker::start(2, &[]);
@@ -215,7 +216,7 @@ fn addresses_that_mean_nothing_are_refused_in_nsqds_words() {
 
 // --- TLS
 
-/// In nsqd's order, and in its words as far as they go.
+/// The order is nsqd's, and so are the words as far as nsqd has them.
 #[test]
 fn certificates_that_cannot_be_used_are_refused() {
     let files = Certificates::new();
@@ -319,7 +320,7 @@ fn a_data_path_in_use_is_refused_while_it_is() {
     );
     Client::connect(first.tcp_addr()).publish("unharmed", b"x");
     first.kill9();
-    // The lock ends with its process, however that ended.
+    // The lock ends with its process, however the process ended.
     first.restart();
 }
 
@@ -353,13 +354,13 @@ fn a_data_path_that_is_no_directory_is_refused() {
 
 #[test]
 fn a_data_path_without_permission_is_refused() {
-    // The switch of one test is the whole system's.
+    // One test changes a switch of the whole system.
     let _system = whole_machine();
     use std::os::unix::fs::PermissionsExt;
     let data = scratch();
     let closed = data.path().join("closed");
     std::fs::create_dir(&closed).expect("created");
-    // Neither readable nor writable; readable only.
+    // The directory is neither readable nor writable, or readable only.
     for mode in [0o000, 0o500] {
         std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(mode)).expect("ours");
         let mut command = nsqd(&without_privileges(), &closed);
@@ -517,7 +518,8 @@ fn values_out_of_range_end_with_code_1_in_nsqds_words() {
     }
 }
 
-/// What is wrong twice is reported in nsqd's order: configuration file, data path, values, addresses.
+/// With several faults, the first one in nsqd's order is reported: configuration file, data path,
+/// values, addresses.
 #[test]
 fn the_first_of_several_reasons_is_that_of_nsqd() {
     let data = scratch();
@@ -588,7 +590,7 @@ fn a_config_file_is_read_and_its_mistakes_are_named() {
     says(&fatal_text(&exit), &[&why]);
 }
 
-/// A client chooses parts of some messages: none of them gets out of its JSON string.
+/// Clients choose parts of some messages. No such part leaves its JSON string.
 #[test]
 fn each_log_line_is_an_object_if_json_is_asked_for() {
     let data = scratch();
@@ -652,7 +654,7 @@ struct LogObject {
 }
 
 impl LogObject {
-    /// Panics if the line is anything else than the object that the documentation promises.
+    /// Parses the line. Panics unless it is the object that the documentation promises.
     fn parse(line: &str) -> LogObject {
         let text = line.strip_suffix('\n').expect("whole lines");
         let object: serde_json::Map<String, serde_json::Value> =
@@ -697,10 +699,10 @@ fn help_and_version_are_answers() {
 
 #[test]
 fn io_uring_forbidden_by_seccomp_is_explained() {
-    // The switch of one test is the whole system's.
+    // One test changes a switch of the whole system.
     let _system = whole_machine();
-    // A kernel that has io_uring and answers ENOSYS: other filters do that. What a really old kernel
-    // gets to hear is a unit test of the judgement, since the version is part of it.
+    // Some filters answer ENOSYS on a kernel with io_uring. A unit test covers really old kernels,
+    // because the judgement depends on the version.
     for errno in [libc::EPERM, libc::EACCES, libc::ENOSYS] {
         let data = scratch();
         let mut command = nsqd(&[], data.path());
@@ -721,7 +723,7 @@ fn io_uring_forbidden_by_seccomp_is_explained() {
             );
         }
     }
-    // Any other answer names itself.
+    // The message contains any other error.
     let data = scratch();
     let mut command = nsqd(&[], data.path());
     command.arg("--io=io_uring");
@@ -736,7 +738,8 @@ fn is_old_kernel() -> bool {
     kernel() < (5, 11)
 }
 
-/// With the switch at 1, root goes on as before: no other broker of this machine takes notice.
+/// With the switch at 1, root may still use io_uring, so other brokers of this machine are not
+/// affected.
 #[test]
 fn io_uring_switched_off_by_sysctl_is_explained() {
     let _machine = whole_machine();
@@ -751,7 +754,7 @@ fn io_uring_switched_off_by_sysctl_is_explained() {
     let mut command = nsqd(&without_privileges(), data.path());
     let text = refused(command.arg("--io=io_uring"), data.path());
     says(&text, &texts);
-    // Whoever does not ask for io_uring is served without it.
+    // A broker that is not told to use io_uring serves without it.
     let launch = Launch {
         via: without_privileges(),
         data_path: Some(data.path().to_path_buf()),
@@ -760,8 +763,8 @@ fn io_uring_switched_off_by_sysctl_is_explained() {
     says(&served_without_io_uring(launch), &texts);
 }
 
-/// Starts a broker to which the system denies io_uring, and publishes and consumes a message. Returns the log
-/// line that says why io_uring is not used.
+/// Starts a broker that must not use io_uring, and publishes and consumes a message. Returns the
+/// log line with the reason.
 fn served_without_io_uring(launch: Launch) -> String {
     let broker = launch.start();
     let mut producer = Client::connect(broker.tcp_addr());
@@ -810,7 +813,7 @@ fn an_unknown_engine_is_refused() {
     says(&text, &["--io must be auto, io_uring, epoll"]);
 }
 
-/// The system's switch, set back at the end of the test.
+/// The system's switch. Its value is restored at the end of the test.
 struct Switch {
     before: String,
 }
@@ -835,14 +838,14 @@ impl Switch {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        // What could be set can be set back.
+        // A value that could be set can be restored.
         let _ = std::fs::write(Switch::PATH, &self.before);
     }
 }
 
 #[test]
 fn too_little_locked_memory_is_explained() {
-    // The switch of one test is the whole system's.
+    // One test changes a switch of the whole system.
     let _system = whole_machine();
     let data = scratch();
     let mut via = words(&["prlimit", "--memlock=4096:4096"]);
@@ -850,7 +853,7 @@ fn too_little_locked_memory_is_explained() {
     let mut command = nsqd(&via, data.path());
     command.arg("--io=io_uring");
     if !charges_locked_memory() {
-        // Linux 5.12 to 6.12: it is not needed.
+        // Linux 5.12 to 6.12 do not need locked memory.
         let launch = Launch {
             via,
             data_path: Some(data.path().to_path_buf()),
@@ -878,7 +881,7 @@ fn charges_locked_memory() -> bool {
 
 #[test]
 fn too_few_descriptors_are_explained() {
-    // The switch of one test is the whole system's.
+    // One test changes a switch of the whole system.
     let _system = whole_machine();
     let data = scratch();
     let mut via = words(&["prlimit", "--nofile=64:64"]);
@@ -895,10 +898,11 @@ fn too_few_descriptors_are_explained() {
     );
 }
 
-/// A soft limit is a default, not a decision: it is raised as far as it goes.
+/// The broker raises a soft limit up to the hard limit, because a soft limit is only a default.
 #[test]
 fn soft_limits_are_raised() {
-    // Not while the switch above is set, which concerns brokers without privileges.
+    // This test must not run while another one has set the switch, which affects brokers without
+    // privileges.
     let _machine = whole_machine();
     let mut via = words(&["prlimit", "--nofile=64:4096"]);
     via.extend(without_privileges());
@@ -921,8 +925,8 @@ fn soft_limits_are_raised() {
     says(&status, &["CapEff:\t0000000000000000"]);
 }
 
-/// A supervisor restarts at once: the addresses of a killed broker, and of one with connections
-/// that linger, are free again within the second for which they are tried.
+/// A supervisor restarts at once. The addresses of a killed broker, and of a broker with lingering
+/// connections, are free again within the second for which the start tries them.
 #[test]
 fn a_restart_on_the_same_ports_succeeds_at_once() {
     let mut broker = Broker::start(2, &[]);

@@ -1,4 +1,4 @@
-//! What nsqd tells of itself over time: pushes to statsd, and end-to-end latency.
+//! Statistics over time: pushes to statsd, and end-to-end latency.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use support::{Broker, Client, PATIENCE, wait_until};
 
-/// A listener, and the flags that have a broker push to it every second.
+/// Returns a listener and the flags that make a broker push to it every second.
 fn statsd() -> (UdpSocket, String) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     socket
@@ -24,7 +24,7 @@ fn datagram(socket: &UdpSocket) -> String {
     String::from_utf8(buffer[..bytes].to_vec()).expect("text")
 }
 
-/// The datagrams of one push, up to the last line of all.
+/// Returns the datagrams of one push, up to its last line.
 fn push(socket: &UdpSocket) -> Vec<String> {
     let mut datagrams = Vec::new();
     loop {
@@ -53,7 +53,7 @@ fn one_message_through(broker: &Broker) {
     consumer.subscribe("orders", "billing");
     consumer.ready(1);
     let message = consumer.message();
-    // So that there is a latency to see.
+    // This delay makes a measurable latency.
     thread::sleep(Duration::from_millis(20));
     consumer.finish(&message.id);
     let is_finished = || {
@@ -81,7 +81,7 @@ fn pushes_hold_every_topic_and_what_was_added_since_the_last() {
     let count = format!("{prefix}topic.orders.message_count");
     let clients = format!("{prefix}topic.orders.channel.billing.clients");
     let latency = format!("{prefix}topic.orders.e2e_processing_latency_99");
-    // Earlier ones may have been taken before the message, or while it was in flight.
+    // Earlier pushes may come from before the message, or from while the message was in flight.
     let mut total = 0;
     let mut last = Vec::new();
     let has_come = wait_until(PATIENCE, || {

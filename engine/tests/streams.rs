@@ -1,5 +1,5 @@
-//! Malformed and hostile streams over real sockets: each gets the answer of the protocol's error
-//! tables, closes its own connection at most, and harms nobody else.
+//! Malformed and hostile streams over real sockets. Each gets the answer of the protocol's error
+//! tables, closes at most its own connection, and harms no other client.
 
 mod support;
 
@@ -14,8 +14,8 @@ use support::{
     Broker, Client, Frame, FrameType, Message, PATIENCE, Random, wait_until, whole_machine,
 };
 
-/// A neighbour's publish, delivery and finish take well under a millisecond when nothing is wrong;
-/// this machine is shared, and the limit is for hanging, not for speed.
+/// Longest time of a neighbour's publish, delivery and finish, which normally take well under a
+/// millisecond. The limit detects hanging on a shared machine and does not measure speed.
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(10);
 
 const MESSAGE_BYTES_MAX: i32 = 1_048_576;
@@ -23,17 +23,17 @@ const BODY_BYTES_MAX: i32 = 5_242_880;
 
 // --- the table
 
-/// What a client sends on a new connection, and everything that it gets.
+/// The bytes that a client sends on a new connection, and every frame that it gets.
 struct Case {
     sent: Vec<u8>,
-    /// The client says that nothing more will come.
+    /// True if the client ends its side of the stream.
     half_close: bool,
-    /// `+text` a response, `-text` an error.
+    /// The expected frames: `+text` is a response, `-text` an error.
     frames: Vec<Vec<u8>>,
     closed: bool,
 }
 
-/// The connection ends after the frames.
+/// A case in which the connection ends after the frames.
 fn fatal(sent: impl Into<Vec<u8>>, frames: &[&str]) -> Case {
     let frames = frames
         .iter()
@@ -47,7 +47,7 @@ fn fatal(sent: impl Into<Vec<u8>>, frames: &[&str]) -> Case {
     }
 }
 
-/// The connection goes on after the frames.
+/// A case in which the connection continues after the frames.
 fn alive(sent: impl Into<Vec<u8>>, frames: &[&str]) -> Case {
     Case {
         closed: false,
@@ -55,7 +55,7 @@ fn alive(sent: impl Into<Vec<u8>>, frames: &[&str]) -> Case {
     }
 }
 
-/// The client ends its side of the stream; the answers still come.
+/// A case in which the client ends its side of the stream and still gets the answers.
 fn cut(sent: impl Into<Vec<u8>>, frames: &[&str]) -> Case {
     Case {
         half_close: true,
@@ -63,7 +63,7 @@ fn cut(sent: impl Into<Vec<u8>>, frames: &[&str]) -> Case {
     }
 }
 
-/// `line`, then numbers as 32-bit words, then bytes.
+/// Returns `line`, then numbers as 32-bit words, then bytes.
 fn bytes(line: &str, words: &[i32], rest: &[u8]) -> Vec<u8> {
     let mut all = line.as_bytes().to_vec();
     for word in words {
@@ -75,7 +75,7 @@ fn bytes(line: &str, words: &[i32], rest: &[u8]) -> Vec<u8> {
 
 fn check(broker: &Broker, case: &Case) {
     let mut client = Client::connect_without_magic(broker.tcp_addr());
-    // A broker that closes early makes the rest of a long command unwelcome: no matter.
+    // A broker may close before it has read a long command, so a failed write does not matter.
     let _ = client.try_send(&case.sent);
     if case.half_close {
         client.close_write();
@@ -129,7 +129,7 @@ fn check_all(cases: Vec<Case>) {
     wait_for_clients(&broker, 0);
 }
 
-/// Every connection is gone from the broker's books.
+/// Waits until the broker counts no other connections.
 fn wait_for_clients(broker: &Broker, count: u64) {
     let mut last = String::new();
     let settled = wait_until(PATIENCE, || {
@@ -147,7 +147,8 @@ fn wait_for_clients(broker: &Broker, count: u64) {
     assert!(settled, "{count} clients are expected at the end: {last}");
 }
 
-/// A producer and a consumer on connections of their own, who notice whatever goes wrong.
+/// A producer and a consumer on connections of their own. They fail when anything goes wrong for
+/// them.
 struct Neighbour {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<(u64, Duration)>,
@@ -539,7 +540,7 @@ fn message_command_errors() {
             sub(&format!("{command} {id}0{arguments}\n")),
             &["+OK", bad_id],
         ));
-        // The one kind of error that leaves the connection open.
+        // Only these errors leave the connection open.
         let line = format!("{command} {id}{arguments}\n");
         let unknown = format!("-E_{command}_FAILED {command} {id} failed ID not in flight");
         cases.push(alive(
@@ -670,7 +671,7 @@ fn what_bad_publishes_leave_behind() {
         broker.topic_stats("bad-dpub").is_none(),
         "a bad DPUB creates no topic"
     );
-    // MPUB creates its topic before it looks at the body, as nsqd does, and publishes all or nothing.
+    // Like nsqd, MPUB creates its topic before it checks the body, and publishes all or nothing.
     let topic = broker
         .topic_stats("bad-mpub")
         .expect("MPUB creates its topic first");
@@ -682,7 +683,7 @@ fn what_bad_publishes_leave_behind() {
 
 // --- whole sessions
 
-/// protocol-v2.md section 21, byte for byte but for timestamp and id.
+/// The session of protocol-v2.md section 21, byte for byte except timestamp and id.
 #[test]
 fn the_minimal_session() {
     let broker = Broker::start(2, &[]);
@@ -697,7 +698,7 @@ fn the_minimal_session() {
         .read_exact(&mut got)
         .expect("two answers and a message");
     let ok = b"\0\0\0\x06\0\0\0\0OK";
-    // The message may come in front of the second OK: the order of the two is not fixed.
+    // The message may come before the second OK: their order is not fixed.
     let at = if got[10..20] == *ok { 20 } else { 10 };
     assert_eq!(&got[..10], ok);
     let rest = [&got[10..at], &got[at + 36..]].concat();
@@ -720,7 +721,7 @@ fn the_minimal_session() {
     assert_eq!(&message[34..], b"hi");
 }
 
-/// A session with every command, and the frames that it must get but for the messages themselves.
+/// Returns a session with every command.
 fn session(topic: &str) -> Vec<u8> {
     let mut all = v2("").into_bytes();
     let identify = br#"{"client_id":"c","feature_negotiation":false}"#;
@@ -816,7 +817,7 @@ fn a_session_in_pieces_of_any_size() {
             client.send(&rest[..size]);
             rest = &rest[size..];
             if random.one_in(10) {
-                // Lets the broker read the piece by itself.
+                // The pause lets the broker read the piece by itself.
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
@@ -835,7 +836,7 @@ fn a_silent_client_gets_a_heartbeat_and_then_the_end() {
     let heartbeat = client.frame();
     assert!(heartbeat.is_heartbeat(), "{heartbeat:?}");
     expect_elapsed(start, 1000);
-    // A second heartbeat may or may not slip in right before the end.
+    // A second heartbeat may come right before the end.
     let end = (0..2)
         .map(|_| client.try_frame())
         .find(|frame| !matches!(frame, Ok(Some(frame)) if frame.is_heartbeat()));
@@ -862,7 +863,7 @@ fn a_command_that_trickles_in_does_not_extend_the_deadline() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
-    // Two heartbeats at most.
+    // At most two heartbeats come first.
     let mut frame = client.frame();
     for _ in 0..2 {
         if frame.is_heartbeat() {
@@ -903,7 +904,7 @@ fn commands_keep_a_connection_and_heartbeats_keep_coming() {
 fn expect_elapsed(start: Instant, milliseconds: u64) {
     let elapsed = start.elapsed();
     let due = Duration::from_millis(milliseconds);
-    // Far below the 20 s for which a command trickles in.
+    // This is far below the 20 s for which the command arrives in pieces.
     let late = due + Duration::from_secs(10);
     assert!(
         due <= elapsed && elapsed < late,
@@ -913,8 +914,9 @@ fn expect_elapsed(start: Instant, milliseconds: u64) {
 
 // --- hostile clients
 
-/// RDY 2500, large messages, and never a read: its window and the sockets' buffers fill, and nobody
-/// else notices. Then it reads after all, or dies, and what it had goes to others.
+/// The client sends RDY 2500 and never reads large messages, so its window and the sockets' buffers
+/// fill. Other clients notice nothing. Later the client reads or dies, and its messages go to
+/// others.
 #[test]
 fn a_client_that_never_reads_harms_nobody() {
     let _machine = whole_machine();
@@ -930,7 +932,8 @@ fn a_client_that_never_reads_harms_nobody() {
         producer.publish("large", &body);
     }
     let before = support::rss(broker.pid()).anonymous_bytes;
-    // It is dead to the broker after at most two intervals (P10), and consumers nearby are served.
+    // The broker gives the client up after at most two intervals (P10). Consumers nearby are
+    // served.
     let gone = wait_until(PATIENCE, || {
         broker
             .channel_stats("large", "channel")
@@ -940,7 +943,7 @@ fn a_client_that_never_reads_harms_nobody() {
         gone,
         "a client that takes nothing for two heartbeats is closed"
     );
-    // It reads nothing still: the socket stays full, and the broker must let go of it all the same.
+    // The client still reads nothing and the socket stays full, but the broker must close it.
     let is_free = wait_until(PATIENCE, || !is_open(broker.tcp_addr(), idle.local_addr()));
     assert!(is_free, "a client that was closed keeps a descriptor");
     let after = support::rss(broker.pid()).anonymous_bytes;
@@ -961,12 +964,14 @@ fn a_client_that_never_reads_harms_nobody() {
     neighbour.stop();
 }
 
-/// Regression: a consumer that read less than 800 KiB per heartbeat interval was closed, although it went on reading. The
-/// kernel reports room in a socket only when a third of the send buffer is free, which is 800 KiB here.
+/// Regression: the broker closed a consumer that read less than 800 KiB per heartbeat interval,
+/// although the consumer continued to read. The kernel reports room in a socket only when a third
+/// of the send buffer is free, which is 800 KiB here.
 #[test]
 fn a_consumer_that_reads_slowly_is_kept() {
     const HEARTBEAT: Duration = Duration::from_secs(2);
-    /// The consumer reads 150 KiB per second, so that it takes more than 5 intervals for the send buffer alone.
+    /// Bytes of one read. The consumer reads 150 KiB per second, so the send buffer alone takes
+    /// more than 5 intervals.
     const PIECE_BYTES: usize = 15 * 1024;
     let _machine = whole_machine();
     let broker = Broker::start(1, &["--msg-timeout=10m"]);
@@ -1009,8 +1014,8 @@ fn a_consumer_that_reads_slowly_is_kept() {
     );
 }
 
-/// Regression: the listener accepted all waiting connections before any other task ran, so that a flood of connects held
-/// up all clients.
+/// Regression: the listener accepted all waiting connections before any other task ran, so a flood
+/// of connects delayed all clients.
 #[test]
 fn newcomers_take_turns_with_others() {
     const NEWCOMERS: usize = 200;
@@ -1036,10 +1041,10 @@ fn newcomers_take_turns_with_others() {
     drop(newcomers);
 }
 
-/// Regression: if one event let many connections go on, here the checkpoint with the channel that all of them wait for,
-/// all of them carried out their next commands in one turn of the broker, and no other client was served meanwhile. Now
-/// each connection gets a turn of its own: the first connection's RDY brings it the message before the next connection
-/// is read.
+/// Regression: one event, here the checkpoint with the channel that many connections waited for,
+/// let all of them carry out their next commands in one turn of the broker. No other client was
+/// served meanwhile. Now each connection gets a turn of its own: the RDY of the first connection
+/// brings its message before the broker reads the next connection.
 #[test]
 fn connections_that_one_event_lets_go_on_take_turns() {
     const CLIENTS: usize = 40;
@@ -1065,7 +1070,7 @@ fn connections_that_one_event_lets_go_on_take_turns() {
             client
         })
         .collect();
-    // The broker sees all of them at once, so that all of them wait for the same checkpoint.
+    // The broker sees all connections at once, so all of them wait for the same checkpoint.
     broker.signal("STOP");
     for client in &mut clients {
         client.send(commands.as_bytes());
@@ -1085,7 +1090,7 @@ fn connections_that_one_event_lets_go_on_take_turns() {
     assert_eq!(seen_before, 1, "of {CLIENTS} clients before a delivery");
 }
 
-/// Whether `address` has its end of the connection from `peer` open, as the kernel shows it:
+/// Returns true if the end of the connection from `peer` at `address` is open. The kernel shows:
 ///
 /// ```text
 ///   sl  local_address rem_address   st ...
@@ -1124,7 +1129,7 @@ fn connections_that_die_in_the_middle_of_a_publish_leave_nothing() {
             reset(client);
         }
     }
-    // Answers that nobody reads, a reset under the broker's writes.
+    // Nobody reads these answers, and a reset arrives while the broker writes.
     for _ in 0..20 {
         let mut client = Client::connect(broker.tcp_addr());
         client.send(&[b"NOP\n".repeat(1000), pub_small(200)].concat());
@@ -1149,8 +1154,8 @@ fn reset(client: Client) {
         .expect("an open socket");
 }
 
-/// Line breaks and escape sequences that clients send reached the log as they were: anybody could write
-/// lines of his own, or steer the terminal of who reads them.
+/// Regression: line breaks and escape sequences from clients reached the log unchanged. A client
+/// could forge log lines or control an operator's terminal.
 #[test]
 fn clients_cannot_forge_lines_of_the_log() {
     let broker = Broker::start(1, &["--log-level=debug"]);
@@ -1181,7 +1186,7 @@ fn clients_cannot_forge_lines_of_the_log() {
     http.write_all(b"GET /raw\x1b[2J\x9b HTTP/1.1\r\nHost: x\r\n\r\n")
         .expect("it reads");
     http.set_read_timeout(Some(PATIENCE)).expect("above zero");
-    // Whatever the answer, it ends in a look at the log.
+    // Whatever the answer is, the log is checked afterwards.
     let mut first = [0];
     http.read_exact(&mut first).expect("an answer");
     let log = broker.log();
@@ -1191,7 +1196,7 @@ fn clients_cannot_forge_lines_of_the_log() {
     assert!(!log.lines().any(is_forged), "{log}");
 }
 
-/// Noise, from the first byte or behind a good start.
+/// Noise, from the first byte or after a valid start, is refused.
 #[test]
 fn noise_is_refused_without_harm() {
     let broker = Broker::start(2, &[]);
@@ -1228,9 +1233,9 @@ fn noise_is_refused_without_harm() {
             }
         }
         let mut client = Client::connect_without_magic(broker.tcp_addr());
-        let _ = client.try_send(&noise); // May have been closed already.
+        let _ = client.try_send(&noise); // The connection may be closed already.
         client.close_write();
-        // Whatever the answer, it is made of frames and ends.
+        // Whatever the answer is, it consists of frames and ends.
         loop {
             match client.try_frame() {
                 Ok(Some(_)) => {}

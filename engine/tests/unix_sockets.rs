@@ -1,4 +1,4 @@
-//! Clients that come over unix sockets: the same protocol, the same shards, another way in.
+//! Clients over unix sockets, with the same protocol and the same shards.
 
 mod support;
 
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use support::{Broker, Launch, PATIENCE, is_installed, parse_http, wait_until};
 
-/// A broker with both sockets in a directory of its own.
+/// Starts a broker with both sockets in a directory of its own.
 fn broker(shards: usize) -> (tempfile::TempDir, Broker) {
     let directory = tempfile::Builder::new()
         .prefix("nsqd-unix-")
@@ -38,7 +38,7 @@ fn connect(path: &Path) -> UnixStream {
     stream
 }
 
-/// A client of the protocol.
+/// Returns a client of the protocol.
 fn client(path: &Path) -> UnixStream {
     let mut stream = connect(path);
     stream.write_all(b"  V2").expect("connected");
@@ -54,7 +54,7 @@ fn send(stream: &mut UnixStream, line: &str, body: Option<&[u8]>) {
     stream.write_all(&bytes).expect("connected");
 }
 
-/// The next frame's content, without its type.
+/// Returns the content of the next frame, without its type.
 fn frame(stream: &mut UnixStream) -> Vec<u8> {
     let mut size = [0; 4];
     stream.read_exact(&mut size).expect("a frame comes");
@@ -75,7 +75,7 @@ fn get(path: &Path, target: &str) -> String {
         .text()
 }
 
-/// Connections of unix sockets move between shards, too: topics of all of them are used by each.
+/// Connections of unix sockets also move between shards: each uses topics of all shards.
 #[test]
 fn topics_of_every_shard_are_reached() {
     let (directory, broker) = broker(4);
@@ -87,7 +87,7 @@ fn topics_of_every_shard_are_reached() {
         assert_eq!(frame(&mut consumer), b"OK");
         send(&mut consumer, "RDY 100", None);
         for producer in &mut producers {
-            // More than make a producer's connection follow its topic.
+            // These are more publishes than make a producer's connection move.
             for _ in 0..20 {
                 send(producer, &format!("PUB topic{topic}"), Some(b"hello"));
                 assert_eq!(frame(producer), b"OK");
@@ -150,7 +150,7 @@ fn the_files_come_and_go_with_the_broker() {
     std::fs::remove_file(&tcp).expect("it is there");
     std::fs::remove_file(&http).expect("it is there");
 
-    // A start that fails later takes its file with it.
+    // A start that fails later removes its socket file.
     let launch = Launch {
         http_address: "127.0.0.1:99999".to_owned(),
         ..launch
@@ -159,7 +159,7 @@ fn the_files_come_and_go_with_the_broker() {
     assert!(!tcp.exists());
 }
 
-/// As in nsqd, where it is an accident: no address means a name that the system makes.
+/// As in nsqd, where this is an accident, an empty address means a name that the system makes.
 #[test]
 fn an_empty_tcp_address_is_a_socket_without_a_file() {
     let launch = Launch {

@@ -13,14 +13,14 @@ use diskq_nsqd::{ExportOptions, Metadata};
 
 use support::{Broker, Client, Launch, PATIENCE, Tmpfs, contents, wait_until, without_privileges};
 
-/// A queue: the numbers of its messages, and how often they were delivered.
+/// A queue: the number and the attempts of each message.
 type Queue = Vec<(u32, u16)>;
 
-/// A directory of `diskq/nsqd/tests/data/nsqd`, and its contents.
+/// A directory of `diskq/nsqd/tests/data/nsqd` and its contents.
 struct Fixture {
     name: &'static str,
     paused: bool,
-    /// The messages that the topic has not given to a channel yet.
+    /// The undistributed messages of the topic.
     waiting: Queue,
     /// The name of each channel, whether the channel is paused, and its messages.
     channels: Vec<(&'static str, bool, Queue)>,
@@ -90,7 +90,7 @@ fn start(data_path: &Path, program: Option<PathBuf>) -> Broker {
     launch.start()
 }
 
-/// Checks that depths and pauses are those of the original.
+/// Checks that the depths and pauses are those of the original.
 fn check_stats(broker: &Broker, fixture: &Fixture) {
     let name = fixture.name;
     let topic = broker.topic_stats("orders").expect("the topic is there");
@@ -106,7 +106,7 @@ fn check_stats(broker: &Broker, fixture: &Fixture) {
     }
 }
 
-/// Checks that every channel delivers each of its messages once, with one attempt more than before.
+/// Checks that every channel delivers each of its messages once, with one more attempt than before.
 fn check_deliveries(broker: &Broker, fixture: &Fixture) {
     broker
         .post("/topic/unpause?topic=orders", b"")
@@ -211,7 +211,8 @@ fn records(directory: &Path, queue: &str) -> Vec<(String, u16, i64)> {
 fn going_back_loses_nothing() {
     let original = std::env::var_os("NSQD_ORIGINAL").map(PathBuf::from);
     if original.is_none() {
-        // The original is not on every machine. The export was checked byte by byte above.
+        // The original is not on every machine. The checks above have covered every byte of the
+        // export.
         eprintln!("skipped: NSQD_ORIGINAL names no nsqd 1.3.0 to read what is exported");
     }
     for fixture in fixtures() {
@@ -270,7 +271,7 @@ fn going_back_loses_nothing() {
     }
 }
 
-/// One queue, or one log that a queue is to be appended to, cannot be read.
+/// One queue cannot be read, or one log to which a queue would be appended.
 #[test]
 fn one_unreadable_file_refuses_the_takeover() {
     for closed in ["orders:audit.diskqueue.000000.dat", "orders.log"] {

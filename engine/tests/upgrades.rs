@@ -1,5 +1,5 @@
-//! TLS, snappy and deflate of client connections: every combination, moved and cut anywhere, and peers
-//! that do not keep to them.
+//! TLS, snappy and deflate of client connections: every combination, with moves and cuts at any
+//! point, and peers that break the formats.
 
 mod support;
 
@@ -15,7 +15,7 @@ use support::{
 };
 use upgrade::{ClientTls, Layer, Layers, client_config};
 
-/// Every combination, plain text apart.
+/// Returns every combination except plain text.
 fn combinations(certificates: &Certificates) -> Vec<Vec<Upgrade>> {
     let mut compressions = vec![None, Some(Upgrade::Snappy)];
     compressions.extend((1..=9).map(|level| Some(Upgrade::Deflate(level))));
@@ -31,7 +31,7 @@ fn combinations(certificates: &Certificates) -> Vec<Vec<Upgrade>> {
     all
 }
 
-/// Bytes of which half compress well.
+/// Returns a body of which half compresses well.
 fn body(bytes: usize, seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut body = vec![b'a'; bytes];
@@ -44,7 +44,7 @@ fn check_combinations(shards: usize) {
     let _machine = whole_machine();
     let certificates = Certificates::new();
     let broker = certificates.broker(shards, &["--max-deflate-level=9"]);
-    // Around the sizes of records, chunks and pieces, and the largest that is allowed.
+    // The sizes are around those of records, chunks and pieces, and the largest permitted one.
     let sizes = [1, 100, 16_384, 32_769, 65_501, 65_536, 131_072, 1_048_576];
     for (number, upgrades) in combinations(&certificates).iter().enumerate() {
         let topic = format!("combination-{number}");
@@ -83,7 +83,7 @@ fn check_combinations(shards: usize) {
     }
 }
 
-/// What /stats says of the encoding of a topic's one consumer.
+/// Checks the encoding of a topic's one consumer in /stats.
 fn expect_in_stats(broker: &Broker, topic: &str, upgrades: &[Upgrade]) {
     let channel = broker.channel_stats(topic, "channel").expect("it is there");
     let client = &channel["clients"][0];
@@ -137,14 +137,14 @@ fn what_is_off_is_not_granted() {
         "{answer}"
     );
     client.publish("topic", b"compressed");
-    // Once is enough: another IDENTIFY changes no encoding.
+    // One upgrade is final: another IDENTIFY changes no encoding.
     let answer = client.ask(&[Upgrade::Deflate(3)]);
     assert!(answer.contains("\"deflate\":false"), "{answer}");
     client.publish("topic", b"compressed");
 
     let broker = Broker::start(1, &["--deflate=false"]);
     let mut client = Client::connect(broker.tcp_addr());
-    // Only one of them is on, so this is no contradiction.
+    // Only one of both is switched on, so the request is no contradiction.
     let answer = client.ask(&[Upgrade::Snappy, Upgrade::Deflate(6)]);
     assert!(answer.contains("\"snappy\":true") && answer.contains("\"deflate\":false"));
 
@@ -156,7 +156,8 @@ fn what_is_off_is_not_granted() {
     client.expect_close();
 }
 
-/// What a client sends behind its IDENTIFY, before it can know of the upgrade, is gone; as in nsqd.
+/// As in nsqd, the bytes that a client sends behind its IDENTIFY, before it can know of the
+/// upgrade, are dropped.
 #[test]
 fn what_was_sent_ahead_of_an_upgrade_is_dropped() {
     let broker = Broker::start(1, &[]);
@@ -195,7 +196,8 @@ fn bytes_that_come_one_by_one_are_as_good() {
         vec![certificates.tls(), Upgrade::Deflate(6)],
     ];
     for (number, upgrades) in cases.iter().enumerate() {
-        // A topic for each client: the broker may still count the client before as a consumer.
+        // Each client has its own topic: the broker may still count the previous client as a
+        // consumer.
         let topic = format!("slow-{number}");
         let mut client = Client::connect(broker.tcp_addr());
         client.trickle();
@@ -210,7 +212,8 @@ fn bytes_that_come_one_by_one_are_as_good() {
     }
 }
 
-/// Consumers move to the shard of their topic, producers after a streak, with what they sent ahead.
+/// Consumers move to the shard of their topic, and producers after a streak. The commands that they
+/// sent ahead move too.
 #[test]
 fn layers_move_with_their_connection() {
     const TOPICS: usize = 10;
@@ -230,7 +233,8 @@ fn layers_move_with_their_connection() {
         let topic = |n: usize| format!("moved-{number}-{n}");
         let mut producer = Client::connect(broker.tcp_addr());
         producer.upgrade(upgrades);
-        // All at once: what is behind a move is partly opened when it comes, and partly not.
+        // Everything is sent at once, so the bytes behind a move have been opened in part when the
+        // connection moves.
         let mut ahead = Vec::new();
         for n in 0..TOPICS {
             for count in 0..STREAK {
@@ -282,7 +286,7 @@ fn required_tls_comes_before_everything_else() {
         let mut client = Client::connect(broker.tcp_addr());
         client.upgrade(&[certificates.tls()]);
         client.publish("topic", b"x");
-        // Compression alone is not enough.
+        // Compression alone does not satisfy the broker.
         let mut client = Client::connect(broker.tcp_addr());
         client.upgrade(&[Upgrade::Snappy]);
         client.send(b"NOP\n");
@@ -361,7 +365,7 @@ fn a_handshake_that_is_none_is_answered_in_the_clear() {
     client.expect_close();
 
     let mut client = asked();
-    // The start of a handshake, and the end.
+    // The client sends the start of a handshake and ends.
     client.send(&[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]);
     client.close_write();
     client.expect_error("E_IDENTIFY_FAILED IDENTIFY failed EOF");
@@ -402,7 +406,8 @@ fn half_a_handshake_and_silence_end_after_5_s_without_a_heartbeat() {
 fn sealed(layer: Layer, plain: &[u8]) -> Vec<u8> {
     let mut layers = Layers::default();
     layers.push(layer);
-    // Not at once: nobody has that much memory for a bomb.
+    // The test sends the pieces one after the other, because it has not enough memory for the whole
+    // bomb.
     for piece in plain.chunks(1 << 20) {
         layers
             .seal(&[IoSlice::new(piece)])
@@ -411,7 +416,8 @@ fn sealed(layer: Layer, plain: &[u8]) -> Vec<u8> {
     layers.wire
 }
 
-/// A corrupt stream closes the connection without a frame; what came before it counts.
+/// A corrupt stream closes the connection without a frame. The commands before the corruption
+/// count.
 #[test]
 fn compressed_garbage_closes_without_a_word() {
     let broker = Broker::start(1, &[]);
@@ -433,7 +439,8 @@ fn compressed_garbage_closes_without_a_word() {
     assert_eq!(topic["message_count"], 2);
 }
 
-/// A thousandfold by decompression, and never more than a command's worth of it in memory.
+/// The input grows a thousandfold by decompression. Never more than a command's worth of it is in
+/// memory.
 #[test]
 fn a_bomb_is_opened_piece_by_piece() {
     let _machine = whole_machine();
@@ -459,7 +466,7 @@ fn a_bomb_is_opened_piece_by_piece() {
     let grown = watched.saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes for a client of NOPs");
 
-    // A body that is too big is refused by its size, a line by the size of the buffer.
+    // A body that is too big is refused by its size, and a line by the size of the buffer.
     for (plain, error) in [
         (
             [&b"PUB topic\n\x7f\xff\xff\xff"[..], &vec![0; 64 << 20]].concat(),
@@ -471,7 +478,7 @@ fn a_bomb_is_opened_piece_by_piece() {
         client.upgrade(&[Upgrade::Snappy]);
         wire = sealed(Layer::snappy(), &plain);
         let mut writer = client.writer();
-        // The broker stops reading, and closes, long before all of it is sent.
+        // The broker stops reading and closes long before all bytes are sent.
         let sender = std::thread::spawn(move || writer.write_all(&wire));
         match error {
             Some(error) => match client.try_frame() {
@@ -483,14 +490,14 @@ fn a_bomb_is_opened_piece_by_piece() {
             },
             None => client.expect_close(),
         }
-        // It fails unless everything fits the buffers on the way.
+        // Sending fails unless everything fits the buffers on the way.
         let _ = sender.join().expect("the sender does not panic");
     }
     let grown = rss(broker.pid()).anonymous_bytes.saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes are left");
 }
 
-/// A consumer that does not read costs a piece of sealed output, not its messages; and not for long.
+/// A consumer that does not read costs a piece of sealed output for a short time, not its messages.
 #[test]
 fn a_consumer_that_does_not_read_costs_little() {
     let _machine = whole_machine();
@@ -524,7 +531,7 @@ fn a_consumer_that_does_not_read_costs_little() {
     consumers.clear();
 }
 
-/// Keys as OpenSSL writes them, and versions as other programs speak them.
+/// Keys in the form that OpenSSL writes, and TLS versions that other programs speak.
 #[test]
 fn openssl_gets_along_with_it() {
     if !is_installed("openssl", "the openssl command") {
@@ -587,7 +594,7 @@ fn openssl_gets_along_with_it() {
     }
 }
 
-/// A request by `openssl s_client` over HTTPS, in one version of TLS.
+/// Sends a request with `openssl s_client` over HTTPS, in one version of TLS.
 fn expect_openssl(broker: &Broker, version: &str, is_accepted: bool) {
     let command = format!(
         "printf 'GET /ping HTTP/1.0\\r\\n\\r\\n' | openssl s_client -quiet {version} \

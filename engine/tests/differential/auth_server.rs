@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-/// What a secret is answered: status and body.
+/// Secret, status and body of each answer.
 const ANSWERS: [(&str, &str, &str); 7] = [
     (
         "all",
@@ -26,19 +26,19 @@ const ANSWERS: [(&str, &str, &str); 7] = [
     ("refused", "500 Internal Server Error", "boom"),
 ];
 
-/// Answers until the process ends.
+/// An auth server that answers until the process ends.
 pub(crate) struct AuthServer {
     pub(crate) address: SocketAddr,
 }
 
 impl AuthServer {
-    /// On a free port of 127.0.0.1.
+    /// Starts the server on a free port of 127.0.0.1.
     pub(crate) fn start() -> AuthServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("a listener has an address");
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // A broker that has gone away needs no answer.
+                // A broker that has closed the connection needs no answer.
                 let _ = answer(stream);
             }
         });

@@ -1,4 +1,4 @@
-//! Cases: what is played to a broker, and what the original answered.
+//! Cases: the steps to play to a broker, and the recorded answers of the original.
 //!
 //! A `.case` file is read line by line; `docs/testing.md` explains the steps.
 
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::payload::{Payload, quoted};
 
-/// What marks a recorded answer.
+/// The mark of a recorded answer.
 const ANSWER: &str = "  < ";
 
 /// One file of cases.
@@ -20,52 +20,52 @@ pub(crate) struct CaseFile {
 /// A conversation with a broker.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    /// Unique, and the name of its topic.
+    /// The name, which is unique and also names the topic.
     pub(crate) name: String,
     /// `file.case:line`.
     pub(crate) place: String,
-    /// What the broker is started with, besides addresses and data path.
+    /// The flags of the broker, besides addresses and data path.
     pub(crate) flags: Vec<String>,
-    /// Needs a broker that nobody else uses.
+    /// True if no other case may use the broker.
     pub(crate) is_alone: bool,
     pub(crate) steps: Vec<Step>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// The line as it stands in the file.
+    /// The line in the file.
     pub(crate) text: String,
     pub(crate) action: Action,
-    /// What the original answered.
+    /// The answers of the original.
     pub(crate) answers: Vec<String>,
-    /// Index of its line in `CaseFile::source`.
+    /// The index of the line in `CaseFile::source`.
     source_line: usize,
 }
 
-/// Connections are named by the case, and opened by their first `send`.
+/// One action. The case names its connections; the first `send` opens a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Opens a connection without sending the magic.
     Raw(String),
     Send(String, Payload),
-    /// Sends, and reads one frame.
+    /// Sends bytes and reads one frame.
     Ask(String, Payload),
-    /// Reads so many frames; heartbeats are passed over.
+    /// Reads this many frames and skips heartbeats.
     Read(String, usize),
     /// Reads one frame, which may be a heartbeat.
     Heartbeat(String),
-    /// Expects that nothing comes for a while.
+    /// Expects that no bytes arrive for a while.
     Quiet(String),
-    /// Tells the broker that nothing more comes, and reads up to its close.
+    /// Ends the client's side and reads until the broker closes.
     Finish(String),
-    /// Reads up to the close.
+    /// Reads until the broker closes.
     End(String),
     /// Closes without reading.
     Close(String),
     Http(HttpRequest),
-    /// Bytes of an HTTP request as they are; reads up to the close.
+    /// Sends the unchanged bytes of an HTTP request and reads until the broker closes.
     HttpRaw(Payload),
-    /// Asks for an HTTP page until it has this text.
+    /// Requests an HTTP page until the page contains this text.
     Until(String, String),
 }
 
@@ -73,13 +73,13 @@ pub(crate) enum Action {
 pub(crate) struct HttpRequest {
     pub(crate) method: String,
     pub(crate) target: String,
-    /// Whole lines, without the end.
+    /// Whole lines without line ends.
     pub(crate) headers: Vec<String>,
     pub(crate) body: Payload,
 }
 
 impl CaseFile {
-    /// Panics with the place of what it cannot understand.
+    /// Reads a file. Panics with the place of a line that it cannot parse.
     pub(crate) fn read(path: &Path) -> CaseFile {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -148,7 +148,8 @@ impl CaseFile {
         Ok(())
     }
 
-    /// Writes the file again, with these answers per case and step. A case without keeps its own.
+    /// Writes the file again with new answers for each case and step. A case without new answers
+    /// keeps its own.
     pub(crate) fn record(&self, answers: impl Fn(&Case) -> Option<Vec<Vec<String>>>) {
         let mut behind = vec![Vec::new(); self.source.len()];
         for case in &self.cases {
@@ -209,8 +210,8 @@ impl Action {
 }
 
 impl HttpRequest {
-    /// `METHOD target [Name:value]... [body]`; headers have no space, the body starts with a quote,
-    /// `+` or `#`.
+    /// Parses `METHOD target [Name:value]... [body]`. A header has no space. The body starts with a
+    /// quote, `+` or `#`.
     fn parse(method: &str, rest: &str) -> Result<HttpRequest, String> {
         let (target, mut rest) = split_word(rest);
         let mut headers = Vec::new();

@@ -1,4 +1,4 @@
-//! What is known to differ, by design: `accepted.differences`.
+//! The known differences that are by design: `accepted.differences`.
 //!
 //! ```text
 //! difference the_case
@@ -12,30 +12,31 @@ use std::path::Path;
 
 use super::case::Case;
 
-/// What a user reads about differences.
+/// The page on which users read about differences.
 const COMPATIBILITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/compatibility.md");
 
 const ANSWER: &str = "  < ";
 
-/// What is known to differ.
+/// The known differences.
 pub(crate) struct Known {
     accepted: Vec<Difference>,
 }
 
 impl Known {
-    /// From the file in this directory.
+    /// Reads the file in this directory.
     pub(crate) fn read(directory: &Path) -> Known {
         Known {
             accepted: read(&directory.join("accepted.differences")),
         }
     }
 
-    /// The difference that is by design.
+    /// Returns the difference of a case that is by design, if there is one.
     pub(crate) fn accepted(&self, case: &Case) -> Option<&Difference> {
         self.accepted.iter().find(|known| known.is_of(case))
     }
 
-    /// Panics unless what is listed exists, has a reason, and is documented.
+    /// Panics unless each listed difference names an existing case, has a reason, and is
+    /// documented.
     pub(crate) fn check(&self, cases: &[&Case]) {
         for known in &self.accepted {
             let place = &known.place;
@@ -53,14 +54,14 @@ impl Known {
     }
 }
 
-/// Cases that differ, and how.
+/// A case whose answers differ, and the answers.
 pub(crate) struct Difference {
     /// `file:line`.
     pub(crate) place: String,
     case: String,
     why: String,
     doc: String,
-    /// Differing steps as they stand in the case, with our answers.
+    /// The differing steps as in the case, with our answers.
     pub(crate) steps: Vec<(String, Vec<String>)>,
 }
 
@@ -70,7 +71,7 @@ impl Difference {
     }
 }
 
-/// Reads a file of differences; panics with the place of what it cannot understand.
+/// Reads a file of differences. Panics with the place of a line that it cannot parse.
 fn read(path: &Path) -> Vec<Difference> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

@@ -1,4 +1,4 @@
-//! What differs from run to run, put away: times, ports, hosts, toolchains, sizes of heaps.
+//! Replaces values that differ from run to run: times, ports, hosts, toolchains, heap sizes.
 
 /// Keys of the `memory` object, in the order of the text.
 const MEMORY_KEYS: [&str; 9] = [
@@ -13,10 +13,10 @@ const MEMORY_KEYS: [&str; 9] = [
     "gc_total_runs",
 ];
 
-/// Puts names in braces in place of what differs from run to run. The text is an answer as it is
-/// shown, so that an end of line is a backslash and an `n`.
+/// Replaces each value that differs from run to run by a name in braces. The text is an answer in
+/// its displayed form, in which a line end is a backslash and an `n`.
 pub(crate) fn normal(text: &str) -> String {
-    // A broker that is asked in its first millisecond has been up for so many µs.
+    // The uptime of a broker in its first millisecond is in µs.
     let mut text = text.replace("\\xc2\\xb5s", "us");
     for marker in ["\"start_time\":", "\"connect_ts\":"] {
         text = replace_behind(&text, marker, "{time}", |c| c.is_ascii_digit());
@@ -40,7 +40,8 @@ pub(crate) fn normal(text: &str) -> String {
     }
     text = replace_behind(&text, "(built w/", "{toolchain}", |c| c != ')');
     text = hide_ports_of_clients(&text);
-    // Only `/info` tells where the broker runs; elsewhere the names are the clients'.
+    // Only `/info` contains the broker's own address. In other answers the names are those of
+    // clients.
     if !text.contains("\"broadcast_address\":") {
         return text;
     }
@@ -48,7 +49,7 @@ pub(crate) fn normal(text: &str) -> String {
     text.replace(&format!("\"{}\"", host.trim()), "\"{host}\"")
 }
 
-/// In the text form of the statistics a client is `[V2 host:port agent   ]`.
+/// Hides the ports of clients. The text form of the statistics has `[V2 host:port agent   ]`.
 fn hide_ports_of_clients(text: &str) -> String {
     let mut parts = text.split("[V2 ");
     let mut hidden = parts.next().unwrap_or_default().to_owned();
@@ -68,7 +69,7 @@ fn hide_ports_of_clients(text: &str) -> String {
     hidden
 }
 
-/// Puts `name` in place of the characters behind each `marker` that belong to the value.
+/// Replaces the characters of the value behind each `marker` by `name`.
 fn replace_behind(text: &str, marker: &str, name: &str, belongs: fn(char) -> bool) -> String {
     let mut parts = text.split(marker);
     let mut replaced = parts.next().unwrap_or_default().to_owned();

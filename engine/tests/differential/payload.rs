@@ -1,4 +1,4 @@
-//! Bytes as text: what a case sends and what it records is written in the same way.
+//! Bytes as text. Sent and recorded bytes have the same notation.
 //!
 //! ```text
 //! "SUB t c\n"     these bytes; also in '...'. Escapes: \n \r \t \\ \" \' \xNN
@@ -7,21 +7,21 @@
 //! #-1             a number as four bytes, big endian
 //! ```
 //!
-//! `{topic}` is the case's own topic, `{id1}` the first message id that the case received, `{id2}` the
-//! second, `{id}` the latest.
+//! `{topic}` stands for the case's own topic, `{id1}` for the first message id that the case
+//! received, `{id2}` for the second, and `{id}` for the latest.
 
 use std::fmt::Write;
 
-/// Equal bytes in a row that are shown with `*`.
+/// Fewest equal bytes in a row that are shown with `*`.
 const RUN_BYTES_MIN: usize = 48;
 
-/// What a case sends: the parts one behind the other.
+/// The bytes that a case sends, in parts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Payload(Vec<Part>);
 
 #[derive(Clone, Debug)]
 enum Part {
-    /// Escaped text, repeated, with its length in front if `sized`.
+    /// Escaped text, repeated. If `sized` is true, its length comes first.
     Text {
         escaped: String,
         times: usize,
@@ -30,7 +30,7 @@ enum Part {
     Word(i32),
 }
 
-/// What the names in braces stand for.
+/// The values of the names in braces.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     pub(crate) topic: String,
@@ -41,7 +41,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Puts the values in.
+    /// Replaces the names by their values.
     pub(crate) fn fill(&self, text: &str) -> String {
         let mut filled = text.replace("{topic}", &self.topic);
         for (index, id) in self.ids.iter().enumerate() {
@@ -50,7 +50,7 @@ impl Names {
         filled.replace("{id}", &self.latest_id)
     }
 
-    /// Takes the ids out again.
+    /// Replaces the ids by their names.
     pub(crate) fn hide(&self, text: &str) -> String {
         let mut hidden = text.to_owned();
         for (index, id) in self.ids.iter().enumerate() {
@@ -59,7 +59,7 @@ impl Names {
         hidden
     }
 
-    /// The name of an id, which is new or was seen before.
+    /// Returns the name of an id, and adds a new id.
     pub(crate) fn name(&mut self, id: &str) -> String {
         if !self.ids.iter().any(|known| known == id) {
             self.ids.push(id.to_owned());
@@ -70,7 +70,7 @@ impl Names {
 }
 
 impl Payload {
-    /// Reads parts until the end of the line; the error says what is wrong.
+    /// Parses parts to the end of the line. The error is the reason of the failure.
     pub(crate) fn parse(text: &str) -> Result<Payload, String> {
         let mut parts = Vec::new();
         let mut rest = text.trim();
@@ -82,7 +82,7 @@ impl Payload {
         Ok(Payload(parts))
     }
 
-    /// The bytes to send.
+    /// Returns the bytes to send.
     pub(crate) fn bytes(&self, names: &Names) -> Vec<u8> {
         let mut all = Vec::new();
         for part in &self.0 {
@@ -134,7 +134,7 @@ fn parse_part(text: &str) -> Result<(Part, &str), String> {
     Ok((part, rest))
 }
 
-/// The text between quotes at the front, still escaped, and what follows.
+/// Returns the escaped text between the quotes at the front, and the rest.
 pub(crate) fn quoted(text: &str) -> Result<(&str, &str), String> {
     let quote = text.chars().next().filter(|first| "\"'".contains(*first));
     let quote = quote.ok_or_else(|| format!("a quote is expected at: {text}"))?;
@@ -151,7 +151,7 @@ pub(crate) fn quoted(text: &str) -> Result<(&str, &str), String> {
     Err(format!("the quote is not closed: {text}"))
 }
 
-/// Escapes back to bytes. What is no escape stands for itself.
+/// Replaces escapes by their bytes. Any other character stands for itself.
 pub(crate) fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -181,7 +181,7 @@ pub(crate) fn unescape(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Bytes in the form that `Payload::parse` reads.
+/// Formats bytes in the notation that `Payload::parse` reads.
 pub(crate) fn show(bytes: &[u8]) -> String {
     let quote = if bytes.contains(&b'"') { b'\'' } else { b'"' };
     let mut shown = String::new();

@@ -1,4 +1,4 @@
-//! One case against one broker: what it answers, in words.
+//! Plays one case against one broker and returns its answers in words.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -10,22 +10,22 @@ use super::normal::normal;
 use super::payload::{Names, Payload, show, unescape};
 use super::support::{Client, FrameType, Message, PATIENCE, http, parse_http, wait_until};
 
-/// How long a connection is watched on which nothing should come.
+/// Time for which a silent connection is watched.
 const QUIET: Duration = Duration::from_millis(300);
-/// How far the clock of a message may be from ours.
+/// Largest difference between the clock of a message and ours.
 const CLOCK_ERROR_MAX: Duration = Duration::from_secs(60);
-/// Errors after which the connection goes on.
+/// Errors that do not end the connection.
 const NOT_FATAL: [&[u8]; 3] = [b"E_FIN_FAILED", b"E_REQ_FAILED", b"E_TOUCH_FAILED"];
 
-/// Where a broker listens.
+/// The addresses of a broker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Addresses {
     pub(crate) tcp: SocketAddr,
     pub(crate) http: SocketAddr,
 }
 
-/// Plays the case; the answers of each step. What comes on a connection behind the last step, up to
-/// the close that answers the end of input, belongs to that step.
+/// Plays the case. Returns the answers of each step. Input that arrives after the last step, up to
+/// the close that answers the end of input, belongs to the last step.
 pub(crate) fn play(case: &Case, addresses: Addresses) -> Vec<Vec<String>> {
     let mut stage = Stage {
         addresses,
@@ -46,7 +46,7 @@ pub(crate) fn play(case: &Case, addresses: Addresses) -> Vec<Vec<String>> {
     answers
 }
 
-/// Whether an answer says that none came.
+/// Returns true if an answer says that none arrived.
 pub(crate) fn is_vain(answer: &str) -> bool {
     answer.ends_with(NOTHING) || answer == NEVER || answer.starts_with(BROKEN)
 }
@@ -54,7 +54,7 @@ pub(crate) fn is_vain(answer: &str) -> bool {
 struct Stage {
     addresses: Addresses,
     names: Names,
-    /// By name; without those that the broker has closed.
+    /// The open connections by name.
     connections: BTreeMap<String, Client>,
 }
 
@@ -116,7 +116,7 @@ impl Stage {
         }
     }
 
-    /// The connection of this name, opened now if it is new.
+    /// Returns the connection of this name. Opens a new one.
     fn client(&mut self, name: &str) -> &mut Client {
         let tcp = self.addresses.tcp;
         self.connections
@@ -126,13 +126,13 @@ impl Stage {
 
     fn send(&mut self, name: &str, payload: &Payload) -> Vec<String> {
         let bytes = payload.bytes(&self.names);
-        // A broker that has closed already has said why: that is what is read next.
+        // A broker that has closed the connection has sent the reason, which is read next.
         let _ = self.client(name).try_send(&bytes);
         Vec::new()
     }
 
-    /// So many frames, or fewer if the connection ends before. A heartbeat may come at any time, and
-    /// is nobody's answer.
+    /// Reads `count` frames, or fewer if the connection ends before. Heartbeats are skipped,
+    /// because one may come at any time.
     fn read(&mut self, name: &str, count: usize) -> Vec<String> {
         let mut answers = Vec::new();
         while answers.len() < count {
@@ -161,7 +161,8 @@ impl Stage {
             .any(|code| text.as_bytes()["error \"".len()..].starts_with(code))
     }
 
-    /// All frames up to the close. A heartbeat may come just before it or not, and is left out.
+    /// Reads all frames up to the close. Heartbeats are skipped, because one may come just before
+    /// the close.
     fn read_to_end(&mut self, name: &str) -> Vec<String> {
         let mut answers = Vec::new();
         self.client(name).set_read_timeout(PATIENCE);
@@ -177,14 +178,14 @@ impl Stage {
         }
     }
 
-    /// The next frame in words, and whether nothing can follow.
+    /// Returns the next frame in words, and true if no frame can follow.
     fn frame(&mut self, name: &str) -> (String, bool) {
         let frame = match self.client(name).try_frame() {
             Ok(Some(frame)) => frame,
             Ok(None) => return (CLOSED.to_owned(), true),
             Err(error) => {
                 return match error.kind() {
-                    // What the kernel makes of unread bytes.
+                    // The kernel resets a connection with unread bytes.
                     io::ErrorKind::ConnectionReset => (CLOSED.to_owned(), true),
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                         (NOTHING.to_owned(), true)
@@ -274,13 +275,14 @@ impl Stage {
             .next()
             .unwrap_or_default()
             .to_owned();
-        // Their order means nothing.
+        // The order of the headers has no meaning.
         let mut headers = response.headers.clone();
         headers.sort();
         for (name, value) in &headers {
             let is_shown = match (name.as_str(), part) {
                 ("date", _) => false,
-                // How a body is framed is up to the broker; `parse` has checked that it is whole.
+                // The broker may choose how to frame a body. `parse` has checked that the body is
+                // complete.
                 ("content-length" | "transfer-encoding", _) => is_head,
                 ("connection", Part::WhatWasNotAskedFor) => value != "close",
                 _ => true,
@@ -296,8 +298,8 @@ impl Stage {
         answers
     }
 
-    /// Ends the input of every connection and reads what is left. An orderly close without anything
-    /// before it is as it should be, and not told.
+    /// Ends the input of every connection and reads the rest. An orderly close without further
+    /// frames is expected and not reported.
     fn drain(&mut self) -> Vec<String> {
         let names: Vec<String> = self.connections.keys().cloned().collect();
         let mut answers = Vec::new();
@@ -312,11 +314,11 @@ impl Stage {
     }
 }
 
-/// What is shown of an HTTP response's head.
+/// The part of an HTTP response's head that an answer shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Everything,
-    /// `Connection: close` was asked for.
+    /// Everything except a `Connection: close` that the request asked for.
     WhatWasNotAskedFor,
 }
 
@@ -326,15 +328,15 @@ const NEVER: &str = "never";
 const BROKEN: &str = "broken: ";
 const HEARTBEAT: &str = "response \"_heartbeat_\"";
 
-/// Sends, says that nothing more comes if `is_all`, and reads to the end.
+/// Sends `bytes`, ends the client's side if `is_all`, and reads to the end.
 fn exchange(address: SocketAddr, bytes: &[u8], is_all: bool) -> io::Result<Vec<u8>> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    // A server may answer before it has read everything (413): what counts is the answer.
+    // A server may answer before it has read everything (413), so only the answer counts.
     let sent = stream.write_all(bytes);
     if is_all {
-        let _ = stream.shutdown(Shutdown::Write); // Closed already is as good.
+        let _ = stream.shutdown(Shutdown::Write); // It may be closed already.
     }
     let mut answer = Vec::new();
     let received = stream.read_to_end(&mut answer);

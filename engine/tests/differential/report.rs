@@ -1,4 +1,4 @@
-//! What differs, for a reader who has never seen the test.
+//! Describes differences for a reader who has never seen the test.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use super::Answers;
 use super::case::Case;
 use super::differences::{Difference, Known};
 
-/// Differences printed in full.
+/// Most differences that are printed in full.
 const PRINTED_MAX: usize = 50;
 
-/// Collects differences; the test fails at its end if there is one that nobody knew of.
+/// Collects differences. The test fails at its end if one of them is unknown.
 #[derive(Default)]
 pub(crate) struct Report {
     stale: Vec<String>,
@@ -43,7 +43,7 @@ impl Report {
         }
     }
 
-    /// Panics with everything that was found.
+    /// Panics with all findings.
     pub(crate) fn end(self) {
         let mut text = String::new();
         for (title, found) in [
@@ -66,7 +66,7 @@ impl Report {
     }
 }
 
-/// One step of a case that was answered otherwise.
+/// A step of a case with a different answer.
 struct Differing<'a> {
     step: &'a str,
     expected: &'a [String],
@@ -129,7 +129,7 @@ fn in_one_line(answers: &[String]) -> String {
     }
 }
 
-/// The text from shortly before the first difference on; whole if it is short.
+/// Returns the text from shortly before the first difference on, or all of a short text.
 fn around(text: &str, equal: usize) -> String {
     const BEFORE: usize = 80;
     const CHARS_MAX: usize = 600;

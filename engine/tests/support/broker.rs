@@ -1,4 +1,5 @@
-//! The broker as a child process: start, ports from its log, stop, kill, start again.
+//! The broker as a child process: starts it, reads its ports from its log, stops, kills and
+//! restarts it.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -14,9 +15,9 @@ use super::http::{Response, http};
 use super::sandbox::{answer_io_uring_with, confine_like_container, hear_hangups};
 use super::{PATIENCE, wait_until};
 
-/// Log lines kept for the report of a failure.
+/// Most log lines that are kept for the report of a failure.
 const LOG_LINES_MAX: usize = 20_000;
-/// Log lines printed when a test fails.
+/// Log lines that are printed when a test fails.
 const LOG_LINES_PRINTED: usize = 150;
 
 /// Path of the broker under test.
@@ -31,7 +32,7 @@ pub fn nsqd_path() -> PathBuf {
     }
 }
 
-/// True when the broker under test knows no `--shards`.
+/// Returns true when the broker under test has no `--shards`.
 fn is_standin() -> bool {
     std::env::var("NSQD_BIN_IS_STANDIN").is_ok_and(|value| value == "1")
 }
@@ -48,7 +49,8 @@ pub enum Confinement {
 }
 
 impl Confinement {
-    /// `RINGQ_TEST_CONFINED=1` confines every broker of a run like a container.
+    /// Returns the filter for every broker of a run: `RINGQ_TEST_CONFINED=1` confines them like
+    /// containers.
     pub fn of_this_run() -> Confinement {
         match std::env::var("RINGQ_TEST_CONFINED").as_deref() {
             Ok("1") => Confinement::LikeContainer,
@@ -57,13 +59,14 @@ impl Confinement {
     }
 }
 
-/// The engine that every broker of this run is to use, from `RINGQ_TEST_IO`; without it, the broker chooses.
+/// Returns the flag for the engine in `RINGQ_TEST_IO`, which every broker of this run uses. Without
+/// the variable, the broker chooses.
 pub fn io_args() -> Option<String> {
     let engine = std::env::var("RINGQ_TEST_IO").ok()?;
     Some(format!("--io={engine}"))
 }
 
-/// How to start a broker; `Broker::start` covers the usual case.
+/// The settings of a start. `Broker::start` covers the usual case.
 ///
 ///     let launch = Launch { data_path: Some(fixture), ..Launch::new(2, &[]) };
 ///     let broker = launch.start();
@@ -71,20 +74,21 @@ pub fn io_args() -> Option<String> {
 pub struct Launch {
     /// Value of `--shards`.
     pub shards: usize,
-    /// Further flags, after the ones this struct makes.
+    /// Further flags, behind the flags from this struct.
     pub extra_args: Vec<String>,
-    /// Kept after the test. None: a fresh directory that goes away with the `Broker`.
+    /// The data path, which is kept after the test. None stands for a fresh directory that is
+    /// removed with the `Broker`.
     pub data_path: Option<PathBuf>,
-    /// `--tcp-address`; port 0 lets the system choose.
+    /// `--tcp-address`. The system chooses the port for port 0.
     pub tcp_address: String,
-    /// `--http-address`; port 0 lets the system choose.
+    /// `--http-address`. The system chooses the port for port 0.
     pub http_address: String,
-    /// A program that becomes the broker, and its arguments: `["prlimit", "--nofile=100"]`. It must
-    /// exec, so that its process id is the broker's. Empty: none.
+    /// A program that becomes the broker, and its arguments: `["prlimit", "--nofile=100"]`. The
+    /// program must exec, so that its process id is the broker's. An empty list means no program.
     pub via: Vec<String>,
-    /// What the system denies the broker.
+    /// The calls that the system denies the broker.
     pub confinement: Confinement,
-    /// Another broker than the one under test; it is told nothing of shards.
+    /// Another broker than the one under test. It gets no `--shards`.
     pub program: Option<PathBuf>,
 }
 
@@ -102,7 +106,7 @@ impl Launch {
         }
     }
 
-    /// Starts the broker and waits until it listens; panics with its log if it does not.
+    /// Starts the broker and waits until it listens. Panics with its log if it does not.
     pub fn start(self) -> Broker {
         match self.try_start() {
             Ok(broker) => broker,
@@ -110,7 +114,7 @@ impl Launch {
         }
     }
 
-    /// Starts the broker and waits until it listens; `Err` if it exits before.
+    /// Starts the broker and waits until it listens. Returns `Err` if it exits before.
     pub fn try_start(self) -> Result<Broker, Exit> {
         let scratch = match self.data_path {
             Some(_) => None,
@@ -163,33 +167,34 @@ impl Launch {
     }
 }
 
-/// A running broker (or one just killed). Dropping it kills the process and removes its data; if
-/// the test is failing, the end of the broker's log is printed first.
+/// A running broker, or a broker that was just killed. A drop kills the process and removes its
+/// data. If the test is failing, the drop prints the end of the broker's log first.
 pub struct Broker {
     launch: Launch,
     data_path: PathBuf,
-    // Declared after `data_path` and dropped after `drop` has killed the process.
+    // This field comes after `data_path`, so it is dropped after `drop` has killed the process.
     _scratch: Option<tempfile::TempDir>,
     running: Running,
 }
 
 impl Broker {
-    /// A broker on free ports of 127.0.0.1 with a fresh data path, listening.
+    /// Starts a broker on free ports of 127.0.0.1 with a fresh data path, and waits until it
+    /// listens.
     pub fn start(shards: usize, extra_args: &[&str]) -> Broker {
         Launch::new(shards, extra_args).start()
     }
 
-    /// Where the protocol is spoken; panics if that is a unix socket.
+    /// Returns the address of the protocol. Panics if it is a unix socket.
     pub fn tcp_addr(&self) -> SocketAddr {
         self.running.tcp_addr.expect("the broker listens on TCP")
     }
 
-    /// Where HTTP is spoken; panics if that is a unix socket.
+    /// Returns the address of HTTP. Panics if it is a unix socket.
     pub fn http_addr(&self) -> SocketAddr {
         self.running.http_addr.expect("the broker listens on TCP")
     }
 
-    /// Where HTTPS is spoken, if it is.
+    /// Returns the address of HTTPS, if the broker has one.
     pub fn https_addr(&self) -> SocketAddr {
         address_in(&self.wait_for_log("HTTPS: listening on ")).expect("it is over TCP")
     }
@@ -202,24 +207,24 @@ impl Broker {
         &self.data_path
     }
 
-    /// GET on the broker; panics only if there is no HTTP answer.
+    /// Sends a GET to the broker. Panics only if there is no HTTP answer.
     pub fn get(&self, target: &str) -> Response {
         http(self.http_addr(), "GET", target, b"")
     }
 
-    /// POST to the broker; panics only if there is no HTTP answer.
+    /// Sends a POST to the broker. Panics only if there is no HTTP answer.
     pub fn post(&self, target: &str, body: &[u8]) -> Response {
         http(self.http_addr(), "POST", target, body)
     }
 
-    /// `/stats` as JSON, with clients, without memory figures.
+    /// Returns `/stats` as JSON, with clients and without memory figures.
     pub fn stats(&self) -> serde_json::Value {
         self.get("/stats?format=json&include_mem=false")
             .expect_status(200)
             .json()
     }
 
-    /// The object of one topic in `/stats`, if the topic exists.
+    /// Returns the object of one topic in `/stats`, if the topic exists.
     pub fn topic_stats(&self, topic: &str) -> Option<serde_json::Value> {
         let all = self.stats();
         let topics = all["topics"].as_array()?;
@@ -229,7 +234,7 @@ impl Broker {
             .cloned()
     }
 
-    /// The object of one channel in `/stats`, if the channel exists.
+    /// Returns the object of one channel in `/stats`, if the channel exists.
     pub fn channel_stats(&self, topic: &str, channel: &str) -> Option<serde_json::Value> {
         let topic = self.topic_stats(topic)?;
         let channels = topic["channels"].as_array()?;
@@ -239,7 +244,7 @@ impl Broker {
             .cloned()
     }
 
-    /// SIGKILL, and waits until the process is gone. The data path stays for `restart`.
+    /// Sends SIGKILL and waits until the process is gone. The data path stays for `restart`.
     pub fn kill9(&mut self) {
         self.running
             .child
@@ -248,7 +253,7 @@ impl Broker {
         self.running.wait(PATIENCE);
     }
 
-    /// SIGTERM, without waiting.
+    /// Sends SIGTERM without waiting.
     pub fn sigterm(&self) {
         self.signal("TERM");
     }
@@ -256,8 +261,8 @@ impl Broker {
     /// Sends a signal by name, such as `HUP`, `INT` or `STOP`.
     pub fn signal(&self, name: &str) {
         let pid = self.pid().to_string();
-        // The shell's builtin: the standard library only sends SIGKILL, and signals of our own
-        // would need `unsafe`.
+        // The standard library sends only SIGKILL, and our own calls would need `unsafe`, so the
+        // shell's builtin sends the signal.
         let status = Command::new("sh")
             .args(["-c", "kill -s \"$0\" \"$1\"", name, &pid])
             .status();
@@ -267,18 +272,18 @@ impl Broker {
         );
     }
 
-    /// SIGTERM, and waits for the end. A broker that takes longer than `PATIENCE` is a failure.
+    /// Sends SIGTERM and waits for the end. Fails if the broker takes longer than `PATIENCE`.
     pub fn sigterm_and_wait(&mut self) -> ExitStatus {
         self.sigterm();
         self.running.wait(PATIENCE)
     }
 
-    /// Waits for an end that somebody else caused.
+    /// Waits for an end with another cause.
     pub fn wait(&mut self, patience: Duration) -> ExitStatus {
         self.running.wait(patience)
     }
 
-    /// The exit status if the process has ended.
+    /// Returns the exit status if the process has ended.
     pub fn try_wait(&mut self) -> Option<ExitStatus> {
         self.running
             .child
@@ -302,7 +307,7 @@ impl Broker {
         self.restart_as(launch);
     }
 
-    /// Starts again on the same data path, in another way. The process must have ended.
+    /// Starts again on the same data path with other settings. The process must have ended.
     pub fn restart_from(&mut self, launch: Launch) {
         self.restart_as(launch);
     }
@@ -324,7 +329,7 @@ impl Broker {
         self.launch = launch;
     }
 
-    /// The log of the current run so far.
+    /// Returns the log of the current run so far.
     pub fn log(&self) -> String {
         self.running.log.text(LOG_LINES_MAX)
     }
@@ -350,7 +355,7 @@ impl Drop for Broker {
                 self.running.log.text(LOG_LINES_PRINTED)
             );
         }
-        // Both fail only if the process has been waited for already, which is as good.
+        // Both calls fail only if the process has been waited for already.
         let _ = self.running.child.kill();
         let _ = self.running.child.wait();
     }
@@ -359,7 +364,7 @@ impl Drop for Broker {
 /// One process from start to end.
 struct Running {
     child: Child,
-    /// `None`: a unix socket.
+    /// The address of the protocol. `None` stands for a unix socket.
     tcp_addr: Option<SocketAddr>,
     http_addr: Option<SocketAddr>,
     log: Arc<Log>,
@@ -396,9 +401,9 @@ impl Running {
                 drain: Some(drain),
             });
         }
-        // Closed stderr means that the process is ending; anything else is a broker that hangs.
+        // A closed stderr means that the process is ending. A broker that does not end hangs.
         let ended = wait_until(PATIENCE, || matches!(child.try_wait(), Ok(Some(_))));
-        let _ = child.kill(); // Fails if it has ended, which is as good.
+        let _ = child.kill(); // It may have ended already.
         let status = child.wait().expect("a child can be waited for");
         let stderr = log.text(LOG_LINES_MAX);
         assert!(ended, "the broker neither listens nor exits:\n{stderr}");
@@ -429,7 +434,7 @@ impl Running {
     }
 }
 
-/// `None` for the path of a unix socket.
+/// Returns the address in a log line, or `None` for the path of a unix socket.
 fn address_in(line: &str) -> Option<SocketAddr> {
     line.rsplit(' ').next()?.trim().parse().ok()
 }
@@ -444,7 +449,7 @@ struct Log {
 #[derive(Default)]
 struct LogState {
     lines: VecDeque<String>,
-    /// Lines dropped at the front to stay below the limit.
+    /// Number of lines that were dropped at the front to stay below the limit.
     dropped: usize,
     closed: bool,
 }
@@ -475,7 +480,7 @@ impl Log {
         }
     }
 
-    /// The first line with `text`; None if the log ends or `patience` is over before.
+    /// Returns the first line with `text`, or None if the log or `patience` ends before.
     fn wait_for(&self, text: &str, patience: Duration) -> Option<String> {
         let deadline = Instant::now() + patience;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -508,7 +513,7 @@ impl Log {
     }
 }
 
-/// How a process ended, and what it wrote.
+/// The end of a process and its output.
 #[derive(Debug)]
 pub struct Exit {
     pub status: ExitStatus,
@@ -517,7 +522,7 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// The exit code; panics if a signal ended the process.
+    /// Returns the exit code. Panics if a signal ended the process.
     pub fn code(&self) -> i32 {
         match self.status.code() {
             Some(code) => code,
@@ -541,13 +546,13 @@ impl std::fmt::Display for Exit {
 }
 
 /// Runs the broker with exactly these arguments and waits for its end: for `--version`, bad flags
-/// and refused starts. A broker that still runs after `patience` is killed, and the test fails.
+/// and refused starts. If the broker still runs after `patience`, it is killed and the test fails.
 pub fn run_nsqd<S: AsRef<std::ffi::OsStr>>(args: &[S], patience: Duration) -> Exit {
     run(Command::new(nsqd_path()).args(args), patience)
 }
 
 /// Runs any program and waits for its end. If it still runs after `patience`, it is killed and the
-/// test fails with what it wrote.
+/// test fails with its output.
 pub fn run(command: &mut Command, patience: Duration) -> Exit {
     let mut child = command
         .stdin(Stdio::null())
@@ -558,7 +563,7 @@ pub fn run(command: &mut Command, patience: Duration) -> Exit {
     let stdout = read_in_background(child.stdout.take().expect("stdout is piped"));
     let stderr = read_in_background(child.stderr.take().expect("stderr is piped"));
     let ended = wait_until(patience, || matches!(child.try_wait(), Ok(Some(_))));
-    let _ = child.kill(); // Fails if it has ended, which is as good.
+    let _ = child.kill(); // It may have ended already.
     let status = child.wait().expect("a child can be waited for");
     let exit = Exit {
         status,
@@ -572,7 +577,7 @@ pub fn run(command: &mut Command, patience: Duration) -> Exit {
 fn read_in_background(mut source: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error still helps whoever reads the report.
+        // The part that was read before an error still helps the reader of the report.
         let _ = source.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     })

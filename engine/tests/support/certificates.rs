@@ -1,4 +1,4 @@
-//! Certificates for one test, made when needed: none in the repository that could expire.
+//! Certificates for one test. They are made when needed, so that none in the repository can expire.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use upgrade::{ClientConfig, ClientTls, authorities, client_config};
 
 use super::{Broker, Upgrade};
 
-/// An authority (`ca.pem`), a certificate for 127.0.0.1 and localhost (`server.pem`, `server-key.pem`)
-/// and one for a client (`client.pem`, `client-key.pem`), as files.
+/// The files of an authority (`ca.pem`), a certificate for 127.0.0.1 and localhost (`server.pem`,
+/// `server-key.pem`), and a certificate for a client (`client.pem`, `client-key.pem`).
 pub struct Certificates {
     directory: tempfile::TempDir,
 }
@@ -25,7 +25,7 @@ impl Certificates {
             fs::write(directory.path().join(name), pem).expect("a temporary file can be written");
         };
         let mut params = CertificateParams::default();
-        // OpenSSL takes a certificate whose issuer has its own name for self-signed.
+        // OpenSSL treats a certificate whose issuer has the same name as self-signed.
         params
             .distinguished_name
             .push(DnType::CommonName, "the authority");
@@ -59,14 +59,14 @@ impl Certificates {
         self.path(name).display().to_string()
     }
 
-    /// A broker with the certificate for 127.0.0.1, and HTTPS on a free port.
+    /// Starts a broker with the certificate for 127.0.0.1 and HTTPS on a free port.
     pub fn broker(&self, shards: usize, further: &[&str]) -> Broker {
         let flags = self.flags(further);
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         Broker::start(shards, &flags)
     }
 
-    /// The flags that give a broker its certificate, and HTTPS a free port; and further ones.
+    /// Returns the flags for the certificate and for HTTPS on a free port, and the further flags.
     pub fn flags(&self, further: &[&str]) -> Vec<String> {
         let mut flags = vec![
             format!("--tls-cert={}", self.text("server.pem")),
@@ -77,12 +77,13 @@ impl Certificates {
         flags
     }
 
-    /// TLS of a client that knows the authority.
+    /// Returns the TLS of a client that knows the authority.
     pub fn tls(&self) -> Upgrade {
         Upgrade::Tls(self.client(None))
     }
 
-    /// The same with a certificate of `other`, whose authority the broker may know or not.
+    /// Returns the TLS of a client with a certificate of `other`, whose authority the broker may
+    /// not know.
     pub fn tls_with_certificate_of(&self, other: &Certificates) -> Upgrade {
         let (cert, key) = (other.path("client.pem"), other.path("client-key.pem"));
         Upgrade::Tls(self.client(Some((&cert, &key))))

@@ -1,6 +1,6 @@
-//! A blocking client that shows every frame. It knows the protocol just well enough to be short: it
-//! never reconnects, never buffers what it sends, and answers heartbeats only while it waits for a
-//! message or a response.
+//! A blocking client that shows every frame. The client knows only a small part of the protocol: it
+//! never reconnects, never buffers output, and answers heartbeats only while it waits for a message
+//! or a response.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ pub type MessageId = [u8; 16];
 
 /// Bytes of timestamp, attempts and id in front of a body.
 const MESSAGE_HEADER_BYTES: usize = 8 + 2 + 16;
-/// A frame larger than this means that we lost our place in the stream.
+/// Largest frame in bytes. A larger one means that the client has lost its place in the stream.
 const FRAME_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum FrameType {
     Message,
 }
 
-/// One frame, as it came.
+/// One frame as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub kind: FrameType,
@@ -32,7 +32,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The data as text, for responses and errors.
+    /// Returns the data as text, for responses and errors.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.data).into_owned()
     }
@@ -42,10 +42,10 @@ impl Frame {
     }
 }
 
-/// A message frame, taken apart.
+/// A parsed message frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Nanoseconds since 1970, from the broker.
+    /// The broker's timestamp, in nanoseconds since 1970.
     pub timestamp: i64,
     pub attempts: u16,
     pub id: MessageId,
@@ -53,7 +53,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// None if the data is too short to be a message.
+    /// Parses the data of a message frame. Returns None if they are too short.
     pub fn parse(data: &[u8]) -> Option<Message> {
         let body = data.get(MESSAGE_HEADER_BYTES..)?.to_vec();
         Some(Message {
@@ -68,7 +68,7 @@ impl Message {
 /// One connection.
 pub struct Client {
     reader: BufReader<Transport>,
-    /// Answered heartbeats, for tests about heartbeats.
+    /// Number of answered heartbeats, for tests about heartbeats.
     pub heartbeats: usize,
 }
 
@@ -107,7 +107,7 @@ impl Client {
 
     // Bytes.
 
-    /// Sends bytes as they are.
+    /// Sends the unchanged bytes.
     pub fn send(&mut self, bytes: &[u8]) {
         if let Err(error) = self.try_send(bytes) {
             panic!("cannot send {} bytes: {error}", bytes.len());
@@ -118,7 +118,7 @@ impl Client {
         self.reader.get_mut().write_all(bytes)
     }
 
-    /// How long a read waits before it gives up; `PATIENCE` at first.
+    /// Sets the longest wait of a read. The default is `PATIENCE`.
     pub fn set_read_timeout(&mut self, timeout: Duration) {
         self.reader
             .get_ref()
@@ -127,20 +127,20 @@ impl Client {
             .expect("a timeout above zero is accepted");
     }
 
-    /// The next bytes, whatever they are.
+    /// Reads the next bytes, whatever they are.
     pub fn read_raw(&mut self, bytes: &mut [u8]) {
         if let Err(error) = self.reader.read_exact(bytes) {
             panic!("{} bytes were expected: {error}", bytes.len());
         }
     }
 
-    /// Tells the broker that nothing more will be sent; reading goes on.
+    /// Ends the client's side of the stream. Reading is still possible.
     pub fn close_write(&mut self) {
         let stream = self.reader.get_ref().stream();
-        let _ = stream.shutdown(Shutdown::Write); // Already closed is as good.
+        let _ = stream.shutdown(Shutdown::Write); // It may be closed already.
     }
 
-    /// A second handle on the same socket, for a thread that sends while this one reads.
+    /// Returns a second handle on the same socket, for a thread that sends while this one reads.
     pub fn writer(&self) -> TcpStream {
         self.reader
             .get_ref()
@@ -157,15 +157,15 @@ impl Client {
             .expect("a connected socket has an address")
     }
 
-    /// True when a part of the next frame has been received already.
+    /// Returns true when a part of the next frame has been received already.
     pub fn has_buffered(&self) -> bool {
         !self.reader.buffer().is_empty()
     }
 
     // Upgrades.
 
-    /// Asks for `upgrades` in an IDENTIFY, whose answer is returned, and goes through them as a client
-    /// library does: each one is confirmed by an OK in its own encoding.
+    /// Asks for `upgrades` in an IDENTIFY and carries them out as a client library does: the broker
+    /// confirms each by an OK in its own encoding. Returns the answer to IDENTIFY.
     pub fn upgrade(&mut self, upgrades: &[Upgrade]) -> String {
         match self.try_upgrade(upgrades) {
             Ok(answer) => answer,
@@ -176,7 +176,7 @@ impl Client {
     pub fn try_upgrade(&mut self, upgrades: &[Upgrade]) -> io::Result<String> {
         let answer = self.ask(upgrades);
         for upgrade in upgrades {
-            // The OK may have come with the answer already.
+            // The OK may have arrived together with the answer.
             let behind = self.reader.buffer().to_vec();
             self.reader.consume(behind.len());
             self.reader.get_mut().push(upgrade, &behind)?;
@@ -188,20 +188,21 @@ impl Client {
         Ok(answer)
     }
 
-    /// Asks for `upgrades` in an IDENTIFY, and leaves it at that.
+    /// Asks for `upgrades` in an IDENTIFY and carries none out. Returns the answer.
     pub fn ask(&mut self, upgrades: &[Upgrade]) -> String {
         let asked: String = upgrades.iter().map(Upgrade::json).collect();
         self.identify(&format!("{{\"feature_negotiation\":true{asked}}}"))
     }
 
-    /// From now on everything is sent in pieces of one byte.
+    /// Sends everything from now on in pieces of one byte.
     pub fn trickle(&mut self) {
         self.reader.get_mut().trickle();
     }
 
     // Frames.
 
-    /// The next frame of any kind, heartbeats included. None at the orderly end of the stream.
+    /// Returns the next frame of any kind, heartbeats included, or None at the orderly end of the
+    /// stream.
     pub fn try_frame(&mut self) -> io::Result<Option<Frame>> {
         let mut head = [0; 8];
         if self.read_first(&mut head[..1])? == 0 {
@@ -223,7 +224,8 @@ impl Client {
         Ok(Some(Frame { kind, data }))
     }
 
-    /// A machine that is suspended for a moment interrupts a read that has a timeout.
+    /// Reads the first byte of a frame. A machine that is suspended for a moment interrupts a read
+    /// with a timeout.
     fn read_first(&mut self, byte: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.reader.read(byte) {
@@ -233,7 +235,7 @@ impl Client {
         }
     }
 
-    /// The next frame of any kind, heartbeats included.
+    /// Returns the next frame of any kind, heartbeats included.
     pub fn frame(&mut self) -> Frame {
         match self.try_frame() {
             Ok(Some(frame)) => frame,
@@ -242,7 +244,7 @@ impl Client {
         }
     }
 
-    /// The next frame that is no heartbeat; heartbeats are answered.
+    /// Answers heartbeats and returns the next other frame.
     pub fn frame_after_heartbeats(&mut self) -> Frame {
         loop {
             let frame = self.frame();
@@ -276,7 +278,8 @@ impl Client {
         );
     }
 
-    /// Expects the end of the stream. A reset counts: it is what the kernel makes of unread bytes.
+    /// Expects the end of the stream. A reset counts as an end, because the kernel resets a
+    /// connection with unread bytes.
     pub fn expect_close(&mut self) {
         match self.try_frame() {
             Ok(None) => {}
@@ -286,14 +289,14 @@ impl Client {
         }
     }
 
-    /// Expects no frame for this long; heartbeats are answered and do not count.
+    /// Expects no frame for this long, except heartbeats, which are answered.
     pub fn expect_silence(&mut self, duration: Duration) {
         if let Some(frame) = self.frame_within(duration) {
             panic!("nothing was expected for {duration:?}, not {frame:?}");
         }
     }
 
-    /// The next frame that is no heartbeat, if it comes in time.
+    /// Returns the next frame that is not a heartbeat, if it arrives in time.
     pub fn frame_within(&mut self, duration: Duration) -> Option<Frame> {
         let deadline = std::time::Instant::now() + duration;
         loop {
@@ -320,14 +323,14 @@ impl Client {
         }
     }
 
-    /// The next message; anything else but a heartbeat is a failure.
+    /// Returns the next message. Any other frame except a heartbeat is a failure.
     pub fn message(&mut self) -> Message {
         let frame = self.frame_after_heartbeats();
         assert_eq!(frame.kind, FrameType::Message, "{}", frame.text());
         Message::parse(&frame.data).expect("a message frame has a whole header")
     }
 
-    /// The next message, if it comes in time.
+    /// Returns the next message, if it arrives in time.
     pub fn message_within(&mut self, duration: Duration) -> Option<Message> {
         let frame = self.frame_within(duration)?;
         assert_eq!(frame.kind, FrameType::Message, "{}", frame.text());
@@ -336,7 +339,7 @@ impl Client {
 
     // Commands.
 
-    /// IDENTIFY with this JSON; the response as text (`OK` or JSON).
+    /// Sends IDENTIFY with this JSON. Returns the response as text (`OK` or JSON).
     pub fn identify(&mut self, json: &str) -> String {
         self.send(&with_body("IDENTIFY", json.as_bytes()));
         let frame = self.frame_after_heartbeats();
@@ -344,7 +347,7 @@ impl Client {
         frame.text()
     }
 
-    /// SUB, and expects OK.
+    /// Sends SUB and expects OK.
     pub fn subscribe(&mut self, topic: &str, channel: &str) {
         self.send(format!("SUB {topic} {channel}\n").as_bytes());
         self.expect_ok();
@@ -354,19 +357,19 @@ impl Client {
         self.send(format!("RDY {count}\n").as_bytes());
     }
 
-    /// PUB, and expects OK.
+    /// Sends PUB and expects OK.
     pub fn publish(&mut self, topic: &str, body: &[u8]) {
         self.send(&with_body(&format!("PUB {topic}"), body));
         self.expect_ok();
     }
 
-    /// DPUB, and expects OK.
+    /// Sends DPUB and expects OK.
     pub fn publish_deferred(&mut self, topic: &str, defer_ms: u64, body: &[u8]) {
         self.send(&with_body(&format!("DPUB {topic} {defer_ms}"), body));
         self.expect_ok();
     }
 
-    /// MPUB, and expects OK.
+    /// Sends MPUB and expects OK.
     pub fn publish_many<B: AsRef<[u8]>>(&mut self, topic: &str, bodies: &[B]) {
         self.send(&Client::mpub(topic, bodies));
         self.expect_ok();
@@ -388,12 +391,12 @@ impl Client {
         self.send(&command_with_id(b"TOUCH ", id, b"\n"));
     }
 
-    /// CLS, without waiting for the answer: messages may still come before it.
+    /// Sends CLS without waiting for the answer. Messages may still come before it.
     pub fn close_wait(&mut self) {
         self.send(b"CLS\n");
     }
 
-    /// The bytes of an MPUB.
+    /// Returns the bytes of an MPUB.
     pub fn mpub<B: AsRef<[u8]>>(topic: &str, bodies: &[B]) -> Vec<u8> {
         let mut inner = size(bodies.len()).to_vec();
         for body in bodies {
@@ -403,7 +406,7 @@ impl Client {
         with_body(&format!("MPUB {topic}"), &inner)
     }
 
-    /// The bytes of a command line with a body.
+    /// Returns the bytes of a command line with a body.
     pub fn command_with_body(line: &str, body: &[u8]) -> Vec<u8> {
         with_body(line, body)
     }
@@ -432,7 +435,7 @@ fn invalid(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
-/// True if a read gave up waiting.
+/// Returns true if the read timed out.
 fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),

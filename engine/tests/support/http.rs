@@ -5,11 +5,11 @@ use std::net::{SocketAddr, TcpStream};
 
 use super::PATIENCE;
 
-/// A response, body complete.
+/// A response with its complete body.
 #[derive(Clone, Debug)]
 pub struct Response {
     pub status: u16,
-    /// Names in lower case, in the order of the wire.
+    /// The headers in the order of the wire, with names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
@@ -19,7 +19,7 @@ impl Response {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON; panics if it is none.
+    /// Returns the body as JSON. Panics if it is not JSON.
     pub fn json(&self) -> serde_json::Value {
         match serde_json::from_slice(&self.body) {
             Ok(value) => value,
@@ -27,13 +27,13 @@ impl Response {
         }
     }
 
-    /// The first header of this name (in lower case).
+    /// Returns the first header of this name (in lower case).
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Panics, with the body, if the status is another.
+    /// Panics with the body if the status differs.
     pub fn expect_status(self, status: u16) -> Response {
         assert_eq!(self.status, status, "{}", self.text());
         self
@@ -47,12 +47,12 @@ impl Response {
     }
 }
 
-/// Sends a request and reads the whole response; panics if there is none.
+/// Sends a request and reads the whole response. Panics if there is none.
 pub fn http(address: SocketAddr, method: &str, target: &str, body: &[u8]) -> Response {
     http_with_headers(address, method, target, &[], body)
 }
 
-/// The same with further header lines, each `Name: value`.
+/// Sends a request with further header lines, each `Name: value`.
 pub fn http_with_headers(
     address: SocketAddr,
     method: &str,
@@ -87,7 +87,7 @@ fn request(
     }
     bytes.extend_from_slice(b"\r\n");
     bytes.extend_from_slice(body);
-    // A server may answer before it has read the whole body (413): what counts is the answer.
+    // A server may answer before it has read the whole body (413), so only the answer counts.
     let sent = stream.write_all(&bytes);
     let mut answer = Vec::new();
     let received = stream.read_to_end(&mut answer);
@@ -98,8 +98,8 @@ fn request(
     parse(&answer, method == "HEAD")
 }
 
-/// Takes a whole response apart, the chunks of its body included. Interim responses (`100
-/// Continue`) in front of it are skipped.
+/// Parses a whole response, the chunks of its body included. Skips interim responses (`100
+/// Continue`) in front of it.
 pub fn parse(bytes: &[u8], is_head: bool) -> io::Result<Response> {
     let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
     let end = bytes
@@ -141,7 +141,7 @@ pub fn parse(bytes: &[u8], is_head: bool) -> io::Result<Response> {
     Ok(response)
 }
 
-/// The content of a chunked body; None if it is not complete.
+/// Returns the content of a chunked body, or None if the body is not complete.
 fn unchunk(mut rest: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {

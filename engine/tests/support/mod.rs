@@ -1,5 +1,5 @@
-//! What every integration test of the broker needs: the real binary as a child process, a blocking
-//! client that speaks raw frames, an HTTP client of a few lines, and a look into `/proc`.
+//! The tools of every integration test of the broker: the real binary as a child process, a
+//! blocking client for raw frames, a small HTTP client, and figures from `/proc`.
 //!
 //!     let broker = Broker::start(2, &["--mem-queue-size=100"]);
 //!     let mut client = Client::connect(broker.tcp_addr());
@@ -9,11 +9,12 @@
 //!     let message = client.message();
 //!     client.finish(&message.id);
 //!
-//! Helpers panic with a full sentence when the broker does something unexpected: a test reads as a
-//! list of expectations. Variants that start with `try_` return the error instead.
+//! Helpers panic with a full sentence when the broker does something unexpected, so a test reads as
+//! a list of expectations. Variants that start with `try_` return the error instead.
 //!
-//! The binary is the one Cargo built, unless the environment variable `NSQD_BIN` names another. With
-//! `NSQD_BIN_IS_STANDIN=1` that other one is a broker without `--shards`, and the flag is left out.
+//! The binary is the one that Cargo built, unless the environment variable `NSQD_BIN` names another
+//! one. `NSQD_BIN_IS_STANDIN=1` says that this other broker has no `--shards`; the flag is then
+//! omitted.
 
 // Every test binary compiles this module for itself and uses only a part of it.
 #![allow(dead_code, unreachable_pub, unused_imports)]
@@ -47,19 +48,19 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Longest wait for anything that normally takes milliseconds, on a machine that has much else to do. Reaching
-/// it is a failure.
+/// Longest wait for an event that normally takes milliseconds, on a busy machine. A longer wait is
+/// a failure.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Tests that load the whole machine take this lock, so that the threads of one test binary run
-/// them one after the other. Cargo itself runs test binaries one after the other.
+/// Returns the lock of the tests that load the whole machine, so that the threads of one test
+/// binary run these tests one after the other. Cargo itself runs test binaries one after the other.
 pub fn whole_machine() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
-    // A test that failed while holding the lock does not make the next one fail.
+    // A test that failed with the lock does not make the next one fail.
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls `done` every 20 ms until it is true; false if `patience` ends first.
+/// Calls `done` every 20 ms until it returns true. Returns false if `patience` ends first.
 pub fn wait_until(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + patience;
     loop {
@@ -73,7 +74,7 @@ pub fn wait_until(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// A number from the environment, in decimal with optional `_`, or `default`.
+/// Returns a number from the environment, in decimal with optional `_`, or `default`.
 pub fn number_from_env(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
         Err(_) => default,
@@ -84,8 +85,8 @@ pub fn number_from_env(name: &str, default: u64) -> u64 {
     }
 }
 
-/// True if `program` can be run. If it is not installed, says so loudly and returns false, so that
-/// the test can end without failing; with `CI` set, it fails instead.
+/// Returns true if `program` can be run. Otherwise prints a notice and returns false, so that the
+/// test can end without failing. With `CI` set, fails instead.
 pub fn is_installed(program: &str, how_to_install: &str) -> bool {
     let found = std::process::Command::new(program).arg("--help").output();
     match found {
@@ -98,7 +99,7 @@ pub fn is_installed(program: &str, how_to_install: &str) -> bool {
     false
 }
 
-/// `target/interop`: where tests keep what they install or build, from run to run.
+/// Returns `target/interop`, in which tests keep installed and built files from run to run.
 pub fn interop_dir() -> PathBuf {
     // CARGO_TARGET_TMPDIR is `target/tmp`, and Cargo sets it for integration tests only.
     let tmp = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));

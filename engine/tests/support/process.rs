@@ -1,4 +1,4 @@
-//! What the kernel says about a process.
+//! The kernel's figures about a process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Resident memory of a process, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rss {
-    /// `VmRSS`: everything resident, the sum of the three below.
+    /// `VmRSS`: all resident memory, the sum of the three below.
     pub total_bytes: u64,
     /// Heap and stacks.
     pub anonymous_bytes: u64,
@@ -38,11 +38,11 @@ pub fn rss(pid: u32) -> Rss {
     rss
 }
 
-/// Processor time so far, user and system, all threads; panics if the process is gone.
+/// Returns the user and system time of all threads so far. Panics if the process is gone.
 ///
-/// The sum of `/proc/PID/task/*/schedstat` (nanoseconds). Kernels without it leave us with
-/// `/proc/PID/stat`, which counts in ticks of 10 ms. Time of threads that have ended is missing from
-/// the first and included in the second: whichever is larger is nearer to the truth.
+/// The time is the sum of `/proc/PID/task/*/schedstat`, in nanoseconds, or the time in
+/// `/proc/PID/stat`, in ticks of 10 ms. Some kernels lack the first, which also omits threads that
+/// have ended. The larger of both is nearer to the truth.
 pub fn cpu_time(pid: u32) -> Duration {
     let mut precise = Duration::ZERO;
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));
@@ -50,7 +50,7 @@ pub fn cpu_time(pid: u32) -> Duration {
         .unwrap_or_else(|error| panic!("process {pid} is gone: {error}"))
         .flatten()
     {
-        // A thread may end between the listing and the reading.
+        // A thread may end after the listing.
         let schedstat = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
         let nanos = schedstat
             .split_whitespace()
@@ -58,8 +58,8 @@ pub fn cpu_time(pid: u32) -> Duration {
             .and_then(|field| field.parse().ok());
         precise += Duration::from_nanos(nanos.unwrap_or(0));
     }
-    // The command, second field, may contain spaces; what follows its ")" does not. Counted from
-    // there, utime and stime are fields 11 and 12. USER_HZ is 100 on every Linux.
+    // The second field, the command, may contain spaces, but the fields behind its ")" do not.
+    // Counted from there, utime and stime are fields 11 and 12. USER_HZ is 100 on every Linux.
     let stat = read(&format!("/proc/{pid}/stat"));
     let after = stat.rsplit(')').next().unwrap_or("");
     let fields: Vec<&str> = after.split_whitespace().collect();
@@ -70,7 +70,7 @@ pub fn cpu_time(pid: u32) -> Duration {
             .unwrap_or(0)
     };
     let coarse = Duration::from_millis((ticks(11) + ticks(12)) * 10);
-    // Rounding may put the ticks up to one tick ahead; only a real gap counts.
+    // Rounding may make the ticks larger by up to one tick. Only a larger gap counts.
     if coarse > precise + Duration::from_millis(20) {
         coarse
     } else {
@@ -78,12 +78,12 @@ pub fn cpu_time(pid: u32) -> Duration {
     }
 }
 
-/// Number of open descriptors.
+/// Returns the number of open descriptors.
 pub fn open_files(pid: u32) -> usize {
     descriptors(pid).len()
 }
 
-/// The numbers of the open descriptors.
+/// Returns the numbers of the open descriptors.
 pub fn descriptors(pid: u32) -> BTreeSet<usize> {
     let files = fs::read_dir(format!("/proc/{pid}/fd"));
     files
@@ -93,13 +93,13 @@ pub fn descriptors(pid: u32) -> BTreeSet<usize> {
         .collect()
 }
 
-/// The first core that this process may use, as `taskset` takes it.
+/// Returns the first core that this process may use, in the notation of `taskset`.
 pub fn first_core() -> String {
     let status = read("/proc/self/status");
     let list = status
         .lines()
         .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    // As in `0-3,8`.
+    // The list has the form `0-3,8`.
     let list = list.expect("Linux lists the cores").trim();
     let first = list.split(['-', ',']).next().expect("a split has a part");
     first.to_owned()

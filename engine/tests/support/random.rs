@@ -1,6 +1,6 @@
-//! Random numbers from a seed, the same everywhere: xorshift64*.
+//! Random numbers from a seed, the same on every machine (xorshift64*).
 
-/// A generator; equal seeds give equal numbers.
+/// A generator. Equal seeds give equal numbers.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
@@ -8,14 +8,14 @@ pub struct Random {
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        // Zero is the one state that xorshift cannot leave; spreading the bits makes seeds that
-        // differ by one start far apart.
+        // xorshift cannot leave the state zero. The multiplication separates the states of adjacent
+        // seeds.
         Random {
             state: (seed ^ 0x9E37_79B9_7F4A_7C15).wrapping_mul(0xD134_2543_DE82_EF95) | 1,
         }
     }
 
-    /// Any number.
+    /// Returns any number.
     pub fn next(&mut self) -> u64 {
         self.state ^= self.state >> 12;
         self.state ^= self.state << 25;
@@ -23,18 +23,18 @@ impl Random {
         self.state.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// A number below `end`, which is not zero.
+    /// Returns a number below `end`, which is not zero.
     pub fn below(&mut self, end: u64) -> u64 {
         assert!(end > 0, "below(0) has no answer");
         self.next() % end
     }
 
-    /// A number from `first` to `last`, both included.
+    /// Returns a number from `first` to `last`, both included.
     pub fn between(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last - first + 1)
     }
 
-    /// True once in `n` on average.
+    /// Returns true once in `n` times on average.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

@@ -1,4 +1,4 @@
-//! Surroundings in which a broker has a hard time: no privileges, no io_uring, a tiny file system.
+//! Difficult surroundings for a broker: no privileges, no io_uring, a tiny file system.
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -12,16 +12,16 @@ use engine::preflight::{PreflightError, prepare_system};
 
 use super::skip::{kernel_lacks, not_tested};
 
-/// Whether this process may mount, raise limits and ignore permissions.
+/// Returns true if this process may mount, raise limits and ignore permissions.
 pub fn is_root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     uids.and_then(|uids| uids.split_whitespace().nth(1)) == Some("0")
 }
 
-/// What to put in front of a command so that it runs without privileges. Root keeps its name, so
-/// that it still reaches the binary and the files of the test, and loses every capability: it
-/// cannot ignore permissions nor exceed hard limits.
+/// Returns the prefix of a command that runs without privileges. Root keeps its name, so that the
+/// command still reaches the binary and the files of the test, but loses every capability: it can
+/// neither ignore permissions nor exceed hard limits.
 pub fn without_privileges() -> Vec<String> {
     if is_root() {
         ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
@@ -32,13 +32,14 @@ pub fn without_privileges() -> Vec<String> {
     }
 }
 
-/// A small tmpfs, unmounted at the end of the test.
+/// A small tmpfs that is unmounted at the end of the test.
 pub struct Tmpfs {
     mount_point: tempfile::TempDir,
 }
 
 impl Tmpfs {
-    /// Mounts one; None, said loudly, where that is not possible. `size` as in `mount -o size=8m`.
+    /// Mounts a tmpfs. Prints a notice and returns None if that is not possible. `size` is as in
+    /// `mount -o size=8m`.
     pub fn mount(size: &str) -> Option<Tmpfs> {
         let mount_point = tempfile::Builder::new()
             .prefix("nsqd-tmpfs-")
@@ -77,7 +78,7 @@ impl Tmpfs {
         );
     }
 
-    /// Fills what is left, but for less than a page; remove the file to free it.
+    /// Fills the free space except less than a page. The removal of the file frees it.
     pub fn fill(&self, name: &str) -> PathBuf {
         let path = self.path().join(name);
         let mut file = std::fs::File::create(&path).expect("an inode is left");
@@ -90,7 +91,8 @@ impl Tmpfs {
 
 impl Drop for Tmpfs {
     fn drop(&mut self) {
-        // Lazily: a broker that is still dying may hold files, and must not leave a mount behind.
+        // The lazy form works while a dying broker still has open files, and leaves no mount
+        // behind.
         let _ = Command::new("umount")
             .arg("-l")
             .arg(self.mount_point.path())
@@ -98,13 +100,13 @@ impl Drop for Tmpfs {
     }
 }
 
-/// An ext4 file system of 64 MiB on a loop device, unmounted at the end of the test.
+/// An ext4 file system of 64 MiB on a loop device that is unmounted at the end of the test.
 pub struct LoopExt4 {
     directory: tempfile::TempDir,
 }
 
 impl LoopExt4 {
-    /// Makes and mounts one; None, said loudly, where that is not possible.
+    /// Makes and mounts one. Prints a notice and returns None if that is not possible.
     pub fn mount() -> Option<LoopExt4> {
         let directory = tempfile::Builder::new()
             .prefix("nsqd-ext4-")
@@ -120,7 +122,7 @@ impl LoopExt4 {
         let path = path.to_str().expect("it was named above");
         let steps = [
             vec!["mkfs.ext4", "-q", image],
-            // Detaches the loop device when it is unmounted.
+            // The unmount detaches the loop device.
             vec!["mount", "-o", "loop,errors=remount-ro", image, path],
         ];
         for step in steps {
@@ -139,13 +141,14 @@ impl LoopExt4 {
         self.directory.path().join("mounted")
     }
 
-    /// Stops the file system at once and for good, as if its device had gone: nothing more is written.
+    /// Stops the file system at once and for good, as if its device had gone: no more bytes are
+    /// written.
     #[allow(unsafe_code)]
     pub fn shut_down(&self) {
         const FS_IOC_SHUTDOWN: libc::c_ulong = 0x8004_587d;
         let without_flush: u32 = 2;
         let directory = std::fs::File::open(self.path()).expect("it is mounted");
-        // SAFETY: the call reads one number behind the pointer, which outlives it.
+        // SAFETY: the call reads one number behind the pointer, which outlives the call.
         let done = unsafe {
             libc::ioctl(
                 directory.as_raw_fd(),
@@ -156,7 +159,7 @@ impl LoopExt4 {
         assert_eq!(done, 0, "{}", io::Error::last_os_error());
     }
 
-    /// Has the kernel find an error in the file system: it becomes read-only.
+    /// Makes the kernel find an error in the file system, which then becomes read-only.
     pub fn fail(&self) {
         let device = std::fs::metadata(self.path()).expect("it is mounted").dev();
         let (major, minor) = (libc::major(device), libc::minor(device));
@@ -172,14 +175,14 @@ impl LoopExt4 {
 
 impl Drop for LoopExt4 {
     fn drop(&mut self) {
-        // Lazily: a broker that is still dying may hold files, and must not leave a mount behind. Fails if it was
-        // never mounted.
+        // The lazy form works while a dying broker still has open files, and leaves no mount
+        // behind. The command fails if the file system was never mounted.
         let _ = Command::new("umount").arg("-l").arg(self.path()).output();
     }
 }
 
-/// Names and contents of everything below a directory, sorted. Files may come and go meanwhile;
-/// what is gone when it is looked at is left out.
+/// Returns the names and contents of all files below a directory, sorted. Files may come and go
+/// meanwhile; a file that is gone when it is read is omitted.
 pub fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let mut directories = vec![directory.to_path_buf()];
@@ -202,7 +205,7 @@ pub fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// The first two numbers of the kernel's version.
+/// Returns the first two numbers of the kernel's version.
 pub fn kernel() -> (u32, u32) {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release
@@ -211,7 +214,8 @@ pub fn kernel() -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Returns whether this machine lets a broker use io_uring. If not, says loudly that a test is left out.
+/// Returns true if this machine lets a broker use io_uring. Otherwise prints that a test is
+/// skipped.
 pub fn has_io_uring() -> bool {
     match prepare_system("io_uring", NonZeroUsize::MIN) {
         Ok(_) => return true,
@@ -221,19 +225,20 @@ pub fn has_io_uring() -> bool {
     false
 }
 
-/// The three calls of io_uring. Their numbers are the same on every architecture: they are newer than the split.
+/// The three calls of io_uring. They have the same numbers on every architecture.
 const IO_URING: [i64; 3] = [425, 426, 427];
 
-/// Makes every io_uring call of the command's process fail with `errno`, as the seccomp profiles of
-/// container runtimes do (EPERM), and as a kernel without io_uring does (ENOSYS).
+/// Makes every io_uring call of the command's process fail with `errno`: EPERM as with the seccomp
+/// profiles of container runtimes, or ENOSYS as with a kernel without io_uring.
 pub fn answer_io_uring_with(command: &mut Command, errno: i32) {
     answer_calls(command, IO_URING.map(|call| (call, errno)).to_vec());
 }
 
-/// Gives the command's process a seccomp filter like the default profile of Docker, containerd and Kubernetes
-/// (`RuntimeDefault`). Those profiles list the calls that they allow, some by their arguments. This filter denies io_uring
-/// and the best known of the other calls that a container without further capabilities is denied. Source: the table "Significant syscalls blocked by the default profile" of Docker's documentation, and
-/// `profiles/seccomp/default.json` of moby.
+/// Gives the command's process a seccomp filter like the default profile of Docker, containerd and
+/// Kubernetes (`RuntimeDefault`). Those profiles list the permitted calls, some by their arguments.
+/// This filter denies io_uring and the best known other calls that a container without further
+/// capabilities may not make. Source: the table "Significant syscalls blocked by the default
+/// profile" of Docker's documentation, and `profiles/seccomp/default.json` of moby.
 pub fn confine_like_container(command: &mut Command) {
     let denied = [
         libc::SYS_acct,
@@ -281,7 +286,7 @@ pub fn confine_like_container(command: &mut Command) {
     ];
     let denied = denied.into_iter().chain(IO_URING);
     let denied = denied.map(|call| (call, libc::EPERM));
-    // So that libc falls back to `clone`, whose flags a filter can read.
+    // With this error, libc falls back to `clone`, whose flags a filter can read.
     let unknown = (libc::SYS_clone3, libc::ENOSYS);
     answer_calls(command, denied.chain([unknown]).collect());
 }
@@ -313,25 +318,25 @@ fn answer_calls(command: &mut Command, answers: Vec<(i64, i32)>) {
             return Err(io::Error::last_os_error());
         }
         let mode = libc::SECCOMP_MODE_FILTER;
-        // SAFETY: the kernel copies the program, which outlives the call, as does the filter that
-        // it points to: the closure owns it.
+        // SAFETY: the kernel copies the program, which outlives the call. The closure owns the
+        // filter that the program points to.
         let done = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) };
         if done != 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(())
     };
-    // SAFETY: between fork and exec the closure makes two system calls and touches nothing but its
-    // own memory: no allocation, no lock.
+    // SAFETY: between fork and exec the closure makes two system calls and touches only its own
+    // memory: no allocation, no lock.
     unsafe { command.pre_exec(install) };
 }
 
-/// Gives the command's process the default action for SIGHUP. A test that runs under `nohup` hands its
-/// ignored SIGHUP down to every child otherwise.
+/// Gives the command's process the default action for SIGHUP. Otherwise a test under `nohup` passes
+/// its ignored SIGHUP on to every child.
 #[allow(unsafe_code)]
 pub fn hear_hangups(command: &mut Command) {
     let reset = || {
-        // SAFETY: `SIG_DFL` is no function, so nothing can run at a wrong moment.
+        // SAFETY: `SIG_DFL` is not a function, so no code can run at a wrong moment.
         match unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) } {
             libc::SIG_ERR => Err(io::Error::last_os_error()),
             _ => Ok(()),

@@ -1,5 +1,5 @@
-//! What the broker talks to, played by the test: an HTTP server, and an nsqlookupd that records what it
-//! is told and can misbehave.
+//! The servers that the broker talks to, played by the test: an HTTP server, and an nsqlookupd that
+//! records its commands and can misbehave.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -11,18 +11,18 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::{PATIENCE, wait_until};
 
-/// A request as it came.
+/// A request as received.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub method: String,
-    /// Path and query.
+    /// The path and the query.
     pub target: String,
-    /// In lower case.
+    /// The headers, with names in lower case.
     pub headers: BTreeMap<String, String>,
     pub body: String,
 }
 
-/// What the server answers.
+/// The answer of the server.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub status: u16,
@@ -50,7 +50,7 @@ pub fn serve_http(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) ->
     listen(move |stream| exchange(stream, &answer))
 }
 
-/// The same over TLS.
+/// Serves HTTPS in the same way.
 pub fn serve_https(
     config: Arc<ServerConfig>,
     answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
@@ -76,7 +76,7 @@ fn exchange(stream: impl Read + Write, answer: &impl Fn(&Request) -> Reply) -> i
     stream.flush()
 }
 
-/// Gives each connection a thread that ends with it.
+/// Serves each connection on a thread that ends with it.
 fn listen(serve: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
@@ -84,7 +84,7 @@ fn listen(serve: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static) -
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let serve = serve.clone();
-            // The other side may hang up whenever it likes.
+            // The other side may close the connection at any time.
             thread::spawn(move || serve(stream).ok());
         }
     });
@@ -120,22 +120,22 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Request> {
     })
 }
 
-/// What a [`Lookupd`] does when it gets a command.
+/// The reaction of a [`Lookupd`] to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// Answers as it should.
+    /// Answers correctly.
     Well,
     /// Closes the connection.
     Closes,
-    /// Says nothing, and goes on listening.
+    /// Sends nothing and continues to read.
     Silent,
-    /// Announces this many bytes as its answer, and sends a few.
+    /// Announces this many bytes as the answer and sends a few.
     Announces(i32),
-    /// Answers every command with this.
+    /// Answers every command with this text.
     Says(&'static str),
 }
 
-/// An nsqlookupd that remembers what it is told.
+/// An nsqlookupd that records its commands.
 pub struct Lookupd {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -144,20 +144,20 @@ pub struct Lookupd {
 struct Shared {
     http_port: u16,
     told: Mutex<Vec<String>>,
-    /// A command's first word, and how it is answered.
+    /// The first word of a command, and the reaction to it.
     manner: Mutex<(&'static str, Manner)>,
     open: Mutex<Vec<TcpStream>>,
 }
 
 impl Lookupd {
-    /// One that knows these channels of every topic.
+    /// Starts an nsqlookupd that knows these channels of every topic.
     pub fn start(channels: &[&str]) -> Lookupd {
         let answer = serde_json::json!({ "channels": channels }).to_string();
         let http = serve_http(move |_| Reply::new(200, answer.clone()));
         Lookupd::start_with_http(http.port())
     }
 
-    /// One whose HTTP is served by somebody else, on this port of 127.0.0.1.
+    /// Starts an nsqlookupd whose HTTP another server answers on this port of 127.0.0.1.
     pub fn start_with_http(http_port: u16) -> Lookupd {
         let shared = Arc::new(Shared {
             http_port,
@@ -177,22 +177,24 @@ impl Lookupd {
         self.address.to_string()
     }
 
-    /// From now on answers commands that start with `command` in this manner, and all others well.
+    /// From now on reacts to commands that start with `command` in this manner, and answers all
+    /// others correctly.
     pub fn answers(&self, command: &'static str, manner: Manner) {
         *lock(&self.shared.manner) = (command, manner);
     }
 
-    /// Everything it was told, over all connections: lines, IDENTIFY with its body, `connected`.
+    /// Returns everything that was received, over all connections: lines, IDENTIFY with its body,
+    /// `connected`.
     pub fn told(&self) -> Vec<String> {
         lock(&self.shared.told).clone()
     }
 
-    /// Forgets what it was told.
+    /// Forgets everything that was received.
     pub fn forget(&self) {
         lock(&self.shared.told).clear();
     }
 
-    /// Waits until it has been told `line`, in the test's patience.
+    /// Waits for `line`, for at most the test's patience.
     pub fn wait_for(&self, line: &str) {
         let is_told = || self.told().iter().any(|told| told == line);
         assert!(
@@ -205,7 +207,7 @@ impl Lookupd {
     /// Cuts every connection.
     pub fn cut(&self) {
         for stream in lock(&self.shared.open).drain(..) {
-            // It may be closed already.
+            // The connection may be closed already.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }

@@ -1,8 +1,9 @@
-//! What a test says where it cannot run. The unit tests of the shell use this file, too.
+//! The notices of tests that cannot run. The unit tests of the shell also use this file.
 
 use std::io::{self, Write};
 
-/// Says loudly that a test cannot run here. With `CI` set, the test fails: CI can install or allow what is missing.
+/// Prints that a test cannot run here. With `CI` set, the test fails, because CI can install or
+/// permit the missing part.
 pub fn not_tested(why: &str) {
     let text = say(why);
     assert!(
@@ -11,13 +12,13 @@ pub fn not_tested(why: &str) {
     );
 }
 
-/// Says loudly that a test cannot run on this kernel. CI cannot give a kernel what it lacks, so no test fails.
+/// Prints that a test cannot run on this kernel. CI cannot change the kernel, so no test fails.
 pub fn kernel_lacks(why: &str) {
     say(why);
 }
 
-/// The test harness captures what the print macros write unless the test fails. A test that is left out passes, so
-/// the text goes past the harness.
+/// Writes past the test harness, which hides the output of the print macros of a passing test. A
+/// skipped test passes.
 fn say(why: &str) -> String {
     let text = format!("\n*** NOT TESTED: {why} ***\n");
     let _ = io::stderr().write_all(text.as_bytes());

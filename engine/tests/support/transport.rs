@@ -1,4 +1,4 @@
-//! What carries a client's frames: a socket, or TLS and compression over one.
+//! The transport of a client's frames: a socket, or TLS and compression over a socket.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
@@ -12,12 +12,12 @@ use upgrade::{ClientConfig, Layer, Layers};
 pub enum Upgrade {
     Tls(Arc<ClientConfig>),
     Snappy,
-    /// With this level in both directions.
+    /// Deflate with this level in both directions.
     Deflate(u32),
 }
 
 impl Upgrade {
-    /// The part of an IDENTIFY that asks for it.
+    /// Returns the part of an IDENTIFY that asks for the upgrade.
     pub fn json(&self) -> String {
         match self {
             Upgrade::Tls(_) => ",\"tls_v1\":true".to_owned(),
@@ -30,11 +30,11 @@ impl Upgrade {
 pub struct Transport {
     stream: TcpStream,
     layers: Option<Layers>,
-    /// Received, not opened yet.
+    /// Received bytes that are not opened yet.
     unopened: Vec<u8>,
-    /// Opened, not read yet.
+    /// Opened bytes that are not read yet.
     opened: Vec<u8>,
-    /// Bytes of one write.
+    /// Most bytes of one write.
     piece: usize,
 }
 
@@ -57,8 +57,8 @@ impl Transport {
         self.piece = 1;
     }
 
-    /// Adds a layer, for what is sent from now on, and for what was read before and is not of the older
-    /// layers. With TLS, waits until both sides have come to terms.
+    /// Adds a layer for all further output, and for bytes that were read before and do not belong
+    /// to the older layers. For TLS, waits for the end of the handshake.
     pub fn push(&mut self, upgrade: &Upgrade, mut behind: &[u8]) -> io::Result<()> {
         let layer = match upgrade {
             Upgrade::Tls(config) => {
