@@ -1,5 +1,5 @@
-//! The message path allocates nothing per message: publish, deliver, finish, requeue and redeliver in
-//! the steady state, with every allocation counted.
+//! The message path allocates nothing per message. The test counts every allocation while messages
+//! are published, delivered, finished, requeued and redelivered in the steady state.
 
 mod path;
 
@@ -18,23 +18,24 @@ fn note() {
     }
 }
 
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches atomics only.
+// SAFETY: the allocator passes every call on to the system's allocator unchanged. Counting touches
+// atomics only.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note();
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller keeps the promise that `System` needs.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         note();
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller keeps the promise that `System` needs.
         unsafe { System.realloc(pointer, layout, bytes) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller keeps the promise that `System` needs.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -42,7 +43,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Counts what the broker allocates.
+/// Counts the allocations of the broker.
 struct Allocations;
 
 impl Counter for Allocations {
@@ -57,7 +58,7 @@ impl Counter for Allocations {
 #[test]
 fn the_message_path_allocates_nothing_per_message() {
     let mut path = MessagePath::new(Allocations);
-    // Warm: every buffer has its size, every segment was there before.
+    // After these rounds every buffer has its size, and every segment has been used before.
     for _ in 0..100 {
         path.round(true);
     }

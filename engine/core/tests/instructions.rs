@@ -1,20 +1,20 @@
-//! The instructions that the broker takes per published and per delivered message, counted by
-//! valgrind: immune to noise, unlike time. More than 5 % above what `instructions.txt` says fails.
+//! The broker's instructions per published and per delivered message. valgrind counts them, which,
+//! unlike time, has no noise. A count more than 5 % above `instructions.txt` fails.
 //!
-//! To accept new figures, after a look at why they changed:
+//! To accept new figures after a check why they changed:
 //!
 //!     RINGQ_ACCEPT_INSTRUCTIONS=1 cargo test -p engine-core --test instructions
 //!
-//! Another compiler makes other code: with one that is not named in the file the figures are printed
-//! and not compared. Needed on the machine: valgrind. If it is missing that is said loudly, and fails
-//! if `CI` is set.
+//! Another compiler makes other code: if the file does not name the compiler, the figures are
+//! printed but not compared. The machine needs valgrind. If it is missing, the test prints a
+//! notice, or fails if `CI` is set.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The counts of two lengths are taken from each other: what is left is the steady state's.
+/// Numbers of rounds. The difference of both counts is that of the steady state.
 const ROUNDS: [u64; 2] = [100, 300];
 const TOLERANCE: f64 = 0.05;
 
@@ -32,7 +32,7 @@ fn compiler() -> String {
         .to_owned()
 }
 
-/// The program to be counted, as it is released.
+/// Returns the path of the program to count, in a release build.
 fn program() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("instructions");
     let mut build = Command::new(env!("CARGO"));
@@ -45,7 +45,7 @@ fn program() -> PathBuf {
     target.join("release/examples/message_path")
 }
 
-/// The messages moved, and the instructions taken for a part of it.
+/// Returns the number of moved messages, and the instructions of `part`.
 fn count(program: &Path, part: &str, rounds: u64) -> (u64, u64) {
     let printed = output(
         Command::new("valgrind")

@@ -1,5 +1,5 @@
-//! The broker goes through the messages of a channel in slices. The tests check the length of a slice, and the state
-//! after a crash or an operator's command between two slices.
+//! The broker processes the messages of a channel in slices. The tests check the length of a slice,
+//! and the state after a crash or an operator's command between two slices.
 
 mod lists;
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use wire::encode;
 use wire::name::ChannelName;
 
-/// A turn goes through at most this many entries: its budget, and the minimum shares of the topic and the channel.
+/// Most list entries of a turn: its budget, and the minimum shares of the topic and the channel.
 const SPENT_MAX: usize = TURN_ENTRIES + 2 * 16 + 16;
 
 impl World {
@@ -18,8 +18,8 @@ impl World {
         self.rest();
     }
 
-    /// Carries out an operator's command, again and again while the broker says [`Outcome::Later`]. Returns how often the
-    /// command had to wait.
+    /// Carries out an operator's command, and repeats it while the broker returns
+    /// [`Outcome::Later`]. Returns how often the command had to wait.
     fn operate(
         &mut self,
         mut command: impl FnMut(&mut Broker, Now, &mut Vec<Output>) -> Result<Outcome, AdminError>,
@@ -102,7 +102,8 @@ fn no_turn_goes_through_more_than_its_share() {
     assert!(world.spent_max <= SPENT_MAX, "{}", world.spent_max);
 }
 
-/// A topic goes through its undistributed messages in slices, too, when it is paused, unpaused or deleted.
+/// A topic also processes its undistributed messages in slices when it is paused, unpaused or
+/// deleted.
 #[test]
 fn what_no_channel_was_given_is_gone_through_in_slices_too() {
     const MESSAGES: u64 = 3_000;
@@ -140,8 +141,9 @@ fn what_no_channel_was_given_is_gone_through_in_slices_too() {
     assert!(world.spent_max <= SPENT_MAX, "{}", world.spent_max);
 }
 
-/// Messages are published and requeued while a checkpoint is put together over many turns. After a crash in any of these
-/// turns every owed message is there, and deferred messages come when they are due.
+/// Messages are published and requeued while the broker builds a checkpoint over many turns. After
+/// a crash in any of these turns every owed message exists, and deferred messages arrive when they
+/// are due.
 #[test]
 fn a_crash_between_two_slices_loses_neither_message_nor_deadline() {
     const MESSAGES: u64 = 200;
@@ -153,7 +155,7 @@ fn a_crash_between_two_slices_loses_neither_message_nor_deadline() {
         for n in 0..MESSAGES {
             world.publish_deferred(producer, Duration::from_millis(20_000 + n * 37 % 5000));
         }
-        // Some messages are finished, so that the others in flight are single ones.
+        // Some messages are finished, so that the others in flight are not in runs.
         let mut input = Vec::new();
         encode::mpub(&mut input, topic(), std::iter::repeat_n(&[0_u8; 8], 40));
         world.send(producer, &input);
@@ -183,7 +185,7 @@ fn a_crash_between_two_slices_loses_neither_message_nor_deadline() {
         }
         was_finished |= world.checkpoints > 0;
         world.restart();
-        // A message that was finished may come again if the checkpoint was not written.
+        // A finished message may arrive again if the checkpoint was not written.
         let (depth, in_flight, deferred) = world.counts();
         let owed = MESSAGES + crash_after + 40 - finished;
         let there = depth + in_flight + deferred;
@@ -217,8 +219,8 @@ fn a_crash_between_two_slices_loses_neither_message_nor_deadline() {
     }
 }
 
-/// A paused topic is unpaused while its checkpoint is put together. So the channel gets messages that are older than the
-/// checkpoint, after a part of the channel was recorded.
+/// A paused topic is unpaused while the broker builds its checkpoint. The channel then gets
+/// messages that are older than the checkpoint, although a part of the channel was recorded before.
 #[test]
 fn what_a_channel_is_given_while_it_is_recorded_is_not_lost() {
     const MESSAGES: u64 = 300;
@@ -258,8 +260,8 @@ fn what_a_channel_is_given_while_it_is_recorded_is_not_lost() {
     }
 }
 
-/// A consumer requeues more messages per turn than a slice has entries. The checkpoint is finished all the same, and it
-/// has no more notes of moved messages than the channel has messages.
+/// A consumer requeues more messages per turn than a slice has entries. The checkpoint is finished
+/// nevertheless, and it has no more notes of moved messages than the channel has messages.
 #[test]
 fn a_checkpoint_comes_although_messages_are_requeued_all_the_time() {
     const MESSAGES: usize = 1_000;
@@ -341,9 +343,9 @@ fn messages_that_time_out_together_come_back_in_slices() {
 
 const KEPT: u64 = 600;
 
-/// Returns a topic that has just been unpaused: some of the messages that it kept are still on their way to its channel,
-/// because they pass in slices. One more message was published after the pause. Depending on `turns`, a long checkpoint
-/// is under way, too.
+/// Returns a topic that has just been unpaused. Some of the messages that it kept are still on
+/// their way to its channel, because they pass in slices. One more message was published after the
+/// pause. With some values of `turns`, the broker is also building a long checkpoint.
 fn unpaused(turns: usize) -> World {
     let mut world = World::new();
     world.subscribe(0);
@@ -367,8 +369,8 @@ fn unpaused(turns: usize) -> World {
     world
 }
 
-/// Regression: if an operator or a client changed a topic while messages were on their way to the channels, these
-/// messages were dropped, kept back, or given to a channel that was made later.
+/// Regression: if an operator or a client changed a topic while messages were on their way to the
+/// channels, these messages were dropped, kept back, or given to a channel that was created later.
 #[test]
 fn messages_on_their_way_to_the_channels_arrive_whatever_operators_do() {
     let all = (1, 0, KEPT);
@@ -435,8 +437,8 @@ fn messages_on_their_way_to_the_channels_arrive_whatever_operators_do() {
     assert!(waits > 0, "no operator had to wait");
 }
 
-/// Regression: if more deferred messages were published per turn than a slice has entries, more of them were left behind
-/// each turn, for as long as the flood lasted.
+/// Regression: if more deferred messages were published per turn than a slice has entries, each
+/// turn left more of them behind, for as long as the flood lasted.
 #[test]
 fn a_flood_of_deferred_messages_passes_to_the_channel_as_it_comes() {
     const PER_TURN: u64 = 5 * TURN_ENTRIES as u64;

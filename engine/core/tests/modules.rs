@@ -1,4 +1,5 @@
-//! Dependencies point forward only: no module of this crate names, over whatever way, a module that names it.
+//! Checks that dependencies point forward only: no module of this crate depends on itself, directly
+//! or through others.
 
 mod module_graph;
 
@@ -14,7 +15,7 @@ fn no_module_depends_on_itself() {
     assert_eq!(files.top_level().cycle(), None);
 }
 
-/// Reads a crate of these modules, the first of which is the root.
+/// Reads a crate of these modules. The first one is the root.
 fn graph(modules: &[(&str, &str)]) -> ModuleGraph {
     ModuleGraph::read(|path| {
         let path = path.join("::");

@@ -1,16 +1,18 @@
 //! Thousands of random histories of the real broker over the real log, against a simple model.
 //!
-//! The files are simulated (`diskq::SimFiles`). The keepers answer late, connections send a few bytes at a time,
-//! shards get their mail late, and the process is killed now and then. One seed determines the whole history. A
+//! The files are simulated (`diskq::SimFiles`). The keepers answer late, connections send a few
+//! bytes at a time, shards get their mail late, and sometimes the process is killed. One seed
+//! determines the whole history. A failure prints the seed, and
 //! failure prints the seed, and
 //!
 //! ```text
 //! RINGQ_SIM_SEED=<seed> cargo test -p engine-core --test simulation
 //! ```
 //!
-//! runs that history alone. The seeds follow from the hash of the commit and a counter, so that each commit tries
-//! other seeds. `RINGQ_SIM_COUNT` sets the number of histories (500000 take a night). With `RINGQ_SIM_FIRST=n` the
-//! seeds are n, n + 1 and so on. `RINGQ_SIM_LOG=1` shows what the broker logs.
+//! runs only that history. The seeds follow from the hash of the commit and a counter, so each
+//! commit tries other seeds. `RINGQ_SIM_COUNT` sets the number of histories (500000 take a night).
+//! With `RINGQ_SIM_FIRST=n` the seeds are n, n + 1 and so on. `RINGQ_SIM_LOG=1` prints the broker's
+//! log.
 
 mod lists;
 mod planted;
@@ -26,7 +28,7 @@ use world::{Reached, World};
 
 /// The default number of histories.
 const COUNT: u64 = 5_000;
-/// Fewer histories do not reach every event that must be reached.
+/// Smallest number of histories that reaches every event that must be reached.
 const COUNT_TO_REACH_ALL: u64 = 2_000;
 /// The first seed if the hash of the commit is not known.
 const BASE_WITHOUT_COMMIT: u64 = 1;
@@ -43,7 +45,7 @@ fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name} must be a number, not {value}")))
 }
 
-/// The first bytes of the commit's hash.
+/// Returns the first bytes of the commit's hash.
 fn commit() -> Option<u64> {
     let git = Command::new("git")
         .args(["rev-parse", "HEAD"])
@@ -59,7 +61,7 @@ fn first_seed() -> u64 {
     if let Some(first) = number("RINGQ_SIM_FIRST") {
         return first;
     }
-    // The low 16 bits are left to the counter, so that no two commits share a seed.
+    // The low 16 bits belong to the counter, so that no two commits share a seed.
     commit().map_or_else(
         || {
             println!("no commit is known here: the seeds start at {BASE_WITHOUT_COMMIT}");

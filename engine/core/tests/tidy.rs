@@ -1,5 +1,6 @@
-//! The seam, checked by name: `wire`, `diskq-log` and `engine/core` read no clock, start no thread, touch no file
-//! or socket, log nothing; only the shell names the reactor. None of them depends on a crate that makes system calls.
+//! Checks the seam by name. `wire`, `diskq-log` and `engine/core` read no clock, start no thread,
+//! touch no file or socket, and log nothing. Only the shell names the reactor. None of the three
+//! depends on a crate that makes system calls.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,7 @@ fn check(directory: &Path, forbidden: &[&str]) {
         let text = fs::read_to_string(&file).expect("UTF-8");
         for (number, line) in text.lines().enumerate() {
             let is_comment = line.trim_start().starts_with("//");
-            // A lifetime, and no static item.
+            // `'static mut` is a lifetime, not a static item.
             let line = line.replace("'static mut", "");
             for name in forbidden {
                 assert!(
@@ -76,7 +77,7 @@ fn only_the_shell_names_the_reactor() {
     check(&root.join("engine/src/http"), &["reactor::"]);
 }
 
-/// The output of `cargo tree` without network.
+/// Returns the output of `cargo tree` without network.
 fn cargo_tree(arguments: &[&str]) -> String {
     let tree = Command::new(env!("CARGO"))
         .args(["tree", "--offline", "--locked"])
@@ -89,7 +90,8 @@ fn cargo_tree(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&tree.stdout).into_owned()
 }
 
-/// The rules make no system call and cannot unmap memory: they depend on no crate that can, on any system.
+/// The rules make no system call and cannot unmap memory, because on every system they depend only
+/// on crates that cannot.
 #[test]
 fn the_rules_depend_on_no_system_call() {
     for package in ["engine-core", "diskq-log"] {
@@ -112,7 +114,7 @@ fn the_rules_depend_on_no_system_call() {
     }
 }
 
-/// The features that tests need leak into no release.
+/// No release has a feature that only tests need.
 #[test]
 fn no_release_has_a_feature_of_the_tests() {
     let features_of = |edges: &str| cargo_tree(&["--workspace", "--edges", edges]);

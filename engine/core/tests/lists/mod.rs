@@ -1,4 +1,4 @@
-//! A broker over a simulated disk that goes through long lists in small slices.
+//! A broker over a simulated disk that processes long lists in small slices.
 
 use diskq::{ChannelFacts, Crash, Keeper, LogOptions, SimFiles, TopicFacts, open_log};
 use engine_core::stats::StatsFilter;
@@ -51,19 +51,19 @@ fn options() -> BrokerOptions {
     }
 }
 
-/// A broker with one topic and one channel, whose keeper does each job at once.
+/// A broker with one topic and one channel. Its keeper does each job at once.
 pub(crate) struct World {
     files: SimFiles,
     pub(crate) broker: Broker,
     pub(crate) mono: Duration,
-    /// The highest number of entries of long lists that one turn went through.
+    /// The highest number of list entries that one turn processed.
     pub(crate) spent_max: usize,
-    /// The number of turns that went through any entry of a long list.
+    /// The number of turns that processed any list entry.
     pub(crate) busy_turns: usize,
     pub(crate) checkpoints: usize,
-    /// The number of runs that the last checkpoint names.
+    /// The number of runs in the last checkpoint.
     pub(crate) runs: usize,
-    /// The broker has told an operator to try a command again.
+    /// True if the broker has told an operator to try a command again.
     pub(crate) may_retry: bool,
 }
 
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// Ends turns until nothing is left to do at this time.
+    /// Runs turns until nothing is left to do at this time.
     pub(crate) fn rest(&mut self) {
         for _ in 0..100_000 {
             self.turn();

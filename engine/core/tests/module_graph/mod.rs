@@ -1,4 +1,5 @@
-//! The graph of a crate's modules, read from its sources: which module names which other one.
+//! The graph of a crate's modules, read from its sources. An edge leads to each module that a
+//! module names.
 //!
 //! Other crates include this file with `#[path]`. It needs only the standard library.
 
@@ -6,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// The path of a module in its crate, as `broker::time`. The crate's root is the empty path.
+/// The path of a module in its crate, such as `broker::time`. The crate's root is the empty path.
 type ModulePath = Vec<String>;
 
-/// The modules of a crate, without those of its tests. An edge leads from a module to a module that it names.
+/// The modules of a crate, except those of its tests. An edge leads from a module to a module that
+/// it names.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleGraph {
     edges: BTreeMap<String, BTreeSet<String>>,
@@ -37,7 +39,7 @@ impl ModuleGraph {
         ModuleGraph::read(read)
     }
 
-    /// Reads the modules that `read` has the text of.
+    /// Reads the modules whose text `read` returns.
     pub(crate) fn read(read: impl Fn(&[String]) -> Option<String>) -> ModuleGraph {
         let mut sources = BTreeMap::new();
         let mut unread: Vec<ModulePath> = vec![Vec::new()];
@@ -63,7 +65,8 @@ impl ModuleGraph {
         graph
     }
 
-    /// The graph between the modules that the crate's root declares: each stands for all modules below it.
+    /// Returns the graph of the modules that the crate's root declares. Each stands for all modules
+    /// below it.
     pub(crate) fn top_level(&self) -> ModuleGraph {
         let top = |module: &str| module.split("::").next().unwrap_or_default().to_owned();
         let mut graph = ModuleGraph::default();
@@ -77,13 +80,13 @@ impl ModuleGraph {
         graph
     }
 
-    /// The number of modules.
+    /// Returns the number of modules.
     pub(crate) fn len(&self) -> usize {
         self.edges.len()
     }
 
-    /// Returns modules each of which names the next one, and the last one names the first one, as
-    /// `client -> broker -> client`.
+    /// Returns a list of modules in which each names the next one and the last one names the first
+    /// one, such as `client -> broker -> client`.
     pub(crate) fn cycle(&self) -> Option<String> {
         let mut done = BTreeSet::new();
         let starts = self.edges.keys();
@@ -126,7 +129,7 @@ fn name(path: &[String]) -> String {
     path.join("::")
 }
 
-/// Finds the module that a path in `module` leads to. `None` for a path that leads out of the crate.
+/// Returns the module that a path in `module` leads to, or `None` for a path out of the crate.
 fn resolve(
     module: &ModulePath,
     named: &[String],
@@ -161,7 +164,7 @@ fn resolve(
     Some(found)
 }
 
-/// The paths with several parts in a module's code. The braces of a `use` are multiplied out.
+/// Returns the paths with several parts in a module's code. The braces of a `use` are expanded.
 fn named_paths(tokens: &[String]) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     let mut at = 0;
@@ -175,7 +178,7 @@ fn named_paths(tokens: &[String]) -> Vec<Vec<String>> {
     paths
 }
 
-/// Reads the path at `at`, with what its braces hold. Returns where it ends.
+/// Reads the path at `at` with the content of its braces. Returns the end of the path.
 fn read_tree(
     tokens: &[String],
     mut at: usize,
@@ -212,7 +215,7 @@ fn is_word(token: &str) -> bool {
     token.starts_with(|first: char| first.is_alphanumeric() || first == '_')
 }
 
-/// Takes a text apart, and leaves out what is compiled for tests only.
+/// Parses a text and omits the items that are compiled only for tests.
 fn source(text: &str) -> Source {
     let mut tokens = Vec::new();
     let mut all = tokens_of(text).into_iter().peekable();
@@ -241,7 +244,7 @@ fn source(text: &str) -> Source {
     Source { tokens, children }
 }
 
-/// The words and signs of a text, without comments, strings and characters.
+/// Returns the words and signs of a text, without comments, strings and characters.
 fn tokens_of(text: &str) -> Vec<String> {
     let mut tokens: Vec<String> = Vec::new();
     let mut rest = text;
@@ -271,7 +274,7 @@ fn tokens_of(text: &str) -> Vec<String> {
     tokens
 }
 
-/// The length of the string or character that `text` begins with.
+/// Returns the length of the string or character that `text` begins with.
 fn literal_bytes(text: &str) -> Option<usize> {
     let raw = text.strip_prefix("br").or_else(|| text.strip_prefix('r'));
     if let Some(raw) = raw {
@@ -303,7 +306,7 @@ fn literal_bytes(text: &str) -> Option<usize> {
             if first == '\\' {
                 return inside.find(|(_, c)| *c == '\'').map(|(at, _)| at + 2);
             }
-            // Otherwise it is a lifetime.
+            // Any other quote begins a lifetime.
             (second == '\'').then_some(at + 2)
         }
         _ => None,

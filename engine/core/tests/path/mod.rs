@@ -1,5 +1,5 @@
-//! The message path without sockets, for those who count what it costs: a broker with a producer and
-//! a consumer, and their bytes.
+//! The message path without sockets, for tests that count its cost: a broker with a producer and a
+//! consumer, and their bytes.
 
 mod shell;
 
@@ -10,12 +10,12 @@ use std::time::Duration;
 use wire::encode;
 use wire::name::{ChannelName, TopicName};
 
-/// The messages of a round: the first half is published one by one, the second in one batch.
+/// Number of messages in a round. The first half is published one by one, the second in one batch.
 pub(crate) const MESSAGES: usize = 200;
 
 /// A broker with one producer and one consumer.
 pub(crate) struct MessagePath<C> {
-    /// Messages that were finished, and that were requeued first.
+    /// Number of finished messages, and number of messages that were requeued first.
     pub(crate) finished: u64,
     pub(crate) requeued: u64,
     shell: Shell<C>,
@@ -28,7 +28,7 @@ pub(crate) struct MessagePath<C> {
 }
 
 impl<C: Counter> MessagePath<C> {
-    /// Ready for the first round.
+    /// Returns a message path that is ready for the first round.
     pub(crate) fn new(counter: C) -> MessagePath<C> {
         let mut shell = Shell::new(counter);
         let (producer, consumer) = (shell.connect(), shell.connect());
@@ -62,8 +62,8 @@ impl<C: Counter> MessagePath<C> {
         path
     }
 
-    /// Publishes and delivers [`MESSAGES`] messages. With `requeueing`, one in sixteen is given back
-    /// and delivered again.
+    /// Publishes and delivers [`MESSAGES`] messages. With `requeueing`, the consumer requeues one
+    /// in sixteen and gets it again.
     pub(crate) fn round(&mut self, requeueing: bool) {
         self.shell.mono += Duration::from_millis(1);
         let publishes = std::mem::take(&mut self.publishes);

@@ -1,5 +1,5 @@
-//! The broker's shell without sockets: the bytes of connections go in and come out, the keeper is at
-//! hand, and whoever counts or times sees each call.
+//! The broker's shell without sockets: the bytes of connections go in and come out, a keeper does
+//! the jobs, and a counter sees each call of the broker.
 
 use diskq::{Keeper, LogOptions, SimFiles};
 use engine_core::{Broker, BrokerOptions, ClientId, Now, Output, Sent, ShardId, TopicOptions};
@@ -13,26 +13,27 @@ use wire::limits::Limits;
 
 const DATA_PATH: &str = "/data";
 
-/// What the broker does something for.
+/// The purpose of a call of the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Taking messages in.
+    /// The broker receives messages.
     Publish,
-    /// Giving them out, and taking the answers.
+    /// The broker delivers messages and receives the answers.
     Deliver,
 }
 
-/// Runs what the broker does, and counts of it what it likes.
+/// Runs the calls of the broker and counts their cost.
 pub(crate) trait Counter {
     /// Runs `act`.
     fn count<R>(&mut self, part: Part, act: impl FnOnce() -> R) -> R;
 }
 
-/// A broker, and what the shell does for it: brings input, ends turns, writes output, plays the keeper.
+/// A broker with the work of its shell: brings input, ends turns, writes output, and does the
+/// keeper's jobs.
 pub(crate) struct Shell<C> {
-    /// Sees everything the broker does.
+    /// The counter that sees every call of the broker.
     pub(crate) counter: C,
-    /// The time.
+    /// The monotonic time.
     pub(crate) mono: Duration,
     broker: Broker,
     files: SimFiles,
@@ -40,7 +41,7 @@ pub(crate) struct Shell<C> {
 }
 
 impl<C: Counter> Shell<C> {
-    /// Without topics and connections.
+    /// Returns a shell without topics and connections.
     pub(crate) fn new(counter: C) -> Shell<C> {
         let broker = Broker::new(BrokerOptions {
             shard: ShardId(0),
@@ -72,14 +73,14 @@ impl<C: Counter> Shell<C> {
         }
     }
 
-    /// A new connection.
+    /// Adds a connection.
     pub(crate) fn connect(&mut self) -> ClientId {
         let now = now(self.mono);
         self.broker.connect(now, "a:1".to_owned(), "a".to_owned())
     }
 
-    /// Input that the broker must take whole, perhaps after the keeper made room. No turn follows
-    /// unless it has to.
+    /// Brings input, all of which the broker must take, if necessary after the keeper has made
+    /// room. No turn follows unless the broker needs one.
     pub(crate) fn receive(&mut self, part: Part, id: ClientId, mut input: &[u8]) {
         for _ in 0..100 {
             let now = now(self.mono);
@@ -95,7 +96,7 @@ impl<C: Counter> Shell<C> {
         panic!("the broker does not take the input");
     }
 
-    /// Deliveries, and the keeper's jobs.
+    /// Ends a turn: delivers messages and does the keeper's jobs.
     pub(crate) fn end_turn(&mut self) {
         loop {
             let now = now(self.mono);
@@ -121,15 +122,14 @@ impl<C: Counter> Shell<C> {
         }
     }
 
-    /// Takes the list of connections with output, in `into`.
+    /// Moves the list of connections with output to `into`.
     pub(crate) fn take_clients_to_flush(&mut self, into: &mut Vec<ClientId>) {
         self.counter.count(Part::Deliver, || {
             self.broker.take_clients_to_flush(into);
         });
     }
 
-    /// Takes everything that is to be sent to `id`, behind what is in `received` already, which must
-    /// have room.
+    /// Appends all output for `id` to `received`, which must have room.
     pub(crate) fn take_output(&mut self, id: ClientId, received: &mut Vec<u8>) {
         loop {
             let now = now(self.mono);
@@ -138,7 +138,7 @@ impl<C: Counter> Shell<C> {
             let count = self
                 .counter
                 .count(Part::Deliver, || broker.output(id, &mut slices));
-            // The kernel's part: a buffer that has room already.
+            // This copy stands for the kernel's. The buffer has room already.
             for slice in &slices[..count] {
                 assert!(received.len() + slice.len() <= received.capacity());
                 received.extend_from_slice(slice);
@@ -154,7 +154,7 @@ impl<C: Counter> Shell<C> {
     }
 }
 
-/// The messages in a connection's output; other frames are left out.
+/// Returns the messages in a connection's output. Other frames are skipped.
 pub(crate) fn messages(mut received: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         while let FrameDecoded::Frame {

@@ -90,7 +90,7 @@ impl Small {
         small
     }
 
-    /// Has the keeper do what the log asks for.
+    /// Makes the keeper do the log's requests.
     fn serve(&mut self) {
         while let Some(request) = self.log.next_request() {
             self.files.observe(Path::new(DATA_PATH), TOPIC, &self.log);
@@ -103,8 +103,8 @@ impl Small {
     }
 
     fn write_checkpoint(&mut self, durable: Durable) -> u64 {
-        // A power failure may tear this checkpoint: it is longer than a sector, and all sectors differ from those of
-        // the checkpoint before.
+        // A power failure may tear this checkpoint: it is longer than a sector, and all its sectors
+        // differ from those of the previous checkpoint.
         self.checkpoints += 1;
         let salt = self.checkpoints;
         let channel = |at: u32| ChannelDraft {
@@ -131,14 +131,14 @@ fn count(recovered: &Recovered) -> u64 {
     recovered.found.iter().map(SeqRange::len).sum()
 }
 
-/// Start-up goes on reading after a message that is not whole (promise P5).
+/// Start-up continues to read behind a damaged message (promise P5).
 fn a_wrong_bit_costs_one_message() {
     let small = Small::new(1);
     small.files.damage(Path::new(FIRST_SEGMENT), 10_000, 1);
     assert_eq!(count(&small.open()), COUNT - 1);
 }
 
-/// A power failure may tear a copy that was not synced. The original is whole.
+/// A power failure may tear a copy that was not synced. Its original is undamaged.
 fn a_torn_copy_leaves_its_original_alone() {
     let small = Small::new(1);
     let (original, copy) = (
@@ -247,7 +247,8 @@ fn a_shared_sync_that_fails_is_believed_of_nobody() {
     assert!(!small.log.is_synced(), "pages were lost");
 }
 
-/// The disk reports a lost name to one sync only, here that of the first deletion. The second deletion must fail, too.
+/// The disk reports a lost name to only one sync, here that of the first deletion. The second
+/// deletion must fail too.
 fn a_lost_name_is_lost_for_every_keeper() {
     let files = SimFiles::new();
     let data_path = DataPath::from(DATA_PATH);
@@ -273,8 +274,9 @@ fn an_unfinished_write_keeps_its_segment() {
     small.log.unpin(first);
 }
 
-/// A REQ moves a message from the window to the deferred messages, which the checkpoint's scan has passed already. Only a
-/// crash between this checkpoint and the next one shows a missing note, so histories hardly ever find it.
+/// A REQ moves a message from the window to the deferred messages, which the checkpoint's scan has
+/// passed already. Only a crash between this checkpoint and the next one shows a missing note, so
+/// histories hardly ever find it.
 fn a_checkpoint_has_what_is_requeued_meanwhile() {
     const MESSAGES: usize = 200;
     let mut world = lists::World::new();

@@ -1,4 +1,5 @@
-//! Plants each deliberate bug of [`diskq::planted`]. The tests must find each bug, and a table says what found it.
+//! Plants each deliberate bug of [`diskq::planted`]. The tests must find each bug, and a table
+//! names the test that found it.
 //!
 //! The small checks come first, then the histories of the simulation, until one of them fails. A bug that survives
 //! all of them shows that a test is missing.
@@ -14,7 +15,7 @@ use std::thread;
 
 use diskq::{planted::Bug, planted::plant, planted::planted};
 
-/// The most histories that a bug may take to be found.
+/// Most histories that may run before a bug is found.
 const HISTORIES_MAX: u64 = 3_000;
 
 /// The check or the history that found a bug.
@@ -33,7 +34,7 @@ fn first_line(panic: &(dyn Any + Send)) -> String {
         .to_owned()
 }
 
-/// Runs something with a bug planted. Returns the message of its failure, if it fails.
+/// Runs `test` with a bug planted. Returns the message of its failure, if it fails.
 fn fails(bug: Bug, test: impl FnOnce()) -> Option<String> {
     plant(Some(bug));
     let result = catch_unwind(AssertUnwindSafe(test));
@@ -106,7 +107,7 @@ fn each_planted_bug_is_found() {
     assert!(survivors.is_empty(), "not found: {survivors:?}");
 }
 
-/// A check that failed without a bug would prove nothing about a planted one.
+/// A check that fails without a bug would prove nothing about a planted bug.
 #[test]
 fn the_checks_pass_without_a_bug() {
     for (name, check) in checks::ALL {

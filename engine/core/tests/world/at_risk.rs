@@ -1,18 +1,20 @@
-//! The acknowledged messages and answered changes that a power failure may take without `--sync-every=1`: promise
-//! P3, seen from the outside.
+//! The acknowledged messages and answered changes that a power failure may destroy without
+//! `--sync-every=1`: promise P3, seen from the outside.
 //!
 //! ```text
 //!   OK --sync-timeout--> the broker is told the time --pass--> --pass--> --pass--> safe
 //! ```
 //!
-//! A *pass* of a topic ends when every job that its log had given at the beginning of the pass is done and
-//! answered, and the broker had a turn after that. The sync of a message that is old enough may wait for a sync
-//! under way, and the sync under way may wait for earlier jobs. Three passes are enough for all of these jobs.
+//! A *pass* of a topic ends when every job that its log had given at the beginning of the pass is
+//! done and answered, and the broker had a turn after that. The sync of a message that is old
+//! enough may wait for a sync under way, which may wait for earlier jobs. Three passes are enough
+//! for all of these jobs.
 //!
-//! A change is safe when a durable checkpoint has recorded it. A *pass of checkpoints* ends with the first pass of the
-//! topic at whose end the broker has no work left: then no checkpoint is half put together. When the durable checkpoint
-//! is due, another checkpoint may be under way. Then the durable checkpoint begins when the broker is told the time again.
-//! So a change goes the way of the picture twice, in two *laps*. A message goes it once.
+//! A change is safe when a durable checkpoint has recorded it. A *pass of checkpoints* ends with
+//! the first pass of the topic after which the broker has no work left: then no checkpoint is
+//! incomplete. When the durable checkpoint is due, another checkpoint may be under way. The durable
+//! checkpoint then begins when the broker is told the time again. A change therefore passes through
+//! the picture twice, in two *laps*, and a message once.
 //!
 //! The model never asks the broker what is synced.
 
@@ -24,29 +26,29 @@ use std::time::Duration;
 
 /// --sync-timeout: the default of both programs.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(2);
-/// A sync that could not open its files is tried again after this.
+/// Time until a sync is retried that could not open its files.
 const SYNC_RETRY: Duration = Duration::from_millis(250);
-/// Three passes: the first may have begun before the sync was due, the second is for a sync under way, the
-/// third for the sync of the message.
+/// Number of passes. The first may have begun before the sync was due, the second is for a sync
+/// under way, and the third for the sync of the message.
 const PASSES: u64 = 3;
 
-/// The pass of a topic in which a job was given.
+/// The pass of a topic in which its log gave a job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
     pub(crate) topic: usize,
     number: u64,
-    /// The topic was deleted meanwhile, so its answer is dropped.
+    /// True if the topic was deleted meanwhile, so that its answer is dropped.
     pub(crate) is_deleted: bool,
 }
 
-/// A thing that a power failure may take.
+/// A message or change that a power failure may destroy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Risk {
     /// An acknowledged message, by its number.
     Message(u64),
     /// A channel whose SUB was answered.
     Channel(Place),
-    /// A change that an operator was answered.
+    /// A change that an operator got an answer for.
     Answer(Fact),
 }
 
@@ -58,8 +60,8 @@ impl Risk {
         }
     }
 
-    /// When the next process must start the sync: at once for the messages that it finds, after --sync-timeout for the
-    /// record of the changes.
+    /// Returns the time at which the next process must start the sync: at once for the messages
+    /// that it finds, after --sync-timeout for the record of the changes.
     fn due_after_kill(self, now: Duration) -> Duration {
         match self {
             Risk::Message(_) => now,
@@ -71,12 +73,13 @@ impl Risk {
 /// The progress of the sync of an acknowledged message or an answered change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sync {
-    /// The sync must start when the broker is told this time. The number is that of the laps left, this one included.
+    /// The sync must start when the broker is told this time. The number counts the laps left, this
+    /// one included.
     Due(Duration, u32),
-    /// The sync has started, or waits for jobs that were given up to this pass. The number is that of the laps left after
-    /// this one.
+    /// The sync has started, or waits for jobs that were given up to this pass. The second number
+    /// counts the laps left after this one.
     Started(u64, u32),
-    /// A sync failed: the message or change never becomes safe.
+    /// A sync failed, so the message or change never becomes safe.
     Failed,
 }
 
@@ -100,7 +103,7 @@ impl Passes {
     }
 }
 
-/// The messages and changes that a power failure may take.
+/// The messages and changes that a power failure may destroy.
 #[derive(Debug, Default)]
 pub(crate) struct AtRisk {
     risks: BTreeMap<Risk, (usize, Sync)>,
@@ -108,7 +111,7 @@ pub(crate) struct AtRisk {
 }
 
 impl AtRisk {
-    /// A message was acknowledged, or a change was answered.
+    /// Notes that a message was acknowledged or a change was answered.
     pub(crate) fn add(&mut self, risk: Risk, topic: usize, now: Duration) {
         let sync = Sync::Due(now + SYNC_TIMEOUT, risk.laps());
         self.risks.insert(risk, (topic, sync));
@@ -123,7 +126,7 @@ impl AtRisk {
         }
     }
 
-    /// The brokers were told the time, and had a turn.
+    /// Notes that the brokers were told the time and had a turn.
     pub(crate) fn told_time(&mut self, now: Duration) {
         for (risk, (topic, sync)) in &mut self.risks {
             if let Sync::Due(at, laps) = *sync
@@ -134,8 +137,8 @@ impl AtRisk {
         }
     }
 
-    /// Ends the passes that are over, after a turn of the brokers. `under_way` are the jobs that are not done or not
-    /// answered. `is_busy` says whether the broker of a topic has work left.
+    /// Ends the passes that are over, after a turn of the brokers. `under_way` are the jobs that
+    /// are not done or not answered. `is_busy` returns true if the broker of a topic has work left.
     pub(crate) fn end_passes(
         &mut self,
         under_way: impl Iterator<Item = Pass> + Clone,
@@ -161,7 +164,7 @@ impl AtRisk {
         });
     }
 
-    /// A file that a topic's sync needs was missing or could not be opened: the sync is tried again.
+    /// Delays a topic's sync, which is retried because a file was missing or could not be opened.
     pub(crate) fn delay(&mut self, topic: usize, now: Duration) {
         self.set(topic, |risk, sync| {
             if let Risk::Message(_) = risk {
@@ -170,7 +173,7 @@ impl AtRisk {
         });
     }
 
-    /// A checkpoint of a topic could not be written: the next is tried after the usual time.
+    /// Delays a topic's checkpoint, which could not be written and is retried after the usual time.
     pub(crate) fn delay_checkpoint(&mut self, topic: usize, now: Duration) {
         self.set(topic, |risk, sync| {
             if !matches!(risk, Risk::Message(_)) {
@@ -179,7 +182,7 @@ impl AtRisk {
         });
     }
 
-    /// A sync of a topic failed.
+    /// Notes that a sync of a topic failed.
     pub(crate) fn fail(&mut self, topic: usize) {
         self.set(topic, |_, sync| *sync = Sync::Failed);
     }
@@ -192,7 +195,8 @@ impl AtRisk {
         }
     }
 
-    /// The process was killed. A disk that lost pages before the kill reports these pages as synced, too.
+    /// Notes that the process was killed. A disk that lost pages before the kill reports these
+    /// pages as synced too.
     pub(crate) fn kill(&mut self, now: Duration, has_lost_pages: bool) {
         for (risk, (_, sync)) in &mut self.risks {
             *sync = if has_lost_pages {
@@ -203,8 +207,8 @@ impl AtRisk {
         }
     }
 
-    /// The power fails: drops from the model all messages and promises that are still at risk. Returns the number of these
-    /// messages, and the channels that may be gone.
+    /// Notes a power failure: removes from the model all messages and promises that are still at
+    /// risk. Returns the number of these messages, and the channels that may be gone.
     pub(crate) fn take(
         &mut self,
         model: &mut Model,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use diskq::{Call, CheckpointFailure, Reply, SyncFailure};
 
-/// Errors of the environment: nothing is lost, and the next try may work.
+/// Errors of the environment that lose nothing. The next try may succeed.
 const PASSING: [(Call, i32); 12] = [
     (Call::CreateDir, libc::ENOSPC),
     (Call::Allocate, libc::EMFILE),
@@ -46,7 +46,7 @@ impl World {
                 let seed = self.random.draw();
                 match self.random.below(2) {
                     0 => self.files.fail_write_back(seed),
-                    // This loses the names of new logs, or the deletions of logs.
+                    // This loses the names of new logs or the deletions of logs.
                     _ => self.files.fail_write_back_of(Path::new(DATA_PATH), seed),
                 }
                 if self.files.failed_syncs() > failed {
@@ -75,7 +75,7 @@ impl World {
         self.files.fail_nth_of(call, nth, code);
     }
 
-    /// Lets one file call of the next start fail.
+    /// Makes one file call of the next start fail.
     pub(super) fn harm_start(&mut self) {
         const CALLS: [(Call, i32); 4] = [
             (Call::Read, libc::EMFILE),
@@ -87,7 +87,7 @@ impl World {
         self.fail_soon(call, code);
     }
 
-    /// Sets the wall clock back, as a correction does.
+    /// Sets the wall clock back like a clock correction.
     fn set_clock_back(&mut self) {
         self.reached.note("clock stepped back");
         let left = SET_BACK_MAX.saturating_sub(self.set_back);

@@ -1,8 +1,9 @@
 //! The simulated world: shards, keepers, a disk and connections, compared with the model.
 //!
-//! `mod.rs` starts and stops the world, takes the steps and judges. `peer.rs` has the connections, `faults.rs` the
-//! faults of disk, kernel and clock. `model.rs` knows which messages are owed, `at_risk.rs` which of them a power
-//! failure may take, and `promises.rs` which answers operators were given.
+//! `mod.rs` starts and stops the world, takes the steps and checks the results. `peer.rs` has the
+//! connections, `faults.rs` the faults of disk, kernel and clock. `model.rs` knows the owed
+//! messages, `at_risk.rs` the messages that a power failure may destroy, and `promises.rs` the
+//! answers that operators got.
 
 mod at_risk;
 mod faults;
@@ -40,10 +41,12 @@ const TOPICS: [&str; 4] = ["orders", "b", "clicks", "tmp#ephemeral"];
 const CHANNELS: [&str; 3] = ["bill", "ship", "x#ephemeral"];
 const STEPS: u64 = 600;
 const SHARDS_MAX: u64 = 3;
-/// The number of steps between two checks of all invariants. A check goes through everything that there is.
+/// Number of steps between two checks of all invariants. A check is slow because it reads the whole
+/// state.
 const CHECK_EVERY: u64 = 8;
 
-/// The events that a set of histories reached. A set that never reached an event proves nothing about this event.
+/// The events that a set of histories reached. A set that never reached an event proves nothing
+/// about it.
 #[derive(Debug, Default)]
 pub(crate) struct Reached {
     counts: BTreeMap<&'static str, u64>,
@@ -138,7 +141,7 @@ enum Mail {
     Forwards(ForwardBatch),
     Replies(Vec<ForwardReply>),
     Connection(usize, Box<Client>),
-    /// The channels that a new topic asked for. Each bit stands for one of [`CHANNELS`].
+    /// The channels for a new topic that asked for them. Each bit stands for one of [`CHANNELS`].
     Channels(TopicKey, u64),
 }
 
@@ -178,7 +181,8 @@ impl Job {
     }
 }
 
-/// A thread of a keeper. Each thread does its jobs in order, and does not wait for the other threads.
+/// A thread of a keeper. Each thread does its jobs in order and does not wait for the other
+/// threads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Thread {
     Keeper,
@@ -203,13 +207,13 @@ struct ShardWorld {
     broker: Broker,
     keeper: Keeper<SimFiles>,
     jobs: VecDeque<Job>,
-    /// The tombstones of deleted topics, until an nsqd.dat without these topics is written.
+    /// The tombstones of deleted topics. Each stays until an nsqd.dat without its topic is written.
     tombstones: Vec<Tombstone>,
     shared_sync: SharedSync<SimFiles>,
-    /// The shard's part of nsqd.dat is out of date.
+    /// True if the shard's part of nsqd.dat is out of date.
     is_metadata_old: bool,
     inbox: VecDeque<Mail>,
-    /// The topics, and the channels with their topics, that the broker has reported to exist.
+    /// The topics, and the channels with their topics, whose existence the broker has reported.
     told: BTreeSet<(Arc<str>, Option<Box<str>>)>,
 }
 
@@ -223,33 +227,34 @@ pub(crate) struct World {
     group_commit: bool,
     turn_entries: usize,
     latency: Option<LatencyOptions>,
-    /// True if new topics start with channels that others know of.
+    /// True if a new topic starts with channels that other brokers know.
     asks_for_channels: bool,
-    /// True if syncs that wait at the same time are done as one. A sync of all files hides a file that a single
-    /// sync forgets.
+    /// True if syncs that wait at the same time are done as one. A sync of all files hides a file
+    /// that a single sync forgets.
     shares_syncs: bool,
     /// True if syncs may fail in this history.
     has_faults: bool,
-    /// True if a sync failed in an earlier process. From then on a sync may succeed although its pages were lost.
+    /// True if a sync failed in an earlier process. After that, a sync may succeed although its
+    /// pages were lost.
     had_failed_sync: bool,
     /// True if a power failure, or a write that failed or was cut off, may have torn a checkpoint. A torn checkpoint stays
     /// until it is overwritten.
     may_be_torn: bool,
-    /// Reads may find wrong bits.
+    /// True if reads may find wrong bits.
     may_be_flipped: bool,
-    /// Pages that count as clean were dropped from the cache.
+    /// True if clean pages were dropped from the cache.
     was_reclaimed: bool,
-    /// The time by which the wall clock was set back.
+    /// Time by which the wall clock was set back.
     set_back: Duration,
     /// The number of starts of the program.
     starts: u64,
     model: Model,
     at_risk: AtRisk,
     promises: Promises,
-    /// The content of nsqd.dat on the disk. The world writes nsqd.dat some time after a change, as the shell does, and
-    /// nobody waits for the write.
+    /// The content of nsqd.dat on the disk. Like the shell, the world writes nsqd.dat some time
+    /// after a change, and nobody waits for the write.
     metadata: BTreeMap<String, TopicFacts>,
-    /// Topics that operators create, and that have not started.
+    /// The topics that operators create and that have not started.
     creating: BTreeMap<TaskId, usize>,
     tasks: u64,
     reached: Reached,
@@ -264,13 +269,13 @@ fn channel_name(channel: usize) -> ChannelName<'static> {
     ChannelName::new(CHANNELS[channel].as_bytes()).expect("a valid name")
 }
 
-/// The place of a topic in the list of names.
+/// Returns the index of a topic in the list of names.
 fn place_of(topic: &str) -> usize {
     let place = TOPICS.iter().position(|name| *name == topic);
     place.expect("a topic of ours")
 }
 
-/// The topic that a line of the log is about.
+/// Returns the index of the topic that a log line names.
 fn topic_of(line: &str) -> usize {
     let is_named = |name: &&str| line.contains(&format!("({name})"));
     let topic = TOPICS.iter().position(is_named);
@@ -288,7 +293,7 @@ impl World {
         let group_commit = random.below(3) == 0;
         let has_faults = random.below(4) == 0;
         let asks_for_channels = random.below(2) == 0;
-        // The budget of a turn: from one entry of a long list to more entries than there are.
+        // The budget of a turn ranges from one list entry to more entries than there are.
         let turn_entries = 1 << random.below(8);
         let shares_syncs = random.below(4) == 0;
         let mut world = World {
@@ -444,7 +449,7 @@ impl World {
         let open = || diskq::open_log(&self.files, path, topic, options.clone(), now.wall_ns);
         let recovered = open().or_else(|error| {
             assert!(is_harmed, "{error}");
-            // An operator starts the program again, and the log opens.
+            // An operator starts the program again, and then the log opens.
             self.reached.note("a log could not be opened");
             open()
         });
@@ -454,7 +459,8 @@ impl World {
             "{topic}: found {:?}, checkpoint {:?}, damage {:?}",
             recovered.found, recovered.checkpoint, recovered.damage
         ));
-        // One of the three checkpoints may be torn. Synced messages may be lost only after a failed sync.
+        // One of the three checkpoints may be torn. Synced messages may be lost only after a failed
+        // sync.
         let is_loss = |damage: &&diskq::Damage| !damage.seqs.is_empty() || !self.may_be_torn;
         let lost: Vec<_> = recovered.damage.iter().filter(is_loss).collect();
         assert!(
@@ -466,7 +472,7 @@ impl World {
         broker.restore(now, name, recovered, listed);
     }
 
-    /// The durable topics and channels of all shards.
+    /// Returns the durable topics and channels of all shards.
     fn durable_topics(&self) -> Vec<TopicFacts> {
         let shards = self.shards.iter();
         shards
@@ -474,7 +480,7 @@ impl World {
             .collect()
     }
 
-    /// Kills the process or takes its power, and starts the program again.
+    /// Kills the process or cuts its power, and starts the program again.
     fn kill(&mut self) {
         if self.random.below(4) == 0 {
             self.die_in_a_job();
@@ -507,8 +513,8 @@ impl World {
             self.say("power is lost");
             self.files.crash(Crash::Power { seed });
             if had_failed_sync && self.was_reclaimed {
-                // After a failed sync and a restart a disk may report lost pages as synced. No program can
-                // detect that.
+                // After a failed sync and a restart, a disk may report lost pages as synced. No
+                // program can detect that.
                 self.model.forget_promises();
             }
             let (taken, channels) = self.at_risk.take(&mut self.model, &mut self.promises);
@@ -531,7 +537,8 @@ impl World {
         self.creating.clear();
         self.model.kill();
         self.model.note_undeleted();
-        // A new process needs a moment to start. Its seqs begin at the clock, so that no seq is given twice.
+        // A new process needs a moment to start. Its seqs begin at the clock, so no seq is assigned
+        // twice.
         let pause = Duration::from_millis(10 + self.random.below(3000));
         self.mono += pause;
         self.wall_ns += pause.as_nanos() as u64;
@@ -600,7 +607,7 @@ impl World {
         let ShardWorld {
             keeper, tombstones, ..
         } = &mut self.shards[shard];
-        // The removal of a tombstone is tried again if it fails.
+        // The removal of a tombstone is retried if it fails.
         tombstones.retain(|tombstone| keeper.bury(tombstone).is_err());
     }
 
@@ -652,7 +659,8 @@ impl World {
         self.at_risk.end_passes(under_way, is_busy);
     }
 
-    /// Notes that a message was acknowledged, or a change was answered: a power failure may take it until it is synced.
+    /// Notes that a message was acknowledged or a change was answered. A power failure may destroy
+    /// it until it is synced.
     fn note_at_risk(&mut self, risk: Risk, topic: usize) {
         if !self.group_commit {
             self.at_risk.add(risk, topic, self.mono);
@@ -694,7 +702,7 @@ impl World {
             self.shards[shard].broker.handle_timeout(now, &mut out);
             self.perform(shard, out);
         }
-        // The peers that are not silent send a NOP: otherwise the read deadline closes them.
+        // Peers that are not silent send a NOP. Otherwise the read deadline closes them.
         for index in 0..self.peers.len() {
             let peer = &self.peers[index];
             if !peer.closed && !peer.input_ended && !peer.is_silent {
@@ -719,7 +727,7 @@ impl World {
         let paused = self.random.below(2) == 0;
         let mut out = Vec::new();
         let broker = &mut self.shards[shard].broker;
-        // "There is no such topic" is a right answer, too.
+        // "There is no such topic" is also a correct answer.
         let outcome = match self.random.below(14) {
             0 | 1 => {
                 let outcome = broker.pause_topic(now, topic_text, paused, task, &mut out);
@@ -759,9 +767,9 @@ impl World {
                 let mut topics = stats.topics.iter();
                 let found = topics.find(|stats| stats.topic_name == topic_text);
                 let is_open = found.is_some_and(|it| !it.paused && !it.channels.is_empty());
-                // An open topic keeps no messages. A topic that is not open loses the messages that it keeps, and the
-                // model does not know which these are. A topic that asks for channels is not open before it has the
-                // answer.
+                // An open topic keeps no messages. Any other topic loses the messages that it
+                // keeps, and the model does not know these. A topic that asks for channels is not
+                // open before it has the answer.
                 if outcome.is_ok() && (!is_open || self.asks_for_channels) {
                     self.model.empty_topic(topic);
                 } else if outcome.is_ok() {
@@ -803,7 +811,7 @@ impl World {
                 broker.create_topic(name, task, &mut out)
             }
             _ => {
-                // Messages are owed to it only once a SUB was answered.
+                // The channel is owed messages only after an answered SUB.
                 let name = channel_name(channel);
                 let outcome = broker.create_channel(now, topic_text, name, task, &mut out);
                 if is_done(&outcome) {
@@ -822,7 +830,7 @@ impl World {
         }
     }
 
-    /// An operator is answered, or the shell tries again what the operator wishes.
+    /// Gives an operator the answer, or repeats the operator's command like the shell.
     fn answer_task(&mut self, shard: usize, task: TaskId, wakeup: Wakeup) {
         let creating = self.creating.remove(&task);
         match wakeup {
@@ -951,7 +959,7 @@ impl World {
         }
     }
 
-    /// Notes that a topic is gone: the answers to its jobs are dropped.
+    /// Notes that a topic is gone, so the answers to its jobs are dropped.
     fn forget_answers(&mut self, shard: usize, topic: usize) {
         let ShardWorld { jobs, inbox, .. } = &mut self.shards[shard];
         let answers = inbox.iter_mut().filter_map(|mail| match mail {
@@ -963,7 +971,7 @@ impl World {
         }
     }
 
-    /// Prints the event, for a reader of the history.
+    /// Prints the event for a reader of the history.
     fn say(&self, line: impl Display) {
         if std::env::var_os("RINGQ_SIM_LOG").is_some() {
             eprintln!("{:?} {line}", self.mono);
@@ -973,7 +981,7 @@ impl World {
     fn read_log(&mut self, line: &str) {
         self.say(line);
         if line.contains("damaged on disk") {
-            // Pages that a failed sync has left count as clean, and are not on the device.
+            // Pages that a failed sync has left count as clean but are not on the device.
             let had_failed_sync = self.had_failed_sync || self.files.failed_syncs() > 0;
             let may_be_damaged = had_failed_sync || self.may_be_flipped;
             assert!(may_be_damaged, "nothing is damaged here: {line}");
@@ -1016,7 +1024,7 @@ impl World {
                     self.shards[to].inbox.push_back(Mail::Replies(replies));
                 }
             }
-            // Other events may come before the next turn, even if this turn left something to do.
+            // Other events may come before the next turn, even if this turn left work.
             if !self.shards[shard].broker.is_turn_open() || self.random.below(3) == 0 {
                 return;
             }
@@ -1036,7 +1044,7 @@ impl World {
         }
     }
 
-    /// Does one job of a keeper, and sends the answer by mail.
+    /// Does one job of a keeper and sends the answer by mail.
     fn work_keeper(&mut self, shard: usize) {
         let threads = [Thread::Keeper, Thread::Urgent, Thread::Loader];
         let thread = threads[self.random.below(3) as usize];
@@ -1047,7 +1055,7 @@ impl World {
         };
         let is_in_the_way = |other: &Job| other.is_urgent() && other.topic == job.topic;
         let job = match jobs.iter().position(is_in_the_way) {
-            // A deletion waits for the urgent jobs of its topic, all of which came before the deletion.
+            // A deletion waits for the urgent jobs of its topic, all of which came before it.
             Some(urgent) if matches!(job.work, Work::Delete(..)) => {
                 // The deletion goes back to its place, so that later jobs stay behind it.
                 jobs.insert(at.unwrap_or(0), job);
@@ -1088,8 +1096,8 @@ impl World {
         }
     }
 
-    /// Does a deletion by the rule of engine/src/shard/storage/deletions.rs: after a failure it is tried again after the
-    /// waiting jobs, unless no deletion can work any more.
+    /// Does a deletion by the rule of engine/src/shard/storage/deletions.rs. After a failure, the
+    /// deletion is retried behind the waiting jobs, unless no deletion can succeed any more.
     fn delete(&mut self, shard: usize, mut log: DeletedLog, failed_count: u32, pass: Pass) {
         let ShardWorld {
             keeper,
@@ -1118,7 +1126,7 @@ impl World {
                     !(is_failed && job.topic == log.topic)
                 });
                 if let Some(tombstone) = tombstone {
-                    // A file that stays is tried again when the tombstone is buried.
+                    // The removal of a leftover file is retried when the tombstone is buried.
                     let _ = keeper.unlink(&tombstone);
                     tombstones.push(tombstone);
                     *is_metadata_old = true;
@@ -1139,8 +1147,8 @@ impl World {
         }
     }
 
-    /// Copies the mapped memory of the waiting jobs to the page cache: the kernel has these bytes even if the job is never
-    /// done.
+    /// Copies the mapped memory of the waiting jobs to the page cache, because the kernel has these
+    /// bytes even if the job is never done.
     fn observe_jobs(&self, jobs: &VecDeque<Job>) {
         for job in jobs {
             let path = Path::new(DATA_PATH);
@@ -1223,8 +1231,8 @@ impl World {
         }
     }
 
-    /// Ends all faults and consumes everything. Asserts that every acknowledged message has reached every channel that it
-    /// is owed to.
+    /// Ends all faults and consumes everything. Asserts that every acknowledged message has reached
+    /// every channel that it is owed to.
     fn drain(&mut self) {
         self.files.limit(None);
         self.files.disarm();
@@ -1265,7 +1273,8 @@ impl World {
             assert!(!self.peers[index].closed, "the last consumer stays");
             let holds = std::mem::take(&mut self.peers[index].holds);
             if holds.is_empty() {
-                // The rest is in flight at other clients, or deferred. It comes when time has passed.
+                // The other messages are in flight at other clients, or deferred. They arrive after
+                // some time.
                 self.advance_by(Duration::from_secs(61) + self.set_back / 4);
                 quiet += 1;
                 continue;
@@ -1303,7 +1312,7 @@ impl World {
     }
 }
 
-/// Returns whether an operator's command has made its change, recorded or not.
+/// Returns true if an operator's command has made its change, recorded or not.
 fn is_done(outcome: &Result<Outcome, AdminError>) -> bool {
     matches!(outcome, Ok(Outcome::Done | Outcome::Wait))
 }

@@ -1,4 +1,4 @@
-//! What must be true of the broker, kept as simply as possible: sets and maps by message number.
+//! The model of the broker, as simple as possible: sets and maps by message number.
 
 use super::CHANNELS;
 use engine_core::TaskId;
@@ -6,81 +6,84 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::id::MessageId;
 
-/// A topic and one of its channels, by their places in the lists of names.
+/// A topic and one of its channels, by their indexes in the lists of names.
 pub(crate) type Place = (usize, usize);
 
-/// --msg-timeout and --max-msg-timeout: defaults of both programs.
+/// --msg-timeout and --max-msg-timeout: the defaults of both programs.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const TIMEOUT_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// What the model knows of one message.
+/// The model's state of one message.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Tracked {
     pub(crate) topic: usize,
     pub(crate) body: Vec<u8>,
     pub(crate) acknowledged: bool,
-    /// Durable channels that must get it, once it is acknowledged.
+    /// The durable channels that must get the message once it is acknowledged.
     pub(crate) owed: BTreeSet<usize>,
-    /// DPUB: on no channel before this.
+    /// The time before which no channel gets the message, from DPUB.
     pub(crate) due: Duration,
     /// The task whose deletion of the topic includes this message.
     deleted_by: Option<TaskId>,
-    /// That deletion was answered: the message does not come any more.
+    /// True when that deletion was answered: the message does not arrive any more.
     is_gone: bool,
 }
 
-/// Who has a message in flight.
+/// The peer that has a message in flight.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     peer: usize,
     delivered: Duration,
-    /// Until then it is nobody else's; afterwards it may be.
+    /// The end of the time in which no other peer gets the message.
     until: Duration,
 }
 
-/// One delivery as a peer saw it.
+/// One delivery as a peer sees it.
 pub(crate) struct Delivered<'a> {
     pub(crate) place: Place,
     pub(crate) peer: usize,
     pub(crate) number: u64,
     pub(crate) body: &'a [u8],
     pub(crate) attempts: u16,
-    /// RDY in force.
+    /// The ready count in force.
     pub(crate) ready: u32,
-    /// The peer reads late: what it reads may be old news.
+    /// True if the peer reads late, so that its input may be out of date.
     pub(crate) is_late: bool,
 }
 
-/// The model.
+/// The expected state of the broker.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     pub(crate) messages: Vec<Tracked>,
-    /// Durable channels that exist for certain: their SUB was answered.
+    /// The durable channels that certainly exist, because their SUB was answered.
     pub(crate) channels: BTreeSet<Place>,
-    /// Channels on which sampling has thrown messages away.
+    /// The channels on which sampling has dropped messages.
     pub(crate) sampled: BTreeSet<Place>,
-    /// Topics whose log takes no more messages since a sync failed, with a number for that failure.
+    /// The topics whose log takes no more messages after a failed sync, with the number of that
+    /// failure.
     pub(crate) poisoned: BTreeMap<usize, u64>,
     held: BTreeMap<(Place, u64), Held>,
-    /// Finished for certain, since the last kill.
+    /// The messages that were certainly finished since the last kill.
     finished: BTreeSet<(Place, u64)>,
-    /// Requeued with a deferral: not before this.
+    /// The times before which requeued messages must not arrive.
     due: BTreeMap<(Place, u64), Duration>,
     deliveries: BTreeMap<(Place, u64), u16>,
-    /// Messages below this number were there before the last kill: attempts are not known.
+    /// Messages below this number existed before the last kill, so their attempts are not known.
     exact_from: u64,
-    /// Where a peer may have been sent what it never read.
+    /// The channels on which a peer may not have read everything that it was sent.
     late: BTreeSet<Place>,
-    /// Per channel: finished messages, and what it owed before the count began.
+    /// For each channel, the number of finished messages and the number that it owed before the
+    /// count began.
     ledger: BTreeMap<Place, (u64, i64)>,
-    /// Where the ledger does not hold: sampling, or answers whose fate is not known.
+    /// The channels whose ledger is not exact, because of sampling or of answers whose effect is
+    /// not known.
     unsure: BTreeSet<Place>,
 }
 
 impl Model {
-    /// A publish is about to be sent.
+    /// Adds a message whose publish is about to be sent.
     pub(crate) fn track(&mut self, topic: usize, body: Vec<u8>) {
-        // Channels that come later may get it, too; these must.
+        // These channels must get the message. Later channels may get it too.
         let owed = self
             .channels
             .iter()
@@ -95,14 +98,14 @@ impl Model {
         });
     }
 
-    /// A peer holds a message for certain.
+    /// Returns true when a peer certainly has a message in flight.
     fn holds(&self, key: (Place, u64), peer: usize, now: Duration) -> bool {
         self.held
             .get(&key)
             .is_some_and(|held| held.peer == peer && held.until > now)
     }
 
-    /// FIN was carried out. True when it must have succeeded.
+    /// Notes that the broker carried out a FIN. Returns true when it must have succeeded.
     pub(crate) fn finish(&mut self, place: Place, number: u64, peer: usize, now: Duration) -> bool {
         let key = (place, number);
         let is_sure = self.holds(key, peer, now);
@@ -117,7 +120,7 @@ impl Model {
         is_sure
     }
 
-    /// REQ was carried out. True when it must have succeeded.
+    /// Notes that the broker carried out a REQ. Returns true when it must have succeeded.
     pub(crate) fn requeue(
         &mut self,
         place: Place,
@@ -135,7 +138,7 @@ impl Model {
         is_sure
     }
 
-    /// TOUCH was carried out. True when it must have succeeded.
+    /// Notes that the broker carried out a TOUCH. Returns true when it must have succeeded.
     pub(crate) fn touch(&mut self, place: Place, number: u64, peer: usize, now: Duration) -> bool {
         let key = (place, number);
         let is_sure = self.holds(key, peer, now);
@@ -145,7 +148,7 @@ impl Model {
         is_sure
     }
 
-    /// A peer got a message. Returns whether it had timed out before.
+    /// Notes that a peer got a message. Returns true if the message had timed out before.
     pub(crate) fn deliver(&mut self, delivered: &Delivered<'_>, now: Duration) -> bool {
         let Delivered {
             place,
@@ -221,12 +224,12 @@ impl Model {
         before.is_some()
     }
 
-    /// A peer that may not have read everything is gone.
+    /// Notes that a peer is gone that may not have read everything.
     pub(crate) fn note_late(&mut self, place: Place) {
         self.late.insert(place);
     }
 
-    /// Everything a channel had is dropped; what it owes from now on counts from `owes`.
+    /// Notes that a channel was emptied.
     pub(crate) fn empty(&mut self, place: Place) {
         for message in self
             .messages
@@ -239,7 +242,7 @@ impl Model {
         self.due.retain(|(p, _), _| *p != place);
     }
 
-    /// A channel is gone.
+    /// Notes that a channel is gone.
     pub(crate) fn delete(&mut self, place: Place) {
         self.empty(place);
         self.channels.remove(&place);
@@ -247,7 +250,7 @@ impl Model {
         self.unsure.remove(&place);
     }
 
-    /// What waited in a topic is dropped.
+    /// Notes that the messages of a topic that no channel has yet were dropped.
     pub(crate) fn empty_topic(&mut self, topic: usize) {
         for message in self
             .messages
@@ -258,8 +261,8 @@ impl Model {
         }
     }
 
-    /// A topic is to be deleted with its messages. A message that is on its way may belong to the topic's
-    /// successor.
+    /// Notes that a topic with its messages will be deleted. A message on its way may belong to the
+    /// topic's successor.
     pub(crate) fn delete_topic(&mut self, topic: usize, task: TaskId) {
         self.empty_topic(topic);
         for message in &mut self.messages {
@@ -269,21 +272,21 @@ impl Model {
         }
     }
 
-    /// The deletion of a topic is answered, if that is what the task waited for.
+    /// Notes that the deletion of a topic is answered, if the task waited for one.
     pub(crate) fn note_deleted(&mut self, task: TaskId) {
         for message in &mut self.messages {
             message.is_gone |= message.deleted_by == Some(task);
         }
     }
 
-    /// A deletion was not carried out.
+    /// Notes that a deletion was not carried out.
     pub(crate) fn note_undeleted(&mut self) {
         for message in self.messages.iter_mut().filter(|message| !message.is_gone) {
             message.deleted_by = None;
         }
     }
 
-    /// The process was killed: what it knew beyond its files is gone.
+    /// Notes that the process was killed: only the content of its files is left.
     pub(crate) fn kill(&mut self) {
         self.held.clear();
         self.finished.clear();
@@ -296,7 +299,7 @@ impl Model {
         self.exact_from = self.messages.len() as u64;
     }
 
-    /// A channel may be there or not, and so may its messages.
+    /// Notes that a channel and its messages may or may not exist.
     pub(crate) fn forget_channel(&mut self, place: Place) {
         self.channels.remove(&place);
         let of_topic = |message: &&mut Tracked| message.topic == place.0;
@@ -305,34 +308,37 @@ impl Model {
         }
     }
 
-    /// Acknowledged messages that must reach somebody.
+    /// Returns the number of acknowledged messages that are owed to some channel.
     pub(crate) fn promised_count(&self) -> usize {
         let is_promised = |message: &&Tracked| message.acknowledged && !message.owed.is_empty();
         self.messages.iter().filter(is_promised).count()
     }
 
-    /// A disk has reported lost pages as synced: the only promise left is that delivered bytes are right.
+    /// Notes that a disk has reported lost pages as synced: the only promise left is that delivered
+    /// bytes are correct.
     pub(crate) fn forget_promises(&mut self) {
         for message in &mut self.messages {
             message.owed.clear();
         }
     }
 
-    /// Messages of a topic were reported as damaged.
+    /// Notes that messages of a topic were reported as damaged.
     pub(crate) fn note_damage(&mut self, topic: usize) {
         self.empty_topic(topic);
         let channels = 0..CHANNELS.len();
         self.unsure.extend(channels.map(|channel| (topic, channel)));
     }
 
-    /// Starts to count what a channel owes: `owes` messages, of `received` counted ones.
+    /// Starts to count a channel's messages. The channel owes `owes` messages, and `received` were
+    /// counted before.
     pub(crate) fn open_ledger(&mut self, place: Place, owes: u64, received: u64) {
         self.ledger
             .insert(place, (0, owes as i64 - received as i64));
         self.unsure.remove(&place);
     }
 
-    /// Nothing gets lost or doubled within a channel: what came in is finished or still there.
+    /// Checks that a channel loses and doubles no message: each received one is finished or still
+    /// owed.
     pub(crate) fn check_ledger(&self, place: Place, owes: u64, received: u64) -> bool {
         if self.unsure.contains(&place) || self.sampled.contains(&place) {
             return false;
@@ -346,7 +352,7 @@ impl Model {
         true
     }
 
-    /// Every acknowledged message must have reached every channel it is owed to.
+    /// Checks that every acknowledged message has reached every channel that it is owed to.
     pub(crate) fn check_drained(&self) {
         for (number, message) in self.messages.iter().enumerate() {
             let missing: Vec<&usize> = message
@@ -363,7 +369,7 @@ impl Model {
     }
 }
 
-/// A command on its way, and what the model does when it is carried out.
+/// A command on its way. The model applies its effect when the broker carries it out.
 #[derive(Debug)]
 pub(crate) enum Action {
     Publish(Vec<u64>, Duration),

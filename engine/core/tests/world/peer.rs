@@ -1,4 +1,4 @@
-//! The peers: what they send, what the broker answers, and what the model makes of both.
+//! The peers: the commands they send, the broker's answers, and the effect of both on the model.
 
 use super::at_risk::Risk;
 use super::model::{Action, Delivered, Place};
@@ -14,10 +14,11 @@ use wire::id::{MessageId, Seq};
 /// The number of FINs whose answers exceed the unsent answers that the broker keeps: 64 KiB.
 const FLOOD_COMMANDS: usize = 2000;
 
-/// An answer that is due.
+/// An expected answer.
 #[derive(Debug)]
 enum Awaited {
-    /// Message numbers, and which failed sync forbade publishes already when it was sent.
+    /// The answer to a publish: its message numbers, and the failed sync that already forbade
+    /// publishes when it was sent.
     Publish(Vec<u64>, Option<u64>),
     Sub,
     CloseWait,
@@ -27,22 +28,22 @@ enum Awaited {
 /// A simulated peer.
 #[derive(Debug, Default)]
 pub(crate) struct Peer {
-    /// Where its connection is: `None` while it moves or after it was closed.
+    /// The peer's shard and connection. `None` while the connection moves, or after its end.
     pub(crate) at: Option<(usize, ClientId)>,
     pub(crate) closed: bool,
     pub(crate) input_ended: bool,
     has_finished: bool,
-    /// Does not answer heartbeats.
+    /// True if the peer does not answer heartbeats.
     pub(crate) is_silent: bool,
-    /// Reads what it gets in small portions, late.
+    /// True if the peer reads late and in small portions.
     is_slow: bool,
-    /// Bytes sent and not yet consumed by the broker.
+    /// Bytes that are sent and not yet consumed by the broker.
     input: Vec<u8>,
-    /// How much of it the broker has looked at.
+    /// Number of these bytes that the broker has examined.
     offered: usize,
     is_cut_short: bool,
     consumed: u64,
-    /// Commands by the end of their bytes.
+    /// The commands with the end of their bytes.
     sent: VecDeque<(u64, Action)>,
     sent_bytes: u64,
     received: Vec<u8>,
@@ -50,12 +51,12 @@ pub(crate) struct Peer {
     pub(crate) subscription: Option<Place>,
     ready: u32,
     is_closing: bool,
-    /// CLS was carried out.
+    /// True when the broker has carried out a CLS.
     has_closed: bool,
     was_refused: bool,
-    /// What it got and has not answered.
+    /// The messages that the peer has got and not answered.
     pub(crate) holds: Vec<(MessageId, u64)>,
-    /// Answers that may fail, by what they answer.
+    /// The ids of messages whose answers may fail.
     unsure: Vec<MessageId>,
 }
 
@@ -85,7 +86,7 @@ impl World {
         index
     }
 
-    /// Queues a command; it is on its way until the broker consumes it.
+    /// Queues a command. It is on its way until the broker consumes it.
     pub(crate) fn send(&mut self, index: usize, action: Action, write: impl FnOnce(&mut Vec<u8>)) {
         let peer = &mut self.peers[index];
         let before = peer.input.len();
@@ -189,7 +190,7 @@ impl World {
         self.offer(index);
     }
 
-    /// A consumer answers some of what it holds.
+    /// Answers some of the messages that a consumer holds.
     pub(crate) fn answer(&mut self) {
         let wanted = |peer: &Peer| !peer.holds.is_empty() && !peer.input_ended;
         let Some(index) = self.pick_peer(wanted) else {
@@ -224,8 +225,8 @@ impl World {
         self.offer(index);
     }
 
-    /// A consumer asks for more answers than the broker keeps for it. The broker reads the consumer again when
-    /// the answers have left.
+    /// Makes a consumer ask for more answers than the broker keeps for it. The broker reads from
+    /// the consumer again when the answers have left.
     pub(crate) fn flood(&mut self) {
         let wanted = |peer: &Peer| peer.subscription.is_some() && !peer.input_ended;
         let Some(index) = self.pick_peer(wanted) else {
@@ -254,7 +255,7 @@ impl World {
         let Some(index) = self.pick_peer(wanted) else {
             return;
         };
-        // From here on it subscribes no more and sends CLS only once; RDY is ignored.
+        // From here on the peer does not subscribe and sends CLS only once. RDY is ignored.
         self.peers[index].is_closing = true;
         self.send(index, Action::CloseWait, encode::cls);
         self.peers[index].awaiting.push_back(Awaited::CloseWait);
@@ -269,7 +270,7 @@ impl World {
         self.close_peer(index);
     }
 
-    /// The peer shuts down its side; everything it sent is still carried out and answered.
+    /// Ends the peer's side. The broker still carries out and answers everything that was sent.
     pub(crate) fn end_input(&mut self) {
         let Some(index) = self.pick_peer(|peer| !peer.input_ended) else {
             return;
@@ -279,7 +280,8 @@ impl World {
         self.offer_all(index);
     }
 
-    /// As the shell does: once the broker reads no more of what there is.
+    /// Tells the broker that the input has ended. Like the shell, waits while the broker does not
+    /// read.
     pub(crate) fn finish_input(&mut self, index: usize) {
         let peer = &mut self.peers[index];
         let Some((shard, id)) = peer.at else { return };
@@ -294,7 +296,7 @@ impl World {
         self.perform(shard, out);
     }
 
-    /// The broker lost its patience: what it was not offered so far it will not see.
+    /// Expires the peer's deadline. The broker does not get the input that was not offered yet.
     pub(crate) fn expire(&mut self, index: usize) {
         let peer = &mut self.peers[index];
         peer.input_ended = true;
@@ -319,7 +321,7 @@ impl World {
 
     // --- to the broker
 
-    /// Offers a peer's input to its broker, perhaps only a part of it.
+    /// Offers a peer's input to its broker, sometimes only a part of it.
     pub(crate) fn offer(&mut self, index: usize) {
         let length = self.peers[index].input.len();
         let part = self.random.below(4) == 0;
@@ -354,14 +356,14 @@ impl World {
         }
         let has_more = self.shards[shard].broker.has_more(id, length - consumed);
         self.perform(shard, out);
-        // Offers the input that the broker left for the sake of other connections, unless it was offered
-        // meanwhile.
+        // Offers the input again that the broker left for the sake of other connections, unless the
+        // input was offered meanwhile.
         if has_more && self.peers[index].consumed == done {
             self.offer_bytes(index, length - consumed);
         }
     }
 
-    /// The broker has carried out a command: so does the model.
+    /// Notes that the broker has carried out a command, and applies the command to the model.
     fn carry_out(&mut self, index: usize, action: Action) {
         let now = self.mono;
         let place = self.peers[index].subscription;
@@ -411,7 +413,7 @@ impl World {
 
     // --- from the broker
 
-    /// Slow readers take a little more.
+    /// Makes slow readers read a little more.
     pub(crate) fn read_slowly(&mut self) {
         for index in 0..self.peers.len() {
             if let Some((shard, id)) = self.peers[index].at
@@ -423,11 +425,11 @@ impl World {
         }
     }
 
-    /// Writes a connection's output, in pieces of any size; a slow reader's not to the end.
+    /// Writes a connection's output in pieces of any size, for a slow reader not to the end.
     pub(crate) fn flush(&mut self, shard: usize, id: ClientId) {
         let mut out = Vec::new();
         self.flush_into(shard, id, &mut out);
-        // Commands that were held back come after what the peer has read now.
+        // Commands that were held back follow what the peer has read now.
         self.perform(shard, out);
     }
 
@@ -540,8 +542,8 @@ impl World {
         let peer = &mut self.peers[index];
         match words[0] {
             "E_FIN_FAILED" | "E_REQ_FAILED" | "E_TOUCH_FAILED" => {
-                // What a peer holds for certain it may answer. An error may come late, behind the
-                // answer to a publish, so that only the id tells what it is about.
+                // A peer may answer a message that it certainly holds. An error may arrive late,
+                // behind the answer to a publish, so only the id tells its message.
                 let is_about = |id: &MessageId| id.as_bytes() == words[2].as_bytes();
                 let at = peer.unsure.iter().position(is_about);
                 peer.unsure

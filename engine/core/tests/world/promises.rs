@@ -1,4 +1,4 @@
-//! The promises that operators were given. Each must hold after a crash, whatever nsqd.dat says.
+//! The promises that operators got. Each must hold after a crash, whatever nsqd.dat contains.
 
 use super::model::Place;
 use super::{CHANNELS, TOPICS};
@@ -6,7 +6,7 @@ use diskq::TopicFacts;
 use engine_core::{Change, TaskId};
 use std::collections::BTreeMap;
 
-/// Something that is true or not.
+/// A fact about a topic or channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fact {
     TopicExists(usize),
@@ -33,7 +33,7 @@ impl Fact {
         !is_ephemeral && !TOPICS[self.topic()].ends_with("#ephemeral")
     }
 
-    /// Returns whether the fact is true. `None` means that its topic or channel is not there.
+    /// Returns true if the fact is true, or `None` if its topic or channel does not exist.
     fn look_up(self, topics: &[TopicFacts]) -> Option<bool> {
         let topic = topics
             .iter()
@@ -58,14 +58,14 @@ struct Promise {
     is_answered: bool,
 }
 
-/// The last wish for each fact.
+/// The last command of an operator for each fact.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
     wishes: BTreeMap<Fact, Promise>,
 }
 
 impl Promises {
-    /// An operator wishes a fact. Until the wish is answered, a crash may leave the fact true or false.
+    /// Notes an operator's command. Until the answer, a crash may leave the fact true or false.
     pub(crate) fn wish(&mut self, fact: Fact, is_true: bool, task: TaskId) {
         match fact {
             Fact::TopicExists(topic) if !is_true => {
@@ -89,8 +89,9 @@ impl Promises {
         }
     }
 
-    /// Notes that an operator's wish was answered as done. Returns the facts that a power failure may undo until they are
-    /// synced: none for the deletion of a topic, which is durable at the answer.
+    /// Notes that an operator's command was answered as done. Returns the facts that a power
+    /// failure may undo until they are synced. The deletion of a topic gives none, because it is
+    /// durable at the answer.
     pub(crate) fn answer(&mut self, task: TaskId) -> Vec<Fact> {
         let mut facts = Vec::new();
         let mut is_topic_gone = false;
@@ -108,7 +109,7 @@ impl Promises {
         self.wishes.remove(&fact);
     }
 
-    /// A client made a topic or channel again that an operator had deleted.
+    /// Notes that a client created a topic or channel again that an operator had deleted.
     pub(crate) fn note(&mut self, change: &Change) {
         let topic = TOPICS.iter().position(|name| *name == &*change.topic);
         let topic = topic.expect("a topic of ours");
@@ -135,7 +136,7 @@ impl Promises {
         self.wishes.len()
     }
 
-    /// Nothing was promised.
+    /// Forgets all promises.
     pub(crate) fn clear(&mut self) {
         self.wishes.clear();
     }

@@ -1,4 +1,5 @@
-//! Shared syncs: syncs that wait at the same time are done as one, like in engine/src/shard/storage.rs.
+//! Shared syncs: syncs that wait at the same time are done as one, as in
+//! engine/src/shard/storage.rs.
 
 use super::{Job, Mail, Thread, Work, World};
 use std::collections::{BTreeSet, VecDeque};
