@@ -1,7 +1,7 @@
 //! Auth servers: what a client may do is asked of them over HTTP, on threads of their own.
 //!
 //! ```text
-//!   shard: Output::Authorize ──► AuthServers::ask ──► Workers: one server after the other ──► HTTP
+//!   shard: Output::Authorize ──► AuthServers::ask ──► ThreadPool: one server after the other ──► HTTP
 //!     ▲                                                  │
 //!     └───────────────── Broker::handle_grants ◄─────────┘
 //! ```
@@ -12,7 +12,7 @@
 //! commands.
 
 use crate::config::Config;
-use crate::workers::{Bounds, Full, JobNumber, Workers};
+use crate::thread_pool::{Bounds, Full, JobNumber, ThreadPool};
 use engine_core::{AuthQuery, Authorization, Grants, Random};
 use program::http_client::{HttpClient, HttpSettings, push_query_value};
 use regex::Regex;
@@ -44,27 +44,27 @@ const SECRET_BYTES_FREE: usize = 4 * 1024;
 #[derive(Clone)]
 pub(crate) struct AuthServers {
     servers: Arc<Servers>,
-    strangers: Workers,
-    renewals: Workers,
+    strangers: ThreadPool,
+    renewals: ThreadPool,
 }
 
 /// A question that waits for its answer. Dropping it takes the question back, unless it is being asked.
 pub(crate) struct Question {
-    workers: Workers,
+    pool: ThreadPool,
     number: JobNumber,
 }
 
 impl Question {
     /// Takes the question back if other questions come first. Returns true if the question will never be asked.
     pub(crate) fn take_back_if_queued(&self) -> bool {
-        self.workers.take_back_if_queued(self.number)
+        self.pool.take_back_if_queued(self.number)
     }
 }
 
 impl Drop for Question {
     fn drop(&mut self) {
         // A question that is being asked gets an answer that no connection takes.
-        self.workers.take_back(self.number);
+        self.pool.take_back(self.number);
     }
 }
 
@@ -94,8 +94,8 @@ impl AuthServers {
                 http: HttpClient::new(http),
                 random: Mutex::new(Random::new(seed)),
             }),
-            strangers: Workers::start("auth", QUESTIONS)?,
-            renewals: Workers::start("auth-renewal", QUESTIONS)?,
+            strangers: ThreadPool::start("auth", QUESTIONS)?,
+            renewals: ThreadPool::start("auth-renewal", QUESTIONS)?,
         }))
     }
 
@@ -109,15 +109,15 @@ impl AuthServers {
         query: AuthQuery,
         answer: impl FnOnce(Result<Grants, String>) + Send + 'static,
     ) -> Result<Question, Full> {
-        let workers = match query.is_renewal {
+        let pool = match query.is_renewal {
             true => &self.renewals,
             false => &self.strangers,
         };
         let bytes = query.secret.len().saturating_sub(SECRET_BYTES_FREE);
         let servers = self.servers.clone();
-        let number = workers.give(bytes, Box::new(move || answer(servers.ask(&query))))?;
+        let number = pool.give(bytes, Box::new(move || answer(servers.ask(&query))))?;
         Ok(Question {
-            workers: workers.clone(),
+            pool: pool.clone(),
             number,
         })
     }

@@ -9,13 +9,13 @@ use crate::net::listener::Listener;
 use crate::process::Info;
 use crate::reactor::Engine;
 use crate::recovery::StoredTopics;
+#[cfg(target_os = "linux")]
+use crate::scheduler_slice;
 use crate::shard::connection;
 use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Mail, Post};
 use crate::shard::storage::Storage;
 use crate::shard::{Clock, Parts, Shard};
-#[cfg(target_os = "linux")]
-use crate::slice;
 use crate::{config, http_server, options, preflight, reactor, recovery, statsd, takeover, tls};
 use core_affinity::CoreId;
 use diskq::{DataPath, DataPathLock, DiskError, Tombstone};
@@ -235,7 +235,7 @@ impl Daemon {
                     log_warn!("shard {} cannot be pinned to core {}", id.0, core.id);
                 }
                 #[cfg(target_os = "linux")]
-                if let Err(error) = slice::ask_for_short() {
+                if let Err(error) = scheduler_slice::request_short() {
                     log_debug!("shard {} gets no short slices - {error}", id.0);
                 }
                 let result = reactor::run(engine, start.run(started.clone(), stopped));

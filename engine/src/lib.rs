@@ -31,10 +31,10 @@ pub mod preflight;
 pub mod process;
 pub mod reactor;
 mod recovery;
-mod shard;
 #[cfg(target_os = "linux")]
-mod slice;
+mod scheduler_slice;
+mod shard;
 mod statsd;
 mod takeover;
+mod thread_pool;
 mod tls;
-mod workers;

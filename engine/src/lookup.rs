@@ -5,7 +5,7 @@
 //!   shards ──announce──► thread "lookup": Registry ──REGISTER, PING──► Peer ──► nsqlookupd (TCP)
 //!     ▲                                                                 │
 //!     │                                              who can be asked ◄─┘
-//!     └──── channels ◄── Workers ◄──ask── shards        GET /channels ──► nsqlookupd (HTTP)
+//!     └──── channels ◄── ThreadPool ◄──ask── shards        GET /channels ──► nsqlookupd (HTTP)
 //! ```
 //!
 //! Nothing of it is on the way of a message, and no shard waits for it: an nsqlookupd that cannot be
@@ -20,7 +20,7 @@ mod registry;
 
 use crate::config::Config;
 use crate::process::Ports;
-use crate::workers::{Bounds, Workers};
+use crate::thread_pool::{Bounds, ThreadPool};
 use command::Command;
 use engine_core::Change;
 use inquiry::{Inquiry, LastFailure, Source};
@@ -61,7 +61,7 @@ struct Shared {
     /// As configured, for whoever asks.
     addresses: Mutex<Option<Vec<String>>>,
     known: Arc<Mutex<Vec<Known>>>,
-    workers: Workers,
+    pool: ThreadPool,
     http: Arc<HttpClient>,
 }
 
@@ -95,7 +95,7 @@ impl LookupPeers {
     ) -> io::Result<LookupPeers> {
         let (messages, queue) = channel();
         let known = Arc::new(Mutex::new(Vec::new()));
-        let talk = Talk {
+        let registrar = Registrar {
             node: Node::new(config, ports),
             registry: Registry::default(),
             peers: Vec::new(),
@@ -103,7 +103,7 @@ impl LookupPeers {
         };
         Builder::new()
             .name("lookup".to_owned())
-            .spawn(move || talk.run(&queue))?;
+            .spawn(move || registrar.run(&queue))?;
         let http = HttpClient::new(HttpSettings {
             idle_connections_max: INQUIRIES_MAX,
             ..http
@@ -114,7 +114,7 @@ impl LookupPeers {
                 tell_has_peers: Box::new(tell_has_peers),
                 addresses: Mutex::new(config.lookupd_tcp_addresses.clone()),
                 known,
-                workers: Workers::start("lookup-http", INQUIRIES)?,
+                pool: ThreadPool::start("lookup-http", INQUIRIES)?,
                 http: Arc::new(http),
             }),
         })
@@ -129,15 +129,15 @@ impl LookupPeers {
     /// to in the order of the list, the others notice nothing. Never waits.
     pub(crate) fn set_addresses(&self, addresses: Option<Vec<String>>) {
         *lock(&self.shared.addresses) = addresses.clone();
-        self.talk_to(addresses.unwrap_or_default());
+        self.replace_peers(addresses.unwrap_or_default());
     }
 
     /// Connects to the nsqlookupds of the configuration, or to those that an operator has set since the shards listen.
     pub(crate) fn begin(&self) {
-        self.talk_to(self.addresses().unwrap_or_default());
+        self.replace_peers(self.addresses().unwrap_or_default());
     }
 
-    fn talk_to(&self, addresses: Vec<String>) {
+    fn replace_peers(&self, addresses: Vec<String>) {
         let has_peers = !addresses.is_empty();
         let mut known = lock(&self.shared.known);
         let mut before = std::mem::take(&mut *known);
@@ -184,8 +184,8 @@ impl LookupPeers {
             }
             return answer(Vec::new());
         }
-        let (workers, http) = (&self.shared.workers, &self.shared.http);
-        Inquiry::start(workers, http, topic, sources, answer);
+        let (pool, http) = (&self.shared.pool, &self.shared.http);
+        Inquiry::start(pool, http, topic, sources, answer);
     }
 
     /// Ends the connections.
@@ -200,15 +200,15 @@ impl LookupPeers {
     }
 }
 
-/// What the thread talks about, and to whom.
-struct Talk {
+/// Tells every nsqlookupd what this node has, on a thread of its own.
+struct Registrar {
     node: Node,
     registry: Registry,
     peers: Vec<Peer>,
     known: Arc<Mutex<Vec<Known>>>,
 }
 
-impl Talk {
+impl Registrar {
     fn run(mut self, messages: &Receiver<Message>) {
         let mut next_ping = Instant::now() + PING_INTERVAL;
         loop {
@@ -243,7 +243,7 @@ impl Talk {
             match message {
                 Message::Changes(changes) => {
                     for change in changes {
-                        commands.extend(self.registry.note(change));
+                        commands.extend(self.registry.apply(change));
                     }
                 }
                 Message::Addresses => is_list_new = true,

@@ -390,11 +390,11 @@ impl Reactor {
         let entered = self.driver.enter(time_left(next_timer, hit, now));
         if let Some(before) = before {
             let cost = processor_time().saturating_sub(before);
-            self.spin.borrow_mut().note_sleep(cost);
+            self.spin.borrow_mut().record_sleep(cost);
         }
         let end = Instant::now();
         let worked = start.saturating_duration_since(self.awake_since.replace(end));
-        self.spin.borrow_mut().note(worked, end - start, hit);
+        self.spin.borrow_mut().record_wait(worked, end - start, hit);
         entered
     }
 

@@ -26,7 +26,7 @@ use crate::metadata_writer::{MetadataWriter, NotPersisted};
 use crate::net::input::Buffers;
 use crate::process::Info;
 use crate::reactor;
-use crate::workers::Full;
+use crate::thread_pool::Full;
 use connection::Connection;
 use diskq::Tombstone;
 use engine_core::{
@@ -41,7 +41,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
-use storage::{Job, Storage};
+use storage::{KeeperJob, Storage};
 use task::{Task, Tasks};
 use upgrade::{Layer, ServerConfig, UpgradeError};
 use wire::go_error::system_text;
@@ -359,7 +359,7 @@ impl Shard {
         {
             self.timer.set();
         }
-        self.health.note(broker.health());
+        self.health.report(broker.health());
     }
 
     fn perform_outputs(self: &Rc<Self>) {
@@ -408,9 +408,11 @@ impl Shard {
                 }
             }
             Output::Wake(task, wakeup) => self.tasks.wake(task, wakeup),
-            Output::Keeper(key, topic, request) => self.storage.give(Job::Log(key, topic, request)),
-            Output::Free(memory) => self.storage.give(Job::Free(memory)),
-            Output::DeleteLog(log) => self.storage.give(Job::Delete(log.into())),
+            Output::Keeper(key, topic, request) => {
+                self.storage.give(KeeperJob::Log(key, topic, request))
+            }
+            Output::Free(memory) => self.storage.give(KeeperJob::Free(memory)),
+            Output::DeleteLog(log) => self.storage.give(KeeperJob::Delete(log.into())),
             Output::MetadataChanged => self.metadata_changed.set(),
             Output::Changed(change) => self.lookup.announce(vec![change]),
             Output::AskForChannels(key, topic) => self.ask_for_channels(key, &topic),
@@ -556,7 +558,7 @@ impl Shard {
             Mail::Keeper(key, reply) => {
                 self.with_broker(|broker, now, out| broker.handle_reply(now, key, reply, out));
             }
-            Mail::Deleted(task, result) => self.note_deleted(task, result),
+            Mail::Deleted(task, result) => self.handle_deleted(task, result),
             Mail::Forwards(batch) => {
                 self.with_broker(|broker, now, out| broker.handle_forwards(now, &batch, out));
             }
@@ -578,7 +580,7 @@ impl Shard {
     }
 
     /// Tells the waiters that a log is deleted, or that its deletion failed.
-    fn note_deleted(&self, task: Option<TaskId>, result: Result<Option<Tombstone>, String>) {
+    fn handle_deleted(&self, task: Option<TaskId>, result: Result<Option<Tombstone>, String>) {
         let result = result.map(|tombstone| {
             if let Some(tombstone) = tombstone {
                 self.tombstones.borrow_mut().push(tombstone);
@@ -603,7 +605,7 @@ impl Shard {
         let written = self.metadata.store(self.id, facts).await;
         match written {
             Ok(()) if tombstones.is_empty() => {}
-            Ok(()) => self.storage.give(Job::Bury(tombstones)),
+            Ok(()) => self.storage.give(KeeperJob::Bury(tombstones)),
             Err(_) => {
                 self.tombstones.borrow_mut().extend(tombstones);
                 self.metadata_changed.set();
@@ -651,6 +653,6 @@ impl Shard {
         }
         // The logs have what could not be written to nsqd.dat.
         let _ = self.persist_metadata().await;
-        self.storage.give(Job::Stop);
+        self.storage.give(KeeperJob::Stop);
     }
 }

@@ -33,7 +33,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use auth_server::AuthServer;
 use case::{Action, Case, CaseFile};
 use differences::Known;
 use play::{Addresses, is_vain, play};
@@ -160,13 +159,13 @@ fn play_all(cases: &[&Case], program: Option<&Path>) -> BTreeMap<String, Answers
         let alone = if case.is_alone { &case.name } else { "" };
         groups.entry((&case.flags, alone)).or_default().push(case);
     }
-    let auth = AuthServer::start();
+    let auth = auth_server::serve();
     let mut all = BTreeMap::new();
     for ((flags, _), group) in groups {
         let flags: Vec<String> = flags
             .iter()
             .map(|flag| {
-                let flag = flag.replace("{auth}", &auth.address.to_string());
+                let flag = flag.replace("{auth}", &auth.to_string());
                 flag.replace("{cases}", CASES)
             })
             .collect();

@@ -50,9 +50,9 @@ impl Deadline {
         self.bytes = 0;
     }
 
-    /// Notes that bytes came or left. Only bodies and answers extend the deadline; the first byte of a request,
+    /// Counts bytes that came or left. Only bodies and answers extend the deadline; the first byte of a request,
     /// a head and a handshake have to arrive within the timeout as a whole.
-    pub(super) fn note(&mut self, bytes: usize) {
+    pub(super) fn count_bytes(&mut self, bytes: usize) {
         if let Awaited::Body | Awaited::Room = self.awaited {
             self.bytes += bytes;
             if self.bytes >= BYTES_PER_TIMEOUT {

@@ -105,7 +105,7 @@ impl HttpStream {
             self.transport.wait_writable(cx);
             return self.deadline.poll_room(cx);
         }
-        self.deadline.note(written.left);
+        self.deadline.count_bytes(written.left);
         Poll::Ready(Ok(written.left))
     }
 }
@@ -126,7 +126,7 @@ impl AsyncRead for HttpStream {
         match read {
             Poll::Pending => self.deadline.poll_input(cx),
             Poll::Ready(Ok(bytes)) => {
-                self.deadline.note(bytes);
+                self.deadline.count_bytes(bytes);
                 Poll::Ready(Ok(bytes))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),

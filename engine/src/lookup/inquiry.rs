@@ -1,7 +1,7 @@
 //! Which channels does a new topic have elsewhere? Every nsqlookupd is asked at the same time, and the
 //! answers are put together.
 
-use crate::workers::Workers;
+use crate::thread_pool::ThreadPool;
 use program::http_client::{HttpClient, push_query_value};
 use program::{log_info, log_warn};
 use std::collections::BTreeSet;
@@ -64,7 +64,7 @@ impl<F: FnOnce(Vec<String>) + Send + 'static> Inquiry<F> {
     /// Asks each of `sources`, one at least; `answer` gets the channels of all,
     /// without duplicates and in order. Those who fail have no say; that is logged.
     pub(super) fn start(
-        workers: &Workers,
+        pool: &ThreadPool,
         http: &Arc<HttpClient>,
         topic: &str,
         sources: Vec<Source>,
@@ -85,15 +85,15 @@ impl<F: FnOnce(Vec<String>) + Send + 'static> Inquiry<F> {
             let (asking, http) = (inquiry.clone(), http.clone());
             let ask = move || {
                 let answer = source.ask(&http, &asking.topic, asked_at);
-                asking.note(answer.and_then(|body| channels(&body)));
+                asking.add_answer(answer.and_then(|body| channels(&body)));
             };
-            if workers.give(0, Box::new(ask)).is_err() {
-                inquiry.note(Err("too many questions wait for nsqlookupds".to_owned()));
+            if pool.give(0, Box::new(ask)).is_err() {
+                inquiry.add_answer(Err("too many questions wait for nsqlookupds".to_owned()));
             }
         }
     }
 
-    fn note(&self, result: Result<Vec<String>, String>) {
+    fn add_answer(&self, result: Result<Vec<String>, String>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match result {
             Ok(channels) => state.channels.extend(channels),

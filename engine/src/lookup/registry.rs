@@ -12,8 +12,8 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Takes note of a change. Returns what is to be told; nothing where nothing is new.
-    pub(super) fn note(&mut self, change: Change) -> Option<Command> {
+    /// Carries out a change. Returns what is to be told; nothing where nothing is new.
+    pub(super) fn apply(&mut self, change: Change) -> Option<Command> {
         let Change {
             topic,
             channel,
@@ -68,7 +68,7 @@ mod tests {
                 Some((topic, channel)) => (topic, Some(channel.into())),
                 None => (name, None),
             };
-            let told = registry.note(Change {
+            let told = registry.apply(Change {
                 topic: topic.into(),
                 channel,
                 is_there,

@@ -136,7 +136,7 @@ impl Layered {
             _ => stream.send(&[IoSlice::new(self.unsent())])?,
         };
         Ok(Written {
-            left: sent.map_or(0, |bytes| self.note_sent(bytes)),
+            left: sent.map_or(0, |bytes| self.take_sent(bytes)),
             taken: Taken::of(sent, offered),
         })
     }
@@ -173,9 +173,9 @@ impl Layered {
         Ok(())
     }
 
-    /// Notes that the socket took the first `bytes` bytes of what it had to. Returns how many bytes of
+    /// Drops what the socket took, the first `bytes` bytes of what it had to. Returns how many bytes of
     /// the output have left by that; of a piece that leaves in parts, in proportion.
-    fn note_sent(&mut self, bytes: usize) -> usize {
+    fn take_sent(&mut self, bytes: usize) -> usize {
         let unsent = self.layers.unsent().len();
         self.layers.note_sent(bytes);
         let left = match bytes == unsent {

@@ -64,7 +64,7 @@ impl Stream {
             std::task::ready!(self.source.poll_readable(cx, self.socket.as_fd()));
             match (&self.socket).read(buffer) {
                 Ok(bytes) => {
-                    self.source.note_read(bytes);
+                    self.source.count_read(bytes);
                     if bytes < buffer.len() {
                         // The engine reports what comes after this, and the end. On epoll, one thing escapes: bytes
                         // behind an urgent byte, or behind a descriptor on a unix socket, end a read early and

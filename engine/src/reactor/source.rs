@@ -77,8 +77,8 @@ impl Source {
         Poll::Pending
     }
 
-    /// So many bytes were read.
-    pub(crate) fn note_read(&self, bytes: usize) {
+    /// Counts the bytes of a read. The reactor looks for answers after some of them.
+    pub(crate) fn count_read(&self, bytes: usize) {
         let before = self.reactor.bytes_read.get();
         self.reactor.bytes_read.set(before + bytes);
     }

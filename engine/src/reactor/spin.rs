@@ -60,7 +60,7 @@ impl Spin {
     }
 
     /// What a sleep cost this thread, in processor time.
-    pub(super) fn note_sleep(&mut self, cost: Duration) {
+    pub(super) fn record_sleep(&mut self, cost: Duration) {
         self.tries_until_measured_sleep = TRIES_PER_SLEEP;
         self.sleep_cost = if self.sleep_cost.is_zero() {
             cost
@@ -70,7 +70,7 @@ impl Spin {
     }
 
     /// A turn of `worked` and a wait of `waited` are over; `hit` says what came of looking, if it was tried.
-    pub(super) fn note(&mut self, worked: Duration, waited: Duration, hit: Option<bool>) {
+    pub(super) fn record_wait(&mut self, worked: Duration, waited: Duration, hit: Option<bool>) {
         if hit.is_some() {
             self.tries_until_measured_sleep = self.tries_until_measured_sleep.saturating_sub(1);
         }
@@ -105,14 +105,14 @@ mod tests {
     fn wait(spin: &mut Spin, worked: Duration, gap: Duration, sleep: Duration) -> bool {
         let hit = spin.window(None).map(|window| gap <= window);
         if spin.wants_sleep() {
-            spin.note_sleep(sleep);
+            spin.record_sleep(sleep);
         }
         let late = if hit == Some(true) {
             Duration::ZERO
         } else {
             sleep * 2
         };
-        spin.note(worked, gap + late, hit);
+        spin.record_wait(worked, gap + late, hit);
         hit.is_some()
     }
 
@@ -194,7 +194,7 @@ mod tests {
         }
         let misses = (0..10).take_while(|_| {
             let is_on = spin.window(None).is_some();
-            spin.note(WORK, Duration::from_millis(5), is_on.then_some(false));
+            spin.record_wait(WORK, Duration::from_millis(5), is_on.then_some(false));
             is_on
         });
         assert_eq!(misses.count(), 4);

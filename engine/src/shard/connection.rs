@@ -234,7 +234,7 @@ impl Connection {
             }
             Poll::Ready(Err(error)) => {
                 if error.kind() != ErrorKind::InvalidData {
-                    self.blame(shard, "failed to read command", "read", &error);
+                    self.record_failure(shard, "failed to read command", "read", &error);
                     return Poll::Ready(ReadOnce::Over);
                 }
                 // Nothing can be read behind that. What came before is still answered, and TLS has a
@@ -502,13 +502,13 @@ impl Connection {
 
     /// The socket takes nothing more.
     fn abandon(&self, shard: &Rc<Shard>, error: &io::Error) {
-        self.blame(shard, "failed to send response", "write", error);
+        self.record_failure(shard, "failed to send response", "write", error);
         shard.with_broker(|broker, _, _| broker.abandon(self.id));
         self.close();
     }
 
-    /// Notes a failure of the socket, in nsqd's words.
-    fn blame(&self, shard: &Rc<Shard>, what: &str, call: &str, error: &io::Error) {
+    /// Gives the broker the reason of the connection's end, in nsqd's words.
+    fn record_failure(&self, shard: &Rc<Shard>, what: &str, call: &str, error: &io::Error) {
         let local = self.transport.local_text();
         let why = system_text(error);
         shard.with_broker(|broker, _, _| {

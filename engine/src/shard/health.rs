@@ -62,8 +62,8 @@ impl ShardHealth {
         }
     }
 
-    /// Notes what the shard complains of now. Costs a comparison when that is what it was.
-    pub(crate) fn note(&self, complaint: Option<&Arc<str>>) {
+    /// Tells the others what the shard complains of now. Costs a comparison when that is what it was.
+    pub(crate) fn report(&self, complaint: Option<&Arc<str>>) {
         let mut told = self.told.borrow_mut();
         if told.as_ref() != complaint {
             *told = complaint.cloned();
@@ -87,7 +87,7 @@ mod tests {
         let shards = [0, 1].map(|shard| ShardHealth::new(ShardId(shard), health.clone()));
         let note = |shard: usize, complaint: &str| {
             let complaint = (!complaint.is_empty()).then(|| Arc::from(complaint));
-            shards[shard].note(complaint.as_ref());
+            shards[shard].report(complaint.as_ref());
             health.get().err().unwrap_or_default()
         };
         assert_eq!(note(1, ""), "");

@@ -4,7 +4,7 @@
 //!   loader    reads cold segments back: a consumer that is behind must not wait until what producers
 //!             push out of memory is written
 //!   urgent    what somebody waits for: a new segment, the checkpoint that makes a channel
-//!             ([`Request::is_urgent`]), if it is not fenced off by an earlier job of the same topic
+//!             ([`Request::is_urgent`]), if no earlier job of the same topic is a barrier
 //!   keeper    all else, in its order: on a slow disk one spill may take a tenth of a second, a sync longer
 //! ```
 //!
@@ -15,13 +15,13 @@
 //! a millisecond each: those that wait at the same time are done as one, of the file system.
 
 mod deletions;
-mod fences;
+mod job_order;
 
 use crate::shard::mail::{Mail, Post};
 use deletions::{Deletion, FailedDeletions};
 use diskq::{DataPath, Keeper, Memory, OsFiles, Reply, Request, SharedSync, Tombstone};
 use engine_core::{ShardId, TopicKey};
-use fences::Fences;
+use job_order::JobOrder;
 use program::{log_error, log_warn};
 use std::collections::HashSet;
 use std::io;
@@ -37,7 +37,7 @@ use wire::go_error::system_text;
 const SYNCS_TOGETHER: usize = 32;
 
 /// A job for the keeper.
-pub(crate) enum Job {
+pub(crate) enum KeeperJob {
     /// Of a topic's log; answered by mail.
     Log(TopicKey, Arc<str>, Request),
     /// Take memory of a deleted topic's log back.
@@ -50,12 +50,12 @@ pub(crate) enum Job {
     Stop,
 }
 
-/// Gives jobs to the keeper of one shard; [`Job::Stop`] is the last.
+/// Gives jobs to the keeper of one shard; [`KeeperJob::Stop`] is the last.
 pub(crate) struct Storage {
-    jobs: Sender<Job>,
-    urgent: Sender<Job>,
-    loads: Sender<Job>,
-    fences: Arc<Fences>,
+    jobs: Sender<KeeperJob>,
+    urgent: Sender<KeeperJob>,
+    loads: Sender<KeeperJob>,
+    order: Arc<JobOrder>,
 }
 
 impl Storage {
@@ -68,47 +68,49 @@ impl Storage {
         data_path: &DataPath,
         post: &Post,
     ) -> io::Result<(Storage, [JoinHandle<()>; 3])> {
-        let fences = Arc::new(Fences::default());
+        let order = Arc::new(JobOrder::default());
         let keeper = Keeper::new(OsFiles, data_path.clone());
         let start = |duty: Duty| {
             let (jobs, queue) = channel();
-            let worker = Worker::new(shard, duty, keeper.clone(), post, &fences)?;
+            let thread = KeeperThread::new(shard, duty, keeper.clone(), post, &order)?;
             let name = format!("{}-{}", duty.name(), shard.0);
             let thread = Builder::new()
                 .name(name)
-                .spawn(move || worker.run(&queue))?;
+                .spawn(move || thread.run(&queue))?;
             Ok::<_, io::Error>((jobs, thread))
         };
         let (jobs, keeper) = start(Duty::Keeper)?;
-        let (urgent, hurrier) = start(Duty::Urgent)?;
+        let (urgent, urgent_thread) = start(Duty::Urgent)?;
         let (loads, loader) = start(Duty::Loader)?;
         let storage = Storage {
             jobs,
             urgent,
             loads,
-            fences,
+            order,
         };
-        Ok((storage, [keeper, hurrier, loader]))
+        Ok((storage, [keeper, urgent_thread, loader]))
     }
 
     /// Queues a job.
-    pub(crate) fn give(&self, job: Job) {
+    pub(crate) fn give(&self, job: KeeperJob) {
         // The threads end only when told so: what comes after that is of no consequence.
-        let send = |thread: &Sender<Job>, job| drop(thread.send(job));
+        let send = |thread: &Sender<KeeperJob>, job| drop(thread.send(job));
         match &job {
-            Job::Log(_, _, request) if request.is_read() => send(&self.loads, job),
-            Job::Log(_, topic, request) if request.is_urgent() && self.fences.admit(topic) => {
+            KeeperJob::Log(_, _, request) if request.is_read() => send(&self.loads, job),
+            KeeperJob::Log(_, topic, request)
+                if request.is_urgent() && self.order.try_add_urgent(topic) =>
+            {
                 send(&self.urgent, job);
             }
-            Job::Log(..) | Job::Free(_) | Job::Delete(_) | Job::Bury(_) => {
-                if let Some(topic) = job.fence() {
-                    self.fences.put(topic);
+            KeeperJob::Log(..) | KeeperJob::Free(_) | KeeperJob::Delete(_) | KeeperJob::Bury(_) => {
+                if let Some(topic) = job.barrier() {
+                    self.order.add_barrier(topic);
                 }
                 send(&self.jobs, job);
             }
-            Job::Stop => {
+            KeeperJob::Stop => {
                 for thread in [&self.loads, &self.urgent, &self.jobs] {
-                    send(thread, Job::Stop);
+                    send(thread, KeeperJob::Stop);
                 }
             }
         }
@@ -134,45 +136,45 @@ impl Duty {
 }
 
 /// One of the threads.
-struct Worker {
+struct KeeperThread {
     shard: ShardId,
     duty: Duty,
     keeper: Keeper<OsFiles>,
     shared: SharedSync<OsFiles>,
     post: Post,
-    fences: Arc<Fences>,
+    order: Arc<JobOrder>,
     failed_deletions: Mutex<FailedDeletions>,
 }
 
-impl Worker {
+impl KeeperThread {
     fn new(
         shard: ShardId,
         duty: Duty,
         keeper: Keeper<OsFiles>,
         post: &Post,
-        fences: &Arc<Fences>,
-    ) -> io::Result<Worker> {
-        Ok(Worker {
+        order: &Arc<JobOrder>,
+    ) -> io::Result<KeeperThread> {
+        Ok(KeeperThread {
             shard,
             duty,
             shared: keeper.shared_sync()?,
             keeper,
             post: post.clone(),
-            fences: Arc::clone(fences),
+            order: Arc::clone(order),
             failed_deletions: Mutex::default(),
         })
     }
 
-    fn run(mut self, queue: &Receiver<Job>) {
+    fn run(mut self, queue: &Receiver<KeeperJob>) {
         while let Some(jobs) = self.next_jobs(queue) {
-            if self.do_round(Round::of(jobs)).is_break() {
+            if self.do_batch(SyncBatch::of(jobs)).is_break() {
                 return;
             }
         }
     }
 
     /// Waits for jobs, and for the deletions that are to be tried again. `None`: there will be none.
-    fn next_jobs(&self, queue: &Receiver<Job>) -> Option<Vec<Job>> {
+    fn next_jobs(&self, queue: &Receiver<KeeperJob>) -> Option<Vec<KeeperJob>> {
         let due_in = self.failed_deletions().due_in();
         let first = match due_in {
             None => Some(queue.recv().ok()?),
@@ -182,7 +184,7 @@ impl Worker {
                 Err(RecvTimeoutError::Disconnected) => return None,
             },
         };
-        let due = self.failed_deletions().take_due().map(Job::Delete);
+        let due = self.failed_deletions().take_due().map(KeeperJob::Delete);
         Some(due.chain(first).chain(queue.try_iter()).collect())
     }
 
@@ -193,30 +195,30 @@ impl Worker {
     }
 
     /// Does what waited at the same time.
-    fn do_round(&mut self, round: Round) -> ControlFlow<()> {
-        self.do_jobs(round.before)?;
-        self.sync_together(round.syncs);
-        self.do_jobs(round.after)
+    fn do_batch(&mut self, batch: SyncBatch) -> ControlFlow<()> {
+        self.do_jobs(batch.before)?;
+        self.sync_together(batch.syncs);
+        self.do_jobs(batch.after)
     }
 
-    fn do_jobs(&self, jobs: Vec<Job>) -> ControlFlow<()> {
+    fn do_jobs(&self, jobs: Vec<KeeperJob>) -> ControlFlow<()> {
         let mut jobs = jobs.into_iter().peekable();
         while let Some(job) = jobs.next() {
             let beside = if job.is_spill() {
-                jobs.next_if(Job::is_spill)
+                jobs.next_if(KeeperJob::is_spill)
             } else {
                 None
             };
             match beside {
                 None => self.do_job(job)?,
-                Some(other) => self.do_both(job, other)?,
+                Some(other) => self.do_two(job, other)?,
             }
         }
         ControlFlow::Continue(())
     }
 
     /// Two spills at a time: one alone leaves the disk idle while its file is made.
-    fn do_both(&self, job: Job, other: Job) -> ControlFlow<()> {
+    fn do_two(&self, job: KeeperJob, other: KeeperJob) -> ControlFlow<()> {
         let other = Mutex::new(Some(other));
         let do_other = || {
             let job = other.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -234,7 +236,7 @@ impl Worker {
         })
     }
 
-    fn sync_together(&mut self, syncs: Vec<Task>) {
+    fn sync_together(&mut self, syncs: Vec<LogJob>) {
         if syncs.is_empty() {
             return;
         }
@@ -263,22 +265,24 @@ impl Worker {
         }
     }
 
-    fn do_job(&self, job: Job) -> ControlFlow<()> {
+    fn do_job(&self, job: KeeperJob) -> ControlFlow<()> {
         let noted = match self.duty {
-            Duty::Keeper => job.fence().cloned(),
+            Duty::Keeper => job.barrier().cloned(),
             Duty::Urgent => job.topic().cloned(),
             Duty::Loader => None,
         };
         match job {
-            Job::Log(key, topic, request) => self.reply(key, self.keeper.handle(&topic, request)),
-            Job::Free(memory) => self.keeper.free(memory),
-            Job::Stop => return ControlFlow::Break(()),
-            Job::Delete(deletion) => {
+            KeeperJob::Log(key, topic, request) => {
+                self.reply(key, self.keeper.handle(&topic, request))
+            }
+            KeeperJob::Free(memory) => self.keeper.free(memory),
+            KeeperJob::Stop => return ControlFlow::Break(()),
+            KeeperJob::Delete(deletion) => {
                 if !self.delete(deletion) {
                     return ControlFlow::Continue(());
                 }
             }
-            Job::Bury(tombstones) => {
+            KeeperJob::Bury(tombstones) => {
                 for tombstone in &tombstones {
                     if let Err(error) = self.keeper.bury(tombstone) {
                         log_error!("files of a deleted topic stay until the next start - {error}");
@@ -287,79 +291,79 @@ impl Worker {
             }
         }
         if let Some(topic) = noted {
-            self.fences.note_done(&topic, self.duty);
+            self.order.finish(&topic, self.duty);
         }
         ControlFlow::Continue(())
     }
 }
 
 /// A job of a topic's log.
-type Task = (TopicKey, Arc<str>, Request);
+type LogJob = (TopicKey, Arc<str>, Request);
 
 /// Jobs whose syncs are done together, if they are many. Those of one log stay in their order, but
 /// that its checkpoint may be written before its messages are synced: it says what was synced when
 /// the log gave it.
 #[derive(Default)]
-struct Round {
-    before: Vec<Job>,
-    syncs: Vec<Task>,
-    after: Vec<Job>,
+struct SyncBatch {
+    before: Vec<KeeperJob>,
+    syncs: Vec<LogJob>,
+    after: Vec<KeeperJob>,
 }
 
-impl Round {
-    fn of(jobs: Vec<Job>) -> Round {
-        let mut round = Round::default();
+impl SyncBatch {
+    fn of(jobs: Vec<KeeperJob>) -> SyncBatch {
+        let mut batch = SyncBatch::default();
         if jobs.iter().filter(|job| job.is_sync()).count() < SYNCS_TOGETHER {
-            round.before = jobs;
-            return round;
+            batch.before = jobs;
+            return batch;
         }
         let mut synced = HashSet::new();
         let mut behind = HashSet::new();
         for job in jobs {
             let Some(topic) = job.topic().cloned() else {
-                round.after.push(job);
+                batch.after.push(job);
                 continue;
             };
             let is_behind = behind.contains(&topic);
             match job {
-                Job::Log(key, name, request) if request.is_sync() && !is_behind => {
+                KeeperJob::Log(key, name, request) if request.is_sync() && !is_behind => {
                     synced.insert(topic);
-                    round.syncs.push((key, name, request));
+                    batch.syncs.push((key, name, request));
                 }
                 job if is_behind || synced.contains(&topic) => {
                     behind.insert(topic);
-                    round.after.push(job);
+                    batch.after.push(job);
                 }
-                job => round.before.push(job),
+                job => batch.before.push(job),
             }
         }
-        round
+        batch
     }
 }
 
-impl Job {
+impl KeeperJob {
     fn topic(&self) -> Option<&Arc<str>> {
         match self {
-            Job::Log(_, topic, _) => Some(topic),
-            Job::Delete(deletion) => Some(&deletion.topic),
-            Job::Free(_) | Job::Bury(_) | Job::Stop => None,
+            KeeperJob::Log(_, topic, _) => Some(topic),
+            KeeperJob::Delete(deletion) => Some(&deletion.topic),
+            KeeperJob::Free(_) | KeeperJob::Bury(_) | KeeperJob::Stop => None,
         }
     }
 
     fn is_sync(&self) -> bool {
-        matches!(self, Job::Log(_, _, request) if request.is_sync())
+        matches!(self, KeeperJob::Log(_, _, request) if request.is_sync())
     }
 
     fn is_spill(&self) -> bool {
-        matches!(self, Job::Log(_, _, Request::Spill { .. }))
+        matches!(self, KeeperJob::Log(_, _, Request::Spill { .. }))
     }
 
     /// The topic whose urgent jobs may not overtake this one: the directory that it removes may be the
     /// one that is made, and what it spills leaves memory for what is prepared. Without that a topic that
     /// outruns the disk would get new memory for everything.
-    fn fence(&self) -> Option<&Arc<str>> {
-        let is_fence = matches!(self, Job::Delete(..)) || self.is_spill();
-        self.topic().filter(|_| is_fence)
+    fn barrier(&self) -> Option<&Arc<str>> {
+        let is_barrier = matches!(self, KeeperJob::Delete(..)) || self.is_spill();
+        self.topic().filter(|_| is_barrier)
     }
 }
 

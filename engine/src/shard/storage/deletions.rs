@@ -7,7 +7,7 @@ use program::log_error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Worker;
+use super::KeeperThread;
 
 /// The pause between a failed deletion and the next try. It doubles each time, up to the maximum.
 const RETRY_MIN: Duration = Duration::from_millis(250);
@@ -69,12 +69,12 @@ impl FailedDeletions {
     }
 }
 
-impl Worker {
-    /// Does the last jobs of a log and deletes the log. Returns false if the deletion failed. Then the fence stays until
+impl KeeperThread {
+    /// Does the last jobs of a log and deletes the log. Returns false if the deletion failed. Then the barrier stays until
     /// another try works, or for ever if there is no other try.
     pub(super) fn delete(&self, mut deletion: Deletion) -> bool {
         let topic = deletion.topic.clone();
-        self.fences.wait_for_urgent(&topic);
+        self.order.wait_for_urgent(&topic);
         for request in deletion.requests.drain(..) {
             // Nobody waits for the answers any more; memory in them is unmapped here.
             drop(self.keeper.handle(&topic, request));
@@ -89,7 +89,7 @@ impl Worker {
         match deleted {
             Ok(tombstone) => {
                 for _ in 0..self.failed_deletions().forget(&topic) {
-                    self.fences.note_done(&topic, self.duty);
+                    self.order.finish(&topic, self.duty);
                 }
                 // The tombstone is buried a moment later. A file that still cannot be removed then is reported.
                 let _ = tombstone.map(|tombstone| self.keeper.unlink(&tombstone));

@@ -16,7 +16,7 @@ fn key(index: u32) -> TopicKey {
     }
 }
 
-fn sync(topic: &str, upto: u64) -> Job {
+fn sync(topic: &str, upto: u64) -> KeeperJob {
     let request = Request::Sync {
         segments: vec![SegmentNumber(1)],
         copies: Vec::new(),
@@ -26,10 +26,10 @@ fn sync(topic: &str, upto: u64) -> Job {
         names: false,
         upto: Seq(upto),
     };
-    Job::Log(key(0), topic.into(), request)
+    KeeperJob::Log(key(0), topic.into(), request)
 }
 
-fn checkpoint(topic: &str, number: u64, sync: bool) -> Job {
+fn checkpoint(topic: &str, number: u64, sync: bool) -> KeeperJob {
     let request = Request::WriteCheckpoint {
         number: CheckpointNumber(number),
         slot: 0,
@@ -37,44 +37,46 @@ fn checkpoint(topic: &str, number: u64, sync: bool) -> Job {
         sync,
         names: sync,
     };
-    Job::Log(key(0), topic.into(), request)
+    KeeperJob::Log(key(0), topic.into(), request)
 }
 
-fn prepare(topic: &str, segment: u64) -> Job {
+fn prepare(topic: &str, segment: u64) -> KeeperJob {
     let request = Request::Prepare {
         segment: SegmentNumber(segment),
         bytes: 4096,
         pages: Pages::Small,
     };
-    Job::Log(key(0), topic.into(), request)
+    KeeperJob::Log(key(0), topic.into(), request)
 }
 
-fn discard(topic: &str, segment: u64) -> Job {
+fn discard(topic: &str, segment: u64) -> KeeperJob {
     let request = Request::Discard {
         segment: SegmentNumber(segment),
         memory: None,
     };
-    Job::Log(key(0), topic.into(), request)
+    KeeperJob::Log(key(0), topic.into(), request)
 }
 
-fn delete(topic: &str) -> Job {
+fn delete(topic: &str) -> KeeperJob {
     let log = DeletedLog {
         topic: topic.into(),
         is_ephemeral: false,
         requests: Vec::new(),
         task: Some(TaskId(7)),
     };
-    Job::Delete(log.into())
+    KeeperJob::Delete(log.into())
 }
 
-fn shown(jobs: &[Job]) -> Vec<String> {
-    let show = |job: &Job| match job {
-        Job::Log(_, topic, Request::Discard { segment, .. }) => format!("{topic}{}", segment.0),
-        Job::Log(_, topic, request) => show_task(topic, request),
-        Job::Free(_) => "free".to_owned(),
-        Job::Delete(deletion) => format!("delete {}", deletion.topic),
-        Job::Bury(_) => "bury".to_owned(),
-        Job::Stop => "stop".to_owned(),
+fn shown(jobs: &[KeeperJob]) -> Vec<String> {
+    let show = |job: &KeeperJob| match job {
+        KeeperJob::Log(_, topic, Request::Discard { segment, .. }) => {
+            format!("{topic}{}", segment.0)
+        }
+        KeeperJob::Log(_, topic, request) => show_task(topic, request),
+        KeeperJob::Free(_) => "free".to_owned(),
+        KeeperJob::Delete(deletion) => format!("delete {}", deletion.topic),
+        KeeperJob::Bury(_) => "bury".to_owned(),
+        KeeperJob::Stop => "stop".to_owned(),
     };
     jobs.iter().map(show).collect()
 }
@@ -104,51 +106,51 @@ fn what_follows_a_sync_of_its_log_follows_the_sync_of_all() {
         discard("a", 3),
         sync("a", 30),
         discard("c", 1),
-        Job::Stop,
+        KeeperJob::Stop,
     ];
     let in_order = shown(&jobs);
-    let few = Round::of(jobs);
+    let few = SyncBatch::of(jobs);
     assert_eq!(shown(&few.before), in_order, "too few to be done as one");
     assert!(few.syncs.is_empty() && few.after.is_empty());
 
     let others = (0..SYNCS_TOGETHER).map(|index| sync("x", index as u64));
-    let round = Round::of(others.chain(few.before).collect());
-    assert_eq!(shown(&round.before), ["a1", "b1", "c1"]);
-    let syncs = round.syncs[SYNCS_TOGETHER..].iter();
+    let batch = SyncBatch::of(others.chain(few.before).collect());
+    assert_eq!(shown(&batch.before), ["a1", "b1", "c1"]);
+    let syncs = batch.syncs[SYNCS_TOGETHER..].iter();
     let syncs: Vec<String> = syncs.map(|(_, topic, job)| show_task(topic, job)).collect();
     assert_eq!(syncs, ["a to 10", "a#1", "b to 20"]);
     assert_eq!(
-        shown(&round.after),
+        shown(&batch.after),
         ["a2", "a#2", "delete a", "a3", "a to 30", "stop"]
     );
 }
 
 /// What waits in a queue.
-fn queued(queue: &Receiver<Job>) -> Vec<String> {
-    shown(&queue.try_iter().collect::<Vec<Job>>())
+fn queued(queue: &Receiver<KeeperJob>) -> Vec<String> {
+    shown(&queue.try_iter().collect::<Vec<KeeperJob>>())
 }
 
-fn spill(topic: &str) -> Job {
+fn spill(topic: &str) -> KeeperJob {
     let request = Request::Spill {
         segment: SegmentNumber(1),
         memory: diskq::Memory::Heap(Box::default()),
         copy: SegmentNumber(2),
         sync: false,
     };
-    Job::Log(key(0), topic.into(), request)
+    KeeperJob::Log(key(0), topic.into(), request)
 }
 
 #[test]
 fn what_somebody_waits_for_overtakes_all_but_what_it_depends_on() {
     let (jobs, keeper) = channel();
-    let (urgent, hurrier) = channel();
+    let (urgent, urgent_queue) = channel();
     let (loads, _loader) = channel();
-    let fences = Arc::new(Fences::default());
+    let order = Arc::new(JobOrder::default());
     let storage = Storage {
         jobs,
         urgent,
         loads,
-        fences: Arc::clone(&fences),
+        order: Arc::clone(&order),
     };
     let given = [
         sync("a", 10),
@@ -162,7 +164,7 @@ fn what_somebody_waits_for_overtakes_all_but_what_it_depends_on() {
         checkpoint("d", 1, false),
     ];
     given.into_iter().for_each(|job| storage.give(job));
-    assert_eq!(queued(&hurrier), ["a+2", "d#1"]);
+    assert_eq!(queued(&urgent_queue), ["a+2", "d#1"]);
     let in_order = [
         "a to 10",
         "a#1",
@@ -174,19 +176,19 @@ fn what_somebody_waits_for_overtakes_all_but_what_it_depends_on() {
     ];
     assert_eq!(queued(&keeper), in_order);
 
-    fences.note_done(&"b".into(), Duty::Keeper);
-    fences.note_done(&"c".into(), Duty::Keeper);
+    order.finish(&"b".into(), Duty::Keeper);
+    order.finish(&"c".into(), Duty::Keeper);
     storage.give(prepare("b", 2));
     storage.give(prepare("c", 1));
     assert_eq!(queued(&keeper), ["b+2"], "its other spill is not done");
-    assert_eq!(queued(&hurrier), ["c+1"]);
-    fences.note_done(&"b".into(), Duty::Keeper);
+    assert_eq!(queued(&urgent_queue), ["c+1"]);
+    order.finish(&"b".into(), Duty::Keeper);
     storage.give(prepare("b", 3));
-    assert_eq!(queued(&hurrier), ["b+3"]);
+    assert_eq!(queued(&urgent_queue), ["b+3"]);
     for topic in ["a", "b", "c", "d"] {
-        fences.note_done(&topic.into(), Duty::Urgent);
+        order.finish(&topic.into(), Duty::Urgent);
     }
-    assert!(fences.topics().is_empty(), "nothing is kept of idle topics");
+    assert!(order.topics().is_empty(), "nothing is kept of idle topics");
 }
 
 /// The storage of one shard, and its answers.
@@ -224,7 +226,7 @@ impl Tried {
     }
 
     fn stop(self) {
-        self.storage.give(Job::Stop);
+        self.storage.give(KeeperJob::Stop);
         for thread in self.threads {
             thread.join().expect("a thread that ends");
         }
@@ -280,7 +282,7 @@ fn a_deletion_waits_for_what_is_under_way_in_its_log() {
         Reply::Prepared { result: Ok(_), .. }
     ));
     let second = tried.deleted();
-    tried.storage.give(Job::Bury(vec![first, second]));
+    tried.storage.give(KeeperJob::Bury(vec![first, second]));
     tried.stop();
     let left = std::fs::read_dir(directory.path()).expect("a directory");
     assert_eq!(left.count(), 0);
@@ -291,9 +293,9 @@ fn many_syncs_are_done_at_once_and_answered_each() {
     const COUNT: u64 = SYNCS_TOGETHER as u64;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (post, mut inboxes) = Post::new(1);
-    let fences = Arc::new(Fences::default());
+    let order = Arc::new(JobOrder::default());
     let keeper = Keeper::new(OsFiles, directory.path());
-    let worker = Worker::new(ShardId(0), Duty::Keeper, keeper, &post, &fences);
+    let worker = KeeperThread::new(ShardId(0), Duty::Keeper, keeper, &post, &order);
     let worker = worker.expect("a directory");
     for index in 1..COUNT {
         let log = directory.path().join(format!("t{index}.log"));
@@ -310,7 +312,7 @@ fn many_syncs_are_done_at_once_and_answered_each() {
         .send(checkpoint("new", 7, true))
         .expect("somebody listens");
     sender.send(prepare("new", 1)).expect("somebody listens");
-    sender.send(Job::Stop).expect("somebody listens");
+    sender.send(KeeperJob::Stop).expect("somebody listens");
     worker.run(&queue);
     let mut next = || {
         let Mail::Keeper(_, reply) = inboxes[0].try_recv().expect("mail") else {

@@ -1,4 +1,4 @@
-//! How long a thread asks to run at a time.
+//! Scheduler slices: how long a thread asks Linux to run at a time.
 //!
 //! Linux lets who is running finish its slice, 3 ms and more, before one that wakes up gets its turn, unless
 //! that one asks for less at a time (EEVDF: the earlier deadline runs; sched(7), since Linux 6.12). A
@@ -19,7 +19,7 @@ const SIZE: u32 = mem::size_of::<libc::sched_attr>() as u32;
 ///
 /// # Errors
 /// The system does not allow it.
-pub(crate) fn ask_for_short() -> io::Result<()> {
+pub(crate) fn request_short() -> io::Result<()> {
     let mut attributes = attributes()?;
     let policy = i32::try_from(attributes.sched_policy);
     if policy != Ok(libc::SCHED_OTHER) && policy != Ok(libc::SCHED_BATCH) {
@@ -77,7 +77,7 @@ mod tests {
             before.sched_policy = policy as u32;
             before.sched_nice = nice;
             set_attributes(&before).expect("anybody may be nicer");
-            ask_for_short().expect("anybody may ask for less");
+            request_short().expect("anybody may ask for less");
             attributes().expect("a thread has attributes")
         };
         thread::spawn(act).join().expect("no panic")

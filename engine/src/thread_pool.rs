@@ -30,7 +30,7 @@ pub(crate) struct Full;
 /// A bounded number of threads that take jobs in order. There are as many as there is work for, and at
 /// least one; they end with the process, whatever they wait for.
 #[derive(Clone)]
-pub(crate) struct Workers {
+pub(crate) struct ThreadPool {
     shared: Arc<Shared>,
 }
 
@@ -65,13 +65,13 @@ struct Waiting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct JobNumber(u64);
 
-impl Workers {
+impl ThreadPool {
     /// Starts the first thread.
     ///
     /// # Errors
     /// No thread could be started.
-    pub(crate) fn start(name: &'static str, bounds: Bounds) -> io::Result<Workers> {
-        let workers = Workers {
+    pub(crate) fn start(name: &'static str, bounds: Bounds) -> io::Result<ThreadPool> {
+        let pool = ThreadPool {
             shared: Arc::new(Shared {
                 name,
                 bounds,
@@ -79,9 +79,9 @@ impl Workers {
                 has_jobs: Condvar::new(),
             }),
         };
-        workers.shared.lock().threads = 1;
-        workers.start_thread()?;
-        Ok(workers)
+        pool.shared.lock().threads = 1;
+        pool.start_thread()?;
+        Ok(pool)
     }
 
     /// Has a job done, after those before it. `bytes` is what the job counts for in
@@ -197,13 +197,13 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::thread::scope;
 
-    fn workers(threads_max: usize, waiting_max: usize, bytes_max: usize) -> Workers {
+    fn pool(threads_max: usize, waiting_max: usize, bytes_max: usize) -> ThreadPool {
         let bounds = Bounds {
             threads_max,
             waiting_max,
             bytes_max,
         };
-        Workers::start("test", bounds).expect("a thread")
+        ThreadPool::start("test", bounds).expect("a thread")
     }
 
     /// A job that says that it has begun, and waits until it may end.
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn jobs_that_wait_do_not_hold_up_others_until_all_threads_wait() {
-        let workers = workers(3, 10, 0);
+        let pool = pool(3, 10, 0);
         let (done, results) = channel();
         let gates: Vec<_> = (0..3)
             .map(|index| {
@@ -233,13 +233,13 @@ mod tests {
                     gate.recv().expect("it is opened");
                     done.send(index).expect("the test listens");
                 });
-                workers.give(0, job).expect("there is room");
+                pool.give(0, job).expect("there is room");
                 open
             })
             .collect();
         let more = done.clone();
         let job = Box::new(move || more.send(3).expect("the test listens"));
-        workers.give(0, job).expect("there is room");
+        pool.give(0, job).expect("there is room");
         // Any of the three makes room for the fourth.
         gates[1].send(()).expect("it waits");
         assert_eq!(results.recv(), Ok(1));
@@ -255,7 +255,7 @@ mod tests {
     fn threads_stay_within_their_bound_whoever_gives_at_the_same_time() {
         const GIVERS: usize = 8;
         for _ in 0..100 {
-            let workers = workers(2, GIVERS, 0);
+            let pool = pool(2, GIVERS, 0);
             let barrier = Barrier::new(GIVERS);
             let gates: Vec<_> = scope(|scope| {
                 let givers: Vec<_> = (0..GIVERS)
@@ -265,39 +265,39 @@ mod tests {
                         let job = Box::new(move || {
                             let _ = gate.recv();
                         });
-                        let (workers, barrier) = (&workers, &barrier);
+                        let (pool, barrier) = (&pool, &barrier);
                         scope.spawn(move || {
                             barrier.wait();
-                            (workers.give(0, job).expect("there is room"), open)
+                            (pool.give(0, job).expect("there is room"), open)
                         })
                     })
                     .collect();
                 let given = givers.into_iter().map(|giver| giver.join().expect("given"));
                 given.collect()
             });
-            let threads = workers.shared.lock().threads;
+            let threads = pool.shared.lock().threads;
             assert!(threads <= 2, "{threads} threads");
             let (last, _) = gates.iter().max_by_key(|(number, _)| *number).expect("8");
-            assert!(workers.take_back_if_queued(*last), "7 are before it");
+            assert!(pool.take_back_if_queued(*last), "7 are before it");
         }
     }
 
     #[test]
     fn a_job_that_is_taken_back_is_never_done() {
-        let workers = workers(1, 10, 0);
+        let pool = pool(1, 10, 0);
         let (sender, begun) = channel();
         let give = |name| {
             let (open, job) = gated(&sender, name);
-            (workers.give(0, job).expect("there is room"), open)
+            (pool.give(0, job).expect("there is room"), open)
         };
         let (first, open) = give(1);
         expect(&begun, 1);
-        assert!(!workers.take_back(first), "it is being done");
+        assert!(!pool.take_back(first), "it is being done");
         let (second, _) = give(2);
         let (third, _) = give(3);
-        assert!(workers.take_back_if_queued(third), "two wait for the first");
-        assert!(!workers.take_back(third), "it is gone");
-        assert!(workers.take_back(second));
+        assert!(pool.take_back_if_queued(third), "two wait for the first");
+        assert!(!pool.take_back(third), "it is gone");
+        assert!(pool.take_back(second));
         let (_, last) = give(4);
         open.send(()).expect("it waits");
         expect(&begun, 4);
@@ -306,11 +306,11 @@ mod tests {
 
     #[test]
     fn jobs_beyond_the_bounds_are_refused() {
-        let workers = workers(1, 2, 100);
+        let pool = pool(1, 2, 100);
         let (sender, begun) = channel();
         let give = |name, bytes| {
             let (open, job) = gated(&sender, name);
-            workers.give(bytes, job).map(|number| (number, open))
+            pool.give(bytes, job).map(|number| (number, open))
         };
         // Alone, a job may be larger than all of them.
         let (_, first) = give(1, 1000).expect("there is room");
@@ -319,13 +319,13 @@ mod tests {
         let (_, second) = give(2, 0).expect("it weighs nothing");
         let (third, _) = give(3, 0).expect("it weighs nothing");
         assert_eq!(give(4, 0).err(), Some(Full), "two wait");
-        assert!(workers.take_back(third));
+        assert!(pool.take_back(third));
         first.send(()).expect("it waits");
         expect(&begun, 2);
         let (heavy, _) = give(3, 60).expect("the first is done");
         assert_eq!(give(4, 60).err(), Some(Full));
         let (light, _) = give(4, 40).expect("there is room");
-        assert!(workers.take_back(heavy) && workers.take_back(light));
+        assert!(pool.take_back(heavy) && pool.take_back(light));
         let (_, last) = give(5, 100).expect("what left weighs nothing");
         second.send(()).expect("it waits");
         expect(&begun, 5);

@@ -1,0 +1,70 @@
+//! [`JobOrder`]: orders the work of the keeper and of the urgent thread on the same topic.
+
+use super::Duty;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Counts the unfinished jobs of each topic that a job of the other thread must wait for. Topics are told apart by name,
+/// because a log may belong to a topic of the same name as one that was deleted before. A job of a segment asks here, a
+/// message does not.
+#[derive(Default)]
+pub(super) struct JobOrder {
+    topics: Mutex<HashMap<Arc<str>, Unfinished>>,
+    /// A job is finished.
+    finished: Condvar,
+}
+
+/// The unfinished jobs of one topic.
+#[derive(Default)]
+pub(super) struct Unfinished {
+    /// Jobs of the keeper that no urgent job may overtake.
+    barriers: u32,
+    urgent: u32,
+}
+
+impl JobOrder {
+    /// Counts an urgent job of `topic`. Returns false, and counts nothing, if a barrier is in its way.
+    pub(super) fn try_add_urgent(&self, topic: &Arc<str>) -> bool {
+        let mut topics = self.topics();
+        let unfinished = topics.entry(Arc::clone(topic)).or_default();
+        let may_overtake = unfinished.barriers == 0;
+        unfinished.urgent += u32::from(may_overtake);
+        may_overtake
+    }
+
+    /// Counts a job of the keeper that no urgent job of `topic` may overtake.
+    pub(super) fn add_barrier(&self, topic: &Arc<str>) {
+        let mut topics = self.topics();
+        topics.entry(Arc::clone(topic)).or_default().barriers += 1;
+    }
+
+    /// Ends the count of a job that its thread has finished.
+    pub(super) fn finish(&self, topic: &Arc<str>, duty: Duty) {
+        let mut topics = self.topics();
+        if let Entry::Occupied(mut entry) = topics.entry(Arc::clone(topic)) {
+            let unfinished = entry.get_mut();
+            unfinished.urgent -= u32::from(duty == Duty::Urgent);
+            unfinished.barriers -= u32::from(duty == Duty::Keeper);
+            if unfinished.urgent + unfinished.barriers == 0 {
+                entry.remove();
+            }
+        }
+        self.finished.notify_all();
+    }
+
+    /// Waits until no urgent job of `topic` is left. The topic must have a barrier, so no new one comes.
+    pub(super) fn wait_for_urgent(&self, topic: &Arc<str>) {
+        let has_urgent = |topics: &mut HashMap<Arc<str>, Unfinished>| {
+            topics
+                .get(topic)
+                .is_some_and(|unfinished| unfinished.urgent > 0)
+        };
+        let waited = self.finished.wait_while(self.topics(), has_urgent);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(super) fn topics(&self) -> MutexGuard<'_, HashMap<Arc<str>, Unfinished>> {
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
