@@ -6,9 +6,9 @@ mod stream;
 
 use crate::http;
 use crate::net::address::Peer;
-use crate::net::layered::HandshakeError;
 use crate::net::listener::Listener;
 use crate::net::transport::MovingTransport;
+use crate::net::upgraded::HandshakeError;
 use crate::process::HttpTimeouts;
 use crate::reactor;
 use futures_lite::AsyncWriteExt;

@@ -3,7 +3,7 @@
 
 pub mod address;
 pub(crate) mod input;
-pub(crate) mod layered;
 pub(crate) mod listener;
 pub(crate) mod socket;
 pub(crate) mod transport;
+pub(crate) mod upgraded;

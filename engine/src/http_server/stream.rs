@@ -1,9 +1,9 @@
 //! [`HttpStream`]: the transport of an HTTP connection, with the deadlines of its waits.
 
 use super::deadline::Deadline;
-use crate::net::layered::HandshakeError;
 use crate::net::socket::Stream;
 use crate::net::transport::{MovingTransport, Taken, Transport};
+use crate::net::upgraded::HandshakeError;
 use crate::process::HttpTimeouts;
 use futures_lite::{AsyncRead, AsyncWrite, future};
 use program::http::{Awaited, Io};
@@ -38,7 +38,7 @@ impl HttpStream {
         config: &Arc<ServerConfig>,
     ) -> Result<(), HandshakeError> {
         let layer = Layer::tls_server(config).map_err(HandshakeError::Refused)?;
-        self.transport.push(layer, &[])?;
+        self.transport.upgrade(layer, &[])?;
         self.deadline.begin(Awaited::Handshake);
         let mut is_first = true;
         while self.transport.is_handshaking() {

@@ -4,8 +4,8 @@
 //! What is offered to [`Transport::send`] is all output that has not left, and the answer says how much of it has left
 //! now. So bounds and deadlines are the same for all connections, and a plain one writes straight from the log.
 
-use crate::net::layered::{HandshakeError, Layered};
 use crate::net::socket::Stream;
+use crate::net::upgraded::{HandshakeError, Upgraded};
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -16,13 +16,13 @@ use upgrade::{Layer, Session};
 pub(crate) struct Transport {
     stream: Stream,
     /// TLS and compression, if there are any.
-    layered: RefCell<Option<Box<Layered>>>,
+    upgraded: RefCell<Option<Box<Upgraded>>>,
 }
 
 /// A transport on its way to another shard.
 pub(crate) struct MovingTransport {
     descriptor: OwnedFd,
-    layered: Option<Box<Layered>>,
+    upgraded: Option<Box<Upgraded>>,
 }
 
 /// What one call of [`Transport::send`] has done.
@@ -48,7 +48,7 @@ impl Transport {
     pub(crate) fn new(stream: Stream) -> Transport {
         Transport {
             stream,
-            layered: RefCell::new(None),
+            upgraded: RefCell::new(None),
         }
     }
 
@@ -56,7 +56,7 @@ impl Transport {
     pub(crate) fn adopt(moving: MovingTransport) -> Transport {
         Transport {
             stream: Stream::adopt(moving.descriptor),
-            layered: RefCell::new(moving.layered),
+            upgraded: RefCell::new(moving.upgraded),
         }
     }
 
@@ -73,7 +73,7 @@ impl Transport {
     pub(crate) fn move_to(&self, descriptor: OwnedFd) -> MovingTransport {
         MovingTransport {
             descriptor,
-            layered: self.layered.take(),
+            upgraded: self.upgraded.take(),
         }
     }
 
@@ -81,7 +81,7 @@ impl Transport {
     pub(crate) fn into_moving(self) -> MovingTransport {
         MovingTransport {
             descriptor: self.stream.into_descriptor(),
-            layered: self.layered.into_inner(),
+            upgraded: self.upgraded.into_inner(),
         }
     }
 
@@ -96,37 +96,37 @@ impl Transport {
     ///
     /// # Errors
     /// A library failed.
-    pub(crate) fn push(&self, layer: Layer, output: &[IoSlice<'_>]) -> io::Result<()> {
-        let mut layered = self.layered.borrow_mut();
-        let layered = layered.get_or_insert_default();
-        layered.seal_all(output)?;
-        layered.push(layer);
+    pub(crate) fn upgrade(&self, layer: Layer, output: &[IoSlice<'_>]) -> io::Result<()> {
+        let mut upgraded = self.upgraded.borrow_mut();
+        let upgraded = upgraded.get_or_insert_default();
+        upgraded.seal_all(output)?;
+        upgraded.push(layer);
         Ok(())
     }
 
     /// Goes back to no layer, behind everything that is encoded.
     pub(crate) fn clear(&self) {
-        if let Some(layered) = &mut *self.layered.borrow_mut() {
-            layered.clear();
+        if let Some(upgraded) = &mut *self.upgraded.borrow_mut() {
+            upgraded.clear();
         }
     }
 
     /// True if there is TLS or compression.
     pub(crate) fn is_upgraded(&self) -> bool {
-        self.layered.borrow().is_some()
+        self.upgraded.borrow().is_some()
     }
 
     /// True while TLS has not agreed on its keys.
     pub(crate) fn is_handshaking(&self) -> bool {
-        let layered = self.layered.borrow();
-        layered
+        let upgraded = self.upgraded.borrow();
+        upgraded
             .as_ref()
-            .is_some_and(|layered| layered.is_handshaking())
+            .is_some_and(|upgraded| upgraded.is_handshaking())
     }
 
     /// What TLS has agreed on.
     pub(crate) fn session(&self) -> Option<Session> {
-        self.layered.borrow().as_ref()?.session()
+        self.upgraded.borrow().as_ref()?.session()
     }
 
     /// Reads once for the handshake, and shows what came to `look` before. What TLS has to answer is then to be sent,
@@ -139,8 +139,8 @@ impl Transport {
         cx: &Context<'_>,
         look: impl FnOnce(&[u8]) -> Result<(), HandshakeError>,
     ) -> Poll<Result<(), HandshakeError>> {
-        match &mut *self.layered.borrow_mut() {
-            Some(layered) => layered.poll_handshake(&self.stream, cx, look),
+        match &mut *self.upgraded.borrow_mut() {
+            Some(upgraded) => upgraded.poll_handshake(&self.stream, cx, look),
             None => Poll::Ready(Ok(())),
         }
     }
@@ -152,9 +152,9 @@ impl Transport {
     /// # Errors
     /// The connection is broken, or the peer does not keep to a format ([`io::ErrorKind::InvalidData`]).
     pub(crate) fn poll_read(&self, cx: &Context<'_>, room: &mut [u8]) -> Poll<io::Result<usize>> {
-        match &mut *self.layered.borrow_mut() {
+        match &mut *self.upgraded.borrow_mut() {
             None => self.stream.poll_read(cx, room),
-            Some(layered) => layered.poll_read(&self.stream, cx, room),
+            Some(upgraded) => upgraded.poll_read(&self.stream, cx, room),
         }
     }
 
@@ -171,8 +171,8 @@ impl Transport {
     /// # Errors
     /// The connection is broken.
     pub(crate) fn send(&self, output: &[IoSlice<'_>]) -> io::Result<Written> {
-        if let Some(layered) = &mut *self.layered.borrow_mut() {
-            return layered.send(&self.stream, output);
+        if let Some(upgraded) = &mut *self.upgraded.borrow_mut() {
+            return upgraded.send(&self.stream, output);
         }
         let offered = output.iter().map(|slice| slice.len()).sum();
         let sent = match offered {
@@ -187,10 +187,10 @@ impl Transport {
 
     /// True if encoded bytes wait for the socket.
     pub(crate) fn has_unsent(&self) -> bool {
-        let layered = self.layered.borrow();
-        layered
+        let upgraded = self.upgraded.borrow();
+        upgraded
             .as_ref()
-            .is_some_and(|layered| !layered.unsent().is_empty())
+            .is_some_and(|upgraded| !upgraded.unsent().is_empty())
     }
 
     /// Wakes the task when the socket has room. To be called after [`Taken::Nothing`].
@@ -200,8 +200,8 @@ impl Transport {
 
     /// Has TLS say that nothing follows; the words are left to be sent.
     pub(crate) fn end(&self) {
-        if let Some(layered) = &mut *self.layered.borrow_mut() {
-            layered.end();
+        if let Some(upgraded) = &mut *self.upgraded.borrow_mut() {
+            upgraded.end();
         }
     }
 

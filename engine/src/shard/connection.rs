@@ -11,10 +11,10 @@
 use crate::auth::Question;
 use crate::net::address::Peer;
 use crate::net::input::{Filled, Input};
-use crate::net::layered::HandshakeError;
 use crate::net::listener::Listener;
 use crate::net::socket::Stream;
 use crate::net::transport::{MovingTransport, Taken, Transport};
+use crate::net::upgraded::HandshakeError;
 use crate::reactor::{self, Sleep};
 use crate::shard::Shard;
 use crate::tls;
@@ -369,7 +369,7 @@ impl Connection {
         shard.in_turn(|broker, _, _| {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let count = broker.output(self.id, &mut slices);
-            self.transport.push(layer, &slices[..count])
+            self.transport.upgrade(layer, &slices[..count])
         })
     }
 

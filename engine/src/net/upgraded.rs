@@ -1,4 +1,4 @@
-//! [`Layered`]: TLS and compression between a socket and who reads and writes it.
+//! [`Upgraded`]: TLS and compression between a socket and who reads and writes it.
 //!
 //! ```text
 //!   socket ──► unopened ──► layers ──► room of the reader        only what fits is opened
@@ -31,7 +31,7 @@ thread_local! {
 
 /// The upgrades of a connection, from the first one on.
 #[derive(Default)]
-pub(super) struct Layered {
+pub(super) struct Upgraded {
     layers: Layers,
     /// Received, and not opened: there was no room, or the handshake has just ended.
     unopened: Vec<u8>,
@@ -39,7 +39,7 @@ pub(super) struct Layered {
     sealed: usize,
 }
 
-impl Layered {
+impl Upgraded {
     /// Adds a layer behind everything that was sealed.
     pub(super) fn push(&mut self, layer: Layer) {
         self.layers.push(layer);
