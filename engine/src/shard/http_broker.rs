@@ -76,22 +76,15 @@ impl http::Broker for HttpBroker {
     ) -> Result<(), PublishError> {
         let owner = self.owner(topic);
         self.count_publish(owner);
-        let result = if owner == self.shard.id {
+        if owner == self.shard.id {
             publish(&self.shard, topic, &bodies, defer).await
         } else {
             let name = topic.to_owned();
             let call =
                 move |shard: Rc<Shard>| async move { publish(&shard, &name, &bodies, defer).await };
-            self.shard
-                .post
-                .call(owner, call)
-                .await
-                .unwrap_or(Err("exiting".to_owned()))
-        };
-        result.map_err(|cause| match cause.as_str() {
-            "exiting" => PublishError::Exiting,
-            _ => PublishError::Backend(cause),
-        })
+            let published = self.shard.post.call(owner, call).await;
+            published.unwrap_or(Err(PublishError::Exiting))
+        }
     }
 
     async fn topic_create(&self, topic: &str) -> Result<(), AdminError> {
@@ -205,7 +198,7 @@ async fn publish(
     topic: &str,
     bodies: &Bodies,
     defer: Option<Duration>,
-) -> Result<(), String> {
+) -> Result<(), PublishError> {
     let name = TopicName::new(topic.as_bytes()).expect("checked before it gets here");
     let defer = defer.unwrap_or_default();
     let defer_ms = u32::try_from(defer.as_millis()).unwrap_or(u32::MAX);
@@ -218,19 +211,19 @@ async fn publish(
     loop {
         // Connections are served to the end, and what they store would keep the end from coming.
         if shard.is_stopping() {
-            return Err("exiting".to_owned());
+            return Err(PublishError::Exiting);
         }
         let task = shard.start_task();
         let published = shard.with_broker(|broker, now, out| {
             broker.publish_for_task(now, task.id, name, &publication, out)
         });
         if published != Ok(false) {
-            return published.map(|_| ());
+            return published.map(|_| ()).map_err(PublishError::Backend);
         }
         match task.woken().await {
             Some(Wakeup::Retry) => {}
-            Some(Wakeup::Done(result)) => return result,
-            None => return Err("exiting".to_owned()),
+            Some(Wakeup::Done(result)) => return result.map_err(PublishError::Backend),
+            Some(Wakeup::Exiting) | None => return Err(PublishError::Exiting),
         }
     }
 }
@@ -257,9 +250,8 @@ async fn administer(
         }
         match task.woken().await {
             Some(Wakeup::Retry) => {}
-            Some(Wakeup::Done(Err(cause))) if cause == "exiting" => break Err(AdminError::Exiting),
             Some(Wakeup::Done(result)) => break result.map_err(AdminError::Backend),
-            None => break Err(AdminError::Exiting),
+            Some(Wakeup::Exiting) | None => break Err(AdminError::Exiting),
         }
     };
     if matches!(

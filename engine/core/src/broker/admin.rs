@@ -289,7 +289,7 @@ impl Broker {
             let consumers = topic.delete_channel(id, &mut self.clients);
             self.cut_off(key, consumers, out);
         }
-        self.refuse_all(key, "exiting", out);
+        self.refuse_all(key, out);
         if let Some(mut topic) = self.topics.remove(key) {
             self.topics_to_pump.remove(key, &mut topic.in_to_pump);
             self.unhealthy.remove(&key);

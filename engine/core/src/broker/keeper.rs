@@ -17,6 +17,9 @@ fn complaint(what: &str, why: &str, line: String) -> Output {
     Output::Complaint { cause, line }
 }
 
+/// What clients are told whose topic is being deleted.
+const EXITING: &str = "exiting";
+
 impl Broker {
     /// Takes the keeper's answer to a job of a topic's log. If the topic was deleted meanwhile, the memory of the answer
     /// goes back to the keeper ([`Output::Free`]).
@@ -151,17 +154,20 @@ impl Broker {
     }
 
     /// The topic goes away: everyone who waits for it is told so.
-    pub(super) fn refuse_all(&mut self, key: TopicKey, cause: &str, out: &mut Vec<Output>) {
+    pub(super) fn refuse_all(&mut self, key: TopicKey, out: &mut Vec<Output>) {
         let Some(topic) = self.topics.get_mut(key) else {
             return;
         };
         let mut waiters = topic.take_unsynced();
         waiters.extend(topic.take_uncheckpointed());
         for waiter in waiters {
-            self.answer(waiter, Err(cause), out);
+            match waiter {
+                Waiter::Task(task) => out.push(Output::Wake(task, Wakeup::Exiting)),
+                waiter => self.answer(waiter, Err(EXITING), out),
+            }
         }
         self.wake_blocked(key, out);
         self.wake_retriers(key, out);
-        self.refuse_held(key, cause);
+        self.refuse_held(key, EXITING);
     }
 }

@@ -26,6 +26,8 @@ pub enum Wakeup {
     Retry,
     /// What it waited for is done, or failed for this reason.
     Done(Result<(), String>),
+    /// The topic is being deleted.
+    Exiting,
 }
 
 /// What the shell has to do.

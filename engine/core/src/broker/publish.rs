@@ -1,7 +1,7 @@
 //! PUB, MPUB, DPUB, and publishing on behalf of the shell.
 
 use super::authorize::Permit;
-use super::output::Output;
+use super::output::{Output, Wakeup};
 use super::{Broker, Flow, Found, place};
 use crate::client::Blocked;
 use crate::client::output::Verb;
@@ -153,7 +153,8 @@ impl Broker {
             .map_err(|cause| cause.to_string())?;
         let key = found.key();
         let Some(topic) = self.topics.get_mut(key) else {
-            return Err("exiting".to_owned());
+            out.push(Output::Wake(task, Wakeup::Exiting));
+            return Ok(false);
         };
         if found == Found::Starting(key) {
             topic.retriers.push(Retrier::Task(task));

@@ -840,7 +840,7 @@ impl World {
                 }
                 self.model.note_deleted(task);
             }
-            Wakeup::Done(Err(_)) => {}
+            Wakeup::Done(Err(_)) | Wakeup::Exiting => {}
             Wakeup::Retry => {
                 let Some(topic) = creating else { return };
                 self.creating.insert(task, topic);
