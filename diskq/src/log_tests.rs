@@ -5,14 +5,14 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use diskq_log::policy::{HUGE_FROM, LEAVING_ENOUGH};
 use diskq_log::range::{normalise, within};
 use diskq_log::segment::{slot_at, slot_offset};
 use diskq_log::slot::SLOT_BYTES;
 use diskq_log::{
     AppendError, ChannelCheckpoint, Checkpoint, CheckpointNumber, CheckpointRun, Damage,
-    DamageKind, Durable, Event, HUGE_FROM, LEAVING_ENOUGH, Log, LogOptions, LogStats, Pages,
-    Recovered, Reply, Request, Residency, Run, Segment, SegmentNumber, Seq, SeqRange, Taken,
-    segment_file,
+    DamageKind, Durable, Event, Log, LogOptions, LogStats, Pages, Recovered, Reply, Request,
+    Residency, Run, Segment, SegmentNumber, Seq, SeqRange, Taken, segment_file,
 };
 use proptest::prelude::*;
 use wire::frame::HEADER_BYTES;

@@ -5,7 +5,9 @@
 //! process may be killed while it writes the next). One file, because making a file is the dearest
 //! thing that happens to a new topic. See docs/format.md for the bytes.
 
+mod content;
 mod draft;
+mod encoding;
 
 use std::collections::TryReserveError;
 use std::iter;
@@ -14,10 +16,12 @@ use std::ops::Range;
 use wire::id::{SEQ_MAX, Seq};
 use wire::name::ChannelName;
 
-use crate::crc::crc32c;
 use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
 
+use encoding::{HEAD_BYTES, MAGIC, RUN_BYTES, VERSION, crc};
+
+pub use content::{ChannelCheckpoint, Checkpoint, CheckpointRun, Stamp};
 pub use draft::{ChannelDraft, CheckpointDraft, Runs, TooLong};
 
 /// The file of all slots.
@@ -58,95 +62,6 @@ pub fn pieces(slot: usize, bytes: u64) -> impl Iterator<Item = (Range<u64>, u64)
         .map(move |(piece, at)| (piece.start..piece.end.min(bytes), at))
 }
 
-const MAGIC: [u8; 4] = *b"RQCP";
-const VERSION: u16 = 2;
-const HEAD_BYTES: usize = 24;
-const RUN_BYTES: usize = 26;
-/// The highest checkpoint number: a successor still fits 64 bits, and no log of ours comes near it.
-const NUMBER_MAX: u64 = 1 << 62;
-
-/// What a topic's progress looks like on disk: what is still owed to whom.
-///
-/// Everything at or above `next` that is found in the log counts as not yet distributed; everything
-/// below it is owed exactly where a run names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checkpoint {
-    /// Everything below was synced when this was written. Filled by the log.
-    pub synced: Seq,
-    /// The first seq this checkpoint knows nothing about. Filled by the log.
-    pub next: Seq,
-    /// Newer checkpoints have higher numbers. Filled by the log.
-    pub number: u64,
-    /// True if the topic is paused.
-    pub paused: bool,
-    /// What the topic has not yet given to any channel, sorted.
-    pub undistributed: Vec<CheckpointRun>,
-    /// The topic's channels.
-    pub channels: Vec<ChannelCheckpoint>,
-}
-
-impl Default for Checkpoint {
-    fn default() -> Checkpoint {
-        Checkpoint {
-            synced: Seq(0),
-            next: Seq(0),
-            number: 0,
-            paused: false,
-            undistributed: Vec::new(),
-            channels: Vec::new(),
-        }
-    }
-}
-
-/// One channel's part of a [`Checkpoint`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChannelCheckpoint {
-    /// The channel's name.
-    pub name: String,
-    /// True if the channel is paused.
-    pub paused: bool,
-    /// What the channel still owes its consumers: waiting, in flight, requeued and deferred.
-    pub runs: Vec<CheckpointRun>,
-}
-
-/// Seqs of one channel that share their attempts and due time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CheckpointRun {
-    /// The first seq.
-    pub start: Seq,
-    /// How many seqs.
-    pub count: u64,
-    /// Deliveries so far.
-    pub attempts: u16,
-    /// When it may be delivered, in Unix nanoseconds; 0: now.
-    pub due_ns: u64,
-}
-
-impl Checkpoint {
-    /// All ranges of seqs the checkpoint names: a segment that holds any of them stays.
-    pub fn named(&self) -> impl Iterator<Item = SeqRange> {
-        let runs = self.channels.iter().flat_map(|channel| &channel.runs);
-        self.undistributed
-            .iter()
-            .chain(runs)
-            .map(CheckpointRun::range)
-    }
-}
-
-impl CheckpointRun {
-    /// The seqs of the run.
-    #[must_use]
-    pub fn range(&self) -> SeqRange {
-        SeqRange::new(self.start, Seq(self.start.0.saturating_add(self.count)))
-    }
-
-    /// Returns whether `next` is the rest of a longer run that begins with this one.
-    fn is_continued_by(&self, next: &CheckpointRun) -> bool {
-        self.range().end == next.start
-            && (self.attempts, self.due_ns) == (next.attempts, next.due_ns)
-    }
-}
-
 /// The part of a checkpoint that is not about messages: the channels, and what is paused. An answered change of an
 /// operator changes this part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -184,6 +99,9 @@ impl From<&CheckpointDraft> for Roster {
     }
 }
 
+/// The highest checkpoint number: a successor still fits 64 bits, and no log of ours comes near it.
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// What one slot turns out to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotContent {
@@ -197,19 +115,6 @@ pub enum SlotContent {
     Bad,
     /// Whole, and nothing that a log of ours has written.
     Inconsistent,
-}
-
-/// What the log adds to the topic's checkpoint.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stamp {
-    /// Everything below was synced when the checkpoint began.
-    pub synced: Seq,
-    /// The first seq that the checkpoint knows nothing about.
-    pub next: Seq,
-    /// The number of the checkpoint.
-    pub number: u64,
-    /// True if the checkpoint is to be durable.
-    pub sync: bool,
 }
 
 /// The length of the checkpoint that begins with these bytes; 0 if none does.
@@ -351,10 +256,6 @@ pub fn reserved<T>(count: usize) -> Result<Vec<T>, TryReserveError> {
 /// Returns whether each range ends before the next one starts.
 fn are_apart(ranges: &[SeqRange]) -> bool {
     ranges.windows(2).all(|pair| pair[0].end <= pair[1].start)
-}
-
-fn crc(head: &[u8], body: &[u8]) -> u32 {
-    crc32c(crc32c(0, head), body)
 }
 
 /// The reason why bytes could not be decoded.

@@ -32,6 +32,7 @@ mod file_name;
 mod log;
 mod memory;
 pub mod planted;
+pub mod policy;
 pub mod range;
 mod recovered;
 mod request;
@@ -47,8 +48,8 @@ pub use file_name::{
     SegmentNumber, file_number, is_partial_file, partial_file, segment_file, segment_number,
 };
 pub use log::{
-    Checkpoints, Durable, Event, FoundLog, HUGE_FROM, LEAVING_ENOUGH, Log, LogOptions, LogStats,
-    Residency, Run, Segment, Taken, next_generation,
+    Checkpoints, Durable, Event, FoundLog, Log, LogOptions, LogStats, Residency, Run, Segment,
+    Taken, next_generation,
 };
 pub use memory::{Memory, Pages, Written};
 pub use range::SeqRange;

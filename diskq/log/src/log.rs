@@ -20,15 +20,21 @@
 //! else happens once per segment, per sync or per checkpoint, and leaves as a [`Request`].
 
 mod append;
+mod checkpoints;
+mod found;
 mod holders;
 #[cfg(feature = "sim")]
 mod inspect;
+mod options;
 mod progress;
 mod read;
 mod residency;
+mod room;
 mod segments;
 mod supply;
 mod sync;
+mod syncing;
+mod timer;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,54 +48,16 @@ use crate::memory::Memory;
 use crate::range::SeqRange;
 use crate::request::{CheckpointNumber, Reply, Request};
 
-pub use progress::{Checkpoints, Durable};
 use segments::Segments;
-pub use segments::{FoundLog, Residency, Segment};
 use supply::Supply;
-pub use supply::{HUGE_FROM, LEAVING_ENOUGH, next_generation};
 use sync::Sync;
+use timer::Timer;
 
-/// How a log behaves. Every bound of the log is here.
-#[derive(Clone, Debug)]
-pub struct LogOptions {
-    /// The node id inside every message id.
-    pub node: u16,
-    /// The size of a log's first segment.
-    pub segment_bytes_min: u32,
-    /// Up to here segments grow with the flow.
-    pub segment_bytes_steady: u32,
-    /// Up to here segments grow with the live backlog (at most `--max-bytes-per-file`).
-    pub segment_bytes_max: u32,
-    /// Messages kept in memory (`--mem-queue-size`); beyond that sealed segments are only on disk.
-    pub resident_messages: u64,
-    /// Bytes that may stay resident whatever `resident_messages` says.
-    pub resident_bytes_min: u64,
-    /// Unsynced messages that start a sync (`--sync-every`).
-    pub sync_every: u64,
-    /// The longest time a message stays unsynced, and between checkpoints (`--sync-timeout`).
-    pub sync_timeout: Duration,
-    /// Recycled segments kept for the next appends; more of them up to `resident_bytes_min`.
-    pub pool_segments_min: usize,
-    /// Seeds the generations. Random per process; fixed in simulation.
-    pub generation_seed: u64,
-}
-
-impl Default for LogOptions {
-    fn default() -> LogOptions {
-        LogOptions {
-            node: 0,
-            segment_bytes_min: 32 << 10,
-            segment_bytes_steady: 1 << 20,
-            segment_bytes_max: 64 << 20,
-            resident_messages: 10_000,
-            resident_bytes_min: 8 << 20,
-            sync_every: 2_500,
-            sync_timeout: Duration::from_secs(2),
-            pool_segments_min: 4,
-            generation_seed: 0,
-        }
-    }
-}
+pub use checkpoints::{Checkpoints, Durable};
+pub use found::FoundLog;
+pub use options::LogOptions;
+pub use segments::{Residency, Segment};
+pub use supply::next_generation;
 
 /// What a log tells its topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -273,7 +241,7 @@ impl Log {
     /// The next job for the keeper. Drain it after every call that changes the log, in order.
     pub fn next_request(&mut self) -> Option<Request> {
         // Not while appending: what was appended last is held only after that.
-        self.sync_if_due();
+        self.fire_if_due(Timer::Sync);
         self.sync_if_wanted();
         self.requests.pop_front()
     }
@@ -291,7 +259,7 @@ impl Log {
                 result,
             } => {
                 self.spilled(segment, memory, copy, result, events);
-                self.note_left(events);
+                self.end_spill(events);
             }
             Reply::Peeked { segment, piece } => self.peeked(segment, piece, events),
             Reply::Loaded { segment, result } => self.loaded(segment, result, events),
@@ -306,28 +274,49 @@ impl Log {
     /// Harmless when nothing is due.
     pub fn handle_timeout(&mut self, mono: Duration) {
         self.mono = self.mono.max(mono);
-        self.sync_if_due();
-        self.retry_prepare_if_due();
-        self.retry_loads_if_due();
-        self.trim_if_idle();
-        self.trim_buffers_if_idle();
+        for timer in Timer::ALL {
+            self.fire_if_due(timer);
+        }
     }
 
     /// When [`Log::handle_timeout`], or a checkpoint, is due next. May lie in the past.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Duration> {
-        let loads = self.load_retries.iter().map(|&(_, at)| at).min();
-        [
-            self.sync.due_at(),
-            self.prepare_retry_at(),
-            loads,
-            self.trim_at(),
-            self.trim_buffers_at(),
-            self.checkpoint_at(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        let due = Timer::ALL
+            .into_iter()
+            .filter_map(|timer| self.due_at(timer));
+        due.min()
+    }
+
+    /// When a timer is due. `None`: it is not set.
+    #[inline]
+    fn due_at(&self, timer: Timer) -> Option<Duration> {
+        match timer {
+            Timer::Sync => self.sync.due_at(),
+            Timer::Room => self.prepare_retry_at(),
+            Timer::Load => self.load_retries.iter().map(|&(_, at)| at).min(),
+            Timer::IdleStock => self.trim_at(),
+            Timer::IdleBuffers => self.trim_buffers_at(),
+            Timer::Checkpoint => self.checkpoint_at(),
+        }
+    }
+
+    #[inline]
+    fn fire_if_due(&mut self, timer: Timer) {
+        if self.due_at(timer).is_some_and(|at| at <= self.mono) {
+            self.fire(timer);
+        }
+    }
+
+    fn fire(&mut self, timer: Timer) {
+        match timer {
+            Timer::Sync => self.start_sync(),
+            Timer::Room => self.retry_prepare(),
+            Timer::Load => self.retry_loads(),
+            Timer::IdleStock => self.trim(),
+            Timer::IdleBuffers => self.trim_buffers(),
+            Timer::Checkpoint => {}
+        }
     }
 
     /// Facts for /stats and /ping. Walks the list of segments.

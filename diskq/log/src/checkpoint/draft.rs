@@ -12,9 +12,8 @@ use std::collections::BinaryHeap;
 
 use wire::id::Seq;
 
-use super::{
-    ChannelCheckpoint, Checkpoint, CheckpointRun, HEAD_BYTES, MAGIC, RUN_BYTES, Stamp, VERSION, crc,
-};
+use super::content::{ChannelCheckpoint, Checkpoint, CheckpointRun, Stamp};
+use super::encoding::{HEAD_BYTES, MAGIC, RUN_BYTES, VERSION, crc};
 
 /// Runs per piece of a list: 1 MiB. With smaller ones the allocator spends 2 ms at once sorting the pieces of ten
 /// million runs that the keeper gave back.

@@ -7,6 +7,7 @@ use wire::id::{MessageId, Seq};
 
 use crate::error::AppendError;
 use crate::planted::{Bug, is_planted};
+use crate::policy;
 use crate::range::SeqRange;
 use crate::segment::{
     FRAMES_AT, Head, NewFrame, SEGMENT_BYTES_LIMIT, Seal, bytes_needed, write_frame, write_head,
@@ -16,9 +17,6 @@ use crate::segment::{
 use super::Log;
 use super::segments::{Residency, Segment};
 use super::supply::Stocked;
-
-/// A tail is begun anew when nothing of this part of it is needed any more.
-const SPENT_SHARE: u32 = 4;
 
 impl Log {
     /// Appends one message, deferred by `defer_ms` milliseconds (0: not).
@@ -86,12 +84,11 @@ impl Log {
         }
     }
 
-    /// Whether nobody needs anything of a tail, and there is enough of it: its memory is warm, what follows
-    /// is cold. So a topic whose consumers keep up stays within a part of one segment.
+    /// Returns whether nobody needs anything of a tail, and there is enough of it to begin it anew.
     #[inline]
     fn is_spent(&self, tail: &Segment) -> bool {
         !tail.is_held()
-            && tail.end >= tail.head.bytes / SPENT_SHARE
+            && policy::is_begun_anew(tail.end, tail.head.bytes)
             && !self.checkpoints.may_name(tail.named_by)
     }
 
@@ -122,7 +119,7 @@ impl Log {
         self.mono = self.mono.max(mono);
         self.last_append = self.mono;
         if self.sync.wants_to_know(self.next) {
-            self.note_unsynced();
+            self.schedule_sync();
         }
         let is_half_full = |tail: &Segment| tail.used() * 2 >= u64::from(tail.head.bytes);
         if self.segments.tail.as_ref().is_some_and(is_half_full) && !self.supply.has_next() {
@@ -152,7 +149,8 @@ impl Log {
             return Err(self.ask_for(bytes));
         };
         let behind_full = self.segments.tail.is_some();
-        self.supply.note_tail(&self.options, self.mono, behind_full);
+        self.supply
+            .follow_flow(&self.options, self.mono, behind_full);
         self.seal_tail();
         self.start_tail(stocked, wall_ns);
         self.follow_backlog();

@@ -47,7 +47,7 @@ impl Log {
                     self.settle(index);
                 }
             }
-            // The tail stays, it takes the next append. An idle one goes by `trim_if_idle`.
+            // The tail stays, it takes the next append. An idle one goes by `Timer::IdleStock`.
             Some(Place::Tail) => self.segments.at_mut(Place::Tail).release(1),
             None => {}
         }

@@ -7,11 +7,11 @@ use wire::id::Seq;
 use crate::error::{Damage, DamageKind};
 use crate::file_name::SegmentNumber;
 use crate::memory::Memory;
+use crate::policy::{self, BUFFERS_MAX, IDLE_AFTER};
 use crate::range::{SeqRange, add_joined};
 use crate::request::{Failure, Piece, Request};
 
 use super::segments::{Residency, Segment};
-use super::supply::IDLE_AFTER;
 use super::{Event, Log};
 
 /// How long a loaded segment waits for its reader before it may be evicted again.
@@ -20,18 +20,12 @@ const KEEP_LOADED: Duration = Duration::from_secs(1);
 const LOAD_RETRY: Duration = Duration::from_millis(250);
 /// How long after a failed spill a segment stays where it is.
 const SPILL_RETRY: Duration = Duration::from_secs(1);
-/// Buffers kept for the next loads. One is read while the next is loaded, and messages of two more
-/// may be in flight.
-const BUFFERS_MAX: usize = 4;
-/// A peek reads the number of the segment's messages divided by this, rounded up: of 16 MiB about 256 KiB.
-const PEEK_SHARE: u32 = 64;
-
 impl Log {
     /// Asks the keeper for some messages from `seq` on, for which a reader waits: to load the whole segment takes longer.
     pub(super) fn peek(&mut self, index: usize, seq: Seq) {
         let segment = &self.segments.sealed[index];
         let first = seq.since(segment.head.base) as u32;
-        let end = first + segment.count.div_ceil(PEEK_SHARE);
+        let end = first + policy::peek_count(segment.count);
         self.requests.push_back(Request::Peek {
             segment: segment.number,
             bytes: segment.head.bytes,
@@ -166,7 +160,7 @@ impl Log {
         }
     }
 
-    pub(super) fn retry_loads_if_due(&mut self) {
+    pub(super) fn retry_loads(&mut self) {
         let is_due = |&(_, at): &(SegmentNumber, Duration)| at <= self.mono;
         let due: Vec<_> = self
             .load_retries
@@ -217,7 +211,9 @@ impl Log {
             self.options.resident_bytes_min,
             self.options.resident_messages,
         );
-        let is_over = |bytes: u64, messages: u64| bytes > bytes_min && messages > messages_max;
+        let is_over = |bytes: u64, messages: u64| {
+            policy::is_too_much(bytes, bytes_min, messages, messages_max)
+        };
         if !is_over(bytes, messages) {
             return;
         }
@@ -249,8 +245,8 @@ impl Log {
                 // What was synced stays synced. What was not is the next sync's business: one sync of
                 // many copies costs a fraction of one for each.
                 let is_synced = segment.head.base < self.sync.covered();
-                self.sync.note_on_disk(segment.end_seq());
-                self.supply.note_leaving();
+                self.sync.raise_on_disk(segment.end_seq());
+                self.supply.count_leaving();
                 segment.residency = Residency::Spilling {
                     copy,
                     is_synced,
@@ -339,11 +335,9 @@ impl Log {
         (!self.buffers.is_empty()).then_some(self.last_load + IDLE_AFTER)
     }
 
-    pub(super) fn trim_buffers_if_idle(&mut self) {
-        if self.trim_buffers_at().is_some_and(|at| at <= self.mono) {
-            self.requests
-                .extend(self.buffers.drain(..).map(Request::Free));
-        }
+    pub(super) fn trim_buffers(&mut self) {
+        self.requests
+            .extend(self.buffers.drain(..).map(Request::Free));
     }
 
     /// Keeps a buffer for the next load, or gives it back.

@@ -14,8 +14,6 @@ use crate::request::{Piece, Request};
 use crate::segment::{FRAMES_AT, Head, count_limit, pieces_from};
 use crate::slot::SLOT_BYTES;
 
-use super::Checkpoints;
-
 /// Where a segment's bytes are.
 #[derive(Debug)]
 pub enum Residency {
@@ -171,25 +169,6 @@ impl Segment {
 pub(super) enum Place {
     Tail,
     Sealed(usize),
-}
-
-/// What start-up hands over to make a [`Log`](super::Log).
-#[derive(Debug)]
-pub struct FoundLog {
-    /// Sorted by seq, not overlapping, none resident.
-    pub segments: Vec<Segment>,
-    /// The seq of the next append.
-    pub next: Seq,
-    /// Everything below is synced.
-    pub synced: Seq,
-    /// The number of the next segment file.
-    pub next_number: SegmentNumber,
-    /// The checkpoints that were found.
-    pub checkpoints: Checkpoints,
-    /// How many messages are lost.
-    pub damaged_count: u64,
-    /// Files whose names have to be gone for good before anything is synced.
-    pub voided: Vec<SegmentNumber>,
 }
 
 /// The segments in the order of their seqs: any number of sealed ones, then the tail.

@@ -1,0 +1,100 @@
+//! [`Checkpoint`]: what a topic owes, and to whom.
+
+use wire::id::Seq;
+
+use crate::range::SeqRange;
+
+/// What a topic's progress looks like on disk: what is still owed to whom.
+///
+/// Everything at or above `next` that is found in the log counts as not yet distributed; everything
+/// below it is owed exactly where a run names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Everything below was synced when this was written. Filled by the log.
+    pub synced: Seq,
+    /// The first seq this checkpoint knows nothing about. Filled by the log.
+    pub next: Seq,
+    /// Newer checkpoints have higher numbers. Filled by the log.
+    pub number: u64,
+    /// True if the topic is paused.
+    pub paused: bool,
+    /// What the topic has not yet given to any channel, sorted.
+    pub undistributed: Vec<CheckpointRun>,
+    /// The topic's channels.
+    pub channels: Vec<ChannelCheckpoint>,
+}
+
+impl Default for Checkpoint {
+    fn default() -> Checkpoint {
+        Checkpoint {
+            synced: Seq(0),
+            next: Seq(0),
+            number: 0,
+            paused: false,
+            undistributed: Vec::new(),
+            channels: Vec::new(),
+        }
+    }
+}
+
+/// One channel's part of a [`Checkpoint`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelCheckpoint {
+    /// The channel's name.
+    pub name: String,
+    /// True if the channel is paused.
+    pub paused: bool,
+    /// What the channel still owes its consumers: waiting, in flight, requeued and deferred.
+    pub runs: Vec<CheckpointRun>,
+}
+
+/// Seqs of one channel that share their attempts and due time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointRun {
+    /// The first seq.
+    pub start: Seq,
+    /// How many seqs.
+    pub count: u64,
+    /// Deliveries so far.
+    pub attempts: u16,
+    /// When it may be delivered, in Unix nanoseconds; 0: now.
+    pub due_ns: u64,
+}
+
+impl Checkpoint {
+    /// All ranges of seqs the checkpoint names: a segment that holds any of them stays.
+    pub fn named(&self) -> impl Iterator<Item = SeqRange> {
+        let runs = self.channels.iter().flat_map(|channel| &channel.runs);
+        self.undistributed
+            .iter()
+            .chain(runs)
+            .map(CheckpointRun::range)
+    }
+}
+
+impl CheckpointRun {
+    /// The seqs of the run.
+    #[must_use]
+    pub fn range(&self) -> SeqRange {
+        SeqRange::new(self.start, Seq(self.start.0.saturating_add(self.count)))
+    }
+
+    /// Returns whether `next` is the rest of a longer run that begins with this one.
+    pub(super) fn is_continued_by(&self, next: &CheckpointRun) -> bool {
+        self.range().end == next.start
+            && (self.attempts, self.due_ns) == (next.attempts, next.due_ns)
+    }
+}
+
+/// What the log adds to the topic's checkpoint.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stamp {
+    /// Everything below was synced when the checkpoint began.
+    pub synced: Seq,
+    /// The first seq that the checkpoint knows nothing about.
+    pub next: Seq,
+    /// The number of the checkpoint.
+    pub number: u64,
+    /// True if the checkpoint is to be durable.
+    pub sync: bool,
+}

@@ -1,0 +1,13 @@
+//! What the encoder and the decoder of checkpoints share.
+
+use crate::crc::crc32c;
+
+pub(super) const MAGIC: [u8; 4] = *b"RQCP";
+pub(super) const VERSION: u16 = 2;
+pub(super) const HEAD_BYTES: usize = 24;
+pub(super) const RUN_BYTES: usize = 26;
+
+/// The CRC of a checkpoint: of the head in front of the CRC, and of the body.
+pub(super) fn crc(head: &[u8], body: &[u8]) -> u32 {
+    crc32c(crc32c(0, head), body)
+}

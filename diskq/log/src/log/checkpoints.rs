@@ -1,0 +1,187 @@
+//! [`Checkpoints`]: which checkpoints of a log there are, and what a power failure may bring back of them.
+
+use std::time::Duration;
+
+use wire::id::Seq;
+
+use crate::checkpoint::{CheckpointDraft, Roster, SLOTS, Stamp};
+use crate::file_name::SegmentNumber;
+use crate::planted::{Bug, is_planted};
+use crate::policy::PREPARE_RETRY;
+
+/// When a checkpoint has to survive a power failure, and not only the end of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durable {
+    /// It need not.
+    No,
+    /// If otherwise more than the last moments would come back: see `Settled`.
+    IfNeeded,
+    /// In any case, once [`Event::Checkpointed`](crate::Event::Checkpointed) comes and says so.
+    Yes,
+}
+
+/// A durable checkpoint that owes nothing. A later checkpoint that owes nothing, either, needs to be durable only if its
+/// channels or pauses differ, or if a sync has written messages that came after this checkpoint: a power failure would
+/// bring these messages back. If the kernel writes such messages by itself, it also writes the later checkpoint by itself.
+#[derive(Debug)]
+pub(super) struct Settled {
+    roster: Roster,
+    /// The first seq it knows nothing about.
+    next: Seq,
+}
+
+impl Settled {
+    /// `None`: something is owed.
+    pub(super) fn of(draft: &CheckpointDraft) -> Option<Settled> {
+        (!draft.names_any()).then(|| Settled {
+            roster: Roster::from(draft),
+            next: draft.stamp.next,
+        })
+    }
+}
+
+/// The checkpoint that the topic puts together.
+#[derive(Debug)]
+pub(super) struct Drafting {
+    /// The state at the beginning of the checkpoint: a message that is finished and lost later is not damage.
+    pub(super) stamp: Stamp,
+    pub(super) durable: Durable,
+    pub(super) began: Duration,
+}
+
+/// The checkpoint that is being written.
+#[derive(Debug)]
+pub(super) struct Writing {
+    pub(super) number: u64,
+    pub(super) slot: usize,
+    pub(super) sync: bool,
+    pub(super) settled: Option<Settled>,
+    /// Files up to here have durable names once it is written, if it syncs the names.
+    pub(super) names_upto: Option<SegmentNumber>,
+    /// When the topic began to put it together.
+    pub(super) began: Duration,
+}
+
+/// The checkpoint state of a log.
+#[derive(Debug, Default)]
+pub struct Checkpoints {
+    /// The highest number given so far.
+    pub(super) last_number: u64,
+    /// The number of the last one that is surely durable; 0: none.
+    pub(super) synced_number: u64,
+    /// That one, if it owes nothing.
+    pub(super) settled: Option<Settled>,
+    /// The number of the last one that is not as good as the settled one: it owes something, or has other channels or
+    /// pauses. A power failure may bring it back until a later one is durable.
+    pub(super) last_different: u64,
+    /// The newest that start-up found; 0: none. The process that wrote it may have overwritten others
+    /// that are on disk all the same, and a power failure brings them back. So until a newer one is
+    /// durable nothing goes that was there, and the next one is to be durable.
+    pub(super) found_number: u64,
+    /// What each slot holds; 0: nothing that counts.
+    pub(super) slots: [u64; SLOTS],
+    /// The synced mark of the newest checkpoint. The next start reads every segment that ends above this mark.
+    pub(super) synced_mark: Seq,
+    pub(super) drafting: Option<Drafting>,
+    pub(super) writing: Option<Writing>,
+    /// The earliest time at which a checkpoint becomes due. After a synced checkpoint, the log rests for as long as that
+    /// checkpoint took, so that long checkpoints take at most half of the time of the keeper and the disk. A
+    /// checkpoint that an answer waits for, or that makes an answered change durable, does not wait for this time.
+    pub(super) rests_until: Duration,
+    /// The time at which `has_progress` became true. The next checkpoint has to record that progress, or to make it
+    /// durable.
+    pub(super) began: Duration,
+    pub(super) has_progress: bool,
+    /// The next checkpoint does not wait for company.
+    pub(super) is_due_at_once: bool,
+    /// The time at which the last checkpoint of this process began, or failed.
+    pub(super) last_began: Option<Duration>,
+}
+
+impl Checkpoints {
+    /// The state after start-up: which checkpoint each slot holds, which is surely durable, and the
+    /// highest number that any may have. `synced_mark` is that of the newest. `is_unsure`: a power failure may still undo changes that the newest
+    /// checkpoint records, so another checkpoint is due, which makes them durable.
+    #[must_use]
+    pub fn from_found(
+        slots: [u64; SLOTS],
+        synced_number: u64,
+        last_number: u64,
+        synced_mark: Seq,
+        is_unsure: bool,
+    ) -> Checkpoints {
+        Checkpoints {
+            last_number,
+            synced_number,
+            synced_mark,
+            found_number: last_number,
+            slots,
+            has_progress: is_unsure,
+            ..Checkpoints::default()
+        }
+    }
+
+    /// The highest number given so far.
+    #[must_use]
+    pub fn last_number(&self) -> u64 {
+        self.last_number
+    }
+
+    /// Whether a checkpoint that may be read after a crash names a segment whose newest naming
+    /// checkpoint is `named_by`.
+    #[inline]
+    pub(super) fn may_name(&self, named_by: u64) -> bool {
+        named_by != 0 && named_by >= self.synced_number && !is_planted(Bug::RecycledTooEarly)
+    }
+
+    /// The slot to be overwritten: neither the last durable one nor the last written one.
+    pub(super) fn free_slot(&self) -> usize {
+        let slots = || 0..self.slots.len();
+        let newest = slots().max_by_key(|&slot| self.slots[slot]);
+        let is_durable = |&slot: &usize| self.slots[slot] == self.synced_number;
+        let durable = slots().find(is_durable).filter(|_| self.synced_number != 0);
+        let durable = durable.filter(|_| !is_planted(Bug::DurableCheckpointOverwritten));
+        let free = slots().filter(|&slot| Some(slot) != newest && Some(slot) != durable);
+        free.min_by_key(|&slot| self.slots[slot])
+            .expect("two of three slots are kept at most")
+    }
+
+    /// Returns whether the last durable checkpoint and a newer one both owe nothing, and list the same channels and pauses.
+    pub(super) fn has_settled(&self, newer: Option<&Settled>) -> bool {
+        let durable = self.settled.as_ref();
+        durable
+            .zip(newer)
+            .is_some_and(|(durable, newer)| durable.roster == newer.roster)
+    }
+
+    /// Returns whether the last durable checkpoint would do as well as a newer one after a power failure, and no
+    /// different one can come back. Everything below `on_disk` may be there.
+    pub(super) fn is_settled(&self, newer: Option<&Settled>, on_disk: Seq) -> bool {
+        let durable = self.settled.as_ref();
+        self.has_settled(newer)
+            && durable.is_some_and(|durable| on_disk <= durable.next)
+            && self.last_different <= self.synced_number
+    }
+
+    pub(super) fn due_at(&self, delay: Duration) -> Option<Duration> {
+        let is_due = self.has_progress && !self.is_under_way();
+        let delay = if self.is_due_at_once {
+            Duration::ZERO
+        } else {
+            delay
+        };
+        is_due.then(|| self.rests_until.max(self.began + delay))
+    }
+
+    pub(super) fn is_under_way(&self) -> bool {
+        self.drafting.is_some() || self.writing.is_some()
+    }
+
+    /// The last requested checkpoint was not written. The next one records its progress, but not at once.
+    pub(super) fn note_failed(&mut self, mono: Duration) {
+        self.has_progress = true;
+        self.began = mono;
+        self.last_began = Some(mono);
+        self.rests_until = mono + PREPARE_RETRY;
+    }
+}

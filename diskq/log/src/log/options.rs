@@ -1,0 +1,45 @@
+//! [`LogOptions`]: what the owner of a log chooses.
+
+use std::time::Duration;
+
+/// How a log behaves. The rules that nobody chooses are in `policy.rs`.
+#[derive(Clone, Debug)]
+pub struct LogOptions {
+    /// The node id inside every message id.
+    pub node: u16,
+    /// The size of a log's first segment.
+    pub segment_bytes_min: u32,
+    /// Up to here segments grow with the flow.
+    pub segment_bytes_steady: u32,
+    /// Up to here segments grow with the live backlog (at most `--max-bytes-per-file`).
+    pub segment_bytes_max: u32,
+    /// Messages kept in memory (`--mem-queue-size`); beyond that sealed segments are only on disk.
+    pub resident_messages: u64,
+    /// Bytes that may stay resident whatever `resident_messages` says.
+    pub resident_bytes_min: u64,
+    /// Unsynced messages that start a sync (`--sync-every`).
+    pub sync_every: u64,
+    /// The longest time a message stays unsynced, and between checkpoints (`--sync-timeout`).
+    pub sync_timeout: Duration,
+    /// Recycled segments kept for the next appends; more of them up to `resident_bytes_min`.
+    pub pool_segments_min: usize,
+    /// Seeds the generations. Random per process; fixed in simulation.
+    pub generation_seed: u64,
+}
+
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions {
+            node: 0,
+            segment_bytes_min: 32 << 10,
+            segment_bytes_steady: 1 << 20,
+            segment_bytes_max: 64 << 20,
+            resident_messages: 10_000,
+            resident_bytes_min: 8 << 20,
+            sync_every: 2_500,
+            sync_timeout: Duration::from_secs(2),
+            pool_segments_min: 4,
+            generation_seed: 0,
+        }
+    }
+}

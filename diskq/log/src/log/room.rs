@@ -1,0 +1,200 @@
+//! Where the next segment comes from: the pool of recycled ones, or the keeper.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::AppendError;
+use crate::file_name::SegmentNumber;
+use crate::memory::{Memory, Pages};
+use crate::policy::{self, IDLE_AFTER, PREPARE_RETRY, TAIL_IDLE_AFTER};
+use crate::request::{Failure, Request};
+
+use super::supply::{Refusal, Stocked};
+use super::timer::Timer;
+use super::{Event, Log};
+
+impl Log {
+    /// A segment file in memory that holds nothing anyone needs: for the next appends, or gone.
+    pub(super) fn recycle(&mut self, segment: SegmentNumber, memory: Memory) {
+        let bytes_max = self.options.resident_bytes_min;
+        if let Some(memory) = self.supply.recycle(segment, memory, bytes_max) {
+            self.requests.push_back(Request::Discard {
+                segment,
+                memory: Some(memory),
+            });
+        }
+    }
+
+    /// Ends a spill, whether it worked or not. Tells those that wait for room if the pool has what they wait for; if it
+    /// has not and nothing else comes, a new one is made.
+    pub(super) fn end_spill(&mut self, events: &mut Vec<Event>) {
+        self.supply.leaving -= 1;
+        let Some(needed) = self.supply.waiting else {
+            return;
+        };
+        if self.supply.can_give(needed) {
+            self.supply.waiting = None;
+            events.push(Event::Room);
+        } else if self.supply.refusal.is_none() && !self.supply.is_coming() {
+            self.prepare(needed);
+        }
+    }
+
+    /// A larger backlog is kept in larger segments, a smaller one in smaller ones.
+    pub(super) fn follow_backlog(&mut self) {
+        let held = self.segments.iter().filter(|segment| segment.is_held());
+        let live: u64 = held.map(|segment| u64::from(segment.head.bytes)).sum();
+        let (least, most) = (self.supply.steady_min, self.options.segment_bytes_max);
+        let memory = self.options.resident_bytes_min;
+        self.supply.steady = policy::backlog_bytes(live, memory, least, most);
+    }
+
+    /// The current segment is half full: has the next one prepared.
+    #[cold]
+    pub(super) fn prepare_ahead(&mut self) {
+        // While the disk is full the retries are the timer's.
+        if self.supply.refusal.is_none() {
+            self.prepare(0);
+        }
+    }
+
+    /// An append needs a segment of `needed` bytes and there is none.
+    pub(super) fn ask_for(&mut self, needed: u32) -> AppendError {
+        let waiting = self.supply.waiting.unwrap_or(0).max(needed);
+        self.supply.waiting = Some(waiting);
+        if let Some(refusal) = &self.supply.refusal {
+            let text = Arc::clone(&refusal.text);
+            let error = if refusal.is_full {
+                AppendError::Full(text)
+            } else {
+                AppendError::Io(text)
+            };
+            self.fire_if_due(Timer::Room);
+            return error;
+        }
+        if !self.supply.is_coming() {
+            self.prepare(waiting);
+        }
+        AppendError::WouldBlock
+    }
+
+    /// Asks the keeper for a segment that an append of `needed` bytes fits.
+    fn prepare(&mut self, needed: u32) {
+        let bytes = self.next_segment_bytes(needed);
+        let segment = self.supply.next_number();
+        self.supply.preparing = Some(segment);
+        self.requests.push_back(Request::Prepare {
+            segment,
+            bytes,
+            pages: self.pages_of(bytes),
+        });
+    }
+
+    fn pages_of(&self, bytes: u32) -> Pages {
+        let is_unsynced = |since| self.sync.began().is_none_or(|began| began < since);
+        let is_quicker = self.segments.tail.is_some() && is_unsynced(self.supply.tail_since);
+        policy::pages(bytes, is_quicker)
+    }
+
+    fn next_segment_bytes(&mut self, needed: u32) -> u32 {
+        let options = &self.options;
+        let supply = &mut self.supply;
+        if supply.refusal.is_some() {
+            // On a disk that is nearly full a small segment may still find room.
+            return policy::segment_bytes(needed, options.segment_bytes_min);
+        }
+        let largest = options.segment_bytes_max.max(options.segment_bytes_steady);
+        let ample = policy::batch_bytes(needed, largest);
+        supply.steady_min = supply.steady_min.max(ample);
+        supply.steady = supply.steady.max(supply.steady_min);
+        policy::segment_bytes(needed, supply.steady)
+    }
+
+    pub(super) fn prepared(
+        &mut self,
+        number: SegmentNumber,
+        result: Result<Memory, Failure>,
+        events: &mut Vec<Event>,
+    ) {
+        self.supply.preparing = None;
+        self.supply.prepared_upto = self.supply.prepared_upto.max(number);
+        let memory = match result {
+            Ok(memory) => memory,
+            Err(failure) => return self.prepare_refused(&failure, events),
+        };
+        let was_refused = self.supply.refusal.take().is_some();
+        let bytes = memory.as_ref().len();
+        if let Some(small) = self.supply.spare.replace(Stocked { number, memory }) {
+            self.requests.push_back(Request::Discard {
+                segment: small.number,
+                memory: Some(small.memory),
+            });
+        }
+        match self.supply.waiting {
+            // Asked for when smaller messages were the largest.
+            Some(needed) if bytes < needed as usize => self.prepare(needed),
+            waiting => {
+                self.supply.waiting = None;
+                if waiting.is_some() || was_refused {
+                    events.push(Event::Room);
+                }
+            }
+        }
+    }
+
+    fn prepare_refused(&mut self, failure: &Failure, events: &mut Vec<Event>) {
+        let text: Arc<str> = failure.text.as_str().into();
+        let retry_at = self.mono + PREPARE_RETRY;
+        self.supply.refusal = Some(Refusal {
+            is_full: failure.is_full(),
+            text: Arc::clone(&text),
+            retry_at,
+        });
+        events.push(Event::RoomRefused(text));
+    }
+
+    /// When room is tried to be made again: a log that takes no more messages needs none.
+    pub(super) fn prepare_retry_at(&self) -> Option<Duration> {
+        let is_needed = self.sync.poisoned().is_none();
+        self.supply.retry_at().filter(|_| is_needed)
+    }
+
+    /// Asks for room again.
+    pub(super) fn retry_prepare(&mut self) {
+        self.prepare(self.supply.waiting.unwrap_or(0));
+    }
+
+    /// When an idle log has something to give back.
+    pub(super) fn trim_at(&self) -> Option<Duration> {
+        let tail = self.segments.tail.as_ref();
+        let has_stock =
+            !self.supply.pool.is_empty() || tail.is_none() && self.supply.spare.is_some();
+        let stock_at = has_stock.then_some(self.last_append + IDLE_AFTER);
+        let has_tail = tail.is_some_and(|tail| !tail.is_held());
+        let tail_at = has_tail.then_some(self.last_append + TAIL_IDLE_AFTER);
+        [stock_at, tail_at].into_iter().flatten().min()
+    }
+
+    /// Gives back the pool, later a tail whose messages are all finished, and then the spare: an idle
+    /// topic costs no memory.
+    pub(super) fn trim(&mut self) {
+        let is_idle_tail = self.last_append + TAIL_IDLE_AFTER <= self.mono
+            && self
+                .segments
+                .tail
+                .as_ref()
+                .is_some_and(|tail| !tail.is_held());
+        if is_idle_tail {
+            self.seal_tail();
+        }
+        let spare = self.supply.spare.take_if(|_| self.segments.tail.is_none());
+        for Stocked { number, memory } in self.supply.pool.drain(..).chain(spare) {
+            self.requests.push_back(Request::Discard {
+                segment: number,
+                memory: Some(memory),
+            });
+        }
+        self.supply.steady_min = self.options.segment_bytes_min;
+        self.follow_backlog();
+    }
+}

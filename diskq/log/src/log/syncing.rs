@@ -1,0 +1,228 @@
+//! When the next sync starts, and what becomes of its result.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::id::Seq;
+
+use crate::file_name::SegmentNumber;
+use crate::planted::{Bug, is_planted};
+use crate::request::{Request, SyncFailure};
+
+use super::segments::Residency;
+use super::sync::Syncing;
+use super::{Event, Log};
+
+/// A count of unsynced messages starts no sync sooner than this after the last one: at high rates
+/// syncs write the same warm pages again and again.
+const SYNC_INTERVAL_MIN: Duration = Duration::from_millis(200);
+
+/// Whoever publishes and waits for the sync publishes again once it has ended. For so many as before the
+/// next sync waits, as long as the last one took and at most this: one for all of them instead of one for the
+/// first and one for the others.
+const GATHER_MAX: Duration = Duration::from_millis(2);
+
+/// How long after a sync that could not open its files the next is tried.
+const SYNC_RETRY: Duration = Duration::from_millis(250);
+/// Of syncs in a row that could not open their files, the first is told and then one every 10 s.
+const TOLD_EVERY: u32 = 40;
+
+impl Log {
+    /// The seq of the next append. 0 for a new log: its first append takes one from the clock.
+    #[inline]
+    #[must_use]
+    pub fn next_seq(&self) -> Seq {
+        self.next
+    }
+
+    /// Everything below is synced, or nobody holds it any more.
+    #[inline]
+    #[must_use]
+    pub fn synced(&self) -> Seq {
+        self.sync.synced
+    }
+
+    /// Whether everything appended is synced.
+    #[inline]
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.sync.synced >= self.next
+    }
+
+    /// How many syncs in a row could not open their files: none of them lost anything.
+    #[must_use]
+    pub fn delayed_syncs(&self) -> u32 {
+        self.sync.delayed
+    }
+
+    /// Asks for a sync of everything appended so far; [`Event::Synced`] tells when. At most one is
+    /// under way: the next starts soon after it ends, and covers all that was appended meanwhile.
+    pub fn sync_now(&mut self) {
+        if self.is_synced() || self.sync.poisoned.is_some() {
+            return;
+        }
+        match self.sync.upto() {
+            Some(upto) => self.sync.is_wanted |= upto < self.next,
+            None if self.sync.delayed > 0 => {}
+            None => self.start_sync(),
+        }
+    }
+
+    /// Publishes wait for a sync of everything appended so far: it starts when the requests are drained,
+    /// or a little later if more such publishes are expected. [`Event::Synced`] tells when it is done.
+    #[inline]
+    pub fn want_sync(&mut self) {
+        self.sync.is_wanted = true;
+    }
+
+    /// Starts the sync that publishes wait for, if it does not wait for more of them.
+    pub(super) fn sync_if_wanted(&mut self) {
+        let sync = &mut self.sync;
+        let can_start = sync.syncing.is_none() && sync.delayed == 0 && sync.poisoned.is_none();
+        if !sync.is_wanted || !can_start {
+            return;
+        }
+        let count = self.next.0.saturating_sub(sync.synced.0);
+        if count >= sync.group || self.mono >= sync.gather_until {
+            self.start_sync();
+        } else {
+            let gathered = sync.gather_until;
+            sync.due = Some(sync.due.map_or(gathered, |due| due.min(gathered)));
+        }
+    }
+
+    /// Makes a sync due: after the first unsynced append, or the one that makes too many.
+    #[cold]
+    pub(super) fn schedule_sync(&mut self) {
+        if self.sync.due.is_none() {
+            let lost = u32::from(is_planted(Bug::SyncTimerLost)) * 1000;
+            self.sync.due = Some(self.mono + self.options.sync_timeout * (1 + lost));
+            let covered = self.sync.covered();
+            // Every message is the topic's business (`want_sync`), no message is no one's.
+            self.sync.count_trigger = match self.options.sync_every {
+                0 | 1 => Seq(u64::MAX),
+                every => Seq(covered.0.saturating_add(every)),
+            };
+        }
+        if self.next >= self.sync.count_trigger {
+            self.sync.count_trigger = Seq(u64::MAX);
+            let earliest = self
+                .sync
+                .began
+                .map_or(self.mono, |began| began + SYNC_INTERVAL_MIN);
+            let early = earliest.max(self.mono);
+            self.sync.due = self.sync.due.map(|due| due.min(early));
+        }
+    }
+
+    pub(super) fn start_sync(&mut self) {
+        let synced = self.sync.synced;
+        let sealed = self.segments.sealed.iter().rev();
+        let unsynced = self.segments.tail.iter().chain(sealed);
+        let unsynced = unsynced.take_while(|segment| segment.end_seq() > synced);
+        // Of one that nobody holds nothing is lost: no later checkpoint owes any of it.
+        let unsynced = unsynced.filter(|segment| segment.is_held() && !segment.is_durable);
+        let written = unsynced.clone().filter_map(|s| s.written_since(synced));
+        let written = written.collect();
+        let (mut segments, mut copies, mut again) = (Vec::new(), Vec::new(), Vec::new());
+        for segment in unsynced {
+            if segment.is_doubtful {
+                again.push((segment.number, segment.pieces()));
+            }
+            match segment.residency {
+                Residency::Spilling {
+                    is_synced: true, ..
+                } => {}
+                // Before the keeper reaches this sync, the copy is written or the sync is void.
+                Residency::Spilling { copy, .. } => copies.push(copy),
+                _ => segments.push(segment.number),
+            }
+        }
+        let newest = segments.iter().chain(&copies).max().copied();
+        if newest.is_some() {
+            self.sync.raise_on_disk(self.next);
+        }
+        let gone = self.sync.voided.clone();
+        let names = newest > self.sync.names_synced || !gone.is_empty();
+        let names_upto = names.then(|| self.supply.prepared_upto());
+        self.sync.syncing = Some(Syncing {
+            upto: self.next,
+            names_upto,
+            is_void: false,
+            voided_count: gone.len(),
+        });
+        self.sync.began = Some(self.mono);
+        self.sync.due = None;
+        self.sync.is_wanted = false;
+        self.requests.push_back(Request::Sync {
+            segments,
+            copies,
+            written,
+            again,
+            gone,
+            names,
+            upto: self.next,
+        });
+    }
+
+    pub(super) fn sync_ended(
+        &mut self,
+        upto: Seq,
+        result: Result<(), SyncFailure>,
+        events: &mut Vec<Event>,
+    ) {
+        let syncing = self.sync.syncing.take();
+        match result {
+            Err(SyncFailure::Sync(failure)) if is_planted(Bug::FailedSyncRetried) => {
+                return self.delay(failure.text.into(), events);
+            }
+            Err(SyncFailure::Sync(failure)) => return self.poison(failure.text.into(), events),
+            Err(SyncFailure::Open(failure)) => return self.delay(failure.text.into(), events),
+            Ok(()) => self.sync.delayed = 0,
+        }
+        if self.sync.poisoned.is_some() {
+            return;
+        }
+        if let Some(syncing) = syncing {
+            let early = is_planted(Bug::NamesMarkTooEarly).then_some(SegmentNumber(u64::MAX));
+            self.sync.raise_names_synced(early.or(syncing.names_upto));
+            self.sync.voided.drain(..syncing.voided_count);
+            if syncing.is_void && !is_planted(Bug::VoidSyncBelieved) {
+                return self.sync_now();
+            }
+        }
+        let took = self
+            .sync
+            .began
+            .map_or(Duration::ZERO, |began| self.mono - began);
+        self.sync.gather_until = self.mono + took.min(GATHER_MAX);
+        self.sync.group = upto.0.saturating_sub(self.sync.synced.0);
+        let upto = if is_planted(Bug::SyncCoversTooMuch) {
+            self.next
+        } else {
+            upto
+        };
+        self.sync.synced = self.sync.synced.max(upto);
+        self.note_synced_segments();
+        events.push(Event::Synced(self.sync.synced));
+    }
+
+    /// Nothing was lost, and who waits for the sync goes on waiting: it is tried again.
+    fn delay(&mut self, text: Arc<str>, events: &mut Vec<Event>) {
+        if self.sync.delayed.is_multiple_of(TOLD_EVERY) {
+            events.push(Event::SyncDelayed(text));
+        }
+        self.sync.delayed = self.sync.delayed.saturating_add(1);
+        self.sync.due = Some(self.mono + SYNC_RETRY);
+        self.sync.count_trigger = Seq(u64::MAX);
+    }
+
+    /// A failed sync is final: the kernel may have dropped the pages it could not write and call
+    /// the next sync a success.
+    pub(super) fn poison(&mut self, text: Arc<str>, events: &mut Vec<Event>) {
+        if self.sync.poisoned.is_none() {
+            self.sync.poisoned = Some(Arc::clone(&text));
+            events.push(Event::SyncFailed(text));
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The log's own rules: how large segments are, which pages they get, which are kept for the next appends, and what
+//! leaves memory. Pure functions of numbers; `log/` has the mechanism. docs/policy.md has the same rules for operators.
+
+use std::time::Duration;
+
+use crate::memory::Pages;
+use crate::segment::{PAGE_BYTES, SEGMENT_BYTES_LIMIT, SPILLED_BYTES};
+
+/// The time after which a failed allocation is tried again: P6 asks for service within 1 s of space. A checkpoint that
+/// failed waits as long.
+pub(crate) const PREPARE_RETRY: Duration = Duration::from_millis(250);
+/// A log without appends for this long gives back what it has in stock for them, and a log without loads its buffers.
+pub(crate) const IDLE_AFTER: Duration = Duration::from_secs(5);
+/// A log without appends for this long gives back its last segment, too: a topic that has a message now and then would
+/// make a file for each.
+pub(crate) const TAIL_IDLE_AFTER: Duration = Duration::from_secs(60);
+/// A segment of this size or more may lie in huge pages: it has a few of them.
+pub const HUGE_FROM: u32 = 4 << 20;
+/// While this many segments are being spilled, the log allocates no new one: their memory is about to be free. The disk
+/// is busy with two. With few more it would wait for the next ones now and then.
+pub const LEAVING_ENOUGH: u32 = 8;
+/// The buffers that a log keeps for the next loads. One is read while the next is loaded, and messages of two more may
+/// be in flight.
+pub(crate) const BUFFERS_MAX: usize = 4;
+
+/// A flow that fills a segment sooner gets larger segments: each change of segments has a cost. A slower flow keeps the
+/// small ones: each topic holds a few.
+const FILLED_SOON: Duration = Duration::from_millis(500);
+/// Recycled segments may be larger and smaller than new ones by this factor.
+const POOL_SIZES: u64 = 4;
+/// A segment holds this part of a backlog that is spilled, up to [`SPILLED_BYTES`] and to the log's part of memory: a log
+/// has a few segments there.
+const SPILL_SHARE: u64 = 16;
+/// A segment is larger than that only for this part of the backlog: a backlog of any size has about so many files.
+const BACKLOG_SHARE: u64 = 1024;
+/// A tail is begun anew when nobody needs anything of this part of it.
+const SPENT_SHARE: u32 = 4;
+/// A peek reads the number of the segment's messages divided by this, rounded up: of 16 MiB about 256 KiB.
+const PEEK_SHARE: u32 = 64;
+
+/// The size that the flow asks for, after a tail of the flow was full within `filled_in`: twice as large, up to `most`.
+pub(crate) fn flow_bytes(flow: u32, filled_in: Duration, most: u32) -> u32 {
+    if filled_in < FILLED_SOON && flow < most {
+        flow.saturating_mul(2).min(most)
+    } else {
+        flow
+    }
+}
+
+/// The size that an append of `needed` bytes asks for: room for two large batches, so that recycled segments serve large
+/// batches, too. A batch of more than 8 MiB gets a segment of its own size: an MPUB of five megabytes of one-byte messages
+/// takes 51 MiB, and must not make all later segments as large.
+pub(crate) fn batch_bytes(needed: u32, most: u32) -> u32 {
+    let ample = needed.saturating_mul(2).min(SPILLED_BYTES);
+    ample.next_power_of_two().min(most)
+}
+
+/// The size that a backlog of `live` bytes asks for, in a log that may keep `memory` bytes in memory: between `least`,
+/// which flow and batches need, and `most`.
+pub(crate) fn backlog_bytes(live: u64, memory: u64, least: u32, most: u32) -> u32 {
+    let spill_most = u64::from(SPILLED_BYTES).min(memory);
+    let share = (live / SPILL_SHARE)
+        .min(spill_most)
+        .max(live / BACKLOG_SHARE);
+    let share = share.min(u64::from(SEGMENT_BYTES_LIMIT)) as u32;
+    share.next_power_of_two().clamp(least, most.max(least))
+}
+
+/// The size of a segment for an append of `needed` bytes, where `usual` is what flow, batches and backlog ask for.
+pub(crate) fn segment_bytes(needed: u32, usual: u32) -> u32 {
+    usual.max(needed.next_multiple_of(PAGE_BYTES))
+}
+
+/// The pages of a new segment. Huge pages are for a flow that fills its segments quicker than it is synced: a sync writes
+/// such a page whole.
+pub(crate) fn pages(bytes: u32, is_quicker_than_syncs: bool) -> Pages {
+    if is_quicker_than_syncs && bytes >= HUGE_FROM {
+        Pages::Huge
+    } else {
+        Pages::Small
+    }
+}
+
+/// Returns whether a segment of `bytes` bytes is that of a larger backlog than `usual` segments are for.
+pub(crate) fn is_oversized(bytes: u32, usual: u32) -> bool {
+    u64::from(bytes) > u64::from(usual) * POOL_SIZES
+}
+
+/// Returns whether the pool takes recycled segments of this size. About the size of new ones will do: a backlog that
+/// swings changes that size all the time. `least` is what flow and batches need.
+pub(crate) fn suits_pool(bytes: u64, usual: u32, least: u32) -> bool {
+    let usual = u64::from(usual);
+    let least = (usual / POOL_SIZES).max(u64::from(least));
+    (least..=usual * POOL_SIZES).contains(&bytes)
+}
+
+/// Returns whether a pool of `count` segments and `pooled` bytes has a place for `bytes` more: for a few segments in any
+/// case, and for more of them up to `memory` bytes.
+pub(crate) fn has_pool_place(
+    count: usize,
+    count_min: usize,
+    pooled: u64,
+    bytes: u64,
+    memory: u64,
+) -> bool {
+    count < count_min || pooled + bytes <= memory
+}
+
+/// Returns whether the segments that are being spilled are supply enough.
+#[inline]
+pub(crate) fn is_enough_leaving(leaving: u32) -> bool {
+    leaving >= LEAVING_ENOUGH
+}
+
+/// Returns whether a tail of `bytes` bytes, filled up to `end`, of which nobody needs anything, is begun anew: its memory
+/// is warm, and what follows is cold. So a topic whose consumers keep up stays within a part of one segment.
+#[inline]
+pub(crate) fn is_begun_anew(end: u32, bytes: u32) -> bool {
+    end >= bytes / SPENT_SHARE
+}
+
+/// Returns whether so much is in memory that sealed segments leave it.
+pub(crate) fn is_too_much(bytes: u64, bytes_min: u64, messages: u64, messages_max: u64) -> bool {
+    bytes > bytes_min && messages > messages_max
+}
+
+/// The number of messages that a peek reads, of a segment with `count` messages.
+pub(crate) fn peek_count(count: u32) -> u32 {
+    count.div_ceil(PEEK_SHARE)
+}
+
+#[cfg(test)]
+mod tests;
