@@ -68,7 +68,7 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
 pub trait Files {
     /// A descriptor of a whole file system. The kernel remembers which errors it has reported through this
     /// descriptor.
-    type Whole;
+    type FileSystem;
 
     /// Makes the directory; an existing one is fine.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
@@ -100,12 +100,12 @@ pub trait Files {
     fn sync(&self, path: &Path) -> Result<(), SyncError>;
     /// Makes the names in the directory durable.
     fn sync_dir(&self, path: &Path) -> Result<(), SyncError>;
-    /// The file system of a directory. Errors from now on are told by [`Files::sync_whole`].
-    fn whole(&self, directory: &Path) -> io::Result<Self::Whole>;
+    /// The file system of a directory. Errors from now on are told by [`Files::sync_file_system`].
+    fn open_file_system(&self, directory: &Path) -> io::Result<Self::FileSystem>;
     /// Makes everything in the file system durable, files and names. Fails if any of it was not written since
-    /// `whole` was taken or last failed: each error is told once through each `whole`, and besides that once
+    /// `file_system` was opened or last failed: each error is told once through each descriptor, and besides that once
     /// by [`Files::sync`] of the file concerned.
-    fn sync_whole(&self, whole: &Self::Whole) -> io::Result<()>;
+    fn sync_file_system(&self, file_system: &Self::FileSystem) -> io::Result<()>;
     /// Gives a file or directory another name, replacing a file that has it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.

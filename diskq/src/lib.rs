@@ -75,5 +75,5 @@ pub use mapping::{Buffer, install_sigbus_reporter};
 pub use os_files::OsFiles;
 pub use recovery::open_log;
 #[cfg(any(test, feature = "sim"))]
-pub use sim_files::{Call, Crash, Fault, SimFiles, SimWhole};
+pub use sim_files::{Call, Crash, Fault, SimFileSystem, SimFiles};
 pub use trial::TrialFile;

@@ -118,7 +118,7 @@ impl World {
             self.log.retain(SeqRange::one(seq), holders);
             self.owed.insert(seq, holders);
         }
-        self.log.note_progress();
+        self.log.make_checkpoint_due();
         self.log.check();
     }
 
@@ -169,7 +169,7 @@ impl World {
             self.log.release(seq);
             self.log.check();
         }
-        self.log.note_progress();
+        self.log.make_checkpoint_due();
     }
 
     fn frames_are_right(&self, run: &Run) {
@@ -1414,7 +1414,7 @@ fn what_failed_waits_before_it_is_tried_again() {
         world.files.fail_next(Call::Write, ErrorKind::StorageFull);
         world.write_checkpoint(Durable::No);
         // Progress was noted long before the attempt that fails.
-        world.log.note_progress();
+        world.log.make_checkpoint_due();
         world.step_time(10_000);
         assert!(world.told(|event| matches!(event, Event::CheckpointFailed { .. })));
         let due_at = world.log.next_timeout().expect("to be tried again");

@@ -26,7 +26,7 @@ pub struct OsFiles;
 
 impl Files for OsFiles {
     /// An open descriptor: the kernel tells each one of every error since it was opened.
-    type Whole = File;
+    type FileSystem = File;
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         match fs::create_dir(path) {
@@ -94,16 +94,19 @@ impl Files for OsFiles {
         directory.sync_all().map_err(SyncError::Sync)
     }
 
-    fn whole(&self, directory: &Path) -> io::Result<File> {
+    fn open_file_system(&self, directory: &Path) -> io::Result<File> {
         File::open(directory)
     }
 
-    fn sync_whole(&self, whole: &File) -> io::Result<()> {
-        platform::sync_file_system(whole)?;
+    fn sync_file_system(&self, file_system: &File) -> io::Result<()> {
+        platform::sync_file_system(file_system)?;
         // A file system that gave up, or that the kernel made read-only, may call that a success without
         // having written anything. A sync of one directory then fails, or the flag says so.
-        whole.sync_all()?;
-        if fstatvfs(whole)?.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        file_system.sync_all()?;
+        if fstatvfs(file_system)?
+            .f_flag
+            .contains(StatVfsMountFlags::RDONLY)
+        {
             return Err(Errno::ROFS.into());
         }
         Ok(())

@@ -16,6 +16,7 @@
 //!
 //! A handle can be cloned; all clones are the same disk.
 
+mod call;
 mod contents;
 mod faults;
 mod names;
@@ -32,42 +33,12 @@ use crate::files::{Entry, Files, SyncError};
 use crate::keeper::log_path;
 use crate::mapping::Buffer;
 
+pub use call::Call;
 use contents::Contents;
 pub use faults::Fault;
 use faults::{Effect, Faults, Hit};
 use names::{Names, Node, not_found};
 use random::Random;
-
-/// A kind of call on [`Files`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
-    /// [`Files::create_dir`]
-    CreateDir,
-    /// [`Files::allocate`]
-    Allocate,
-    /// [`Files::map`]
-    Map,
-    /// [`Files::copy`]
-    Copy,
-    /// [`Files::load`]
-    Load,
-    /// The first half of [`Files::sync`] and [`Files::sync_dir`]: for want of descriptors or memory, or for good.
-    Open,
-    /// The second half of [`Files::sync`], and [`Files::sync_whole`]: if it fails, dirty pages are lost.
-    Sync,
-    /// The second half of [`Files::sync_dir`]
-    SyncDir,
-    /// [`Files::rename`]
-    Rename,
-    /// [`Files::remove`] and [`Files::remove_dir`]
-    Remove,
-    /// [`Files::list`] and [`Files::length`]
-    List,
-    /// [`Files::read_at`]
-    Read,
-    /// [`Files::write_at`]
-    Write,
-}
 
 /// How a simulated machine stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +61,7 @@ pub struct SimFiles {
 /// A descriptor of the whole file system: the number of write-back errors that it has reported or need not
 /// report.
 #[derive(Debug)]
-pub struct SimWhole {
+pub struct SimFileSystem {
     told: AtomicU64,
 }
 
@@ -406,7 +377,7 @@ impl Disk {
 
     /// A sync of everything fails: for some of the files that are dirty, but for one at least. The sync of
     /// each of these tells of it, too.
-    fn fail_sync_whole(&mut self) {
+    fn fail_sync_of_all(&mut self) {
         let mut has_failed = false;
         for file in self.files.iter_mut().rev() {
             if !has_failed || self.random.coin() {
@@ -433,7 +404,7 @@ impl Disk {
 }
 
 impl Files for SimFiles {
-    type Whole = SimWhole;
+    type FileSystem = SimFileSystem;
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         self.call(Call::CreateDir)?.names.create_dir(path)
@@ -518,24 +489,24 @@ impl Files for SimFiles {
         disk.names.sync(path).map_err(SyncError::Sync)
     }
 
-    fn whole(&self, _directory: &Path) -> io::Result<SimWhole> {
+    fn open_file_system(&self, _directory: &Path) -> io::Result<SimFileSystem> {
         let told = AtomicU64::new(self.disk().errors);
-        Ok(SimWhole { told })
+        Ok(SimFileSystem { told })
     }
 
-    fn sync_whole(&self, whole: &SimWhole) -> io::Result<()> {
+    fn sync_file_system(&self, file_system: &SimFileSystem) -> io::Result<()> {
         let mut disk = self.disk();
         match disk.faults.call(Call::Sync) {
             Some(Hit::Failed(error)) => {
-                disk.fail_sync_whole();
-                whole.told.store(disk.errors, Ordering::Relaxed);
+                disk.fail_sync_of_all();
+                file_system.told.store(disk.errors, Ordering::Relaxed);
                 Err(error)
             }
             Some(Hit::CutOff(error) | Hit::Dead(error)) => Err(error),
             Some(Hit::Flipped) | None => {
                 disk.files.iter_mut().for_each(Contents::write_all);
                 disk.names.sync_all();
-                let told = whole.told.swap(disk.errors, Ordering::Relaxed);
+                let told = file_system.told.swap(disk.errors, Ordering::Relaxed);
                 if told == disk.errors {
                     Ok(())
                 } else {

@@ -108,7 +108,7 @@ pub enum SlotContent {
     /// Nothing was ever written.
     Empty,
     /// A whole checkpoint, and whether its writer asked for a sync.
-    Whole(Checkpoint, bool),
+    Checkpoint(Checkpoint, bool),
     /// Written by a version this code does not know.
     Newer(u16),
     /// Torn or damaged.
@@ -168,7 +168,7 @@ pub fn decode(bytes: &[u8]) -> Result<SlotContent, TryReserveError> {
     }
     match decode_body(number, body) {
         Ok(checkpoint) if is_consistent(&checkpoint)? => {
-            Ok(SlotContent::Whole(checkpoint, flags & 1 == 1))
+            Ok(SlotContent::Checkpoint(checkpoint, flags & 1 == 1))
         }
         Ok(_) | Err(Unread::Malformed) => Ok(SlotContent::Inconsistent),
         Err(Unread::NoMemory(error)) => Err(error),

@@ -367,7 +367,7 @@ impl Reply {
     /// The reply to a job whose sync was done elsewhere, with `synced` as its result. A failed sync replaces any
     /// other result.
     #[must_use]
-    pub fn unless(self, synced: Result<(), SyncFailure>) -> Reply {
+    pub fn with_sync_result(self, synced: Result<(), SyncFailure>) -> Reply {
         match (self, synced) {
             (Reply::Synced { upto, result }, synced) => Reply::Synced {
                 upto,

@@ -116,18 +116,18 @@ pub fn read_head(bytes: &[u8]) -> HeadState {
         decode_block(TWIN_MAGIC, twin),
     ) {
         // The twin of an earlier life is no seal of this one.
-        (Block::Whole(head, _), Block::Whole(twin, seal)) if twin == head => {
+        (Block::Intact(head, _), Block::Intact(twin, seal)) if twin == head => {
             HeadState::Segment(head, seal)
         }
-        (Block::Whole(head, _), _) => HeadState::Segment(head, None),
-        (_, Block::Whole(twin, seal)) => HeadState::Segment(twin, seal),
+        (Block::Intact(head, _), _) => HeadState::Segment(head, None),
+        (_, Block::Intact(twin, seal)) => HeadState::Segment(twin, seal),
         (Block::Newer(version), _) | (_, Block::Newer(version)) => HeadState::Newer(version),
         (Block::Broken, Block::Broken) => HeadState::Unreadable,
     }
 }
 
 enum Block {
-    Whole(Head, Option<Seal>),
+    Intact(Head, Option<Seal>),
     Newer(u16),
     Broken,
 }
@@ -170,7 +170,7 @@ fn decode_block(magic: [u8; 4], block: &[u8]) -> Block {
         count: u32_at(32),
         end: u32_at(36),
     });
-    Block::Whole(head, seal)
+    Block::Intact(head, seal)
 }
 
 /// The bytes a message takes: its frame and its slot.

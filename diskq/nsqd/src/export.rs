@@ -144,14 +144,14 @@ struct Export<'a, F> {
 
 impl<F: Files + Clone> Export<'_, F> {
     fn write(&mut self, mut topics: Vec<TopicFacts>) -> Result<(), TransferError> {
-        let whole = self.files.whole(self.output);
-        let whole = whole.map_err(|error| DiskError::io("open", self.output, error))?;
+        let file_system = self.files.open_file_system(self.output);
+        let file_system = file_system.map_err(|error| DiskError::io("open", self.output, error))?;
         for topic in &mut topics {
             self.topic(topic)?;
         }
         let path = self.output.join(FILE_NAME);
         let metadata = Metadata { topics }.encode();
-        let sync = || self.files.sync_whole(&whole);
+        let sync = || self.files.sync_file_system(&file_system);
         // The first sync makes all other files durable before nsqd.dat is written.
         sync()
             .and_then(|()| self.files.write_at(&path, 0, metadata.as_bytes()))

@@ -29,7 +29,7 @@ use wire::name::{ChannelName, TopicName};
 use crate::error::TransferError;
 
 pub(crate) use commit::DONE;
-use commit::Plan;
+use commit::Manifest;
 use directory::Directory;
 
 /// A segment may hold one part in this many of the backlog, and at least [`SPILLED_BYTES`], as in a
@@ -108,7 +108,7 @@ pub fn take_over<F: Files + Clone>(
     if directory.queues.is_empty() {
         return Ok(takeover);
     }
-    let whole = commit::whole(files, data_path)?;
+    let file_system = commit::open_file_system(files, data_path)?;
     let original = commit::original_name(&options.label, |name| directory.names.contains(name));
     let attempt = build(
         files,
@@ -119,11 +119,11 @@ pub fn take_over<F: Files + Clone>(
         &mut takeover,
     )
     .and_then(|()| {
-        let plan = Plan {
+        let manifest = Manifest {
             original: original.clone(),
             files: directory.old_files(),
         };
-        plan.commit(files, data_path, &whole)
+        manifest.commit(files, data_path, &file_system)
     });
     if let Err(error) = attempt {
         // The first error is reported. The next start removes leftovers.

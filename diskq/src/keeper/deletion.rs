@@ -15,16 +15,10 @@ use std::sync::{MutexGuard, PoisonError};
 
 use diskq_log::{Failure, Reply, Request, TopicFacts};
 
-use super::Keeper;
-use super::directory::log_path;
+use super::names::{DELETED_INFIX, LOG_SUFFIX, deleted_topic, log_path, topic_of};
+use super::worker::Keeper;
 use crate::error::DiskError;
 use crate::files::{Entry, Files};
-
-/// The suffix behind the topic's name. The name of a live log ends in this suffix, and the name of a deleted
-/// log ends in a digit.
-pub const LOG_SUFFIX: &str = ".log";
-/// Between a log's name and the number of its deletion.
-const DELETED_INFIX: &str = ".deleted-";
 
 /// The directory of a deleted log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +34,7 @@ impl<F: Files> Keeper<F> {
     /// Nothing has happened. Until the deletion is tried again and works, the jobs of a topic of this name fail: the
     /// directory holds another topic's messages.
     pub fn delete_topic(&self, topic: &str) -> Result<Tombstone, DiskError> {
-        self.noted(topic, || {
+        self.remember_result(topic, || {
             let directory = log_path(&self.data_path, topic);
             let tombstone = self.free_tombstone(topic)?;
             let had_log = self.rename_log(&directory, &tombstone.0)?;
@@ -73,7 +67,7 @@ impl<F: Files> Keeper<F> {
     /// # Errors
     /// The errors are those of [`Keeper::delete_topic`].
     pub fn delete_ephemeral(&self, topic: &str) -> Result<(), DiskError> {
-        self.noted(topic, || {
+        self.remember_result(topic, || {
             let tombstone = self.free_tombstone(topic)?;
             if self.rename_log(&log_path(&self.data_path, topic), &tombstone.0)? {
                 // A file that stays costs room until the next start.
@@ -136,7 +130,7 @@ impl<F: Files> Keeper<F> {
     }
 
     /// Remembers whether a deletion worked.
-    fn noted<T>(
+    fn remember_result<T>(
         &self,
         topic: &str,
         delete: impl FnOnce() -> Result<T, DiskError>,
@@ -236,20 +230,6 @@ impl Logs {
         }
         topics
     }
-}
-
-/// The topic of a log's directory.
-fn topic_of(name: &str) -> Option<&str> {
-    let topic = name.strip_suffix(LOG_SUFFIX);
-    topic.filter(|topic| !topic.is_empty())
-}
-
-/// The topic of a tombstone, by the name of its directory.
-#[must_use]
-pub fn deleted_topic(name: &str) -> Option<&str> {
-    let (log, number) = name.rsplit_once(DELETED_INFIX)?;
-    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    topic_of(log).filter(|_| is_number)
 }
 
 #[cfg(test)]

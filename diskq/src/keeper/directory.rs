@@ -15,17 +15,12 @@ use diskq_log::{
 use wire::go_error::system_text;
 use wire::id::Seq;
 
-use super::deletion::LOG_SUFFIX;
 use super::failure::{checkpoint_write_failure, sync_failure};
+use super::names::log_path;
 use crate::data_path::DataPath;
 use crate::files::{Files, SyncError};
 use crate::mapping::Buffer;
 use crate::platform;
-
-/// What the directory of a log is called.
-pub(crate) fn log_path(data_path: &Path, topic: &str) -> PathBuf {
-    data_path.join(format!("{topic}{LOG_SUFFIX}"))
-}
 
 /// One log's directory and what is done in it.
 pub(crate) struct LogDirectory<'a, F> {

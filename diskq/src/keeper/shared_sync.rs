@@ -24,7 +24,9 @@ use std::io;
 use diskq_log::planted::{Bug, is_planted};
 use diskq_log::{Failure, Reply, Request, SyncFailure};
 
-use super::{Keeper, LogDirectory, log_path};
+use super::directory::LogDirectory;
+use super::names::log_path;
+use super::worker::Keeper;
 use crate::files::Files;
 use crate::mapping;
 
@@ -32,7 +34,7 @@ use crate::mapping;
 #[derive(Debug)]
 pub struct SharedSync<F: Files> {
     /// `None` after the first failure.
-    whole: Option<F::Whole>,
+    file_system: Option<F::FileSystem>,
     /// The error of that failure, until a caller takes it.
     failure: Option<io::Error>,
 }
@@ -49,7 +51,7 @@ impl<F: Files> Keeper<F> {
     /// only the failures of writes that come after this call.
     pub fn shared_sync(&self) -> io::Result<SharedSync<F>> {
         Ok(SharedSync {
-            whole: Some(self.files.whole(&self.data_path)?),
+            file_system: Some(self.files.open_file_system(&self.data_path)?),
             failure: None,
         })
     }
@@ -61,10 +63,11 @@ impl<F: Files> Keeper<F> {
         shared: &mut SharedSync<F>,
         jobs: Vec<(&str, Request)>,
     ) -> Vec<Option<Reply>> {
-        if let Some(whole) = &shared.whole {
-            let handle = |(topic, request): &(&str, Request)| self.handle_but_sync(topic, request);
+        if let Some(file_system) = &shared.file_system {
+            let handle =
+                |(topic, request): &(&str, Request)| self.handle_up_to_sync(topic, request);
             let unsynced: Vec<_> = jobs.iter().map(handle).collect();
-            let synced = self.files.sync_whole(whole);
+            let synced = self.files.sync_file_system(file_system);
             let synced = synced.or_else(|error| match is_planted(Bug::SyncfsErrorSwallowed) {
                 true => Ok(()),
                 false => Err(error),
@@ -74,13 +77,13 @@ impl<F: Files> Keeper<F> {
                     // A job that failed before its sync has nothing to make durable: for example, a log without
                     // a directory.
                     reply.map(|reply| match reply.is_ok() {
-                        true => reply.unless(self.still_there(topic)),
+                        true => reply.with_sync_result(self.still_there(topic)),
                         false => reply,
                     })
                 };
                 return unsynced.into_iter().zip(jobs).map(synced).collect();
             };
-            shared.whole = None;
+            shared.file_system = None;
             shared.failure = Some(failure);
         }
         // The part of a job before its sync may be done twice.
@@ -89,7 +92,7 @@ impl<F: Files> Keeper<F> {
     }
 
     /// Does the part of a job that comes before its sync.
-    fn handle_but_sync(&self, topic: &str, request: &Request) -> Option<Reply> {
+    fn handle_up_to_sync(&self, topic: &str, request: &Request) -> Option<Reply> {
         if let Some(refusal) = self.refuse_sync(topic, request) {
             return Some(refusal);
         }

@@ -3,11 +3,13 @@ use std::path::{Path, PathBuf};
 
 use diskq_log::checkpoint;
 use diskq_log::{
-    ChannelDraft, CheckpointDraft, CheckpointFailure, CheckpointNumber, CheckpointRun, Memory,
-    Pages, SegmentNumber, Seq, SyncFailure, segment_number,
+    ChannelDraft, CheckpointDraft, CheckpointFailure, CheckpointNumber, CheckpointRun, Failure,
+    Memory, Pages, Reply, Request, SegmentNumber, Seq, SyncFailure, segment_file, segment_number,
 };
 
 use super::*;
+use crate::data_path::DataPath;
+use crate::files::Files;
 use crate::sim_files::{Call, Crash, SimFiles};
 
 fn keeper() -> Keeper<SimFiles> {

@@ -37,13 +37,13 @@ impl<F: Files> Opening<'_, F> {
             let content = read.and_then(|bytes| Ok(checkpoint::decode(&bytes)?));
             let trouble = match content {
                 Ok(SlotContent::Empty) => continue,
-                Ok(SlotContent::Whole(checkpoint, sync)) => {
+                Ok(SlotContent::Checkpoint(checkpoint, sync)) => {
                     *whole = Some(Found {
                         number: checkpoint.number,
                         sync,
                         roster: Roster::from(&checkpoint),
                     });
-                    self.note_whole(checkpoint);
+                    self.keep_newest(checkpoint);
                     continue;
                 }
                 Ok(SlotContent::Bad) => "does not agree with its CRC".to_owned(),
@@ -64,7 +64,7 @@ impl<F: Files> Opening<'_, F> {
                 format!("checkpoint in slot {slot} {trouble}"),
             );
         }
-        self.note_slots(&whole, is_unread);
+        self.judge_slots(&whole, is_unread);
         match &self.checkpoint {
             Some(newest) => {
                 let mut owed = checkpoint::reserved(newest.named().count())
@@ -83,7 +83,7 @@ impl<F: Files> Opening<'_, F> {
     }
 
     /// Keeps the newest checkpoint only: each may name millions of messages.
-    fn note_whole(&mut self, checkpoint: Checkpoint) {
+    fn keep_newest(&mut self, checkpoint: Checkpoint) {
         let named = checkpoint.named().map(|range| range.end).max();
         let all = [Some(checkpoint.next), Some(checkpoint.synced), named];
         self.next = all.into_iter().flatten().fold(self.next, Seq::max);
@@ -117,7 +117,7 @@ impl<F: Files> Opening<'_, F> {
     /// Checkpoints are written one after another. So a checkpoint with the sync flag is durable if there is a newer
     /// checkpoint. Only the newest checkpoint may have been cut off before its sync ended. A checkpoint that cannot be
     /// read now may be readable at the next start, so new checkpoints get numbers above any that it may have.
-    fn note_slots(&mut self, whole: &[Option<Found>; SLOTS], is_unread: bool) {
+    fn judge_slots(&mut self, whole: &[Option<Found>; SLOTS], is_unread: bool) {
         let number = |found: &Found| found.number;
         let slots = whole.each_ref().map(|slot| slot.as_ref().map_or(0, number));
         let found = || whole.iter().flatten();

@@ -301,7 +301,7 @@ impl<F: Files> Opening<'_, F> {
             .directory
             .message_damage(number, &bytes, head.base, &bad);
         self.damage.extend(damage);
-        self.note_deferred(&head, &scan);
+        self.add_deferred(&head, &scan);
         if seal.is_some() && !holes.is_empty() {
             self.unseal(number, &head);
         }
@@ -345,7 +345,7 @@ impl<F: Files> Opening<'_, F> {
             .write_at(&self.directory.segment_path(number), 0, &blocks);
     }
 
-    fn note_deferred(&mut self, head: &Head, scan: &Scan) {
+    fn add_deferred(&mut self, head: &Head, scan: &Scan) {
         let next = self
             .checkpoint
             .as_ref()

@@ -86,10 +86,10 @@ impl Contents {
     pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
         let range = offset..offset + bytes.len();
         self.cached[range.clone()].copy_from_slice(bytes);
-        self.note_written(range);
+        self.mark_written(range);
     }
 
-    fn note_written(&mut self, range: Range<usize>) {
+    fn mark_written(&mut self, range: Range<usize>) {
         self.is_dirty = true;
         for page in pages(range.clone()) {
             self.lost.remove(&page);
@@ -121,7 +121,7 @@ impl Contents {
             if self.mapped[range.clone()] != image[range.clone()] {
                 self.cached[range.clone()].copy_from_slice(&image[range.clone()]);
                 self.mapped[range.clone()].copy_from_slice(&image[range.clone()]);
-                self.note_written(range);
+                self.mark_written(range);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Call;
+use super::call::Call;
 
 /// The reason why a call fails, as the program finds it in the [`io::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

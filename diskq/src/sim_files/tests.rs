@@ -129,8 +129,8 @@ fn a_rename_across_directories_is_one_change() {
     for seed in 0..50 {
         let files = disk();
         files.create_dir(Path::new("/data/u.log")).unwrap();
-        let whole = files.whole(Path::new("/data")).unwrap();
-        files.sync_whole(&whole).unwrap();
+        let whole = files.open_file_system(Path::new("/data")).unwrap();
+        files.sync_file_system(&whole).unwrap();
         let to = "/data/u.log/file";
         files.rename(Path::new(PATH), Path::new(to)).unwrap();
         files.crash(Crash::Power { seed });
@@ -147,8 +147,8 @@ fn the_kernel_writes_back_what_it_likes_at_any_time() {
     let mut between = 0;
     for seed in 0..50 {
         let files = disk();
-        let whole = files.whole(Path::new("/data")).unwrap();
-        files.sync_whole(&whole).unwrap();
+        let whole = files.open_file_system(Path::new("/data")).unwrap();
+        files.sync_file_system(&whole).unwrap();
         files.write_at(Path::new(PATH), 0, &[2; 512]).unwrap();
         files.write_back(seed);
         files.write_at(Path::new(PATH), 0, &[3; 512]).unwrap();
@@ -162,8 +162,8 @@ fn the_kernel_writes_back_what_it_likes_at_any_time() {
 fn a_failed_write_back_is_told_once_by_the_file_and_once_by_each_descriptor() {
     let files = disk();
     let path = Path::new(PATH);
-    let wholes = [(); 2].map(|()| files.whole(Path::new("/data")).unwrap());
-    files.sync_whole(&wholes[0]).unwrap();
+    let wholes = [(); 2].map(|()| files.open_file_system(Path::new("/data")).unwrap());
+    files.sync_file_system(&wholes[0]).unwrap();
     files.write_at(path, 0, &[9; 4096]).unwrap();
     let failed = (0..100).find(|seed| {
         files.fail_write_back(*seed);
@@ -171,13 +171,16 @@ fn a_failed_write_back_is_told_once_by_the_file_and_once_by_each_descriptor() {
     });
     assert!(failed.is_some());
     for whole in &wholes {
-        assert!(files.sync_whole(whole).is_err());
-        assert!(files.sync_whole(whole).is_ok());
+        assert!(files.sync_file_system(whole).is_err());
+        assert!(files.sync_file_system(whole).is_ok());
     }
     assert!(matches!(files.sync(path), Err(SyncError::Sync(_))));
     assert!(files.sync(path).is_ok());
-    let late = files.whole(Path::new("/data")).unwrap();
-    assert!(files.sync_whole(&late).is_ok(), "it was opened afterwards");
+    let late = files.open_file_system(Path::new("/data")).unwrap();
+    assert!(
+        files.sync_file_system(&late).is_ok(),
+        "it was opened afterwards"
+    );
     // Cached as it was written; the device has something else.
     assert_eq!(after_power(&files, PATH), Some(vec![9; 4096]));
     assert_ne!(
@@ -196,8 +199,8 @@ fn a_failed_write_back_is_told_once_by_the_file_and_once_by_each_descriptor() {
 fn a_page_that_was_lost_is_dirty_again_when_it_is_written() {
     let files = disk();
     let path = Path::new(PATH);
-    let whole = files.whole(Path::new("/data")).unwrap();
-    files.sync_whole(&whole).unwrap();
+    let whole = files.open_file_system(Path::new("/data")).unwrap();
+    files.sync_file_system(&whole).unwrap();
     files.write_at(path, 0, &[9; 4096]).unwrap();
     files.fail_next(Call::Sync, libc::EIO);
     assert!(files.sync(path).is_err());
@@ -248,8 +251,8 @@ fn a_length_that_was_not_synced_may_be_the_one_before() {
     let mut lengths = std::collections::BTreeSet::new();
     for seed in 0..50 {
         let files = disk();
-        let whole = files.whole(Path::new("/data")).unwrap();
-        files.sync_whole(&whole).unwrap();
+        let whole = files.open_file_system(Path::new("/data")).unwrap();
+        files.sync_file_system(&whole).unwrap();
         files.allocate(Path::new(PATH), 8192).unwrap();
         files.crash(Crash::Power { seed });
         lengths.insert(files.length(Path::new(PATH)).unwrap());

@@ -279,7 +279,7 @@ impl Topic {
                 _ => self.give(range.len(), clients),
             }
         }
-        self.note_progress();
+        self.make_checkpoint_due();
     }
 
     /// Gives published messages to the channels, before a change of which channels get messages. Returns false if the
@@ -300,9 +300,9 @@ impl Topic {
 
     /// Something that a checkpoint records has changed. An ephemeral topic has no checkpoints, and
     /// one that never comes would be due for ever.
-    pub(crate) fn note_progress(&mut self) {
+    pub(crate) fn make_checkpoint_due(&mut self) {
         if !self.ephemeral {
-            self.log.note_progress();
+            self.log.make_checkpoint_due();
         }
     }
 
@@ -440,7 +440,7 @@ impl Topic {
     /// A message of a channel was finished, requeued or touched: progress, perhaps deliveries,
     /// perhaps an earlier timeout.
     pub(crate) fn note_answer(&mut self, id: ChannelId) {
-        self.note_progress();
+        self.make_checkpoint_due();
         let at = self.channel(id).and_then(Channel::next_timeout);
         self.note_deadline(at);
         self.note_channel(id);
@@ -504,7 +504,7 @@ impl Topic {
         self.channels[index] = Some(channel);
         let id = ChannelId(index as u32);
         self.by_name.insert(name.as_str().into(), id);
-        self.note_progress();
+        self.make_checkpoint_due();
         id
     }
 
@@ -525,7 +525,7 @@ impl Topic {
             discarded.runs.extend(recording.remove_channel(id));
         }
         self.discarded.push(discarded);
-        self.note_progress();
+        self.make_checkpoint_due();
         channel.consumers
     }
 
@@ -533,7 +533,7 @@ impl Topic {
     pub(crate) fn empty_channel(&mut self, id: ChannelId, clients: &mut Clients) {
         let discarded = self.channel_mut(id).map(|channel| channel.empty(clients));
         self.discarded.extend(discarded);
-        self.note_progress();
+        self.make_checkpoint_due();
     }
 
     /// The end of a topic: its log, and what has to be dropped a slice per turn.
@@ -555,7 +555,7 @@ impl Topic {
             undistributed_deferred: std::mem::take(&mut self.undistributed_deferred),
             ..Discarded::default()
         });
-        self.note_progress();
+        self.make_checkpoint_due();
     }
 
     /// Messages that no channel has been given yet.
@@ -658,7 +658,7 @@ impl Topic {
                 && channel.next_timeout().is_some_and(|at| at <= now.mono)
                 && channel.handle_timeout(now.mono, clients, work)
             {
-                self.note_progress();
+                self.make_checkpoint_due();
                 self.note_channel(ChannelId(index as u32));
             }
         }

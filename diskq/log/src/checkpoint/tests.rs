@@ -97,9 +97,15 @@ fn a_checkpoint_comes_back_also_from_a_larger_file() {
     for sync in [false, true] {
         let mut bytes = encode(&sample(), &stamp(&sample(), sync));
         assert_eq!(encoded_bytes(&bytes), bytes.len() as u64);
-        assert_eq!(decode(&bytes).unwrap(), SlotContent::Whole(sample(), sync));
+        assert_eq!(
+            decode(&bytes).unwrap(),
+            SlotContent::Checkpoint(sample(), sync)
+        );
         bytes.extend_from_slice(&[0xAA; 5000]);
-        assert_eq!(decode(&bytes).unwrap(), SlotContent::Whole(sample(), sync));
+        assert_eq!(
+            decode(&bytes).unwrap(),
+            SlotContent::Checkpoint(sample(), sync)
+        );
     }
 }
 

@@ -208,7 +208,7 @@ impl Log {
         self.reads += 1;
         tail.read_at = self.reads;
         self.segments.sealed.push_back(tail);
-        self.settle(self.segments.sealed.len() - 1);
+        self.drop_if_unneeded(self.segments.sealed.len() - 1);
     }
 
     fn start_tail(&mut self, stocked: Stocked, wall_ns: u64) {

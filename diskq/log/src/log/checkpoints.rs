@@ -14,7 +14,7 @@ use crate::policy::PREPARE_RETRY;
 pub enum Durable {
     /// It need not.
     No,
-    /// If otherwise more than the last moments would come back: see `Settled`.
+    /// If otherwise more than the last moments would come back: see `EmptyCheckpoint`.
     IfNeeded,
     /// In any case, once [`Event::Checkpointed`](crate::Event::Checkpointed) comes and says so.
     Yes,
@@ -24,16 +24,16 @@ pub enum Durable {
 /// channels or pauses differ, or if a sync has written messages that came after this checkpoint: a power failure would
 /// bring these messages back. If the kernel writes such messages by itself, it also writes the later checkpoint by itself.
 #[derive(Debug)]
-pub(super) struct Settled {
+pub(super) struct EmptyCheckpoint {
     roster: Roster,
     /// The first seq it knows nothing about.
     next: Seq,
 }
 
-impl Settled {
+impl EmptyCheckpoint {
     /// `None`: something is owed.
-    pub(super) fn of(draft: &CheckpointDraft) -> Option<Settled> {
-        (!draft.names_any()).then(|| Settled {
+    pub(super) fn of(draft: &CheckpointDraft) -> Option<EmptyCheckpoint> {
+        (!draft.names_any()).then(|| EmptyCheckpoint {
             roster: Roster::from(draft),
             next: draft.stamp.next,
         })
@@ -55,7 +55,7 @@ pub(super) struct Writing {
     pub(super) number: u64,
     pub(super) slot: usize,
     pub(super) sync: bool,
-    pub(super) settled: Option<Settled>,
+    pub(super) empty: Option<EmptyCheckpoint>,
     /// Files up to here have durable names once it is written, if it syncs the names.
     pub(super) names_upto: Option<SegmentNumber>,
     /// When the topic began to put it together.
@@ -69,9 +69,9 @@ pub struct Checkpoints {
     pub(super) last_number: u64,
     /// The number of the last one that is surely durable; 0: none.
     pub(super) synced_number: u64,
-    /// That one, if it owes nothing.
-    pub(super) settled: Option<Settled>,
-    /// The number of the last one that is not as good as the settled one: it owes something, or has other channels or
+    /// The last surely durable checkpoint, if it owes nothing.
+    pub(super) durable_empty: Option<EmptyCheckpoint>,
+    /// The number of the last one that is not as good as `durable_empty`: it owes something, or has other channels or
     /// pauses. A power failure may bring it back until a later one is durable.
     pub(super) last_different: u64,
     /// The newest that start-up found; 0: none. The process that wrote it may have overwritten others
@@ -147,8 +147,8 @@ impl Checkpoints {
     }
 
     /// Returns whether the last durable checkpoint and a newer one both owe nothing, and list the same channels and pauses.
-    pub(super) fn has_settled(&self, newer: Option<&Settled>) -> bool {
-        let durable = self.settled.as_ref();
+    pub(super) fn equals_durable(&self, newer: Option<&EmptyCheckpoint>) -> bool {
+        let durable = self.durable_empty.as_ref();
         durable
             .zip(newer)
             .is_some_and(|(durable, newer)| durable.roster == newer.roster)
@@ -156,9 +156,9 @@ impl Checkpoints {
 
     /// Returns whether the last durable checkpoint would do as well as a newer one after a power failure, and no
     /// different one can come back. Everything below `on_disk` may be there.
-    pub(super) fn is_settled(&self, newer: Option<&Settled>, on_disk: Seq) -> bool {
-        let durable = self.settled.as_ref();
-        self.has_settled(newer)
+    pub(super) fn is_durable_as_good(&self, newer: Option<&EmptyCheckpoint>, on_disk: Seq) -> bool {
+        let durable = self.durable_empty.as_ref();
+        self.equals_durable(newer)
             && durable.is_some_and(|durable| on_disk <= durable.next)
             && self.last_different <= self.synced_number
     }
@@ -178,7 +178,7 @@ impl Checkpoints {
     }
 
     /// The last requested checkpoint was not written. The next one records its progress, but not at once.
-    pub(super) fn note_failed(&mut self, mono: Duration) {
+    pub(super) fn retry_later(&mut self, mono: Duration) {
         self.has_progress = true;
         self.began = mono;
         self.last_began = Some(mono);

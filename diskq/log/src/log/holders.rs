@@ -44,7 +44,7 @@ impl Log {
                 let segment = &mut self.segments.sealed[index];
                 segment.release(1);
                 if segment.holders == 0 {
-                    self.settle(index);
+                    self.drop_if_unneeded(index);
                 }
             }
             // The tail stays, it takes the next append. An idle one goes by `Timer::IdleStock`.
@@ -67,7 +67,7 @@ impl Log {
                 return;
             }
             segment.release(segment.range().intersection(&range).len());
-            if !self.settle(index) {
+            if !self.drop_if_unneeded(index) {
                 index += 1;
             }
         }
@@ -81,10 +81,10 @@ impl Log {
         for segment in &mut self.segments.sealed {
             segment.is_fresh_find = false;
         }
-        self.settle_all();
+        self.drop_unneeded();
         if self.segments.iter().any(|segment| !segment.is_held()) {
             // They go with the first checkpoint.
-            self.note_progress();
+            self.make_checkpoint_due();
         }
     }
 
@@ -114,12 +114,12 @@ impl Log {
             .checked_sub(1)
             .expect("unpinned more often than pinned");
         if let Place::Sealed(index) = place {
-            self.settle(index);
+            self.drop_if_unneeded(index);
         }
     }
 
     /// Lets go of the sealed segment `index` if nobody needs it any more. Whether it is gone.
-    pub(super) fn settle(&mut self, index: usize) -> bool {
+    pub(super) fn drop_if_unneeded(&mut self, index: usize) -> bool {
         let segment = &self.segments.sealed[index];
         let is_needed = segment.is_held()
             || segment.is_fresh_find
@@ -169,11 +169,11 @@ impl Log {
         true
     }
 
-    /// As [`Log::settle`], for all of them.
-    pub(super) fn settle_all(&mut self) {
+    /// As [`Log::drop_if_unneeded`], for all of them.
+    pub(super) fn drop_unneeded(&mut self) {
         let mut index = 0;
         while index < self.segments.sealed.len() {
-            if !self.settle(index) {
+            if !self.drop_if_unneeded(index) {
                 index += 1;
             }
         }

@@ -9,13 +9,13 @@ use crate::policy::PREPARE_RETRY;
 use crate::range::SeqRange;
 use crate::request::{CheckpointFailure, CheckpointNumber, Request};
 
-use super::checkpoints::{Drafting, Durable, Settled, Writing};
+use super::checkpoints::{Drafting, Durable, EmptyCheckpoint, Writing};
 use super::{Event, Log, Segment};
 
 impl Log {
     /// Something a checkpoint would record has changed.
     #[inline]
-    pub fn note_progress(&mut self) {
+    pub fn make_checkpoint_due(&mut self) {
         // A topic that was idle, too, waits for company: other messages, and other topics to sync with.
         if !std::mem::replace(&mut self.checkpoints.has_progress, true) {
             self.checkpoints.began = self.mono;
@@ -26,7 +26,7 @@ impl Log {
     /// checkpoint. Without it, the next start would read the segment. Such checkpoints begin at most once in
     /// --sync-timeout. The first one after a start comes at once: the start has read these segments, and a process that
     /// crashes again and again must not read more of them each time.
-    pub(super) fn note_synced_segments(&mut self) {
+    pub(super) fn make_checkpoint_due_above_mark(&mut self) {
         let unmarked = self
             .segments
             .index_at_or_after(self.checkpoints.synced_mark);
@@ -104,7 +104,7 @@ impl Log {
         self.checkpoints.last_began = Some(self.mono);
         self.checkpoints.is_due_at_once = false;
         if may_sync && durable == Durable::No {
-            self.note_progress();
+            self.make_checkpoint_due();
             self.checkpoints.rests_until = Duration::ZERO;
         } else {
             self.checkpoints.has_progress = false;
@@ -154,12 +154,12 @@ impl Log {
         let number = stamp.number;
         draft.stamp = stamp;
         let is_first = self.checkpoints.synced_number < self.checkpoints.found_number;
-        let settled = Settled::of(&draft);
+        let empty = EmptyCheckpoint::of(&draft);
         let is_needed = match durable {
             Durable::No => false,
             Durable::IfNeeded => {
                 let on_disk = self.sync.on_disk();
-                !self.checkpoints.is_settled(settled.as_ref(), on_disk)
+                !self.checkpoints.is_durable_as_good(empty.as_ref(), on_disk)
             }
             Durable::Yes => true,
         };
@@ -167,7 +167,7 @@ impl Log {
         // durable: see `RecordedChannels`.
         let sync = (is_needed || is_first) && self.sync.poisoned().is_none();
         draft.stamp.sync = sync;
-        if !self.checkpoints.has_settled(settled.as_ref()) {
+        if !self.checkpoints.equals_durable(empty.as_ref()) {
             self.checkpoints.last_different = number;
         }
         let slot = self.checkpoints.free_slot();
@@ -179,7 +179,7 @@ impl Log {
             number,
             slot,
             sync,
-            settled,
+            empty,
             names_upto,
             began,
         });
@@ -231,18 +231,18 @@ impl Log {
                 events.push(Event::Checkpointed { number, synced });
                 if synced {
                     self.checkpoints.synced_number = writing.number;
-                    self.checkpoints.settled = writing.settled;
+                    self.checkpoints.durable_empty = writing.empty;
                     self.sync.raise_names_synced(writing.names_upto);
-                    self.settle_all();
+                    self.drop_unneeded();
                 }
             }
             Err(CheckpointFailure::Write(failure)) => {
-                self.checkpoints.note_failed(self.mono);
+                self.checkpoints.retry_later(self.mono);
                 let cause = failure.text.into();
                 events.push(Event::CheckpointFailed { number, cause });
             }
             Err(CheckpointFailure::Sync(failure)) => {
-                self.checkpoints.note_failed(self.mono);
+                self.checkpoints.retry_later(self.mono);
                 let cause: Arc<str> = failure.text.into();
                 events.push(Event::CheckpointFailed {
                     number,

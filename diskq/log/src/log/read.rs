@@ -97,7 +97,7 @@ impl Log {
             detail: "slot or frame in memory does not agree with its CRC".to_owned(),
         });
         // The log reports this damage with the answer to the next checkpoint.
-        self.note_progress();
+        self.make_checkpoint_due();
         Taken::Damaged(seqs)
     }
 

@@ -203,7 +203,7 @@ impl Log {
             upto
         };
         self.sync.synced = self.sync.synced.max(upto);
-        self.note_synced_segments();
+        self.make_checkpoint_due_above_mark();
         events.push(Event::Synced(self.sync.synced));
     }
 

@@ -14,7 +14,7 @@ fn refused<T>() -> io::Result<T> {
 }
 
 impl<F: Files> Files for ReadOnly<F> {
-    type Whole = F::Whole;
+    type FileSystem = F::FileSystem;
 
     fn create_dir(&self, _path: &Path) -> io::Result<()> {
         refused()
@@ -48,11 +48,11 @@ impl<F: Files> Files for ReadOnly<F> {
         refused().map_err(SyncError::Sync)
     }
 
-    fn whole(&self, directory: &Path) -> io::Result<F::Whole> {
-        self.0.whole(directory)
+    fn open_file_system(&self, directory: &Path) -> io::Result<F::FileSystem> {
+        self.0.open_file_system(directory)
     }
 
-    fn sync_whole(&self, _whole: &F::Whole) -> io::Result<()> {
+    fn sync_file_system(&self, _file_system: &F::FileSystem) -> io::Result<()> {
         refused()
     }
 

@@ -23,7 +23,7 @@ const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 ///   126 orders.diskqueue.000000.dat        length and name of each
 ///   ...
 /// ```
-pub(super) struct Plan {
+pub(super) struct Manifest {
     /// The name of the directory that will keep nsqd's files.
     pub(super) original: String,
     /// The names and lengths of nsqd's files.
@@ -39,19 +39,19 @@ pub(super) fn original_name(label: &str, exists: impl Fn(&str) -> bool) -> Strin
     name
 }
 
-impl Plan {
-    /// Commits the logs below [`NEW`]. `whole` was taken before any of them was written.
+impl Manifest {
+    /// Commits the logs below [`NEW`]. `file_system` was opened before any of them was written.
     pub(super) fn commit<F: Files>(
         &self,
         files: &F,
         data_path: &Path,
-        whole: &F::Whole,
+        file_system: &F::FileSystem,
     ) -> Result<(), TransferError> {
         let new = data_path.join(NEW);
         let manifest = new.join(MANIFEST);
         let written = files.write_at(&manifest, 0, self.encode().as_bytes());
         written.map_err(|error| DiskError::io("write", &manifest, error))?;
-        sync_whole(files, data_path, whole)?;
+        sync_file_system(files, data_path, file_system)?;
         rename(files, &new, &data_path.join(DONE))?;
         let synced = files.sync_dir(data_path);
         Ok(synced.map_err(|error| DiskError::io("sync", data_path, error.into_inner()))?)
@@ -65,7 +65,7 @@ impl Plan {
         text
     }
 
-    fn decode(text: &str) -> Option<Plan> {
+    fn decode(text: &str) -> Option<Manifest> {
         let mut lines = text.lines();
         if lines.next()? != FIRST_LINE {
             return None;
@@ -76,7 +76,7 @@ impl Plan {
             let (bytes, name) = line.split_once(' ')?;
             files.push((name.to_owned(), bytes.parse().ok()?));
         }
-        Some(Plan { original, files })
+        Some(Manifest { original, files })
     }
 
     /// Reads the manifest of a committed takeover. `None` means that the manifest is gone and every
@@ -85,7 +85,7 @@ impl Plan {
         files: &impl Files,
         path: &Path,
         entries: &[Entry],
-    ) -> Result<Option<Plan>, TransferError> {
+    ) -> Result<Option<Manifest>, TransferError> {
         let Some(entry) = entries.iter().find(|entry| entry.name == MANIFEST) else {
             return Ok(None);
         };
@@ -93,8 +93,8 @@ impl Plan {
         let mut text = vec![0; entry.bytes.min(MANIFEST_BYTES_MAX) as usize];
         let read = files.read_at(&path, 0, &mut text);
         read.map_err(|error| DiskError::io("read", &path, error))?;
-        match Plan::decode(&String::from_utf8_lossy(&text)) {
-            Some(plan) => Ok(Some(plan)),
+        match Manifest::decode(&String::from_utf8_lossy(&text)) {
+            Some(manifest) => Ok(Some(manifest)),
             None => Err(TransferError::Failed(format!(
                 "{} is damaged: it says which files of nsqd's are in the logs beside it. Move the \
                  directory {DONE} away to take them over anew, or nsqd's files, to do without them",
@@ -131,9 +131,9 @@ pub(super) fn roll_forward(files: &impl Files, data_path: &Path) -> Result<bool,
         return Ok(false);
     }
     let built = list(files, &done)?;
-    if let Some(plan) = Plan::read(files, &done, &built)? {
-        plan.check_unchanged(&present)?;
-        let whole = whole(files, data_path)?;
+    if let Some(manifest) = Manifest::read(files, &done, &built)? {
+        manifest.check_unchanged(&present)?;
+        let file_system = open_file_system(files, data_path)?;
         let logs = built.iter().filter(|entry| entry.is_dir);
         for Entry { name, .. } in logs.filter(|entry| entry.name.ends_with(LOG_SUFFIX)) {
             let (from, to) = (done.join(name), data_path.join(name));
@@ -143,9 +143,9 @@ pub(super) fn roll_forward(files: &impl Files, data_path: &Path) -> Result<bool,
                 rename(files, &from, &to)?;
             }
         }
-        sync_whole(files, data_path, &whole)?;
-        set_aside(files, data_path, &plan, &present)?;
-        sync_whole(files, data_path, &whole)?;
+        sync_file_system(files, data_path, &file_system)?;
+        set_aside(files, data_path, &manifest, &present)?;
+        sync_file_system(files, data_path, &file_system)?;
         let manifest = done.join(MANIFEST);
         let removed = files.remove(&manifest);
         removed.map_err(|error| DiskError::io("remove", &manifest, error))?;
@@ -171,10 +171,10 @@ fn append_log(files: &impl Files, from: &Path, to: &Path) -> Result<(), Transfer
 fn set_aside(
     files: &impl Files,
     data_path: &Path,
-    plan: &Plan,
+    manifest: &Manifest,
     present: &[Entry],
 ) -> Result<(), TransferError> {
-    let original = data_path.join(&plan.original);
+    let original = data_path.join(&manifest.original);
     let made = files.create_dir(&original);
     made.map_err(|error| DiskError::io("make", &original, error))?;
     if let Some(metadata) = present.iter().find(|entry| entry.name == FILE_NAME) {
@@ -186,7 +186,7 @@ fn set_aside(
         let written = files.write_at(&copy, 0, &bytes);
         written.map_err(|error| DiskError::io("write", &copy, error))?;
     }
-    for (name, _) in &plan.files {
+    for (name, _) in &manifest.files {
         if present.iter().any(|entry| entry.name == *name) {
             rename(files, &data_path.join(name), &original.join(name))?;
         }
@@ -229,15 +229,22 @@ fn rename(files: &impl Files, from: &Path, to: &Path) -> Result<(), DiskError> {
 }
 
 /// Returns a handle of the data path's file system, which reports every failure from now on.
-pub(super) fn whole<F: Files>(files: &F, data_path: &Path) -> Result<F::Whole, DiskError> {
+pub(super) fn open_file_system<F: Files>(
+    files: &F,
+    data_path: &Path,
+) -> Result<F::FileSystem, DiskError> {
     files
-        .whole(data_path)
+        .open_file_system(data_path)
         .map_err(|error| DiskError::io("open", data_path, error))
 }
 
-/// Makes everything durable that was written since `whole` was taken, names included.
-fn sync_whole<F: Files>(files: &F, data_path: &Path, whole: &F::Whole) -> Result<(), DiskError> {
+/// Makes everything durable that was written since `file_system` was opened, names included.
+fn sync_file_system<F: Files>(
+    files: &F,
+    data_path: &Path,
+    file_system: &F::FileSystem,
+) -> Result<(), DiskError> {
     files
-        .sync_whole(whole)
+        .sync_file_system(file_system)
         .map_err(|error| DiskError::io("sync", data_path, error))
 }

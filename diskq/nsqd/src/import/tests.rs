@@ -32,9 +32,9 @@ fn topics() -> Vec<TopicFacts> {
     }]
 }
 
-fn sync_whole(files: &SimFiles) {
-    let whole = files.whole(&data_path()).unwrap();
-    files.sync_whole(&whole).unwrap();
+fn sync_file_system(files: &SimFiles) {
+    let whole = files.open_file_system(&data_path()).unwrap();
+    files.sync_file_system(&whole).unwrap();
 }
 
 /// Adds a queue that holds messages with these numbers and attempts.
@@ -75,7 +75,7 @@ fn original() -> SimFiles {
     write(FILE_NAME, metadata.as_bytes());
     write("orders:audit.diskqueue.000009.dat.bad", b"bad");
     write("unlisted.diskqueue.000000.dat", b"records");
-    sync_whole(&files);
+    sync_file_system(&files);
     files
 }
 
@@ -376,7 +376,7 @@ fn with_log() -> SimFiles {
     log.sync_now();
     serve(&mut log);
     files.observe(&data_path(), "orders", &log);
-    sync_whole(&files);
+    sync_file_system(&files);
     files
 }
 

@@ -224,13 +224,13 @@ impl<'a, F: Files> QueueReader<'a, F> {
             return Ok((0, 0));
         }
         if read != write {
-            self.note_missing(queue, read.0, write);
+            self.report_missing(queue, read.0, write);
         }
         Ok(read)
     }
 
-    /// Notes the files between the positions that do not exist.
-    fn note_missing(&mut self, queue: &Queue, first: u64, write: (u64, u64)) {
+    /// Reports the files between the positions that do not exist.
+    fn report_missing(&mut self, queue: &Queue, first: u64, write: (u64, u64)) {
         // nsqd creates a file with its first record.
         let end = write.0.saturating_add(u64::from(write.1 > 0));
         let mut expected = first;

@@ -44,7 +44,7 @@ fn draft(runs: &[CheckpointRun]) -> CheckpointDraft {
 
 fn decoded(draft: CheckpointDraft) -> Vec<CheckpointRun> {
     match decode(&draft.encode().unwrap()).unwrap() {
-        SlotContent::Whole(mut checkpoint, _) => checkpoint.channels.remove(0).runs,
+        SlotContent::Checkpoint(mut checkpoint, _) => checkpoint.channels.remove(0).runs,
         other => panic!("{other:?}"),
     }
 }
