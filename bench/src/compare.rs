@@ -30,83 +30,69 @@ pub struct Requirement {
     limit: f64,
 }
 
-/// A metric: its name, unit, whether more is better, whether the generator's limit spoils it, and how to
-/// read it from a run.
-type Meter = (
-    &'static str,
-    &'static str,
-    bool,
-    bool,
-    fn(&RunResult) -> Option<f64>,
-);
+/// A figure that runs are compared by.
+struct Meter {
+    name: &'static str,
+    unit: &'static str,
+    higher_is_better: bool,
+    /// True when the figure is the generator's own if the generator was the bottleneck.
+    needs_a_free_generator: bool,
+    read: fn(&RunResult) -> Option<f64>,
+}
 
-const METERS: [Meter; 15] = [
-    ("published_per_s", "msg/s", true, true, |run| {
-        (run.totals.acknowledged > 0).then_some(run.totals.acknowledged_per_s)
-    }),
-    ("delivered_per_s", "msg/s", true, true, |run| {
-        (run.totals.delivered > 0).then_some(run.totals.delivered_per_s)
-    }),
-    ("publish_p50_us", "us", false, true, |run| {
-        Some(run.histogram(HistogramKind::Publish)?.p50_us)
-    }),
-    ("publish_p99_us", "us", false, true, |run| {
-        Some(run.histogram(HistogramKind::Publish)?.p99_us)
-    }),
-    ("publish_p999_us", "us", false, true, |run| {
-        Some(run.histogram(HistogramKind::Publish)?.p999_us)
-    }),
-    ("delivery_p50_us", "us", false, true, |run| {
-        Some(run.histogram(HistogramKind::Delivery)?.p50_us)
-    }),
-    ("delivery_p99_us", "us", false, true, |run| {
-        Some(run.histogram(HistogramKind::Delivery)?.p99_us)
-    }),
-    ("delivery_p999_us", "us", false, true, |run| {
-        Some(run.histogram(HistogramKind::Delivery)?.p999_us)
-    }),
-    ("cpu_us_per_message", "us", false, false, |run| {
-        run.resources?.cpu_us_per_message
-    }),
-    ("cpu_us_per_published", "us", false, false, |run| {
-        run.resources?.cpu_us_per_published
-    }),
-    ("cpu_us_per_delivered", "us", false, false, |run| {
-        run.resources?.cpu_us_per_delivered
-    }),
-    ("memory_bytes_per_queued", "bytes", false, false, |run| {
-        run.resources?.memory_bytes_per_queued
-    }),
-    ("rss_max_bytes", "bytes", false, false, |run| {
-        Some(run.resources?.rss_max_bytes as f64)
-    }),
-    ("disk_bytes_per_message", "bytes", false, false, |run| {
-        run.resources?.disk_bytes_per_message
-    }),
-    ("switches_per_message", "switches", false, false, |run| {
-        let used = run.resources?;
-        let messages = run.totals.acknowledged + run.totals.delivered;
-        let switches = used.switches_voluntary + used.switches_involuntary;
-        (messages > 0).then(|| switches as f64 / messages as f64)
-    }),
-];
+/// Lists meters: the name, the unit, whether more is better, whether the generator's limit spoils it, the value.
+macro_rules! meters {
+    ($($name:literal $unit:literal $higher:literal $spoiled:literal: |$run:ident| $value:expr;)*) => {
+        [$(Meter {
+            name: $name,
+            unit: $unit,
+            higher_is_better: $higher,
+            needs_a_free_generator: $spoiled,
+            read: |$run| $value,
+        }),*]
+    };
+}
+
+const METERS: [Meter; 15] = meters! {
+    "published_per_s" "msg/s" true true: |run| Some(run.totals.acknowledged_per_s).filter(|_| run.totals.acknowledged > 0);
+    "delivered_per_s" "msg/s" true true: |run| Some(run.totals.delivered_per_s).filter(|_| run.totals.delivered > 0);
+    "publish_p50_us" "us" false true: |run| Some(run.histogram(HistogramKind::Publish)?.p50_us);
+    "publish_p99_us" "us" false true: |run| Some(run.histogram(HistogramKind::Publish)?.p99_us);
+    "publish_p999_us" "us" false true: |run| Some(run.histogram(HistogramKind::Publish)?.p999_us);
+    "delivery_p50_us" "us" false true: |run| Some(run.histogram(HistogramKind::Delivery)?.p50_us);
+    "delivery_p99_us" "us" false true: |run| Some(run.histogram(HistogramKind::Delivery)?.p99_us);
+    "delivery_p999_us" "us" false true: |run| Some(run.histogram(HistogramKind::Delivery)?.p999_us);
+    "cpu_us_per_message" "us" false false: |run| run.resources?.cpu_us_per_message;
+    "cpu_us_per_published" "us" false false: |run| run.resources?.cpu_us_per_published;
+    "cpu_us_per_delivered" "us" false false: |run| run.resources?.cpu_us_per_delivered;
+    "memory_bytes_per_queued" "bytes" false false: |run| run.resources?.memory_bytes_per_queued;
+    "rss_max_bytes" "bytes" false false: |run| Some(run.resources?.rss_max_bytes as f64);
+    "disk_bytes_per_message" "bytes" false false: |run| run.resources?.disk_bytes_per_message;
+    "switches_per_message" "switches" false false: |run| switches_per_message(run);
+};
+
+fn switches_per_message(run: &RunResult) -> Option<f64> {
+    let used = run.resources?;
+    let messages = run.totals.acknowledged + run.totals.delivered;
+    let switches = used.switches_voluntary + used.switches_involuntary;
+    (messages > 0).then(|| switches as f64 / messages as f64)
+}
 
 impl FromStr for Requirement {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Requirement, String> {
         let wrong = || format!("`{text}` is no requirement such as delivered_per_s>=0.95");
-        let (metric, bound, limit) = if let Some((metric, limit)) = text.split_once(">=") {
-            (metric, Bound::AtLeast, limit)
-        } else if let Some((metric, limit)) = text.split_once("<=") {
-            (metric, Bound::AtMost, limit)
-        } else {
-            return Err(wrong());
+        let split = |by, bound| {
+            text.split_once(by)
+                .map(|(metric, limit)| (metric, bound, limit))
         };
+        let found = split(">=", Bound::AtLeast).or_else(|| split("<=", Bound::AtMost));
+        let (metric, bound, limit) = found.ok_or_else(wrong)?;
         let limit: f64 = limit.trim().parse().map_err(|_| wrong())?;
         let metric = metric.trim();
-        if !METERS.iter().any(|meter| meter.0 == metric) {
-            let known: Vec<&str> = METERS.iter().map(|meter| meter.0).collect();
+        if !METERS.iter().any(|meter| meter.name == metric) {
+            let known: Vec<&str> = METERS.iter().map(|meter| meter.name).collect();
             return Err(format!(
                 "there is no metric `{metric}`; there are {}",
                 known.join(", ")
@@ -200,44 +186,37 @@ pub fn judge(
     let b = side(&contenders[1], b_runs);
     let ratios: Vec<Ratio> = METERS
         .iter()
-        .filter_map(|meter| ratio(meter.0, &a, &b))
+        .filter_map(|meter| ratio(meter.name, &a, &b))
         .collect();
-    let limited = a
-        .runs
-        .iter()
-        .chain(&b.runs)
-        .any(|run| run.self_check.verdict == Verdict::GeneratorLimited);
+    let is_limited = |run: &RunResult| run.self_check.verdict == Verdict::GeneratorLimited;
+    let limited = a.runs.iter().chain(&b.runs).any(is_limited);
     let mut thresholds = Vec::new();
-    for requirement in requirements {
-        let name = &requirement.metric;
-        let measured = ratios
-            .iter()
-            .find(|ratio| ratio.metric == *name)
-            .map(|ratio| ratio.median);
-        let met = measured.is_some_and(|ratio| match requirement.bound {
-            Bound::AtLeast => ratio >= requirement.limit,
-            Bound::AtMost => ratio <= requirement.limit,
+    for Requirement {
+        metric,
+        bound,
+        limit,
+    } in requirements
+    {
+        let (bound, limit) = (*bound, *limit);
+        let ratio = ratios.iter().find(|ratio| ratio.metric == *metric);
+        let measured = ratio.map(|ratio| ratio.median);
+        let met = measured.is_some_and(|ratio| match bound {
+            Bound::AtLeast => ratio >= limit,
+            Bound::AtMost => ratio <= limit,
         });
-        let spoiled = METERS.iter().any(|meter| meter.0 == name && meter.3) && limited;
-        match measured {
-            None => failures.push(format!("{name} could not be measured")),
-            Some(ratio) if !met => {
-                failures.push(format!(
-                    "{name}: B/A is {ratio:.3}, required {}",
-                    requirement.limit
-                ));
-            }
-            Some(_) if spoiled => {
-                failures.push(format!(
-                    "{name}: the generator was the bottleneck in some of the runs"
-                ));
-            }
-            Some(_) => {}
-        }
+        let is_spoiled = |meter: &Meter| meter.name == metric && meter.needs_a_free_generator;
+        failures.extend(match measured {
+            None => Some(format!("{metric} could not be measured")),
+            Some(ratio) if !met => Some(format!("{metric}: B/A is {ratio:.3}, required {limit}")),
+            Some(_) if limited && METERS.iter().any(is_spoiled) => Some(format!(
+                "{metric}: the generator was the bottleneck in some of the runs"
+            )),
+            Some(_) => None,
+        });
         thresholds.push(Threshold {
-            metric: name.clone(),
-            bound: requirement.bound,
-            limit: requirement.limit,
+            metric: metric.clone(),
+            bound,
+            limit,
             measured,
             met,
         });
@@ -265,13 +244,13 @@ fn flaw(run: &RunResult) -> Option<String> {
     (!run.ledger.is_clean()).then(|| judgement::faults(&run.ledger))
 }
 
-fn metric((name, unit, higher, _, read): &Meter, runs: &[RunResult]) -> Option<Metric> {
-    let values: Vec<Option<f64>> = runs.iter().map(read).collect();
+fn metric(meter: &Meter, runs: &[RunResult]) -> Option<Metric> {
+    let values: Vec<Option<f64>> = runs.iter().map(meter.read).collect();
     let (median, min, max) = spread(values.iter().flatten().copied())?;
     Some(Metric {
-        name: (*name).into(),
-        unit: (*unit).into(),
-        higher_is_better: *higher,
+        name: meter.name.into(),
+        unit: meter.unit.into(),
+        higher_is_better: meter.higher_is_better,
         values,
         median,
         min,
@@ -280,13 +259,7 @@ fn metric((name, unit, higher, _, read): &Meter, runs: &[RunResult]) -> Option<M
 }
 
 fn ratio(name: &str, a: &Side, b: &Side) -> Option<Ratio> {
-    let of = |side: &Side| {
-        side.metrics
-            .iter()
-            .find(|metric| metric.name == name)
-            .cloned()
-    };
-    let (a, b) = (of(a)?, of(b)?);
+    let (a, b) = (a.metric(name)?, b.metric(name)?);
     let pairs = a.values.iter().zip(&b.values);
     let ratios = pairs.filter_map(|(a, b)| Some((*b)? / a.filter(|a| *a > 0.0)?));
     let (median, min, max) = spread(ratios)?;
@@ -316,47 +289,32 @@ fn spread(values: impl Iterator<Item = f64>) -> Option<(f64, f64, f64)> {
 /// The comparison as a table.
 pub fn table(result: &CompareResult) -> String {
     let (a, b) = (&result.a, &result.b);
+    let rounds = format!("median of {} (range)", result.rounds);
     let mut out = format!(
-        "{:24} {:>28} {:>28}   {} / {} (range)\n",
-        format!("median of {} (range)", result.rounds),
-        a.name,
-        b.name,
-        b.name,
-        a.name
+        "{rounds:24} {:>28} {:>28}   {1} / {0} (range)\n",
+        a.name, b.name
     );
-    for meter in METERS {
-        let of = |side: &Side| {
-            let metric = side.metrics.iter().find(|metric| metric.name == meter.0)?;
-            let number = |value: f64| {
-                if value.abs() >= 100.0 {
-                    format!("{value:.0}")
-                } else {
-                    format!("{value:.3}")
-                }
-            };
-            Some(format!(
-                "{} ({}-{})",
-                number(metric.median),
-                number(metric.min),
-                number(metric.max)
-            ))
-        };
-        let (a, b) = (of(a), of(b));
-        if a.is_none() && b.is_none() {
+    let number = |value: f64| match value.abs() >= 100.0 {
+        true => format!("{value:.0}"),
+        false => format!("{value:.3}"),
+    };
+    let shown = |metric: &Metric| {
+        let [median, min, max] = [metric.median, metric.min, metric.max].map(number);
+        format!("{median} ({min}-{max})")
+    };
+    for Meter { name, .. } in METERS {
+        let sides = [a.metric(name), b.metric(name)];
+        if sides.iter().all(Option::is_none) {
             continue;
         }
-        let ratio = result.ratios.iter().find(|ratio| ratio.metric == meter.0);
+        let [a, b] = sides.map(|metric| metric.map_or("-".into(), shown));
+        let ratio = result.ratios.iter().find(|ratio| ratio.metric == name);
         let ratio = ratio.map(|r| format!("{:.2} ({:.2}-{:.2})", r.median, r.min, r.max));
-        out += &format!(
-            "{:24} {:>28} {:>28}   {}\n",
-            meter.0,
-            a.unwrap_or("-".into()),
-            b.unwrap_or("-".into()),
-            ratio.unwrap_or("-".into())
-        );
+        let ratio = ratio.unwrap_or("-".into());
+        put!(out, "{name:24} {a:>28} {b:>28}   {ratio}\n");
     }
     for failure in &result.failures {
-        out += &format!("FAILED     {failure}\n");
+        put!(out, "FAILED     {failure}\n");
     }
     out
 }

@@ -15,6 +15,17 @@ pub enum Tone {
     Bad,
 }
 
+impl Tone {
+    /// The class of `report/style.css` for text of this tone.
+    pub(crate) fn text_class(self) -> &'static str {
+        match self {
+            Tone::Good => "good-text",
+            Tone::Warn => "warn-text",
+            Tone::Bad => "bad-text",
+        }
+    }
+}
+
 /// One statement about a result.
 #[derive(Clone, Debug)]
 pub struct Judgement {

@@ -2,19 +2,20 @@
 //!
 //! ```text
 //!   profile (find-max --out) ─► profile::load ─┐
-//!                                              ├─► Needs::of ─► steps, assumptions, sensitivities
+//!                                              ├─► calculate ─► needs and steps, assumptions, sensitivities
 //!   demand (flags) ────────────────────────────┘        │
 //!                                                       └─► render: text, or JSON
 //! ```
 //!
-//! [`Needs::of`] is the whole arithmetic, a pure function. The steps show what it computed. The
+//! [`calculate`] is the whole arithmetic, a pure function: each step has its value and shows how it came about. The
 //! sensitivities come from calling it again with one input varied at a time.
 
+mod assumptions;
+mod demand;
 mod needs;
 mod profile;
 mod render;
 mod sensitivity;
-mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -25,10 +26,11 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::result::Profile;
-use needs::{Demand, Needs};
+use assumptions::{Assumption, assumptions};
+use demand::Demand;
+use needs::{Needs, Step, calculate};
 use profile::measuring_command;
 use sensitivity::Sensitivity;
-use steps::{Assumption, Step};
 
 /// The flags of `plan`.
 #[derive(Debug, Clone, clap::Args)]
@@ -65,69 +67,61 @@ struct Plan {
 impl Plan {
     /// The plan for a demand by a profile.
     fn of(demand: Demand, profile: Profile) -> Plan {
-        let needs = Needs::of(&demand, &profile);
+        let (needs, steps) = calculate(&demand, &profile);
         Plan {
-            steps: steps::steps(&demand, &profile, &needs),
-            assumptions: steps::assumptions(&demand, &profile),
+            needs,
+            steps,
+            assumptions: assumptions(&demand, &profile),
             notes: notes(&demand, &profile, &needs),
             sensitivities: sensitivity::sensitivities(&demand, &profile),
             demand,
             profile,
-            needs,
         }
-    }
-
-    /// The plan as text for people.
-    fn to_text(&self) -> String {
-        render::text(self)
     }
 }
 
 /// Says where the measurement and the demand do not fit together well, and what is missing.
 fn notes(demand: &Demand, profile: &Profile, needs: &Needs) -> Vec<String> {
-    let mut notes = Vec::new();
-    let channels = demand.channels as u32;
     let size_ratio = demand.size_bytes / profile.message_bytes;
-    if channels != profile.channels || !(0.8..=1.25).contains(&size_ratio) {
-        notes.push(format!(
-            "the profile is of {:.0}-byte messages to {} channels, the demand of {:.0} bytes to \
-             {channels}: the steps c and d bridge that by assumption. Better: {}",
-            profile.message_bytes,
-            profile.channels,
-            demand.size_bytes,
-            measuring_command(demand)
-        ));
-    }
-    if profile.generator_limited {
-        let text = "the generator, not the daemon, was the limit of the profile: a node can do more, the \
-                    plan is on the safe side. Better: measure with the generator on another machine";
-        notes.push(text.to_owned());
-    }
-    if needs.cores.is_none() || needs.memory_per_node.is_none() {
-        let text = "the profile has no CPU time or memory of the daemon, so the plan has no cores or \
-                    memory: run find-max on the daemon's machine";
-        notes.push(text.to_owned());
-    }
-    let half_of_the_cores = 0.5 * f64::from(profile.cores);
-    if let Some(used) = profile
-        .daemon_cores_used
-        .filter(|used| *used < half_of_the_cores)
-    {
-        notes.push(format!(
-            "at the measured rate the daemon used {used:.2} of {} cores: the objective ({}), one \
-             busy shard or the generator beside it was the limit, not the machine's CPU",
-            profile.cores, profile.slo
-        ));
-    }
-    if needs
-        .catch_up_s
-        .is_some_and(|seconds| seconds > demand.retention_s)
-    {
-        let text = "catching up takes longer than the retention: a second outage meanwhile finds less \
-                    room. A lower utilisation catches up faster";
-        notes.push(text.to_owned());
-    }
-    notes
+    let is_other =
+        demand.channels != f64::from(profile.channels) || !(0.8..=1.25).contains(&size_ratio);
+    let used = profile.daemon_cores_used.unwrap_or(f64::INFINITY);
+    let notes = [
+        is_other.then(|| {
+            format!(
+                "the profile is of {:.0}-byte messages to {} channels, the demand of {:.0} bytes to \
+                 {}: the steps c and d bridge that by assumption. Better: {}",
+                profile.message_bytes,
+                profile.channels,
+                demand.size_bytes,
+                demand.channels,
+                measuring_command(demand)
+            )
+        }),
+        profile.generator_limited.then(|| {
+            "the generator, not the daemon, was the limit of the profile: a node can do more, the \
+             plan is on the safe side. Better: measure with the generator on another machine"
+                .to_owned()
+        }),
+        (needs.cores.is_none() || needs.memory_per_node.is_none()).then(|| {
+            "the profile has no CPU time or memory of the daemon, so the plan has no cores or \
+             memory: run find-max on the daemon's machine"
+                .to_owned()
+        }),
+        (used < 0.5 * f64::from(profile.cores)).then(|| {
+            format!(
+                "at the measured rate the daemon used {used:.2} of {} cores: the objective ({}), one \
+                 busy shard or the generator beside it was the limit, not the machine's CPU",
+                profile.cores, profile.slo
+            )
+        }),
+        (needs.catch_up_s > Some(demand.retention_s)).then(|| {
+            "catching up takes longer than the retention: a second outage meanwhile finds less \
+             room. A lower utilisation catches up faster"
+                .to_owned()
+        }),
+    ];
+    notes.into_iter().flatten().collect()
 }
 
 /// Runs `plan` as a program: reads the profile, prints the plan. An error goes to standard error.
@@ -146,10 +140,9 @@ fn run(args: &Args) -> Result<(), String> {
     let plan = Plan::of(args.demand, profile);
     let text = match args.json {
         true => serde_json::to_string_pretty(&plan).expect("plain data") + "\n",
-        false => plan.to_text(),
+        false => render::text(&plan),
     };
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
+    std::io::stdout()
+        .write_all(text.as_bytes())
         .map_err(|error| format!("cannot print the plan: {error}"))
 }

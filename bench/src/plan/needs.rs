@@ -1,12 +1,12 @@
-//! From a demand and a measurement to what is needed: the arithmetic, and nothing else.
+//! From a demand and a measurement to what is needed: the arithmetic, and each of its steps with its numbers, its
+//! units and what it assumes.
 
-use clap::builder::TypedValueParser;
-use clap::value_parser;
 use serde::Serialize;
 
-use crate::rate::{DAY_SECONDS, parse_count};
+use super::demand::Demand;
+use crate::rate::DAY_SECONDS;
 use crate::result::Profile;
-use crate::span::Span;
+use crate::unit::{Unit, number};
 
 /// Bytes of a message on the wire of which the daemon hears besides the body: `PUB`, a topic's name
 /// of 16 bytes, the line's end and the size. An `MPUB` needs fewer.
@@ -20,98 +20,11 @@ pub(super) const FINISH_WIRE_BYTES: f64 = 4.0 + wire::limits::ID_BYTES as f64 + 
 /// ringq keeps so much of a topic's backlog in memory whatever `--mem-queue-size` says.
 pub(super) const TOPIC_MEMORY_BYTES_MIN: f64 = (8 << 20) as f64;
 /// The overhead of Ethernet, IP and TCP with full packets: 1,538 bytes on the line carry 1,460.
-pub(super) const PACKET_FACTOR: f64 = 1538.0 / 1460.0;
-
-/// The work of the cluster, and how much room it shall keep: the flags of `plan`. Whole numbers are
-/// floating-point, too, so that each of them can be varied.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, clap::Args)]
-pub(super) struct Demand {
-    /// Messages published per day, such as 5e9
-    #[arg(long, value_name = "MESSAGES", value_parser = parse_count)]
-    pub(super) per_day: f64,
-    /// Mean size of a message's body, in bytes
-    #[arg(long = "size", value_name = "BYTES", value_parser = parse_count)]
-    pub(super) size_bytes: f64,
-    /// Channels per topic: how many times each message is delivered
-    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = up_to_10_000())]
-    pub(super) channels: f64,
-    /// The rate of the busiest moment, as a multiple of the day's mean
-    #[arg(long, value_name = "FACTOR", default_value = "3", value_parser = at_least_1)]
-    pub(super) peak: f64,
-    /// How long consumers may be away while every message is kept, such as 12h
-    #[arg(long = "retention", value_name = "TIME", default_value = "12h", value_parser = seconds)]
-    pub(super) retention_s: f64,
-    /// Share of its measured rate that a node shall carry at the peak, 0 to 1
-    #[arg(long, value_name = "SHARE", default_value = "0.6", value_parser = share)]
-    pub(super) utilisation: f64,
-    /// Share of disk space and memory that may be used, 0 to 1
-    #[arg(long, value_name = "SHARE", default_value = "0.8", value_parser = share, display_order = 9)]
-    pub(super) fill: f64,
-    /// Nodes to which producers publish each message; consumers drop what they have seen
-    #[arg(long, value_name = "COUNT", default_value = "1",
-          value_parser = value_parser!(u16).range(1..).map(f64::from))]
-    pub(super) replicas: f64,
-    /// Nodes beyond those that carry the peak
-    #[arg(long, value_name = "COUNT", default_value = "1", display_order = 7,
-          value_parser = value_parser!(u16).map(f64::from))]
-    pub(super) spare_nodes: f64,
-    /// Bytes the daemon stores with each body: 50 for ringq, 30 for the original nsqd
-    #[arg(long = "stored-overhead", value_name = "BYTES", default_value = "50",
-          value_parser = value_parser!(u32).map(f64::from))]
-    pub(super) stored_overhead_bytes: f64,
-    /// Copies of a message the daemon stores: 1 for ringq, as many as channels for the original nsqd
-    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = up_to_10_000())]
-    pub(super) stored_copies: f64,
-    /// The daemon's --mem-queue-size: messages per topic that stay in memory
-    #[arg(long, value_name = "MESSAGES", default_value = "10000",
-          value_parser = value_parser!(u64).map(|count| count as f64))]
-    pub(super) mem_queue: f64,
-    /// Topics that may have a backlog at the same time
-    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = value_parser!(u32).map(f64::from))]
-    pub(super) topics: f64,
-    /// Disk space of a node in GB (1e9 bytes), if it is given: it may ask for more nodes
-    #[arg(long = "node-disk-gb", value_name = "GB", value_parser = gigabytes)]
-    pub(super) node_disk_bytes: Option<f64>,
-    /// Bandwidth of a node per direction in Gbit/s, if it is given: it may ask for more nodes
-    #[arg(long = "node-network-gbit", value_name = "GBIT", value_parser = gigabits)]
-    pub(super) node_network_bytes: Option<f64>,
-}
-
-fn up_to_10_000() -> impl TypedValueParser<Value = f64> {
-    value_parser!(u32).range(1..=10_000).map(f64::from)
-}
-
-fn at_least_1(text: &str) -> Result<f64, String> {
-    match parse_count(text)? {
-        factor if factor >= 1.0 => Ok(factor),
-        _ => Err("the busiest moment is never below the mean: give 1 or more".to_owned()),
-    }
-}
-
-fn share(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
-        _ => Err(format!(
-            "`{text}` is no share above 0 and up to 1, such as 0.6"
-        )),
-    }
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    text.parse().map(|span: Span| span.as_secs_f64())
-}
-
-fn gigabytes(text: &str) -> Result<f64, String> {
-    parse_count(text).map(|gigabytes| gigabytes * 1e9)
-}
-
-fn gigabits(text: &str) -> Result<f64, String> {
-    parse_count(text).map(|gigabits| gigabits * 1e9 / 8.0)
-}
+const PACKET_FACTOR: f64 = 1538.0 / 1460.0;
 
 /// The needs of a demand. They are those of the whole cluster unless they say otherwise. Rates and sizes
 /// are those of the peak.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct Needs {
     /// Messages per second, mean of the day.
     pub(super) mean_rate: f64,
@@ -168,86 +81,225 @@ pub(super) struct Needs {
     pub(super) catch_up_s: Option<f64>,
 }
 
-impl Needs {
-    /// The whole arithmetic, in the order in which it is shown.
-    pub(super) fn of(demand: &Demand, profile: &Profile) -> Needs {
-        let mean_rate = demand.per_day / DAY_SECONDS;
-        let peak_rate = mean_rate * demand.peak;
-        let node_traffic = peak_rate * demand.replicas;
+/// One step of the arithmetic.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Step {
+    /// The name of the value.
+    pub(super) what: &'static str,
+    /// From which numbers.
+    pub(super) formula: String,
+    /// The value, in the unit.
+    pub(super) value: f64,
+    pub(super) unit: Unit,
+    /// Value and unit as people read them.
+    pub(super) shown: String,
+    /// The keys of the assumptions behind it.
+    pub(super) assumes: Vec<char>,
+}
 
-        let channel_factor = channel_factor(demand, profile);
-        let size_factor = (demand.size_bytes / profile.message_bytes).max(1.0);
-        let capacity_per_node = profile.messages_per_s / (channel_factor * size_factor);
-        let rate_per_node = capacity_per_node * demand.utilisation;
+/// Adds a step: name, keys of its assumptions, the place that gets the value, the value and its unit, formula.
+macro_rules! step {
+    ($steps:ident, $what:literal $keys:tt, $place:expr, $value:expr => $unit:ident, $($formula:tt)*) => {
+        let value = $value;
+        $place = value.into();
+        step!($steps, $what $keys, value => $unit, $($formula)*);
+    };
+    ($steps:ident, $what:literal [$($key:ident)*], $value:expr => $unit:ident, $($formula:tt)*) => {
+        $steps.push(Step {
+            what: $what,
+            formula: format!($($formula)*),
+            value: $value,
+            unit: Unit::$unit,
+            shown: Unit::$unit.show($value),
+            assumes: stringify!($($key)*).chars().filter(|key| *key != ' ').collect(),
+        });
+    };
+}
 
-        let backlog_messages = backlog(demand, peak_rate);
-        let stored_bytes = stored(demand.size_bytes, demand);
-        let disk_bytes = backlog_messages * demand.replicas * stored_bytes / demand.fill;
-        let written = profile.disk_bytes_per_message.unwrap_or(0.0);
-        let write_factor = (written / stored(profile.message_bytes, demand)).max(1.0);
-        let disk_rate = node_traffic * stored_bytes * write_factor;
+/// Calculates the needs and the steps that show them. The steps are in the order in which people read them.
+pub(super) fn calculate(demand: &Demand, profile: &Profile) -> (Needs, Vec<Step>) {
+    let mut needs = Needs::default();
+    let [
+        mut rates,
+        mut nodes,
+        mut cpu,
+        mut disk,
+        mut memory,
+        mut network,
+    ] = [const { Vec::new() }; 6];
+    let (fill, utilisation) = (number(demand.fill), number(demand.utilisation));
+    let replicas = unless_1(demand.replicas, " x ", " (replicas)");
+    let measured = per_s(profile.messages_per_s);
 
-        let bytes_in = demand.size_bytes + PUBLISH_WIRE_BYTES + demand.channels * FINISH_WIRE_BYTES;
-        let delivery_bytes = demand.size_bytes + DELIVERY_WIRE_BYTES;
-        let bytes_out = demand.channels * delivery_bytes + OK_WIRE_BYTES;
-        let network_in = node_traffic * bytes_in * PACKET_FACTOR;
-        let network_out = node_traffic * bytes_out * PACKET_FACTOR;
-
-        let nodes_for_rate = node_traffic / rate_per_node;
-        let nodes_for_disk = demand.node_disk_bytes.map(|bytes| disk_bytes / bytes);
-        let nodes_for_network = demand
-            .node_network_bytes
-            .map(|bytes| network_in.max(network_out) / (bytes * demand.utilisation));
-        let nodes_exact = nodes_for_rate
-            .max(nodes_for_disk.unwrap_or(0.0))
-            .max(nodes_for_network.unwrap_or(0.0));
-        // What rounding errors add must not become a node.
-        let nodes_working = (nodes_exact - 1e-9).ceil().max(demand.replicas).max(1.0);
-
-        let cpu_s_per_message =
-            measured_cpu_s(profile).map(|cpu| cpu * channel_factor * size_factor);
-        let backlog_per_node = backlog_messages * demand.replicas / nodes_working;
-        // What stays in memory takes its size at least, even if most of what was queued while
-        // measuring had left memory.
-        let grown = (stored_bytes / stored(profile.message_bytes, demand)).max(1.0);
-        let measured_bytes = profile.memory_bytes_per_queued.unwrap_or(0.0) * grown;
-        let queued_bytes = measured_bytes.max(stored_bytes);
-        let per_topic = (demand.mem_queue * queued_bytes).max(TOPIC_MEMORY_BYTES_MIN);
-        let resident_bytes = (per_topic * demand.topics).min(backlog_per_node * queued_bytes);
-        let memory_per_node = profile
-            .memory_bytes_idle
-            .map(|idle| (idle as f64 + resident_bytes) / demand.fill);
-
-        let spare_rate = nodes_working * capacity_per_node / demand.replicas - mean_rate;
-        Needs {
-            mean_rate,
-            peak_rate,
-            node_traffic,
-            channel_factor,
-            size_factor,
-            capacity_per_node,
-            rate_per_node,
-            nodes_for_rate,
-            nodes_for_disk,
-            nodes_for_network,
-            nodes_exact,
-            nodes_working,
-            nodes: nodes_working + demand.spare_nodes,
-            cpu_s_per_message,
-            cores: cpu_s_per_message.map(|cpu| node_traffic * cpu / demand.utilisation),
-            queued_bytes,
-            resident_bytes,
-            memory_per_node,
-            backlog_messages,
-            stored_bytes,
-            disk_bytes,
-            write_factor,
-            disk_rate,
-            network_in,
-            network_out,
-            catch_up_s: (spare_rate > 0.0).then(|| backlog_messages / spare_rate),
-        }
+    step!(rates, "mean rate" [], needs.mean_rate, demand.per_day / DAY_SECONDS => PerSecond,
+        "{} messages / 86,400 s", number(demand.per_day));
+    let mean = per_s(needs.mean_rate);
+    step!(rates, "peak rate" [], needs.peak_rate, needs.mean_rate * demand.peak => PerSecond,
+        "{mean} x {} (peak)", number(demand.peak));
+    step!(rates, "rate of all nodes" [k], needs.node_traffic, needs.peak_rate * demand.replicas => PerSecond,
+        "{}{replicas}", per_s(needs.peak_rate));
+    if demand.replicas == 1.0 {
+        rates.pop();
     }
+    let traffic = per_s(needs.node_traffic);
+
+    needs.channel_factor = channel_factor(demand, profile);
+    needs.size_factor = (demand.size_bytes / profile.message_bytes).max(1.0);
+    let factor = needs.channel_factor * needs.size_factor;
+    let bridge = |factor, from: f64, to: f64, what| {
+        unless_1(
+            factor,
+            " / ",
+            &format!(" ({} -> {} {what})", number(from), number(to)),
+        )
+    };
+    let channels = bridge(
+        needs.channel_factor,
+        profile.channels.into(),
+        demand.channels,
+        "channels",
+    );
+    let size = bridge(
+        needs.size_factor,
+        profile.message_bytes,
+        demand.size_bytes,
+        "bytes",
+    );
+    step!(rates, "capacity of a node" [b c d],
+        needs.capacity_per_node, profile.messages_per_s / factor => PerSecond, "{measured} measured{channels}{size}");
+    step!(rates, "planned rate of a node" [e],
+        needs.rate_per_node, needs.capacity_per_node * demand.utilisation => PerSecond,
+        "{} x {utilisation} (utilisation)", per_s(needs.capacity_per_node));
+
+    step!(disk, "largest backlog" [f], needs.backlog_messages, backlog(demand, needs.peak_rate) => Count,
+        "{} at the peak ({}), within what days hold", Unit::Seconds.show(demand.retention_s),
+        number(needs.peak_rate * demand.retention_s));
+    let backlog = number(needs.backlog_messages);
+    let (size, overhead) = (
+        number(demand.size_bytes),
+        number(demand.stored_overhead_bytes),
+    );
+    let (open, close) = if demand.stored_copies == 1.0 {
+        ("", "")
+    } else {
+        ("(", ")")
+    };
+    step!(disk, "stored per message" [g], needs.stored_bytes, stored(demand.size_bytes, demand) => Bytes,
+        "{open}{size} + {overhead} bytes{close}{}", unless_1(demand.stored_copies, " x ", " copies"));
+    let stored_shown = bytes(needs.stored_bytes);
+    let all_stored = needs.backlog_messages * demand.replicas * needs.stored_bytes;
+    step!(disk, "disk space" [h], needs.disk_bytes, all_stored / demand.fill => Bytes,
+        "{backlog} x {stored_shown}{replicas} / {fill} (fill)");
+    let stored_when_measured = stored(profile.message_bytes, demand);
+    let written = profile.disk_bytes_per_message.unwrap_or(0.0);
+    needs.write_factor = (written / stored_when_measured).max(1.0);
+    let written = format!(" ({} bytes per message were measured)", number(written));
+    step!(disk, "disk writes" [],
+        needs.disk_rate, needs.node_traffic * needs.stored_bytes * needs.write_factor => BytesPerSecond,
+        "{traffic} x {stored_shown}{}", unless_1(needs.write_factor, " x ", &written));
+
+    let channels = number(demand.channels);
+    let bytes_in = demand.size_bytes + PUBLISH_WIRE_BYTES + demand.channels * FINISH_WIRE_BYTES;
+    step!(network, "network in" [i],
+        needs.network_in, needs.node_traffic * bytes_in * PACKET_FACTOR => BytesPerSecond,
+        "{traffic} x ({size} + {PUBLISH_WIRE_BYTES} + {channels} x {FINISH_WIRE_BYTES} bytes) x 1538/1460 (packets)");
+    let bytes_out = demand.channels * (demand.size_bytes + DELIVERY_WIRE_BYTES) + OK_WIRE_BYTES;
+    step!(network, "network out" [i],
+        needs.network_out, needs.node_traffic * bytes_out * PACKET_FACTOR => BytesPerSecond,
+        "{traffic} x ({channels} x ({size} + {DELIVERY_WIRE_BYTES}) + {OK_WIRE_BYTES} bytes) x 1538/1460 (packets)");
+
+    step!(nodes, "nodes for the rate" [a],
+        needs.nodes_for_rate, needs.node_traffic / needs.rate_per_node => Nodes,
+        "{traffic} / {}", per_s(needs.rate_per_node));
+    if let Some(each) = demand.node_disk_bytes {
+        step!(nodes, "nodes for the disk" [], needs.nodes_for_disk, needs.disk_bytes / each => Nodes,
+            "{} / {} each", bytes(needs.disk_bytes), bytes(each));
+    }
+    if let Some(each) = demand.node_network_bytes {
+        let busier = needs.network_in.max(needs.network_out);
+        step!(nodes, "nodes for the network" [],
+            needs.nodes_for_network, busier / (each * demand.utilisation) => Nodes,
+            "{} / ({} each x {utilisation} utilisation)", bytes_per_s(busier), bytes_per_s(each));
+    }
+    let for_the_rest = [needs.nodes_for_disk, needs.nodes_for_network];
+    needs.nodes_exact = for_the_rest
+        .into_iter()
+        .flatten()
+        .fold(needs.nodes_for_rate, f64::max);
+    // What rounding errors add must not become a node.
+    let rounded = (needs.nodes_exact - 1e-9).ceil();
+    needs.nodes_working = rounded.max(demand.replicas).max(1.0);
+    let least = match needs.nodes_working > rounded {
+        true => format!(", at least {} for the replicas", number(demand.replicas)),
+        false => String::new(),
+    };
+    step!(nodes, "nodes" [k], needs.nodes, needs.nodes_working + demand.spare_nodes => Nodes,
+        "{} rounded up{least} + {} spare", number(needs.nodes_exact), number(demand.spare_nodes));
+
+    if let Some(cpu_s) = measured_cpu_s(profile).map(|cpu_s| cpu_s * factor) {
+        let source = match profile.daemon_cores_used {
+            Some(used) => format!("{} cores / {measured} measured", number(used)),
+            None => format!("{} channels as measured", profile.channels),
+        };
+        let channels = unless_1(needs.channel_factor, " x ", " (channels)");
+        let size = unless_1(needs.size_factor, " x ", " (size)");
+        needs.cpu_s_per_message = Some(cpu_s);
+        step!(cpu, "CPU of a message" [c d], cpu_s * 1e9 => Nanos, "{source}{channels}{size}");
+        step!(cpu, "cores" [e], needs.cores, needs.node_traffic * cpu_s / demand.utilisation => Cores,
+            "{traffic} x {} / {utilisation} (utilisation)", nanos(cpu_s));
+    }
+
+    let backlog_per_node = needs.backlog_messages * demand.replicas / needs.nodes_working;
+    // What stays in memory takes its size at least, even if most of what was queued while measuring had left memory.
+    let grown = (needs.stored_bytes / stored_when_measured).max(1.0);
+    needs.queued_bytes =
+        (profile.memory_bytes_per_queued.unwrap_or(0.0) * grown).max(needs.stored_bytes);
+    let per_topic = (demand.mem_queue * needs.queued_bytes).max(TOPIC_MEMORY_BYTES_MIN);
+    needs.resident_bytes = (per_topic * demand.topics).min(backlog_per_node * needs.queued_bytes);
+    if let Some(idle) = profile.memory_bytes_idle.map(|idle| idle as f64) {
+        step!(memory, "memory of a node" [h j],
+            needs.memory_per_node, (idle + needs.resident_bytes) / demand.fill => Bytes,
+            "({} idle, measured + {} of backlog at {} bytes a message) / {fill} (fill)",
+            bytes(idle), bytes(needs.resident_bytes), number(needs.queued_bytes));
+    }
+
+    let all_nodes = needs.nodes_working * needs.capacity_per_node / demand.replicas;
+    if all_nodes > needs.mean_rate {
+        step!(disk, "time to catch up" [b],
+            needs.catch_up_s, needs.backlog_messages / (all_nodes - needs.mean_rate) => Seconds,
+            "{backlog} / ({} of all working nodes - {mean} mean rate)", per_s(all_nodes));
+    }
+    (needs, [rates, nodes, cpu, disk, memory, network].concat())
+}
+
+impl Needs {
+    pub(super) fn of(demand: &Demand, profile: &Profile) -> Needs {
+        calculate(demand, profile).0
+    }
+}
+
+/// Writes a factor between two texts, or nothing if it is 1.
+fn unless_1(factor: f64, before: &str, behind: &str) -> String {
+    match factor {
+        1.0 => String::new(),
+        factor => format!("{before}{}{behind}", number(factor)),
+    }
+}
+
+fn per_s(value: f64) -> String {
+    Unit::PerSecond.show(value)
+}
+
+fn bytes(value: f64) -> String {
+    Unit::Bytes.show(value)
+}
+
+fn bytes_per_s(value: f64) -> String {
+    Unit::BytesPerSecond.show(value)
+}
+
+pub(super) fn nanos(seconds: f64) -> String {
+    Unit::Nanos.show(seconds * 1e9)
 }
 
 /// CPU time of a message with all its deliveries as measured, in seconds.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::needs::Demand;
+use super::demand::Demand;
 use crate::result::{Ended, FindMaxResult, Outcome, Profile, SavedResult};
 
 /// The command that measures what a plan for this demand needs.

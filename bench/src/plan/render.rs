@@ -77,7 +77,7 @@ fn answer(plan: &Plan, out: &mut String) {
     let split = format!("{} to carry the peak, {spare} spare", number(working));
     let nodes = number(needs.nodes);
     put!(out, "  {:<13} {nodes:>14}   {split}\n", "nodes");
-    let mut row = |what: &str, all: Option<f64>, show: &dyn Fn(f64) -> String| match all {
+    let mut row = |what: &str, all: Option<f64>, show: fn(f64) -> String| match all {
         Some(all) => {
             let (together, each) = (show(all), show(all / working));
             put!(out, "  {what:<13} {together:>14}   {each} a node\n");
@@ -85,16 +85,16 @@ fn answer(plan: &Plan, out: &mut String) {
         None => put!(out, "  {what:<13} {:>14}\n", "not measured"),
     };
     let memory = needs.memory_per_node.map(|memory| memory * working);
-    row("cores", needs.cores, &|cores| Unit::Cores.show(cores));
-    row("memory", memory, &|bytes| Unit::Bytes.show(bytes));
-    row("disk space", Some(needs.disk_bytes), &|bytes| {
+    row("cores", needs.cores, |cores| Unit::Cores.show(cores));
+    row("memory", memory, |bytes| Unit::Bytes.show(bytes));
+    row("disk space", Some(needs.disk_bytes), |bytes| {
         Unit::Bytes.show(bytes)
     });
-    row("disk writes", Some(needs.disk_rate), &|bytes| {
+    row("disk writes", Some(needs.disk_rate), |bytes| {
         Unit::BytesPerSecond.show(bytes)
     });
-    row("network in", Some(needs.network_in), &gigabits);
-    row("network out", Some(needs.network_out), &gigabits);
+    row("network in", Some(needs.network_in), gigabits);
+    row("network out", Some(needs.network_out), gigabits);
 }
 
 fn gigabits(bytes: f64) -> String {

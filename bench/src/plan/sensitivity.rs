@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::needs::{Demand, Needs};
+use super::demand::Demand;
+use super::needs::Needs;
 use crate::result::Profile;
 
 /// By how much every input is varied, down and up, to rank it.
@@ -23,55 +24,60 @@ pub(super) enum Input {
     Fill,
 }
 
-/// All inputs with their names, in the order of the command line: of equal ones the first counts more.
-const INPUTS: [(Input, &str); 9] = [
-    (Input::PerDay, "messages per day"),
-    (Input::Size, "message size"),
-    (Input::Channels, "channels"),
-    (Input::Peak, "peak factor"),
-    (Input::Retention, "retention"),
-    (Input::Utilisation, "utilisation"),
-    (Input::MeasuredRate, "measured rate of a node"),
-    (Input::StoredOverhead, "stored overhead"),
-    (Input::Fill, "fill of disk and memory"),
+/// Finds the value of an input.
+type Place = for<'a> fn(&'a mut Demand, &'a mut Profile) -> &'a mut f64;
+
+/// All inputs in the order of the command line: of equal ones the first counts more.
+const INPUTS: [(Input, &str, Place); 9] = [
+    (Input::PerDay, "messages per day", |demand, _| {
+        &mut demand.per_day
+    }),
+    (Input::Size, "message size", |demand, _| {
+        &mut demand.size_bytes
+    }),
+    (Input::Channels, "channels", |demand, _| {
+        &mut demand.channels
+    }),
+    (Input::Peak, "peak factor", |demand, _| &mut demand.peak),
+    (Input::Retention, "retention", |demand, _| {
+        &mut demand.retention_s
+    }),
+    (Input::Utilisation, "utilisation", |demand, _| {
+        &mut demand.utilisation
+    }),
+    (
+        Input::MeasuredRate,
+        "measured rate of a node",
+        |_, profile| &mut profile.messages_per_s,
+    ),
+    (Input::StoredOverhead, "stored overhead", |demand, _| {
+        &mut demand.stored_overhead_bytes
+    }),
+    (Input::Fill, "fill of disk and memory", |demand, _| {
+        &mut demand.fill
+    }),
 ];
 
-impl Input {
-    /// Where the input's value is.
-    fn place<'a>(self, demand: &'a mut Demand, profile: &'a mut Profile) -> &'a mut f64 {
-        match self {
-            Input::PerDay => &mut demand.per_day,
-            Input::Size => &mut demand.size_bytes,
-            Input::Channels => &mut demand.channels,
-            Input::Peak => &mut demand.peak,
-            Input::Retention => &mut demand.retention_s,
-            Input::Utilisation => &mut demand.utilisation,
-            Input::MeasuredRate => &mut profile.messages_per_s,
-            Input::StoredOverhead => &mut demand.stored_overhead_bytes,
-            Input::Fill => &mut demand.fill,
-        }
+/// Computes the needs with `factor` times the input's value.
+fn varied(input: Input, place: Place, demand: &Demand, profile: &Profile, factor: f64) -> Variant {
+    let (mut demand, mut profile) = (*demand, profile.clone());
+    if input == Input::MeasuredRate {
+        // The daemon's cores were measured at its rate: the CPU per message stays.
+        profile.daemon_cores_used = profile.daemon_cores_used.map(|cores| cores * factor);
     }
-
-    /// Computes the needs with `factor` times the input's value.
-    fn varied(self, demand: &Demand, profile: &Profile, factor: f64) -> Variant {
-        let (mut demand, mut profile) = (*demand, profile.clone());
-        if self == Input::MeasuredRate {
-            // The daemon's cores were measured at its rate: the CPU per message stays.
-            profile.daemon_cores_used = profile.daemon_cores_used.map(|cores| cores * factor);
-        }
-        let place = self.place(&mut demand, &mut profile);
-        *place *= factor;
-        match self {
-            // Nothing runs fuller than full.
-            Input::Utilisation | Input::Fill => *place = place.min(1.0),
-            // The busiest moment is never below the mean.
-            Input::Peak => *place = place.max(1.0),
-            _ => {}
-        }
-        Variant {
-            value: *place,
-            needs: Needs::of(&demand, &profile),
-        }
+    let place = place(&mut demand, &mut profile);
+    *place *= factor;
+    match input {
+        // Nothing runs fuller than full.
+        Input::Utilisation | Input::Fill => *place = place.min(1.0),
+        // The busiest moment is never below the mean.
+        Input::Peak => *place = place.max(1.0),
+        _ => {}
+    }
+    let value = *place;
+    Variant {
+        value,
+        needs: Needs::of(&demand, &profile),
     }
 }
 
@@ -101,8 +107,8 @@ pub(super) struct Sensitivity {
 
 /// Varies all inputs; returns those that matter most first.
 pub(super) fn sensitivities(demand: &Demand, profile: &Profile) -> Vec<Sensitivity> {
-    let sensitivity = |(input, name): (Input, &'static str)| {
-        let varied = |factor| input.varied(demand, profile, factor);
+    let sensitivity = |(input, name, place): (Input, &'static str, Place)| {
+        let varied = |factor| varied(input, place, demand, profile, factor);
         let planned = varied(1.0);
         let variants = [0.5, 1.0 - VARIED_BY, 1.0 + VARIED_BY, 2.0].map(varied);
         let changes = [&variants[1], &variants[2]].map(|to| change(&planned.needs, &to.needs));

@@ -1,4 +1,3 @@
-use super::needs::{Demand, Needs};
 use super::sensitivity::{Input, sensitivities};
 use super::*;
 use crate::result::{Daemon, Machine};
@@ -231,7 +230,7 @@ fn what_was_not_measured_is_absent() {
     let plan = Plan::of(demand(), remote);
     assert_eq!((plan.needs.cores, plan.needs.memory_per_node), (None, None));
     check("nodes", plan.needs.nodes, 3.0);
-    let text = plan.to_text();
+    let text = render::text(&plan);
     assert!(text.contains("cores           not measured"), "{text}");
     assert!(
         text.contains("so the plan has no cores or memory"),
@@ -333,8 +332,7 @@ fn every_step_has_its_numbers_and_every_key_its_assumption() {
             "an assumption that no step makes"
         );
         assert!(
-            !plan
-                .to_text()
+            !render::text(&plan)
                 .lines()
                 .any(|line| line.chars().count() > 100)
         );

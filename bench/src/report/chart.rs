@@ -4,6 +4,8 @@
 use serde::Serialize;
 
 use super::markup::{escape, json};
+#[cfg(doc)]
+use crate::result::Percentiles;
 use crate::unit::Unit;
 
 /// One chart.
@@ -68,6 +70,24 @@ pub(crate) struct Series {
     pub(crate) y: Vec<Option<f64>>,
 }
 
+impl Series {
+    pub(crate) fn new(
+        name: &str,
+        colour: usize,
+        dash: usize,
+        form: Form,
+        y: impl Iterator<Item = Option<f64>>,
+    ) -> Series {
+        Series {
+            name: name.to_owned(),
+            colour,
+            dash,
+            form,
+            y: y.collect(),
+        }
+    }
+}
+
 /// How a series is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -99,40 +119,50 @@ pub(crate) struct Band {
     pub(crate) label: &'static str,
 }
 
+/// The lines that show percentiles: name, colour and dash, in the order of [`Percentiles::shown_us`].
+pub(crate) const PERCENTILE_LINES: [(&str, usize, usize); 4] =
+    [("p50", 1, 0), ("p99", 2, 0), ("p99.9", 3, 1), ("max", 4, 2)];
+
+/// The axis of latencies.
+pub(crate) const LATENCY: Axis = Axis {
+    title: "latency (logarithmic)",
+    unit: Unit::Nanos,
+    scale: Scale::Log,
+};
+
+/// The axis of what is offered.
+pub(crate) const OFFERED: Axis = Axis::linear("offered, messages per second", Unit::PerSecond);
+
+impl Axis {
+    pub(crate) const fn linear(title: &'static str, unit: Unit) -> Axis {
+        Axis {
+            title,
+            unit,
+            scale: Scale::Linear,
+        }
+    }
+}
+
 impl Chart {
     /// Appends the figure with its data.
     pub(crate) fn render(&self, out: &mut String) {
         let class = if self.wide { "chart wide" } else { "chart" };
+        let [id, title, note] = [&self.id, &self.title, &self.note].map(|text| escape(text));
+        let label = self.description();
         put!(
             out,
-            "<figure class=\"{class}\" id=\"{}\">\n<figcaption>",
-            escape(&self.id)
-        );
-        put!(out, "<h3>{}</h3>", escape(&self.title));
-        put!(
-            out,
-            "<p class=\"note\">{}</p></figcaption>\n",
-            escape(&self.note)
-        );
-        put!(
-            out,
-            "<script type=\"application/json\">{}</script>\n",
-            json(self)
-        );
-        let label = escape(&self.description()).into_owned();
-        put!(
-            out,
-            "<div class=\"plot\" role=\"img\" aria-label=\"{label}\"></div>\n</figure>\n"
+            "<figure class=\"{class}\" id=\"{id}\">\n<figcaption><h3>{title}</h3>\
+             <p class=\"note\">{note}</p></figcaption>\n\
+             <script type=\"application/json\">{}</script>\n\
+             <div class=\"plot\" role=\"img\" aria-label=\"{}\"></div>\n</figure>\n",
+            json(self),
+            escape(&label)
         );
     }
 
     /// Describes the chart to those who do not see it.
     fn description(&self) -> String {
-        let names: Vec<&str> = self
-            .series
-            .iter()
-            .map(|series| series.name.as_str())
-            .collect();
+        let names: Vec<&str> = self.series.iter().map(|series| &*series.name).collect();
         let (title, y, x) = (&self.title, self.y.title, self.x.title);
         format!("{title}: {y} over {x}; {}", names.join(", "))
     }

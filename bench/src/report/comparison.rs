@@ -21,7 +21,7 @@ pub(crate) fn render(compare: &CompareResult, out: &mut String) {
     );
     out.push_str("<div class=\"grid\">\n");
     for (index, metric) in a.metrics.iter().enumerate() {
-        if let Some(other) = b.metrics.iter().find(|other| other.name == metric.name) {
+        if let Some(other) = b.metric(&metric.name) {
             let ratio = compare
                 .ratios
                 .iter()

@@ -1,6 +1,6 @@
 //! The search for the highest rate within an objective, and the profile it leaves.
 
-use super::chart::{Axis, Chart, Form, Rule, Scale, Series};
+use super::chart::{Axis, Chart, Form, OFFERED, Rule, Scale, Series};
 use super::markup::escape;
 use super::sweep::checked;
 use super::table::{Cell, Table};
@@ -28,10 +28,9 @@ pub(crate) fn render(named: &Named, found: &FindMaxResult, index: usize, out: &m
         "<p class=\"sub\">{}.</p>\n<div class=\"grid\">\n",
         escape(&text)
     );
-    let chart = chart(found);
     Chart {
         id: format!("search-{index}"),
-        ..chart
+        ..chart(found)
     }
     .render(out);
     out.push_str("</div>\n");
@@ -50,20 +49,16 @@ pub(crate) fn render(named: &Named, found: &FindMaxResult, index: usize, out: &m
 fn chart(found: &FindMaxResult) -> Chart {
     let mut steps: Vec<&SearchStep> = found.steps.iter().collect();
     steps.sort_by(|one, other| one.offered_per_s.total_cmp(&other.offered_per_s));
-    let latency = |step: &SearchStep| step.delivery_p99_us.or(step.publish_p99_us);
-    let series = |name: &str, colour, passed, form| Series {
-        name: name.to_owned(),
-        colour,
-        dash: 0,
-        form,
-        y: steps
-            .iter()
-            .map(|step| {
-                latency(step)
-                    .filter(|_| step.passed == passed)
-                    .map(|us| us * 1e3)
-            })
-            .collect(),
+    let series = |name: &str, colour, passed, form| {
+        let latency_us = |step: &SearchStep| step.delivery_p99_us.or(step.publish_p99_us);
+        let of = |step: &&SearchStep| latency_us(step).filter(|_| step.passed == passed);
+        Series::new(
+            name,
+            colour,
+            0,
+            form,
+            steps.iter().map(|step| Some(of(step)? * 1e3)),
+        )
     };
     let both = [
         series("met the objective", 3, true, Form::Dots),
@@ -75,11 +70,7 @@ fn chart(found: &FindMaxResult) -> Chart {
                was consumed) at each rate that was tried."
             .to_owned(),
         wide: true,
-        x: Axis {
-            scale: Scale::Linear,
-            unit: Unit::PerSecond,
-            title: "offered, messages per second",
-        },
+        x: OFFERED,
         y: Axis {
             scale: Scale::Log,
             unit: Unit::Nanos,

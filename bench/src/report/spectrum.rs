@@ -1,7 +1,7 @@
 //! The percentile spectrum: every percentile of every latency, the rare ones with as much room as
 //! the common ones.
 
-use super::chart::{Axis, Chart, Form, Scale, Series};
+use super::chart::{Axis, Chart, Form, LATENCY, Scale, Series};
 use super::view::Column;
 use crate::result::LoopKind;
 use crate::tally::Latencies;
@@ -64,13 +64,13 @@ pub(crate) fn of(lines: &[Line<'_>]) -> Chart {
             std::cmp::Ordering::Equal => Some(line.latencies.max() as f64),
             std::cmp::Ordering::Greater => None,
         };
-        Series {
-            name: line.name.clone(),
-            colour: line.colour,
-            dash: line.dash,
-            form: Form::Line,
-            y: at.iter().map(value).collect(),
-        }
+        Series::new(
+            &line.name,
+            line.colour,
+            line.dash,
+            Form::Line,
+            at.iter().map(value),
+        )
     });
     Chart {
         wide: true,
@@ -79,11 +79,7 @@ pub(crate) fn of(lines: &[Line<'_>]) -> Chart {
             unit: Unit::Count,
             title: "percentile, each step ten times rarer",
         },
-        y: Axis {
-            scale: Scale::Log,
-            unit: Unit::Nanos,
-            title: "latency (logarithmic)",
-        },
+        y: LATENCY,
         series: series.collect(),
         at,
         ..Chart::default()

@@ -3,8 +3,8 @@
 use super::markup::escape;
 use super::table::{Cell, Table};
 use super::view::Column;
-use crate::judgement::{self, Tone, rates_are_the_generators};
-use crate::result::{Ledger, Machine};
+use crate::judgement::{self, rates_are_the_generators};
+use crate::result::{Ledger, Machine, RunResult};
 use crate::tally::Latencies;
 use crate::unit::{Unit, number};
 
@@ -45,14 +45,45 @@ pub(crate) fn tiles(column: &Column<'_>, out: &mut String) {
     out.push_str("</div>\n");
 }
 
+/// Reads a figure of a run.
+type Figure = fn(&RunResult) -> Option<f64>;
+
+/// Lists figures. A row has the name, the unit, whether it is a rate that the generator may limit, and the value.
+macro_rules! figures {
+    ($($name:literal $unit:ident $is_rate:literal: |$run:ident| $value:expr;)*) => {
+        [$(($name, Unit::$unit, $is_rate, |$run| $value)),*]
+    };
+}
+
+const FIGURES: [(&str, Unit, bool, Figure); 14] = figures! {
+    "offered" PerSecond false: |run| run.totals.offered_per_s;
+    "acknowledged" PerSecond true: |run| positive(run.totals.acknowledged_per_s);
+    "delivered, all channels" PerSecond true: |run| positive(run.totals.delivered_per_s);
+    "acknowledged bodies" BytesPerSecond false: |run| positive(run.totals.acknowledged_bytes_per_s);
+    "CPU of the daemon" Cores false: |run| run.cores_used();
+    "CPU per message published or delivered" Nanos false: |run| Some(run.resources?.cpu_us_per_message? * 1e3);
+    "memory at the start" Bytes false: |run| Some(run.resources?.rss_start_bytes as f64);
+    "memory at most" Bytes false: |run| Some(run.resources?.rss_max_bytes as f64);
+    "memory per queued message" Bytes false: |run| run.resources?.memory_bytes_per_queued;
+    "written to disk" Bytes false: |run| Some(run.resources?.disk_written_bytes as f64);
+    "written to disk per message" Bytes false: |run| run.resources?.disk_bytes_per_message;
+    "context switches, voluntary" Count false: |run| Some(run.resources?.switches_voluntary as f64);
+    "context switches, involuntary" Count false: |run| Some(run.resources?.switches_involuntary as f64);
+    "measured time" Seconds false: |run| Some(run.totals.measured_s);
+};
+
+fn positive(value: f64) -> Option<f64> {
+    (value > 0.0).then_some(value)
+}
+
 /// All figures, a column per run, each with its ratio to the first.
 pub(crate) fn figures(columns: &[Column<'_>]) -> Table {
     let mut table = Table::new(head(columns));
     // A rate that was the generator's limit says so.
-    let mut row = |name, unit: Unit, is_rate, value: &dyn Fn(&Column<'_>) -> Option<f64>| {
-        let first = columns.first().and_then(value);
+    let mut row = |name, unit: Unit, is_rate, value: Figure| {
+        let first = columns.first().and_then(|column| value(column.run));
         let cells = columns.iter().enumerate().map(|(index, column)| {
-            let value = value(column)?;
+            let value = value(column.run)?;
             let mut text = unit.show(value);
             if let Some(first) = first.filter(|first| index > 0 && *first > 0.0) {
                 text += &format!(" ({} x)", number(value / first));
@@ -65,52 +96,9 @@ pub(crate) fn figures(columns: &[Column<'_>]) -> Table {
         });
         table.figures(name, cells);
     };
-    let positive = |value: f64| (value > 0.0).then_some(value);
-    row("offered", Unit::PerSecond, false, &|c| {
-        c.run.totals.offered_per_s
-    });
-    row("acknowledged", Unit::PerSecond, true, &|c| {
-        positive(c.run.totals.acknowledged_per_s)
-    });
-    row("delivered, all channels", Unit::PerSecond, true, &|c| {
-        positive(c.run.totals.delivered_per_s)
-    });
-    row("acknowledged bodies", Unit::BytesPerSecond, false, &|c| {
-        positive(c.run.totals.acknowledged_bytes_per_s)
-    });
-    row("CPU of the daemon", Unit::Cores, false, &|c| {
-        c.run.cores_used()
-    });
-    row(
-        "CPU per message published or delivered",
-        Unit::Nanos,
-        false,
-        &|c| Some(c.run.resources?.cpu_us_per_message? * 1e3),
-    );
-    row("memory at the start", Unit::Bytes, false, &|c| {
-        Some(c.run.resources?.rss_start_bytes as f64)
-    });
-    row("memory at most", Unit::Bytes, false, &|c| {
-        Some(c.run.resources?.rss_max_bytes as f64)
-    });
-    row("memory per queued message", Unit::Bytes, false, &|c| {
-        c.run.resources?.memory_bytes_per_queued
-    });
-    row("written to disk", Unit::Bytes, false, &|c| {
-        Some(c.run.resources?.disk_written_bytes as f64)
-    });
-    row("written to disk per message", Unit::Bytes, false, &|c| {
-        c.run.resources?.disk_bytes_per_message
-    });
-    row("context switches, voluntary", Unit::Count, false, &|c| {
-        Some(c.run.resources?.switches_voluntary as f64)
-    });
-    row("context switches, involuntary", Unit::Count, false, &|c| {
-        Some(c.run.resources?.switches_involuntary as f64)
-    });
-    row("measured time", Unit::Seconds, false, &|c| {
-        Some(c.run.totals.measured_s)
-    });
+    for (name, unit, is_rate, value) in FIGURES {
+        row(name, unit, is_rate, value);
+    }
     table
 }
 
@@ -157,7 +145,7 @@ pub(crate) fn percentiles(columns: &[Column<'_>]) -> Table {
 pub(crate) fn ledger(columns: &[Column<'_>]) -> Table {
     let mut table = Table::new(head(columns));
     // What must be zero stands out where it is not.
-    let mut row = |name, must_be_zero, count: &dyn Fn(&Ledger) -> u64| {
+    let mut row = |name, must_be_zero, count: fn(&Ledger) -> u64| {
         let cells = columns.iter().map(|column| {
             let count = count(&column.ledger);
             let class = if must_be_zero && count > 0 {
@@ -169,26 +157,22 @@ pub(crate) fn ledger(columns: &[Column<'_>]) -> Table {
         });
         table.figures(name, cells);
     };
-    row("sent", false, &|ledger| ledger.sent);
-    row("acknowledged", false, &|ledger| ledger.acknowledged);
-    row("refused", true, &|ledger| ledger.refused);
-    row("unconfirmed", true, &|ledger| ledger.unconfirmed);
-    row("received, all channels", false, &|ledger| ledger.received);
-    row("lost", true, &|ledger| ledger.lost);
-    row("duplicated", true, &|ledger| ledger.duplicated);
-    row("corrupted", true, &|ledger| ledger.corrupted);
-    row("reordered", false, &|ledger| ledger.reordered);
-    row("redelivered, as expected", false, &|ledger| {
+    row("sent", false, |ledger| ledger.sent);
+    row("acknowledged", false, |ledger| ledger.acknowledged);
+    row("refused", true, |ledger| ledger.refused);
+    row("unconfirmed", true, |ledger| ledger.unconfirmed);
+    row("received, all channels", false, |ledger| ledger.received);
+    row("lost", true, |ledger| ledger.lost);
+    row("duplicated", true, |ledger| ledger.duplicated);
+    row("corrupted", true, |ledger| ledger.corrupted);
+    row("reordered", false, |ledger| ledger.reordered);
+    row("redelivered, as expected", false, |ledger| {
         ledger.redelivered
     });
-    row("of somebody else", false, &|ledger| ledger.foreign);
+    row("of somebody else", false, |ledger| ledger.foreign);
     let verdicts = columns.iter().map(|column| {
         let judgement = judgement::ledger(&column.ledger);
-        let class = match judgement.tone {
-            Tone::Good => "good-text",
-            Tone::Warn => "warn-text",
-            Tone::Bad => "bad-text",
-        };
+        let class = judgement.tone.text_class();
         Some(Cell::classed(judgement.head, class))
     });
     table.figures("verdict", verdicts);
@@ -198,27 +182,27 @@ pub(crate) fn ledger(columns: &[Column<'_>]) -> Table {
 /// Where and with what it was measured.
 pub(crate) fn setup(columns: &[Column<'_>]) -> Table {
     let mut table = Table::new(head(columns));
-    let mut row = |name: &str, value: &dyn Fn(&Column<'_>) -> String| {
+    let mut row = |name: &str, value: fn(&Column<'_>) -> String| {
         let cells = columns.iter().map(|column| {
             let text = value(column);
             (!text.is_empty()).then(|| Cell::classed(text, "text"))
         });
         table.figures(name, cells);
     };
-    row("daemon", &|c| {
+    row("daemon", |c| {
         format!("{} {}", c.run.daemon.kind, c.run.daemon.version)
     });
-    row("its address", &|c| c.run.daemon.tcp_address.clone());
-    row("its command", &|c| {
+    row("its address", |c| c.run.daemon.tcp_address.clone());
+    row("its command", |c| {
         c.run.daemon.command.clone().unwrap_or_default()
     });
-    row("scenario", &|c| c.run.scenario.summary());
-    row("processor", &|c| c.machine.cpu_model.clone());
-    row("cores", &|c| c.machine.cores.to_string());
-    row("memory", &|c| {
+    row("scenario", |c| c.run.scenario.summary());
+    row("processor", |c| c.machine.cpu_model.clone());
+    row("cores", |c| c.machine.cores.to_string());
+    row("memory", |c| {
         Unit::Bytes.show(c.machine.memory_bytes as f64)
     });
-    row("kernel", &|c| c.machine.kernel.clone());
+    row("kernel", |c| c.machine.kernel.clone());
     table
 }
 

@@ -1,12 +1,12 @@
 //! The staircase of a sweep: latency against rate, and its knee.
 
-use super::chart::{Axis, Band, Chart, Form, Scale, Series};
+use super::chart::{Axis, Band, Chart, Form, LATENCY, OFFERED, PERCENTILE_LINES, Scale, Series};
 use super::markup::escape;
 use super::spectrum;
 use super::table::{Cell, Table};
 use super::view::{Named, merged};
 use crate::judgement;
-use crate::result::{HistogramRecord, RunResult, SweepResult, Verdict};
+use crate::result::{RunResult, SweepResult, Verdict};
 use crate::unit::{Unit, number};
 
 /// Appends the section of a sweep; `index` tells it from others on the page.
@@ -49,26 +49,12 @@ fn offered(run: &RunResult) -> f64 {
     totals.offered_per_s.unwrap_or(totals.acknowledged_per_s)
 }
 
-/// One line of a chart: its name, colour, dash, and its value at a step.
-type Line = (&'static str, usize, usize, fn(&RunResult) -> Option<f64>);
-
-/// Draws values of the steps against the offered rate.
-fn by_rate(steps: &[&RunResult], lines: &[Line]) -> Chart {
-    let series = lines.iter().map(|(name, colour, dash, value)| Series {
-        name: (*name).to_owned(),
-        colour: *colour,
-        dash: *dash,
-        form: Form::Marks,
-        y: steps.iter().map(|run| value(run)).collect(),
-    });
+/// Draws lines against the offered rate.
+fn by_rate(steps: &[&RunResult], series: Vec<Series>) -> Chart {
     Chart {
-        x: Axis {
-            scale: Scale::Linear,
-            unit: Unit::PerSecond,
-            title: "offered, messages per second",
-        },
+        x: OFFERED,
         at: steps.iter().map(|run| offered(run)).collect(),
-        series: series.collect(),
+        series,
         ..Chart::default()
     }
 }
@@ -78,6 +64,11 @@ fn knee_chart(steps: &[&RunResult], knee_per_s: Option<f64>) -> Chart {
         from,
         until: None,
         label: "beyond the knee",
+    });
+    let lines = PERCENTILE_LINES.iter().enumerate();
+    let lines = lines.map(|(index, &(name, colour, dash))| {
+        let value = |run: &&RunResult| Some(run.main_latency()?.shown_us()[index] * 1e3);
+        Series::new(name, colour, dash, Form::Marks, steps.iter().map(value))
     });
     Chart {
         title: "Latency against rate".to_owned(),
@@ -91,63 +82,42 @@ fn knee_chart(steps: &[&RunResult], knee_per_s: Option<f64>) -> Chart {
             unit: Unit::PerSecond,
             title: "offered, messages per second (logarithmic)",
         },
-        y: Axis {
-            scale: Scale::Log,
-            unit: Unit::Nanos,
-            title: "latency (logarithmic)",
-        },
+        y: LATENCY,
         bands: beyond.into_iter().collect(),
-        ..by_rate(
-            steps,
-            &[
-                ("p50", 1, 0, |run| Some(run.main_latency()?.p50_us * 1e3)),
-                ("p99", 2, 0, |run| Some(run.main_latency()?.p99_us * 1e3)),
-                ("p99.9", 3, 1, |run| Some(run.main_latency()?.p999_us * 1e3)),
-                ("max", 4, 2, |run| Some(run.main_latency()?.max_us * 1e3)),
-            ],
-        )
+        ..by_rate(steps, lines.collect())
     }
 }
 
 fn carried_chart(steps: &[&RunResult]) -> Chart {
+    let line = |name, colour, dash, value: fn(&RunResult) -> f64| {
+        let y = steps.iter().map(|run| Some(value(run)));
+        Series::new(name, colour, dash, Form::Marks, y)
+    };
+    let lines = vec![
+        line("delivered, all channels", 2, 0, |run| {
+            run.totals.delivered_per_s
+        }),
+        line("acknowledged", 1, 1, |run| run.totals.acknowledged_per_s),
+        line("offered", 5, 2, offered),
+    ];
     Chart {
         title: "What was carried".to_owned(),
         note: "Where acknowledged leaves the line of what was offered, the daemon is behind."
             .to_owned(),
-        y: Axis {
-            scale: Scale::Linear,
-            unit: Unit::PerSecond,
-            title: "messages per second",
-        },
-        ..by_rate(
-            steps,
-            &[
-                ("delivered, all channels", 2, 0, |run| {
-                    Some(run.totals.delivered_per_s)
-                }),
-                ("acknowledged", 1, 1, |run| {
-                    Some(run.totals.acknowledged_per_s)
-                }),
-                ("offered", 5, 2, |run| Some(offered(run))),
-            ],
-        )
+        y: Axis::linear("messages per second", Unit::PerSecond),
+        ..by_rate(steps, lines)
     }
 }
 
 fn cpu_chart(steps: &[&RunResult]) -> Option<Chart> {
-    steps
-        .iter()
-        .any(|run| run.cores_used().is_some())
-        .then(|| Chart {
-            title: "CPU of the daemon".to_owned(),
-            note: "All its threads; 1 is one core.".to_owned(),
-            y: Axis {
-                scale: Scale::Linear,
-                unit: Unit::Cores,
-                title: "cores in use",
-            },
-            ..by_rate(steps, &[("daemon", 1, 0, RunResult::cores_used)])
-        })
+    let cores = steps.iter().map(|run| run.cores_used());
+    let line = Series::new("daemon", 1, 0, Form::Marks, cores);
+    line.y.iter().any(Option::is_some).then(|| Chart {
+        title: "CPU of the daemon".to_owned(),
+        note: "All its threads; 1 is one core.".to_owned(),
+        y: Axis::linear("cores in use", Unit::Cores),
+        ..by_rate(steps, vec![line])
+    })
 }
 
 /// Draws the percentile spectra of all steps.
@@ -190,14 +160,12 @@ fn table(sweep: &SweepResult) -> Table {
         "ledger",
         "self-check",
     ]);
-    let or_dash = |text: Option<String>| Cell::from(text.unwrap_or_else(|| "–".to_owned()));
     for run in &sweep.steps {
-        let us = |pick: fn(&HistogramRecord) -> f64| {
-            or_dash(
-                run.main_latency()
-                    .map(|record| Unit::Nanos.show(pick(record) * 1e3)),
-            )
+        let latencies = match run.main_latency() {
+            Some(record) => record.shown_us().map(|us| Unit::Nanos.show(us * 1e3)),
+            None => ["–"; 4].map(str::to_owned),
         };
+        let [p50, p99, p999, max] = latencies.map(Cell::from);
         let ledger_class = if run.ledger.is_clean() {
             ""
         } else {
@@ -207,11 +175,11 @@ fn table(sweep: &SweepResult) -> Table {
             Unit::PerSecond.show(offered(run)).into(),
             Unit::PerSecond.show(run.totals.acknowledged_per_s).into(),
             Unit::PerSecond.show(run.totals.delivered_per_s).into(),
-            us(|record| record.p50_us),
-            us(|record| record.p99_us),
-            us(|record| record.p999_us),
-            us(|record| record.max_us),
-            or_dash(run.cores_used().map(number)),
+            p50,
+            p99,
+            p999,
+            max,
+            run.cores_used().map_or("–".to_owned(), number).into(),
             Cell::classed(judgement::ledger(&run.ledger).head, ledger_class),
             checked(run.self_check.verdict),
         ]);

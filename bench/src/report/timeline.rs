@@ -1,6 +1,6 @@
 //! The charts over time: latency, rate, depth, and the daemon's process, on the same time axis.
 
-use super::chart::{Axis, Band, Chart, Form, Scale, Series};
+use super::chart::{Axis, Band, Chart, Form, LATENCY, PERCENTILE_LINES, Scale, Series};
 use super::view::Column;
 use crate::judgement::counted_from;
 use crate::result::{Interval, Percentiles, Phase};
@@ -12,147 +12,114 @@ struct Kind {
     title: &'static str,
     note: &'static str,
     y: Axis,
-    lines: &'static [Line],
+    lines: Lines,
 }
 
-/// One line of such a chart: name, colour, dash, form, and its value, if it was measured.
-type Line = (
-    &'static str,
-    usize,
-    usize,
-    Form,
-    fn(&Interval) -> Option<f64>,
-);
-
-fn nanos(percentiles: Option<Percentiles>, pick: fn(&Percentiles) -> f64) -> Option<f64> {
-    let counted = percentiles.filter(|percentiles| percentiles.count > 0)?;
-    Some(pick(&counted) * 1e3)
+/// The lines of a chart over time.
+enum Lines {
+    /// A line per percentile, without those of this name.
+    Percentiles(fn(&Interval) -> Option<Percentiles>, &'static str),
+    Values(&'static [Line]),
 }
 
-const fn axis(title: &'static str, unit: Unit, scale: Scale) -> Axis {
-    Axis { title, unit, scale }
-}
+/// One line: name, colour, dash, form, and its value, if it was measured.
+type Line = (&'static str, usize, usize, Form, Value);
+type Value = fn(&Interval) -> Option<f64>;
+
+const RATES: [Line; 4] = [
+    ("delivered", 2, 0, Form::Line, |row| {
+        Some(row.delivered_per_s)
+    }),
+    ("acknowledged", 1, 1, Form::Line, |row| {
+        Some(row.acknowledged_per_s)
+    }),
+    ("sent", 4, 3, Form::Line, |row| Some(row.sent_per_s)),
+    ("offered", 5, 2, Form::Line, |row| row.offered_per_s),
+];
+const DEPTHS: [Line; 3] = [
+    ("depth", 1, 0, Form::Area, |row| Some(row.depth? as f64)),
+    ("in flight", 2, 1, Form::Line, |row| {
+        Some(row.in_flight? as f64)
+    }),
+    ("deferred", 3, 2, Form::Line, |row| {
+        Some(row.deferred? as f64)
+    }),
+];
+const CPU: [Line; 2] = [
+    ("daemon", 1, 0, Form::Area, |row| {
+        Some(row.daemon?.cpu_percent / 100.0)
+    }),
+    ("generator", 2, 1, Form::Line, |row| {
+        Some(row.generator_cpu_percent / 100.0)
+    }),
+];
+const MEMORY: [Line; 1] = [("resident", 1, 0, Form::Area, |row| {
+    Some(row.daemon?.rss_bytes as f64)
+})];
+const DISK: [Line; 1] = [("written", 1, 0, Form::Area, |row| {
+    Some(row.daemon?.disk_written_bytes_per_s)
+})];
 
 const KINDS: [Kind; 8] = [
     Kind {
         id: "delivery-latency",
         title: "Publish-to-delivery latency",
         note: "Of the messages that arrived in each interval",
-        y: axis("latency (logarithmic)", Unit::Nanos, Scale::Log),
-        lines: &[
-            ("p50", 1, 0, Form::Line, |row| {
-                nanos(row.delivery, |p| p.p50_us)
-            }),
-            ("p99", 2, 0, Form::Line, |row| {
-                nanos(row.delivery, |p| p.p99_us)
-            }),
-            ("p99.9", 3, 1, Form::Line, |row| {
-                nanos(row.delivery, |p| p.p999_us)
-            }),
-            ("max", 4, 2, Form::Line, |row| {
-                nanos(row.delivery, |p| p.max_us)
-            }),
-        ],
+        y: LATENCY,
+        lines: Lines::Percentiles(|row| row.delivery, ""),
     },
     Kind {
         id: "publish-latency",
         title: "Publish latency",
         note: "Until the OK, of those that came in each interval",
-        y: axis("latency (logarithmic)", Unit::Nanos, Scale::Log),
-        lines: &[
-            ("p50", 1, 0, Form::Line, |row| {
-                nanos(row.publish, |p| p.p50_us)
-            }),
-            ("p99", 2, 0, Form::Line, |row| {
-                nanos(row.publish, |p| p.p99_us)
-            }),
-            ("p99.9", 3, 1, Form::Line, |row| {
-                nanos(row.publish, |p| p.p999_us)
-            }),
-            ("max", 4, 2, Form::Line, |row| {
-                nanos(row.publish, |p| p.max_us)
-            }),
-        ],
+        y: LATENCY,
+        lines: Lines::Percentiles(|row| row.publish, ""),
     },
     Kind {
         id: "rate",
         title: "Rate",
         note: "Offered is what was due, delivered counts every channel",
-        y: axis("messages per second", Unit::PerSecond, Scale::Linear),
-        lines: &[
-            ("delivered", 2, 0, Form::Line, |row| {
-                Some(row.delivered_per_s)
-            }),
-            ("acknowledged", 1, 1, Form::Line, |row| {
-                Some(row.acknowledged_per_s)
-            }),
-            ("sent", 4, 3, Form::Line, |row| Some(row.sent_per_s)),
-            ("offered", 5, 2, Form::Line, |row| row.offered_per_s),
-        ],
+        y: Axis::linear("messages per second", Unit::PerSecond),
+        lines: Lines::Values(&RATES),
     },
     Kind {
         id: "depth",
         title: "Waiting messages",
         note: "From /stats, all channels together",
-        y: axis("messages", Unit::Count, Scale::Linear),
-        lines: &[
-            ("depth", 1, 0, Form::Area, |row| Some(row.depth? as f64)),
-            ("in flight", 2, 1, Form::Line, |row| {
-                Some(row.in_flight? as f64)
-            }),
-            ("deferred", 3, 2, Form::Line, |row| {
-                Some(row.deferred? as f64)
-            }),
-        ],
+        y: Axis::linear("messages", Unit::Count),
+        lines: Lines::Values(&DEPTHS),
     },
     Kind {
         id: "cpu",
         title: "CPU",
         note: "All threads; 1 is one core. The generator's for comparison",
-        y: axis("cores in use", Unit::Cores, Scale::Linear),
-        lines: &[
-            ("daemon", 1, 0, Form::Area, |row| {
-                Some(row.daemon?.cpu_percent / 100.0)
-            }),
-            ("generator", 2, 1, Form::Line, |row| {
-                Some(row.generator_cpu_percent / 100.0)
-            }),
-        ],
+        y: Axis::linear("cores in use", Unit::Cores),
+        lines: Lines::Values(&CPU),
     },
     Kind {
         id: "memory",
         title: "Memory of the daemon",
         note: "Resident set at the end of each interval",
-        y: axis("bytes", Unit::Bytes, Scale::Linear),
-        lines: &[("resident", 1, 0, Form::Area, |row| {
-            Some(row.daemon?.rss_bytes as f64)
-        })],
+        y: Axis::linear("bytes", Unit::Bytes),
+        lines: Lines::Values(&MEMORY),
     },
     Kind {
         id: "disk",
         title: "Disk writes of the daemon",
         note: "As the system accounts them to the process",
-        y: axis("bytes per second", Unit::BytesPerSecond, Scale::Linear),
-        lines: &[("written", 1, 0, Form::Area, |row| {
-            Some(row.daemon?.disk_written_bytes_per_s)
-        })],
+        y: Axis::linear("bytes per second", Unit::BytesPerSecond),
+        lines: Lines::Values(&DISK),
     },
     Kind {
         id: "lateness",
         title: "Lateness of the generator",
         note: "How far behind its schedule the generator itself was; it is part of every latency",
-        y: axis("lateness (logarithmic)", Unit::Nanos, Scale::Log),
-        lines: &[
-            ("p50", 1, 0, Form::Line, |row| {
-                nanos(row.lateness, |p| p.p50_us)
-            }),
-            ("p99", 2, 0, Form::Line, |row| {
-                nanos(row.lateness, |p| p.p99_us)
-            }),
-            ("max", 4, 2, Form::Line, |row| {
-                nanos(row.lateness, |p| p.max_us)
-            }),
-        ],
+        y: Axis {
+            title: "lateness (logarithmic)",
+            unit: Unit::Nanos,
+            scale: Scale::Log,
+        },
+        lines: Lines::Percentiles(|row| row.lateness, "p99.9"),
     },
 ];
 
@@ -186,7 +153,7 @@ impl Kind {
                 _ => format!("{}: {}", self.title, column.name),
             },
             note: note + ".",
-            x: axis("time since the first send", Unit::Seconds, Scale::Linear),
+            x: Axis::linear("time since the first send", Unit::Seconds),
             y: self.y,
             at: rows.iter().map(|row| row.at_s).collect(),
             series,
@@ -195,24 +162,29 @@ impl Kind {
         })
     }
 
-    /// The lines that have a value at all. A line that is always zero is left out, unless it is the
-    /// first.
+    /// The lines that have a value at all. A line that is always zero is left out, unless it is the first.
     fn series(&self, rows: &[Interval]) -> Vec<Series> {
-        let mut series = Vec::new();
-        for (index, (name, colour, dash, form, value)) in self.lines.iter().enumerate() {
-            let y: Vec<Option<f64>> = rows.iter().map(value).collect();
-            let mut values = y.iter().flatten();
-            if values.any(|y| *y > 0.0 || index == 0) {
-                series.push(Series {
-                    name: (*name).to_owned(),
-                    colour: *colour,
-                    dash: *dash,
-                    form: *form,
-                    y,
-                });
-            }
-        }
-        series
+        let mut lines: Vec<Series> = match self.lines {
+            Lines::Percentiles(of, without) => (PERCENTILE_LINES.iter().enumerate())
+                .filter(|(_, (name, ..))| *name != without)
+                .map(|(index, &(name, colour, dash))| {
+                    let counted = |row: &Interval| of(row).filter(|found| found.count > 0);
+                    let value = |row: &Interval| Some(counted(row)?.shown_us()[index] * 1e3);
+                    Series::new(name, colour, dash, Form::Line, rows.iter().map(value))
+                })
+                .collect(),
+            Lines::Values(lines) => (lines.iter())
+                .map(|&(name, colour, dash, form, value)| {
+                    Series::new(name, colour, dash, form, rows.iter().map(value))
+                })
+                .collect(),
+        };
+        let mut index = 0;
+        lines.retain(|line| {
+            index += 1;
+            line.y.iter().flatten().any(|y| *y > 0.0 || index == 1)
+        });
+        lines
     }
 }
 
