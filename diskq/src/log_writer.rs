@@ -1,5 +1,5 @@
 //! [`LogWriter`]: the segments and the checkpoint of a log that nobody has open, written from end to
-//! end: for the import. A running topic's is [`Log`](crate::Log).
+//! end: for the import. A running topic's is [`Log`].
 
 use std::fmt;
 use std::path::Path;
