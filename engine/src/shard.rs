@@ -275,8 +275,8 @@ impl Shard {
     }
 
     /// How long the next FINs of a consumer may gather.
-    pub(crate) fn patience(&self, id: ClientId) -> Option<Duration> {
-        self.broker.borrow_mut().patience(id)
+    pub(crate) fn coalescing_delay(&self, id: ClientId) -> Option<Duration> {
+        self.broker.borrow_mut().coalescing_delay(id)
     }
 
     // --- connections

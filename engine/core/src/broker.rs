@@ -95,7 +95,7 @@ pub struct Broker {
     timers: Timers,
     forwards: Vec<ForwardBatch>,
     forward_replies: Vec<Vec<ForwardReply>>,
-    /// The topics whose logs complain.
+    /// The topics whose logs set_end_reason.
     unhealthy: BTreeSet<TopicKey>,
     set_aside: BTreeMap<Box<str>, SetAside>,
     /// Every command has a line in the log.
@@ -187,7 +187,7 @@ impl Broker {
         let name = topic.name.clone();
         let key = self.topics.insert(topic);
         self.by_name.insert(name, key);
-        self.note_topic(key);
+        self.pump_later(key);
     }
 
     /// Sets aside a topic of an earlier run whose log cannot be opened: clients that ask for the topic are told
@@ -232,14 +232,14 @@ impl Broker {
         let id = self.clients.insert(client);
         self.arm_heartbeat(id, now.mono);
         self.arm_deadline(id, now.mono);
-        self.note_output(id);
+        self.flush_later(id);
         id
     }
 
-    /// Notes why a connection ends, for the log. The first reason counts.
-    pub fn blame(&mut self, id: ClientId, reason: String) {
+    /// Keeps the reason why a connection ends, for the log. The first reason counts.
+    pub fn set_end_reason(&mut self, id: ClientId, reason: String) {
         if let Some(client) = self.clients.get_mut(id) {
-            client.complain(reason);
+            client.set_end_reason(reason);
         }
     }
 
@@ -268,7 +268,7 @@ impl Broker {
         if is_unused {
             self.remove_channel(topic_key, channel_id, out);
         } else {
-            self.note_topic(topic_key);
+            self.pump_later(topic_key);
         }
     }
 
@@ -292,10 +292,10 @@ impl Broker {
             format!("[{}] - {}", client.address, error.text),
         ));
         if error.fatal {
-            client.complain(error.text.clone());
+            client.set_end_reason(error.text.clone());
         }
         client.reply_error(error);
-        self.note_output(id);
+        self.flush_later(id);
     }
 
     /// Keeps a promise made with `reply_later`, and lets the connection go on where that was what
@@ -316,7 +316,7 @@ impl Broker {
                 format!("[{}] - {text}", client.address),
             ));
             // What can only be told later to have failed is always fatal.
-            client.complain(text);
+            client.set_end_reason(text);
         }
         match client.blocked() {
             Some(Blocked::Subscribing) if client.output.all_answered() => {
@@ -335,7 +335,7 @@ impl Broker {
             }
             _ => {}
         }
-        self.note_output(id);
+        self.flush_later(id);
     }
 
     /// Lets a connection go on, if `reason` is what it waits for.
@@ -360,13 +360,15 @@ impl Broker {
 
     // --- to-do lists
 
-    fn note_topic(&mut self, key: TopicKey) {
+    /// Names a topic for the end of the turn: it may have something to deliver, or a job for the keeper.
+    fn pump_later(&mut self, key: TopicKey) {
         if let Some(topic) = self.topics.get_mut(key) {
             self.topics_to_pump.insert(key, &mut topic.in_to_pump);
         }
     }
 
-    fn note_output(&mut self, id: ClientId) {
+    /// Names a connection whose output is to be written after the turn.
+    fn flush_later(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(id) {
             self.clients_to_flush
                 .insert(id, &mut client.output.in_to_flush);
@@ -463,7 +465,7 @@ impl Broker {
 
 /// The last lines of a connection.
 fn log_exit(client: &mut Client, out: &mut Vec<Output>) {
-    let reason = client.take_complaint();
+    let reason = client.take_end_reason();
     let address = &client.address;
     let line = format!("PROTOCOL(V2): [{address}] exiting ioloop");
     out.push(Output::Log(Level::Info, line));

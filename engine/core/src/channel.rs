@@ -116,12 +116,12 @@ struct Moved {
 }
 
 /// What one attempt to deliver to one client came to.
-enum Step {
-    Delivered,
+enum Delivered {
+    Messages,
     /// The next message is on its way from the disk.
     Loading,
     /// Nothing is left.
-    Empty,
+    Nothing,
 }
 
 impl Channel {
@@ -243,21 +243,22 @@ impl Channel {
 
     /// Puts a consumer on the ready list if it may take messages.
     ///
-    /// For a change after which it waits for messages, such as RDY; see [`Channel::note_answered`].
-    pub(crate) fn note_ready(&mut self, id: ClientId, client: &mut Client) {
+    /// For a change after which the consumer waits for messages, such as RDY; see [`Channel::refill`].
+    pub(crate) fn make_ready(&mut self, id: ClientId, client: &mut Client) {
         if client.credit() > 0 {
             self.ready.insert(id, &mut client.consumer.in_ready);
         }
     }
 
-    /// One of a consumer's messages is no longer in flight: it may be time to send it more.
-    pub(crate) fn note_answered(&mut self, id: ClientId, client: &mut Client, now: Duration) {
+    /// Puts a consumer, some of whose messages are no longer in flight, on the ready list, or on that of the refills if it
+    /// has little credit.
+    pub(crate) fn refill(&mut self, id: ClientId, client: &mut Client, now: Duration) {
         let credit = client.credit();
         if client.consumer.in_ready.is_set() || credit == 0 {
             return;
         }
         if credit >= (client.consumer.ready_count / 8).clamp(1, TURN_MESSAGES) {
-            self.note_ready(id, client);
+            self.make_ready(id, client);
         } else {
             self.refills.insert(id, &mut client.consumer.in_refills);
             self.refill_at.get_or_insert(now + REFILL_DELAY);
@@ -274,7 +275,7 @@ impl Channel {
     ) -> Result<(), NotYours> {
         self.window.take(seq, owner)?;
         log.release(seq);
-        self.note_finished(now, SeqRange::one(seq));
+        self.add_samples(now, SeqRange::one(seq));
         Ok(())
     }
 
@@ -296,20 +297,20 @@ impl Channel {
             count += 1;
             if seq != run.end {
                 log.release_range(run);
-                self.note_finished(now, run);
+                self.add_samples(now, run);
                 run.start = seq;
             }
             run.end = seq.offset(1);
         }
         log.release_range(run);
-        self.note_finished(now, run);
+        self.add_samples(now, run);
         count
     }
 
     #[inline]
-    fn note_finished(&mut self, now: Now, seqs: SeqRange) {
+    fn add_samples(&mut self, now: Now, seqs: SeqRange) {
         if let Some(latency) = &mut self.latency {
-            latency.note_finished(now, seqs);
+            latency.add_samples(now, seqs);
         }
     }
 
@@ -331,11 +332,11 @@ impl Channel {
         self.counters.requeue_count += 1;
         if timeout.is_zero() {
             self.requeued.push_back(Requeued { seq, attempts });
-            self.note_moved(seq, attempts, None);
+            self.tell_scan(seq, attempts, None);
         } else {
             let due = now + timeout;
             self.deferred.push(DeferredEntry { due, seq, attempts });
-            self.note_moved(seq, attempts, Some(due));
+            self.tell_scan(seq, attempts, Some(due));
         }
         Ok(())
     }
@@ -384,7 +385,7 @@ impl Channel {
         for id in owners {
             if let Some(owner) = clients.get_mut(id) {
                 owner.consumer.in_flight -= 1;
-                self.note_ready(id, owner);
+                self.make_ready(id, owner);
             }
         }
         if self.refill_at.is_some_and(|at| at <= now) {
@@ -395,7 +396,7 @@ impl Channel {
             {
                 if let Some(client) = clients.get_mut(id) {
                     moved = true;
-                    self.note_ready(id, client);
+                    self.make_ready(id, client);
                 }
             }
         }
@@ -439,7 +440,7 @@ impl Channel {
             let id = self.consumers[index];
             if let Some(client) = clients.get_mut(id) {
                 client.consumer.in_flight = 0;
-                self.note_ready(id, client);
+                self.make_ready(id, client);
             }
         }
         discarded
@@ -458,7 +459,7 @@ impl Channel {
             if credit == 0 {
                 continue;
             }
-            let step = self.deliver_to(
+            let delivered = self.deliver_to(
                 id,
                 client,
                 credit,
@@ -469,16 +470,18 @@ impl Channel {
             let is_cut = delivery.log.has_failed_sync() && !client.copy_runs(delivery.log);
             if client.credit() > 0 {
                 let in_ready = &mut client.consumer.in_ready;
-                match step {
-                    Step::Delivered => self.ready.insert(id, in_ready),
-                    Step::Loading | Step::Empty => self.ready.insert_first(id, in_ready),
+                match delivered {
+                    Delivered::Messages => self.ready.insert(id, in_ready),
+                    Delivered::Loading | Delivered::Nothing => {
+                        self.ready.insert_first(id, in_ready)
+                    }
                 }
             }
             // The shell learns of a connection that is over when it has something to flush.
             if is_cut || !client.output.queue.is_empty() {
                 delivery.to_flush.insert(id, &mut client.output.in_to_flush);
             }
-            if matches!(step, Step::Loading) {
+            if matches!(delivered, Delivered::Loading) {
                 return;
             }
         }
@@ -509,23 +512,23 @@ impl Channel {
         log: &mut Log,
         random: &mut Random,
         now: Duration,
-    ) -> Step {
+    ) -> Delivered {
         self.requeued_turn = !self.requeued_turn;
         let again = !self.requeued.is_empty() && (self.requeued_turn || self.waiting.is_empty());
-        let step = if again {
+        let delivered = if again {
             self.redeliver_to(id, client, credit, log, random, now)
         } else {
             self.deliver_run_to(id, client, credit, log, random, now)
         };
-        match step {
+        match delivered {
             // The one kind waits for the disk: the other may be at hand.
-            Step::Loading if again && !self.waiting.is_empty() => {
+            Delivered::Loading if again && !self.waiting.is_empty() => {
                 self.deliver_run_to(id, client, credit, log, random, now)
             }
-            Step::Loading if !again && !self.requeued.is_empty() => {
+            Delivered::Loading if !again && !self.requeued.is_empty() => {
                 self.redeliver_to(id, client, credit, log, random, now)
             }
-            step => step,
+            delivered => delivered,
         }
     }
 
@@ -538,16 +541,16 @@ impl Channel {
         log: &mut Log,
         random: &mut Random,
         now: Duration,
-    ) -> Step {
+    ) -> Delivered {
         let sampled = client.consumer.settings.sample_rate > 0;
         loop {
             let Some(range) = self.waiting.front() else {
-                return Step::Empty;
+                return Delivered::Nothing;
             };
             let count_max = if sampled { 1 } else { credit };
             let run = match log.take_run(range, count_max, TURN_BYTES) {
                 Taken::Run(run) => run,
-                Taken::Loading => return Step::Loading,
+                Taken::Loading => return Delivered::Loading,
                 Taken::Damaged(damaged) => {
                     // Counted and reported when it was found.
                     log.release_range(self.waiting.take_front(damaged.len()));
@@ -560,7 +563,7 @@ impl Channel {
                 continue;
             }
             if let Some(latency) = &mut self.latency {
-                latency.note_delivered(run.first, log.bytes(&run));
+                latency.start_samples(run.first, log.bytes(&run));
             }
             if client.output.queue.push_run(run) {
                 log.pin(run.first);
@@ -569,7 +572,7 @@ impl Channel {
                 .insert(seqs, id, 1, now, client.consumer.settings.msg_timeout);
             client.consumer.delivered(run.count);
             self.counters.deliveries[client.consumer.locality as usize] += u64::from(run.count);
-            return Step::Delivered;
+            return Delivered::Messages;
         }
     }
 
@@ -582,7 +585,7 @@ impl Channel {
         log: &mut Log,
         random: &mut Random,
         now: Duration,
-    ) -> Step {
+    ) -> Delivered {
         let mut delivered = 0;
         while delivered < credit && client.credit() > 0 {
             let Some(Requeued { seq, attempts }) = self.requeued.pop_front() else {
@@ -597,9 +600,9 @@ impl Channel {
                 Taken::Loading => {
                     self.requeued.push_front(Requeued { seq, attempts });
                     return if delivered > 0 {
-                        Step::Delivered
+                        Delivered::Messages
                     } else {
-                        Step::Loading
+                        Delivered::Loading
                     };
                 }
                 Taken::Damaged(_) => {
@@ -614,7 +617,7 @@ impl Channel {
             let attempts =
                 attempts.saturating_add(1 - u16::from(is_planted(Bug::AttemptsNotCounted)));
             if let Some(latency) = &mut self.latency {
-                latency.note_delivered(seq, log.bytes(&run));
+                latency.start_samples(seq, log.bytes(&run));
             }
             let mut header = [0; frame::HEADER_BYTES];
             header.copy_from_slice(&log.bytes(&run)[..frame::HEADER_BYTES]);
@@ -634,9 +637,9 @@ impl Channel {
             delivered += 1;
         }
         if delivered > 0 {
-            Step::Delivered
+            Delivered::Messages
         } else {
-            Step::Empty
+            Delivered::Nothing
         }
     }
 

@@ -80,7 +80,7 @@ pub struct Client {
     blocked: Option<Blocked>,
     ending: Ending,
     /// Why it ends, if that is worth a line in the log.
-    complaint: Option<String>,
+    end_reason: Option<String>,
     /// When the current wait for a command began.
     pub(crate) waiting_since: Duration,
     /// Where its timers stand among the broker's.
@@ -101,7 +101,7 @@ impl Client {
             output: ClientOutput::default(),
             blocked: None,
             ending: Ending::No,
-            complaint: None,
+            end_reason: None,
             waiting_since: Duration::ZERO,
             heartbeat_at: None,
             deadline_at: None,
@@ -178,13 +178,13 @@ impl Client {
     }
 
     /// Keeps the reason of the end for the log. The first reason counts.
-    pub(crate) fn complain(&mut self, reason: String) {
-        self.complaint.get_or_insert(reason);
+    pub(crate) fn set_end_reason(&mut self, reason: String) {
+        self.end_reason.get_or_insert(reason);
     }
 
     /// Takes the reason of the end.
-    pub(crate) fn take_complaint(&mut self) -> Option<String> {
-        self.complaint.take()
+    pub(crate) fn take_end_reason(&mut self) -> Option<String> {
+        self.end_reason.take()
     }
 
     /// True when every byte of a dying connection has left, or it dies without ceremony.
@@ -214,7 +214,7 @@ impl Client {
         let are_whole = self.output.copy_runs(log);
         if !are_whole {
             self.end_now();
-            self.complain("messages on their way were lost to a failed sync".to_owned());
+            self.set_end_reason("messages on their way were lost to a failed sync".to_owned());
         }
         are_whole
     }

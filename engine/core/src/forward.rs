@@ -42,7 +42,7 @@ pub struct ForwardReply {
 
 /// A forwarded publish that waits at its topic, for room or for the topic's start.
 #[derive(Debug)]
-pub(crate) struct HeldPublish {
+pub(crate) struct WaitingPublish {
     pub(crate) from: ShardId,
     pub(crate) entry: ForwardEntry,
     pub(crate) packed: Vec<u8>,

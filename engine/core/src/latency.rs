@@ -51,8 +51,8 @@ impl Latency {
         }
     }
 
-    /// Messages go out: `frames` are theirs, the first one `first`'s.
-    pub(crate) fn note_delivered(&mut self, first: Seq, mut frames: &[u8]) {
+    /// Keeps when messages were published, for those that go out in `frames`, the first of which is `first`.
+    pub(crate) fn start_samples(&mut self, first: Seq, mut frames: &[u8]) {
         let mut seq = first;
         while let Some((size, rest)) = frames.split_first_chunk() {
             if let Some(timestamp) = frames.get(TIMESTAMP_AT..ATTEMPTS_AT) {
@@ -67,8 +67,8 @@ impl Latency {
         }
     }
 
-    /// FIN.
-    pub(crate) fn note_finished(&mut self, now: Now, seqs: SeqRange) {
+    /// Counts the time that finished messages took.
+    pub(crate) fn add_samples(&mut self, now: Now, seqs: SeqRange) {
         self.turn(now.mono);
         for seq in seqs.start.0..seqs.end.0 {
             if let Some(published) = self.published_ns.remove(&Seq(seq)) {
@@ -190,14 +190,14 @@ mod tests {
     fn from_publish_to_fin() {
         let mut latency = Latency::new(&options());
         assert_eq!(shown(&latency, 0), (0, vec![0, 0]));
-        latency.note_delivered(Seq(7), &frames(&[0, 1, 2], b"body"));
-        latency.note_finished(now(10), SeqRange::new(Seq(7), Seq(9)));
+        latency.start_samples(Seq(7), &frames(&[0, 1, 2], b"body"));
+        latency.add_samples(now(10), SeqRange::new(Seq(7), Seq(9)));
         // Requeued and delivered again: it is the first publish that counts.
         latency.forget(Seq(9));
-        latency.note_finished(now(11), SeqRange::new(Seq(9), Seq(10)));
+        latency.add_samples(now(11), SeqRange::new(Seq(9), Seq(10)));
         assert_eq!(shown(&latency, 12), (2, vec![10, 9]));
-        latency.note_delivered(Seq(9), &frames(&[2], b""));
-        latency.note_finished(now(22), SeqRange::new(Seq(9), Seq(10)));
+        latency.start_samples(Seq(9), &frames(&[2], b""));
+        latency.add_samples(now(22), SeqRange::new(Seq(9), Seq(10)));
         assert_eq!(shown(&latency, 23), (3, vec![20, 10]));
         assert!(latency.published_ns.is_empty());
     }
@@ -206,9 +206,9 @@ mod tests {
     fn samples_count_for_half_a_window_to_a_whole_one() {
         let mut latency = Latency::new(&options());
         let sample = |latency: &mut Latency, seconds: u64| {
-            latency.note_delivered(Seq(seconds), &frames(&[seconds - 1], b"x"));
+            latency.start_samples(Seq(seconds), &frames(&[seconds - 1], b"x"));
             let seqs = SeqRange::new(Seq(seconds), Seq(seconds + 1));
-            latency.note_finished(now(seconds), seqs);
+            latency.add_samples(now(seconds), seqs);
         };
         sample(&mut latency, 1);
         sample(&mut latency, 200);
@@ -222,8 +222,8 @@ mod tests {
     fn several_channels_together_and_none_if_not_wanted() {
         let mut channels = [1, 2].map(|_| Latency::new(&options()));
         for (latency, published) in channels.iter_mut().zip([0, 90]) {
-            latency.note_delivered(Seq(1), &frames(&[published], b"x"));
-            latency.note_finished(now(100), SeqRange::new(Seq(1), Seq(2)));
+            latency.start_samples(Seq(1), &frames(&[published], b"x"));
+            latency.add_samples(now(100), SeqRange::new(Seq(1), Seq(2)));
         }
         let all = stats(now(100).mono, Some(&options()), channels.iter());
         assert_eq!(all.count, 2);

@@ -61,20 +61,20 @@ impl Outbound {
     pub(crate) fn push_header(&mut self, header: &[u8]) {
         self.buffer.extend_from_slice(header);
         self.bytes += header.len() as u64;
-        self.note_message(header.len());
+        self.push_message_piece(header.len());
     }
 
     /// Queues bytes of our own: responses, errors, heartbeats.
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
-        self.note_buffer(bytes.len());
+        self.push_buffer_piece(bytes.len());
     }
 
     /// Lets `write` append to the buffer.
     pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let before = self.buffer.len();
         write(&mut self.buffer);
-        self.note_buffer(self.buffer.len() - before);
+        self.push_buffer_piece(self.buffer.len() - before);
     }
 
     /// Queues a run. Returns true when it became a piece of its own, which the caller must pin;
@@ -180,13 +180,13 @@ impl Outbound {
                     self.buffer.extend_from_slice(slice);
                     tail = rest;
                     match piece {
-                        Piece::Message(_) => self.note_message(bytes),
+                        Piece::Message(_) => self.push_message_piece(bytes),
                         _ => self.pieces.push_back(piece),
                     }
                 }
                 Piece::Run(run) => {
                     are_whole = are_whole && log.copy_run(&run, &mut self.buffer);
-                    self.note_message((run.end - run.start) as usize);
+                    self.push_message_piece((run.end - run.start) as usize);
                     log.unpin(run.first);
                 }
             }
@@ -227,14 +227,14 @@ impl Outbound {
         assert_eq!(all, self.bytes);
     }
 
-    fn note_message(&mut self, bytes: usize) {
+    fn push_message_piece(&mut self, bytes: usize) {
         match self.pieces.back_mut() {
             Some(Piece::Message(last)) => *last += bytes,
             _ => self.pieces.push_back(Piece::Message(bytes)),
         }
     }
 
-    fn note_buffer(&mut self, bytes: usize) {
+    fn push_buffer_piece(&mut self, bytes: usize) {
         if bytes == 0 {
             return;
         }

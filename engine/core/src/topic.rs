@@ -18,7 +18,7 @@ use crate::client::Clients;
 use crate::client::output::Token;
 use crate::dirty_set::{DirtySet, Listed};
 use crate::discarded::Discarded;
-use crate::forward::{ForwardId, HeldPublish};
+use crate::forward::{ForwardId, WaitingPublish};
 use crate::ids::{ChannelId, ClientId, TaskId};
 use crate::latency::{Latency, LatencyOptions};
 use crate::long_queue::LongQueue;
@@ -117,7 +117,7 @@ pub(crate) struct Topic {
     /// The connections and tasks that wait until the topic has started, or has caught up.
     pub(crate) retriers: Vec<Retrier>,
     /// Publishes of other shards that found no room, or the topic not started, in order.
-    pub(crate) held: VecDeque<HeldPublish>,
+    pub(crate) waiting_publishes: VecDeque<WaitingPublish>,
     pub(crate) log: Log,
     /// A checkpoint that is as durable as promised says that the topic and its channels exist: they survive a crash,
     /// with or without messages.
@@ -168,7 +168,7 @@ impl Topic {
             blocked_clients: Vec::new(),
             blocked_tasks: Vec::new(),
             retriers: Vec::new(),
-            held: VecDeque::new(),
+            waiting_publishes: VecDeque::new(),
             log,
             is_recorded: false,
             sync_failed: false,
@@ -298,7 +298,7 @@ impl Topic {
         self.undistributed.is_empty() || !self.is_open()
     }
 
-    /// Something that a checkpoint records has changed. An ephemeral topic has no checkpoints, and
+    /// Makes a checkpoint due, for something that it records has changed. An ephemeral topic has no checkpoints, and
     /// one that never comes would be due for ever.
     pub(crate) fn make_checkpoint_due(&mut self) {
         if !self.ephemeral {
@@ -306,8 +306,8 @@ impl Topic {
         }
     }
 
-    /// A channel has something to do at `at`.
-    fn note_deadline(&mut self, at: Option<Duration>) {
+    /// Brings the deadline forward to `at`, when a channel has something to do.
+    fn lower_deadline(&mut self, at: Option<Duration>) {
         self.deadline = match (self.deadline, at) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -347,7 +347,7 @@ impl Topic {
         for channel in self.channels.iter_mut().flatten() {
             channel.defer(seq, due);
         }
-        self.note_deadline(Some(due));
+        self.lower_deadline(Some(due));
     }
 
     /// Takes messages that every channel holds from now on.
@@ -357,7 +357,7 @@ impl Topic {
             self.log.retain(range, self.by_name.len() as u64 - 1);
         }
         if let Some(recording) = &mut self.recording {
-            recording.note_given(&mut self.log, recording::owed_run(range, due_ns));
+            recording.record_given(&mut self.log, recording::owed_run(range, due_ns));
         }
         range
     }
@@ -413,7 +413,7 @@ impl Topic {
                     to_flush: delivery.to_flush,
                 });
                 let at = channel.next_timeout();
-                self.note_deadline(at.filter(|_| !is_planted(Bug::TimerLost)));
+                self.lower_deadline(at.filter(|_| !is_planted(Bug::TimerLost)));
             }
         }
         while let Some(discarded) = self.discarded.last_mut()
@@ -428,8 +428,8 @@ impl Topic {
         self.recording.is_some() || !self.discarded.is_empty() || self.wants_pump()
     }
 
-    /// Marks a channel for the next pump, if it has something for someone.
-    pub(crate) fn note_channel(&mut self, id: ChannelId) {
+    /// Names a channel for the next pump, if it has something for someone.
+    pub(crate) fn pump_channel_later(&mut self, id: ChannelId) {
         if let Some(channel) = self.channels[id.0 as usize].as_mut()
             && channel.wants_pump()
         {
@@ -437,19 +437,19 @@ impl Topic {
         }
     }
 
-    /// A message of a channel was finished, requeued or touched: progress, perhaps deliveries,
-    /// perhaps an earlier timeout.
-    pub(crate) fn note_answer(&mut self, id: ChannelId) {
+    /// Does what follows when a message of a channel was finished, requeued or touched: a checkpoint is due, and there
+    /// may be deliveries or an earlier timeout.
+    pub(crate) fn after_answer(&mut self, id: ChannelId) {
         self.make_checkpoint_due();
         let at = self.channel(id).and_then(Channel::next_timeout);
-        self.note_deadline(at);
-        self.note_channel(id);
+        self.lower_deadline(at);
+        self.pump_channel_later(id);
     }
 
-    /// Marks every channel for the next pump that has something for someone.
-    pub(crate) fn note_channels(&mut self) {
+    /// Names every channel for the next pump that has something for someone.
+    pub(crate) fn pump_channels_later(&mut self) {
         for index in 0..self.channels.len() {
-            self.note_channel(ChannelId(index as u32));
+            self.pump_channel_later(ChannelId(index as u32));
         }
     }
 
@@ -627,9 +627,9 @@ impl Topic {
             .collect()
     }
 
-    /// Checkpoint `number` is written: what [`Topic::write_promise`] was to make sure of by then is
-    /// sure, or an error says that it is not.
-    pub(crate) fn note_recorded(
+    /// Marks as recorded what checkpoint `number`, which is written, was to make sure of
+    /// ([`Topic::write_promise`]), or returns why it is not sure.
+    pub(crate) fn mark_recorded(
         &mut self,
         number: CheckpointNumber,
         synced: bool,
@@ -659,7 +659,7 @@ impl Topic {
                 && channel.handle_timeout(now.mono, clients, work)
             {
                 self.make_checkpoint_due();
-                self.note_channel(ChannelId(index as u32));
+                self.pump_channel_later(ChannelId(index as u32));
             }
         }
         self.recompute_deadline();

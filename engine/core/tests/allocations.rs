@@ -12,7 +12,7 @@ struct Counting;
 static IS_COUNTING: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-fn note() {
+fn count_allocation() {
     if IS_COUNTING.load(Ordering::Relaxed) {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
     }
@@ -23,13 +23,13 @@ fn note() {
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note();
+        count_allocation();
         // SAFETY: the caller keeps the promise that `System` needs.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        note();
+        count_allocation();
         // SAFETY: the caller keeps the promise that `System` needs.
         unsafe { System.realloc(pointer, layout, bytes) }
     }

@@ -240,7 +240,7 @@ impl Connection {
                 // Nothing can be read behind that. What came before is still answered, and TLS has a
                 // word of its own for the peer.
                 let reason = format!("failed to read command - {error}");
-                shard.with_broker(|broker, _, _| broker.blame(self.id, reason));
+                shard.with_broker(|broker, _, _| broker.set_end_reason(self.id, reason));
                 self.flush(shard);
                 Filled::End
             }
@@ -255,8 +255,8 @@ impl Connection {
         if filled == Filled::All || self.has_more(shard) {
             return Poll::Ready(ReadOnce::Full);
         }
-        let patience = shard.patience(self.id);
-        Poll::Ready(patience.map_or(ReadOnce::Some, ReadOnce::Patient))
+        let delay = shard.coalescing_delay(self.id);
+        Poll::Ready(delay.map_or(ReadOnce::Some, ReadOnce::Patient))
     }
 
     /// True when the broker left a part of the input for the sake of other connections.
@@ -514,7 +514,7 @@ impl Connection {
         shard.with_broker(|broker, _, _| {
             let peer = broker.address(self.id).unwrap_or_default();
             let reason = format!("{what} - {call} {local}->{peer}: {call}: {why}");
-            broker.blame(self.id, reason);
+            broker.set_end_reason(self.id, reason);
         });
     }
 

@@ -124,7 +124,7 @@ impl Broker {
         match topic.unrecorded(id) {
             Some(number) => {
                 topic.wait_for_checkpoint(number, Waiter::Task(task));
-                self.note_topic(key);
+                self.pump_later(key);
                 Ok(Outcome::Wait)
             }
             None => Ok(Outcome::Done),
@@ -185,7 +185,7 @@ impl Broker {
             .channel_mut(id)
             .ok_or(AdminError::ChannelNotFound)?
             .paused = paused;
-        topic.note_channel(id);
+        topic.pump_channel_later(id);
         out.push(Output::MetadataChanged);
         Ok(self.record(key, task))
     }
@@ -198,9 +198,9 @@ impl Broker {
             let Some(topic) = self.topics.get_mut(key) else {
                 continue;
             };
-            if topic.settle() {
+            if topic.drive_stop() {
                 left += 1;
-                self.note_topic(key);
+                self.pump_later(key);
             }
         }
         left
@@ -219,7 +219,7 @@ impl Broker {
 
     /// Has a change recorded and the task woken when that is done.
     fn record(&mut self, key: TopicKey, task: TaskId) -> Outcome {
-        self.note_topic(key);
+        self.pump_later(key);
         let Some(topic) = self.topics.get_mut(key) else {
             return Outcome::Done;
         };
@@ -261,7 +261,7 @@ impl Broker {
         if is_unused {
             self.remove_topic(key, None, out);
         } else {
-            self.note_topic(key);
+            self.pump_later(key);
         }
     }
 

@@ -122,7 +122,7 @@ impl Broker {
                 out.push(Output::Resume(id));
             }
         }
-        self.note_output(id);
+        self.flush_later(id);
     }
 
     /// Whether a client may publish to a topic, or subscribe to a channel.

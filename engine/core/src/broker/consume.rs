@@ -81,8 +81,8 @@ impl Broker {
         if !client.output.all_answered() {
             client.block(Blocked::Subscribing);
         }
-        self.note_topic(topic_key);
-        self.note_output(id);
+        self.pump_later(topic_key);
+        self.flush_later(id);
         Flow::Next
     }
 
@@ -117,7 +117,7 @@ impl Broker {
             topic.record_channel(id);
             out.push(Output::MetadataChanged);
         }
-        self.note_topic(topic_key);
+        self.pump_later(topic_key);
         Some(id)
     }
 
@@ -126,7 +126,7 @@ impl Broker {
             return Flow::Next;
         };
         client.consumer.ready_count = count;
-        self.note_ready(id);
+        self.make_ready(id);
         Flow::Next
     }
 
@@ -155,7 +155,7 @@ impl Broker {
         if let Err(reason) = channel.finish(now, seq, id, log) {
             return self.not_yours(id, WireError::fin_failed, &message, reason, out);
         }
-        self.note_answers(now, id, 1, |client| &mut client.consumer.finish_count);
+        self.count_answers(now, id, 1, |client| &mut client.consumer.finish_count);
         Flow::Next
     }
 
@@ -189,15 +189,15 @@ impl Broker {
                 client.session.decoder.reset();
                 client.heard(now.mono);
             }
-            self.note_answers(now, id, finished, |client| {
+            self.count_answers(now, id, finished, |client| {
                 &mut client.consumer.finish_count
             });
         }
         finished as usize * FIN_BYTES
     }
 
-    /// A client has answered for `count` messages; `counter` is where it is counted.
-    fn note_answers(
+    /// Counts messages that a client has answered for, in `counter`, and has the client refilled.
+    fn count_answers(
         &mut self,
         now: Now,
         id: ClientId,
@@ -208,7 +208,7 @@ impl Broker {
             return;
         };
         client.consumer.in_flight -= count;
-        client.consumer.patience.note(count);
+        client.consumer.coalescing.count(count);
         *counter(client) += u64::from(count);
         let Some((topic_key, channel_id)) = client.consumer.subscription else {
             return;
@@ -217,10 +217,10 @@ impl Broker {
             return;
         };
         if let Some(channel) = topic.channel_mut(channel_id) {
-            channel.note_answered(id, client, now.mono);
+            channel.refill(id, client, now.mono);
         }
-        topic.note_answer(channel_id);
-        self.note_topic(topic_key);
+        topic.after_answer(channel_id);
+        self.pump_later(topic_key);
     }
 
     pub(super) fn requeue(
@@ -249,7 +249,7 @@ impl Broker {
         if let Err(reason) = channel.requeue(seq, id, now.mono, timeout) {
             return self.not_yours(id, WireError::req_failed, &message, reason, out);
         }
-        self.note_answers(now, id, 1, |client| &mut client.consumer.requeue_count);
+        self.count_answers(now, id, 1, |client| &mut client.consumer.requeue_count);
         Flow::Next
     }
 
@@ -279,8 +279,8 @@ impl Broker {
             return self.not_yours(id, WireError::touch_failed, &message, reason, out);
         }
         // A shorter timeout than before may have become the earliest one.
-        topic.note_answer(channel_id);
-        self.note_topic(topic_key);
+        topic.after_answer(channel_id);
+        self.pump_later(topic_key);
         Flow::Next
     }
 
@@ -289,7 +289,7 @@ impl Broker {
             client.consumer.ready_count = 0;
             client.session.state = ClientState::Closing;
             client.reply(wire::encode::CLOSE_WAIT);
-            self.note_output(id);
+            self.flush_later(id);
         }
         Flow::Next
     }
@@ -307,7 +307,7 @@ impl Broker {
     }
 
     /// Puts a client on its channel's ready list if it may take messages.
-    pub(super) fn note_ready(&mut self, id: ClientId) {
+    pub(super) fn make_ready(&mut self, id: ClientId) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
@@ -320,10 +320,10 @@ impl Broker {
         let Some(channel) = topic.channel_mut(channel_id) else {
             return;
         };
-        channel.note_ready(id, client);
-        topic.note_channel(channel_id);
+        channel.make_ready(id, client);
+        topic.pump_channel_later(channel_id);
         if topic.wants_pump() {
-            self.note_topic(topic_key);
+            self.pump_later(topic_key);
         }
     }
 
@@ -350,7 +350,7 @@ impl Broker {
         let line = format!("[{}] - {} - {}", client.address, error.text, reason.cause());
         out.push(Output::Log(Level::Error, line));
         client.reply_error(error);
-        self.note_output(id);
+        self.flush_later(id);
         Flow::Next
     }
 }

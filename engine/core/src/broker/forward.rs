@@ -3,7 +3,7 @@
 use super::output::Output;
 use super::{Broker, Found};
 use crate::client::Blocked;
-use crate::forward::{ForwardBatch, ForwardEntry, ForwardId, ForwardReply, HeldPublish};
+use crate::forward::{ForwardBatch, ForwardEntry, ForwardId, ForwardReply, WaitingPublish};
 use crate::ids::{ShardId, TopicKey};
 use crate::now::Now;
 use crate::publication::Publication;
@@ -65,20 +65,20 @@ impl Broker {
             let queue_is_free = self
                 .topics
                 .get(key)
-                .is_some_and(|topic| topic.held.is_empty());
+                .is_some_and(|topic| topic.waiting_publishes.is_empty());
             let may_publish = queue_is_free && found == Found::Ready(key);
             // Behind a publish that waits, others wait too: a producer's order stays.
             if !may_publish || !self.publish_forwarded(now, key, batch.from, entry, packed) {
-                let held = HeldPublish {
+                let waiting = WaitingPublish {
                     from: batch.from,
                     entry: *entry,
                     packed: packed.to_vec(),
                 };
                 if let Some(topic) = self.topics.get_mut(key) {
-                    topic.held.push_back(held);
+                    topic.waiting_publishes.push_back(waiting);
                 }
             }
-            self.note_topic(key);
+            self.pump_later(key);
         }
     }
 
@@ -95,32 +95,35 @@ impl Broker {
         }
     }
 
-    /// Tries again what waits at a topic.
-    pub(super) fn retry_held(&mut self, now: Now, key: TopicKey) {
+    /// Tries the forwarded publishes again that wait at a topic.
+    pub(super) fn retry_forwarded(&mut self, now: Now, key: TopicKey) {
         if self.topics.get(key).is_some_and(|topic| !topic.started) {
             return;
         }
-        while let Some(held) = self
+        while let Some(waiting) = self
             .topics
             .get_mut(key)
-            .and_then(|topic| topic.held.pop_front())
+            .and_then(|topic| topic.waiting_publishes.pop_front())
         {
-            if !self.publish_forwarded(now, key, held.from, &held.entry, &held.packed) {
+            if !self.publish_forwarded(now, key, waiting.from, &waiting.entry, &waiting.packed) {
                 if let Some(topic) = self.topics.get_mut(key) {
-                    topic.held.push_front(held);
+                    topic.waiting_publishes.push_front(waiting);
                 }
                 return;
             }
         }
     }
 
-    /// Refuses what waits at a topic.
-    pub(super) fn refuse_held(&mut self, key: TopicKey, cause: &str) {
+    /// Refuses the forwarded publishes that wait at a topic.
+    pub(super) fn refuse_forwarded(&mut self, key: TopicKey, cause: &str) {
         let Some(topic) = self.topics.get_mut(key) else {
             return;
         };
-        for held in std::mem::take(&mut topic.held) {
-            self.reply_forward(held.entry.forward_id(held.from), Err(cause.to_owned()));
+        for waiting in std::mem::take(&mut topic.waiting_publishes) {
+            self.reply_forward(
+                waiting.entry.forward_id(waiting.from),
+                Err(cause.to_owned()),
+            );
         }
     }
 

@@ -38,7 +38,7 @@ impl Broker {
         for event in events {
             self.handle_event(now, key, event, out);
         }
-        self.note_topic(key);
+        self.pump_later(key);
     }
 
     fn handle_event(&mut self, now: Now, key: TopicKey, event: Event, out: &mut Vec<Output>) {
@@ -49,7 +49,7 @@ impl Broker {
         match event {
             Event::Room => {
                 self.wake_blocked(key, out);
-                self.retry_held(now, key);
+                self.retry_forwarded(now, key);
             }
             Event::RoomRefused(cause) => {
                 let what = "failed to write message to backend";
@@ -57,14 +57,14 @@ impl Broker {
                 out.push(complaint(what, &cause, line));
                 // Their publishes are tried again, and refused with the reason.
                 self.wake_blocked(key, out);
-                self.refuse_held(key, &cause);
+                self.refuse_forwarded(key, &cause);
             }
-            Event::Loaded(_) => topic.note_channels(),
+            Event::Loaded(_) => topic.pump_channels_later(),
             Event::LoadFailed(seqs, cause) => {
                 let count = seqs.len();
                 let line = format!("TOPIC({name}): cannot read {count} messages back - {cause}");
                 out.push(complaint("cannot read messages back", &cause, line));
-                topic.note_channels();
+                topic.pump_channels_later();
             }
             Event::SpillFailed(cause) => {
                 let what = "a backlog stays in memory";
@@ -87,7 +87,7 @@ impl Broker {
                      what is stored is still delivered - {cause}"
                 );
                 out.push(Output::Log(Level::Error, line));
-                topic.note_sync_failed();
+                topic.mark_sync_failed();
                 for id in topic.copy_runs(&mut self.clients) {
                     out.push(Output::Close(id));
                 }
@@ -95,11 +95,11 @@ impl Broker {
                     self.answer(waiter, Err(&cause), out);
                 }
                 self.wake_blocked(key, out);
-                self.refuse_held(key, &cause);
+                self.refuse_forwarded(key, &cause);
             }
             Event::Checkpointed { number, synced } => {
-                let kept = topic.note_recorded(number, synced);
-                topic.note_checkpoint(number);
+                let kept = topic.mark_recorded(number, synced);
+                topic.advance_stop(number);
                 for waiter in topic.take_checkpointed(number) {
                     self.answer(waiter, kept, out);
                 }
@@ -108,7 +108,7 @@ impl Broker {
                 let what = "cannot record progress";
                 let line = format!("TOPIC({name}): {what} - {cause}");
                 out.push(complaint(what, &cause, line));
-                topic.note_checkpoint(number);
+                topic.advance_stop(number);
                 for waiter in topic.take_checkpointed(number) {
                     self.answer(waiter, Err(&cause), out);
                 }
@@ -168,6 +168,6 @@ impl Broker {
         }
         self.wake_blocked(key, out);
         self.wake_retriers(key, out);
-        self.refuse_held(key, EXITING);
+        self.refuse_forwarded(key, EXITING);
     }
 }

@@ -94,8 +94,8 @@ impl Broker {
                 Flow::Next
             }
         };
-        self.note_topic(key);
-        self.note_output(id);
+        self.pump_later(key);
+        self.flush_later(id);
         flow
     }
 
@@ -172,7 +172,7 @@ impl Broker {
             }
             Err(refused) => Err(refused.to_string()),
         };
-        self.note_topic(key);
+        self.pump_later(key);
         result
     }
 }

@@ -106,7 +106,10 @@ impl Broker {
                     break;
                 }
                 Decoded::Close => {
-                    self.blame(id, "failed to read command - bufio: buffer full".to_owned());
+                    self.set_end_reason(
+                        id,
+                        "failed to read command - bufio: buffer full".to_owned(),
+                    );
                     self.end_after_output(id, out);
                     break;
                 }
@@ -215,7 +218,7 @@ impl Broker {
         if client.is_over() {
             out.push(Output::Close(id));
         } else {
-            self.note_output(id);
+            self.flush_later(id);
         }
     }
 
@@ -267,7 +270,7 @@ impl Broker {
                 format!("client({address}) bad protocol magic '{shown}'"),
             ));
             client.reply_error(WireError::bad_protocol());
-            self.note_output(id);
+            self.flush_later(id);
         }
     }
 
@@ -381,7 +384,7 @@ impl Broker {
         }
         self.start_upgrades(id, out);
         self.arm_deadline(id, now.mono);
-        self.note_output(id);
+        self.flush_later(id);
         Flow::Next
     }
 

@@ -54,7 +54,7 @@ impl Broker {
                 paused: topic.paused,
                 e2e_processing_latency: latency,
             });
-            self.note_topic(key);
+            self.pump_later(key);
         }
         if filter.include_clients {
             let producers = self

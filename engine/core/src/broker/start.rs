@@ -44,8 +44,8 @@ impl Broker {
         };
         topic.started = true;
         self.wake_retriers(key, out);
-        self.retry_held(now, key);
-        self.note_topic(key);
+        self.retry_forwarded(now, key);
+        self.pump_later(key);
     }
 
     /// Lets a client wait until a topic has started, or has caught up. Then the client's command is tried again.

@@ -28,7 +28,7 @@ impl Broker {
                     if let Some(topic) = self.topics.get_mut(key) {
                         topic.timer_at = None;
                         topic.handle_timeout(now, &mut self.clients, &mut self.work);
-                        self.note_topic(key);
+                        self.pump_later(key);
                     }
                 }
             }
@@ -153,7 +153,7 @@ impl Broker {
         let is_heard = client.session.magic_seen && client.blocked() != Some(Blocked::Upgrading);
         if client.ending() == Ending::No && is_heard {
             client.output.queue.push_bytes(wire::encode::HEARTBEAT);
-            self.note_output(id);
+            self.flush_later(id);
         }
         self.arm_heartbeat(id, now.mono);
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub(super) enum Timer {
     /// A heartbeat to a client, and the deadline of its writes.
     Heartbeat(ClientId),
-    /// The end of the patience with a silent client.
+    /// The read deadline of a silent client.
     Deadline(ClientId),
     /// Whatever a topic has to do.
     Topic(TopicKey),

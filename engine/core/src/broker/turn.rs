@@ -65,7 +65,7 @@ impl Broker {
             }
         }
         for key in unfinished {
-            self.note_topic(key);
+            self.pump_later(key);
         }
         self.work.begin_share();
         while let Some(discarded) = self.discarded.last_mut()
@@ -165,7 +165,7 @@ impl Broker {
         };
         if bytes > 0 && client.consumer.subscription.is_some() && !client.consumer.in_ready.is_set()
         {
-            self.note_ready(id);
+            self.make_ready(id);
         }
         left
     }
@@ -177,15 +177,15 @@ impl Broker {
         }
     }
 
-    /// After a read: how long the next answers of a consumer may gather. `None` if they may not, or
-    /// there is output for it.
-    pub fn patience(&mut self, id: ClientId) -> Option<Duration> {
+    /// Returns after a read how long the next answers of a consumer may gather. `None` if they may not, or
+    /// there is output for the consumer.
+    pub fn coalescing_delay(&mut self, id: ClientId) -> Option<Duration> {
         let client = self.clients.get_mut(id)?;
         let may_wait = client.output.is_empty();
         client
             .consumer
-            .patience
-            .after_read(client.consumer.in_flight, may_wait)
+            .coalescing
+            .next_delay(client.consumer.in_flight, may_wait)
     }
 
     /// True while commands of a connection are carried out as they come.

@@ -74,7 +74,7 @@ impl Broker {
         client.reply(wire::encode::OK);
         self.next_upgrade(id, out);
         self.arm_deadline(id, now.mono);
-        self.note_output(id);
+        self.flush_later(id);
     }
 
     /// The layer that was asked for cannot be had. The peer is told, in the encoding that the shell has

@@ -153,9 +153,9 @@ impl Channel {
         false
     }
 
-    /// Notes a message that left the window and stays owed, if a scan is under way.
+    /// Tells the scan that is under way of a message that left the window and stays owed.
     #[inline]
-    pub(super) fn note_moved(&mut self, seq: Seq, attempts: u16, due: Option<Duration>) {
+    pub(super) fn tell_scan(&mut self, seq: Seq, attempts: u16, due: Option<Duration>) {
         if let Some(moved) = &mut self.moved
             && !is_planted(Bug::RequeueNotNoted)
         {

@@ -1,8 +1,8 @@
 //! [`Consumer`]: what a connection is subscribed to, and what it may receive.
 
+use crate::coalescing::Coalescing;
 use crate::dirty_set::Listed;
 use crate::ids::{ChannelId, TopicKey};
-use crate::patience::Patience;
 use crate::topology::Locality;
 use wire::identify::ClientSettings;
 
@@ -21,7 +21,7 @@ pub(crate) struct Consumer {
     pub(crate) in_ready: Listed,
     /// In its channel's `refills`: waits until it has credit for more than a few messages.
     pub(crate) in_refills: Listed,
-    pub(crate) patience: Patience,
+    pub(crate) coalescing: Coalescing,
     pub(crate) message_count: u64,
     pub(crate) finish_count: u64,
     pub(crate) requeue_count: u64,
@@ -38,7 +38,7 @@ impl Consumer {
             in_flight: 0,
             in_ready: Listed::default(),
             in_refills: Listed::default(),
-            patience: Patience::default(),
+            coalescing: Coalescing::default(),
             message_count: 0,
             finish_count: 0,
             requeue_count: 0,

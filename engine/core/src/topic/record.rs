@@ -162,9 +162,9 @@ impl Topic {
         !self.sync_failed && self.channel(id).is_some_and(is_unsure)
     }
 
-    /// Nothing of this topic becomes durable any more. The records of an earlier run are as durable as that run
+    /// Keeps that nothing of this topic becomes durable any more. The records of an earlier run are as durable as that run
     /// left them.
-    pub(crate) fn note_sync_failed(&mut self) {
+    pub(crate) fn mark_sync_failed(&mut self) {
         self.sync_failed = true;
         let channels = self.channels.iter_mut().flatten();
         for channel in channels.filter(|channel| channel.is_unsure) {
@@ -174,7 +174,7 @@ impl Topic {
 
     /// Drives a topic to where a stop loses nothing: everything synced, then one last checkpoint.
     /// Returns true while that is not reached; call again after the keeper's next answer.
-    pub(crate) fn settle(&mut self) -> bool {
+    pub(crate) fn drive_stop(&mut self) -> bool {
         match self.stopping {
             _ if self.ephemeral => false,
             Stopping::Done => false,
@@ -201,9 +201,8 @@ impl Topic {
         }
     }
 
-    /// Checkpoint `number` was written, or could not be: if it is the last one, a stop has done
-    /// what it can.
-    pub(crate) fn note_checkpoint(&mut self, number: CheckpointNumber) {
+    /// Ends a stop if checkpoint `number`, which was written or could not be, is its last one.
+    pub(crate) fn advance_stop(&mut self, number: CheckpointNumber) {
         if let Stopping::Checkpoint(wanted) = self.stopping
             && number >= wanted
         {

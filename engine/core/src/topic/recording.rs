@@ -37,7 +37,7 @@ pub(super) struct Undistributed {
 impl Recording {
     /// Notes messages that every channel is given: otherwise the record of the scanned channels would lack
     /// them.
-    pub(super) fn note_given(&mut self, log: &mut Log, run: CheckpointRun) {
+    pub(super) fn record_given(&mut self, log: &mut Log, run: CheckpointRun) {
         for channel in self.draft.channels.iter_mut().take(self.index + 1) {
             log.record(&mut channel.runs, run);
         }

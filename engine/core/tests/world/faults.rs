@@ -114,7 +114,7 @@ impl World {
     }
 
     /// Notes the results of the syncs in a keeper's answer. Returns true if a sync has failed, which is final.
-    pub(super) fn note_reply(&mut self, reply: &Reply, topic: usize) -> bool {
+    pub(super) fn record_syncs(&mut self, reply: &Reply, topic: usize) -> bool {
         let failed = match reply {
             Reply::Synced { result, .. } => result.as_ref().err(),
             Reply::CheckpointWritten {

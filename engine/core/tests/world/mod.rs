@@ -24,7 +24,7 @@ use engine_core::{
     place,
 };
 use model::{Model, Place};
-use peer::Peer;
+use peer::TestClient;
 use promises::{Fact, Promises};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Display;
@@ -221,7 +221,7 @@ pub(crate) struct World {
     random: Random,
     files: SimFiles,
     shards: Vec<ShardWorld>,
-    peers: Vec<Peer>,
+    peers: Vec<TestClient>,
     mono: Duration,
     wall_ns: u64,
     group_commit: bool,
@@ -425,7 +425,7 @@ impl World {
             self.shards[shard].tombstones.push(tombstone);
         }
         for shard in 0..shards {
-            self.note_metadata(shard);
+            self.record_metadata(shard);
             let there = self.shards[shard].broker.changes_so_far();
             self.shards[shard].told = there.into_iter().map(|c| (c.topic, c.channel)).collect();
             self.turn(shard);
@@ -536,7 +536,7 @@ impl World {
         self.peers.clear();
         self.creating.clear();
         self.model.kill();
-        self.model.note_undeleted();
+        self.model.revoke_deletion();
         // A new process needs a moment to start. Its seqs begin at the clock, so no seq is assigned
         // twice.
         let pause = Duration::from_millis(10 + self.random.below(3000));
@@ -596,7 +596,7 @@ impl World {
         }
     }
 
-    fn note_metadata(&mut self, shard: usize) {
+    fn record_metadata(&mut self, shard: usize) {
         self.shards[shard].is_metadata_old = false;
         let shards = self.shards.len() as u32;
         self.metadata
@@ -638,7 +638,7 @@ impl World {
         for shard in 0..self.shards.len() {
             self.turn(shard);
             if self.shards[shard].is_metadata_old && self.random.below(40) == 0 {
-                self.note_metadata(shard);
+                self.record_metadata(shard);
             }
         }
         self.end_passes();
@@ -661,7 +661,7 @@ impl World {
 
     /// Notes that a message was acknowledged or a change was answered. A power failure may destroy
     /// it until it is synced.
-    fn note_at_risk(&mut self, risk: Risk, topic: usize) {
+    fn put_at_risk(&mut self, risk: Risk, topic: usize) {
         if !self.group_commit {
             self.at_risk.add(risk, topic, self.mono);
         }
@@ -671,7 +671,7 @@ impl World {
         }
     }
 
-    fn pick_peer(&mut self, wanted: impl Fn(&Peer) -> bool) -> Option<usize> {
+    fn pick_peer(&mut self, wanted: impl Fn(&TestClient) -> bool) -> Option<usize> {
         let matching: Vec<usize> = (0..self.peers.len())
             .filter(|index| !self.peers[*index].closed && wanted(&self.peers[*index]))
             .collect();
@@ -836,9 +836,9 @@ impl World {
         match wakeup {
             Wakeup::Done(Ok(())) => {
                 for fact in self.promises.answer(task) {
-                    self.note_at_risk(Risk::Answer(fact), fact.topic());
+                    self.put_at_risk(Risk::Answer(fact), fact.topic());
                 }
-                self.model.note_deleted(task);
+                self.model.confirm_deletion(task);
             }
             Wakeup::Done(Err(_)) | Wakeup::Exiting => {}
             Wakeup::Retry => {
@@ -986,7 +986,7 @@ impl World {
             let may_be_damaged = had_failed_sync || self.may_be_flipped;
             assert!(may_be_damaged, "nothing is damaged here: {line}");
             self.reached.note("damage reported");
-            self.model.note_damage(topic_of(line));
+            self.model.allow_damage(topic_of(line));
         }
         if line.contains("a backlog stays in memory") {
             self.reached.note("spill failed");
@@ -1174,7 +1174,7 @@ impl World {
         let mut out = Vec::new();
         let mut poisons = None;
         if let Mail::Keeper(_, reply, pass) = &mail {
-            let is_failed = self.note_reply(reply, pass.topic);
+            let is_failed = self.record_syncs(reply, pass.topic);
             poisons = (is_failed && !pass.is_deleted).then_some(pass.topic);
         }
         let broker = &mut self.shards[shard].broker;
@@ -1236,14 +1236,14 @@ impl World {
     fn drain(&mut self) {
         self.files.limit(None);
         self.files.disarm();
-        self.settle();
+        self.run_until_idle();
         self.check();
         for index in 0..self.peers.len() {
             if !self.peers[index].closed {
                 self.close_peer(index);
             }
         }
-        self.settle();
+        self.run_until_idle();
         for topic in TOPICS {
             let shard = place(topic, self.shards.len() as u32).0 as usize;
             let (now, mut out) = (self.now(), Vec::new());
@@ -1269,7 +1269,7 @@ impl World {
         let mut quiet = 0;
         while quiet < 4 {
             self.offer_all(index);
-            self.settle();
+            self.run_until_idle();
             assert!(!self.peers[index].closed, "the last consumer stays");
             let holds = std::mem::take(&mut self.peers[index].holds);
             if holds.is_empty() {
@@ -1289,10 +1289,10 @@ impl World {
             }
         }
         self.close_peer(index);
-        self.settle();
+        self.run_until_idle();
     }
 
-    fn settle(&mut self) {
+    fn run_until_idle(&mut self) {
         for _ in 0..1000 {
             let mut busy = false;
             for shard in 0..self.shards.len() {

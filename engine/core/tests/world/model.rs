@@ -31,7 +31,7 @@ pub(crate) struct Tracked {
 
 /// The peer that has a message in flight.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct InFlight {
     peer: usize,
     delivered: Duration,
     /// The end of the time in which no other peer gets the message.
@@ -62,7 +62,7 @@ pub(crate) struct Model {
     /// The topics whose log takes no more messages after a failed sync, with the number of that
     /// failure.
     pub(crate) poisoned: BTreeMap<usize, u64>,
-    held: BTreeMap<(Place, u64), Held>,
+    held: BTreeMap<(Place, u64), InFlight>,
     /// The messages that were certainly finished since the last kill.
     finished: BTreeSet<(Place, u64)>,
     /// The times before which requeued messages must not arrive.
@@ -200,7 +200,7 @@ impl Model {
         }
         let before = self.held.insert(
             key,
-            Held {
+            InFlight {
                 peer,
                 delivered: now,
                 until: now + TIMEOUT,
@@ -225,7 +225,7 @@ impl Model {
     }
 
     /// Notes that a peer is gone that may not have read everything.
-    pub(crate) fn note_late(&mut self, place: Place) {
+    pub(crate) fn allow_late(&mut self, place: Place) {
         self.late.insert(place);
     }
 
@@ -273,14 +273,14 @@ impl Model {
     }
 
     /// Notes that the deletion of a topic is answered, if the task waited for one.
-    pub(crate) fn note_deleted(&mut self, task: TaskId) {
+    pub(crate) fn confirm_deletion(&mut self, task: TaskId) {
         for message in &mut self.messages {
             message.is_gone |= message.deleted_by == Some(task);
         }
     }
 
     /// Notes that a deletion was not carried out.
-    pub(crate) fn note_undeleted(&mut self) {
+    pub(crate) fn revoke_deletion(&mut self) {
         for message in self.messages.iter_mut().filter(|message| !message.is_gone) {
             message.deleted_by = None;
         }
@@ -323,7 +323,7 @@ impl Model {
     }
 
     /// Notes that messages of a topic were reported as damaged.
-    pub(crate) fn note_damage(&mut self, topic: usize) {
+    pub(crate) fn allow_damage(&mut self, topic: usize) {
         self.empty_topic(topic);
         let channels = 0..CHANNELS.len();
         self.unsure.extend(channels.map(|channel| (topic, channel)));

@@ -27,7 +27,7 @@ enum Awaited {
 
 /// A simulated peer.
 #[derive(Debug, Default)]
-pub(crate) struct Peer {
+pub(crate) struct TestClient {
     /// The peer's shard and connection. `None` while the connection moves, or after its end.
     pub(crate) at: Option<(usize, ClientId)>,
     pub(crate) closed: bool,
@@ -76,10 +76,10 @@ impl World {
         let now = self.now();
         let broker = &mut self.shards[shard].broker;
         let id = broker.connect(now, "10.0.0.1:5".to_owned(), "10.0.0.1".to_owned());
-        self.peers.push(Peer {
+        self.peers.push(TestClient {
             at: Some((shard, id)),
             is_slow,
-            ..Peer::default()
+            ..TestClient::default()
         });
         let index = self.peers.len() - 1;
         self.send(index, Action::Other, |out| out.extend_from_slice(b"  V2"));
@@ -170,7 +170,7 @@ impl World {
             self.reached.note("sampled");
         }
         if self.peers[index].is_slow {
-            self.model.note_late(place);
+            self.model.allow_late(place);
         }
         let (topic, channel) = (topic_name(place.0), channel_name(place.1));
         self.send(index, Action::Other, |out| encode::sub(out, topic, channel));
@@ -181,7 +181,7 @@ impl World {
     }
 
     pub(crate) fn change_ready(&mut self) {
-        let wanted = |peer: &Peer| peer.subscription.is_some() && !peer.input_ended;
+        let wanted = |peer: &TestClient| peer.subscription.is_some() && !peer.input_ended;
         let Some(index) = self.pick_peer(wanted) else {
             return;
         };
@@ -192,7 +192,7 @@ impl World {
 
     /// Answers some of the messages that a consumer holds.
     pub(crate) fn answer(&mut self) {
-        let wanted = |peer: &Peer| !peer.holds.is_empty() && !peer.input_ended;
+        let wanted = |peer: &TestClient| !peer.holds.is_empty() && !peer.input_ended;
         let Some(index) = self.pick_peer(wanted) else {
             return;
         };
@@ -228,7 +228,7 @@ impl World {
     /// Makes a consumer ask for more answers than the broker keeps for it. The broker reads from
     /// the consumer again when the answers have left.
     pub(crate) fn flood(&mut self) {
-        let wanted = |peer: &Peer| peer.subscription.is_some() && !peer.input_ended;
+        let wanted = |peer: &TestClient| peer.subscription.is_some() && !peer.input_ended;
         let Some(index) = self.pick_peer(wanted) else {
             return;
         };
@@ -250,8 +250,9 @@ impl World {
     }
 
     pub(crate) fn close_wait(&mut self) {
-        let wanted =
-            |peer: &Peer| peer.subscription.is_some() && !peer.input_ended && !peer.is_closing;
+        let wanted = |peer: &TestClient| {
+            peer.subscription.is_some() && !peer.input_ended && !peer.is_closing
+        };
         let Some(index) = self.pick_peer(wanted) else {
             return;
         };
@@ -309,7 +310,7 @@ impl World {
     pub(crate) fn close_peer(&mut self, index: usize) {
         let peer = &mut self.peers[index];
         if let Some(place) = peer.subscription.filter(|_| peer.is_slow) {
-            self.model.note_late(place);
+            self.model.allow_late(place);
         }
         peer.closed = true;
         if let Some((shard, id)) = peer.at.take() {
@@ -521,14 +522,14 @@ impl World {
                 }
                 for number in numbers {
                     self.model.messages[number as usize].acknowledged = true;
-                    self.note_at_risk(Risk::Message(number), topic);
+                    self.put_at_risk(Risk::Message(number), topic);
                 }
             }
             Awaited::Sub => {
                 let place = peer.subscription.expect("SUB was sent");
                 let exists = peer.at.is_some();
                 if exists && is_durable(place) && self.model.channels.insert(place) {
-                    self.note_at_risk(Risk::Channel(place), place.0);
+                    self.put_at_risk(Risk::Channel(place), place.0);
                 }
             }
             Awaited::CloseWait => self.reached.note("close wait"),

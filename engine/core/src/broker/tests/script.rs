@@ -94,7 +94,7 @@ pub(super) fn check_with(options: BrokerOptions, script: &str) {
 }
 
 #[derive(Default)]
-struct Peer {
+struct TestClient {
     id: Option<ClientId>,
     input: Vec<u8>,
     received: Vec<u8>,
@@ -109,7 +109,7 @@ pub(super) struct Session {
     broker: Broker,
     files: SimFiles,
     now: Now,
-    peers: BTreeMap<String, Peer>,
+    peers: BTreeMap<String, TestClient>,
     /// Ids of messages by their bodies.
     ids: BTreeMap<String, String>,
     /// Topics that asked for channels.
@@ -151,16 +151,16 @@ impl Session {
             .connect(self.now, "10.0.0.1:5".to_owned(), "10.0.0.1".to_owned());
         self.peers.insert(
             name.to_owned(),
-            Peer {
+            TestClient {
                 id: Some(id),
-                ..Peer::default()
+                ..TestClient::default()
             },
         );
         let mut out = Vec::new();
         let consumed = self.broker.receive(self.now, id, bytes, &mut out);
         self.peers.get_mut(name).expect("just made").input = bytes.split_off(consumed);
         let mut received = Vec::new();
-        self.settle_into(out, Some(&mut received));
+        self.run_until_idle_into(out, Some(&mut received));
         received
     }
 
@@ -231,7 +231,7 @@ impl Session {
                 let (id, rest) = (peer.id.expect("open"), peer.input.clone());
                 let mut out = Vec::new();
                 self.broker.finish_input(id, &rest, &mut out);
-                self.settle(out);
+                self.run_until_idle(out);
             }
             [name, "gone"] => {
                 let id = self
@@ -241,7 +241,7 @@ impl Session {
                     .expect("open");
                 let mut out = Vec::new();
                 self.broker.disconnect(id, &mut out);
-                self.settle(out);
+                self.run_until_idle(out);
             }
             [name, "upgraded"] => {
                 let peer = self.peers.get_mut(name).expect("connected");
@@ -249,7 +249,7 @@ impl Session {
                 let id = peer.id.expect("open");
                 let mut out = Vec::new();
                 self.broker.upgraded(self.now, id, None, &mut out);
-                self.settle(out);
+                self.run_until_idle(out);
             }
             ["grant", name, ttl, ref rest @ ..] => {
                 let authorization = |rest: &[&str]| Authorization {
@@ -287,7 +287,7 @@ impl Session {
                 let id = peer.id.expect("open");
                 let mut out = Vec::new();
                 self.flush(id, &mut out, None);
-                self.settle(out);
+                self.run_until_idle(out);
             }
             [name, "stuck"] => self.peers.get_mut(name).expect("connected").is_stuck = true,
             [verb, what] => self.administer(verb, what),
@@ -330,10 +330,10 @@ impl Session {
             let id = self
                 .broker
                 .connect(self.now, "10.0.0.1:5".to_owned(), "10.0.0.1".to_owned());
-            let peer = Peer {
+            let peer = TestClient {
                 id: Some(id),
                 input: magic.to_vec(),
-                ..Peer::default()
+                ..TestClient::default()
             };
             self.peers.insert(name.to_owned(), peer);
         }
@@ -344,7 +344,7 @@ impl Session {
             .extend_from_slice(bytes);
         let mut out = Vec::new();
         self.offer(name.to_owned(), &mut out);
-        self.settle(out);
+        self.run_until_idle(out);
     }
 
     fn offer(&mut self, name: String, out: &mut Vec<Output>) {
@@ -374,7 +374,7 @@ impl Session {
         let id = self.peers[name].id.expect("open");
         let mut out = Vec::new();
         self.broker.sent(self.now, id, bytes, &mut out);
-        self.settle(out);
+        self.run_until_idle(out);
     }
 
     fn pass(&mut self, step: Duration) {
@@ -389,7 +389,7 @@ impl Session {
             }
             let mut out = Vec::new();
             self.broker.handle_timeout(self.now, &mut out);
-            self.settle(out);
+            self.run_until_idle(out);
         }
         panic!("a timer spins at {:?}", self.now.mono);
     }
@@ -399,12 +399,12 @@ impl Session {
         found.map(|(name, _)| name.clone())
     }
 
-    fn settle(&mut self, out: Vec<Output>) {
-        self.settle_into(out, None);
+    fn run_until_idle(&mut self, out: Vec<Output>) {
+        self.run_until_idle_into(out, None);
     }
 
     /// Performs outputs and turns until nothing is left to do.
-    fn settle_into(&mut self, mut out: Vec<Output>, mut raw: Option<&mut Vec<u8>>) {
+    fn run_until_idle_into(&mut self, mut out: Vec<Output>, mut raw: Option<&mut Vec<u8>>) {
         loop {
             self.broker.end_turn(self.now, &mut out);
             let mut to_flush = Vec::new();
@@ -595,7 +595,7 @@ impl Session {
             _ => panic!("no such thing to do: {verb} {what}"),
         };
         result.expect("it is there");
-        self.settle(out);
+        self.run_until_idle(out);
     }
 
     fn start_topic(&mut self, topic: &str, channels: &[&str]) {
@@ -606,14 +606,14 @@ impl Session {
         let names: Vec<_> = names.map(|name| name.expect("a valid name")).collect();
         let mut out = Vec::new();
         self.broker.start_topic(self.now, key, &names, &mut out);
-        self.settle(out);
+        self.run_until_idle(out);
     }
 
     fn authorize(&mut self, name: &str, answer: Result<Grants, String>) {
         let id = self.asked_for.remove(name).expect("it asked");
         let mut out = Vec::new();
         self.broker.handle_grants(self.now, id, answer, &mut out);
-        self.settle(out);
+        self.run_until_idle(out);
     }
 
     fn show_stats(&mut self, what: &str) {
@@ -647,7 +647,7 @@ impl Session {
             },
         };
         writeln!(self.transcript, "= {text}").expect("a String takes all");
-        self.settle(Vec::new());
+        self.run_until_idle(Vec::new());
     }
 
     fn show_localities(&mut self, what: &str) {
@@ -663,7 +663,7 @@ impl Session {
             channel.zone_local_msg_count, channel.region_local_msg_count, channel.global_msg_count
         )
         .expect("a String takes all");
-        self.settle(Vec::new());
+        self.run_until_idle(Vec::new());
     }
 
     fn show_health(&mut self) {
@@ -689,7 +689,7 @@ impl Session {
             self.broker
                 .restore(self.now, name, log.expect("opens"), None);
         }
-        self.settle(Vec::new());
+        self.run_until_idle(Vec::new());
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`Patience`]: how long the answers of a consumer may gather before they are read.
+//! [`Coalescing`]: delays the next read of a consumer, so that its answers gather.
 //!
 //! Many clients write each FIN by itself. Carried out one by one, each costs a turn of the shard, and
 //! a write for the message that takes its place; gathered they cost one together. A consumer with many
@@ -16,9 +16,9 @@ const LONGEST: Duration = Duration::from_millis(1);
 /// Less is not worth a timer.
 const SHORTEST: Duration = Duration::from_micros(20);
 
-/// Of one consumer.
+/// Learns how long the reads of one consumer may be delayed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Coalescing {
     per_message_ns: u32,
     /// Answers since the last read.
     answered: u32,
@@ -26,9 +26,9 @@ pub(crate) struct Patience {
     has_waited: bool,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience {
+impl Default for Coalescing {
+    fn default() -> Coalescing {
+        Coalescing {
             per_message_ns: PER_MESSAGE_NS_MAX,
             answered: 0,
             has_waited: false,
@@ -36,15 +36,15 @@ impl Default for Patience {
     }
 }
 
-impl Patience {
-    /// Messages were answered for.
-    pub(crate) fn note(&mut self, answers: u32) {
+impl Coalescing {
+    /// Counts messages that were answered for.
+    pub(crate) fn count(&mut self, answers: u32) {
         self.answered = self.answered.saturating_add(answers);
     }
 
-    /// After a read: how long the next answers may gather, of the `left` messages still in hand, if
-    /// they may at all. `None`: not at all.
-    pub(crate) fn after_read(&mut self, left: u32, may_wait: bool) -> Option<Duration> {
+    /// Returns after a read how long the next answers may gather, of the `left` messages still in hand. `None` if
+    /// they may not.
+    pub(crate) fn next_delay(&mut self, left: u32, may_wait: bool) -> Option<Duration> {
         let answered = u64::from(std::mem::take(&mut self.answered));
         if self.has_waited {
             let held = answered + u64::from(left);
@@ -67,19 +67,19 @@ mod tests {
     /// A consumer that takes `ns` for a message and always gets new ones, over `reads` reads. Returns
     /// how many of them it would have been idle before, and the last pause.
     fn play(ns: u64, rdy: u32, reads: u32) -> (u32, Option<Duration>) {
-        let mut patience = Patience::default();
+        let mut coalescing = Coalescing::default();
         let (mut idle, mut last) = (0, None);
         for _ in 0..reads {
             // What came at once, after the last delivery.
-            patience.note(1);
-            last = patience.after_read(rdy - 1, true);
+            coalescing.count(1);
+            last = coalescing.next_delay(rdy - 1, true);
             let Some(pause) = last else { continue };
             let done = (pause.as_nanos() as u64 / ns).min(u64::from(rdy - 1)) as u32;
             idle += u32::from(done == rdy - 1);
-            patience.note(done);
-            assert!(patience.after_read(rdy - 1 - done, true) <= Some(LONGEST));
+            coalescing.count(done);
+            assert!(coalescing.next_delay(rdy - 1 - done, true) <= Some(LONGEST));
             // Delivered to again; it was not kept waiting for that read.
-            patience.has_waited = false;
+            coalescing.has_waited = false;
         }
         (idle, last)
     }
@@ -107,14 +107,14 @@ mod tests {
     #[test]
     fn with_little_in_hand_nothing_gathers() {
         assert_eq!(play(1_000, 64, 10).1, None);
-        let mut patience = Patience::default();
-        assert_eq!(patience.after_read(0, true), None);
+        let mut coalescing = Coalescing::default();
+        assert_eq!(coalescing.next_delay(0, true), None);
         assert_eq!(
-            patience.after_read(64, true),
+            coalescing.next_delay(64, true),
             Some(Duration::from_micros(32))
         );
         assert_eq!(
-            patience.after_read(2500, false),
+            coalescing.next_delay(2500, false),
             None,
             "something is to be written first"
         );
