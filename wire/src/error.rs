@@ -37,8 +37,6 @@ pub enum ErrorCode {
     Unauthorized,
     /// A client sent AUTH, but no auth server is configured.
     AuthDisabled,
-    /// The broker could not encode or send the answer to AUTH.
-    AuthError,
     /// FIN of a message that is not in flight to this client.
     FinFailed,
     /// REQ of a message that is not in flight to this client, or that could not be put back.
@@ -67,7 +65,6 @@ impl ErrorCode {
             ErrorCode::AuthFailed => "E_AUTH_FAILED",
             ErrorCode::Unauthorized => "E_UNAUTHORIZED",
             ErrorCode::AuthDisabled => "E_AUTH_DISABLED",
-            ErrorCode::AuthError => "E_AUTH_ERROR",
             ErrorCode::FinFailed => "E_FIN_FAILED",
             ErrorCode::ReqFailed => "E_REQ_FAILED",
             ErrorCode::TouchFailed => "E_TOUCH_FAILED",
@@ -239,12 +236,6 @@ impl WireError {
     #[must_use]
     pub fn auth_failed() -> WireError {
         WireError::new(ErrorCode::AuthFailed, "AUTH failed")
-    }
-
-    /// The broker could not encode or send the answer to AUTH.
-    #[must_use]
-    pub fn auth_error(cause: &str) -> WireError {
-        WireError::new(ErrorCode::AuthError, format_args!("AUTH error {cause}"))
     }
 
     /// The auth server knows the client and grants it nothing.

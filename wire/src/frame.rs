@@ -14,7 +14,7 @@ use crate::id::MessageId;
 use crate::limits::{ID_BYTES, MESSAGE_BODY_BYTES_MAX, SIZE_BYTES};
 
 /// Offset of a frame's type, in bytes.
-pub const TYPE_AT: usize = SIZE_BYTES;
+pub(crate) const TYPE_AT: usize = SIZE_BYTES;
 /// Offset of any frame's data, in bytes. The data of a message begin with its timestamp.
 pub const DATA_AT: usize = TYPE_AT + SIZE_BYTES;
 /// Offset of a message frame's timestamp, in bytes.
@@ -22,7 +22,7 @@ pub const TIMESTAMP_AT: usize = DATA_AT;
 /// Offset of a message frame's attempts, in bytes.
 pub const ATTEMPTS_AT: usize = TIMESTAMP_AT + size_of::<i64>();
 /// Offset of a message frame's id, in bytes.
-pub const ID_AT: usize = ATTEMPTS_AT + size_of::<u16>();
+pub(crate) const ID_AT: usize = ATTEMPTS_AT + size_of::<u16>();
 /// Offset of a message frame's body, which is the size of the header, in bytes.
 pub const HEADER_BYTES: usize = 34;
 
@@ -43,7 +43,7 @@ impl FrameType {
     /// Returns the type with this number on the wire, if there is one.
     #[inline]
     #[must_use]
-    pub fn from_wire(number: i32) -> Option<FrameType> {
+    pub(crate) fn from_wire(number: i32) -> Option<FrameType> {
         match number {
             0 => Some(FrameType::Response),
             1 => Some(FrameType::Error),

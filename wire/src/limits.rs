@@ -11,22 +11,22 @@ pub const LINE_BYTES_MAX: usize = 16384;
 /// A message id in bytes: 64 bits in hexadecimal.
 pub const ID_BYTES: usize = 16;
 
-/// Longest topic or channel name in bytes, [`EPHEMERAL_SUFFIX`] included.
+/// Longest topic or channel name in bytes, `#ephemeral` included.
 pub const NAME_BYTES_MAX: usize = 64;
 
 /// The end of a name whose topic or channel is deleted with its last user.
-pub const EPHEMERAL_SUFFIX: &[u8] = b"#ephemeral";
+pub(crate) const EPHEMERAL_SUFFIX: &[u8] = b"#ephemeral";
 
 /// Longest text of an IDENTIFY that is kept, in bytes: `client_id`, `hostname`, `user_agent` and
 /// both topology texts are cut to this length. nsqd keeps up to `--max-body-size` for each
 /// connection.
-pub const IDENTIFY_TEXT_BYTES_MAX: usize = 1024;
+pub(crate) const IDENTIFY_TEXT_BYTES_MAX: usize = 1024;
 
 /// Bytes of each size and count on the wire: a signed 32-bit integer, big endian.
 pub const SIZE_BYTES: usize = 4;
 
 /// Fewest bytes of a message in a batch: its size and one byte, because bodies are never empty.
-pub const BATCH_ENTRY_BYTES_MIN: usize = SIZE_BYTES + 1;
+pub(crate) const BATCH_ENTRY_BYTES_MIN: usize = SIZE_BYTES + 1;
 
 // A batch entry has a size and a body of at least one byte.
 const _: () = assert!(SIZE_BYTES == size_of::<i32>() && BATCH_ENTRY_BYTES_MIN > SIZE_BYTES);

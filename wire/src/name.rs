@@ -26,6 +26,13 @@ pub fn is_valid_name(name: &[u8]) -> bool {
             .fold(true, |good, byte| good & IN_STEM[usize::from(*byte)])
 }
 
+/// Returns true when `name` ends in `#ephemeral`: its topic or channel is deleted with its last user.
+#[inline]
+#[must_use]
+pub fn is_ephemeral(name: &[u8]) -> bool {
+    name.ends_with(EPHEMERAL_SUFFIX)
+}
+
 /// The set of the bytes `[.a-zA-Z0-9_-]`.
 const IN_STEM: [bool; 256] = {
     let mut set = [false; 256];
@@ -73,7 +80,7 @@ macro_rules! name {
             #[inline]
             #[must_use]
             pub fn is_ephemeral(&self) -> bool {
-                self.0.ends_with(EPHEMERAL_SUFFIX)
+                is_ephemeral(self.0)
             }
         }
 

@@ -33,6 +33,7 @@ mod log;
 mod memory;
 pub mod planted;
 pub mod policy;
+mod random;
 pub mod range;
 mod recovered;
 mod request;
@@ -52,6 +53,7 @@ pub use log::{
     Taken, next_generation,
 };
 pub use memory::{Memory, Pages, Written};
+pub use random::splitmix64;
 pub use range::SeqRange;
 pub use recovered::{RecordedChannels, Recovered};
 pub use request::{

@@ -1,26 +1,23 @@
-//! [`Random`]: draws that repeat themselves.
+//! [`Random`]: a seeded generator of random numbers.
 
-/// A small seeded generator (splitmix64): sampling needs no better one, and the simulation needs
-/// the same draws for the same seed.
+use diskq_log::splitmix64;
+
+/// A small generator that repeats its numbers for the same seed. Sampling needs no better one.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that repeats itself for the same seed.
+    /// Returns a generator with this seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 random bits.
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        splitmix64(&mut self.0)
     }
 
-    /// A number below `bound`; the bias is below 2^-32 for the bounds used here.
+    /// Returns a number below `bound`. The bias is below 2^-32 for the bounds used here.
     ///
     /// # Panics
     /// If `bound` is 0.

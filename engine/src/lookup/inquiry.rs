@@ -8,9 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use wire::go_json::{self, array, object, text};
-
-/// Channels of this kind belong to the node where somebody subscribed.
-const EPHEMERAL: &str = "#ephemeral";
+use wire::name::is_ephemeral;
 
 /// An nsqlookupd that can be asked.
 pub(super) struct Source {
@@ -115,9 +113,10 @@ impl<F: FnOnce(Vec<String>) + Send + 'static> Inquiry<F> {
             );
         }
         let channels = std::mem::take(&mut state.channels);
+        // An ephemeral channel belongs to the node of its consumers.
         let channels = channels
             .into_iter()
-            .filter(|name| !name.ends_with(EPHEMERAL));
+            .filter(|name| !is_ephemeral(name.as_bytes()));
         if let Some(answer) = state.answer.take() {
             answer(channels.collect());
         }

@@ -3,8 +3,7 @@
 use crate::http::memory_fields;
 use engine_core::stats::{ChannelStats, LatencyStats, StatsSnapshot, TopicStats};
 use std::fmt::Display;
-
-const EPHEMERAL: &str = "#ephemeral";
+use wire::name::is_ephemeral;
 
 /// Makes lines, and remembers what was told last.
 pub(super) struct Lines {
@@ -31,7 +30,7 @@ impl Lines {
             prefix: &self.prefix,
             lines: Vec::new(),
         };
-        let is_wanted = |name: &str| !self.excludes_ephemeral || !name.ends_with(EPHEMERAL);
+        let is_wanted = |name: &str| !self.excludes_ephemeral || !is_ephemeral(name.as_bytes());
         for topic in &snapshot.topics {
             if !is_wanted(&topic.topic_name) {
                 continue;

@@ -130,7 +130,7 @@ impl Flag {
     }
 
     /// Returns the default on this host.
-    pub fn default_on(&self, hostname: &str) -> String {
+    pub(crate) fn default_on(&self, hostname: &str) -> String {
         match self.default {
             DefaultValue::Fixed(text) => text.to_string(),
             DefaultValue::OfHost(text) => text(hostname),

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 /// Go's error for a value that is not of the flag's type.
-pub const PARSE_ERROR: &str = "parse error";
+pub(crate) const PARSE_ERROR: &str = "parse error";
 /// Go's error for a number that is too large.
-pub const OUT_OF_RANGE: &str = "value out of range";
+pub(crate) const OUT_OF_RANGE: &str = "value out of range";
 
 /// Go's error for an invalid number where only decimal numbers are accepted.
 const INVALID_SYNTAX: &str = "invalid syntax";
@@ -32,7 +32,7 @@ pub fn parse_bool(text: &str) -> Result<bool, &'static str> {
 }
 
 /// Parses an integer like `strconv.ParseInt(text, 0, 64)`: the prefix determines the base.
-pub fn parse_int(text: &str) -> Result<i64, &'static str> {
+pub(crate) fn parse_int(text: &str) -> Result<i64, &'static str> {
     let (negative, unsigned) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
         Some(b'+') => (false, &text[1..]),
@@ -98,7 +98,7 @@ fn are_underscores_placed_well(unsigned: &str) -> bool {
 }
 
 /// Parses a duration into nanoseconds like `time.ParseDuration`: `1h30m`, `.5s`, `0`.
-pub fn parse_duration(text: &str) -> Result<i64, &'static str> {
+pub(crate) fn parse_duration(text: &str) -> Result<i64, &'static str> {
     let (negative, mut rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
         Some(b'+') => (false, &text[1..]),
@@ -181,7 +181,7 @@ fn digit_count(text: &str) -> usize {
 }
 
 /// Returns the reason why a text is not a duration, in the words of `time.ParseDuration`.
-pub fn duration_error(text: &str) -> String {
+pub(crate) fn duration_error(text: &str) -> String {
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     while let Some(number) = rest.find(|c: char| c != '.' && !c.is_ascii_digit()) {
         let (digits, after) = rest.split_at(number);
@@ -205,14 +205,14 @@ pub fn duration_error(text: &str) -> String {
 }
 
 /// Parses numbers separated by commas. The error is the part that is not a number.
-pub fn parse_floats(text: &str) -> Result<Vec<f64>, &str> {
+pub(crate) fn parse_floats(text: &str) -> Result<Vec<f64>, &str> {
     text.split(',')
         .map(|part| parse_float(part).ok_or(part))
         .collect()
 }
 
 /// Parses a number like `strconv.ParseFloat`, except hexadecimal numbers.
-pub fn parse_float(text: &str) -> Option<f64> {
+pub(crate) fn parse_float(text: &str) -> Option<f64> {
     text.parse().ok()
 }
 

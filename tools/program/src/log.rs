@@ -279,7 +279,7 @@ pub fn flush() {
 }
 
 /// Returns the FATAL line for `text`, with its line feed, for a daemon whose log has not started.
-pub fn fatal_line(program: &'static str, text: &str) -> String {
+pub(crate) fn fatal_line(program: &'static str, text: &str) -> String {
     let line = Line {
         at: SystemTime::now(),
         level: Level::Fatal,
@@ -292,7 +292,7 @@ pub fn fatal_line(program: &'static str, text: &str) -> String {
 
 /// Returns a line with its line feed in the form that NSQ's programs use before they have a log:
 /// without prefix, level and fractions of seconds.
-pub fn bare_line(text: &str) -> String {
+pub(crate) fn bare_line(text: &str) -> String {
     let at = Timestamp::now().to_zoned(TimeZone::system());
     format!("{} {text}\n", at.strftime("%Y/%m/%d %H:%M:%S"))
 }

@@ -40,7 +40,6 @@ fn texts_are_those_of_nsqd() {
             "E_AUTH_FIRST AUTH required before PUB",
         ),
         (WireError::auth_failed(), "E_AUTH_FAILED AUTH failed"),
-        (WireError::auth_error("x"), "E_AUTH_ERROR AUTH error x"),
         (
             WireError::no_authorizations(),
             "E_UNAUTHORIZED AUTH no authorizations found",

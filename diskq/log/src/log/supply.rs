@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::file_name::SegmentNumber;
 use crate::memory::Memory;
 use crate::policy;
+use crate::random::splitmix64;
 
 use super::options::LogOptions;
 
@@ -195,12 +196,8 @@ impl Supply {
     }
 }
 
-/// The next of the random numbers that `seed` began (splitmix64). Never 0.
+/// Returns the next generation of the sequence that `seed` began: a random number that is not 0.
 #[must_use]
 pub fn next_generation(seed: &mut u64) -> u64 {
-    *seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut mixed = *seed;
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    (mixed ^ mixed >> 31).max(1)
+    splitmix64(seed).max(1)
 }

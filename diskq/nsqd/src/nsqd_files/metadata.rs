@@ -29,12 +29,10 @@ use wire::go_json::{self, JsonObject, array, boolean, object, push_array, string
 
 use crate::nsqd_files::is_temporary;
 use wire::go_error::system_text;
+use wire::name::is_ephemeral;
 
 /// The file's name in the data directory.
 pub const FILE_NAME: &str = "nsqd.dat";
-
-/// The suffix of names that exist only in memory and are never written.
-const EPHEMERAL: &str = "#ephemeral";
 
 /// The version of nsqd that is written to the file. nsqd never reads it.
 const VERSION: &str = "1.3.0";
@@ -220,8 +218,9 @@ fn random_number() -> u64 {
     RandomState::new().build_hasher().finish() >> 1
 }
 
+/// Returns true when `name` is written. Ephemeral topics and channels exist only in memory.
 fn is_kept(name: &str) -> bool {
-    !name.ends_with(EPHEMERAL)
+    !is_ephemeral(name.as_bytes())
 }
 
 fn push_list<T>(
