@@ -67,7 +67,7 @@ fn wrong_flags_are_refused_before_anything_runs() {
 }
 
 #[test]
-fn a_daemon_that_is_not_there_is_named() {
+fn a_missing_daemon_is_named() {
     // This port was free a moment ago.
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -188,7 +188,7 @@ fn a_connection_refused_in_the_middle_leaves_a_partial_report() {
 }
 
 #[test]
-fn an_interrupted_run_reports_what_ran() {
+fn an_interrupted_run_leaves_a_report() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("interrupted.json");
     let sink = echo(Faults::default());

@@ -157,7 +157,7 @@ fn a_comparison_takes_turns_and_judges() {
 
 /// Checks that publishing and delivering are told apart where one follows the other.
 #[test]
-fn a_comparison_knows_what_each_half_took() {
+fn a_comparison_measures_publishing_and_delivering_apart() {
     let directory = tempfile::tempdir().unwrap();
     let sink = format!("{PROGRAM} sink --mode echo --address {{tcp}}");
     let metrics = |number: u32, flags: &str| {

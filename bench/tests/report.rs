@@ -375,7 +375,7 @@ fn the_browser_notices_requests_and_errors() {
 }
 
 #[test]
-fn what_is_no_result_is_refused_by_name() {
+fn a_file_without_a_result_is_refused_by_name() {
     let check = |name: &str, content: Option<&str>, expected: &str| {
         let path = directory().join(name);
         if let Some(content) = content {

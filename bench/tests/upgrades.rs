@@ -163,7 +163,7 @@ fn check_refused(address: SocketAddr, args: &[&str], words: &str) {
 }
 
 #[test]
-fn what_is_not_granted_is_not_measured() {
+fn a_daemon_that_grants_no_upgrade_is_not_measured() {
     let sink = echo(Faults::default());
     let grants = "the daemon does not grant TLS";
     check_refused(sink.address, &["--tls", "--tls-insecure"], grants);

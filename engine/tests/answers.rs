@@ -153,7 +153,7 @@ const DEEDS: [Deed; 8] = [
 ];
 
 #[test]
-fn what_was_answered_holds_after_kill_9() {
+fn answered_changes_hold_after_kill_9() {
     let _machine = whole_machine();
     let clock = SystemTime::now()
         .duration_since(UNIX_EPOCH)

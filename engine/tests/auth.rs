@@ -84,7 +84,7 @@ fn authed(broker: &Broker) -> Client {
 }
 
 #[test]
-fn who_is_authorised_may_and_is_shown() {
+fn authorised_clients_are_served_and_shown() {
     let server = AuthServer::start(all());
     let broker = Broker::start(3, &[&server.flag()]);
     let mut client = Client::connect(broker.tcp_addr());
@@ -137,7 +137,7 @@ fn who_is_authorised_may_and_is_shown() {
 
 /// Checks every error in nsqd's order (auth.md sections 4 and 5).
 #[test]
-fn who_is_not_authorised_is_told_why() {
+fn unauthorised_clients_get_the_reason() {
     let server = AuthServer::start(grants(3600, "^orders$", &["^bill.*$"], &["subscribe"]));
     let broker = Broker::start(2, &[&server.flag()]);
     let pub_ = |topic: &str| Client::command_with_body(&format!("PUB {topic}"), b"x");
@@ -211,7 +211,7 @@ fn who_is_not_authorised_is_told_why() {
 }
 
 #[test]
-fn answers_that_are_none() {
+fn unusable_answers_fail() {
     let server = AuthServer::start(Reply::new(200, "{\"ttl\":1}"));
     let broker = Broker::start(1, &[&server.flag()]);
     let attempt = |error: &str| {
@@ -330,7 +330,7 @@ fn posts_redirects_and_urls() {
 
 /// After the grants expire, the next command that needs them makes the broker ask again.
 #[test]
-fn what_expires_is_asked_for_again() {
+fn expired_grants_are_requested_again() {
     let server = AuthServer::start(grants(1, ".*", &[".*"], &["subscribe", "publish"]));
     let broker = Broker::start(2, &[&server.flag()]);
     let mut client = authed(&broker);
@@ -362,7 +362,7 @@ fn what_expires_is_asked_for_again() {
 
 /// A slow auth server delays only the clients that wait for it. Its timeout is the configured one.
 #[test]
-fn a_slow_server_delays_only_those_who_ask() {
+fn a_slow_server_delays_only_waiting_clients() {
     let (open, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
     let count = Arc::new(AtomicU32::new(0));
@@ -503,7 +503,7 @@ fn connections_to_accept(port: u16) -> u64 {
 /// A new client that leaves while its request waits behind others causes no request and leaves
 /// nothing behind.
 #[test]
-fn strangers_that_leave_are_not_asked_for() {
+fn new_clients_that_leave_cause_no_request() {
     let mut server = SlowAuth::start("", 3600);
     let broker = server.broker(2);
     let mut strangers = server.occupy(&broker);
@@ -589,7 +589,7 @@ fn secrets_that_wait_take_a_bounded_amount_of_memory() {
 /// Requests for new clients wait behind one another. Requests for clients whose grants have expired
 /// do not wait behind them.
 #[test]
-fn strangers_do_not_delay_those_who_were_authorised() {
+fn new_clients_do_not_delay_authorised_ones() {
     let mut server = SlowAuth::start("known", 1);
     let broker = server.broker(1);
     let mut known = stranger(&broker, "known");

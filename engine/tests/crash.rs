@@ -65,7 +65,7 @@ const SETTLED: [u8; 2] = [2, 4];
 const DELIVERED: [u8; 2] = [8, 16];
 
 #[test]
-fn what_got_ok_survives_kill_9() {
+fn messages_with_ok_survive_kill_9() {
     let _machine = whole_machine();
     let messages = number_from_env("RINGQ_CRASH_MESSAGES", 100_000);
     let kills = number_from_env("RINGQ_CRASH_KILLS", 3);

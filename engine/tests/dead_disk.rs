@@ -150,11 +150,11 @@ fn a_disk_that_becomes_read_only_is_noticed_by_the_next_sync() {
 }
 
 #[test]
-fn who_waits_for_a_sync_of_a_disk_that_is_shut_down_gets_an_error() {
+fn a_publish_that_waits_for_a_disk_that_is_shut_down_gets_an_error() {
     try_with_sync_every(Death::ShutDown);
 }
 
 #[test]
-fn who_waits_for_a_sync_of_a_disk_that_becomes_read_only_gets_an_error() {
+fn a_publish_that_waits_for_a_disk_that_becomes_read_only_gets_an_error() {
     try_with_sync_every(Death::ReadOnly);
 }

@@ -306,7 +306,7 @@ fn stop_under_load(signal: &str, shards: usize, topics: u64) {
 }
 
 #[test]
-fn attempts_of_what_was_in_flight_are_kept() {
+fn attempts_of_messages_in_flight_are_kept() {
     let mut broker = Broker::start(2, &[]);
     let mut client = Client::connect(broker.tcp_addr());
     for number in 0..5u8 {

@@ -22,7 +22,7 @@ fn registrations(lookupd: &Lookupd) -> Vec<String> {
 }
 
 #[test]
-fn it_is_told_everything_and_every_change() {
+fn an_nsqlookupd_gets_the_state_and_every_change() {
     let lookupd = Lookupd::start(&[]);
     let mut broker = Broker::start(
         2,
@@ -105,7 +105,7 @@ fn it_is_told_everything_and_every_change() {
 
 /// The broker pings every 15 s and so notices a lost connection.
 #[test]
-fn it_pings_and_comes_back() {
+fn a_broker_pings_and_reconnects() {
     let lookupd = Lookupd::start(&[]);
     let broker = Broker::start(1, &[&flag(&lookupd)]);
     broker.post("/topic/create?topic=t", b"").expect_status(200);
@@ -124,7 +124,7 @@ fn it_pings_and_comes_back() {
 /// Whatever an nsqlookupd does in any state, clients are served without delay. Once it behaves, it
 /// gets the whole state.
 #[test]
-fn one_that_misbehaves_harms_nobody() {
+fn a_misbehaving_nsqlookupd_harms_no_client() {
     let manners = [
         Manner::Closes,
         Manner::Silent,
@@ -241,7 +241,7 @@ fn a_new_topic_gets_the_channels_that_others_know() {
 
 /// Only the client that creates a topic waits for the answer. Nothing is lost meanwhile.
 #[test]
-fn only_who_creates_a_topic_waits_for_an_answer() {
+fn only_the_creator_of_a_topic_waits_for_an_answer() {
     let (open, gate) = mpsc::channel::<()>();
     let gate = std::sync::Mutex::new(gate);
     let is_asked = Arc::new(AtomicBool::new(false));
@@ -289,7 +289,7 @@ fn only_who_creates_a_topic_waits_for_an_answer() {
 }
 
 #[test]
-fn who_cannot_be_asked_has_no_say() {
+fn an_unreachable_nsqlookupd_is_ignored() {
     let nobody = serve_http(|_| Reply::new(500, "boom"));
     let bad = Lookupd::start_with_http(nobody.port());
     let refusing = Lookupd::start_with_http(1);
@@ -340,7 +340,7 @@ fn many_topics_wait_for_one_timeout() {
 
 /// Neither an nsqlookupd that refuses connections nor one that is always silent delays clients.
 #[test]
-fn one_that_is_not_there_slows_nothing() {
+fn an_absent_nsqlookupd_delays_no_client() {
     let silent = Lookupd::start(&[]);
     silent.answers("IDENTIFY", Manner::Silent);
     let broker = Broker::start(1, &["--lookupd-tcp-address=127.0.0.1:1", &flag(&silent)]);

@@ -210,7 +210,7 @@ impl Script {
 /// The broker decides to move in the middle of the input of one read. The rest of the input moves
 /// too.
 #[test]
-fn a_producer_moves_with_what_it_sent_ahead() {
+fn a_producer_moves_with_the_commands_it_sent_ahead() {
     let _machine = whole_machine();
     for shards in SHARDS {
         let broker = with_channels(shards);
@@ -326,7 +326,7 @@ fn producers_that_move_all_the_time_lose_nothing() {
 /// One write has IDENTIFY, publishes to all topics, SUB, RDY, FINs of unknown ids, and further
 /// publishes. SUB moves the connection in the middle of this input.
 #[test]
-fn a_consumer_moves_with_what_it_sent_ahead() {
+fn a_consumer_moves_with_the_commands_it_sent_ahead() {
     for shards in SHARDS {
         let broker = with_channels(shards);
         let mut published = Published::default();
@@ -493,7 +493,7 @@ fn consumers_from_all_shards_share_a_channel() {
 /// HTTP connections that publish to one topic again and again move to its shard. The requests that
 /// a client sent ahead move too, complete or incomplete.
 #[test]
-fn http_connections_move_with_what_was_sent_ahead() {
+fn http_connections_move_with_the_requests_sent_ahead() {
     let _machine = whole_machine();
     for shards in SHARDS {
         let broker = with_channels(shards);

@@ -66,7 +66,7 @@ fn one_message_through(broker: &Broker) {
 }
 
 #[test]
-fn pushes_hold_every_topic_and_what_was_added_since_the_last() {
+fn pushes_have_every_topic_and_the_growth_since_the_last_push() {
     let (socket, address) = statsd();
     let flags = [
         &address,
@@ -121,7 +121,7 @@ fn pushes_hold_every_topic_and_what_was_added_since_the_last() {
 }
 
 #[test]
-fn ephemeral_ones_memory_and_packets_are_as_asked_for() {
+fn ephemeral_topics_memory_and_packets_follow_the_flags() {
     let (socket, address) = statsd();
     let flags = [
         &address,
@@ -151,7 +151,7 @@ fn ephemeral_ones_memory_and_packets_are_as_asked_for() {
 }
 
 #[test]
-fn a_name_that_is_none_is_told_and_the_end_waits_for_no_push() {
+fn an_unknown_host_is_logged_and_the_end_waits_for_no_push() {
     let flags = ["--statsd-address=nowhere.invalid:1", "--statsd-interval=1s"];
     let broker = Broker::start(1, &flags);
     broker.wait_for_log("ERROR: failed to create UDP socket to statsd(nowhere.invalid:1)");

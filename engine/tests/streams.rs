@@ -639,7 +639,7 @@ fn identify_and_auth_errors() {
 }
 
 #[test]
-fn what_bad_publishes_leave_behind() {
+fn bad_publishes_store_no_message() {
     let broker = Broker::start(2, &[]);
     check(
         &broker,

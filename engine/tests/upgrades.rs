@@ -122,7 +122,7 @@ fn every_combination_carries_every_size_on_5_shards() {
 }
 
 #[test]
-fn what_is_off_is_not_granted() {
+fn disabled_upgrades_are_not_granted() {
     let certificates = Certificates::new();
     let broker = Broker::start(1, &["--snappy=false", "--max-deflate-level=3"]);
     let mut client = Client::connect(broker.tcp_addr());
@@ -159,7 +159,7 @@ fn what_is_off_is_not_granted() {
 /// As in nsqd, the bytes that a client sends behind its IDENTIFY, before it can know of the
 /// upgrade, are dropped.
 #[test]
-fn what_was_sent_ahead_of_an_upgrade_is_dropped() {
+fn bytes_sent_ahead_of_an_upgrade_are_dropped() {
     let broker = Broker::start(1, &[]);
     let mut client = Client::connect(broker.tcp_addr());
     let json = r#"{"feature_negotiation":true,"snappy":true}"#;
@@ -186,7 +186,7 @@ fn what_was_sent_ahead_of_an_upgrade_is_dropped() {
 }
 
 #[test]
-fn bytes_that_come_one_by_one_are_as_good() {
+fn bytes_may_arrive_one_by_one() {
     let certificates = Certificates::new();
     let broker = certificates.broker(3, &[]);
     let cases = [
@@ -350,7 +350,7 @@ fn a_client_may_refuse_the_certificate() {
 }
 
 #[test]
-fn a_handshake_that_is_none_is_answered_in_the_clear() {
+fn an_invalid_handshake_is_answered_in_plain_text() {
     let certificates = Certificates::new();
     let broker = certificates.broker(1, &[]);
     let asked = || {
@@ -419,7 +419,7 @@ fn sealed(layer: Layer, plain: &[u8]) -> Vec<u8> {
 /// A corrupt stream closes the connection without a frame. The commands before the corruption
 /// count.
 #[test]
-fn compressed_garbage_closes_without_a_word() {
+fn compressed_garbage_closes_without_an_answer() {
     let broker = Broker::start(1, &[]);
     for (upgrade, layer) in [
         (Upgrade::Snappy, Layer::snappy as fn() -> Layer),
@@ -533,7 +533,7 @@ fn a_consumer_that_does_not_read_costs_little() {
 
 /// Keys in the form that OpenSSL writes, and TLS versions that other programs speak.
 #[test]
-fn openssl_gets_along_with_it() {
+fn openssl_works_with_the_broker() {
     if !is_installed("openssl", "the openssl command") {
         return;
     }

@@ -105,7 +105,7 @@ fn no_turn_goes_through_more_than_its_share() {
 /// A topic also processes its undistributed messages in slices when it is paused, unpaused or
 /// deleted.
 #[test]
-fn what_no_channel_was_given_is_gone_through_in_slices_too() {
+fn undistributed_messages_are_processed_in_slices() {
     const MESSAGES: u64 = 3_000;
     let slices = MESSAGES as usize / TURN_ENTRIES;
     let mut world = World::new();
@@ -222,7 +222,7 @@ fn a_crash_between_two_slices_loses_neither_message_nor_deadline() {
 /// A paused topic is unpaused while the broker builds its checkpoint. The channel then gets
 /// messages that are older than the checkpoint, although a part of the channel was recorded before.
 #[test]
-fn what_a_channel_is_given_while_it_is_recorded_is_not_lost() {
+fn messages_given_to_a_channel_during_its_checkpoint_are_not_lost() {
     const MESSAGES: u64 = 300;
     for goes_on_after in 0..20 {
         let mut world = World::new();

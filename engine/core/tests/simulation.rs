@@ -125,7 +125,7 @@ fn random_histories_agree_with_the_model() {
 }
 
 #[test]
-fn what_failed_once_does_not_fail_again() {
+fn seeds_that_failed_once_do_not_fail_again() {
     for (what, seed) in FAILED_ONCE {
         println!("{what}");
         run(seed).unwrap_or_else(|panic| resume_unwind(panic));

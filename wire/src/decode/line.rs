@@ -81,7 +81,7 @@ mod tests {
     proptest! {
         /// The inputs mix the wanted byte with its neighbours, because borrows affect those.
         #[test]
-        fn finds_what_a_plain_search_finds(
+        fn agrees_with_a_plain_search(
             bytes in prop::collection::vec(
                 prop_oneof![9..=11_u8, 31..=33_u8, 0x89..=0x8b_u8, any::<u8>()],
                 0..40,

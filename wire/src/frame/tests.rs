@@ -35,7 +35,7 @@ fn patching_attempts_changes_nothing_else() {
 }
 
 #[test]
-fn a_short_message_is_none() {
+fn short_data_are_no_message() {
     let data = &CAPTURED[DATA_AT..HEADER_BYTES];
     for end in 0..data.len() {
         assert_eq!(Message::parse(&data[..end]), None, "{end}");

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn serde_reads_back_what_was_written() {
+    fn serde_reads_back_the_written_text() {
         let text: String = (0..=0x3000).filter_map(char::from_u32).collect();
         let mut json = "\"".to_owned();
         escape_into(&mut json, &text);

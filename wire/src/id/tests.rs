@@ -64,7 +64,7 @@ fn only_lower_case_hexadecimal_is_an_id() {
 }
 
 #[test]
-fn display_escapes_what_a_client_made_up() {
+fn display_escapes_bytes_that_a_client_made_up() {
     assert_eq!(
         MessageId(*b"18a2f065e8001000").to_string(),
         "18a2f065e8001000"

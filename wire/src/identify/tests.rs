@@ -98,7 +98,7 @@ fn the_grammar_is_strict() {
 }
 
 #[test]
-fn keys_match_whatever_their_case() {
+fn keys_match_in_any_case() {
     check(r#"{"HEARTBEAT_INTERVAL":1}"#, |r| r.heartbeat_interval = 1);
     check(r#"{"Tls_V1":true}"#, |r| r.tls_v1 = true);
     // U+017F is a lower-case s. No key has a k, which U+212A (the Kelvin sign) folds to.
@@ -239,7 +239,7 @@ fn long_texts_are_cut() {
 }
 
 #[test]
-fn what_is_no_character_becomes_the_replacement_character() {
+fn invalid_characters_become_the_replacement_character() {
     let check_text = |inside: &[u8], expected: &str| {
         let json = [b"{\"client_id\":\"", inside, b"\"}"].concat();
         check(json, |r| r.client_id = expected.into());

@@ -122,7 +122,7 @@ fn crc_of_ok() -> [u8; 4] {
 }
 
 #[test]
-fn what_is_no_stream_is_refused() {
+fn invalid_streams_are_refused() {
     let check = |layer: Layer, stream: &[u8], words: &str| {
         let error = opened(of(layer), &[stream]).unwrap_err().to_string();
         assert!(error.contains(words), "{stream:?}: {error}");
@@ -200,7 +200,7 @@ fn carry(from: &mut Layers, to: &mut Layers, part: usize) -> Result<Vec<u8>, Upg
 }
 
 #[test]
-fn tls_and_what_is_in_it_may_be_cut_anywhere() {
+fn tls_and_its_content_may_be_cut_anywhere() {
     let directory = tempfile::tempdir().unwrap();
     certificates(directory.path());
     let path = |name: &str| directory.path().join(name);
@@ -310,7 +310,7 @@ fn shaken_hands() -> (Layers, Layers) {
 
 /// Data that grow a thousandfold by decompression come out in pieces of the given room.
 #[test]
-fn what_does_not_fit_stays_compressed() {
+fn bytes_beyond_the_room_stay_compressed() {
     let zeros = vec![vec![0; 10_000_000]];
     for layer in [Layer::snappy as fn() -> Layer, || Layer::deflate(9)] {
         let wire = sealed(of(layer()), &zeros);

@@ -94,7 +94,7 @@ fn without_ids(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_taken_over_is_written_back() {
+fn an_export_writes_a_takeover_back() {
     let files = disk();
     let before = contents(&files, &data_path());
     let exported = run(&files, &facts()).unwrap();
@@ -184,7 +184,7 @@ fn it_is_complete_or_nothing() {
 }
 
 #[test]
-fn what_is_not_taken_over_is_not_forgotten() {
+fn an_export_refuses_files_that_are_not_taken_over() {
     let files = disk();
     let late = data_path().join("orders:audit.diskqueue.000000.dat");
     files.write_at(&late, 0, b"bytes").unwrap();

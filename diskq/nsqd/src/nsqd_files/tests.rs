@@ -82,7 +82,7 @@ fn positions(text: &str) -> (&'static str, &[u8]) {
 }
 
 #[test]
-fn names_say_whose_file_it_is() {
+fn file_names_tell_queue_and_kind() {
     let check = |name, expected| assert_eq!(parse_name(name), expected, "{name}");
     check(
         "orders.diskqueue.000000.dat",
@@ -195,7 +195,7 @@ fn files_roll_where_nsqds_do() {
 /// Checks which of five records of 40 bytes are read, by their numbers, and a part of the one note.
 /// The situations are those of diskqueue-format §7.1.
 #[test]
-fn what_is_readable_is_read() {
+fn readable_records_are_read() {
     let five = encoded(&[0, 1, 2, 3, 4].map(|n| owned(n, 0, 10)));
     let check = |named: &[(&str, &[u8])], expected: &[i64], note: &str| {
         let (records, notes) = read(&disk(named), 1 << 20);
@@ -382,7 +382,7 @@ fn a_limit_that_was_lowered_costs_no_message() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn written_records_are_read(
         records in proptest::collection::vec(
             (any::<i64>(), any::<u16>(), any::<[u8; ID_BYTES]>(), proptest::collection::vec(any::<u8>(), 0..600)),
             0..40,

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_waited_for() {
+    fn incomplete_chunks_are_awaited() {
         let whole = "3;x\r\nabc\r\n0\r\nA: b\r\n\r\n";
         for cut in 0..whole.len() {
             check(&whole[..cut], Err(None));

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn invalid_requests_are_refused() {
         let check = |text: &str, expected: Refusal| {
             let refused = parse(text.as_bytes()).unwrap_err();
             assert_eq!(refused, expected, "{}", &text[..text.len().min(60)]);

@@ -158,7 +158,7 @@ fn an_error_that_comes_again_has_one_line_and_a_count() {
 }
 
 #[test]
-fn flush_waits_for_what_was_put_before_and_not_for_ever() {
+fn flush_waits_for_earlier_lines_but_not_for_ever() {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let (queue, entries) = mpsc::sync_channel(8);
     let logger = Logger {
@@ -182,7 +182,7 @@ fn flush_waits_for_what_was_put_before_and_not_for_ever() {
 
 /// Regression: counts that were held back were lost with the process.
 #[test]
-fn flush_tells_what_is_held_back() {
+fn flush_reports_held_back_lines() {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let (queue, entries) = mpsc::sync_channel(8);
     let (done, _wait_done) = mpsc::sync_channel(1);

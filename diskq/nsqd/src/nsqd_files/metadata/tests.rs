@@ -99,7 +99,7 @@ fn reading_is_lenient() {
 }
 
 #[test]
-fn what_is_not_metadata_is_refused() {
+fn invalid_metadata_is_refused() {
     let check = |text: &str, why: &str| {
         let error = parse(text.as_bytes()).unwrap_err();
         assert!(error.contains(why), "{text}: {error}");
