@@ -224,3 +224,6 @@ impl Taken {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
