@@ -4,6 +4,7 @@ mod series;
 mod sink;
 mod target;
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -87,14 +88,32 @@ pub fn main() -> ExitCode {
         Command::FindMax(args) => series::find_max(&args),
         Command::Compare(args) => series::compare(&args),
         Command::Sink(args) => sink::main(&args),
-        Command::Plan(args) => return plan::main(&args),
-        Command::Report(args) => return report::main(args),
+        Command::Plan(args) => return print_or_fail("plan", plan::run(&args)),
+        Command::Report(args) => {
+            let page = report::run(&args).map(|()| format!("{}\n", args.out.display()));
+            return print_or_fail("report", page);
+        }
     };
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("nsq-bench: {error}");
             ExitCode::from(EXIT_USAGE)
+        }
+    }
+}
+
+/// Prints what a subcommand without a daemon made; an error goes to standard error.
+fn print_or_fail(name: &str, made: Result<String, String>) -> ExitCode {
+    let printed = made.and_then(|text| {
+        let printed = std::io::stdout().write_all(text.as_bytes());
+        printed.map_err(|error| format!("cannot print the result: {error}"))
+    });
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nsq-bench {name}: {error}");
+            ExitCode::from(EXIT_FAILED)
         }
     }
 }

@@ -54,8 +54,8 @@ macro_rules! meters {
 }
 
 const METERS: [Meter; 15] = meters! {
-    "published_per_s" "msg/s" true true: |run| Some(run.totals.acknowledged_per_s).filter(|_| run.totals.acknowledged > 0);
-    "delivered_per_s" "msg/s" true true: |run| Some(run.totals.delivered_per_s).filter(|_| run.totals.delivered > 0);
+    "published_per_s" "msg/s" true true: |run| positive(run.totals.acknowledged_per_s);
+    "delivered_per_s" "msg/s" true true: |run| positive(run.totals.delivered_per_s);
     "publish_p50_us" "us" false true: |run| Some(run.histogram(HistogramKind::Publish)?.p50_us);
     "publish_p99_us" "us" false true: |run| Some(run.histogram(HistogramKind::Publish)?.p99_us);
     "publish_p999_us" "us" false true: |run| Some(run.histogram(HistogramKind::Publish)?.p999_us);
@@ -70,6 +70,10 @@ const METERS: [Meter; 15] = meters! {
     "disk_bytes_per_message" "bytes" false false: |run| run.resources?.disk_bytes_per_message;
     "switches_per_message" "switches" false false: |run| switches_per_message(run);
 };
+
+fn positive(value: f64) -> Option<f64> {
+    (value > 0.0).then_some(value)
+}
 
 fn switches_per_message(run: &RunResult) -> Option<f64> {
     let used = run.resources?;
@@ -119,16 +123,18 @@ pub fn compare(
     let mut runs = [Vec::new(), Vec::new()];
     for round in 0..rounds {
         for (side, contender) in contenders.iter().enumerate() {
-            let finished = turn(contender, scenario, base, options).and_then(|mut finished| {
-                each(round, &contender.name, &mut finished)?;
-                Ok(finished)
-            });
+            let finished = run_against_fresh_daemon(contender, scenario, base, options).and_then(
+                |mut finished| {
+                    each(round, &contender.name, &mut finished)?;
+                    Ok(finished)
+                },
+            );
             let finished = match finished {
                 Ok(finished) => finished,
                 Err(error) => return (runs, Some(format!("{}: {error}", contender.name))),
             };
             runs[side].push(finished.result);
-            if Control::is(&options.stop) {
+            if Control::is_set(&options.stop) {
                 return (runs, Some("interrupted".into()));
             }
         }
@@ -137,7 +143,7 @@ pub fn compare(
 }
 
 /// One run against a fresh daemon.
-fn turn(
+fn run_against_fresh_daemon(
     contender: &Contender,
     scenario: &Scenario,
     base: &Path,
@@ -146,7 +152,7 @@ fn turn(
     let daemon = RunningDaemon::start(&contender.command, base)?;
     let mut finished = run::run(&daemon.target, scenario, options)?;
     finished.result.daemon.kind.clone_from(&contender.name);
-    if Control::is(&options.stop) && finished.result.is_failed() {
+    if Control::is_set(&options.stop) && finished.result.is_failed() {
         // Ctrl-C reaches the daemon, too: it shares the terminal.
         finished.result.ended = Ended::Interrupted;
     }

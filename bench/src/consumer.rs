@@ -83,9 +83,9 @@ pub enum Action {
     Touch(u64),
 }
 
-/// A message that is not plainly finished, for the ledger.
+/// An entry of a consumer in its channel's ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum LedgerEntry {
     /// Arrived.
     Delivered(Delivery),
     /// Will be given back, or left to time out.
@@ -114,8 +114,8 @@ pub struct CallContext<'a> {
     pub output: &'a mut Vec<u8>,
     /// Where counts go.
     pub tally: &'a mut Tally,
-    /// Where notes for the ledger go.
-    pub marks: &'a mut Vec<Mark>,
+    /// Where entries for the ledger go.
+    pub entries: &'a mut Vec<LedgerEntry>,
     /// Where messages go that are worked on.
     pub held: &'a mut Vec<HeldMessage>,
 }
@@ -190,7 +190,7 @@ impl Consumer {
         Ok(at)
     }
 
-    /// Finds out whose message this is and notes it for the ledger. `None` when the message is damaged or
+    /// Finds out whose message this is and makes its entry for the ledger. `None` when the message is damaged or
     /// not ours.
     #[inline]
     fn identify(
@@ -206,7 +206,7 @@ impl Consumer {
             }
             // A run's own topics hold its own messages only, so this one is altered beyond recognition.
             (Decoded::Damaged, _) | (Decoded::Foreign, Some(_)) => {
-                context.marks.push(Mark::Damaged);
+                context.entries.push(LedgerEntry::Damaged);
                 return None;
             }
             (Decoded::Foreign, None) | (Decoded::Intact(_), Some(_)) => {
@@ -214,7 +214,7 @@ impl Consumer {
                 return None;
             }
         };
-        context.marks.push(Mark::Delivered(Delivery {
+        context.entries.push(LedgerEntry::Delivered(Delivery {
             producer: header.producer,
             number: header.number,
             attempts: message.attempts,
@@ -249,8 +249,8 @@ impl Consumer {
         let time_out = !requeue && choice < behaviour.requeue + behaviour.time_out;
         if requeue || time_out {
             context
-                .marks
-                .push(Mark::GivenBack(header.producer, header.number));
+                .entries
+                .push(LedgerEntry::GivenBack(header.producer, header.number));
         }
         if time_out {
             context.tally.counts.left_to_time_out += 1;
@@ -315,7 +315,7 @@ impl Consumer {
         for (_, producer, number) in self.held.drain(..) {
             ledger.give_back(producer, number);
         }
-        ledger.excuse();
+        ledger.allow_redeliveries();
         self.next_by_producer.clear();
     }
 }
@@ -338,13 +338,13 @@ fn record((intended_ns, count): (u64, u64), behaviour: &Behaviour, context: &mut
     }
 }
 
-/// Moves the notes of a consumer into its channel's ledger.
-pub fn apply_marks(marks: &mut Vec<Mark>, ledger: &mut ChannelLedger) {
-    for mark in marks.drain(..) {
-        match mark {
-            Mark::Delivered(delivery) => ledger.deliver(delivery),
-            Mark::GivenBack(producer, number) => ledger.give_back(producer, number),
-            Mark::Damaged => ledger.damaged(),
+/// Moves the entries of a consumer into its channel's ledger.
+pub fn enter_into_ledger(entries: &mut Vec<LedgerEntry>, ledger: &mut ChannelLedger) {
+    for entry in entries.drain(..) {
+        match entry {
+            LedgerEntry::Delivered(delivery) => ledger.deliver(delivery),
+            LedgerEntry::GivenBack(producer, number) => ledger.give_back(producer, number),
+            LedgerEntry::Damaged => ledger.damaged(),
         }
     }
 }

@@ -38,16 +38,19 @@ impl Control {
         }
     }
 
-    /// Excuses repeated deliveries on all channels: some consumers read so late that messages may time out
+    /// Allows repeated deliveries on all channels: some consumers read so late that messages may time out
     /// on their way to them.
-    pub fn excuse_late_readers(&self) {
+    pub fn allow_redeliveries(&self) {
         for ledger in &self.ledgers {
-            ledger.lock().expect("no generator panics").excuse();
+            ledger
+                .lock()
+                .expect("no generator panics")
+                .allow_redeliveries();
         }
     }
 
     /// Tells whether a flag is set.
-    pub fn is(flag: &AtomicBool) -> bool {
+    pub fn is_set(flag: &AtomicBool) -> bool {
         flag.load(Ordering::Acquire)
     }
 

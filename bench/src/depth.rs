@@ -129,7 +129,7 @@ impl DepthSampler {
             let look = move || {
                 let admin = Admin::new(http);
                 let mut next_ns = grid.start;
-                while !Control::is(&looks.stop) {
+                while !Control::is_set(&looks.stop) {
                     let now_ns = clock.now_ns();
                     if now_ns < next_ns {
                         thread::sleep(Duration::from_nanos(next_ns - now_ns).min(STOP_LOOK));

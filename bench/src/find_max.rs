@@ -17,7 +17,7 @@ const TRIES_MAX: usize = 3;
 
 /// How to search.
 #[derive(Clone, Debug)]
-pub struct SearchPlan {
+pub struct SearchSettings {
     /// The objective.
     pub slo: Slo,
     /// The first rate, in messages per second.
@@ -44,11 +44,15 @@ pub struct Found {
 pub fn find_max(
     target: &Target,
     scenario: &Scenario,
-    plan: &SearchPlan,
+    settings: &SearchSettings,
     options: &Options,
     mut say: impl FnMut(&SearchStep),
 ) -> Found {
-    let mut search = Search::new(plan.start_per_s, plan.most_per_s, plan.precision);
+    let mut search = Search::new(
+        settings.start_per_s,
+        settings.most_per_s,
+        settings.precision,
+    );
     let mut steps = Vec::new();
     let mut generator_limited = false;
     let mut held = None;
@@ -62,7 +66,7 @@ pub fn find_max(
         let duration = if stage == Stage::Hold {
             scenario.duration
         } else {
-            plan.step
+            settings.step
         };
         let scenario = Scenario {
             rate: Rate::PerSecond(rate),
@@ -77,7 +81,7 @@ pub fn find_max(
                     break 'search None;
                 }
             };
-            let step = step(stage, rate, &plan.slo, &finished.result);
+            let step = step(stage, rate, &settings.slo, &finished.result);
             say(&step);
             steps.push(step.clone());
             let ours = !step.passed && step.verdict == Verdict::GeneratorLimited;
@@ -86,13 +90,13 @@ pub fn find_max(
                 .rev()
                 .take_while(|s| s.offered_per_s == rate)
                 .count();
-            let stopped = Control::is(&options.stop) || finished.result.is_failed();
+            let stopped = Control::is_set(&options.stop) || finished.result.is_failed();
             if !ours || tries >= TRIES_MAX || stopped {
                 break (step, finished);
             }
         };
         let passed = step.passed;
-        if Control::is(&options.stop) || finished.result.is_failed() {
+        if Control::is_set(&options.stop) || finished.result.is_failed() {
             break None;
         }
         if !passed && step.verdict == Verdict::GeneratorLimited {
@@ -105,9 +109,9 @@ pub fn find_max(
         }
     };
     let mut result = FindMaxResult {
-        slo: plan.slo.to_string(),
+        slo: settings.slo.to_string(),
         found_per_s,
-        generator_limited: generator_limited || found_per_s == Some(plan.most_per_s),
+        generator_limited: generator_limited || found_per_s == Some(settings.most_per_s),
         failed_per_s: search.failed(),
         headroom: Vec::new(),
         steps,
@@ -115,8 +119,8 @@ pub fn find_max(
         profile: None,
     };
     if let (Some(rate), Some(held)) = (found_per_s, &held) {
-        result.headroom = plan.slo.headroom(&held.result);
-        match publish_alone(target, scenario, rate, plan.step, options) {
+        result.headroom = settings.slo.headroom(&held.result);
+        match publish_alone(target, scenario, rate, settings.step, options) {
             Ok(alone) => {
                 result.profile = Some(profile(target, &result, rate, &held.result, &alone));
             }

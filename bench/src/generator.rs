@@ -24,7 +24,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use rustix::event::epoll;
 
 use crate::clock::Clock;
-use crate::consumer::{Behaviour, CallContext, HeldMessage, Mark};
+use crate::consumer::{Behaviour, CallContext, HeldMessage, LedgerEntry};
 use crate::control::Control;
 use crate::grid::Grid;
 use crate::ledger::ProducerRecord;
@@ -32,7 +32,7 @@ use crate::random::Random;
 use crate::tally::Tally;
 use crate::upgrades::Upgrades;
 use connection::{Connection, Role};
-pub use connection::{ConsumerPlan, ProducerPlan, Reading, identify_json};
+pub use connection::{ConsumerSettings, ProducerSettings, Reading, identify_json};
 
 /// Bytes of one read. Large enough that FINs are gathered, small enough to stay in the cache.
 const READ_BYTES: usize = 128 * 1024;
@@ -77,9 +77,9 @@ pub enum Report {
     },
 }
 
-/// The plan of a generator thread.
+/// The settings of a generator thread.
 #[derive(Debug)]
-pub struct GeneratorPlan {
+pub struct GeneratorSettings {
     /// Its number.
     pub generator: usize,
     /// The core to run on.
@@ -95,9 +95,9 @@ pub struct GeneratorPlan {
     /// Shared with the conductor.
     pub control: Arc<Control>,
     /// Its producers.
-    pub producers: Vec<ProducerPlan>,
+    pub producers: Vec<ProducerSettings>,
     /// Its consumers.
-    pub consumers: Vec<ConsumerPlan>,
+    pub consumers: Vec<ConsumerSettings>,
     /// Length of warm-up, measured time and interval, in nanoseconds.
     pub lengths: (u64, u64, u64),
     /// Storms: the nanoseconds between two of them, and the share of the consumers that drop.
@@ -108,7 +108,7 @@ pub struct GeneratorPlan {
 
 /// A running generator thread.
 struct Generator {
-    plan: GeneratorPlan,
+    settings: GeneratorSettings,
     epoll: OwnedFd,
     connections: Vec<Connection>,
     grid: Grid,
@@ -117,7 +117,7 @@ struct Generator {
     reports: Sender<Report>,
     spares: Receiver<Box<Tally>>,
     scratch: Vec<u8>,
-    marks: Vec<Mark>,
+    entries: Vec<LedgerEntry>,
     /// Producers by the time of their next publish.
     publishes: BinaryHeap<Reverse<(u64, usize)>>,
     /// Held messages by the time they are due.
@@ -139,17 +139,17 @@ struct Generator {
 }
 
 /// Runs a generator thread to its end. Reports what goes wrong.
-pub fn run(plan: GeneratorPlan, reports: Sender<Report>, spares: Receiver<Box<Tally>>) {
+pub fn run(settings: GeneratorSettings, reports: Sender<Report>, spares: Receiver<Box<Tally>>) {
     let failure = reports.clone();
     // The conductor is gone only when the run is over.
     let tell = |error: String| drop(failure.send(Report::Failed(error)));
     let thread = u32::try_from(rustix::thread::gettid().as_raw_pid()).unwrap_or(0);
     let started = Report::Started {
-        generator: plan.generator,
+        generator: settings.generator,
         thread,
     };
     drop(reports.send(started));
-    match Generator::new(plan, reports, spares) {
+    match Generator::new(settings, reports, spares) {
         Ok(mut generator) => {
             if let Err(error) = generator.live() {
                 tell(error);
@@ -162,35 +162,36 @@ pub fn run(plan: GeneratorPlan, reports: Sender<Report>, spares: Receiver<Box<Ta
 
 impl Generator {
     fn new(
-        plan: GeneratorPlan,
+        settings: GeneratorSettings,
         reports: Sender<Report>,
         spares: Receiver<Box<Tally>>,
     ) -> io::Result<Generator> {
-        if let Some(id) = plan.core {
+        if let Some(id) = settings.core {
             core_affinity::set_for_current(core_affinity::CoreId { id });
         }
         // Timers as exact as the kernel can: the default of 50 us would all be lateness.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
-        let producers = plan.producers.len();
-        let mut connections: Vec<Connection> = Vec::with_capacity(producers + plan.consumers.len());
-        let behaviour = plan.consumers.first().map(|c| Arc::clone(&c.behaviour));
-        let (tcp, http) = (plan.tcp, plan.http.unwrap_or(plan.tcp));
-        for producer in &plan.producers {
+        let producers = settings.producers.len();
+        let mut connections: Vec<Connection> =
+            Vec::with_capacity(producers + settings.consumers.len());
+        let behaviour = settings.consumers.first().map(|c| Arc::clone(&c.behaviour));
+        let (tcp, http) = (settings.tcp, settings.http.unwrap_or(settings.tcp));
+        for producer in &settings.producers {
             let address = if producer.publish.via.is_http() {
                 http
             } else {
                 tcp
             };
-            connections.push(Connection::producer(producer, address, &plan.upgrades));
+            connections.push(Connection::producer(producer, address, &settings.upgrades));
         }
-        for consumer in &plan.consumers {
-            connections.push(Connection::consumer(consumer, tcp, &plan.upgrades));
+        for consumer in &settings.consumers {
+            connections.push(Connection::consumer(consumer, tcp, &settings.upgrades));
         }
         let is_slow = |index: &usize| connections[*index].is_slow();
         let slow = (0..connections.len()).filter(is_slow).collect();
         Ok(Generator {
-            random: Random::new(plan.seed),
-            plan,
+            random: Random::new(settings.seed),
+            settings,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             connections,
             // The real grid is known when the time of the first send is known.
@@ -205,7 +206,7 @@ impl Generator {
             reports,
             spares,
             scratch: vec![0; 2 * READ_BYTES],
-            marks: Vec::new(),
+            entries: Vec::new(),
             publishes: BinaryHeap::new(),
             held: BinaryHeap::new(),
             again: Vec::new(),
@@ -220,7 +221,7 @@ impl Generator {
     }
 
     fn control(&self) -> &Control {
-        &self.plan.control
+        &self.settings.control
     }
 
     fn live(&mut self) -> Result<(), String> {
@@ -232,9 +233,9 @@ impl Generator {
         let mut next_tick_ns = 0;
         let mut boundary_ns = self.grid.boundary_after(self.grid.start);
         loop {
-            let now_ns = self.plan.clock.now_ns();
+            let now_ns = self.settings.clock.now_ns();
             if now_ns >= next_tick_ns {
-                if Control::is(&self.control().stop) {
+                if Control::is_set(&self.control().stop) {
                     return Ok(());
                 }
                 self.tick(now_ns)?;
@@ -270,7 +271,7 @@ impl Generator {
 
     /// Flags, slow readers, storms.
     fn tick(&mut self, now_ns: u64) -> Result<(), String> {
-        if !self.consuming && Control::is(&self.control().consume) {
+        if !self.consuming && Control::is_set(&self.control().consume) {
             self.consuming = true;
             for index in 0..self.connections.len() {
                 if self.connections[index].ask_for_messages() {
@@ -278,7 +279,7 @@ impl Generator {
                 }
             }
         }
-        if !self.ended_publishing && Control::is(&self.control().end_publishing) {
+        if !self.ended_publishing && Control::is_set(&self.control().end_publishing) {
             self.ended_publishing = true;
             for index in 0..self.connections.len() {
                 if let Role::Producer(_, Some(producer)) = &mut self.connections[index].role {
@@ -287,7 +288,7 @@ impl Generator {
                 }
             }
         }
-        if !self.published && Control::is(&self.control().published) {
+        if !self.published && Control::is_set(&self.control().published) {
             self.published = true;
             for index in 0..self.connections.len() {
                 self.connections[index].resume_reading();
@@ -295,7 +296,7 @@ impl Generator {
             }
         }
         if now_ns >= self.next_storm_ns
-            && let Some((every_ns, share)) = self.plan.storms
+            && let Some((every_ns, share)) = self.settings.storms
             && !self.published
         {
             self.next_storm_ns = now_ns + every_ns;
@@ -327,7 +328,7 @@ impl Generator {
         if self.held.is_empty() {
             return Ok(());
         }
-        let now_ns = self.plan.clock.now_ns();
+        let now_ns = self.settings.clock.now_ns();
         let mut touched: Vec<usize> = Vec::new();
         let mut later = Vec::new();
         while let Some(Reverse((held, index))) = self.held.peek().copied() {
@@ -348,7 +349,7 @@ impl Generator {
                 now_ns,
                 output: &mut link.output,
                 tally: &mut self.tally,
-                marks: &mut self.marks,
+                entries: &mut self.entries,
                 held: &mut later,
             };
             consumer.act(held, behaviour, &mut context);
@@ -368,7 +369,7 @@ impl Generator {
         let fresh = self.spares.try_recv().unwrap_or_default();
         let tally = std::mem::replace(&mut self.tally, fresh);
         let report = Report::Interval {
-            generator: self.plan.generator,
+            generator: self.settings.generator,
             boundary_ns,
             tally,
         };
@@ -379,7 +380,7 @@ impl Generator {
     fn end(&mut self) {
         let mut records = Vec::new();
         let mut unsent = 0;
-        let until_ns = self.grid.publish_end.min(self.plan.clock.now_ns());
+        let until_ns = self.grid.publish_end.min(self.settings.clock.now_ns());
         for connection in &mut self.connections {
             if let Role::Producer(_, Some(producer)) = &connection.role {
                 records.push(producer.record());

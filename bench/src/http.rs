@@ -4,7 +4,7 @@
 //! Our own few lines instead of a library: the load path writes requests into the same buffer and
 //! reads answers in the same loop as V2, which no client library lets one do. Parsing is `httparse`.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -66,97 +66,57 @@ impl<'a> Response<'a> {
     }
 }
 
-/// Calls to a daemon's HTTP address, one at a time, blocking.
+/// Calls to a daemon's HTTP address, one at a time, blocking. Each has a connection of its own and speaks HTTP/1.0,
+/// so that the answer is in one piece and ends with the connection.
 #[derive(Debug)]
 pub struct Admin {
     address: SocketAddr,
-    stream: Option<TcpStream>,
 }
 
 impl Admin {
     /// For the daemon at this address. Nothing is connected yet.
     pub fn new(address: SocketAddr) -> Admin {
-        Admin {
-            address,
-            stream: None,
-        }
+        Admin { address }
     }
 
-    /// The address.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Sends a POST without a body. Fails when the daemon cannot be reached or does not answer 200, in words.
+    pub fn post(&self, path: &str) -> Result<(), String> {
+        self.call("POST", path).map(drop)
     }
 
-    /// A POST without a body over the kept-alive connection; the answer must be 200.
-    /// Fails when the daemon cannot be reached or refuses, in words.
-    pub fn post(&mut self, path: &str) -> Result<(), String> {
-        let address = self.address;
-        let failed = |error: io::Error| format!("POST http://{address}{path}: {error}");
-        let mut stream = match self.stream.take() {
-            Some(stream) => stream,
-            None => self.connect().map_err(failed)?,
-        };
-        let mut out = Vec::new();
-        request(&mut out, path, &self.address.to_string(), 0);
-        stream.write_all(&out).map_err(failed)?;
-        let mut input = Vec::new();
-        let mut chunk = [0; 4096];
-        loop {
-            let bytes = stream.read(&mut chunk).map_err(failed)?;
-            if bytes == 0 {
-                return Err(failed(ErrorKind::UnexpectedEof.into()));
-            }
-            input.extend_from_slice(&chunk[..bytes]);
-            if let Some(response) = Response::parse(&input)? {
-                if response.status != 200 {
-                    let answer = shown(response.status, response.body);
-                    return Err(format!("POST http://{address}{path}: {answer}"));
-                }
-                self.stream = Some(stream);
-                return Ok(());
-            }
-        }
-    }
-
-    /// A GET over a connection of its own, as HTTP/1.0: the answer ends with the connection, in one
-    /// piece.
-    /// Fails when the daemon cannot be reached or does not answer 200, in words.
+    /// Sends a GET and returns the body. Fails as [`Admin::post`] does.
     pub fn get(&self, path: &str) -> Result<Vec<u8>, String> {
-        let failed = |error: io::Error| format!("GET http://{}{path}: {error}", self.address);
-        let mut stream = self.connect().map_err(failed)?;
-        let head = format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address);
-        stream.write_all(head.as_bytes()).map_err(failed)?;
+        self.call("GET", path)
+    }
+
+    fn call(&self, method: &str, path: &str) -> Result<Vec<u8>, String> {
+        let failed = |why: &str| format!("{method} http://{}{path}: {why}", self.address);
         let mut input = Vec::new();
-        stream.read_to_end(&mut input).map_err(failed)?;
+        self.exchange(method, path, &mut input)
+            .map_err(|error| failed(&error.to_string()))?;
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut head = httparse::Response::new(&mut headers);
         let parsed = head.parse(&input);
-        let (status, Ok(httparse::Status::Complete(at))) = (head.code, parsed) else {
-            return Err(format!("GET http://{}{path}: no HTTP answer", self.address));
+        let (Some(status), Ok(httparse::Status::Complete(at))) = (head.code, parsed) else {
+            return Err(failed("no HTTP answer"));
         };
         let body = input.split_off(at);
-        match status {
-            Some(200) => Ok(body),
-            _ => {
-                let answer = shown(status.unwrap_or(0), &body);
-                Err(format!("GET http://{}{path}: {answer}", self.address))
-            }
+        if status != 200 {
+            let shown = String::from_utf8_lossy(&body[..body.len().min(BODY_BYTES_SHOWN)]);
+            return Err(failed(&format!("answer {status}, {}", shown.trim())));
         }
+        Ok(body)
     }
 
-    fn connect(&self) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect_timeout(&self.address, CALL_TIMEOUT)?;
+    fn exchange(&self, method: &str, path: &str, input: &mut Vec<u8>) -> io::Result<usize> {
+        let mut stream = TcpStream::connect_timeout(&self.address, CALL_TIMEOUT)?;
         stream.set_read_timeout(Some(CALL_TIMEOUT))?;
         stream.set_write_timeout(Some(CALL_TIMEOUT))?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
+        let host = self.address;
+        let head = format!("{method} {path} HTTP/1.0\r\nHost: {host}\r\nContent-Length: 0\r\n\r\n");
+        stream.write_all(head.as_bytes())?;
+        stream.read_to_end(input)
     }
-}
-
-/// An answer that is not 200, for the user.
-fn shown(status: u16, body: &[u8]) -> String {
-    let body = &body[..body.len().min(BODY_BYTES_SHOWN)];
-    format!("answer {status}, {}", String::from_utf8_lossy(body).trim())
 }
 
 #[cfg(test)]

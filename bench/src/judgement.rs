@@ -1,7 +1,7 @@
 //! [`Judgement`]: what a result means, in words. The terminal (`print.rs`) and the page (`report.rs`)
 //! both take their sentences from here.
 
-use crate::result::{CompareResult, Ended, Ledger, LoopKind, RunResult, Verdict};
+use crate::result::{CompareResult, Ended, Ledger, LoopKind, RunResult, SelfCheck, Verdict};
 use crate::unit::{Unit, number};
 
 /// The tone of a judgement.
@@ -55,9 +55,11 @@ impl Judgement {
 
 /// Judges a run: ledger, self-check, loop, end.
 pub fn of_run(run: &RunResult) -> Vec<Judgement> {
+    let mut check = self_check(run);
+    check.text += &generator_load(&run.self_check);
     vec![
         ledger(&run.ledger),
-        self_check(run),
+        check,
         loop_kind(run.loop_kind),
         ended(&run.ended),
     ]
@@ -85,19 +87,9 @@ pub fn added_up(runs: &[&RunResult]) -> Ledger {
     let mut all = Ledger::default();
     for run in runs {
         let one = &run.ledger;
-        all.sent += one.sent;
-        all.acknowledged += one.acknowledged;
-        all.unconfirmed += one.unconfirmed;
-        all.refused += one.refused;
         all.channels = all.channels.max(one.channels);
-        all.received += one.received;
-        all.lost += one.lost;
-        all.outstanding += one.outstanding;
-        all.duplicated += one.duplicated;
-        all.corrupted += one.corrupted;
-        all.reordered += one.reordered;
-        all.redelivered += one.redelivered;
-        all.foreign += one.foreign;
+        add_fields!(all, one, sent acknowledged unconfirmed refused received lost outstanding);
+        add_fields!(all, one, duplicated corrupted reordered redelivered foreign);
     }
     all
 }
@@ -165,29 +157,31 @@ pub fn faults(ledger: &Ledger) -> String {
 
 /// Judges whether a run's figures are the daemon's or the generator's own.
 pub fn self_check(run: &RunResult) -> Judgement {
-    let check = &run.self_check;
-    let mut judgement = match check.verdict {
-        Verdict::Trusted => trusted("The generator kept up."),
-        Verdict::GeneratorLimited => {
-            let figures = match rates_are_the_generators(run) {
-                true => "rates",
-                false => "latencies",
-            };
-            limited_by_generator(format!(
-                "These {figures} are the generator's own; the daemon may do better."
-            ))
-        }
+    let figures = match rates_are_the_generators(run) {
+        true => "rates",
+        false => "latencies",
     };
-    if let Some(share) = check.sent_share {
+    Judgement {
+        reasons: run.self_check.reasons.clone(),
+        ..match run.self_check.verdict {
+            Verdict::Trusted => trusted("The generator kept up."),
+            Verdict::GeneratorLimited => limited_by_generator(format!(
+                "These {figures} are its own. The daemon may do better."
+            )),
+        }
+    }
+}
+
+/// Says how much the generator sent in time, and how busy it was.
+fn generator_load(check: &SelfCheck) -> String {
+    let sent = check.sent_share.map(|share| {
         let percent = number(share * 100.0);
-        judgement.text += &format!(" Of what was due, {percent} % was sent in time.");
-    }
+        format!(" Of what was due, {percent} % was sent in time.")
+    });
     let busiest = check.thread_cpu_percent.iter().copied().fold(0.0, f64::max);
-    if busiest > 0.0 {
-        judgement.text += &format!(" Its busiest thread used {busiest:.0} % of a core.");
-    }
-    judgement.reasons.clone_from(&check.reasons);
-    judgement
+    let used = (busiest > 0.0)
+        .then(|| format!(" The generator's busiest thread used {busiest:.0} % of a core."));
+    sent.into_iter().chain(used).collect()
 }
 
 fn trusted(text: impl Into<String>) -> Judgement {

@@ -125,7 +125,7 @@ pub struct ChannelLedger {
     given_back: HashSet<(u32, u64)>,
     /// Connections were dropped with FINs on the way, or are read too late. Repeated deliveries are then
     /// expected.
-    excused: bool,
+    allows_redeliveries: bool,
     /// Messages whose first delivery was not the first attempt, with the number of earlier attempts that
     /// may still come from a connection that is read late.
     earlier: HashMap<(u32, u64), u16>,
@@ -146,13 +146,13 @@ impl ChannelLedger {
         let key = (delivery.producer, delivery.number);
         if self.seen[index].insert(delivery.number) {
             self.received += 1;
-            if self.excused && delivery.attempts > 1 {
+            if self.allows_redeliveries && delivery.attempts > 1 {
                 self.earlier.insert(key, delivery.attempts - 1);
             }
             return;
         }
-        let excused = self.excused && (delivery.attempts > 1 || self.take_earlier(key));
-        if self.given_back.remove(&key) || excused {
+        let allowed = self.allows_redeliveries && (delivery.attempts > 1 || self.take_earlier(key));
+        if self.given_back.remove(&key) || allowed {
             self.redelivered += 1;
         } else {
             self.duplicated += 1;
@@ -185,10 +185,10 @@ impl ChannelLedger {
         self.given_back.insert((producer, number));
     }
 
-    /// Excuses repeated deliveries: a connection was dropped before the daemon saw its last FINs, or is
+    /// Allows repeated deliveries: a connection was dropped before the daemon saw its last FINs, or is
     /// read so late that messages may time out on the way.
-    pub fn excuse(&mut self) {
-        self.excused = true;
+    pub fn allow_redeliveries(&mut self) {
+        self.allows_redeliveries = true;
     }
 
     /// Counts a message whose checksum does not fit.

@@ -18,6 +18,11 @@ macro_rules! put {
     }};
 }
 
+/// Adds the named fields of one struct to those of another.
+macro_rules! add_fields {
+    ($to:expr, $from:expr, $($field:ident)*) => { $($to.$field += $from.$field;)* };
+}
+
 /// Lets serde write a type by `Display` and read it by `FromStr`, as the command line does. The type says
 /// `#[serde(try_from = "String", into = "String")]`.
 macro_rules! written_as_text {

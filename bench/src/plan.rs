@@ -19,16 +19,14 @@ mod sensitivity;
 #[cfg(test)]
 mod tests;
 
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use serde::Serialize;
 
 use crate::result::Profile;
 use assumptions::{Assumption, assumptions};
 use demand::Demand;
-use needs::{Needs, Step, calculate};
+use needs::{CalculationStep, Needs, calculate};
 use profile::measuring_command;
 use sensitivity::Sensitivity;
 
@@ -47,7 +45,7 @@ pub struct Args {
 
 /// A plan with all that led to it.
 #[derive(Debug, Serialize)]
-struct Plan {
+struct CapacityPlan {
     /// The demand.
     demand: Demand,
     /// The measurement of one node.
@@ -55,7 +53,7 @@ struct Plan {
     /// The needs that follow.
     needs: Needs,
     /// The arithmetic.
-    steps: Vec<Step>,
+    steps: Vec<CalculationStep>,
     /// The assumptions behind the steps.
     assumptions: Vec<Assumption>,
     /// Warnings about the measurement and the demand.
@@ -64,11 +62,11 @@ struct Plan {
     sensitivities: Vec<Sensitivity>,
 }
 
-impl Plan {
+impl CapacityPlan {
     /// The plan for a demand by a profile.
-    fn of(demand: Demand, profile: Profile) -> Plan {
+    fn of(demand: Demand, profile: Profile) -> CapacityPlan {
         let (needs, steps) = calculate(&demand, &profile);
-        Plan {
+        CapacityPlan {
             needs,
             steps,
             assumptions: assumptions(&demand, &profile),
@@ -124,25 +122,12 @@ fn notes(demand: &Demand, profile: &Profile, needs: &Needs) -> Vec<String> {
     notes.into_iter().flatten().collect()
 }
 
-/// Runs `plan` as a program: reads the profile, prints the plan. An error goes to standard error.
-pub fn main(args: &Args) -> ExitCode {
-    match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("nsq-bench plan: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(args: &Args) -> Result<(), String> {
+/// Reads the profile and makes the plan, as text or JSON. Fails in words for the user.
+pub fn run(args: &Args) -> Result<String, String> {
     let profile = profile::load(args.profile.as_deref(), &args.demand)?;
-    let plan = Plan::of(args.demand, profile);
-    let text = match args.json {
+    let plan = CapacityPlan::of(args.demand, profile);
+    Ok(match args.json {
         true => serde_json::to_string_pretty(&plan).expect("plain data") + "\n",
         false => render::text(&plan),
-    };
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(|error| format!("cannot print the plan: {error}"))
+    })
 }

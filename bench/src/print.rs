@@ -1,105 +1,97 @@
 //! Results as text for a terminal or a log.
 
 use crate::judgement::{self, Judgement};
-use crate::result::{Ended, HistogramKind, HistogramRecord, LoopKind, RunResult, Verdict};
+use crate::result::{
+    Daemon, Ended, HistogramKind, HistogramRecord, LoopKind, Resources, RunResult, Verdict,
+};
 use crate::unit::number;
 
 /// A run's report.
 pub fn run(result: &RunResult) -> String {
     let mut out = String::new();
-    write_run(&mut out, result);
-    out
-}
-
-fn write_run(out: &mut String, result: &RunResult) {
-    let daemon = &result.daemon;
-    put!(
-        out,
-        "daemon     {} {} at {}\n",
-        daemon.kind,
-        daemon.version,
-        daemon.tcp_address
-    );
+    let Daemon {
+        kind,
+        version,
+        tcp_address,
+        ..
+    } = &result.daemon;
+    put!(out, "daemon     {kind} {version} at {tcp_address}\n");
     put!(out, "scenario   {}\n", result.scenario.summary());
     if result.ended != Ended::Complete {
-        let ended = judgement::ended(&result.ended);
-        let text = lower_case(&ended.text);
-        let text = text.trim_end_matches('.');
-        put!(out, "ENDED      {}: {text}\n", lower_case(&ended.head));
+        let Judgement { head, text, .. } = judgement::ended(&result.ended);
+        let text = lower_case(text.trim_end_matches('.'));
+        put!(out, "ENDED      {}: {text}\n", lower_case(&head));
     }
     let totals = &result.totals;
-    let whose = if judgement::rates_are_the_generators(result) {
-        "  <- the generator's limit, not the daemon's"
-    } else {
-        ""
+    let whose = match judgement::rates_are_the_generators(result) {
+        true => "  <- the generator's limit, not the daemon's",
+        false => "",
     };
     if result.loop_kind != LoopKind::None {
+        let published = count(totals.acknowledged_per_s);
         let offered = match totals.offered_per_s {
             Some(rate) => format!(" of {} offered", count(rate)),
             None => " (closed loop)".into(),
         };
-        put!(
-            out,
-            "published  {} msg/s{offered}, {} MB/s of bodies, for {:.1} s{whose}\n",
-            count(totals.acknowledged_per_s),
+        let (megabytes, seconds) = (
             count(totals.acknowledged_bytes_per_s / 1e6),
-            totals.measured_s
+            totals.measured_s,
+        );
+        put!(
+            out,
+            "published  {published} msg/s{offered}, {megabytes} MB/s of bodies, for {seconds:.1} s{whose}\n"
         );
     }
-    if result.ledger.channels > 0 {
-        let channels = result.ledger.channels;
+    let channels = result.ledger.channels;
+    if channels > 0 {
+        let delivered = count(totals.delivered_per_s);
+        let plural = if channels == 1 { "" } else { "s" };
         put!(
             out,
-            "delivered  {} msg/s over {channels} channel{}{whose}\n",
-            count(totals.delivered_per_s),
-            if channels == 1 { "" } else { "s" }
+            "delivered  {delivered} msg/s over {channels} channel{plural}{whose}\n"
         );
     }
-    latencies(out, result);
-    ledger(out, result);
-    if let Some(resources) = &result.resources {
-        put!(out, "daemon     {:.2} s CPU", resources.cpu_s);
-        if let Some(us) = resources.cpu_us_per_message {
-            put!(out, " = {us:.3} us per message published or delivered");
-        }
-        let phases = [
-            (resources.cpu_us_per_published, "published"),
-            (resources.cpu_us_per_delivered, "delivered"),
-        ];
-        for (us, what) in phases {
-            if let Some(us) = us {
-                put!(out, ", {us:.3} us per {what}");
-            }
-        }
-        put!(
-            out,
-            ", RSS up to {} MB",
-            count(resources.rss_max_bytes as f64 / 1e6)
-        );
-        if let Some(bytes) = resources.memory_bytes_per_queued {
-            put!(out, " = {bytes:.0} bytes per queued message");
-        }
-        put!(
-            out,
-            ", disk {} MB",
-            count(resources.disk_written_bytes as f64 / 1e6)
-        );
-        if let Some(bytes) = resources.disk_bytes_per_message {
-            put!(out, " = {bytes:.0} bytes per message");
-        }
-        put!(
-            out,
-            ", switches {} + {}\n",
-            resources.switches_voluntary,
-            resources.switches_involuntary
-        );
-    } else {
-        put!(
-            out,
-            "daemon     not a process of this machine that we may see: no CPU and memory\n"
-        );
+    latencies(&mut out, result);
+    ledger(&mut out, result);
+    match &result.resources {
+        Some(used) => resources(&mut out, used),
+        None => out.push_str(
+            "daemon     not a process of this machine that we may see: no CPU and memory\n",
+        ),
     }
-    self_check(out, result);
+    self_check(&mut out, result);
+    out
+}
+
+fn resources(out: &mut String, used: &Resources) {
+    put!(out, "daemon     {:.2} s CPU", used.cpu_s);
+    if let Some(us) = used.cpu_us_per_message {
+        put!(out, " = {us:.3} us per message published or delivered");
+    }
+    if let Some(us) = used.cpu_us_per_published {
+        put!(out, ", {us:.3} us per published");
+    }
+    if let Some(us) = used.cpu_us_per_delivered {
+        put!(out, ", {us:.3} us per delivered");
+    }
+    put!(
+        out,
+        ", RSS up to {} MB",
+        count(used.rss_max_bytes as f64 / 1e6)
+    );
+    if let Some(bytes) = used.memory_bytes_per_queued {
+        put!(out, " = {bytes:.0} bytes per queued message");
+    }
+    put!(
+        out,
+        ", disk {} MB",
+        count(used.disk_written_bytes as f64 / 1e6)
+    );
+    if let Some(bytes) = used.disk_bytes_per_message {
+        put!(out, " = {bytes:.0} bytes per message");
+    }
+    let (voluntary, involuntary) = (used.switches_voluntary, used.switches_involuntary);
+    put!(out, ", switches {voluntary} + {involuntary}\n");
 }
 
 /// A sentence as it stands behind a colon.
@@ -122,23 +114,16 @@ fn latencies(out: &mut String, result: &RunResult) {
     let mut starred = false;
     for record in &result.histograms {
         let name = match record.kind {
-            HistogramKind::Publish => "publish",
             HistogramKind::Delivery => "deliver",
-            HistogramKind::Lateness => "lateness",
+            kind => kind.name(),
         };
         put!(out, "  {name:9}");
-        for (value, own) in columns(record)
-            .into_iter()
-            .zip(lateness.map_or([0.0; 6], columns))
-        {
-            let star = record.kind != HistogramKind::Lateness && own > 200.0 && own > value / 4.0;
-            starred |= star;
-            put!(
-                out,
-                "{:>8.3}{}",
-                value / 1000.0,
-                if star { '*' } else { ' ' }
-            );
+        let own = lateness.map_or([0.0; 6], columns);
+        for (value, own) in columns(record).into_iter().zip(own) {
+            let is_own = record.kind != HistogramKind::Lateness && own > 200.0 && own > value / 4.0;
+            starred |= is_own;
+            let star = if is_own { '*' } else { ' ' };
+            put!(out, "{:>8.3}{star}", value / 1000.0);
         }
         put!(out, "  {} values\n", record.count);
     }
@@ -164,31 +149,35 @@ fn columns(record: &HistogramRecord) -> [f64; 6] {
 fn ledger(out: &mut String, result: &RunResult) {
     let ledger = &result.ledger;
     if result.loop_kind != LoopKind::None {
-        put!(
+        counted(
             out,
-            "ledger     sent {}, acknowledged {}, refused {}, unconfirmed {}\n",
-            ledger.sent,
-            ledger.acknowledged,
-            ledger.refused,
-            ledger.unconfirmed
+            "ledger",
+            &[
+                ("sent", ledger.sent),
+                ("acknowledged", ledger.acknowledged),
+                ("refused", ledger.refused),
+                ("unconfirmed", ledger.unconfirmed),
+            ],
         );
     }
     if ledger.channels > 0 {
-        put!(
+        counted(
             out,
-            "           received {}, lost {}, duplicated {}, corrupted {}, reordered {}, redelivered {}\n",
-            ledger.received,
-            ledger.lost,
-            ledger.duplicated,
-            ledger.corrupted,
-            ledger.reordered,
-            ledger.redelivered
+            "",
+            &[
+                ("received", ledger.received),
+                ("lost", ledger.lost),
+                ("duplicated", ledger.duplicated),
+                ("corrupted", ledger.corrupted),
+                ("reordered", ledger.reordered),
+                ("redelivered", ledger.redelivered),
+            ],
         );
         if ledger.outstanding > 0 {
+            let left = ledger.outstanding;
             put!(
                 out,
-                "           {} were still outstanding when the run was cut short\n",
-                ledger.outstanding
+                "           {left} were still outstanding when the run was cut short\n"
             );
         }
         if ledger.foreign > 0 {
@@ -199,9 +188,8 @@ fn ledger(out: &mut String, result: &RunResult) {
             );
         }
         if result.loop_kind == LoopKind::None {
-            put!(
-                out,
-                "           lost counts the holes: without producers nothing else is known\n"
+            out.push_str(
+                "           lost counts the holes: without producers nothing else is known\n",
             );
         }
     }
@@ -213,14 +201,16 @@ fn ledger(out: &mut String, result: &RunResult) {
         ("reconnected", totals.reconnected),
         ("error answers", totals.error_answers),
     ];
-    let asides: Vec<String> = asides
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, count)| format!("{name} {count}"))
-        .collect();
+    let asides: Vec<_> = asides.into_iter().filter(|(_, count)| *count > 0).collect();
     if !asides.is_empty() {
-        put!(out, "           {}\n", asides.join(", "));
+        counted(out, "", &asides);
     }
+}
+
+/// Appends a line of counts.
+fn counted(out: &mut String, front: &str, counts: &[(&str, u64)]) {
+    let counts = counts.iter().map(|(name, count)| format!("{name} {count}"));
+    put!(out, "{front:11}{}\n", counts.collect::<Vec<_>>().join(", "));
 }
 
 fn self_check(out: &mut String, result: &RunResult) {
@@ -235,7 +225,7 @@ fn self_check(out: &mut String, result: &RunResult) {
     match check.verdict {
         Verdict::Trusted if check.reasons.is_empty() => put!(out, ": {head}\n"),
         Verdict::Trusted => put!(out, ": {head}, but\n"),
-        Verdict::GeneratorLimited => put!(out, "\nWARNING    {head}: {}\n", lower_case(&text)),
+        Verdict::GeneratorLimited => put!(out, "\nWARNING    {head}\n           {text}\n"),
     }
     for reason in &check.reasons {
         put!(out, "           - {reason}\n");

@@ -31,6 +31,22 @@ pub struct Usage {
     pub disk_written_bytes: Option<u64>,
 }
 
+impl Usage {
+    /// What was used since `earlier`, with the memory of now.
+    pub fn since(self, earlier: Usage) -> Usage {
+        let written = self.disk_written_bytes.zip(earlier.disk_written_bytes);
+        Usage {
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
+            rss_bytes: self.rss_bytes,
+            switches_voluntary: (self.switches_voluntary)
+                .saturating_sub(earlier.switches_voluntary),
+            switches_involuntary: (self.switches_involuntary)
+                .saturating_sub(earlier.switches_involuntary),
+            disk_written_bytes: written.map(|(now, then)| now.saturating_sub(then)),
+        }
+    }
+}
+
 impl Process {
     /// The process that listens at a TCP address of this machine, if there is one and we may see it.
     pub fn listening_at(address: SocketAddr) -> Option<Process> {

@@ -31,9 +31,9 @@ pub struct MessageBodies {
     pub sizes: Vec<Filler>,
 }
 
-/// The plan that all producers of a run share.
+/// The settings that all producers of a run share.
 #[derive(Clone, Debug)]
-pub struct PublishPlan {
+pub struct PublishSettings {
     /// How messages are published.
     pub via: Via,
     /// Messages in a batch.
@@ -63,10 +63,10 @@ struct Outstanding {
 /// A producer's state.
 #[derive(Debug)]
 pub struct Producer {
-    plan: Arc<PublishPlan>,
+    settings: Arc<PublishSettings>,
     /// The header's producer.
     id: u32,
-    /// Topics it takes turns over, as places in the plan's list.
+    /// Topics it takes turns over, as places in the list of the settings.
     topics: Vec<usize>,
     turn: usize,
     /// Place in the list of sizes.
@@ -93,7 +93,7 @@ pub enum Wait {
     /// Waits for this time.
     Until(u64),
     /// Waits for the socket or an answer.
-    Peer,
+    Daemon,
     /// Waits for nothing: everything is sent.
     Done,
 }
@@ -102,13 +102,13 @@ impl Producer {
     /// A producer that sends until `end_ns` or to the number of messages. `pacer` is there in an open
     /// loop. `index` is its place among `producers`; together they take turns over all topics.
     pub fn new(
-        plan: Arc<PublishPlan>,
+        settings: Arc<PublishSettings>,
         run: u16,
         (index, producers): (u32, u32),
         pacer: Option<Pacer>,
         (limit, end_ns): (u64, u64),
     ) -> Producer {
-        let count = plan.topics.len();
+        let count = settings.topics.len();
         let topics: Vec<usize> = if count > producers as usize {
             (index as usize..count)
                 .step_by(producers as usize)
@@ -118,8 +118,8 @@ impl Producer {
         };
         let id = u32::from(run) << 16 | index;
         Producer {
-            size_at: index as usize % plan.bodies.sizes.len(),
-            plan,
+            size_at: index as usize % settings.bodies.sizes.len(),
+            settings,
             id,
             topics,
             turn: 0,
@@ -158,13 +158,13 @@ impl Producer {
             };
             if !self.has_room(output) {
                 self.free_since_ns = None;
-                return Wait::Peer;
+                return Wait::Daemon;
             }
             let left = self.limit - self.next;
             let count = self
                 .messages_per_command()
                 .min(u32::try_from(left).unwrap_or(u32::MAX));
-            let measured = self.plan.measured.contains(&intended_ns);
+            let measured = self.settings.measured.contains(&intended_ns);
             if self.pacer.is_some() {
                 let free_since_ns = *self.free_since_ns.get_or_insert(now_ns);
                 let lateness_ns = now_ns.saturating_sub(intended_ns.max(free_since_ns));
@@ -189,17 +189,17 @@ impl Producer {
     }
 
     fn has_room(&self, output: &[u8]) -> bool {
-        let window_left = match self.plan.window {
+        let window_left = match self.settings.window {
             Some(window) => self.outstanding_messages < window,
             None => true,
         };
-        let answered = !self.plan.via.is_http() || self.outstanding.is_empty();
+        let answered = !self.settings.via.is_http() || self.outstanding.is_empty();
         window_left && answered && output.len() < OUTPUT_BYTES_MAX
     }
 
     fn messages_per_command(&self) -> u32 {
-        if self.plan.via.is_batched() {
-            self.plan.batch
+        if self.settings.via.is_batched() {
+            self.settings.batch
         } else {
             1
         }
@@ -207,23 +207,23 @@ impl Producer {
 
     /// Appends one command with `count` messages; returns the bytes of their bodies.
     fn encode(&mut self, intended_ns: u64, count: u32, output: &mut Vec<u8>) -> usize {
-        let plan = Arc::clone(&self.plan);
-        let topic = &plan.topics[self.topics[self.turn]];
+        let settings = Arc::clone(&self.settings);
+        let topic = &settings.topics[self.topics[self.turn]];
         self.turn = (self.turn + 1) % self.topics.len();
         let first_size = self.size_at;
-        self.size_at = (self.size_at + count as usize) % plan.bodies.sizes.len();
-        let sizes = plan.bodies.sizes.iter().cycle().skip(first_size);
+        self.size_at = (self.size_at + count as usize) % settings.bodies.sizes.len();
+        let sizes = settings.bodies.sizes.iter().cycle().skip(first_size);
         let sizes = || sizes.clone().take(count as usize);
         let bodies_bytes = sizes()
             .map(|size| HEADER_BYTES + size.bytes())
             .sum::<usize>();
         let batch_bytes = 4 + 4 * count as usize + bodies_bytes;
         output.reserve(batch_bytes + 128);
-        match plan.via {
+        match settings.via {
             Via::Pub => line(output, &["PUB ", topic, "\n"]),
             Via::Dpub => line(
                 output,
-                &["DPUB ", topic, " ", &plan.defer_ms.to_string(), "\n"],
+                &["DPUB ", topic, " ", &settings.defer_ms.to_string(), "\n"],
             ),
             Via::Mpub => {
                 line(output, &["MPUB ", topic, "\n"]);
@@ -233,19 +233,19 @@ impl Producer {
                 http::request(
                     output,
                     &format!("/pub?topic={topic}"),
-                    &plan.host,
+                    &settings.host,
                     bodies_bytes,
                 );
             }
             Via::HttpMpub => {
                 let path = format!("/mpub?topic={topic}&binary=true");
-                http::request(output, &path, &plan.host, batch_bytes);
+                http::request(output, &path, &settings.host, batch_bytes);
             }
         }
-        if plan.via.is_batched() {
+        if settings.via.is_batched() {
             size(output, count as usize);
         }
-        let has_size = plan.via != Via::HttpPub;
+        let has_size = settings.via != Via::HttpPub;
         let mut header = Header {
             producer: self.id,
             number: self.next,
@@ -256,7 +256,7 @@ impl Producer {
                 size(output, HEADER_BYTES + filler.bytes());
             }
             output.extend_from_slice(&header.encode(filler));
-            output.extend_from_slice(&plan.bodies.filler[..filler.bytes()]);
+            output.extend_from_slice(&settings.bodies.filler[..filler.bytes()]);
             header.number += 1;
         }
         bodies_bytes
@@ -272,7 +272,7 @@ impl Producer {
         tally: &mut Tally,
     ) -> Result<usize, String> {
         let mut at = 0;
-        if self.plan.via.is_http() {
+        if self.settings.via.is_http() {
             while let Some(response) = Response::parse(&input[at..])? {
                 at += response.consumed;
                 let text = String::from_utf8_lossy(response.body);
@@ -329,14 +329,14 @@ impl Producer {
                 .push(command.first..command.first + count);
             // nsqd closes the connection after these; what was behind them stays unconfirmed.
             let goes_on = ["E_PUB_FAILED", "E_MPUB_FAILED", "E_DPUB_FAILED"];
-            if goes_on.iter().any(|code| text.starts_with(code)) || self.plan.via.is_http() {
+            if goes_on.iter().any(|code| text.starts_with(code)) || self.settings.via.is_http() {
                 return Ok(());
             }
             return Err(format!("the daemon refused a publish: {text}"));
         }
         tally.counts.acknowledged += count;
         tally.last_answer_ns = now_ns;
-        let measured = self.plan.measured.contains(&command.intended_ns);
+        let measured = self.settings.measured.contains(&command.intended_ns);
         let latency_ns = now_ns.saturating_sub(command.intended_ns);
         tally.publish.record(measured, latency_ns, count);
         Ok(())

@@ -24,7 +24,6 @@ mod timeline;
 mod view;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use crate::result::SavedResult;
 use view::Named;
@@ -60,28 +59,10 @@ pub fn run(args: &Args) -> Result<(), String> {
         .map_err(|error| format!("cannot write the page {}: {error}", out.display()))
 }
 
-/// Runs `report` as a program: says where the page is; an error goes to standard error.
-pub fn main(args: Args) -> ExitCode {
-    match run(&args) {
-        Ok(()) => {
-            println!("{}", args.out.display());
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("nsq-bench report: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
 fn load(path: &Path) -> Result<Named, String> {
-    let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read the result {shown}: {error}"))?;
-    let result = SavedResult::from_json(&text).map_err(|why| format!("{shown} {why}"))?;
     let stem = path.file_stem().unwrap_or(path.as_os_str());
     Ok(Named {
         name: stem.to_string_lossy().into_owned(),
-        result,
+        result: SavedResult::load(path, "result")?,
     })
 }

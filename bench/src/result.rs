@@ -19,6 +19,8 @@
 //! intended send. Latencies are microseconds; the histograms themselves count nanoseconds. What could
 //! not be measured (no local process, no HTTP) is absent, never zero.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::Scenario;
@@ -316,6 +318,24 @@ pub enum HistogramKind {
     /// From the intended send of a message to its actual send where nothing but the generator itself
     /// was in the way.
     Lateness,
+}
+
+impl HistogramKind {
+    /// All kinds.
+    pub const ALL: [HistogramKind; 3] = [
+        HistogramKind::Publish,
+        HistogramKind::Delivery,
+        HistogramKind::Lateness,
+    ];
+
+    /// The kind's name, as in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            HistogramKind::Publish => "publish",
+            HistogramKind::Delivery => "delivery",
+            HistogramKind::Lateness => "lateness",
+        }
+    }
 }
 
 /// A histogram: its percentiles, and all of it. Values are those with an intended send in the measured
@@ -644,6 +664,14 @@ pub enum Bound {
 }
 
 impl SavedResult {
+    /// Reads a file. `what` it is to the user is said when that fails.
+    pub fn load(path: &Path, what: &str) -> Result<SavedResult, String> {
+        let name = path.display();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("cannot read the {what} {name}: {error}"))?;
+        SavedResult::from_json(&text).map_err(|why| format!("the {what} {name} {why}"))
+    }
+
     /// Reads a saved result.
     /// Fails when the text is no saved result, or of a layout this program does not know; in words for the
     /// user, without the file's name.

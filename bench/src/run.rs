@@ -1,7 +1,7 @@
 //! [`run`]: one scenario against one daemon, from the connections to the result.
 //!
 //! ```text
-//!   prepare   names, channels, bodies, plans of the generator threads
+//!   prepare   names, channels, bodies, settings of the generator threads
 //!   set up    the threads connect and subscribe; all ready -> the time of the first send
 //!   conduct   intervals come in, samples are taken; publishing ends, the drain is awaited
 //!   conclude  ledger, totals, resources, self-check
@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::depth::DepthSampler;
-use crate::generator::{self, GeneratorPlan, Report};
+use crate::generator::{self, GeneratorSettings, Report};
 use crate::grid::Grid;
 use crate::ledger::ProducerRecord;
 use crate::machine::ProcessorTicks;
@@ -113,7 +113,7 @@ pub fn run(target: &Target, scenario: &Scenario, options: &Options) -> Result<Fi
         threads: Vec::new(),
         handles: Vec::new(),
         failure: None,
-        rest: Remains::default(),
+        rest: LastReports::default(),
     };
     conductor.spawn(prepared.generators, &report_tx)?;
     drop(report_tx);
@@ -163,13 +163,13 @@ struct Recording {
 
 /// The last reports of the generator threads together.
 #[derive(Default)]
-struct Remains {
+struct LastReports {
     records: Vec<ProducerRecord>,
     unsent: u64,
     tally: Tally,
 }
 
-impl Remains {
+impl LastReports {
     fn take(&mut self, report: Report) {
         match report {
             Report::Ended {
@@ -202,12 +202,16 @@ struct Conductor<'a> {
     handles: Vec<JoinHandle<()>>,
     failure: Option<String>,
     /// The last reports of the threads that ended already.
-    rest: Remains,
+    rest: LastReports,
 }
 
 impl Conductor<'_> {
-    fn spawn(&mut self, plans: Vec<GeneratorPlan>, reports: &Sender<Report>) -> Result<(), String> {
-        for plan in plans {
+    fn spawn(
+        &mut self,
+        generators: Vec<GeneratorSettings>,
+        reports: &Sender<Report>,
+    ) -> Result<(), String> {
+        for settings in generators {
             let (spare_tx, spare_rx) = channel();
             // Their memory is touched now, so that the first intervals do not begin with page faults.
             for _ in 0..2 {
@@ -217,8 +221,8 @@ impl Conductor<'_> {
             self.threads.push(0);
             let reports = reports.clone();
             let handle = thread::Builder::new()
-                .name(format!("generator-{}", plan.generator))
-                .spawn(move || generator::run(plan, reports, spare_rx))
+                .name(format!("generator-{}", settings.generator))
+                .spawn(move || generator::run(settings, reports, spare_rx))
                 .map_err(|error| format!("cannot start a thread: {error}"))?;
             self.handles.push(handle);
         }
@@ -233,7 +237,7 @@ impl Conductor<'_> {
             if let Some(failure) = self.failure.take() {
                 return Err(failure);
             }
-            if Control::is(&self.options.stop) {
+            if Control::is_set(&self.options.stop) {
                 return Err("interrupted before the first message".into());
             }
             let ready = self.control.ready.load(Ordering::Acquire);
@@ -293,7 +297,7 @@ impl Conductor<'_> {
             if let Some(reason) = self.failure.take() {
                 break Ended::Failed { reason };
             }
-            if Control::is(&self.options.stop) && interrupted_ns.is_none() {
+            if Control::is_set(&self.options.stop) && interrupted_ns.is_none() {
                 // No more publishes; what is under way may still arrive.
                 interrupted_ns = Some(now_ns);
                 recording.publish_end_ns = now_ns.min(grid.publish_end);
@@ -417,7 +421,7 @@ impl Conductor<'_> {
     }
 
     /// Ends the generator threads and takes their last reports.
-    fn stop(&mut self) -> Remains {
+    fn stop(&mut self) -> LastReports {
         Control::set(&self.control.stop);
         for handle in self.handles.drain(..) {
             // A panic aborts the program.

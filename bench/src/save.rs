@@ -9,7 +9,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
 
 use crate::machine::fingerprint;
-use crate::result::{HistogramKind, Outcome, RunResult, SCHEMA, SavedResult};
+use crate::result::{Outcome, RunResult, SCHEMA, SavedResult};
 use crate::run::Finished;
 use crate::series::LoggedHistogram;
 use crate::tally::Latencies;
@@ -56,11 +56,7 @@ impl Files {
     /// Fails when a file cannot be written, in words for the user.
     pub fn logs(&self, finished: &mut Finished, part: &str) -> Result<(), String> {
         for record in &mut finished.result.histograms {
-            let kind = match record.kind {
-                HistogramKind::Publish => "publish",
-                HistogramKind::Delivery => "delivery",
-                HistogramKind::Lateness => "lateness",
-            };
+            let kind = record.kind.name();
             let name = format!("{}{part}.{kind}.hlog", self.name);
             let intervals = finished
                 .log

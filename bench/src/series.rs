@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-
 use crate::depth::Depth;
 use crate::grid::Grid;
 use crate::machine::ProcessorTicks;
 use crate::process::Usage;
 use crate::result::{HistogramKind, Interval, Phase, ProcessInterval};
-use crate::tally::{Counts, Latencies, Tally, add, latencies, percentiles};
+use crate::tally::{Counts, Latencies, Tally, add, latencies, percentiles, serialised};
 
 /// A histogram of one interval in its serialised form, for the HDR log.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,36 +129,19 @@ impl Series {
             lateness: percentiles(&tally.lateness.both()),
             ..Interval::default()
         };
-        for (kind, sum, part) in [
-            (
-                HistogramKind::Publish,
-                &mut self.publish,
-                &tally.publish.measured,
-            ),
-            (
-                HistogramKind::Delivery,
-                &mut self.delivery,
-                &tally.delivery.measured,
-            ),
-            (
-                HistogramKind::Lateness,
-                &mut self.lateness,
-                &tally.lateness.measured,
-            ),
-        ] {
+        let split = [&tally.publish, &tally.delivery, &tally.lateness];
+        let sums = [&mut self.publish, &mut self.delivery, &mut self.lateness];
+        for ((kind, part), sum) in HistogramKind::ALL.into_iter().zip(split).zip(sums) {
+            let part = &part.measured;
             if part.is_empty() {
                 continue;
             }
             add(sum, part);
-            let mut bytes = Vec::new();
-            V2DeflateSerializer::new()
-                .serialize(part, &mut bytes)
-                .expect("a vector takes everything");
             self.log.push(LoggedHistogram {
                 kind,
                 start_s,
                 length_s,
-                bytes,
+                bytes: serialised(part),
             });
         }
         self.all.counts.add(counts);
@@ -209,24 +190,14 @@ impl Series {
                 let cpu = |sample: &Sample| sample.threads.iter().map(|(cpu, _)| cpu).sum::<u64>();
                 row.generator_cpu_percent = percent(cpu(now).saturating_sub(cpu(before)));
                 row.daemon = now.usage.zip(before.usage).map(|(now, before)| {
-                    let rate = |now: u64, before: u64| {
-                        now.saturating_sub(before) as f64 / row.length_s.max(1e-9)
-                    };
+                    let used = now.since(before);
+                    let per_s = |count: u64| count as f64 / row.length_s.max(1e-9);
                     ProcessInterval {
-                        cpu_percent: percent(now.cpu_ns.saturating_sub(before.cpu_ns)),
-                        rss_bytes: now.rss_bytes,
-                        switches_voluntary_per_s: rate(
-                            now.switches_voluntary,
-                            before.switches_voluntary,
-                        ),
-                        switches_involuntary_per_s: rate(
-                            now.switches_involuntary,
-                            before.switches_involuntary,
-                        ),
-                        disk_written_bytes_per_s: rate(
-                            now.disk_written_bytes.unwrap_or(0),
-                            before.disk_written_bytes.unwrap_or(0),
-                        ),
+                        cpu_percent: percent(used.cpu_ns),
+                        rss_bytes: used.rss_bytes,
+                        switches_voluntary_per_s: per_s(used.switches_voluntary),
+                        switches_involuntary_per_s: per_s(used.switches_involuntary),
+                        disk_written_bytes_per_s: per_s(used.disk_written_bytes.unwrap_or(0)),
                     }
                 });
             }

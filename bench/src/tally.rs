@@ -99,18 +99,8 @@ pub struct Counts {
 impl Counts {
     /// Adds another's.
     pub fn add(&mut self, other: &Counts) {
-        self.sent += other.sent;
-        self.sent_bytes += other.sent_bytes;
-        self.acknowledged += other.acknowledged;
-        self.delivered += other.delivered;
-        self.finished += other.finished;
-        self.requeued += other.requeued;
-        self.touched += other.touched;
-        self.left_to_time_out += other.left_to_time_out;
-        self.reconnected += other.reconnected;
-        self.error_answers += other.error_answers;
-        self.reordered += other.reordered;
-        self.foreign += other.foreign;
+        add_fields!(self, other, sent sent_bytes acknowledged delivered finished requeued touched);
+        add_fields!(self, other, left_to_time_out reconnected error_answers reordered foreign);
     }
 }
 
@@ -175,15 +165,20 @@ pub fn percentiles(histogram: &Latencies) -> Option<Percentiles> {
     })
 }
 
+/// The serialised form of a histogram: V2, deflated.
+pub fn serialised(histogram: &Latencies) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new()
+        .serialize(histogram, &mut bytes)
+        .expect("a vector takes everything");
+    bytes
+}
+
 /// A histogram for a saved result, if there is anything in it.
 pub fn record(kind: HistogramKind, histogram: &Latencies) -> Option<HistogramRecord> {
     if histogram.is_empty() {
         return None;
     }
-    let mut bytes = Vec::new();
-    V2DeflateSerializer::new()
-        .serialize(histogram, &mut bytes)
-        .expect("a vector takes everything");
     Some(HistogramRecord {
         kind,
         count: histogram.len(),
@@ -195,7 +190,7 @@ pub fn record(kind: HistogramKind, histogram: &Latencies) -> Option<HistogramRec
         p999_us: percentile_us(histogram, 99.9),
         p9999_us: percentile_us(histogram, 99.99),
         max_us: histogram.max() as f64 / 1000.0,
-        hdr_base64: STANDARD.encode(&bytes),
+        hdr_base64: STANDARD.encode(serialised(histogram)),
         hdr_log: None,
     })
 }

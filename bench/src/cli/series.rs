@@ -10,11 +10,12 @@ use crate::clock::Clock;
 use crate::compare::{self, Contender, Requirement};
 use crate::control::Control;
 use crate::daemon::DaemonCommand;
-use crate::find_max::{self, SearchPlan};
+use crate::find_max::{self, SearchSettings};
 use crate::judgement::SEARCH_LIMITED;
 use crate::print;
 use crate::rate::{Rate, parse_count};
 use crate::result::{Outcome, RunResult, SearchStep};
+use crate::run::Finished;
 use crate::save::Files;
 use crate::scenario::Scenario;
 use crate::slo::Slo;
@@ -144,12 +145,12 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<u8, String> {
     };
     let (result, failure) = sweep::sweep(&target, &scenario, &rates, &options, say);
     print!("{}", sweep::picture(&result));
-    if Control::is(&options.stop) {
+    if Control::is_set(&options.stop) {
         println!("ENDED      interrupted: the last step is not complete");
     }
     let flawed = |run: &RunResult| run.is_failed() || !run.ledger.is_clean();
     let failed = failure.is_some() || result.steps.iter().any(flawed);
-    tell(failure);
+    print_failure(failure);
     save(&args.play, "sweep", started, Outcome::Sweep(result))?;
     Ok(if failed { EXIT_FAILED } else { 0 })
 }
@@ -165,7 +166,7 @@ pub(super) fn find_max(args: &FindMaxArgs) -> Result<u8, String> {
     let options = args.play.options(stop_flag()?)?;
     let target = args.target.inspect()?;
     let started = Clock::new().now_ns();
-    let plan = SearchPlan {
+    let settings = SearchSettings {
         slo: args.slo.clone(),
         start_per_s: args.start,
         most_per_s: args.most,
@@ -181,9 +182,9 @@ pub(super) fn find_max(args: &FindMaxArgs) -> Result<u8, String> {
             if step.passed { "met" } else { &missed }
         );
     };
-    let mut found = find_max::find_max(&target, &scenario, &plan, &options, say);
+    let mut found = find_max::find_max(&target, &scenario, &settings, &options, say);
     let mut code = EXIT_FAILED;
-    tell(found.failure.take());
+    print_failure(found.failure.take());
     if let Some(held) = &found.held {
         print!("{}", print::run(&held.result));
     }
@@ -205,35 +206,27 @@ pub(super) fn find_max(args: &FindMaxArgs) -> Result<u8, String> {
                 code = EXIT_GENERATOR;
             }
         }
-        None if Control::is(&options.stop) => {
+        None if Control::is_set(&options.stop) => {
             println!("found      nothing yet: interrupted before a rate was confirmed");
         }
         None => println!("found      no rate within {}", found.result.slo),
     }
-    if let Some(path) = &args.play.out {
-        let files = Files::at(path, "find-max")?;
-        if let Some(held) = &mut found.held {
-            files.logs(held, "")?;
-            found.result.held = Some(held.result.clone());
+    if let Some(held) = &mut found.held {
+        if let Some(path) = &args.play.out {
+            Files::at(path, "find-max")?.logs(held, "")?;
         }
-    } else {
-        found.result.held = found.held.map(|held| held.result);
+        found.result.held = Some(held.result.clone());
     }
-    save(
-        &args.play,
-        "find-max",
-        started,
-        Outcome::FindMax(Box::new(found.result)),
-    )?;
+    let outcome = Outcome::FindMax(Box::new(found.result));
+    save(&args.play, "find-max", started, outcome)?;
     Ok(code)
 }
 
 pub(super) fn compare(args: &CompareArgs) -> Result<u8, String> {
     let scenario = args.play.scenario()?;
-    let contender = |name: &str, command: &str| {
-        let command = DaemonCommand::new(command)?;
-        Ok::<_, String>(Contender {
-            name: name.into(),
+    let contender = |name: &String, command: &str| {
+        DaemonCommand::new(command).map(|command| Contender {
+            name: name.clone(),
             command,
         })
     };
@@ -244,32 +237,19 @@ pub(super) fn compare(args: &CompareArgs) -> Result<u8, String> {
     let options = args.play.options(stop_flag()?)?;
     let started = Clock::new().now_ns();
     let base = args.data_base.clone().unwrap_or_else(std::env::temp_dir);
-    let files = args
-        .play
-        .out
-        .as_ref()
-        .map(|path| Files::at(path, "compare"))
-        .transpose()?;
-    let runs = compare::compare(
-        &contenders,
-        &scenario,
-        args.rounds,
-        &base,
-        &options,
-        |round, name, finished| {
-            let totals = &finished.result.totals;
-            println!(
-                "round {} {name}: published {}/s, delivered {}/s",
-                round + 1,
-                print::count(totals.acknowledged_per_s),
-                print::count(totals.delivered_per_s)
-            );
-            match &files {
-                Some(files) => files.logs(finished, &format!(".{}.{name}", round + 1)),
-                None => Ok(()),
-            }
-        },
-    );
+    let out = args.play.out.as_ref();
+    let files = out.map(|path| Files::at(path, "compare")).transpose()?;
+    let each = |round: u32, name: &str, finished: &mut Finished| {
+        let (round, totals) = (round + 1, &finished.result.totals);
+        let published = print::count(totals.acknowledged_per_s);
+        let delivered = print::count(totals.delivered_per_s);
+        println!("round {round} {name}: published {published}/s, delivered {delivered}/s");
+        match &files {
+            Some(files) => files.logs(finished, &format!(".{round}.{name}")),
+            None => Ok(()),
+        }
+    };
+    let runs = compare::compare(&contenders, &scenario, args.rounds, &base, &options, each);
     let result = compare::judge(&contenders, &scenario, runs, &args.require);
     print!("{}", compare::table(&result));
     let code = if result.passed { 0 } else { EXIT_FAILED };
@@ -278,7 +258,7 @@ pub(super) fn compare(args: &CompareArgs) -> Result<u8, String> {
 }
 
 /// Says what ended a measurement early; what ran until then is reported all the same.
-fn tell(failure: Option<String>) {
+fn print_failure(failure: Option<String>) {
     if let Some(failure) = failure {
         eprintln!("nsq-bench: {failure}");
     }

@@ -27,7 +27,7 @@ struct Bench {
     consumer: Consumer,
     output: Vec<u8>,
     tally: Tally,
-    marks: Vec<Mark>,
+    entries: Vec<LedgerEntry>,
     held: Vec<HeldMessage>,
 }
 
@@ -37,7 +37,7 @@ impl Bench {
             consumer: Consumer::new(0, 1),
             output: Vec::new(),
             tally: Tally::default(),
-            marks: Vec::new(),
+            entries: Vec::new(),
             held: Vec::new(),
         }
     }
@@ -47,7 +47,7 @@ impl Bench {
             now_ns: 5000,
             output: &mut self.output,
             tally: &mut self.tally,
-            marks: &mut self.marks,
+            entries: &mut self.entries,
             held: &mut self.held,
         };
         self.consumer.frames(input, behaviour, &mut context)
@@ -59,7 +59,7 @@ impl Bench {
                 now_ns: held.due_ns,
                 output: &mut self.output,
                 tally: &mut self.tally,
-                marks: &mut self.marks,
+                entries: &mut self.entries,
                 held: &mut self.held,
             };
             self.consumer.act(held, behaviour, &mut context);
@@ -87,7 +87,7 @@ fn the_fins_of_a_read_go_out_together() {
     assert_eq!(bench.tally.counts.delivered, 3);
     assert_eq!(bench.tally.delivery.measured.len(), 3);
     assert_eq!(bench.tally.delivery.measured.max(), 4001);
-    assert_eq!(bench.marks.len(), 3);
+    assert_eq!(bench.entries.len(), 3);
 }
 
 #[test]
@@ -100,20 +100,20 @@ fn order_damage_and_strangers_are_noticed() {
     // A redelivery is behind by nature, and its latency is not the first delivery's.
     assert_eq!(bench.tally.counts.reordered, 1);
     assert_eq!(bench.tally.delivery.measured.len(), 2);
-    assert_eq!(bench.marks[3], Mark::Damaged);
+    assert_eq!(bench.entries[3], LedgerEntry::Damaged);
     assert_eq!(bench.tally.counts.finished, 4);
     let other_run = Behaviour {
         run: Some(RUN + 1),
         ..behaviour()
     };
-    bench.marks.clear();
+    bench.entries.clear();
     bench.frames(&message(1, 1), &other_run).unwrap();
-    assert_eq!((bench.tally.counts.foreign, bench.marks.len()), (1, 0));
+    assert_eq!((bench.tally.counts.foreign, bench.entries.len()), (1, 0));
 }
 
 #[test]
 fn work_ends_in_fin_req_touch_or_nothing() {
-    let check = |change: fn(&mut Behaviour), marks: usize, counts: [u64; 4]| {
+    let check = |change: fn(&mut Behaviour), entries: usize, counts: [u64; 4]| {
         let mut behaviour = behaviour();
         change(&mut behaviour);
         let mut bench = Bench::new();
@@ -124,7 +124,7 @@ fn work_ends_in_fin_req_touch_or_nothing() {
             [c.finished, c.requeued, c.touched, c.left_to_time_out],
             counts
         );
-        assert_eq!(bench.marks.len(), marks);
+        assert_eq!(bench.entries.len(), entries);
         assert!(bench.consumer.held.is_empty());
         // The second delivery is finished in any case.
         bench.frames(&message(0, 2), &behaviour).unwrap();
@@ -148,7 +148,7 @@ fn a_dropped_connection_gives_back_what_it_held() {
     let mut bench = Bench::new();
     bench.frames(&message(0, 1), &behaviour).unwrap();
     let mut ledger = ChannelLedger::default();
-    apply_marks(&mut bench.marks, &mut ledger);
+    enter_into_ledger(&mut bench.entries, &mut ledger);
     bench.consumer.dropped(&mut ledger);
     assert_eq!(ledger.awaited(), 1);
     // Its work may end afterwards: nothing is said on the new connection.

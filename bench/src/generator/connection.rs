@@ -24,12 +24,12 @@ use crate::consumer::{Behaviour, Consumer};
 use crate::grid::Grid;
 use crate::link::Link;
 use crate::pace::{Pace, Pacer};
-use crate::producer::{Producer, PublishPlan};
+use crate::producer::{Producer, PublishSettings};
 use crate::upgrades::Upgrades;
 
-/// The plan of a producer.
+/// The settings of a producer.
 #[derive(Clone, Debug)]
-pub struct ProducerPlan {
+pub struct ProducerSettings {
     /// The producer's place among all producers, and the number of producers.
     pub place: (u32, u32),
     /// The run.
@@ -40,8 +40,8 @@ pub struct ProducerPlan {
     pub peak: f64,
     /// The most messages it sends.
     pub limit: u64,
-    /// The plan that all producers share.
-    pub publish: Arc<PublishPlan>,
+    /// The settings that all producers share.
+    pub publish: Arc<PublishSettings>,
 }
 
 /// How a consumer reads.
@@ -55,9 +55,9 @@ pub enum Reading {
     Stalled,
 }
 
-/// The plan of a consumer.
+/// The settings of a consumer.
 #[derive(Clone, Debug)]
-pub struct ConsumerPlan {
+pub struct ConsumerSettings {
     /// Its topic.
     pub topic: String,
     /// Its channel's name and number.
@@ -78,9 +78,9 @@ pub struct ConsumerPlan {
 #[derive(Debug)]
 pub(super) enum Role {
     /// Publishing; made when the time of the first send is known.
-    Producer(Box<ProducerPlan>, Option<Box<Producer>>),
+    Producer(Box<ProducerSettings>, Option<Box<Producer>>),
     /// Consuming.
-    Consumer(Box<ConsumerPlan>, Box<Consumer>),
+    Consumer(Box<ConsumerSettings>, Box<Consumer>),
 }
 
 /// The stage of a connection's life.
@@ -122,22 +122,22 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn producer(
-        plan: &ProducerPlan,
+        settings: &ProducerSettings,
         address: SocketAddr,
         upgrades: &Arc<Upgrades>,
     ) -> Connection {
-        let role = Role::Producer(Box::new(plan.clone()), None);
+        let role = Role::Producer(Box::new(settings.clone()), None);
         Connection::new(role, Reading::AtOnce, address, upgrades)
     }
 
     pub(super) fn consumer(
-        plan: &ConsumerPlan,
+        settings: &ConsumerSettings,
         address: SocketAddr,
         upgrades: &Arc<Upgrades>,
     ) -> Connection {
-        let consumer = Consumer::new(plan.channel.1, plan.seed);
-        let role = Role::Consumer(Box::new(plan.clone()), Box::new(consumer));
-        Connection::new(role, plan.reading, address, upgrades)
+        let consumer = Consumer::new(settings.channel.1, settings.seed);
+        let role = Role::Consumer(Box::new(settings.clone()), Box::new(consumer));
+        Connection::new(role, settings.reading, address, upgrades)
     }
 
     fn new(
@@ -165,17 +165,17 @@ impl Connection {
     pub(super) fn open(&mut self) -> io::Result<()> {
         let mut link = Link::connect(self.address)?;
         self.stage = match &self.role {
-            Role::Producer(plan, _) if plan.publish.via.is_http() => Stage::Opening,
+            Role::Producer(settings, _) if settings.publish.via.is_http() => Stage::Opening,
             Role::Producer(..) => {
                 link.output.extend_from_slice(&wire::decode::MAGIC_V2);
                 encode::identify(&mut link.output, &self.upgrades.ask(&identify_json(0, 0)));
                 Stage::Greeting(1)
             }
-            Role::Consumer(plan, _) => {
+            Role::Consumer(settings, _) => {
                 link.output.extend_from_slice(&wire::decode::MAGIC_V2);
-                encode::identify(&mut link.output, &self.upgrades.ask(&plan.identify));
+                encode::identify(&mut link.output, &self.upgrades.ask(&settings.identify));
                 if self.upgrades.is_empty() {
-                    subscribe(&mut link.output, plan)?;
+                    subscribe(&mut link.output, settings)?;
                 }
                 Stage::Greeting(2)
             }
@@ -261,8 +261,8 @@ impl Connection {
             return Ok(true);
         }
         self.stage = Stage::Live;
-        if let Role::Consumer(plan, _) = &self.role {
-            subscribe(&mut link.output, plan).map_err(|error| error.to_string())?;
+        if let Role::Consumer(settings, _) = &self.role {
+            subscribe(&mut link.output, settings).map_err(|error| error.to_string())?;
             self.stage = Stage::Greeting(1);
         }
         Ok(false)
@@ -282,19 +282,25 @@ impl Connection {
     }
 
     /// Makes the producer, now that the time of the first send is known. False for consumers.
-    pub(super) fn start(&mut self, grid: &Grid, publish: &Arc<PublishPlan>) -> bool {
-        let Role::Producer(plan, producer) = &mut self.role else {
+    pub(super) fn start(&mut self, grid: &Grid, publish: &Arc<PublishSettings>) -> bool {
+        let Role::Producer(settings, producer) = &mut self.role else {
             return false;
         };
-        let pacer = plan.pace.map(|mut pace| {
-            if plan.peak > 1.0 {
-                let curve = crate::pace::Curve::new(plan.peak);
+        let pacer = settings.pace.map(|mut pace| {
+            if settings.peak > 1.0 {
+                let curve = crate::pace::Curve::new(settings.peak);
                 pace.curve = Some((curve, grid.measure, grid.publish_end));
             }
             Pacer::new(pace, grid.start, grid.publish_end)
         });
-        let limits = (plan.limit, grid.publish_end);
-        let made = Producer::new(Arc::clone(publish), plan.run, plan.place, pacer, limits);
+        let limits = (settings.limit, grid.publish_end);
+        let made = Producer::new(
+            Arc::clone(publish),
+            settings.run,
+            settings.place,
+            pacer,
+            limits,
+        );
         *producer = Some(Box::new(made));
         self.scheduled = true;
         true
@@ -302,12 +308,12 @@ impl Connection {
 
     /// Sends RDY, once per connection; false when RDY was sent before, and for producers.
     pub(super) fn ask_for_messages(&mut self) -> bool {
-        let (Role::Consumer(plan, _), Stage::Live, Some(link), false) =
+        let (Role::Consumer(settings, _), Stage::Live, Some(link), false) =
             (&self.role, self.stage, &mut self.link, self.ready_sent)
         else {
             return false;
         };
-        encode::rdy(&mut link.output, plan.rdy);
+        encode::rdy(&mut link.output, settings.rdy);
         self.ready_sent = true;
         true
     }
@@ -325,10 +331,10 @@ impl Connection {
 
     /// Tells whether the daemon may drop the connection: it is one of a slow or stalled reader.
     pub(super) fn may_be_dropped(&self) -> bool {
-        let Role::Consumer(plan, _) = &self.role else {
+        let Role::Consumer(settings, _) = &self.role else {
             return false;
         };
-        self.stage == Stage::Live && plan.reading != Reading::AtOnce
+        self.stage == Stage::Live && settings.reading != Reading::AtOnce
     }
 
     /// Tells whether the connection reads as soon as there is something. During the greeting all do.
@@ -377,10 +383,12 @@ impl Connection {
     /// The connection's name in messages for the user.
     pub(super) fn name(&self) -> String {
         match &self.role {
-            Role::Producer(plan, _) => format!("producer {} to {}", plan.place.0, self.address),
-            Role::Consumer(plan, _) => format!(
+            Role::Producer(settings, _) => {
+                format!("producer {} to {}", settings.place.0, self.address)
+            }
+            Role::Consumer(settings, _) => format!(
                 "consumer of {}/{} at {}",
-                plan.topic, plan.channel.0, self.address
+                settings.topic, settings.channel.0, self.address
             ),
         }
     }
@@ -400,9 +408,9 @@ impl Connection {
     }
 }
 
-fn subscribe(output: &mut Vec<u8>, plan: &ConsumerPlan) -> io::Result<()> {
-    let topic = TopicName::new(plan.topic.as_bytes());
-    let channel = ChannelName::new(plan.channel.0.as_bytes());
+fn subscribe(output: &mut Vec<u8>, settings: &ConsumerSettings) -> io::Result<()> {
+    let topic = TopicName::new(settings.topic.as_bytes());
+    let channel = ChannelName::new(settings.channel.0.as_bytes());
     let names = topic.zip(channel).ok_or(io::ErrorKind::InvalidInput)?;
     encode::sub(output, names.0, names.1);
     Ok(())

@@ -10,7 +10,7 @@ use super::connection::Role;
 use super::{Generator, SETUPS_MAX, TICK_NS};
 use crate::control::Control;
 use crate::grid::Grid;
-use crate::producer::PublishPlan;
+use crate::producer::PublishSettings;
 
 impl Generator {
     /// Sets up all connections, a limited number at once.
@@ -22,8 +22,8 @@ impl Generator {
                 self.open(opened)?;
                 opened += 1;
             }
-            self.poll(self.plan.clock.now_ns() + TICK_NS)?;
-            if Control::is(&self.control().stop) {
+            self.poll(self.settings.clock.now_ns() + TICK_NS)?;
+            if Control::is_set(&self.control().stop) {
                 return Ok(());
             }
             let ready = opened - self.setups;
@@ -33,16 +33,16 @@ impl Generator {
             told = ready;
         }
         while self.control().start_ns.load(Ordering::Acquire) == 0
-            && !Control::is(&self.control().stop)
+            && !Control::is_set(&self.control().stop)
         {
-            self.poll(self.plan.clock.now_ns() + TICK_NS / 5)?;
+            self.poll(self.settings.clock.now_ns() + TICK_NS / 5)?;
         }
         Ok(())
     }
 
     /// Fixes the grid and starts the producers; false when there is no time of the first send.
     pub(super) fn start(&mut self) -> bool {
-        let (warm_up, duration, interval) = self.plan.lengths;
+        let (warm_up, duration, interval) = self.settings.lengths;
         let start = self.control().start_ns.load(Ordering::Acquire);
         if start == 0 {
             return false;
@@ -53,16 +53,16 @@ impl Generator {
             publish_end: start + warm_up + duration,
             interval,
         };
-        if let Some((every_ns, _)) = self.plan.storms {
+        if let Some((every_ns, _)) = self.settings.storms {
             self.next_storm_ns = start + every_ns;
         }
         // The measured time is known only now.
         let measured = self.grid.measured();
-        let publish = self.plan.producers.first().map(|producer| {
+        let publish = self.settings.producers.first().map(|producer| {
             let shared = &producer.publish;
-            Arc::new(PublishPlan {
+            Arc::new(PublishSettings {
                 measured: measured.clone(),
-                ..PublishPlan::clone(shared)
+                ..PublishSettings::clone(shared)
             })
         });
         if let Some(behaviour) = &mut self.behaviour {
@@ -100,7 +100,7 @@ impl Generator {
     pub(super) fn reconnect(&mut self, index: usize) -> Result<(), String> {
         self.tally.counts.reconnected += 1;
         if let Role::Consumer(_, consumer) = &mut self.connections[index].role {
-            let ledger = &self.plan.control.ledgers[consumer.channel];
+            let ledger = &self.settings.control.ledgers[consumer.channel];
             consumer.dropped(&mut ledger.lock().expect("no generator panics"));
         }
         self.open(index)?;

@@ -10,14 +10,14 @@ use rustix::event::{Timespec, epoll};
 
 use super::connection::{Role, Stage};
 use super::{Generator, READ_BYTES, ROUNDS_MAX};
-use crate::consumer::{CallContext, apply_marks};
+use crate::consumer::{CallContext, enter_into_ledger};
 use crate::link::ReadOutcome;
 use crate::producer::{Wait, keep_alive};
 
 impl Generator {
     /// Waits for the sockets, but not beyond `until_ns`, and handles those that are ready.
     pub(super) fn poll(&mut self, until_ns: u64) -> Result<(), String> {
-        let wait_ns = until_ns.saturating_sub(self.plan.clock.now_ns());
+        let wait_ns = until_ns.saturating_sub(self.settings.clock.now_ns());
         let timeout = Timespec {
             tv_sec: (wait_ns / 1_000_000_000).cast_signed(),
             tv_nsec: (wait_ns % 1_000_000_000).cast_signed(),
@@ -94,31 +94,31 @@ impl Generator {
             return Ok(0);
         };
         // Each read has its own time, because handling the reads before it took a while.
-        let now_ns = self.plan.clock.now_ns();
+        let now_ns = self.settings.clock.now_ns();
         let input = &self.scratch[part];
         let output = &mut link.output;
         let handled = match &mut connection.role {
-            Role::Producer(plan, None) if plan.publish.via.is_http() => Ok(input.len()),
+            Role::Producer(settings, None) if settings.publish.via.is_http() => Ok(input.len()),
             Role::Producer(_, None) => keep_alive(input, output),
             Role::Producer(_, Some(producer)) => {
                 producer.answers(input, now_ns, output, &mut self.tally)
             }
-            Role::Consumer(plan, consumer) => {
-                let behaviour = self.behaviour.as_ref().unwrap_or(&plan.behaviour);
+            Role::Consumer(settings, consumer) => {
+                let behaviour = self.behaviour.as_ref().unwrap_or(&settings.behaviour);
                 let mut held = Vec::new();
                 let mut context = CallContext {
                     now_ns,
                     output,
                     tally: &mut self.tally,
-                    marks: &mut self.marks,
+                    entries: &mut self.entries,
                     held: &mut held,
                 };
                 let handled = consumer.frames(input, behaviour, &mut context);
                 let entries = held.into_iter().map(|held| Reverse((held, index)));
                 self.held.extend(entries);
-                let ledger = &self.plan.control.ledgers[consumer.channel];
-                apply_marks(
-                    &mut self.marks,
+                let ledger = &self.settings.control.ledgers[consumer.channel];
+                enter_into_ledger(
+                    &mut self.entries,
                     &mut ledger.lock().expect("no generator panics"),
                 );
                 handled
@@ -148,12 +148,12 @@ impl Generator {
             let mut wait = Wait::Done;
             let mut awaits_answer = true;
             if let Role::Producer(_, Some(producer)) = &mut connection.role {
-                let now_ns = self.plan.clock.now_ns();
+                let now_ns = self.settings.clock.now_ns();
                 wait = producer.publish(now_ns, &mut link.output, &mut self.tally);
                 awaits_answer = producer.awaits_answer();
                 if wait == Wait::Done && producer.outstanding() == 0 && !connection.done {
                     connection.done = true;
-                    let control = &self.plan.control;
+                    let control = &self.settings.control;
                     control
                         .owed
                         .fetch_add(producer.acknowledged(), Ordering::AcqRel);
@@ -170,8 +170,8 @@ impl Generator {
                     self.publishes.push(Reverse((at, index)));
                 }
                 // Only the full buffer was in the way, and it is empty now.
-                Wait::Peer if empty && !awaits_answer => continue,
-                Wait::Until(_) | Wait::Peer | Wait::Done => {}
+                Wait::Daemon if empty && !awaits_answer => continue,
+                Wait::Until(_) | Wait::Daemon | Wait::Done => {}
             }
             return self.set_interest(index);
         }

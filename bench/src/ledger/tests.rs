@@ -85,7 +85,7 @@ fn what_was_given_back_may_come_again_once() {
     channel.deliver(delivery(0, 2));
     assert_eq!(channel.awaited(), 0);
     channel.deliver(delivery(0, 3));
-    channel.excuse();
+    channel.allow_redeliveries();
     channel.deliver(delivery(0, 1));
     channel.deliver(delivery(0, 4));
     let ledger = final_ledger(&[record(1)], &[&channel]);
@@ -96,7 +96,7 @@ fn what_was_given_back_may_come_again_once() {
 #[test]
 fn a_late_reader_gets_what_timed_out_on_its_way() {
     let mut channel = ChannelLedger::default();
-    channel.excuse();
+    channel.allow_redeliveries();
     // Another one got it in the second attempt, then the first is read; once.
     channel.deliver(delivery(0, 2));
     channel.deliver(delivery(0, 1));

@@ -83,7 +83,7 @@ pub(super) struct Needs {
 
 /// One step of the arithmetic.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Step {
+pub(super) struct CalculationStep {
     /// The name of the value.
     pub(super) what: &'static str,
     /// From which numbers.
@@ -105,7 +105,7 @@ macro_rules! step {
         step!($steps, $what $keys, value => $unit, $($formula)*);
     };
     ($steps:ident, $what:literal [$($key:ident)*], $value:expr => $unit:ident, $($formula:tt)*) => {
-        $steps.push(Step {
+        $steps.push(CalculationStep {
             what: $what,
             formula: format!($($formula)*),
             value: $value,
@@ -117,7 +117,7 @@ macro_rules! step {
 }
 
 /// Calculates the needs and the steps that show them. The steps are in the order in which people read them.
-pub(super) fn calculate(demand: &Demand, profile: &Profile) -> (Needs, Vec<Step>) {
+pub(super) fn calculate(demand: &Demand, profile: &Profile) -> (Needs, Vec<CalculationStep>) {
     let mut needs = Needs::default();
     let [
         mut rates,

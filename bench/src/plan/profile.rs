@@ -29,9 +29,7 @@ pub(super) fn load(path: Option<&Path>, demand: &Demand) -> Result<Profile, Stri
 fn read(path: Option<&Path>) -> Result<Profile, String> {
     let path = path.ok_or("a plan needs a measurement, and --profile names none")?;
     let name = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read the profile {name}: {error}"))?;
-    let saved = SavedResult::from_json(&text).map_err(|why| format!("the profile {name} {why}"))?;
+    let saved = SavedResult::load(path, "profile")?;
     let kind = match saved.outcome {
         Outcome::FindMax(found) => return check(*found).map_err(|why| format!("{name}{why}")),
         Outcome::Run(_) => "run",

@@ -1,6 +1,6 @@
 //! A plan as text, for a terminal of 100 columns.
 
-use super::Plan;
+use super::CapacityPlan;
 use super::sensitivity::{Input, Sensitivity, VARIED_BY};
 use crate::unit::{Unit, number};
 
@@ -9,7 +9,7 @@ const COLUMNS: usize = 100;
 const DETAILED: usize = 2;
 
 /// Writes the whole plan.
-pub(super) fn text(plan: &Plan) -> String {
+pub(super) fn text(plan: &CapacityPlan) -> String {
     let mut out = String::with_capacity(8 << 10);
     head(plan, &mut out);
     answer(plan, &mut out);
@@ -43,7 +43,7 @@ pub(super) fn text(plan: &Plan) -> String {
     out
 }
 
-fn head(plan: &Plan, out: &mut String) {
+fn head(plan: &CapacityPlan, out: &mut String) {
     let (demand, profile) = (&plan.demand, &plan.profile);
     let text = format!(
         "{} messages a day of {} bytes to {} channels, {} times the mean at the peak; consumers \
@@ -69,7 +69,7 @@ fn head(plan: &Plan, out: &mut String) {
     wrapped("Profile  ", &text, out);
 }
 
-fn answer(plan: &Plan, out: &mut String) {
+fn answer(plan: &CapacityPlan, out: &mut String) {
     let needs = &plan.needs;
     let working = needs.nodes_working;
     out.push_str("\nWhat it takes                 the working nodes together, at the peak\n");

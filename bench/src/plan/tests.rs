@@ -227,7 +227,7 @@ fn what_was_not_measured_is_absent() {
         disk_bytes_per_message: None,
         ..profile()
     };
-    let plan = Plan::of(demand(), remote);
+    let plan = CapacityPlan::of(demand(), remote);
     assert_eq!((plan.needs.cores, plan.needs.memory_per_node), (None, None));
     check("nodes", plan.needs.nodes, 3.0);
     let text = render::text(&plan);
@@ -302,7 +302,7 @@ fn every_step_has_its_numbers_and_every_key_its_assumption() {
         ..demand()
     };
     for demand in [demand(), bridged] {
-        let plan = Plan::of(demand, profile());
+        let plan = CapacityPlan::of(demand, profile());
         let keys: Vec<char> = plan
             .assumptions
             .iter()

@@ -8,10 +8,10 @@ use wire::limits::Limits;
 
 const SECOND: u64 = 1_000_000_000;
 
-fn plan(via: Via, window: Option<u64>) -> Arc<PublishPlan> {
+fn settings(via: Via, window: Option<u64>) -> Arc<PublishSettings> {
     let filler = vec![7; 500];
     let sizes = vec![Filler::new(&filler, 0), Filler::new(&filler, 100)];
-    Arc::new(PublishPlan {
+    Arc::new(PublishSettings {
         via,
         batch: 3,
         defer_ms: 1500,
@@ -34,7 +34,7 @@ fn producer(via: Via, window: Option<u64>, limit: u64) -> Producer {
     let pacer = window
         .is_none()
         .then(|| Pacer::new(pace, SECOND, 2 * SECOND));
-    Producer::new(plan(via, window), 9, (0, 1), pacer, (limit, 2 * SECOND))
+    Producer::new(settings(via, window), 9, (0, 1), pacer, (limit, 2 * SECOND))
 }
 
 /// The messages in V2 commands, as (topic, number, intended time).
@@ -118,7 +118,10 @@ fn a_full_socket_is_not_the_generator_s_lateness() {
     let mut producer = producer(Via::Pub, None, u64::MAX);
     let mut full = vec![0; OUTPUT_BYTES_MAX];
     let mut tally = Tally::default();
-    assert_eq!(producer.publish(SECOND, &mut full, &mut tally), Wait::Peer);
+    assert_eq!(
+        producer.publish(SECOND, &mut full, &mut tally),
+        Wait::Daemon
+    );
     let mut output = Vec::new();
     let _ = producer.publish(SECOND + 500_000_000, &mut output, &mut tally);
     assert_eq!(tally.lateness.measured.max(), 0);
@@ -137,7 +140,7 @@ fn a_closed_loop_keeps_its_window() {
         if wait == Wait::Done {
             break;
         }
-        assert_eq!(wait, Wait::Peer);
+        assert_eq!(wait, Wait::Daemon);
         assert!(producer.awaits_answer() && round < 10);
         let handled = producer.answers(wire::encode::OK, SECOND, &mut output, &mut tally);
         assert_eq!(handled, Ok(10));
@@ -195,7 +198,7 @@ fn http_sends_one_request_at_a_time() {
     let (mut output, mut tally) = (Vec::new(), Tally::default());
     assert_eq!(
         producer.publish(SECOND * 3 / 2, &mut output, &mut tally),
-        Wait::Peer
+        Wait::Daemon
     );
     let head_bytes = output.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
     assert!(output.starts_with(b"POST /mpub?topic=a&binary=true HTTP/1.1\r\n"));
@@ -211,7 +214,7 @@ fn http_sends_one_request_at_a_time() {
     assert_eq!(tally.counts.acknowledged, 3);
     assert_eq!(
         producer.publish(SECOND * 3 / 2, &mut more, &mut tally),
-        Wait::Peer
+        Wait::Daemon
     );
     assert_eq!(producer.unsent(2 * SECOND), 3 * 8);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::MutexGuard;
 
-use super::{Conductor, Recording, Remains};
+use super::{Conductor, LastReports, Recording};
 use crate::control::Control;
 use crate::grid::Grid;
 use crate::ledger::{ChannelLedger, final_ledger};
@@ -23,21 +23,22 @@ pub(super) fn conclude(
     conductor: &Conductor<'_>,
     grid: Grid,
     recording: Recording,
-    rest: Remains,
+    rest: LastReports,
 ) -> RunResult {
     let scenario = conductor.scenario;
-    let window = Window::new(scenario, grid, &recording);
-    let totals = totals(scenario, &recording, &window);
+    let times = MeasuredTimes::new(scenario, grid, &recording);
+    let totals = totals(scenario, &recording, &times);
     let offered = |at: u64| offered_at(scenario, grid, at);
     let series = recording.series.rows(offered);
-    let resources = resources(&recording, &window, &totals, &series);
-    let self_check = self_check(scenario, &recording, &window, &rest);
+    let resources = resources(&recording, &times, &totals, &series);
+    let self_check = self_check(scenario, &recording, &times, &rest);
     let sums = &recording.series;
-    let histograms = [
-        record(HistogramKind::Publish, &sums.publish),
-        record(HistogramKind::Delivery, &sums.delivery),
-        record(HistogramKind::Lateness, &sums.lateness),
-    ];
+    let sums = [&sums.publish, &sums.delivery, &sums.lateness];
+    let histograms = HistogramKind::ALL.into_iter().zip(sums);
+    let histograms = histograms
+        .filter_map(|(kind, sum)| record(kind, sum))
+        .collect();
+    let sums = &recording.series;
     let control: &Control = &conductor.control;
     let ledgers: Vec<MutexGuard<'_, ChannelLedger>> = control
         .ledgers
@@ -65,13 +66,13 @@ pub(super) fn conclude(
         ledger,
         resources,
         self_check,
-        histograms: histograms.into_iter().flatten().collect(),
+        histograms,
         series,
     }
 }
 
 /// The measured time of a run as it really was.
-struct Window {
+struct MeasuredTimes {
     from_ns: u64,
     /// The end of publishing: the time for rates of publishing ends here.
     published_ns: u64,
@@ -81,8 +82,8 @@ struct Window {
     to_the_last: bool,
 }
 
-impl Window {
-    fn new(scenario: &Scenario, grid: Grid, recording: &Recording) -> Window {
+impl MeasuredTimes {
+    fn new(scenario: &Scenario, grid: Grid, recording: &Recording) -> MeasuredTimes {
         let all = &recording.series.all;
         let limited = scenario.messages > 0 && all.last_answer_ns < recording.publish_end_ns;
         let published_ns = if limited && all.last_answer_ns > 0 {
@@ -101,7 +102,7 @@ impl Window {
             published_ns
         };
         let from_ns = recording.consumed_from.map_or(grid.measure, |(at, _)| at);
-        Window {
+        MeasuredTimes {
             from_ns: grid.measure.min(published_ns),
             published_ns,
             delivered: (from_ns, last_ns.max(from_ns)),
@@ -110,7 +111,7 @@ impl Window {
     }
 }
 
-fn totals(scenario: &Scenario, recording: &Recording, window: &Window) -> Totals {
+fn totals(scenario: &Scenario, recording: &Recording, times: &MeasuredTimes) -> Totals {
     let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
     let per_s = |count: u64, seconds: f64| {
         if seconds > 0.0 {
@@ -120,14 +121,14 @@ fn totals(scenario: &Scenario, recording: &Recording, window: &Window) -> Totals
         }
     };
     let (all, measured) = (&recording.series.all.counts, &recording.series.measured);
-    let measured_s = seconds(window.from_ns, window.published_ns);
-    let limited = window.to_the_last && scenario.consume == Consume::AtOnce;
+    let measured_s = seconds(times.from_ns, times.published_ns);
+    let limited = times.to_the_last && scenario.consume == Consume::AtOnce;
     let acknowledged = if limited {
         all.acknowledged
     } else {
         measured.acknowledged
     };
-    let delivered = if window.to_the_last {
+    let delivered = if times.to_the_last {
         all.delivered
     } else {
         measured.delivered
@@ -147,7 +148,7 @@ fn totals(scenario: &Scenario, recording: &Recording, window: &Window) -> Totals
         acknowledged,
         acknowledged_per_s,
         delivered,
-        delivered_per_s: per_s(delivered, seconds(window.delivered.0, window.delivered.1)),
+        delivered_per_s: per_s(delivered, seconds(times.delivered.0, times.delivered.1)),
         message_bytes_mean,
         acknowledged_bytes_per_s: acknowledged_per_s * message_bytes_mean,
         finished: all.finished,
@@ -174,12 +175,15 @@ fn offered_at(scenario: &Scenario, grid: Grid, at: u64) -> Option<f64> {
 
 /// The samples at the two ends of the measured time. When all deliveries count, the second end is that of
 /// the run.
-fn ends<'a>(series: &'a Series, window: &Window) -> Option<(u64, &'a Sample, u64, &'a Sample)> {
-    let (from_ns, from) = series.samples.range(window.from_ns..).next()?;
-    let (to_ns, to) = if window.to_the_last {
+fn ends<'a>(
+    series: &'a Series,
+    times: &MeasuredTimes,
+) -> Option<(u64, &'a Sample, u64, &'a Sample)> {
+    let (from_ns, from) = series.samples.range(times.from_ns..).next()?;
+    let (to_ns, to) = if times.to_the_last {
         series.samples.last_key_value()?
     } else {
-        let end = series.samples.range(window.delivered.1..).next();
+        let end = series.samples.range(times.delivered.1..).next();
         end.or(series.samples.last_key_value())?
     };
     (from_ns < to_ns).then_some((*from_ns, from, *to_ns, to))
@@ -187,12 +191,12 @@ fn ends<'a>(series: &'a Series, window: &Window) -> Option<(u64, &'a Sample, u64
 
 fn resources(
     recording: &Recording,
-    window: &Window,
+    times: &MeasuredTimes,
     totals: &Totals,
     rows: &[Interval],
 ) -> Option<Resources> {
     let series = &recording.series;
-    let (from_ns, from, to_ns, to) = ends(series, window)?;
+    let (from_ns, from, to_ns, to) = ends(series, times)?;
     let start = series.samples.first_key_value()?.1.usage?;
     let from = from.usage?;
     // A process that died meanwhile has no usage at the end, or that of its remains.
@@ -204,18 +208,17 @@ fn resources(
             (between.find_map(|(_, sample)| alive(sample))?, false)
         }
     };
-    let cpu_s = to.cpu_ns.saturating_sub(from.cpu_ns) as f64 / 1e9;
+    let used = to.since(from);
+    let cpu_s = used.cpu_ns as f64 / 1e9;
     let per =
         |cpu_s: f64, messages: u64| (whole && messages > 0).then(|| cpu_s * 1e6 / messages as f64);
     // Where consuming came after publishing, the usage of each is known.
     let phase = |messages: u64, from: Option<Usage>, to: Option<Usage>| {
-        let (from, to) = (from?, to?);
-        per(to.cpu_ns.saturating_sub(from.cpu_ns) as f64 / 1e9, messages)
+        per(to?.since(from?).cpu_ns as f64 / 1e9, messages)
     };
     let consumed_from = recording.consumed_from.and_then(|(_, usage)| usage);
     let published = consumed_from.and(recording.published_usage);
-    let written = to.disk_written_bytes.zip(from.disk_written_bytes);
-    let written = written.map(|(to, from)| to.saturating_sub(from));
+    let written = used.disk_written_bytes;
     let rss = |row: &Interval| row.daemon.map_or(0, |daemon| daemon.rss_bytes);
     let deepest = rows.iter().max_by_key(|row| row.depth);
     let per_queued = deepest.and_then(|row| {
@@ -234,20 +237,16 @@ fn resources(
         disk_bytes_per_message: written
             .filter(|_| whole && totals.acknowledged > 0)
             .map(|written| written as f64 / totals.acknowledged as f64),
-        switches_voluntary: to
-            .switches_voluntary
-            .saturating_sub(from.switches_voluntary),
-        switches_involuntary: to
-            .switches_involuntary
-            .saturating_sub(from.switches_involuntary),
+        switches_voluntary: used.switches_voluntary,
+        switches_involuntary: used.switches_involuntary,
     })
 }
 
 fn self_check(
     scenario: &Scenario,
     recording: &Recording,
-    window: &Window,
-    rest: &Remains,
+    times: &MeasuredTimes,
+    rest: &LastReports,
 ) -> SelfCheck {
     let series = &recording.series;
     let mut observed = Observed {
@@ -262,7 +261,7 @@ fn self_check(
         let unsent = if interrupted { 0 } else { rest.unsent };
         observed.sent_and_unsent = Some((series.measured.sent, unsent));
     }
-    if let Some((from_ns, from, to_ns, to)) = ends(series, window) {
+    if let Some((from_ns, from, to_ns, to)) = ends(series, times) {
         let percent = |ns: u64| 100.0 * ns as f64 / (to_ns - from_ns) as f64;
         let threads = from.threads.iter().zip(&to.threads);
         let shares = threads.map(|(from, to)| {

@@ -9,11 +9,13 @@ use super::Options;
 use crate::clock::Clock;
 use crate::consumer::Behaviour;
 use crate::control::Control;
-use crate::generator::{ConsumerPlan, GeneratorPlan, ProducerPlan, Reading, identify_json};
+use crate::generator::{
+    ConsumerSettings, GeneratorSettings, ProducerSettings, Reading, identify_json,
+};
 use crate::header::{Filler, HEADER_BYTES};
 use crate::http::Admin;
 use crate::pace::Pace;
-use crate::producer::{MessageBodies, PublishPlan};
+use crate::producer::{MessageBodies, PublishSettings};
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::size::Sizes;
@@ -32,7 +34,7 @@ pub(super) struct Prepared {
     pub(super) topics: Vec<String>,
     pub(super) prefix: String,
     pub(super) control: Arc<Control>,
-    pub(super) generators: Vec<GeneratorPlan>,
+    pub(super) generators: Vec<GeneratorSettings>,
     pub(super) connections: usize,
 }
 
@@ -78,10 +80,10 @@ pub(super) fn prepare(
     };
     let control = Arc::new(Control::new(consumed as usize));
     if scenario.reads_late() {
-        control.excuse_late_readers();
+        control.allow_redeliveries();
     }
-    let mut generators: Vec<GeneratorPlan> = (0..options.threads.max(1))
-        .map(|generator| GeneratorPlan {
+    let mut generators: Vec<GeneratorSettings> = (0..options.threads.max(1))
+        .map(|generator| GeneratorSettings {
             generator,
             core: (!options.cores.is_empty())
                 .then(|| options.cores[generator % options.cores.len()]),
@@ -152,7 +154,7 @@ fn make_channels(
                 .into(),
         );
     };
-    let mut admin = Admin::new(http);
+    let admin = Admin::new(http);
     for topic in topics {
         admin.post(&format!("/topic/create?topic={topic}"))?;
         for channel in channels {
@@ -167,7 +169,7 @@ pub(super) fn clean_up(target: &Target, topics: &[String], options: &Options) {
     let (Some(http), false) = (target.http, options.keep_topics || options.topic.is_some()) else {
         return;
     };
-    let mut admin = Admin::new(http);
+    let admin = Admin::new(http);
     let until = Instant::now() + CLEAN_UP_MAX;
     for (index, topic) in topics.iter().enumerate() {
         // A topic that was never made, or a dead daemon: there is nothing to clean up.
@@ -187,9 +189,9 @@ fn producers(
     scenario: &Scenario,
     topics: &[String],
     run: u16,
-) -> Vec<ProducerPlan> {
+) -> Vec<ProducerSettings> {
     let count = scenario.producers;
-    let publish = Arc::new(PublishPlan {
+    let publish = Arc::new(PublishSettings {
         via: scenario.via,
         batch: scenario.batch,
         defer_ms: u64::try_from(scenario.defer.0.as_millis()).unwrap_or(u64::MAX),
@@ -204,7 +206,7 @@ fn producers(
         measured: 0..0,
     });
     let per_command = f64::from(scenario.messages_per_command());
-    let plan = |index: u32| ProducerPlan {
+    let producer = |index: u32| ProducerSettings {
         place: (index, count),
         run,
         pace: scenario.rate.per_second().map(|rate| Pace {
@@ -224,7 +226,7 @@ fn producers(
         },
         publish: Arc::clone(&publish),
     };
-    (0..count).map(plan).collect()
+    (0..count).map(producer).collect()
 }
 
 fn bodies(sizes: &Sizes, seed: u64) -> MessageBodies {
@@ -249,7 +251,7 @@ fn consumers(
     topics: &[String],
     channels: &[String],
     run: Option<u16>,
-) -> Vec<ConsumerPlan> {
+) -> Vec<ConsumerSettings> {
     let ms = |span: crate::span::Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
     let identify = Arc::new(identify_json(
         ms(scenario.msg_timeout),
@@ -262,12 +264,12 @@ fn consumers(
         scenario.stalled * total as f64,
     );
     let (slow, stalled) = (slow.round() as u64, stalled.round() as u64);
-    let mut plans = Vec::new();
+    let mut consumers = Vec::new();
     for topic in topics {
         for (number, channel) in channels.iter().enumerate() {
             for _ in 0..scenario.consumers {
-                let index = plans.len() as u64;
-                plans.push(ConsumerPlan {
+                let index = consumers.len() as u64;
+                consumers.push(ConsumerSettings {
                     topic: topic.clone(),
                     channel: (channel.clone(), number),
                     rdy: scenario.rdy,
@@ -283,7 +285,7 @@ fn consumers(
             }
         }
     }
-    plans
+    consumers
 }
 
 /// Raises the limit of open descriptors as far as needed and possible.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::result::HistogramKind;
 use crate::tally::latencies;
 use hdrhistogram::serialization::Serializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};

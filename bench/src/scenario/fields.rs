@@ -100,19 +100,24 @@ scenario! {
         topics: u32 = 1, "COUNT", "Number of topics [1]";
         channels: u32 = 1, "COUNT", "Channels of each topic [1]";
         producers: u32 = 1, "CONNECTIONS", "Connections that publish, in all; 0 for none [1]";
-        consumers: u32 = 1, "CONNECTIONS", "Connections that consume, per channel of each topic; 0 for none [1]";
+        consumers: u32 = 1, "CONNECTIONS",
+            "Connections that consume, per channel of each topic; 0 for none [1]";
     }
     "Publishing" {
         via: Via = Via::Mpub, "HOW", "How messages are published [mpub]";
         batch: u32 = 100, "MESSAGES", "Messages in one MPUB [100]";
         defer: Span = Span::from_secs(1), "TIME", "How much later a DPUB is to be delivered [1s]";
-        size: Sizes = Sizes::Fixed(200), "BYTES", "Message body size: 200, uniform:100-4000, lognormal:MEDIAN,SIGMA or list:200*9,10000*1 (size*weight) [200]";
-        rate: Rate = Rate::Max, "MESSAGES/S", "Offered load of all producers together: max (closed loop) or messages per second (open loop) [max]";
+        size: Sizes = Sizes::Fixed(200), "BYTES",
+            "Message body size: 200, uniform:100-4000, lognormal:MEDIAN,SIGMA or list:200*9,10000*1 (size*weight) [200]";
+        rate: Rate = Rate::Max, "MESSAGES/S",
+            "Offered load of all producers together: max (closed loop) or messages per second (open loop) [max]";
         arrivals: Arrivals = Arrivals::Even, "HOW", "Distances between the intended send times [even]";
         /// The run starts and ends at the low of the night, with the peak in the middle.
-        peak: f64 = 1.0, "FACTOR", "Run one compressed day whose highest rate is FACTOR times its mean; 1 is flat [1]";
+        peak: f64 = 1.0, "FACTOR",
+            "Run one compressed day whose highest rate is FACTOR times its mean; 1 is flat [1]";
         /// A connection for HTTP has one request under way.
-        window: u32 = 1000, "MESSAGES", "With --rate max: messages of a connection that may await their OK [1000]";
+        window: u32 = 1000, "MESSAGES",
+            "With --rate max: messages of a connection that may await their OK [1000]";
         /// With a limit there is no warm-up.
         messages: u64 = 0, "COUNT", "Stop publishing after so many messages, 0 for no limit [0]";
     }
@@ -124,35 +129,44 @@ scenario! {
     "Consuming" {
         consume: Consume = Consume::AtOnce, "WHEN", "When consumers begin to take messages [at-once]";
         /// The daemon does meanwhile what publishing left to be done.
-        pause: Span = Span::default(), "TIME", "With consume after-publish: rest between the two, measured for neither [0s]";
+        pause: Span = Span::default(), "TIME",
+            "With consume after-publish: rest between the two, measured for neither [0s]";
         rdy: u32 = 1000, "MESSAGES", "Ready count of each consumer [1000]";
         work: Work = Work::None, "TIME", "Work on each message: 0, 1ms, uniform:1ms-5ms or exp:MEAN [0]";
         requeue: f64 = 0.0, "SHARE", "Share of first deliveries answered with REQ, 0 to 1 [0]";
         requeue_delay: Span = Span::default(), "TIME", "Delay that a REQ asks for [0s]";
         time_out: f64 = 0.0, "SHARE", "Share of first deliveries left to time out, 0 to 1 [0]";
-        msg_timeout: Span = Span::default(), "TIME", "Message timeout asked for in IDENTIFY; 0 is the daemon's default [0s]";
+        msg_timeout: Span = Span::default(), "TIME",
+            "Message timeout asked for in IDENTIFY; 0 is the daemon's default [0s]";
         /// nsqd's default is 250 ms, which low rates will show.
-        output_buffer_timeout: Span = Span::default(), "TIME", "How long the daemon may hold back messages, asked for in IDENTIFY; 0 is its default [0s]";
-        touch: f64 = 0.0, "SHARE", "Share of messages that get a TOUCH halfway through their work, 0 to 1 [0]";
+        output_buffer_timeout: Span = Span::default(), "TIME",
+            "How long the daemon may hold back messages, asked for in IDENTIFY; 0 is its default [0s]";
+        touch: f64 = 0.0, "SHARE",
+            "Share of messages that get a TOUCH halfway through their work, 0 to 1 [0]";
         slow: f64 = 0.0, "SHARE", "Share of consumers that read slowly, 0 to 1 [0]";
         slow_bytes: u32 = 100_000, "BYTES/S", "What a slow consumer reads [100000]";
         stalled: f64 = 0.0, "SHARE", "Share of consumers that read nothing until publishing ends, 0 to 1 [0]";
-        storm_every: Span = Span::default(), "TIME", "Every so often some consumers drop their connection and come back; 0 is never [0s]";
+        storm_every: Span = Span::default(), "TIME",
+            "Every so often some consumers drop their connection and come back; 0 is never [0s]";
         storm: f64 = 0.1, "SHARE", "Share of the consumers that each storm hits, 0 to 1 [0.1]";
         seed: u64 = 1, "NUMBER", "Seed of sizes, work times and choices [1]";
     }
     "TLS and compression" {
         /// Results from before there were upgrades have none of these fields.
         #[serde(default)]
-        tls_ca: PathBuf = PathBuf::new(), "FILE", "With --tls: the certificate authority (PEM) of the daemon's certificate";
+        tls_ca: PathBuf = PathBuf::new(), "FILE",
+            "With --tls: the certificate authority (PEM) of the daemon's certificate";
         #[serde(default)]
-        tls_name: String = String::new(), "NAME", "With --tls: the name the daemon's certificate must be for [its IP address]";
+        tls_name: String = String::new(), "NAME",
+            "With --tls: the name the daemon's certificate must be for [its IP address]";
         #[serde(default)]
-        tls_cert: PathBuf = PathBuf::new(), "FILE", "With --tls: the certificate (PEM) to show to the daemon [none]";
+        tls_cert: PathBuf = PathBuf::new(), "FILE",
+            "With --tls: the certificate (PEM) to show to the daemon [none]";
         #[serde(default)]
         tls_key: PathBuf = PathBuf::new(), "FILE", "With --tls: the private key (PEM) of --tls-cert";
         #[serde(default)]
-        deflate: u32 = 0, "LEVEL", "Compress V2 connections with deflate at this level, 1 to 9; 0 is not at all [0]";
+        deflate: u32 = 0, "LEVEL",
+            "Compress V2 connections with deflate at this level, 1 to 9; 0 is not at all [0]";
     }
     switches in "TLS and compression" {
         tls, "Upgrade V2 connections to TLS; needs --tls-ca or --tls-insecure [false]";

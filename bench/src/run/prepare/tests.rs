@@ -15,8 +15,8 @@ fn a_message_limit_is_shared_out_exactly() {
         messages: 1000,
         ..Scenario::default()
     };
-    let plans = producers(&target, &scenario, &names("t", 2), 1);
-    let limits: Vec<u64> = plans.iter().map(|plan| plan.limit).collect();
+    let settings = producers(&target, &scenario, &names("t", 2), 1);
+    let limits: Vec<u64> = settings.iter().map(|settings| settings.limit).collect();
     assert_eq!(limits, [334, 333, 333]);
     assert_eq!(names("t", 2), ["t_00000", "t_00001"]);
 }
