@@ -166,7 +166,7 @@ pub fn self_check(run: &RunResult) -> Judgement {
         ..match run.self_check.verdict {
             Verdict::Trusted => trusted("The generator kept up."),
             Verdict::GeneratorLimited => limited_by_generator(format!(
-                "These {figures} are its own. The daemon may do better."
+                "These {figures} are the generator's own. The daemon may do better."
             )),
         }
     }
