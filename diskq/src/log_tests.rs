@@ -1628,7 +1628,7 @@ fn what_a_failed_sync_left_in_the_cache_is_written_again() {
         assert!(world.log.stats().health.is_some());
         world.reopen(Crash::Process);
         if seed % 3 == 0 {
-            // Whoever reads before the sync gets what the cache has.
+            // A reader that comes before the sync gets what the cache has.
             let range = world.owed_run(25).unwrap();
             while world.take(range, 5, u32::MAX).is_none() {
                 let request = world.log.pending().pop_front().unwrap();

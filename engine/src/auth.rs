@@ -69,7 +69,7 @@ impl Drop for Question {
 }
 
 struct Servers {
-    /// As configured; one at least.
+    /// The configured addresses, at least one.
     addresses: Vec<String>,
     is_post: bool,
     http: HttpClient,

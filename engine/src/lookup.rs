@@ -58,7 +58,7 @@ struct Shared {
     messages: Sender<Message>,
     /// Is told whether there is an nsqlookupd to ask, each time the list changes.
     tell_has_peers: Box<dyn Fn(bool) + Send + Sync>,
-    /// As configured, for whoever asks.
+    /// The configured addresses, for `/config`.
     addresses: Mutex<Option<Vec<String>>>,
     known: Arc<Mutex<Vec<Known>>>,
     pool: ThreadPool,

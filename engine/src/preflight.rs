@@ -105,7 +105,7 @@ pub enum PreflightError {
     },
     /// An address cannot be listened on.
     Listen {
-        /// As the operator wrote it.
+        /// The address in the operator's spelling.
         address: String,
         /// In nsqd's words, where it has some.
         why: String,

@@ -79,11 +79,11 @@ impl HttpTimeouts {
 /// The ports that are really listened on.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
-    /// Of the client protocol; -1: a unix socket.
+    /// The port of the client protocol; -1: a unix socket.
     pub tcp: i32,
-    /// Of HTTP; 0: none, -1: a unix socket.
+    /// The port of HTTP; 0: none, -1: a unix socket.
     pub http: i32,
-    /// Of HTTPS; 0: none, -1: a unix socket.
+    /// The port of HTTPS; 0: none, -1: a unix socket.
     pub https: i32,
 }
 

@@ -411,7 +411,7 @@ impl Reactor {
             if Instant::now() >= end {
                 return Ok(false);
             }
-            // Whoever else this processor could run comes first.
+            // Another thread that waits for this processor comes first.
             rustix::thread::sched_yield();
         }
     }

@@ -29,7 +29,7 @@ pub(crate) fn request_short() -> io::Result<()> {
     set_attributes(&attributes)
 }
 
-/// Of this thread.
+/// Returns this thread's scheduling attributes.
 #[allow(unsafe_code)]
 fn attributes() -> io::Result<libc::sched_attr> {
     let mut attributes = libc::sched_attr {

@@ -104,7 +104,7 @@ impl Pusher {
         let pause = spread / u32::try_from(packets.len().max(1)).unwrap_or(u32::MAX);
         let mut is_stopped = false;
         for packet in &packets {
-            // As in nsqd: nobody listens, or not just now. The counters say so later.
+            // If nobody listens, the packet is lost, as in nsqd. The counters of later packets make up for it.
             let _ = socket.send(packet.as_bytes());
             is_stopped = is_stopped || self.is_stopped_before(Instant::now() + pause);
         }

@@ -63,7 +63,7 @@ fn the_bottleneck_is_named() {
         (check_of.verdict, check_of.reasons.len()),
         (Verdict::Trusted, 1)
     );
-    // So is what the host took.
+    // A host that took processor time is told of, too.
     let check_of = judge(&Observed {
         stolen_percent: Some(3.21),
         ..calm.clone()

@@ -138,7 +138,7 @@ pub struct LogStats {
     pub mappings: u32,
     /// Messages lost to damage since this log was opened.
     pub damaged_count: u64,
-    /// As [`Log::health`].
+    /// What [`Log::health`] says.
     pub health: Option<String>,
 }
 

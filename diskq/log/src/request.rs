@@ -323,14 +323,14 @@ pub enum Reply {
     },
     /// To [`Request::Sync`].
     Synced {
-        /// As in the request.
+        /// The request's `upto`.
         upto: Seq,
         /// Whether it worked.
         result: Result<(), SyncFailure>,
     },
     /// To [`Request::WriteCheckpoint`].
     CheckpointWritten {
-        /// As in the request.
+        /// The request's `number`.
         number: CheckpointNumber,
         /// Whether it worked.
         result: Result<(), CheckpointFailure>,

@@ -8,7 +8,7 @@ use super::*;
 
 fn file_of(bytes: u64) -> File {
     let file = tempfile::tempfile().unwrap();
-    // As the keeper makes it: none of its pages is in the page cache, and they come as they are asked for.
+    // The keeper makes files like this: no page is in the page cache, and a page comes when it is asked for.
     fallocate(&file, FallocateFlags::empty(), 0, bytes).unwrap();
     file
 }
@@ -61,7 +61,7 @@ fn smaps_line(address: usize, name: &str) -> String {
     value.trim().to_owned()
 }
 
-/// Of the mapping that starts at `address`: how many KiB are in the page tables.
+/// Returns how many KiB of the mapping that starts at `address` are in the page tables.
 fn resident_kib(address: usize) -> u64 {
     let rss = smaps_line(address, "Rss:");
     rss.trim_end_matches(" kB").parse().unwrap()

@@ -90,7 +90,7 @@ fn what_was_taken_is_there_after_the_process_is_gone() {
     let mut log = Log::new(LogOptions::default());
     assert_eq!(fill(&mut log, &keeper, 5000).unwrap(), 5000);
     log.check();
-    // As after kill -9: no close, no sync, no unmapping.
+    // The log is left like after kill -9: no close, no sync, no unmapping.
     std::mem::forget(log);
     assert_eq!(topics(directory.path()), [TOPIC]);
     assert_eq!(read_back(directory.path(), &keeper), 5000);

@@ -84,7 +84,7 @@ fn finish_in_order(bencher: Bencher<'_, '_>) {
     finish(bencher, |_| {});
 }
 
-/// As several workers of a consumer finish them.
+/// A consumer with several threads finishes messages in such an order.
 #[divan::bench(sample_size = 1, sample_count = 1000)]
 fn finish_out_of_order(bencher: Bencher<'_, '_>) {
     finish(bencher, |answers| {

@@ -30,9 +30,9 @@ const RECEIVED_BYTES: usize = 1 << 20;
 struct Load {
     name: &'static str,
     topics: usize,
-    /// Of each topic.
+    /// The number of channels of each topic.
     channels: usize,
-    /// Of each channel.
+    /// The number of consumers of each channel.
     consumers: usize,
     rdy: u32,
     /// Publishes in a turn, each to the next topic.

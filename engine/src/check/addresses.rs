@@ -56,7 +56,7 @@ enum Place {
     Tcp(SocketAddr),
     /// The system picks a port that nobody has.
     AnyPort,
-    /// As in log lines.
+    /// The text that log lines show.
     Unix(String),
 }
 

@@ -14,7 +14,7 @@ const NAME: &str = "file-system";
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mount {
     point: PathBuf,
-    /// As in `ext4`.
+    /// The kernel's name for it, for example `ext4`.
     kind: String,
     /// Those of the mount and those of the file system.
     options: String,

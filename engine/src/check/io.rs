@@ -11,7 +11,7 @@ const NAME: &str = "io";
 /// What the system says.
 pub(super) struct Answer {
     pub(super) chosen: Result<Chosen, PreflightError>,
-    /// As in `Linux 6.18.44`.
+    /// Name and version, for example `Linux 6.18.44`.
     pub(super) system: String,
     /// `None`: no limit.
     pub(super) memlock_bytes: Option<u64>,

@@ -90,7 +90,7 @@ fn the_engine_is_told_with_its_price() {
         found.contains("no limit") && found.contains("as I/O wait"),
         "{found}"
     );
-    // As asked for.
+    // The engine is the one that was asked for.
     let asked = io::judge(&engine(works(Engine::Epoll, vec![])), "2 shards");
     let text = "epoll works for 2 shards on Linux 6.18.1";
     assert_eq!(asked, Finding::ok("io", text));

@@ -3,7 +3,7 @@
 use program::flag::Words;
 use program::go_value::parse_bool;
 
-/// Who has to use TLS.
+/// The clients that have to use TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsRequired {
     /// Nobody.

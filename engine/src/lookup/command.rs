@@ -25,7 +25,7 @@ impl Command {
     }
 }
 
-/// As it is sent, without the line feed.
+/// The command's line without its line feed.
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (verb, topic, channel) = match self {

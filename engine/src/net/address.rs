@@ -45,7 +45,7 @@ impl ListenAddress {
     }
 }
 
-/// As in log lines.
+/// The text that log lines show.
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -112,7 +112,7 @@ impl Drop for UnixSocket {
     }
 }
 
-/// Who has connected.
+/// The other side of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// From there.
@@ -122,7 +122,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// Of an accepted socket. An IPv4 peer of a dual-stack listener is shown as what it is.
+    /// The peer of an accepted socket. An IPv4 peer of a dual-stack listener is shown as what it is.
     pub(crate) fn of(address: &SockAddr) -> Peer {
         match address.as_socket() {
             Some(peer) => Peer::Ip(SocketAddr::new(peer.ip().to_canonical(), peer.port())),
@@ -139,7 +139,7 @@ impl Peer {
     }
 }
 
-/// As in log lines and statistics.
+/// The text that log lines and statistics show.
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

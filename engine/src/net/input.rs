@@ -94,7 +94,7 @@ enum Lent {
 pub(crate) enum Filled {
     /// Less than there was room for.
     Some,
-    /// As much as there was room for.
+    /// The room was filled.
     All,
     /// The peer sends nothing more.
     End,

@@ -23,7 +23,7 @@ impl Stream {
         Ok(Stream::of(socket))
     }
 
-    /// Of a socket that is non-blocking.
+    /// Takes a socket that is non-blocking.
     fn of(socket: Socket) -> Stream {
         Stream {
             source: Source::new(),

@@ -45,7 +45,7 @@ impl Notify {
         }
     }
 
-    /// To be called before waiting. Returns false if there was a wake-up since the last time.
+    /// Announces that the thread will wait. Returns false if there was a wake-up since the last time.
     ///
     /// The sleeper sets `is_asleep`, then reads `is_set`. The waker sets `is_set`, then reads `is_asleep`. With `SeqCst`,
     /// at least one of them sees the other's store.
@@ -54,7 +54,7 @@ impl Notify {
         !self.is_set.swap(false, Ordering::SeqCst)
     }
 
-    /// To be called after waiting, or instead of it.
+    /// Takes the announcement back, after waiting or instead of it.
     pub(super) fn announce_awake(&self) {
         self.is_asleep.store(false, Ordering::SeqCst);
     }

@@ -23,7 +23,7 @@ const TRIES_PER_SLEEP: u16 = 1000;
 /// A new measurement counts a quarter of the average.
 const SLEEPS_AVERAGED: u32 = 4;
 
-/// Of one thread.
+/// How one thread decides whether to look for answers before it sleeps.
 pub(super) struct Spin {
     /// Above 0 it goes on.
     score: u8,
@@ -94,7 +94,7 @@ mod tests {
 
     const WORK: Duration = Duration::from_micros(10);
 
-    /// Of 1,000 waits that would all begin with looking, so many are sleeps for the measurement.
+    /// How many of 1,000 waits that would begin with looking are sleeps, so that a sleep's cost is measured.
     const MEASURED: u32 = 1;
 
     /// What a sleep costs where it is dear.

@@ -339,7 +339,7 @@ impl Connection {
 
     /// Puts a layer behind the output that is there.
     pub(crate) fn upgrade(self: &Rc<Self>, shard: &Rc<Shard>, upgrade: Upgrade) {
-        // As nsqd: what came before the client could know of the upgrade is dropped.
+        // Input that came before the client could know of the upgrade is dropped, as in nsqd.
         self.take_input(shard);
         let layer = match upgrade {
             Upgrade::Tls => shard.tls_layer(),

@@ -32,13 +32,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 use wire::go_error::system_text;
 
-/// So many syncs at the same time are done as one. Fewer do not justify writing what others have
+/// This many waiting syncs are done as one `syncfs`. For fewer, a `syncfs` does not pay: it also writes what others have
 /// stored in the same file system.
 const SYNCS_TOGETHER: usize = 32;
 
 /// A job for the keeper.
 pub(crate) enum KeeperJob {
-    /// Of a topic's log; answered by mail.
+    /// A request of a topic's log, answered by mail.
     Log(TopicKey, Arc<str>, Request),
     /// Take memory of a deleted topic's log back.
     Free(Memory),

@@ -1,4 +1,4 @@
-//! Who still needs a segment: holders of its messages, socket writes, checkpoints.
+//! What still needs a segment: holders of its messages, socket writes, checkpoints.
 
 use wire::id::Seq;
 
@@ -169,7 +169,7 @@ impl Log {
         true
     }
 
-    /// As [`Log::drop_if_unneeded`], for all of them.
+    /// Does [`Log::drop_if_unneeded`] for all sealed segments.
     pub(super) fn drop_unneeded(&mut self) {
         let mut index = 0;
         while index < self.segments.sealed.len() {

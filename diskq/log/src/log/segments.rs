@@ -213,7 +213,7 @@ impl Segments {
         None
     }
 
-    /// As [`Segments::place`], for readers that cannot remember the hit.
+    /// Finds what [`Segments::place`] finds, for readers that cannot remember the hit.
     pub(super) fn find(&self, seq: Seq) -> Option<&Segment> {
         if let Some(tail) = &self.tail
             && seq >= tail.head.base

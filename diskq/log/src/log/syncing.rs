@@ -17,14 +17,14 @@ use super::{Event, Log};
 /// syncs write the same warm pages again and again.
 const SYNC_INTERVAL_MIN: Duration = Duration::from_millis(200);
 
-/// Whoever publishes and waits for the sync publishes again once it has ended. For so many as before the
-/// next sync waits, as long as the last one took and at most this: one for all of them instead of one for the
-/// first and one for the others.
+/// The longest time that a sync waits for publishes to gather. Clients that wait for a sync publish again when it has
+/// ended. The next sync starts when as many publishes wait as the last sync covered, or after the last sync's duration,
+/// whichever is earlier. So one sync serves all of them.
 const GATHER_MAX: Duration = Duration::from_millis(2);
 
 /// How long after a sync that could not open its files the next is tried.
 const SYNC_RETRY: Duration = Duration::from_millis(250);
-/// Of syncs in a row that could not open their files, the first is told and then one every 10 s.
+/// If syncs in a row cannot open their files, the first is reported, and then one every 10 s.
 const TOLD_EVERY: u32 = 40;
 
 impl Log {
@@ -120,7 +120,7 @@ impl Log {
         let sealed = self.segments.sealed.iter().rev();
         let unsynced = self.segments.tail.iter().chain(sealed);
         let unsynced = unsynced.take_while(|segment| segment.end_seq() > synced);
-        // Of one that nobody holds nothing is lost: no later checkpoint owes any of it.
+        // A segment that nobody holds need not be durable: no later checkpoint owes any of its messages.
         let unsynced = unsynced.filter(|segment| segment.is_held() && !segment.is_durable);
         let written = unsynced.clone().filter_map(|s| s.written_since(synced));
         let written = written.collect();
