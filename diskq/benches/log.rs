@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use diskq::{Event, Keeper, Log, LogOptions, OsFiles, Seq, SeqRange, Taken};
+use diskq::{Keeper, Log, LogOptions, Notice, OsFiles, Seq, SeqRange, Taken};
 use divan::{Bencher, black_box, counter::ItemsCount};
 
 const BODY: [u8; 200] = [7; 200];
@@ -19,7 +19,7 @@ fn main() {
 struct Bench {
     log: Log,
     keeper: Keeper<OsFiles>,
-    events: Vec<Event>,
+    notices: Vec<Notice>,
     _directory: tempfile::TempDir,
 }
 
@@ -35,7 +35,7 @@ impl Bench {
         let mut bench = Bench {
             log: Log::new(options),
             keeper: Keeper::new(OsFiles, directory.path()),
-            events: Vec::new(),
+            notices: Vec::new(),
             _directory: directory,
         };
         // Fills and empties some segments: the pool is warm.
@@ -49,10 +49,10 @@ impl Bench {
     fn serve(&mut self) {
         while let Some(request) = self.log.next_request() {
             if let Some(reply) = self.keeper.handle(TOPIC, request) {
-                self.log.handle_reply(MONO, reply, &mut self.events);
+                self.log.handle_reply(MONO, reply, &mut self.notices);
             }
         }
-        self.events.clear();
+        self.notices.clear();
     }
 
     #[inline]

@@ -13,18 +13,18 @@
 mod deletion;
 mod directory;
 mod failure;
+mod jobs;
 mod names;
 mod peek;
 mod shared_sync;
-mod worker;
 
 pub use deletion::{Logs, Tombstone};
 pub(crate) use directory::LogDirectory;
 pub use directory::is_media_error;
+pub use jobs::Keeper;
 pub(crate) use names::log_path;
 pub use names::{LOG_SUFFIX, deleted_topic};
 pub use shared_sync::SharedSync;
-pub use worker::Keeper;
 
 #[cfg(test)]
 mod tests;

@@ -60,8 +60,8 @@ pub use data_path::DataPath;
 pub use diskq_log::planted;
 pub use diskq_log::{
     AppendError, ChannelCheckpoint, ChannelDraft, ChannelFacts, Checkpoint, CheckpointDraft,
-    CheckpointFailure, CheckpointNumber, CheckpointRun, Damage, DamageKind, Durable, Event,
-    Failure, Log, LogOptions, LogStats, Memory, Pages, Piece, RecordedChannels, Recovered, Reply,
+    CheckpointFailure, CheckpointNumber, CheckpointRun, Damage, DamageKind, Durable, Failure, Log,
+    LogOptions, LogStats, Memory, Notice, Pages, Piece, RecordedChannels, Recovered, Reply,
     Request, Run, Runs, SPILLED_BYTES, SegmentNumber, Seq, SeqRange, SyncFailure, Taken,
     TopicFacts, Written,
 };

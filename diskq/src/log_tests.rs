@@ -11,7 +11,7 @@ use diskq_log::segment::{slot_at, slot_offset};
 use diskq_log::slot::SLOT_BYTES;
 use diskq_log::{
     AppendError, ChannelCheckpoint, Checkpoint, CheckpointNumber, CheckpointRun, Damage,
-    DamageKind, Durable, Event, Log, LogOptions, LogStats, Pages, Recovered, Reply, Request,
+    DamageKind, Durable, Log, LogOptions, LogStats, Notice, Pages, Recovered, Reply, Request,
     Residency, Run, Segment, SegmentNumber, Seq, SeqRange, Taken, segment_file,
 };
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ struct World {
     log: Log,
     options: LogOptions,
     mono: Duration,
-    events: Vec<Event>,
+    notices: Vec<Notice>,
     /// Every message ever appended; also proves that no seq is used twice.
     bodies: BTreeMap<Seq, Vec<u8>>,
     /// What is not finished, by the seqs' holders.
@@ -66,7 +66,7 @@ impl World {
             log: Log::new(options.clone()),
             options,
             mono: Duration::from_secs(1),
-            events: Vec::new(),
+            notices: Vec::new(),
             bodies: BTreeMap::new(),
             owed: BTreeMap::new(),
             pinned: Vec::new(),
@@ -87,10 +87,10 @@ impl World {
             };
             self.answer(request);
         }
-        if let Some(Event::Synced(seq)) = self
-            .events
+        if let Some(Notice::Synced(seq)) = self
+            .notices
             .iter()
-            .rfind(|event| matches!(event, Event::Synced(_)))
+            .rfind(|notice| matches!(notice, Notice::Synced(_)))
         {
             self.synced = self.synced.max(*seq);
         }
@@ -99,7 +99,7 @@ impl World {
     fn answer(&mut self, request: Request) {
         self.files.observe(&data_path(), TOPIC, &self.log);
         if let Some(reply) = self.keeper.handle(TOPIC, request) {
-            self.log.handle_reply(self.mono, reply, &mut self.events);
+            self.log.handle_reply(self.mono, reply, &mut self.notices);
             self.log.check();
         }
     }
@@ -248,7 +248,7 @@ impl World {
         self.files.observe(&data_path(), TOPIC, &self.log);
         self.files.crash(crash);
         self.mono += Duration::from_secs(1);
-        self.events.clear();
+        self.notices.clear();
         self.pinned.clear();
         let wall_ns = self.wall_ns();
         self.options.generation_seed += 1;
@@ -344,9 +344,9 @@ impl World {
         self.pump(usize::MAX);
     }
 
-    fn told(&mut self, wanted: impl Fn(&Event) -> bool) -> bool {
-        let is_told = self.events.iter().any(wanted);
-        self.events.clear();
+    fn told(&mut self, wanted: impl Fn(&Notice) -> bool) -> bool {
+        let is_told = self.notices.iter().any(wanted);
+        self.notices.clear();
         is_told
     }
 }
@@ -628,7 +628,9 @@ fn a_backlog_goes_through_a_few_files_in_memory() {
             prepared += usize::from(matches!(request, Request::Prepare { .. }));
             world.files.observe(&data_path(), TOPIC, &world.log);
             if let Some(reply) = world.keeper.handle(TOPIC, request) {
-                world.log.handle_reply(world.mono, reply, &mut world.events);
+                world
+                    .log
+                    .handle_reply(world.mono, reply, &mut world.notices);
             }
         }
     }
@@ -712,7 +714,7 @@ fn a_reader_that_comes_while_a_segment_is_spilled_is_served() {
         };
         assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
         world.pump(10);
-        assert!(world.told(|event| *event == Event::Loaded(range)));
+        assert!(world.told(|notice| *notice == Notice::Loaded(range)));
         assert!(world.take(range, 10, u32::MAX).is_some());
         let is_where_it_was = |segment: &Segment| segment.number == number;
         assert!(world.log.segments().any(is_where_it_was));
@@ -782,11 +784,11 @@ fn a_spill_that_fails_loses_nothing() {
         world.log.sync_now();
         world.pump(1);
         assert_eq!(world.files.fail_count(), 1, "{call:?}");
-        assert!(world.told(|event| matches!(event, Event::SpillFailed(_))));
+        assert!(world.told(|notice| matches!(notice, Notice::SpillFailed(_))));
         assert!(!world.log.segments().any(is_spilling));
         assert_eq!(world.log.stats().health, None);
         world.pump(100);
-        assert!(world.told(|event| matches!(event, Event::Synced(_))));
+        assert!(world.told(|notice| matches!(notice, Notice::Synced(_))));
         assert!(world.log.is_synced());
         world.reopen(Crash::Power { seed: 8 });
         world.drain();
@@ -861,9 +863,9 @@ fn nothing_new_is_made_while_enough_is_being_spilled() {
     let mut spills = append_until_all_is_leaving(&mut world);
     assert_eq!(spills.len(), LEAVING_ENOUGH as usize);
     for _ in 0..100 {
-        world.events.clear();
+        world.notices.clear();
         world.answer(spills.pop_front().expect("they are enough"));
-        assert!(world.told(|event| *event == Event::Room));
+        assert!(world.told(|notice| *notice == Notice::Room));
         let more = append_until_all_is_leaving(&mut world);
         assert_eq!(more.len(), 1, "what came back is used, and nothing else");
         spills.extend(more);
@@ -882,9 +884,9 @@ fn what_fails_to_be_spilled_and_what_comes_back_too_small_is_no_supply() {
         world.files.fail_next(Call::Copy, ErrorKind::StorageFull);
         world.answer(spill);
     }
-    world.events.clear();
+    world.notices.clear();
     world.pump(1);
-    assert!(world.told(|event| *event == Event::Room), "a new one");
+    assert!(world.told(|notice| *notice == Notice::Room), "a new one");
     world.must_append(500);
 
     let mut world = spilling_world();
@@ -1075,7 +1077,7 @@ fn a_full_disk_refuses_at_once_and_room_comes_back() {
         }
     };
     assert!(matches!(error, AppendError::Full(_)), "{error}");
-    assert!(world.told(|event| matches!(event, Event::RoomRefused(_))));
+    assert!(world.told(|notice| matches!(notice, Notice::RoomRefused(_))));
     assert!(world.log.stats().health.is_some());
     // Again at once, consumers go on, and checkpoints need no room.
     assert!(matches!(world.append(500, 0), Err(AppendError::Full(_))));
@@ -1083,10 +1085,10 @@ fn a_full_disk_refuses_at_once_and_room_comes_back() {
     world.finish(first);
     world.write_checkpoint(Durable::Yes);
     world.step_time(300);
-    assert!(world.told(|event| matches!(event, Event::Checkpointed { synced: true, .. })));
+    assert!(world.told(|notice| matches!(notice, Notice::Checkpointed { synced: true, .. })));
     world.files.limit(None);
     world.step_time(300);
-    assert!(world.told(|event| matches!(event, Event::Room)));
+    assert!(world.told(|notice| matches!(notice, Notice::Room)));
     world.append(500, 0).unwrap();
     assert_eq!(world.log.stats().health, None);
     world.reopen(Crash::Process);
@@ -1101,7 +1103,7 @@ fn a_failed_sync_is_final() {
     world.log.sync_now();
     world.pump(10);
     assert_eq!(world.files.fail_count(), 1);
-    assert!(world.told(|event| matches!(event, Event::SyncFailed(_))));
+    assert!(world.told(|notice| matches!(notice, Notice::SyncFailed(_))));
     assert!(matches!(
         world.append(100, 0),
         Err(AppendError::Poisoned(_))
@@ -1110,10 +1112,10 @@ fn a_failed_sync_is_final() {
     assert!(world.log.stats().health.is_some());
     world.log.sync_now();
     world.step_time(10_000);
-    assert!(!world.told(|event| matches!(event, Event::Synced(_) | Event::SyncFailed(_))));
+    assert!(!world.told(|notice| matches!(notice, Notice::Synced(_) | Notice::SyncFailed(_))));
     world.write_checkpoint(Durable::Yes);
     world.pump(10);
-    assert!(world.told(|event| matches!(event, Event::Checkpointed { synced: false, .. })));
+    assert!(world.told(|notice| matches!(notice, Notice::Checkpointed { synced: false, .. })));
     let range = world.owed_run(0).unwrap();
     assert!(world.take(range, 1, 1).is_some(), "reads go on");
 }
@@ -1126,7 +1128,7 @@ fn a_failed_directory_sync_and_a_failed_checkpoint_sync_are_final_too() {
         world.files.fail_next(call, ErrorKind::Other);
         world.write_checkpoint(Durable::Yes);
         world.pump(10);
-        assert!(world.told(|event| matches!(event, Event::SyncFailed(_))));
+        assert!(world.told(|notice| matches!(notice, Notice::SyncFailed(_))));
         assert!(matches!(
             world.append(100, 0),
             Err(AppendError::Poisoned(_))
@@ -1145,8 +1147,8 @@ fn a_sync_that_cannot_open_its_files_is_tried_again() {
     world.pump(10);
     assert_eq!(world.files.fail_count(), 1);
     assert_eq!(
-        world.events.pop(),
-        Some(Event::SyncDelayed(
+        world.notices.pop(),
+        Some(Notice::SyncDelayed(
             "cannot open /data/orders.log/000000000001.segment: too many open files".into()
         ))
     );
@@ -1160,9 +1162,9 @@ fn a_sync_that_cannot_open_its_files_is_tried_again() {
     world.step_time(1);
     assert_eq!(world.files.fail_count(), 2);
     assert_eq!(world.log.delayed_syncs(), 2);
-    assert!(!world.told(|event| matches!(event, Event::SyncDelayed(_) | Event::Synced(_))));
+    assert!(!world.told(|notice| matches!(notice, Notice::SyncDelayed(_) | Notice::Synced(_))));
     world.step_time(250);
-    assert!(world.told(|event| matches!(event, Event::Synced(_))));
+    assert!(world.told(|notice| matches!(notice, Notice::Synced(_))));
     assert!(world.log.is_synced());
     assert_eq!(
         (world.log.stats().health, world.log.delayed_syncs()),
@@ -1208,7 +1210,7 @@ fn a_sync_that_may_not_open_its_files_is_final() {
         world.pump(10);
         assert_eq!(world.files.fail_count(), 1);
         assert!(
-            world.told(|event| matches!(event, Event::SyncFailed(_))),
+            world.told(|notice| matches!(notice, Notice::SyncFailed(_))),
             "{code} {nth}"
         );
         assert!(world.log.health().is_some());
@@ -1233,7 +1235,7 @@ fn a_checkpoint_that_may_not_be_written_is_final() {
         world.write_checkpoint(Durable::No);
         world.pump(10);
         assert_eq!(world.files.fail_count(), 1);
-        assert!(world.told(|event| matches!(event, Event::CheckpointFailed { .. })));
+        assert!(world.told(|notice| matches!(notice, Notice::CheckpointFailed { .. })));
         assert_eq!(world.append(100, 0).is_err(), is_final, "{code}");
         assert_eq!(world.log.health().is_some(), is_final, "{code}");
     }
@@ -1242,7 +1244,7 @@ fn a_checkpoint_that_may_not_be_written_is_final() {
 /// After a checkpoint that need not be durable, a durable one follows within --sync-timeout, whatever happens meanwhile.
 #[test]
 fn a_change_is_durable_within_the_sync_timeout() {
-    let is_synced = |event: &Event| matches!(event, Event::Checkpointed { synced: true, .. });
+    let is_synced = |notice: &Notice| matches!(notice, Notice::Checkpointed { synced: true, .. });
     for count in [1, 4] {
         let mut world = World::new(small_options());
         world.step_time(100_000);
@@ -1323,7 +1325,7 @@ fn a_crash_loop_reads_what_was_synced_once() {
 /// A checkpoint that says what the last durable one says costs no sync.
 #[test]
 fn a_change_that_changes_nothing_costs_no_sync() {
-    let is_synced = |event: &Event| matches!(event, Event::Checkpointed { synced: true, .. });
+    let is_synced = |notice: &Notice| matches!(notice, Notice::Checkpointed { synced: true, .. });
     let mut world = World::new(small_options());
     world.write_checkpoint(Durable::Yes);
     world.pump(10);
@@ -1346,7 +1348,7 @@ fn a_change_that_changes_nothing_costs_no_sync() {
 /// fails.
 #[test]
 fn a_change_that_was_undone_becomes_durable() {
-    let is_synced = |event: &Event| matches!(event, Event::Checkpointed { synced: true, .. });
+    let is_synced = |notice: &Notice| matches!(notice, Notice::Checkpointed { synced: true, .. });
     let mut world = World::new(small_options());
     let unpaused = world.checkpoint();
     let paused = Checkpoint {
@@ -1416,7 +1418,7 @@ fn what_failed_waits_before_it_is_tried_again() {
         // Progress was noted long before the attempt that fails.
         world.log.make_checkpoint_due();
         world.step_time(10_000);
-        assert!(world.told(|event| matches!(event, Event::CheckpointFailed { .. })));
+        assert!(world.told(|notice| matches!(notice, Notice::CheckpointFailed { .. })));
         let due_at = world.log.next_timeout().expect("to be tried again");
         assert!(
             due_at >= world.mono + Duration::from_millis(250),
@@ -1438,11 +1440,11 @@ fn a_log_that_is_refused_and_poisoned_has_nothing_to_try_again() {
     world.files.limit(Some(0));
     while world.append(1000, 0).is_ok() {}
     world.pump(10);
-    assert!(world.told(|event| matches!(event, Event::RoomRefused(_))));
+    assert!(world.told(|notice| matches!(notice, Notice::RoomRefused(_))));
     world.files.fail_next(Call::Sync, ErrorKind::Other);
     world.log.sync_now();
     world.pump(10);
-    assert!(world.told(|event| matches!(event, Event::SyncFailed(_))));
+    assert!(world.told(|notice| matches!(notice, Notice::SyncFailed(_))));
     world.write_checkpoint(Durable::No);
     for _ in 0..10 {
         world.step_time(1000);
@@ -1466,7 +1468,7 @@ fn a_checkpoint_that_cannot_be_opened_is_due_again() {
         world.files.fail_nth_of(Call::Open, nth, libc::EMFILE);
         world.pump(10);
         assert_eq!(world.files.fail_count(), 1);
-        let failed = |event: &Event| matches!(event, Event::CheckpointFailed { number: failed, .. } if *failed == number);
+        let failed = |notice: &Notice| matches!(notice, Notice::CheckpointFailed { number: failed, .. } if *failed == number);
         assert!(world.told(failed), "{nth}");
         assert_eq!(world.log.stats().health, None);
         assert!(!world.log.checkpoint_due(world.mono));
@@ -1477,7 +1479,7 @@ fn a_checkpoint_that_cannot_be_opened_is_due_again() {
         );
         world.write_checkpoint(Durable::Yes);
         world.pump(10);
-        assert!(world.told(|event| matches!(event, Event::Checkpointed { synced: true, .. })));
+        assert!(world.told(|notice| matches!(notice, Notice::Checkpointed { synced: true, .. })));
         world.append(100, 0).unwrap();
     }
 }
@@ -1494,7 +1496,7 @@ fn a_directory_that_is_gone_is_a_failed_sync() {
         .unwrap();
     world.log.sync_now();
     world.pump(10);
-    assert!(world.told(|event| matches!(event, Event::SyncFailed(_))));
+    assert!(world.told(|notice| matches!(notice, Notice::SyncFailed(_))));
 }
 
 /// A segment that may not be read for a moment was taken for one that its device had lost.
@@ -1515,9 +1517,9 @@ fn a_rescue_without_descriptors_is_tried_again() {
     world.files.fail_nth(2, ErrorKind::Other);
     world.pump(10);
     assert_eq!(world.files.fail_count(), 2);
-    assert!(world.told(|event| matches!(event, Event::LoadFailed(..))));
+    assert!(world.told(|notice| matches!(notice, Notice::LoadFailed(..))));
     world.step_time(300);
-    assert!(world.told(|event| matches!(event, Event::Loaded(_))));
+    assert!(world.told(|notice| matches!(notice, Notice::Loaded(_))));
     assert_eq!(world.log.stats().damaged_count, 0);
     assert!(world.take(range, 10, u32::MAX).is_some());
 }
@@ -1534,7 +1536,7 @@ fn a_poisoned_log_checks_what_it_serves() {
     world.files.fail_next(Call::Sync, ErrorKind::Other);
     world.log.sync_now();
     world.pump(10);
-    assert!(world.told(|event| matches!(event, Event::SyncFailed(_))));
+    assert!(world.told(|notice| matches!(notice, Notice::SyncFailed(_))));
     let range = world.owed_run(0).unwrap();
     let has_some_of_it = |segment: &Segment| !segment.range().intersection(&range).is_empty();
     assert!(has_some_of_it(&world.log.sealed()[0]) && world.log.tail().is_some_and(has_some_of_it));
@@ -1566,8 +1568,8 @@ fn a_poisoned_log_checks_what_it_serves() {
     assert_eq!(world.log.stats().damaged_count, 2);
     world.write_checkpoint(Durable::No);
     world.pump(10);
-    let reports = world.events.iter();
-    let reports = reports.filter(|event| matches!(event, Event::Damage(_)));
+    let reports = world.notices.iter();
+    let reports = reports.filter(|notice| matches!(notice, Notice::Damage(_)));
     assert_eq!(reports.count(), 2);
 }
 
@@ -1674,7 +1676,10 @@ fn a_bad_sector_of_a_cold_segment_costs_one_message() {
         world.files.spoil(&path, 14_000, code);
         assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
         world.pump(10);
-        assert!(world.told(|event| *event == Event::Loaded(range)), "{code}");
+        assert!(
+            world.told(|notice| *notice == Notice::Loaded(range)),
+            "{code}"
+        );
         assert_eq!(world.log.stats().damaged_count, 1);
         assert_eq!(
             world.take(range, 10, u32::MAX).map(|run| run.count),
@@ -1716,7 +1721,7 @@ fn syncs_are_grouped() {
             upto,
             result: Ok(()),
         },
-        &mut world.events,
+        &mut world.notices,
     );
     let request = world.log.next_request();
     let Some(Request::Sync {
@@ -1732,7 +1737,7 @@ fn syncs_are_grouped() {
             upto,
             result: Ok(()),
         },
-        &mut world.events,
+        &mut world.notices,
     );
     assert!(world.log.is_synced());
     assert!(world.log.next_request().is_none());
@@ -1760,7 +1765,9 @@ fn what_is_published_together_is_synced_together() {
     let ended = |world: &mut World, upto| {
         let result = Ok(());
         let reply = Reply::Synced { upto, result };
-        world.log.handle_reply(world.mono, reply, &mut world.events);
+        world
+            .log
+            .handle_reply(world.mono, reply, &mut world.notices);
     };
     publish(&mut world, 5);
     let upto = started(&mut world).expect("at once");
@@ -1813,7 +1820,7 @@ fn a_sync_starts_by_count_and_by_time() {
             upto,
             result: Ok(()),
         },
-        &mut world.events,
+        &mut world.notices,
     );
     for _ in 0..20 {
         world.append(10, 0).unwrap();
@@ -1878,7 +1885,7 @@ fn cold_segments_come_back_checked() {
     let range = segment.range();
     assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
     world.pump(10);
-    assert!(world.told(|event| matches!(event, Event::Damage(_))));
+    assert!(world.told(|notice| matches!(notice, Notice::Damage(_))));
     assert_eq!(world.log.stats().damaged_count, 1);
     let run = world.take(range, 10, u32::MAX).unwrap();
     assert_eq!(run.count, 1, "up to the damaged one");
@@ -1908,12 +1915,12 @@ fn a_file_that_is_gone_is_damage_and_a_failing_load_is_tried_again() {
     world.files.fail_next(Call::Load, ErrorKind::OutOfMemory);
     assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
     world.pump(10);
-    assert!(world.told(|event| matches!(event, Event::LoadFailed(..))));
+    assert!(world.told(|notice| matches!(notice, Notice::LoadFailed(..))));
     // The peek has read the first message already.
     let rest = SeqRange::new(range.start.offset(1), range.end);
     assert_eq!(world.log.take_run(rest, 10, u32::MAX), Taken::Loading);
     world.step_time(300);
-    assert!(world.told(|event| *event == Event::Loaded(range)));
+    assert!(world.told(|notice| *notice == Notice::Loaded(range)));
     assert!(world.take(rest, 10, u32::MAX).is_some());
     let range = world.log.sealed()[3].range();
     world.files.fail_next(Call::Load, ErrorKind::NotFound);
@@ -1950,7 +1957,7 @@ fn a_reader_gets_the_message_that_it_waits_for_before_the_segment_is_loaded() {
     assert_eq!(world.take(wanted, 10, u32::MAX), None);
     world.pump(1);
     let first = SeqRange::one(wanted.start);
-    assert!(world.told(|event| *event == Event::Loaded(first)));
+    assert!(world.told(|notice| *notice == Notice::Loaded(first)));
     let run = world.take(wanted, 10, u32::MAX).unwrap();
     assert_eq!(run.count, 1, "a 64th of the segment");
     let rest = SeqRange::new(first.end, range.end);
@@ -1958,7 +1965,7 @@ fn a_reader_gets_the_message_that_it_waits_for_before_the_segment_is_loaded() {
     // A socket write may read the message in the piece while the loaded segment replaces the piece.
     world.log.pin(run.first);
     world.pump(10);
-    assert!(world.told(|event| *event == Event::Loaded(range)));
+    assert!(world.told(|notice| *notice == Notice::Loaded(range)));
     world.frames_are_right(&run);
     world.log.unpin(run.first);
     assert!(world.take(rest, 10, u32::MAX).is_some());
@@ -2089,7 +2096,9 @@ fn a_new_message_is_never_lost_between_two_checkpoints_that_are_not_synced() {
             slots.insert(*slot);
         }
         let reply = world.keeper.handle(TOPIC, request).unwrap();
-        world.log.handle_reply(world.mono, reply, &mut world.events);
+        world
+            .log
+            .handle_reply(world.mono, reply, &mut world.notices);
     }
     assert_eq!(slots.len(), 2, "the synced one is never overwritten");
     let recovered = world.crash(Crash::Process);

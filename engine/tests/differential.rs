@@ -20,12 +20,12 @@ mod case;
 mod differences;
 #[path = "differential/normal.rs"]
 mod normal;
-#[path = "differential/payload.rs"]
-mod payload;
 #[path = "differential/play.rs"]
 mod play;
 #[path = "differential/report.rs"]
 mod report;
+#[path = "differential/sent_bytes.rs"]
+mod sent_bytes;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};

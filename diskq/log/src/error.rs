@@ -9,9 +9,9 @@ use crate::range::SeqRange;
 /// Why an append took nothing. The log is unchanged in every case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppendError {
-    /// The keeper has been asked for room and is late. Try again after [`Event::Room`].
+    /// The keeper has been asked for room and is late. Try again after [`Notice::Room`].
     ///
-    /// [`Event::Room`]: crate::Event::Room
+    /// [`Notice::Room`]: crate::Notice::Room
     WouldBlock,
     /// The disk is full. Refuse the publish; the log keeps asking for room by itself.
     Full(Arc<str>),

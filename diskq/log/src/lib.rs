@@ -49,7 +49,7 @@ pub use file_name::{
     SegmentNumber, file_number, is_partial_file, partial_file, segment_file, segment_number,
 };
 pub use log::{
-    Checkpoints, Durable, Event, FoundLog, Log, LogOptions, LogStats, Residency, Run, Segment,
+    Checkpoints, Durable, FoundLog, Log, LogOptions, LogStats, Notice, Residency, Run, Segment,
     Taken, next_generation,
 };
 pub use memory::{Memory, Pages, Written};

@@ -61,7 +61,7 @@ pub use supply::next_generation;
 
 /// What a log tells its topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum Notice {
     /// Appends that would have blocked or were refused may be tried again.
     Room,
     /// No room could be made: refuse the publishes that wait for it.
@@ -104,7 +104,7 @@ pub enum Event {
 pub enum Taken {
     /// Frames to send.
     Run(Run),
-    /// The segment is not resident; the keeper was asked. Try again after [`Event::Loaded`].
+    /// The segment is not resident; the keeper was asked. Try again after [`Notice::Loaded`].
     Loading,
     /// These are lost, and counted already: release them and go on behind them.
     Damaged(SeqRange),
@@ -246,26 +246,26 @@ impl Log {
         self.requests.pop_front()
     }
 
-    /// Takes an answer of the keeper. `events` is added to.
-    pub fn handle_reply(&mut self, mono: Duration, reply: Reply, events: &mut Vec<Event>) {
+    /// Takes an answer of the keeper. `notices` is added to.
+    pub fn handle_reply(&mut self, mono: Duration, reply: Reply, notices: &mut Vec<Notice>) {
         self.mono = self.mono.max(mono);
-        events.extend(self.damage.drain(..).map(Event::Damage));
+        notices.extend(self.damage.drain(..).map(Notice::Damage));
         match reply {
-            Reply::Prepared { segment, result } => self.prepared(segment, result, events),
+            Reply::Prepared { segment, result } => self.prepared(segment, result, notices),
             Reply::Spilled {
                 segment,
                 memory,
                 copy,
                 result,
             } => {
-                self.spilled(segment, memory, copy, result, events);
-                self.end_spill(events);
+                self.spilled(segment, memory, copy, result, notices);
+                self.end_spill(notices);
             }
-            Reply::Peeked { segment, piece } => self.peeked(segment, piece, events),
-            Reply::Loaded { segment, result } => self.loaded(segment, result, events),
-            Reply::Synced { upto, result } => self.sync_ended(upto, result, events),
+            Reply::Peeked { segment, piece } => self.peeked(segment, piece, notices),
+            Reply::Loaded { segment, result } => self.loaded(segment, result, notices),
+            Reply::Synced { upto, result } => self.sync_ended(upto, result, notices),
             Reply::CheckpointWritten { number, result } => {
-                self.checkpoint_ended(number, result, events);
+                self.checkpoint_ended(number, result, notices);
             }
         }
     }

@@ -15,8 +15,8 @@ use std::sync::{MutexGuard, PoisonError};
 
 use diskq_log::{Failure, Reply, Request, TopicFacts};
 
+use super::jobs::Keeper;
 use super::names::{DELETED_INFIX, LOG_SUFFIX, deleted_topic, log_path, topic_of};
-use super::worker::Keeper;
 use crate::error::DiskError;
 use crate::files::{Entry, Files};
 

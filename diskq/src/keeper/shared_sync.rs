@@ -25,8 +25,8 @@ use diskq_log::planted::{Bug, is_planted};
 use diskq_log::{Failure, Reply, Request, SyncFailure};
 
 use super::directory::LogDirectory;
+use super::jobs::Keeper;
 use super::names::log_path;
-use super::worker::Keeper;
 use crate::files::Files;
 use crate::mapping;
 

@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use diskq_log::{AppendError, Checkpoint, Durable, Event, Log, LogOptions, SeqRange, Taken};
+use diskq_log::{AppendError, Checkpoint, Durable, Log, LogOptions, Notice, SeqRange, Taken};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 use wire::id::Seq;
@@ -15,17 +15,17 @@ const TOPIC: &str = "orders";
 const MONO: Duration = Duration::from_secs(1);
 const WALL_NS: u64 = 1_760_000_000_000_000_000;
 
-fn serve(log: &mut Log, keeper: &Keeper<OsFiles>, events: &mut Vec<Event>) {
+fn serve(log: &mut Log, keeper: &Keeper<OsFiles>, notices: &mut Vec<Notice>) {
     while let Some(request) = log.next_request() {
         if let Some(reply) = keeper.handle(TOPIC, request) {
-            log.handle_reply(MONO, reply, events);
+            log.handle_reply(MONO, reply, notices);
         }
     }
 }
 
 /// Appends `count` messages, each held once; stops at the first refusal.
 fn fill(log: &mut Log, keeper: &Keeper<OsFiles>, count: u64) -> Result<u64, AppendError> {
-    let mut events = Vec::new();
+    let mut notices = Vec::new();
     let mut done = 0;
     while done < count {
         let body = format!("message {done} {}", "x".repeat(900));
@@ -34,11 +34,11 @@ fn fill(log: &mut Log, keeper: &Keeper<OsFiles>, count: u64) -> Result<u64, Appe
                 log.retain(SeqRange::one(seq), 1);
                 done += 1;
             }
-            Err(AppendError::WouldBlock) => serve(log, keeper, &mut events),
+            Err(AppendError::WouldBlock) => serve(log, keeper, &mut notices),
             Err(error) if done == 0 => return Err(error),
             Err(_) => return Ok(done),
         }
-        serve(log, keeper, &mut events);
+        serve(log, keeper, &mut notices);
     }
     Ok(done)
 }
@@ -105,10 +105,10 @@ fn a_sync_and_a_close_leave_everything_behind() {
     let keeper = Keeper::new(OsFiles, directory.path());
     let mut log = Log::new(LogOptions::default());
     fill(&mut log, &keeper, 100).unwrap();
-    let mut events = Vec::new();
+    let mut notices = Vec::new();
     log.sync_now();
-    serve(&mut log, &keeper, &mut events);
-    assert!(log.is_synced(), "{events:?}");
+    serve(&mut log, &keeper, &mut notices);
+    assert!(log.is_synced(), "{notices:?}");
     for job in log.close() {
         assert!(keeper.handle(TOPIC, job).is_none());
     }
@@ -221,11 +221,11 @@ fn a_full_file_system_is_an_error_not_a_signal() {
     let first = log.next_seq().0 - taken;
     log.release_range(SeqRange::new(Seq(first), Seq(first + 3000)));
     log.check();
-    let mut events = Vec::new();
-    serve(&mut log, &keeper, &mut events);
+    let mut notices = Vec::new();
+    serve(&mut log, &keeper, &mut notices);
     log.handle_timeout(MONO + Duration::from_millis(300));
-    serve(&mut log, &keeper, &mut events);
-    assert!(events.contains(&Event::Room), "{events:?}");
+    serve(&mut log, &keeper, &mut notices);
+    assert!(notices.contains(&Notice::Room), "{notices:?}");
     log.append(MONO, WALL_NS, &[1; 1000], 0).unwrap();
     drop(log);
     drop(tmpfs);
@@ -265,20 +265,20 @@ fn without_descriptors() {
         setrlimit(Resource::Nofile, limit).unwrap();
     };
     limit(3);
-    let mut events = Vec::new();
+    let mut notices = Vec::new();
     log.sync_now();
-    serve(&mut log, &keeper, &mut events);
+    serve(&mut log, &keeper, &mut notices);
     let number = log.write_checkpoint(MONO, &Checkpoint::default(), Durable::Yes);
-    serve(&mut log, &keeper, &mut events);
+    serve(&mut log, &keeper, &mut notices);
     let [
-        Event::SyncDelayed(sync),
-        Event::CheckpointFailed {
+        Notice::SyncDelayed(sync),
+        Notice::CheckpointFailed {
             number: failed,
             cause,
         },
-    ] = &events[..]
+    ] = &notices[..]
     else {
-        panic!("{events:?}")
+        panic!("{notices:?}")
     };
     assert_eq!(*failed, number);
     assert!(sync.ends_with("too many open files"), "{sync}");
@@ -286,11 +286,11 @@ fn without_descriptors() {
     limit(64);
     log.handle_timeout(MONO + Duration::from_millis(250));
     log.write_checkpoint(MONO, &Checkpoint::default(), Durable::Yes);
-    serve(&mut log, &keeper, &mut events);
-    assert!(log.is_synced() && log.health().is_none(), "{events:?}");
+    serve(&mut log, &keeper, &mut notices);
+    assert!(log.is_synced() && log.health().is_none(), "{notices:?}");
     assert!(matches!(
-        events.last(),
-        Some(Event::Checkpointed { synced: true, .. })
+        notices.last(),
+        Some(Notice::Checkpointed { synced: true, .. })
     ));
 }
 

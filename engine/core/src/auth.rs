@@ -34,7 +34,7 @@ impl std::fmt::Debug for AuthQuery {
 pub struct Grants {
     /// How long it holds.
     pub ttl: Duration,
-    /// Who the client is.
+    /// The name of the client, by the auth server.
     pub identity: String,
     /// Where more is to be found about it.
     pub identity_url: String,

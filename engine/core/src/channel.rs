@@ -51,7 +51,7 @@ pub(crate) struct Delivery<'a> {
     pub(crate) log: &'a mut Log,
     pub(crate) clients: &'a mut Clients,
     pub(crate) random: &'a mut Random,
-    /// Who comes first, if anybody does.
+    /// Which consumers come first, if any do.
     pub(crate) topology: Option<&'a Topology>,
     pub(crate) now: Duration,
     /// Clients that have something to send.

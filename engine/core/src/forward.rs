@@ -48,7 +48,7 @@ pub(crate) struct WaitingPublish {
     pub(crate) packed: Vec<u8>,
 }
 
-/// Who to answer when a forwarded publish is synced.
+/// The shard and the publish to answer when a forwarded publish is synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForwardId {
     pub(crate) from: ShardId,

@@ -15,7 +15,7 @@ pub struct Publication<B> {
 }
 
 impl<'b> Publication<std::iter::Once<&'b [u8]>> {
-    /// Of one message.
+    /// Makes the publication of one message.
     pub fn one(body: &'b [u8], defer_ms: u32) -> Self {
         let body_bytes = body.len() as u64;
         Publication {

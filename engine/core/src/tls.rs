@@ -7,6 +7,6 @@ pub struct TlsSession {
     pub version: String,
     /// Name or number of the cipher suite.
     pub cipher_suite: String,
-    /// Of the client's certificate; empty where there is none.
+    /// The common name in the client's certificate; empty where there is none.
     pub common_name: String,
 }

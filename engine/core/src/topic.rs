@@ -38,7 +38,7 @@ use std::time::Duration;
 use wire::id::Seq;
 use wire::name::{ChannelName, TopicName};
 
-/// Who waits for something that the keeper has to do first.
+/// A client that waits for something that the keeper has to do first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// An answer promised to a connection.

@@ -41,7 +41,7 @@ impl Topology {
         }
     }
 
-    /// Who comes first: the lower number. Only a place with a name is preferred.
+    /// Returns the rank of a consumer: the lowest comes first. Only a place with a name is preferred.
     pub(crate) fn rank(&self, locality: Locality) -> u8 {
         match locality {
             Locality::Zone if !self.zone.is_empty() => 0,

@@ -28,7 +28,7 @@ use world::{Reached, World};
 
 /// The default number of histories.
 const COUNT: u64 = 5_000;
-/// Smallest number of histories that reaches every event that must be reached.
+/// Smallest number of histories that reaches every notice that must be reached.
 const COUNT_TO_REACH_ALL: u64 = 2_000;
 /// The first seed if the hash of the commit is not known.
 const BASE_WITHOUT_COMMIT: u64 = 1;

@@ -111,7 +111,7 @@ fn has_banned_opening(comment: &str) -> bool {
         let rest = comment.strip_prefix(*opening);
         rest.is_some_and(|rest| rest.starts_with(' '))
     };
-    OPENINGS.iter().any(|opening| begins(&opening)) && !comment.starts_with(GOOD_OPENING)
+    OPENINGS.iter().any(begins) && !comment.starts_with(GOOD_OPENING)
 }
 
 #[test]

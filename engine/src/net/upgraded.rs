@@ -177,7 +177,7 @@ impl Upgraded {
     /// the output have left by that; of a piece that leaves in parts, in proportion.
     fn take_sent(&mut self, bytes: usize) -> usize {
         let unsent = self.layers.unsent().len();
-        self.layers.note_sent(bytes);
+        self.layers.drop_sent(bytes);
         let left = match bytes == unsent {
             true => self.sealed,
             false => (self.sealed as u64 * bytes as u64 / unsent as u64) as usize,

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::payload::{Payload, quoted};
+use super::sent_bytes::{SentBytes, quoted};
 
 /// The mark of a recorded answer.
 const ANSWER: &str = "  < ";
@@ -47,9 +47,9 @@ pub(crate) struct Step {
 pub(crate) enum Action {
     /// Opens a connection without sending the magic.
     Raw(String),
-    Send(String, Payload),
+    Send(String, SentBytes),
     /// Sends bytes and reads one frame.
-    Ask(String, Payload),
+    Ask(String, SentBytes),
     /// Reads this many frames and skips heartbeats.
     Read(String, usize),
     /// Reads one frame, which may be a heartbeat.
@@ -64,7 +64,7 @@ pub(crate) enum Action {
     Close(String),
     Http(HttpRequest),
     /// Sends the unchanged bytes of an HTTP request and reads until the broker closes.
-    HttpRaw(Payload),
+    HttpRaw(SentBytes),
     /// Requests an HTTP page until the page contains this text.
     Until(String, String),
 }
@@ -75,7 +75,7 @@ pub(crate) struct HttpRequest {
     pub(crate) target: String,
     /// Whole lines without line ends.
     pub(crate) headers: Vec<String>,
-    pub(crate) body: Payload,
+    pub(crate) body: SentBytes,
 }
 
 impl CaseFile {
@@ -183,8 +183,8 @@ impl Action {
         let connection = first.to_owned();
         match word {
             "raw" => Ok(Action::Raw(connection)),
-            "send" => Ok(Action::Send(connection, Payload::parse(behind)?)),
-            "ask" => Ok(Action::Ask(connection, Payload::parse(behind)?)),
+            "send" => Ok(Action::Send(connection, SentBytes::parse(behind)?)),
+            "ask" => Ok(Action::Ask(connection, SentBytes::parse(behind)?)),
             "read" if behind.is_empty() => Ok(Action::Read(connection, 1)),
             "read" => match behind.parse() {
                 Ok(count) => Ok(Action::Read(connection, count)),
@@ -196,7 +196,7 @@ impl Action {
             "end" => Ok(Action::End(connection)),
             "close" => Ok(Action::Close(connection)),
             "http" => Ok(Action::Http(HttpRequest::parse(first, behind)?)),
-            "http-raw" => Ok(Action::HttpRaw(Payload::parse(rest)?)),
+            "http-raw" => Ok(Action::HttpRaw(SentBytes::parse(rest)?)),
             "until" => {
                 let (text, behind) = quoted(behind)?;
                 match behind {
@@ -224,7 +224,7 @@ impl HttpRequest {
             method: method.to_owned(),
             target: target.to_owned(),
             headers,
-            body: Payload::parse(rest)?,
+            body: SentBytes::parse(rest)?,
         })
     }
 }

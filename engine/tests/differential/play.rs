@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::case::{Action, Case, HttpRequest};
 use super::normal::normal;
-use super::payload::{Names, Payload, show, unescape};
+use super::sent_bytes::{Names, SentBytes, show, unescape};
 use super::support::{Client, FrameType, Message, PATIENCE, http, parse_http, wait_until};
 
 /// Time for which a silent connection is watched.
@@ -66,9 +66,9 @@ impl Stage {
                 self.connections.insert(name.clone(), client);
                 Vec::new()
             }
-            Action::Send(name, payload) => self.send(name, payload),
-            Action::Ask(name, payload) => {
-                let mut answers = self.send(name, payload);
+            Action::Send(name, sent) => self.send(name, sent),
+            Action::Ask(name, sent) => {
+                let mut answers = self.send(name, sent);
                 answers.extend(self.read(name, 1));
                 answers
             }
@@ -96,8 +96,8 @@ impl Stage {
                 Vec::new()
             }
             Action::Http(request) => self.http(request),
-            Action::HttpRaw(payload) => {
-                let bytes = payload.bytes(&self.names);
+            Action::HttpRaw(sent) => {
+                let bytes = sent.bytes(&self.names);
                 self.http_exchange(&bytes, false, Part::Everything)
             }
             Action::Until(target, text) => {
@@ -124,8 +124,8 @@ impl Stage {
             .or_insert_with(|| Client::connect(tcp))
     }
 
-    fn send(&mut self, name: &str, payload: &Payload) -> Vec<String> {
-        let bytes = payload.bytes(&self.names);
+    fn send(&mut self, name: &str, sent: &SentBytes) -> Vec<String> {
+        let bytes = sent.bytes(&self.names);
         // A broker that has closed the connection has sent the reason, which is read next.
         let _ = self.client(name).try_send(&bytes);
         Vec::new()

@@ -217,8 +217,8 @@ impl Layers {
         &self.wire[self.sent..]
     }
 
-    /// Notes that the socket took the first `bytes` of the unsent bytes.
-    pub fn note_sent(&mut self, bytes: usize) {
+    /// Drops the first `bytes` of the unsent bytes: the socket took them.
+    pub fn drop_sent(&mut self, bytes: usize) {
         self.sent += bytes;
         assert!(self.sent <= self.wire.len(), "sent what was sealed");
         if self.sent == self.wire.len() {

@@ -16,7 +16,7 @@ pub enum Durable {
     No,
     /// If otherwise more than the last moments would come back: see `EmptyCheckpoint`.
     IfNeeded,
-    /// In any case, once [`Event::Checkpointed`](crate::Event::Checkpointed) comes and says so.
+    /// In any case, once [`Notice::Checkpointed`](crate::Notice::Checkpointed) comes and says so.
     Yes,
 }
 

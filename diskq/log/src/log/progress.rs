@@ -10,7 +10,7 @@ use crate::range::SeqRange;
 use crate::request::{CheckpointFailure, CheckpointNumber, Request};
 
 use super::checkpoints::{Drafting, Durable, EmptyCheckpoint, Writing};
-use super::{Event, Log, Segment};
+use super::{Log, Notice, Segment};
 
 impl Log {
     /// Something a checkpoint would record has changed.
@@ -43,7 +43,7 @@ impl Log {
         }
     }
 
-    /// Returns whether [`Event::Checkpointed`] or [`Event::CheckpointFailed`] of a checkpoint is still to come.
+    /// Returns whether [`Notice::Checkpointed`] or [`Notice::CheckpointFailed`] of a checkpoint is still to come.
     #[must_use]
     pub fn expects_checkpoint(&self, number: CheckpointNumber) -> bool {
         self.is_recording() && number.0 <= self.checkpoints.last_number
@@ -213,7 +213,7 @@ impl Log {
         &mut self,
         number: CheckpointNumber,
         result: Result<(), CheckpointFailure>,
-        events: &mut Vec<Event>,
+        notices: &mut Vec<Notice>,
     ) {
         let writing = self.checkpoints.writing.take();
         let writing = writing.expect("one checkpoint is written at a time");
@@ -228,7 +228,7 @@ impl Log {
                 // After a failed sync a later one that works says nothing: the kernel may have
                 // dropped what failed.
                 let synced = writing.sync && self.sync.poisoned().is_none();
-                events.push(Event::Checkpointed { number, synced });
+                notices.push(Notice::Checkpointed { number, synced });
                 if synced {
                     self.checkpoints.synced_number = writing.number;
                     self.checkpoints.durable_empty = writing.empty;
@@ -239,16 +239,16 @@ impl Log {
             Err(CheckpointFailure::Write(failure)) => {
                 self.checkpoints.retry_later(self.mono);
                 let cause = failure.text.into();
-                events.push(Event::CheckpointFailed { number, cause });
+                notices.push(Notice::CheckpointFailed { number, cause });
             }
             Err(CheckpointFailure::Sync(failure)) => {
                 self.checkpoints.retry_later(self.mono);
                 let cause: Arc<str> = failure.text.into();
-                events.push(Event::CheckpointFailed {
+                notices.push(Notice::CheckpointFailed {
                     number,
                     cause: Arc::clone(&cause),
                 });
-                self.poison(cause, events);
+                self.poison(cause, notices);
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::range::{SeqRange, add_joined};
 use crate::request::{Failure, Piece, Request};
 
 use super::segments::{Residency, Segment};
-use super::{Event, Log};
+use super::{Log, Notice};
 
 /// How long a loaded segment waits for its reader before it may be evicted again.
 const KEEP_LOADED: Duration = Duration::from_secs(1);
@@ -39,13 +39,13 @@ impl Log {
         &mut self,
         number: SegmentNumber,
         piece: Option<Piece>,
-        events: &mut Vec<Event>,
+        notices: &mut Vec<Notice>,
     ) {
         let Some(index) = self.loading_index(number) else {
             // The segment lost its last holder meanwhile.
             return self.free_piece(piece);
         };
-        events.extend(piece.as_ref().map(|piece| Event::Loaded(piece.seqs)));
+        notices.extend(piece.as_ref().map(|piece| Notice::Loaded(piece.seqs)));
         self.segments.sealed[index].residency = Residency::Loading(piece);
     }
 
@@ -79,7 +79,7 @@ impl Log {
         &mut self,
         number: SegmentNumber,
         result: Result<(Memory, Vec<Damage>), Failure>,
-        events: &mut Vec<Event>,
+        notices: &mut Vec<Notice>,
     ) {
         let Some(index) = self.loading_index(number) else {
             // Its last holder went while it was loading: the file is gone, or about to be.
@@ -95,8 +95,8 @@ impl Log {
                 self.keep_buffer(memory);
                 self.load_retries.push((number, self.mono + LOAD_RETRY));
             }
-            Ok((memory, damage)) => self.take_memory(index, memory, damage, events),
-            Err(failure) => self.load_failed(index, &failure, events),
+            Ok((memory, damage)) => self.take_memory(index, memory, damage, notices),
+            Err(failure) => self.load_failed(index, &failure, notices),
         }
         self.evict();
     }
@@ -106,7 +106,7 @@ impl Log {
         index: usize,
         memory: Memory,
         damage: Vec<Damage>,
-        events: &mut Vec<Event>,
+        notices: &mut Vec<Notice>,
     ) {
         self.end_loading(index, Residency::Loaded(memory));
         let segment = &mut self.segments.sealed[index];
@@ -119,15 +119,15 @@ impl Log {
             let added = add_joined(&mut segment.damaged, damage.seqs);
             self.damaged_count += added;
             if added > 0 || damage.seqs.is_empty() {
-                events.push(Event::Damage(damage));
+                notices.push(Notice::Damage(damage));
             }
         }
-        events.push(Event::Loaded(segment.range()));
+        notices.push(Notice::Loaded(segment.range()));
     }
 
-    fn load_failed(&mut self, index: usize, failure: &Failure, events: &mut Vec<Event>) {
+    fn load_failed(&mut self, index: usize, failure: &Failure, notices: &mut Vec<Notice>) {
         let segment = &mut self.segments.sealed[index];
-        events.push(Event::LoadFailed(
+        notices.push(Notice::LoadFailed(
             segment.range(),
             failure.text.as_str().into(),
         ));
@@ -142,7 +142,7 @@ impl Log {
         let known: u64 = segment.damaged.iter().map(SeqRange::len).sum();
         self.damaged_count += u64::from(segment.count) - known;
         segment.damaged = vec![segment.range()];
-        events.push(Event::Damage(Damage {
+        notices.push(Notice::Damage(Damage {
             kind: DamageKind::Segment,
             file: crate::file_name::segment_file(segment.number),
             offset: 0,
@@ -271,7 +271,7 @@ impl Log {
         memory: Memory,
         copy: SegmentNumber,
         result: Result<(), Failure>,
-        events: &mut Vec<Event>,
+        notices: &mut Vec<Notice>,
     ) {
         let state = |segment: &Segment| match segment.residency {
             Residency::Spilling {
@@ -302,7 +302,7 @@ impl Log {
             Ok(()) => {
                 segment.residency = Residency::Mapped(memory);
                 segment.keep_until = self.mono + KEEP_LOADED;
-                events.push(Event::Loaded(segment.range()));
+                notices.push(Notice::Loaded(segment.range()));
                 if is_synced {
                     self.discard_file(copy);
                 } else {
@@ -315,9 +315,9 @@ impl Log {
                 segment.residency = Residency::Mapped(memory);
                 segment.keep_until = self.mono + SPILL_RETRY;
                 if is_wanted {
-                    events.push(Event::Loaded(segment.range()));
+                    notices.push(Notice::Loaded(segment.range()));
                 }
-                events.push(Event::SpillFailed(failure.text.into()));
+                notices.push(Notice::SpillFailed(failure.text.into()));
                 self.sync.spill_is_void();
             }
         }

@@ -11,7 +11,7 @@ use crate::request::{Failure, Request};
 
 use super::supply::{Refusal, Stocked};
 use super::timer::Timer;
-use super::{Event, Log};
+use super::{Log, Notice};
 
 impl Log {
     /// A segment file in memory that holds nothing anyone needs: for the next appends, or gone.
@@ -27,14 +27,14 @@ impl Log {
 
     /// Ends a spill, whether it worked or not. Tells those that wait for room if the pool has what they wait for; if it
     /// has not and nothing else comes, a new one is made.
-    pub(super) fn end_spill(&mut self, events: &mut Vec<Event>) {
+    pub(super) fn end_spill(&mut self, notices: &mut Vec<Notice>) {
         self.supply.leaving -= 1;
         let Some(needed) = self.supply.waiting else {
             return;
         };
         if self.supply.can_give(needed) {
             self.supply.waiting = None;
-            events.push(Event::Room);
+            notices.push(Notice::Room);
         } else if self.supply.refusal.is_none() && !self.supply.is_coming() {
             self.prepare(needed);
         }
@@ -114,13 +114,13 @@ impl Log {
         &mut self,
         number: SegmentNumber,
         result: Result<Memory, Failure>,
-        events: &mut Vec<Event>,
+        notices: &mut Vec<Notice>,
     ) {
         self.supply.preparing = None;
         self.supply.prepared_upto = self.supply.prepared_upto.max(number);
         let memory = match result {
             Ok(memory) => memory,
-            Err(failure) => return self.prepare_refused(&failure, events),
+            Err(failure) => return self.prepare_refused(&failure, notices),
         };
         let was_refused = self.supply.refusal.take().is_some();
         let bytes = memory.as_ref().len();
@@ -136,13 +136,13 @@ impl Log {
             waiting => {
                 self.supply.waiting = None;
                 if waiting.is_some() || was_refused {
-                    events.push(Event::Room);
+                    notices.push(Notice::Room);
                 }
             }
         }
     }
 
-    fn prepare_refused(&mut self, failure: &Failure, events: &mut Vec<Event>) {
+    fn prepare_refused(&mut self, failure: &Failure, notices: &mut Vec<Notice>) {
         let text: Arc<str> = failure.text.as_str().into();
         let retry_at = self.mono + PREPARE_RETRY;
         self.supply.refusal = Some(Refusal {
@@ -150,7 +150,7 @@ impl Log {
             text: Arc::clone(&text),
             retry_at,
         });
-        events.push(Event::RoomRefused(text));
+        notices.push(Notice::RoomRefused(text));
     }
 
     /// When room is tried to be made again: a log that takes no more messages needs none.

@@ -11,7 +11,7 @@ use crate::request::{Request, SyncFailure};
 
 use super::segments::Residency;
 use super::sync::Syncing;
-use super::{Event, Log};
+use super::{Log, Notice};
 
 /// A count of unsynced messages starts no sync sooner than this after the last one: at high rates
 /// syncs write the same warm pages again and again.
@@ -55,7 +55,7 @@ impl Log {
         self.sync.delayed
     }
 
-    /// Asks for a sync of everything appended so far; [`Event::Synced`] tells when. At most one is
+    /// Asks for a sync of everything appended so far; [`Notice::Synced`] tells when. At most one is
     /// under way: the next starts soon after it ends, and covers all that was appended meanwhile.
     pub fn sync_now(&mut self) {
         if self.is_synced() || self.sync.poisoned.is_some() {
@@ -69,7 +69,7 @@ impl Log {
     }
 
     /// Publishes wait for a sync of everything appended so far: it starts when the requests are drained,
-    /// or a little later if more such publishes are expected. [`Event::Synced`] tells when it is done.
+    /// or a little later if more such publishes are expected. [`Notice::Synced`] tells when it is done.
     #[inline]
     pub fn want_sync(&mut self) {
         self.sync.is_wanted = true;
@@ -169,15 +169,15 @@ impl Log {
         &mut self,
         upto: Seq,
         result: Result<(), SyncFailure>,
-        events: &mut Vec<Event>,
+        notices: &mut Vec<Notice>,
     ) {
         let syncing = self.sync.syncing.take();
         match result {
             Err(SyncFailure::Sync(failure)) if is_planted(Bug::FailedSyncRetried) => {
-                return self.delay(failure.text.into(), events);
+                return self.delay(failure.text.into(), notices);
             }
-            Err(SyncFailure::Sync(failure)) => return self.poison(failure.text.into(), events),
-            Err(SyncFailure::Open(failure)) => return self.delay(failure.text.into(), events),
+            Err(SyncFailure::Sync(failure)) => return self.poison(failure.text.into(), notices),
+            Err(SyncFailure::Open(failure)) => return self.delay(failure.text.into(), notices),
             Ok(()) => self.sync.delayed = 0,
         }
         if self.sync.poisoned.is_some() {
@@ -204,13 +204,13 @@ impl Log {
         };
         self.sync.synced = self.sync.synced.max(upto);
         self.make_checkpoint_due_above_mark();
-        events.push(Event::Synced(self.sync.synced));
+        notices.push(Notice::Synced(self.sync.synced));
     }
 
     /// Nothing was lost, and who waits for the sync goes on waiting: it is tried again.
-    fn delay(&mut self, text: Arc<str>, events: &mut Vec<Event>) {
+    fn delay(&mut self, text: Arc<str>, notices: &mut Vec<Notice>) {
         if self.sync.delayed.is_multiple_of(TOLD_EVERY) {
-            events.push(Event::SyncDelayed(text));
+            notices.push(Notice::SyncDelayed(text));
         }
         self.sync.delayed = self.sync.delayed.saturating_add(1);
         self.sync.due = Some(self.mono + SYNC_RETRY);
@@ -219,10 +219,10 @@ impl Log {
 
     /// A failed sync is final: the kernel may have dropped the pages it could not write and call
     /// the next sync a success.
-    pub(super) fn poison(&mut self, text: Arc<str>, events: &mut Vec<Event>) {
+    pub(super) fn poison(&mut self, text: Arc<str>, notices: &mut Vec<Notice>) {
         if self.sync.poisoned.is_none() {
             self.sync.poisoned = Some(Arc::clone(&text));
-            events.push(Event::SyncFailed(text));
+            notices.push(Notice::SyncFailed(text));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the keeper's answers set in motion.
 
-use diskq_log::{Event, Reply};
+use diskq_log::{Notice, Reply};
 
 use super::Broker;
 use super::output::{Level, Output, Wakeup};
@@ -28,30 +28,30 @@ impl Broker {
             out.extend(reply.into_memory().map(Output::Free));
             return;
         };
-        let mut events = Vec::new();
-        topic.log.handle_reply(now.mono, reply, &mut events);
+        let mut notices = Vec::new();
+        topic.log.handle_reply(now.mono, reply, &mut notices);
         if topic.log.health().is_some() {
             self.unhealthy.insert(key);
         } else {
             self.unhealthy.remove(&key);
         }
-        for event in events {
-            self.handle_event(now, key, event, out);
+        for notice in notices {
+            self.handle_notice(now, key, notice, out);
         }
         self.pump_later(key);
     }
 
-    fn handle_event(&mut self, now: Now, key: TopicKey, event: Event, out: &mut Vec<Output>) {
+    fn handle_notice(&mut self, now: Now, key: TopicKey, notice: Notice, out: &mut Vec<Output>) {
         let Some(topic) = self.topics.get_mut(key) else {
             return;
         };
         let name = topic.name.clone();
-        match event {
-            Event::Room => {
+        match notice {
+            Notice::Room => {
                 self.wake_blocked(key, out);
                 self.retry_forwarded(now, key);
             }
-            Event::RoomRefused(cause) => {
+            Notice::RoomRefused(cause) => {
                 let what = "failed to write message to backend";
                 let line = format!("TOPIC({name}) ERROR: {what} - {cause}");
                 out.push(complaint(what, &cause, line));
@@ -59,29 +59,29 @@ impl Broker {
                 self.wake_blocked(key, out);
                 self.refuse_forwarded(key, &cause);
             }
-            Event::Loaded(_) => topic.pump_channels_later(),
-            Event::LoadFailed(seqs, cause) => {
+            Notice::Loaded(_) => topic.pump_channels_later(),
+            Notice::LoadFailed(seqs, cause) => {
                 let count = seqs.len();
                 let line = format!("TOPIC({name}): cannot read {count} messages back - {cause}");
                 out.push(complaint("cannot read messages back", &cause, line));
                 topic.pump_channels_later();
             }
-            Event::SpillFailed(cause) => {
+            Notice::SpillFailed(cause) => {
                 let what = "a backlog stays in memory";
                 let line = format!("TOPIC({name}): {what} - {cause}");
                 out.push(complaint(what, &cause, line));
             }
-            Event::Synced(upto) => {
+            Notice::Synced(upto) => {
                 for waiter in topic.take_synced(upto) {
                     self.answer(waiter, Ok(()), out);
                 }
             }
-            Event::SyncDelayed(cause) => {
+            Notice::SyncDelayed(cause) => {
                 let what = "sync waits, is tried again";
                 let line = format!("TOPIC({name}) ERROR: {what} - {cause}");
                 out.push(complaint(what, &cause, line));
             }
-            Event::SyncFailed(cause) => {
+            Notice::SyncFailed(cause) => {
                 let line = format!(
                     "TOPIC({name}) ERROR: sync failed, no more messages are taken; \
                      what is stored is still delivered - {cause}"
@@ -97,14 +97,14 @@ impl Broker {
                 self.wake_blocked(key, out);
                 self.refuse_forwarded(key, &cause);
             }
-            Event::Checkpointed { number, synced } => {
+            Notice::Checkpointed { number, synced } => {
                 let kept = topic.mark_recorded(number, synced);
                 topic.advance_stop(number);
                 for waiter in topic.take_checkpointed(number) {
                     self.answer(waiter, kept, out);
                 }
             }
-            Event::CheckpointFailed { number, cause } => {
+            Notice::CheckpointFailed { number, cause } => {
                 let what = "cannot record progress";
                 let line = format!("TOPIC({name}): {what} - {cause}");
                 out.push(complaint(what, &cause, line));
@@ -113,7 +113,7 @@ impl Broker {
                     self.answer(waiter, Err(&cause), out);
                 }
             }
-            Event::Damage(damage) => {
+            Notice::Damage(damage) => {
                 let line = format!("TOPIC({name}): damaged on disk, skipped - {damage}");
                 out.push(Output::Log(Level::Error, line));
             }

@@ -31,7 +31,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// As it is sent.
+    /// The command's spelling on the wire.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Verb::Pub => "PUB",

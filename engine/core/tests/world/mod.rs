@@ -45,7 +45,7 @@ const SHARDS_MAX: u64 = 3;
 /// state.
 const CHECK_EVERY: u64 = 8;
 
-/// The events that a set of histories reached. A set that never reached an event proves nothing
+/// The notices that a set of histories reached. A set that never reached an notice proves nothing
 /// about it.
 #[derive(Debug, Default)]
 pub(crate) struct Reached {
@@ -734,7 +734,7 @@ impl World {
                 if is_done(&outcome) {
                     self.reached.note("paused");
                     let fact = Fact::TopicIsPaused(topic);
-                    self.promises.wish(fact, paused, task);
+                    self.promises.command(fact, paused, task);
                 }
                 outcome
             }
@@ -742,7 +742,7 @@ impl World {
                 let outcome = broker.pause_channel(topic_text, name, paused, task, &mut out);
                 if outcome.is_ok() {
                     let fact = Fact::ChannelIsPaused((topic, channel));
-                    self.promises.wish(fact, paused, task);
+                    self.promises.command(fact, paused, task);
                 }
                 outcome
             }
@@ -783,7 +783,7 @@ impl World {
                     self.reached.note("channel deleted");
                     self.model.delete((topic, channel));
                     let fact = Fact::ChannelExists((topic, channel));
-                    self.promises.wish(fact, false, task);
+                    self.promises.command(fact, false, task);
                 }
                 outcome
             }
@@ -796,7 +796,7 @@ impl World {
                     for channel in 0..CHANNELS.len() {
                         self.model.delete((topic, channel));
                     }
-                    self.promises.wish(Fact::TopicExists(topic), false, task);
+                    self.promises.command(Fact::TopicExists(topic), false, task);
                     if self.random.below(3) == 0 {
                         let call = [Call::Rename, Call::CreateDir][self.random.below(2) as usize];
                         self.files.fail_next(call, libc::EIO);
@@ -805,7 +805,7 @@ impl World {
                 outcome
             }
             8 | 9 => {
-                self.promises.wish(Fact::TopicExists(topic), true, task);
+                self.promises.command(Fact::TopicExists(topic), true, task);
                 self.creating.insert(task, topic);
                 let name = topic_name(topic);
                 broker.create_topic(name, task, &mut out)
@@ -816,7 +816,7 @@ impl World {
                 let outcome = broker.create_channel(now, topic_text, name, task, &mut out);
                 if is_done(&outcome) {
                     let fact = Fact::ChannelExists((topic, channel));
-                    self.promises.wish(fact, true, task);
+                    self.promises.command(fact, true, task);
                 }
                 outcome
             }
@@ -971,7 +971,7 @@ impl World {
         }
     }
 
-    /// Prints the event for a reader of the history.
+    /// Prints the notice for a reader of the history.
     fn say(&self, line: impl Display) {
         if std::env::var_os("RINGQ_SIM_LOG").is_some() {
             eprintln!("{:?} {line}", self.mono);
@@ -1024,7 +1024,7 @@ impl World {
                     self.shards[to].inbox.push_back(Mail::Replies(replies));
                 }
             }
-            // Other events may come before the next turn, even if this turn left work.
+            // Other notices may come before the next turn, even if this turn left work.
             if !self.shards[shard].broker.is_turn_open() || self.random.below(3) == 0 {
                 return;
             }

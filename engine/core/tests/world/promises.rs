@@ -61,21 +61,21 @@ struct Promise {
 /// The last command of an operator for each fact.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
-    wishes: BTreeMap<Fact, Promise>,
+    promises: BTreeMap<Fact, Promise>,
 }
 
 impl Promises {
     /// Notes an operator's command. Until the answer, a crash may leave the fact true or false.
-    pub(crate) fn wish(&mut self, fact: Fact, is_true: bool, task: TaskId) {
+    pub(crate) fn command(&mut self, fact: Fact, is_true: bool, task: TaskId) {
         match fact {
             Fact::TopicExists(topic) if !is_true => {
-                self.wishes.retain(|other, _| other.topic() != topic);
+                self.promises.retain(|other, _| other.topic() != topic);
                 for channel in 0..CHANNELS.len() {
-                    self.wish(Fact::ChannelExists((topic, channel)), false, task);
+                    self.command(Fact::ChannelExists((topic, channel)), false, task);
                 }
             }
             Fact::ChannelExists(place) if !is_true => {
-                self.wishes.remove(&Fact::ChannelIsPaused(place));
+                self.promises.remove(&Fact::ChannelIsPaused(place));
             }
             _ => {}
         }
@@ -85,7 +85,7 @@ impl Promises {
                 task,
                 is_answered: false,
             };
-            self.wishes.insert(fact, promise);
+            self.promises.insert(fact, promise);
         }
     }
 
@@ -95,7 +95,7 @@ impl Promises {
     pub(crate) fn answer(&mut self, task: TaskId) -> Vec<Fact> {
         let mut facts = Vec::new();
         let mut is_topic_gone = false;
-        for (fact, promise) in self.wishes.iter_mut().filter(|(_, p)| p.task == task) {
+        for (fact, promise) in self.promises.iter_mut().filter(|(_, p)| p.task == task) {
             promise.is_answered = true;
             is_topic_gone |= matches!(fact, Fact::TopicExists(_)) && !promise.is_true;
             facts.push(*fact);
@@ -106,7 +106,7 @@ impl Promises {
 
     /// Forgets a fact that a power failure may have undone.
     pub(crate) fn take_back(&mut self, fact: Fact) {
-        self.wishes.remove(&fact);
+        self.promises.remove(&fact);
     }
 
     /// Notes that a client created a topic or channel again that an operator had deleted.
@@ -121,23 +121,23 @@ impl Promises {
             }
         };
         let is_over = |promise: &Promise| change.is_there && !promise.is_true;
-        if self.wishes.get(&fact).is_some_and(is_over) {
-            self.wishes.remove(&fact);
+        if self.promises.get(&fact).is_some_and(is_over) {
+            self.promises.remove(&fact);
         }
     }
 
     /// Checks the promises after a crash that they must survive. Returns the number of promises checked.
     pub(crate) fn check(&mut self, topics: &[TopicFacts]) -> usize {
-        self.wishes.retain(|_, promise| promise.is_answered);
-        for (fact, promise) in &self.wishes {
+        self.promises.retain(|_, promise| promise.is_answered);
+        for (fact, promise) in &self.promises {
             let is_true = fact.look_up(topics);
             assert_eq!(is_true, Some(promise.is_true), "{fact:?} was promised");
         }
-        self.wishes.len()
+        self.promises.len()
     }
 
     /// Forgets all promises.
     pub(crate) fn clear(&mut self) {
-        self.wishes.clear();
+        self.promises.clear();
     }
 }

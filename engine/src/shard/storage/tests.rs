@@ -295,8 +295,8 @@ fn many_syncs_are_done_at_once_and_answered_each() {
     let (post, mut inboxes) = Post::new(1);
     let order = Arc::new(JobOrder::default());
     let keeper = Keeper::new(OsFiles, directory.path());
-    let worker = KeeperThread::new(ShardId(0), Duty::Keeper, keeper, &post, &order);
-    let worker = worker.expect("a directory");
+    let thread = KeeperThread::new(ShardId(0), Duty::Keeper, keeper, &post, &order);
+    let thread = thread.expect("a directory");
     for index in 1..COUNT {
         let log = directory.path().join(format!("t{index}.log"));
         std::fs::create_dir(log).expect("a new directory");
@@ -313,7 +313,7 @@ fn many_syncs_are_done_at_once_and_answered_each() {
         .expect("somebody listens");
     sender.send(prepare("new", 1)).expect("somebody listens");
     sender.send(KeeperJob::Stop).expect("somebody listens");
-    worker.run(&queue);
+    thread.run(&queue);
     let mut next = || {
         let Mail::Keeper(_, reply) = inboxes[0].try_recv().expect("mail") else {
             panic!("other mail");

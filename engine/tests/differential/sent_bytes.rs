@@ -17,7 +17,7 @@ const RUN_BYTES_MIN: usize = 48;
 
 /// The bytes that a case sends, in parts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Payload(Vec<Part>);
+pub(crate) struct SentBytes(Vec<Part>);
 
 #[derive(Clone, Debug)]
 enum Part {
@@ -69,9 +69,9 @@ impl Names {
     }
 }
 
-impl Payload {
+impl SentBytes {
     /// Parses parts to the end of the line. The error is the reason of the failure.
-    pub(crate) fn parse(text: &str) -> Result<Payload, String> {
+    pub(crate) fn parse(text: &str) -> Result<SentBytes, String> {
         let mut parts = Vec::new();
         let mut rest = text.trim();
         while !rest.is_empty() {
@@ -79,7 +79,7 @@ impl Payload {
             parts.push(part);
             rest = behind.trim_start();
         }
-        Ok(Payload(parts))
+        Ok(SentBytes(parts))
     }
 
     /// Returns the bytes to send.
@@ -181,7 +181,7 @@ pub(crate) fn unescape(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Formats bytes in the notation that `Payload::parse` reads.
+/// Formats bytes in the notation that `SentBytes::parse` reads.
 pub(crate) fn show(bytes: &[u8]) -> String {
     let quote = if bytes.contains(&b'"') { b'\'' } else { b'"' };
     let mut shown = String::new();
