@@ -1,5 +1,5 @@
-//! One benchmark per command, decoded from a pipelined buffer as a busy connection has it, and the
-//! message id both ways. Times are per item: see the throughput column.
+//! One benchmark decodes each command from a pipelined buffer, like that of a busy connection. Others
+//! encode and decode message ids. Times are per item: see the throughput column.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -153,14 +153,14 @@ fn mpub(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// What go-nsq sends.
+/// The IDENTIFY of go-nsq.
 const IDENTIFY: &[u8] = br#"{"client_id":"host-a","deflate":false,"deflate_level":6,
     "feature_negotiation":true,"heartbeat_interval":30000,"hostname":"host-a.example.com",
     "long_id":"host-a.example.com","msg_timeout":0,"output_buffer_size":16384,
     "output_buffer_timeout":250,"sample_rate":0,"short_id":"host-a","snappy":false,"tls_v1":false,
     "user_agent":"go-nsq/1.1.0"}"#;
 
-/// The JSON both ways.
+/// Parses the request and encodes the answer.
 #[divan::bench]
 fn identify_negotiate() {
     let server = ServerSettings::default();

@@ -44,7 +44,7 @@ impl File {
         })?;
         let text = String::from_utf8(text).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
-            fail(format!("toml: byte {at} and those behind it are not UTF-8"))
+            fail(format!("toml: the text is not UTF-8 at byte {at}"))
         })?;
         let file = File::parse(&text).map_err(fail)?;
         file.check_words(program)?;

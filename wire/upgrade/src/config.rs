@@ -102,7 +102,7 @@ impl fmt::Display for ConfigError {
             ConfigError::KeyMismatch => f.write_str("tls: private key does not match public key"),
             ConfigError::NoAuthority(path) => write!(
                 f,
-                "failed to append certificate to pool: {} has no certificate that can be one",
+                "failed to append certificate to pool: {} has no usable certificate",
                 path.display()
             ),
             ConfigError::NoAuthorities => {

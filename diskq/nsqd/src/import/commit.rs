@@ -96,8 +96,8 @@ impl Manifest {
         match Manifest::decode(&String::from_utf8_lossy(&text)) {
             Some(manifest) => Ok(Some(manifest)),
             None => Err(TransferError::Failed(format!(
-                "{} is damaged: it says which files of nsqd's are in the logs beside it. Move the \
-                 directory {DONE} away to take them over anew, or nsqd's files, to do without them",
+                "{} is damaged: it lists the files of nsqd in the logs beside it. To take these files \
+                 over again, move the directory {DONE} away. To do without them, move the files away",
                 path.display()
             ))),
         }
@@ -110,9 +110,9 @@ impl Manifest {
             let changed = present.iter().find(|entry| entry.name == *name);
             if let Some(changed) = changed.filter(|entry| entry.bytes != *bytes) {
                 return Err(TransferError::Failed(format!(
-                    "an unfinished takeover ({DONE}) has {bytes} bytes of {name}, which has {} now: \
-                     another nsqd ran here meanwhile. Move the directory {DONE} away: the files are then \
-                     taken over as they are now, and some messages may come twice",
+                    "an unfinished takeover ({DONE}) has {bytes} bytes of {name}, but the file has {} now: \
+                     another nsqd ran here meanwhile. Move the directory {DONE} away: the next start \
+                     then takes over the present files, and some messages may come twice",
                     changed.bytes
                 )));
             }

@@ -116,7 +116,7 @@ impl Directory {
         let (first, _) = self.ignored.first()?;
         let bytes: u64 = self.ignored.iter().map(|(_, bytes)| bytes).sum();
         Some(format!(
-            "set aside, too, what nsqd does not read: {first} and such, files: {}, bytes: {bytes}",
+            "files that nsqd does not read are also set aside: {first} and others, files: {}, bytes: {bytes}",
             self.ignored.len()
         ))
     }

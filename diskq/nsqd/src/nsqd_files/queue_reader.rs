@@ -166,7 +166,7 @@ impl<'a, F: Files> QueueReader<'a, F> {
     pub(crate) fn into_notes(mut self) -> Vec<String> {
         if self.count < self.depth {
             self.notes.push(format!(
-                "queue {}: its positions speak of {} messages, {} are there",
+                "queue {}: its positions count {} messages, but {} were found",
                 self.name, self.depth, self.count
             ));
         }
@@ -257,8 +257,8 @@ impl<'a, F: Files> QueueReader<'a, F> {
         let name = data_file(&self.name, number);
         if offset > bytes {
             self.notes.push(format!(
-                "{name} has {bytes} bytes and is read up to byte {offset}: what it lost was read, or is \
-                 lost"
+                "{name} has {bytes} bytes, but its first unread byte is {offset}: the missing bytes were \
+                 read before, or are lost"
             ));
             return None;
         }

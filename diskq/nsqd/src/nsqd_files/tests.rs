@@ -233,7 +233,7 @@ fn readable_records_are_read() {
     check(
         &[(data, &five[..90]), clean],
         &[0, 1],
-        "speak of 5 messages, 2 are there",
+        "count 5 messages, but 2 were found",
     );
     check(&[clean], &[], "orders.diskqueue.000000.dat is missing");
     check(&[(data, &five)], &all, "no positions");
@@ -270,12 +270,12 @@ fn readable_records_are_read() {
     check(
         &[(data, &five), positions("5\n0,240\n0,240\n")],
         &[],
-        "is read up to byte 240",
+        "its first unread byte is 240",
     );
     check(
         &[(data, &five), positions("9\n0,0\n0,200\n")],
         &all,
-        "speak of 9 messages, 5 are there",
+        "count 9 messages, but 5 were found",
     );
     check(&[(data, &five), positions("2\n0,0\n0,200\n")], &all, "");
     for size in [5i32, -5, i32::MAX] {
