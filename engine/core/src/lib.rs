@@ -51,7 +51,7 @@ mod work;
 pub use auth::{AuthQuery, Authorization, Grants};
 pub use broker::admin::{AdminError, Outcome};
 pub use broker::output::{Change, DeletedLog, Level, Output, Wakeup};
-pub use broker::publish::REMOTE_STREAK_MAX;
+pub use broker::publish::{PublishRefused, REMOTE_STREAK_MAX};
 pub use broker::turn::Sent;
 pub use broker::{Broker, BrokerOptions, place};
 pub use client::Client;

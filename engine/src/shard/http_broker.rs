@@ -217,8 +217,10 @@ async fn publish(
         let published = shard.with_broker(|broker, now, out| {
             broker.publish_for_task(now, task.id, name, &publication, out)
         });
-        if published != Ok(false) {
-            return published.map(|_| ()).map_err(PublishError::Backend);
+        match published {
+            Ok(Outcome::Done) => return Ok(()),
+            Ok(Outcome::Wait | Outcome::Later) => {}
+            Err(refused) => return Err(PublishError::Backend(refused.to_string())),
         }
         match task.woken().await {
             Some(Wakeup::Retry) => {}

@@ -20,7 +20,7 @@ pub enum AdminError {
     SetAside(Arc<str>),
 }
 
-/// The progress of an operator's command.
+/// The progress of an operator's command, or of a publish for a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The change is made, and survives a crash.

@@ -1,5 +1,6 @@
 //! PUB, MPUB, DPUB, and publishing on behalf of the shell.
 
+use super::admin::Outcome;
 use super::authorize::Permit;
 use super::output::{Output, Wakeup};
 use super::{Broker, Flow, Found, place};
@@ -10,6 +11,8 @@ use crate::now::Now;
 use crate::publication::Publication;
 use crate::topic::{Published, Retrier, Waiter};
 use diskq_log::AppendError;
+use std::fmt;
+use std::sync::Arc;
 use wire::name::TopicName;
 
 /// A producer whose publishes went to the same other shard this often in a row moves there.
@@ -17,6 +20,26 @@ pub const REMOTE_STREAK_MAX: u32 = 16;
 
 /// Bytes a connection may have on their way to other shards before it waits for answers.
 const FORWARDED_BYTES_MAX: usize = 1024 * 1024;
+
+/// The reason why the publish of a task was refused.
+#[derive(Debug)]
+pub enum PublishRefused {
+    /// The topic is not served, for this reason.
+    SetAside(Arc<str>),
+    /// The topic's log does not take the messages.
+    Log(AppendError),
+}
+
+impl fmt::Display for PublishRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PublishRefused::SetAside(cause) => f.write_str(cause),
+            PublishRefused::Log(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for PublishRefused {}
 
 impl Broker {
     pub(super) fn publish<'b, B>(
@@ -135,8 +158,7 @@ impl Broker {
     /// Publishes for a task of the shell, to a topic of this shard.
     ///
     /// # Errors
-    /// Why the publish was refused. `Ok(false)`: nothing was published yet or it is not synced yet;
-    /// the task is woken to try again or with the result.
+    /// When the publish was refused.
     pub fn publish_for_task<'b, B>(
         &mut self,
         now: Now,
@@ -144,33 +166,33 @@ impl Broker {
         name: TopicName<'_>,
         publication: &Publication<B>,
         out: &mut Vec<Output>,
-    ) -> Result<bool, String>
+    ) -> Result<Outcome, PublishRefused>
     where
         B: Iterator<Item = &'b [u8]> + Clone,
     {
         let found = self
             .topic_key(name, out)
-            .map_err(|cause| cause.to_string())?;
+            .map_err(PublishRefused::SetAside)?;
         let key = found.key();
         let Some(topic) = self.topics.get_mut(key) else {
             out.push(Output::Wake(task, Wakeup::Exiting));
-            return Ok(false);
+            return Ok(Outcome::Later);
         };
         if found == Found::Starting(key) {
             topic.retriers.push(Retrier::Task(task));
-            return Ok(false);
+            return Ok(Outcome::Later);
         }
         let result = match topic.publish(now, publication) {
-            Ok(Published::Done) => Ok(true),
+            Ok(Published::Done) => Ok(Outcome::Done),
             Ok(Published::AfterSync(upto)) => {
                 topic.wait_for_sync(upto, Waiter::Task(task));
-                Ok(false)
+                Ok(Outcome::Wait)
             }
             Err(AppendError::WouldBlock) => {
                 topic.blocked_tasks.push(task);
-                Ok(false)
+                Ok(Outcome::Later)
             }
-            Err(refused) => Err(refused.to_string()),
+            Err(refused) => Err(PublishRefused::Log(refused)),
         };
         self.pump_later(key);
         result
