@@ -67,6 +67,8 @@ struct Opening<'a, F> {
     checkpoint: Option<Checkpoint>,
     checkpoints: Checkpoints,
     recorded: RecordedChannels,
+    /// The `next` of the last checkpoint that is durable.
+    durable_next: Seq,
     /// What the checkpoint owes, sorted.
     owed: Vec<SeqRange>,
     any_slot_is_bad: bool,
@@ -93,6 +95,7 @@ impl<'a, F: Files> Opening<'a, F> {
             checkpoint: None,
             checkpoints: Checkpoints::default(),
             recorded: RecordedChannels::default(),
+            durable_next: Seq(0),
             owed: Vec::new(),
             any_slot_is_bad: false,
             segments: Vec::new(),

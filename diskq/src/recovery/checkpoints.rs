@@ -23,6 +23,7 @@ struct Found {
     number: u64,
     /// True if the checkpoint was to be synced.
     sync: bool,
+    next: Seq,
     roster: Roster,
 }
 
@@ -41,6 +42,7 @@ impl<F: Files> Opening<'_, F> {
                     *whole = Some(Found {
                         number: checkpoint.number,
                         sync,
+                        next: checkpoint.next,
                         roster: Roster::from(&checkpoint),
                     });
                     self.keep_newest(checkpoint);
@@ -134,6 +136,7 @@ impl<F: Files> Opening<'_, F> {
         });
         self.checkpoints =
             Checkpoints::from_found(slots, durable_number, last_number, self.synced(), is_unsure);
+        self.durable_next = durable.map_or(Seq(0), |found| found.next);
         let believed = durable.filter(|_| newest.is_some_and(|newest| newest.sync));
         self.recorded.durable = believed.map(|found| found.roster.clone());
     }

@@ -189,7 +189,8 @@ impl<F: Files> Opening<'_, F> {
                 let segment = self.judge(&found, image, limit);
                 let is_whole =
                     segment.count > 0 && segment.damaged.is_empty() && !segment.is_unreadable;
-                if found.seal.is_none() && is_below_marks && is_whole {
+                let is_final = is_below_marks && found.end() <= self.durable_next;
+                if found.seal.is_none() && is_final && is_whole {
                     self.seal(&found, &segment);
                 }
                 if segment.count == 0 {
@@ -318,8 +319,8 @@ impl<F: Files> Opening<'_, F> {
     }
 
     /// Seals the last segment of a broker that was killed, so that later starts need not read it. A seal tells less
-    /// than the head: how many messages are whole instead of how many fit. So the segment has to lie below the
-    /// checkpoint's `next` with all seqs that fit, and none of them is given again.
+    /// than the head: how many messages are whole instead of how many fit. So all seqs that fit have to lie below the `next`
+    /// of a durable checkpoint, and none of them is given again, even after a power failure.
     fn seal(&self, found: &Found, segment: &Segment) {
         let seal = Seal {
             count: segment.count,

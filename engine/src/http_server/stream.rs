@@ -20,6 +20,8 @@ const REQUEST_STARTS: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OP
 pub(crate) struct HttpStream {
     transport: Transport,
     deadline: Deadline,
+    /// A write has failed. TLS may have encoded bytes of it, so the connection takes no other bytes.
+    has_failed: bool,
 }
 
 impl HttpStream {
@@ -28,6 +30,7 @@ impl HttpStream {
         HttpStream {
             transport: Transport::new(stream),
             deadline: Deadline::new(timeouts),
+            has_failed: false,
         }
     }
 
@@ -73,6 +76,7 @@ impl HttpStream {
         HttpStream {
             transport: Transport::adopt(moving),
             deadline: Deadline::new(timeouts),
+            has_failed: false,
         }
     }
 
@@ -98,8 +102,17 @@ impl HttpStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes once, when the socket has room.
+    /// Writes once, when the socket has room. After an error, every write fails.
     fn poll_send(&mut self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.has_failed {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let sent = self.poll_send_once(cx, bytes);
+        self.has_failed = matches!(sent, Poll::Ready(Err(_)));
+        sent
+    }
+
+    fn poll_send_once(&mut self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = self.transport.send(&[IoSlice::new(bytes)])?;
         if written.taken == Taken::Nothing {
             self.transport.wait_writable(cx);
@@ -160,3 +173,6 @@ impl AsyncWrite for HttpStream {
         Poll::Ready(self.transport.shut_down())
     }
 }
+
+#[cfg(test)]
+mod tests;
