@@ -19,9 +19,9 @@ use series::{CompareArgs, FindMaxArgs, SweepArgs};
 use sink::SinkArgs;
 use target::{PlayArgs, TargetArgs};
 
-/// The exit code of a run that failed or was not clean.
+/// The exit code when a run failed or was not clean, a bound was missed, or `plan` or `report` failed.
 pub const EXIT_FAILED: u8 = 1;
-/// The exit code of a wrong command line.
+/// The exit code when nothing ran: the command line is wrong, or the daemon cannot be reached.
 pub const EXIT_USAGE: u8 = 2;
 /// The exit code of figures that are the generator's own and not the daemon's.
 pub const EXIT_GENERATOR: u8 = 3;

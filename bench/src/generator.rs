@@ -6,8 +6,8 @@
 //!          sockets: read, handle, answer in one write
 //! ```
 //!
-//! The thread waits for nothing but epoll. It shares nothing with other generator threads except the
-//! channel ledgers, which it locks once per read.
+//! The thread waits for epoll, and once per read for the lock of a channel ledger. Besides the ledgers, the generator
+//! threads share only the flags and counters of [`Control`].
 
 mod connection;
 mod setup;

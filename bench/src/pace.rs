@@ -73,7 +73,8 @@ pub struct Pace {
     /// Where in the first interval the producer begins, 0 to 1, so that producers do not march in
     /// step.
     pub offset: f64,
-    /// The factor over the time between the two, if it is not flat. Before, it is that of its start.
+    /// The day's curve that the rate follows, and its start and end in nanoseconds; `None` for a flat rate. Before the
+    /// start, the rate is that of the start.
     pub curve: Option<(Curve, u64, u64)>,
     /// For random distances.
     pub seed: u64,

@@ -1,4 +1,4 @@
-//! [`Progress`]: one line on a terminal that is written anew twice a second. Nothing elsewhere.
+//! [`Progress`]: one line on a terminal that is rewritten twice a second. Where there is no terminal, it shows nothing.
 
 use std::io::{IsTerminal, Write, stderr};
 

@@ -190,7 +190,7 @@ pub struct Totals {
     pub message_bytes_mean: f64,
     /// Body bytes acknowledged per second.
     pub acknowledged_bytes_per_s: f64,
-    /// FIN, REQ and TOUCH sent in the whole run.
+    /// FINs sent in the whole run.
     pub finished: u64,
     /// REQ sent in the whole run.
     pub requeued: u64,
@@ -198,7 +198,7 @@ pub struct Totals {
     pub touched: u64,
     /// Deliveries deliberately left to time out in the whole run.
     pub left_to_time_out: u64,
-    /// Connections dropped and made again by storms.
+    /// Connections made again: storms dropped them, or the daemon dropped a slow reader.
     pub reconnected: u64,
     /// Error answers received (E_FIN_FAILED and the like), which do not end a connection.
     pub error_answers: u64,

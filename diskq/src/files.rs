@@ -1,8 +1,9 @@
 //! [`Files`]: the file system as logs use it. A test can answer in its place.
 //!
-//! Every call may block. The keeper and start-up call it, never a reactor. The lock of the data path and the trial of a
-//! file system before the start ([`DataPathLock`](crate::DataPathLock), [`TrialFile`](crate::TrialFile)) do not go
-//! through it.
+//! Every call may block. The keeper, start-up, import, export and the writer of nsqd.dat make these calls, a reactor
+//! never does. Two things do not go through [`Files`]: the lock of the data path
+//! ([`DataPathLock`](crate::DataPathLock)), and the trial of a file system before the start
+//! ([`TrialFile`](crate::TrialFile)).
 
 use std::io;
 use std::path::Path;
@@ -89,12 +90,12 @@ pub trait Files {
     fn free(&self, memory: Memory) {
         drop(mapping::take_back(memory));
     }
-    /// Writes what [`Files::map`] gave of `from` to the new file `to`, around the page cache where
-    /// the file system can. Not durable until synced. `to` must not exist; a failure may leave it,
+    /// Writes `memory`, which [`Files::map`] gave for `from`, to the new file `to`. Goes around the page cache where
+    /// the file system can. The copy is not durable until it is synced. `to` must not exist. A failure may leave `to`
     /// unfinished.
     fn copy(&self, from: &Path, memory: &Memory, to: &Path) -> io::Result<()>;
-    /// Reads the first `bytes` bytes of a file nobody has mapped, around the page cache where the
-    /// file system can; into `reuse` if that is an earlier one with room enough.
+    /// Reads the first `bytes` bytes of a file that nobody has mapped. Goes around the page cache where the file system
+    /// can. Reads into `reuse` if that is the memory of an earlier load and has enough room.
     fn load(&self, path: &Path, bytes: u32, reuse: Option<Memory>) -> io::Result<Memory>;
     /// Makes the contents and length of the file durable.
     fn sync(&self, path: &Path) -> Result<(), SyncError>;
@@ -102,9 +103,9 @@ pub trait Files {
     fn sync_dir(&self, path: &Path) -> Result<(), SyncError>;
     /// The file system of a directory. Errors from now on are told by [`Files::sync_file_system`].
     fn open_file_system(&self, directory: &Path) -> io::Result<Self::FileSystem>;
-    /// Makes everything in the file system durable, files and names. Fails if any of it was not written since
-    /// `file_system` was opened or last failed: each error is told once through each descriptor, and besides that once
-    /// by [`Files::sync`] of the file concerned.
+    /// Makes everything in the file system durable, files and names. Fails if something could not be written since
+    /// `file_system` was opened or last failed. Each error is reported once through each descriptor, and once more by
+    /// [`Files::sync`] of the file concerned.
     fn sync_file_system(&self, file_system: &Self::FileSystem) -> io::Result<()>;
     /// Gives a file or directory another name, replacing a file that has it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;

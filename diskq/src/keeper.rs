@@ -6,9 +6,10 @@
 //!   Log::handle_reply  <----- Reply -------
 //! ```
 //!
-//! The keeper remembers nothing between jobs but the deletions that failed; what a job needs is in the request. The
-//! jobs of one log must be done in the order the log gave them (a sync before the discard that follows it);
-//! different logs may have different keepers. [`Request::is_urgent`](crate::Request::is_urgent) says which may overtake.
+//! The keeper remembers two things between jobs: the deletions that failed, and the first failed sync of the data path.
+//! Everything else that a job needs is in the request. The jobs of one log must be done in the order in which the log
+//! gave them: for example, a sync before the discard that follows it. Different logs may have different keepers.
+//! [`Request::is_urgent`](crate::Request::is_urgent) says which jobs may overtake others.
 
 mod deletion;
 mod directory;

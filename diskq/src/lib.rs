@@ -23,18 +23,18 @@
 //! - **Never a wrong message.** A slot's CRC covers the frame, its place, its seq and the
 //!   generation of the segment. Whatever comes from the disk is checked before it is handed out;
 //!   nothing of a recycled file's earlier life is valid.
-//! - **Damage stays small and loud.** A flipped bit costs one message at most. What the checkpoint
-//!   owes and the disk lost is counted and reported as [`Damage`], its bytes are set aside; it
-//!   never stops a start or another log.
+//! - **Damage stays small and loud.** A flipped bit costs one message at most. What the checkpoint owes and the disk
+//!   lost is counted and reported as [`Damage`], and its bytes are set aside. Damage never stops a start or another
+//!   log.
 //! - **A seq is used once**, over crashes too.
 //! - **A full disk refuses appends at once** ([`AppendError::Full`]); reading, releasing and
 //!   checkpoints need no room. **A failed sync is final** ([`AppendError::Poisoned`]); one that
 //!   could not start for want of a descriptor is none, and is tried again.
 //! - **A reactor never waits.** [`Log`] makes no system call; all that may block is a [`Request`].
 //!
-//! Not promised: what the kernel evicts under memory pressure and reads back is checked only if
-//! the log itself had let go of it; two devices that fail at once; a data path another program
-//! writes to ([`DataPathLock`] keeps nsqd out).
+//! Not promised: the kernel may evict pages under memory pressure and read them back, and such pages are checked only
+//! if the log itself had let go of them. Two devices that fail at once are not covered, nor is a data path that another
+//! program writes to ([`DataPathLock`] keeps nsqd out).
 //!
 //! The bytes are drawn in `docs/format.md`.
 #![deny(unsafe_code)]

@@ -30,7 +30,8 @@ impl DataPathLock {
     }
 }
 
-/// Whether files can be made in the data path: permission, and no read-only file system.
+/// Checks that files can be made in the data path: the process has the permission, and the file system is not
+/// read-only.
 pub fn check_writable(data_path: &Path) -> Result<(), DiskError> {
     drop(open_directory(data_path)?);
     access(

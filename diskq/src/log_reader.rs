@@ -1,5 +1,5 @@
-//! [`LogReader`]: the messages of a log that nobody has open, read where they are wanted: for the
-//! export and the import. Changes nothing.
+//! [`LogReader`]: reads single messages of a log that nobody has open, for the export and the import. It changes
+//! nothing.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ use crate::files::Files;
 use crate::keeper::LogDirectory;
 use crate::mapping::Buffer;
 
-/// What a log owes beyond its channels' runs, and to every channel: `undistributed` of the
-/// checkpoint, and what is behind it.
+/// Returns the messages that a log owes to every channel and that are in no channel's runs yet: `undistributed` of the
+/// checkpoint, and all messages above the checkpoint.
 #[must_use]
 pub fn undistributed(recovered: &Recovered) -> Vec<CheckpointRun> {
     let checkpoint = recovered.checkpoint.as_ref();
@@ -98,7 +98,7 @@ impl<'a, F: Files> LogReader<'a, F> {
         }
     }
 
-    /// The message `seq`; `None` if it is damaged.
+    /// Returns the message `seq`. `None` means that the message is damaged, or that the log does not have it.
     ///
     /// # Errors
     /// The segment cannot be read, and the device is not the reason.

@@ -137,8 +137,8 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
         Ok(seq)
     }
 
-    /// Writes what is left, and a checkpoint that says that all of it is synced: which the caller
-    /// sees to before anyone reads it. Gives the memory back.
+    /// Writes the last segment, and a checkpoint that calls all messages synced. The caller must sync them before
+    /// anyone reads the log. Returns the memory for segments.
     ///
     /// # Errors
     /// The last segment or the checkpoint could not be written.

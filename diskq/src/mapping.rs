@@ -27,7 +27,8 @@ use crate::platform;
 
 /// A huge page, on the processors that have them of this size; on others a part like any.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// Small pages that are brought in at once: far less than a thread may keep a processor, far more than a call costs.
+/// Small pages are brought in this many bytes at a time. That takes far less time than a thread may keep a processor,
+/// and far more than the call itself costs.
 const SMALL_AT_ONCE: usize = 128 << 10;
 
 /// The mappings that are lent, by the address of their first byte. A keeper's thread takes the lock for a moment when it
@@ -125,7 +126,8 @@ pub(crate) fn take_back(memory: Memory) -> Option<Buffer> {
     };
     let address = bytes.as_ptr() as usize;
     let mut lent = lent();
-    // Only the whole slice proves that nobody has any byte of it: slices that are split have the address, too.
+    // Only the whole slice proves that nobody else has a byte of the mapping: the first part of a split slice has the
+    // same address.
     let is_whole = |lent: &Lent| lent.bytes() == bytes.len();
     if !lent.get(&address).is_some_and(is_whole) {
         return None;
@@ -139,9 +141,9 @@ pub(crate) fn take_back(memory: Memory) -> Option<Buffer> {
     }
 }
 
-/// Takes written pages out of the page tables, not out of the page cache: the next access brings them back, as they
-/// are. A sync write-protects every page that is still there, and each of them is an interrupt to every processor that
-/// runs this program; here one does for all of them.
+/// Takes written pages out of the page tables, not out of the page cache. The next access brings the pages back
+/// unchanged. A sync write-protects every page that is still in the page tables, and each such page interrupts every
+/// processor that runs this program. This call needs one interrupt for all pages.
 pub(crate) fn let_go(written: &Written) {
     let pages = match lent().get(&written.address) {
         Some(Lent::File(pages)) => Arc::clone(pages),
@@ -180,8 +182,8 @@ pub(crate) fn map(file: &File, bytes: u32, size: Pages) -> io::Result<Mapping> {
     Ok(Mapping(pages))
 }
 
-/// Brings the pages in, some at a time: a kernel that does not preempt itself lets nobody else have this
-/// processor meanwhile, and fresh memory of a virtual machine takes up to 1.5 us for each KiB.
+/// Brings the pages in, some at a time. A kernel that does not preempt itself lets nobody else use this processor
+/// during a call, and fresh memory of a virtual machine takes up to 1.5 us for each KiB.
 fn populate(pages: &MmapRaw, size: Pages) -> io::Result<()> {
     let at_once = match size {
         Pages::Small => SMALL_AT_ONCE,
@@ -196,8 +198,8 @@ fn populate(pages: &MmapRaw, size: Pages) -> io::Result<()> {
 
 /// Makes a SIGBUS say one line on standard error before it ends the process as usual.
 ///
-/// It means that a page of a segment could not be read or written: the device failed, or someone
-/// made the file shorter. There is no going on, a store may be half done.
+/// A SIGBUS means that a page of a segment could not be read or written: the device failed, or someone made the file
+/// shorter. The process cannot go on, because a store may be half done.
 pub fn install_sigbus_reporter() -> io::Result<()> {
     // SAFETY: `sigaction` is plain data for which all zeros is a valid value.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };

@@ -15,12 +15,12 @@ use crate::files::{Entry, Files, SyncError};
 use crate::mapping::{self, Buffer};
 use crate::platform;
 
-/// The real file system. Keeps no state: files are opened by name for each job, so a log with
-/// thousands of segments costs no descriptors.
+/// The real file system. It keeps no state: each job opens its files by name, so a log with thousands of segments costs
+/// no descriptors.
 ///
-/// Opening anew does not miss a write-back error: Linux reports one that no one has seen yet to the
-/// first sync of any descriptor of that file, and we stop at the first. That `syncfs` has reported it does
-/// not count: file and file system remember the error apart from each other.
+/// A file that is opened anew misses no write-back error. Linux reports an error that nobody has seen to the first sync
+/// of any descriptor of the file, and the log takes no more messages after the first failed sync. An error that a
+/// `syncfs` has reported still counts as unseen: file and file system remember the error separately.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsFiles;
 
@@ -100,8 +100,8 @@ impl Files for OsFiles {
 
     fn sync_file_system(&self, file_system: &File) -> io::Result<()> {
         platform::sync_file_system(file_system)?;
-        // A file system that gave up, or that the kernel made read-only, may call that a success without
-        // having written anything. A sync of one directory then fails, or the flag says so.
+        // A file system that gave up, or that the kernel made read-only, may report success without having written
+        // anything. Then the sync of a directory fails, or the read-only flag is set.
         file_system.sync_all()?;
         if fstatvfs(file_system)?
             .f_flag
@@ -170,8 +170,8 @@ fn buffer_of(bytes: u32) -> io::Result<Buffer> {
 
 /// Does `job` with direct I/O, or without if the file system has none.
 ///
-/// Direct, because what goes this way is read back once, if at all: in the page cache it would cost
-/// fresh pages when it is written, and push out what others need.
+/// Data that goes this way is read back once, if at all. In the page cache it would need fresh pages when it is
+/// written, and would push out pages that others need.
 fn direct(file: &File, mut job: impl FnMut(&File) -> io::Result<()>) -> io::Result<()> {
     let flags = fcntl_getfl(file)?;
     match fcntl_setfl(file, flags | OFlags::DIRECT) {
@@ -188,8 +188,8 @@ fn direct(file: &File, mut job: impl FnMut(&File) -> io::Result<()>) -> io::Resu
     }
 }
 
-/// Blocks for the first `bytes` bytes, so that no later store finds the disk full. Returns false if that took zeros:
-/// a file system without fallocate.
+/// Reserves room on the disk for the first `bytes` bytes, so that no later store finds the disk full. Returns false if
+/// the file system has no fallocate: then the room was filled with zeros.
 pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<bool> {
     loop {
         match fallocate(file, FallocateFlags::empty(), 0, bytes) {

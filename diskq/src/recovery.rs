@@ -1,16 +1,18 @@
-//! Start-up: from the files of a log to a [`Log`], and what is owed from it.
+//! Start-up turns the files of a log into a [`Log`], and finds out what the log still owes.
 //!
-//! Reads the checkpoint slots, the heads of all segments, and every slot only of those segments a
-//! crash may have torn: the ones not sealed, or not wholly below the synced mark of the checkpoint.
-//! The others stay cold and are checked when they are loaded. What is not whole is
+//! Start-up reads the checkpoint slots and the heads of all segments. It reads every slot only of the segments that a
+//! crash may have torn: those that are not sealed, or not wholly below the synced mark of the checkpoint. The other
+//! segments stay cold, and are checked when they are loaded. A message that is not whole is one of two things:
 //!
-//! - *damage*, if the checkpoint owes it and says that it was synced: counted, reported, its bytes
-//!   set aside;
-//! - *torn* otherwise: never promised to anyone, or finished long ago. Dropped without a word.
+//! - *damaged*, if the checkpoint owes the message and says that it was synced, or if the device cannot read its bytes.
+//!   Damage is counted and reported, and its bytes are set aside.
+//! - *torn* otherwise: nobody was ever promised the message, or it was finished long ago. A torn message is dropped
+//!   without a word.
 //!
-//! A log that cannot be read because of this process or its machine (no descriptors, no memory, no
-//! permission) is not opened at all. Only what the device itself cannot read counts as damage.
-//! Start-up first reads and judges everything, and only then removes or renames a file.
+//! A log that cannot be read because of this process or its machine (no descriptors, no memory, no permission) is not
+//! opened at all. Among the errors of a read, only an error of the device counts as damage. Start-up first reads and
+//! judges everything, and only then removes or renames a file. While it judges, it writes or clears seals, and writes
+//! the files of damaged bytes.
 
 mod checkpoints;
 mod segments;
@@ -33,8 +35,8 @@ use wire::go_error::system_text;
 
 /// Opens the log of `topic`; a topic without one gets an empty log. Blocks.
 ///
-/// Appends go to a new segment, from the first seq that no file has ever named: seqs may have a gap
-/// there.
+/// Appends go to a new segment. Their first seq lies above every seq that a file names, and is at least the seq of
+/// `wall_ns` ([`Seq::from_clock`]). So seqs may have a gap there.
 ///
 /// # Errors
 /// The directory or one of its files cannot be read, and the device is not the reason. Nothing was

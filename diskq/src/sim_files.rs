@@ -220,7 +220,8 @@ impl SimFiles {
         self.disk().faults.die_at(nth);
     }
 
-    /// How many armed faults were hit.
+    /// Returns how many calls failed or returned a wrong bit because of a fault. From [`SimFiles::die_at`] on, each
+    /// call counts.
     #[must_use]
     pub fn fail_count(&self) -> u64 {
         self.disk().faults.fail_count
@@ -349,7 +350,7 @@ impl Disk {
         }
     }
 
-    /// Applies the device's unreadable sectors to a read from `start`.
+    /// Fails a read from `start` that meets an unreadable sector. Flips one bit of `out` if `is_flipped`.
     fn check_read(
         &mut self,
         file: usize,

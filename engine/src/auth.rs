@@ -55,7 +55,8 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// Takes the question back if other questions come first. Returns true if the question will never be asked.
+    /// Takes the question back if it waits and fewer threads are free than questions wait. Returns true if the question
+    /// will never be asked.
     pub(crate) fn take_back_if_queued(&self) -> bool {
         self.pool.take_back_if_queued(self.number)
     }
@@ -99,8 +100,8 @@ impl AuthServers {
         }))
     }
 
-    /// Asks one server after the other until one answers. `answer` gets that, or why there is none, for the
-    /// log; on another thread. Never waits.
+    /// Asks one server after the other until one answers. `answer` gets the grants, or the reasons why no server
+    /// answered, for the log. `answer` runs on another thread. Never waits.
     ///
     /// # Errors
     /// Too many questions wait; `answer` is dropped.
@@ -146,7 +147,7 @@ impl Servers {
         };
         let body = match self.is_post {
             true => self.http.post_json(&url, &post_body(query))?,
-            // Also behind a query that is configured: nsqd's servers know it so.
+            // The query is also put behind a URL that has one already: auth servers for nsqd are used to that.
             false => self.http.get(&format!("{url}?{}", get_query(query)))?,
         };
         decode(&body)

@@ -248,7 +248,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Removes what goes with the listeners, but not with their descriptors.
+    /// Removes the files of unix sockets: they do not go away when the listeners' descriptors are closed.
     fn retire_addresses(&self) {
         self.tcp_address.retire();
         for address in self.http_address.iter().chain(&self.https_address) {
@@ -392,9 +392,9 @@ fn report(started: &mpsc::Sender<Result<(), String>>, result: Result<(), String>
     let _ = started.send(result);
 }
 
-/// Without its engine a shard does nothing. At the start that is an error like others. Later it would
-/// leave half a broker that takes connections and answers nobody: then the process ends. What was
-/// acknowledged is in the files.
+/// Reports that the engine of a shard failed. During the start, this is an error like any other. Later, the process
+/// ends: without the engine, half a broker would take connections and answer nobody. What was acknowledged is in the
+/// files.
 fn give_up(
     engine: Engine,
     id: ShardId,

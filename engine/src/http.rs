@@ -76,8 +76,8 @@ pub trait Broker {
     async fn topic_delete(&self, topic: &str) -> Result<(), AdminError>;
     /// Drops what waits in the topic itself.
     async fn topic_empty(&self, topic: &str) -> Result<(), AdminError>;
-    /// Stops or starts the flow to the channels; returns when `nsqd.dat` has been written, or has
-    /// failed to be, which is no error here.
+    /// Stops or starts the flow to the channels. Returns when a checkpoint records the change and `nsqd.dat` was
+    /// written. A failed write of `nsqd.dat` is no error here.
     async fn topic_pause(&self, topic: &str, paused: bool) -> Result<(), AdminError>;
 
     /// Creates a channel; no error if it exists. Does not create the topic.
@@ -96,7 +96,7 @@ pub trait Broker {
 
     /// All shards' snapshots, merged; see [`StatsFilter`] for what is to be in it.
     async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot;
-    /// The result of the most recent write to a log.
+    /// Returns the complaint of a log that takes no messages, or of a topic that is set aside, as an error.
     fn health(&self) -> Result<(), String>;
     /// Where nsqlookupd is, as it was set last; `None`: set to `null`.
     fn lookupd_addresses(&self) -> Option<Vec<String>>;

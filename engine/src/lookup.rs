@@ -58,7 +58,7 @@ struct Shared {
     messages: Sender<Message>,
     /// Is told whether there is an nsqlookupd to ask, each time the list changes.
     tell_has_peers: Box<dyn Fn(bool) + Send + Sync>,
-    /// The configured addresses, for `/config`.
+    /// The addresses as they were set last, for `/config` and for [`LookupPeers::begin`].
     addresses: Mutex<Option<Vec<String>>>,
     known: Arc<Mutex<Vec<Known>>>,
     pool: ThreadPool,
@@ -163,8 +163,9 @@ impl LookupPeers {
         self.send(Message::Changes(changes));
     }
 
-    /// Asks every nsqlookupd for the channels of a topic that is new here. `answer` gets all that are
-    /// not ephemeral, on another thread; none where nobody could be asked. Never waits.
+    /// Asks every nsqlookupd for the channels of a topic that is new here. Never waits. `answer` gets all channels that
+    /// are not ephemeral, on another thread. If nobody can be asked or too many questions wait, this call may run
+    /// `answer` itself.
     pub(crate) fn ask(&self, topic: &str, answer: impl FnOnce(Vec<String>) + Send + 'static) {
         let known = lock(&self.shared.known);
         let is_configured = !known.is_empty();

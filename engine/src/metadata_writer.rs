@@ -115,7 +115,7 @@ fn run(shards: usize, data_path: &DataPath, messages: &Receiver<Message>) {
             Err(_) => {}
         }
         for written in waiting.drain(..) {
-            // The thread that asked may be gone.
+            // The shard's task that asked may be gone.
             let _ = written.send(result.as_ref().map_err(|_| NotPersisted).copied());
         }
     }

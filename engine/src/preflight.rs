@@ -96,7 +96,7 @@ pub enum PreflightError {
     },
     /// RLIMIT_NOFILE cannot be raised far enough.
     DescriptorsTooFew {
-        /// The hard limit.
+        /// The limit that is too low: the hard limit, or the soft limit if the system refuses to raise it.
         hard_count: u64,
         /// What is needed.
         need_count: u64,

@@ -76,7 +76,7 @@ impl HttpTimeouts {
     }
 }
 
-/// The ports that are really listened on.
+/// The ports of a broker: those that are listened on, or, in [`Info::announced`], those that nsqlookupd is told.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
     /// The port of the client protocol; -1: a unix socket.

@@ -125,7 +125,7 @@ struct Reactor {
     notify: Arc<Notify>,
     sources: RefCell<slab::Slab<Rc<Watched>>>,
     timers: RefCell<Timers>,
-    /// Tells sources apart that have had the same place.
+    /// The serial number of the next source. It distinguishes sources that have had the same index.
     next_serial: Cell<u32>,
     /// Bytes read since the last look.
     bytes_read: Cell<usize>,
@@ -291,7 +291,8 @@ impl Runtime {
             if main.is_finished() {
                 return Ok(future::block_on(main));
             }
-            // Runs one more task, or has the waker called when there is one, for as long as it is here.
+            // Runs one more task. If none is ready, `tick` has the waker called when one becomes ready, as long as
+            // `tick` lives.
             let tick = pin!(self.executor.tick());
             let may_wait = self.may_wait(tick.poll(&mut context));
             self.reactor.ask_engine(may_wait)?;
@@ -306,7 +307,7 @@ impl Runtime {
                 break;
             }
         }
-        // One piece of what comes last: the others are looked for before the next.
+        // Only one of the tasks that come last: the engine is asked for the others' sockets before the next one runs.
         let last = self.reactor.last.borrow_mut().pop_front();
         if let Some(last) = last {
             last.wake();

@@ -1,9 +1,9 @@
 //! Scheduler slices: how long a thread asks Linux to run at a time.
 //!
-//! Linux lets who is running finish its slice, 3 ms and more, before one that wakes up gets its turn, unless
-//! that one asks for less at a time (EEVDF: the earlier deadline runs; sched(7), since Linux 6.12). A
-//! shard that wakes up has some microseconds of work, for which peers wait. It gets no more of the
-//! processor for that, and needs no rights.
+//! Linux lets a running thread finish its slice of 3 ms and more before a thread that wakes up gets its turn. Since
+//! Linux 6.12, a thread that asks for a shorter slice gets its turn earlier (EEVDF: the earlier deadline runs;
+//! sched(7)). A shard that wakes up has some microseconds of work, for which peers wait. The shorter slice gives the
+//! shard no larger share of the processor, and asking for it needs no rights.
 
 use std::io;
 use std::mem;
@@ -14,8 +14,8 @@ const SLICE: Duration = Duration::from_micros(100);
 
 const SIZE: u32 = mem::size_of::<libc::sched_attr>() as u32;
 
-/// Asks for short slices for this thread. Does nothing if it was given a policy that knows none, as by chrt(1);
-/// older kernels take no notice.
+/// Asks for short slices for this thread. Does nothing if the thread was given a policy without slices, for example by
+/// chrt(1). Older kernels ignore the request.
 ///
 /// # Errors
 /// The system does not allow it.

@@ -215,7 +215,7 @@ impl Shard {
         self.in_turn(act)
     }
 
-    /// Lets `act` change the broker from within a turn.
+    /// Lets `act` change the broker without asking for a turn. The caller runs within a turn, or asks for one itself.
     pub(crate) fn in_turn<R>(
         &self,
         act: impl FnOnce(&mut Broker, Now, &mut Vec<Output>) -> R,
@@ -425,7 +425,7 @@ impl Shard {
         }
     }
 
-    /// Has a new topic start once it is known which channels it has elsewhere.
+    /// Starts a new topic as soon as the nsqlookupds have said which channels it has elsewhere.
     fn ask_for_channels(&self, key: TopicKey, topic: &str) {
         let (post, id) = (self.post.clone(), self.id);
         self.lookup.ask(topic, move |channels| {
@@ -481,8 +481,8 @@ impl Shard {
         self.try_move(id, to, MOVE_TRIES_MAX);
     }
 
-    /// Moving takes a descriptor for a moment. When there is none the client waits, as newcomers
-    /// do, until others have left.
+    /// Moves a connection, which takes one more descriptor for a moment. If no descriptor is left, the client waits
+    /// until others have left, as newcomers do.
     fn try_move(self: &Rc<Self>, id: ClientId, to: ShardId, tries: u32) {
         let Some(connection) = self.connection(id) else {
             return;
@@ -594,8 +594,8 @@ impl Shard {
 
     // --- nsqd.dat
 
-    /// Has nsqd.dat say which durable topics and channels this shard has, and waits until that is on disk. What
-    /// was deleted before then needs its tombstone no longer.
+    /// Writes the durable topics and channels of this shard to nsqd.dat, and waits until they are on disk. Then the
+    /// tombstones of the topics that were deleted before are no longer needed.
     ///
     /// # Errors
     /// It could not be written, which is logged, and is tried again.
@@ -629,7 +629,8 @@ impl Shard {
 
     // --- the end
 
-    /// Closes every connection, makes everything durable, and returns.
+    /// Closes every connection of the NSQ protocol, makes everything durable, and returns. HTTP connections end with
+    /// the reactor.
     pub(crate) async fn stop(self: Rc<Self>) {
         self.is_stopping.set(true);
         let connections: Vec<_> = self

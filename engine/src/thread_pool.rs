@@ -121,7 +121,8 @@ impl ThreadPool {
         removed.is_some()
     }
 
-    /// Forgets a job unless a thread is free for it. Returns whether it is forgotten.
+    /// Forgets a job that waits, unless enough threads are free for all jobs that wait. Returns whether the job is
+    /// forgotten.
     pub(crate) fn take_back_if_queued(&self, number: JobNumber) -> bool {
         let mut state = self.shared.lock();
         let free = state.threads - state.busy;

@@ -89,7 +89,7 @@ pub(crate) fn http_settings(config: &Config) -> Result<HttpSettings, String> {
     })
 }
 
-/// Whom a certificate is of, for auth servers; empty where it does not say.
+/// Returns the common name in a certificate, for auth servers. The name is empty if the certificate has none.
 fn common_name(certificate: &[u8]) -> String {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
         return String::new();

@@ -17,7 +17,8 @@ pub(super) const OK_WIRE_BYTES: f64 = wire::encode::OK.len() as f64;
 pub(super) const DELIVERY_WIRE_BYTES: f64 = wire::frame::HEADER_BYTES as f64;
 /// A consumer's `FIN`, an id and the line's end.
 pub(super) const FINISH_WIRE_BYTES: f64 = 4.0 + wire::limits::ID_BYTES as f64 + 1.0;
-/// ringq keeps so much of a topic's backlog in memory whatever `--mem-queue-size` says.
+/// The memory that a plan counts for a topic's backlog whatever `--mem-queue-size` says, in bytes. ringq itself keeps 4
+/// to 32 MiB per topic (docs/policy.md).
 pub(super) const TOPIC_MEMORY_BYTES_MIN: f64 = (8 << 20) as f64;
 /// The overhead of Ethernet, IP and TCP with full packets: 1,538 bytes on the line carry 1,460.
 const PACKET_FACTOR: f64 = 1538.0 / 1460.0;

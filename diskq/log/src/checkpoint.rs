@@ -1,9 +1,8 @@
-//! [`Checkpoint`]: what is still owed to whom, and how that is kept in one small file.
+//! [`Checkpoint`]: the messages that a topic and its channels still owe, and the file that keeps this record.
 //!
-//! The file has three slots; the newest readable one wins. Three, because two of them are never
-//! overwritten: the last one that is durable (power may fail) and the last one that was written (the
-//! process may be killed while it writes the next). One file, because making a file is the dearest
-//! thing that happens to a new topic. See docs/format.md for the bytes.
+//! The file has three slots, and the newest readable slot counts. Two slots are never overwritten: the last durable one
+//! (power may fail), and the last written one (the process may be killed while it writes the next). All slots are in
+//! one file, because making a file is the most expensive step of a new topic. docs/format.md draws the bytes.
 
 mod content;
 mod draft;
@@ -28,8 +27,8 @@ pub use draft::{ChannelDraft, CheckpointDraft, Runs, TooLong};
 pub const CHECKPOINT_FILE: &str = "checkpoint";
 /// How many slots it has.
 pub const SLOTS: usize = 3;
-/// The least room of a slot. No two slots share a block of this size, so that writing the one does
-/// not touch the other.
+/// The least room of a slot: a block of the disk. No two slots share a block, so a write to one slot does not touch
+/// another slot.
 const SLOT_ROOM_MIN: u64 = 4096;
 
 /// The room a slot needs for `bytes` bytes.
@@ -42,7 +41,7 @@ pub fn file_bytes(slot_room: u64) -> u64 {
     slot_room * SLOTS as u64
 }
 
-/// Which of the first `bytes` bytes of a slot are where in the file.
+/// Returns the pieces that hold the first `bytes` bytes of a slot: the bytes of the slot, and the place in the file.
 ///
 /// ```text
 ///   room 4096       | a | b | c |
@@ -50,7 +49,7 @@ pub fn file_bytes(slot_room: u64) -> u64 {
 ///   room 16384      | a | b | c | a | b | c | a     | b     | c     |
 /// ```
 ///
-/// So the slots grow at the end of the file, where they are, and none of them ever moves.
+/// So a slot grows by a new piece at the end of the file, and its earlier pieces never move.
 pub fn pieces(slot: usize, bytes: u64) -> impl Iterator<Item = (Range<u64>, u64)> {
     let slot = slot as u64;
     let first = (0..SLOT_ROOM_MIN, slot * SLOT_ROOM_MIN);
@@ -99,7 +98,7 @@ impl From<&CheckpointDraft> for Roster {
     }
 }
 
-/// The highest checkpoint number: a successor still fits 64 bits, and no log of ours comes near it.
+/// The highest checkpoint number that is accepted. No log comes near this number, and its successor still fits 64 bits.
 const NUMBER_MAX: u64 = 1 << 62;
 
 /// What one slot turns out to hold.
@@ -113,7 +112,7 @@ pub enum SlotContent {
     Newer(u16),
     /// Torn or damaged.
     Bad,
-    /// Whole, and nothing that a log of ours has written.
+    /// The CRC is right, but no log can have written this content.
     Inconsistent,
 }
 
@@ -128,7 +127,7 @@ pub fn encoded_bytes(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Reads a slot; whatever lies behind the checkpoint is of earlier, longer ones.
+/// Reads a slot. Bytes behind the checkpoint are left over from earlier, longer checkpoints, and are ignored.
 ///
 /// # Errors
 /// There is not enough memory for the decoded checkpoint.

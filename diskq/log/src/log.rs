@@ -16,8 +16,8 @@
 //! A backlog beyond what is kept in memory goes through the same few mapped files: each is copied to
 //! a file of its own and used again.
 //!
-//! What a message needs is in the tail: an append touches its memory and a few numbers. Everything
-//! else happens once per segment, per sync or per checkpoint, and leaves as a [`Request`].
+//! An append only touches the memory of the tail and a few numbers. All other work happens once per segment, per sync
+//! or per checkpoint, and leaves as a [`Request`].
 
 mod append;
 mod checkpoints;
@@ -73,8 +73,8 @@ pub enum Notice {
     LoadFailed(SeqRange, Arc<str>),
     /// Everything below is synced, or nobody holds it any more.
     Synced(Seq),
-    /// A sync could not open its files. Nothing is lost, and the log tries again by itself. Told
-    /// of the first in a row, and then now and then.
+    /// A sync could not open its files. Nothing is lost, and the log tries again by itself. If several syncs in a row
+    /// fail in this way, the log tells of the first, and then of one every 10 s.
     SyncDelayed(Arc<str>),
     /// A segment could not be copied to a file of its own. Nothing is lost: it stays in memory, and
     /// is tried again.
@@ -106,7 +106,7 @@ pub enum Taken {
     Run(Run),
     /// The segment is not resident; the keeper was asked. Try again after [`Notice::Loaded`].
     Loading,
-    /// These are lost, and counted already: release them and go on behind them.
+    /// These messages are lost, and are counted already. Release them and continue behind them.
     Damaged(SeqRange),
 }
 
@@ -136,7 +136,7 @@ pub struct LogStats {
     pub cold_segments: u32,
     /// Mappings held, the spare and the pool included.
     pub mappings: u32,
-    /// Messages lost to damage since this log was opened.
+    /// Messages lost to damage that start-up or this run has found.
     pub damaged_count: u64,
     /// What [`Log::health`] says.
     pub health: Option<String>,
@@ -144,7 +144,7 @@ pub struct LogStats {
 
 /// The log of one topic.
 ///
-/// Invariants, asserted by [`Log::check`]:
+/// Invariants ([`Log::check`] asserts all but the last one):
 /// - sealed segments and the tail are in the order of their seqs and do not overlap;
 /// - the tail is resident, and what is pinned is resident;
 /// - no sealed segment stays that nobody holds, pins or names;
@@ -240,7 +240,8 @@ impl Log {
 
     /// The next job for the keeper. Drain it after every call that changes the log, in order.
     pub fn next_request(&mut self) -> Option<Request> {
-        // Not while appending: what was appended last is held only after that.
+        // A sync leaves out segments that nobody holds. The topic retains a message only after its append, so a sync
+        // must not start during an append.
         self.fire_if_due(Timer::Sync);
         self.sync_if_wanted();
         self.requests.pop_front()
@@ -379,9 +380,9 @@ impl Log {
         segments.chain(leaving).chain(stock)
     }
 
-    /// The end: a graceful stop or a deletion. Returns the jobs left for the keeper: those not
-    /// fetched yet, then one per memory. The memory of a reply that comes later ([`Reply::into_memory`])
-    /// is the keeper's, too.
+    /// Ends the log, for a graceful stop or a deletion. Returns the remaining jobs for the keeper: the jobs that were
+    /// not fetched, then one job per memory. If a reply comes later, its memory ([`Reply::into_memory`]) goes to the
+    /// keeper, too.
     #[must_use = "memory that does not come back stays mapped"]
     pub fn close(mut self) -> Vec<Request> {
         let mut jobs: Vec<Request> = self.requests.drain(..).collect();

@@ -6,34 +6,35 @@ use std::time::Duration;
 use crate::memory::Pages;
 use crate::segment::{PAGE_BYTES, SEGMENT_BYTES_LIMIT, SPILLED_BYTES};
 
-/// The time after which a failed allocation is tried again: P6 asks for service within 1 s of space. A checkpoint that
-/// failed waits as long.
+/// The time after which a failed allocation is tried again. Promise P6 (docs/reliability.md) asks for service within 1
+/// s after space becomes free. A failed checkpoint is tried again after the same time.
 pub(crate) const PREPARE_RETRY: Duration = Duration::from_millis(250);
 /// A log without appends for this long gives back what it has in stock for them, and a log without loads its buffers.
 pub(crate) const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// A log without appends for this long gives back its last segment, too: a topic that has a message now and then would
 /// make a file for each.
 pub(crate) const TAIL_IDLE_AFTER: Duration = Duration::from_secs(60);
-/// A segment of this size or more may lie in huge pages: it has a few of them.
+/// The least size of a segment that may lie in huge pages: two huge pages of 2 MiB.
 pub const HUGE_FROM: u32 = 4 << 20;
-/// While this many segments are being spilled, the log allocates no new one: their memory is about to be free. The disk
-/// is busy with two. With few more it would wait for the next ones now and then.
+/// While this many segments are being spilled, the log allocates no new one: their memory is about to be free. Two
+/// spills at a time keep the disk busy. The others wait in line, so that the disk never waits for the next spill.
 pub const LEAVING_ENOUGH: u32 = 8;
 /// The buffers that a log keeps for the next loads. One is read while the next is loaded, and messages of two more may
 /// be in flight.
 pub(crate) const BUFFERS_MAX: usize = 4;
 
-/// A flow that fills a segment sooner gets larger segments: each change of segments has a cost. A slower flow keeps the
-/// small ones: each topic holds a few.
+/// A flow that fills a segment within this time gets larger segments, because each change of segments has a cost. A
+/// slower flow keeps small segments, because each topic holds a few.
 const FILLED_SOON: Duration = Duration::from_millis(500);
 /// Recycled segments may be larger and smaller than new ones by this factor.
 const POOL_SIZES: u64 = 4;
-/// A segment holds this part of a backlog that is spilled, up to [`SPILLED_BYTES`] and to the log's part of memory: a log
-/// has a few segments there.
+/// A segment has this part (1/16) of the backlog's size, but at most [`SPILLED_BYTES`] and the log's part of memory. So
+/// a log has several segments in its part of memory.
 const SPILL_SHARE: u64 = 16;
-/// A segment is larger than that only for this part of the backlog: a backlog of any size has about so many files.
+/// A segment is larger than [`SPILL_SHARE`] allows only if it has this part (1/1024) of the backlog's size. So a
+/// backlog of any size has about 1024 files at most.
 const BACKLOG_SHARE: u64 = 1024;
-/// A tail is begun anew when nobody needs anything of this part of it.
+/// A tail that nobody needs is begun anew only if it is filled to this part (1/4) at least.
 const SPENT_SHARE: u32 = 4;
 /// A peek reads the number of the segment's messages divided by this, rounded up: of 16 MiB about 256 KiB.
 const PEEK_SHARE: u32 = 64;
@@ -47,8 +48,9 @@ pub(crate) fn flow_bytes(flow: u32, filled_in: Duration, most: u32) -> u32 {
     }
 }
 
-/// The size that an append of `needed` bytes asks for: room for two large batches, so that recycled segments serve large
-/// batches, too. A batch of more than 8 MiB gets a segment of its own size: an MPUB of five megabytes of one-byte messages
+/// Returns the segment size that an append of `needed` bytes asks for. The size has room for two such batches, up to
+/// [`SPILLED_BYTES`], so that recycled segments serve large batches, too. A batch that needs more than
+/// [`SPILLED_BYTES`] gets a segment of its own size ([`segment_bytes`]): an MPUB of five megabytes of one-byte messages
 /// takes 51 MiB, and must not make all later segments as large.
 pub(crate) fn batch_bytes(needed: u32, most: u32) -> u32 {
     let ample = needed.saturating_mul(2).min(SPILLED_BYTES);
@@ -86,8 +88,9 @@ pub(crate) fn is_oversized(bytes: u32, usual: u32) -> bool {
     u64::from(bytes) > u64::from(usual) * POOL_SIZES
 }
 
-/// Returns whether the pool takes recycled segments of this size. About the size of new ones will do: a backlog that
-/// swings changes that size all the time. `least` is what flow and batches need.
+/// Returns whether the pool takes recycled segments of this size. The size need only be near `usual`, the size of new
+/// segments: a backlog that grows and shrinks changes `usual` all the time. `least` is the size that flow and batches
+/// need.
 pub(crate) fn suits_pool(bytes: u64, usual: u32, least: u32) -> bool {
     let usual = u64::from(usual);
     let least = (usual / POOL_SIZES).max(u64::from(least));
@@ -106,14 +109,15 @@ pub(crate) fn has_pool_place(
     count < count_min || pooled + bytes <= memory
 }
 
-/// Returns whether the segments that are being spilled are supply enough.
+/// Returns whether so many segments are being spilled that the log needs no new one.
 #[inline]
 pub(crate) fn is_enough_leaving(leaving: u32) -> bool {
     leaving >= LEAVING_ENOUGH
 }
 
-/// Returns whether a tail of `bytes` bytes, filled up to `end`, of which nobody needs anything, is begun anew: its memory
-/// is warm, and what follows is cold. So a topic whose consumers keep up stays within a part of one segment.
+/// Returns whether a tail that nobody needs is begun anew. The tail has `bytes` bytes and is filled up to `end`. The
+/// filled part is warm memory, and the rest is cold. So a topic whose consumers keep up stays within a part of one
+/// segment.
 #[inline]
 pub(crate) fn is_begun_anew(end: u32, bytes: u32) -> bool {
     end >= bytes / SPENT_SHARE

@@ -16,8 +16,8 @@ pub struct Recovered {
     pub checkpoint: Option<Checkpoint>,
     /// The channels that survive a power failure for sure.
     pub recorded: RecordedChannels,
-    /// All seqs that exist, sorted; torn and damaged ones left out. Those at or above the
-    /// checkpoint's `next` are owed to every channel; those below are owed where it names them.
+    /// All seqs that exist, sorted, without torn and damaged messages. A seq at or above the checkpoint's `next` is
+    /// owed to every channel. A seq below it is owed where the checkpoint names it.
     pub found: Vec<SeqRange>,
     /// Messages at or above the checkpoint's `next` that were published deferred, by seq, with the
     /// Unix time in ns at which they are due.

@@ -17,7 +17,8 @@ use wire::go_error::system_text;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CheckpointNumber(pub u64);
 
-/// A job for the keeper. The jobs of one log are done in the order in which the log gave them.
+/// A job for the keeper. The keeper does the jobs of one log in the order in which the log gave them, with two
+/// exceptions: reads ([`Request::is_read`]) and urgent jobs ([`Request::is_urgent`]) may overtake other jobs.
 #[derive(Debug)]
 pub enum Request {
     /// Allocate, map and populate a new segment file.
@@ -76,13 +77,13 @@ pub enum Request {
     Sync {
         /// The files with unsynced messages.
         segments: Vec<SegmentNumber>,
-        /// More of them: what earlier [`Request::Spill`]s are to have written by then. A file that is not
-        /// there is no error, the log knows of a spill that failed.
+        /// More files with unsynced messages: the copies of earlier [`Request::Spill`]s. A copy that does not exist is
+        /// no error: its spill has failed, and the log does not rely on this sync.
         copies: Vec<SegmentNumber>,
         /// Their pages that are mapped.
         written: Vec<Written>,
-        /// Pieces of files to be written again, as the page cache has them. A sync that failed in the
-        /// life of an earlier process has left pages that count as clean and are not on the disk.
+        /// Pieces of files to be written again, with the contents of the page cache. A sync that failed in an earlier
+        /// process may have left pages that the kernel counts as clean although the disk does not have them.
         again: Vec<(SegmentNumber, [Range<u32>; 2])>,
         /// Files to be removed for good; `names` is set if there are any.
         gone: Vec<SegmentNumber>,
@@ -125,7 +126,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether it ends with a sync that others may share.
+    /// Returns whether the request ends with a sync that other requests may share.
     #[must_use]
     pub fn is_sync(&self) -> bool {
         match self {
@@ -146,13 +147,12 @@ impl Request {
         matches!(self, Request::Peek { .. } | Request::Load { .. })
     }
 
-    /// Whether somebody waits for it and nothing else of its log has to be done first, but for a
-    /// [`Request::Spill`]: that gives memory back, so that less is needed.
+    /// Returns whether a client may wait for the request, and the request may overtake other jobs of its log. It must
+    /// not overtake a [`Request::Spill`], which gives back memory, so that fewer new segments are needed.
     ///
-    /// A new segment concerns no other file of the log. A checkpoint that need not be durable says
-    /// what was true when the log gave it, and nothing is given up before a later one is durable;
-    /// there is one at a time, so it overtakes no other. A long one takes its time, and is not urgent:
-    /// the urgent jobs of other logs would have to wait for it.
+    /// A new segment concerns no other file of the log. A checkpoint that need not be durable may be written early,
+    /// because the log gives nothing up before a later checkpoint is durable. It overtakes no other checkpoint, because
+    /// a log has one at a time. A long checkpoint is not urgent: the urgent jobs of other logs would wait for it.
     #[must_use]
     pub fn is_urgent(&self) -> bool {
         match self {
@@ -162,7 +162,8 @@ impl Request {
         }
     }
 
-    /// Takes apart a job that is not done, for the reason `why`: into its reply, and the memory that no reply returns.
+    /// Refuses a job for the reason `why`. Returns the reply to the job, and the job's memory if the reply does not
+    /// return that memory.
     #[must_use]
     pub fn refused(self, why: &Failure) -> (Option<Reply>, Option<Memory>) {
         let (reply, memory) = match self {
@@ -351,7 +352,7 @@ impl Reply {
         }
     }
 
-    /// Returns whether a job that ends with a sync has worked so far.
+    /// Returns false if a job that ends with a sync has failed. The shared sync of such a job may still be to come.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         match self {
@@ -398,8 +399,8 @@ pub enum CheckpointFailure {
     /// It could not be written for want of room, descriptors or memory: an older one stands. Worth trying
     /// again.
     Write(Failure),
-    /// It could not be made durable, or its file, which has room for it, refuses it: nothing of this log will be
-    /// durable any more. Final, as every failed sync.
+    /// The checkpoint could not be made durable, or its file refused a write for which it had room. This failure is
+    /// final, like every failed sync: nothing of this log becomes durable any more.
     Sync(Failure),
 }
 

@@ -26,12 +26,12 @@ use crate::slot::{SLOT_BYTES, Slot};
 pub const FRAMES_AT: u32 = 128;
 /// The format this code writes and reads. 2: CRC-32C in the slots.
 pub(crate) const VERSION: u16 = 2;
-/// Segments are whole pages, so that no page belongs to two files' worth of bookkeeping.
+/// The size of a page. The size of a segment for a large message is rounded up to whole pages.
 pub const PAGE_BYTES: u32 = 4096;
 /// No segment is larger: offsets are 32 bits, and sums of two of them stay below 2^32.
 pub const SEGMENT_BYTES_LIMIT: u32 = 1 << 30;
-/// The size of segments that are spilled and read back, but for those of very large backlogs: the
-/// files' own cost is small.
+/// The largest size of segments that are spilled and read back, except in very large backlogs. At this size, the cost
+/// per file is small.
 pub const SPILLED_BYTES: u32 = 16 << 20;
 
 const BLOCK_BYTES: usize = 64;
@@ -173,13 +173,13 @@ fn decode_block(magic: [u8; 4], block: &[u8]) -> Block {
     Block::Intact(head, seal)
 }
 
-/// The bytes a message takes: its frame and its slot.
+/// Returns the bytes that `count` messages take: their frames and slots. `body_bytes` is the sum of their bodies.
 #[inline]
 pub fn bytes_needed(count: u64, body_bytes: u64) -> u64 {
     body_bytes + count * (HEADER_BYTES + SLOT_BYTES) as u64
 }
 
-/// How many messages fit a segment of `bytes` bytes at most: bodies of nothing.
+/// Returns the largest number of messages that fit a segment of `bytes` bytes, all with empty bodies.
 pub fn count_limit(bytes: u32) -> u32 {
     bytes.saturating_sub(FRAMES_AT) / (HEADER_BYTES + SLOT_BYTES) as u32
 }

@@ -30,8 +30,9 @@ impl<F: Files> Keeper<F> {
     ///
     /// The caller then calls [`Keeper::unlink`] at once, and [`Keeper::bury`] when nsqd.dat is written.
     ///
-    /// # Errors
-    /// Nothing has happened. Until the deletion is tried again and works, the jobs of a topic of this name fail: the
+    /// The topic is not deleted. After a failed sync, the log has its old name again, unless the rename back fails,
+    /// too. Until a later try works, the jobs of a topic of this name fail: the directory holds another topic's
+    /// messages.
     /// directory holds another topic's messages.
     pub fn delete_topic(&self, topic: &str) -> Result<Tombstone, DiskError> {
         self.remember_result(topic, || {
@@ -61,8 +62,8 @@ impl<F: Files> Keeper<F> {
         !self.data_path.has_failed()
     }
 
-    /// Removes the log of an ephemeral topic. nsqd.dat never lists one, and the next start removes what a crash
-    /// brings back: there is no tombstone and no sync.
+    /// Removes the log of an ephemeral topic: renames the log to a tombstone, and buries the tombstone at once, without
+    /// a sync. nsqd.dat never lists an ephemeral topic, and the next start removes what a crash brings back.
     ///
     /// # Errors
     /// The errors are those of [`Keeper::delete_topic`].
@@ -109,7 +110,8 @@ impl<F: Files> Keeper<F> {
         }
     }
 
-    /// The answer to a job of a topic whose predecessor of the same name could not be deleted.
+    /// Returns the request if its job may be done. Otherwise returns the answer: a topic of the same name could not be
+    /// deleted.
     pub(super) fn refuse(&self, topic: &str, request: Request) -> Result<Request, Option<Reply>> {
         match self.undeleted().get(topic) {
             Some(failure) => {
@@ -216,8 +218,9 @@ impl Logs {
         logs
     }
 
-    /// The topics that there are, each with what nsqd.dat says of it: those that have a log, and those `listed` in
-    /// nsqd.dat. An entry that is older than a deletion of its topic does not count; the topic may have a new log.
+    /// Returns all topics, each with its entry in nsqd.dat, if that has one. A topic has a log, or is `listed` in
+    /// nsqd.dat. The entry of a topic with a tombstone is older than the deletion and does not count; the topic may
+    /// have a new log.
     #[must_use]
     pub fn topics(&self, listed: &[TopicFacts]) -> BTreeMap<String, Option<TopicFacts>> {
         let of_logs = self.topics.iter().map(|topic| (topic.clone(), None));

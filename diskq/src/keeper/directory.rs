@@ -60,8 +60,8 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         })
     }
 
-    /// Runs `job`; if the directory is missing, makes it, with the checkpoint's room, and runs it
-    /// again. So that a topic of which nothing was ever written has no files.
+    /// Runs `job`. If the log's directory is missing, makes the directory, reserves room for checkpoints, and runs
+    /// `job` again. So a topic for which nothing was ever written has no files.
     fn with_directory<T>(&self, job: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match job() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -72,8 +72,8 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         let room = checkpoint::file_bytes(checkpoint::slot_room(0) * 2);
         let reserved = self.files.allocate(&self.checkpoint_path(), room);
         if let Err(error) = reserved {
-            // Otherwise the next job would find a directory, and no room in it. That error is the
-            // one to report; one with files in it stays.
+            // Otherwise the next job would find a directory without room for checkpoints. The error of the reservation
+            // is the one to report. A directory that has files is not removed.
             let _ = self.files.remove_dir(&self.path);
             return Err(error);
         }
@@ -84,8 +84,8 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         self.path.join(CHECKPOINT_FILE)
     }
 
-    /// The copy gets its name when it is whole, and synced if it must be: for whoever looks after a
-    /// crash of the process, a segment file is never half a segment.
+    /// Writes a copy of a segment. The copy gets its name when it is whole, and synced if `sync` asks for that. So
+    /// after a crash of the process, no segment file is half a segment.
     pub(super) fn spill(
         &self,
         segment: SegmentNumber,
@@ -140,7 +140,8 @@ impl<'a, F: Files> LogDirectory<'a, F> {
             }
         };
         let (memory, mut damage) = loaded.map_err(|error| Failure::of("load", &path, &error))?;
-        // Messages in memory that never came from the disk need no check, these do: M6.
+        // Messages that have never left memory need no check. These messages come from the disk, so each one is
+        // checked.
         let mut holes = segment::scan(memory.as_ref(), wanted, Some(count)).holes(count);
         holes.retain(|_| !is_planted(Bug::LoadNotChecked));
         damage.extend(self.message_damage(segment, memory.as_ref(), wanted.base, &holes));
@@ -157,8 +158,8 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         }
     }
 
-    /// Reads a segment through the page cache, where what was appended last is; if the device
-    /// cannot read all of it, what it can.
+    /// Reads a segment through the page cache, which has the last appends. If the device cannot read all of the
+    /// segment, returns the part that it can read.
     pub(crate) fn read_segment(
         &self,
         segment: SegmentNumber,
@@ -173,9 +174,9 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         }
     }
 
-    /// Reads page by page, zeros for the pages that the device cannot read: their messages fail
-    /// their CRC, the others are saved. What a file that is too short does not have counts as
-    /// unreadable. Any other failure says nothing of the page.
+    /// Reads a segment page by page. A page that the device cannot read becomes zeros: its messages fail their CRC, and
+    /// all other messages are saved. The missing end of a file that is too short counts as unreadable. Any other
+    /// failure is returned, because it says nothing about the page.
     fn rescue(&self, segment: SegmentNumber, bytes: u32) -> io::Result<ReadSegment> {
         let path = self.segment_path(segment);
         let length = self.files.length(&path)?.min(u64::from(bytes)) as u32;
@@ -243,8 +244,8 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         bad.iter().map(to_damage).collect()
     }
 
-    /// Keeps the slots and frames of `bad` for whoever wants to have a look: for each run of bad
-    /// messages a line of text, the slots, and everything between the whole neighbours' frames.
+    /// Keeps the slots and frames of `bad` in a file for an operator. For each run of bad messages, the file has a line
+    /// of text, the slots, and the bytes between the frames of the two whole neighbours.
     fn set_aside(&self, name: &str, bytes: &[u8], bad: &[Range<u32>]) -> io::Result<()> {
         let mut out = Vec::new();
         for indices in bad {
@@ -334,8 +335,8 @@ impl<'a, F: Files> LogDirectory<'a, F> {
         Ok(())
     }
 
-    /// Reads and writes `at_once` bytes, and page by page where the device cannot read some of them: what
-    /// it cannot read is damage already.
+    /// Reads and writes a piece, `at_once` bytes at a time. Where the device cannot read some of these bytes, goes page
+    /// by page. A page that the device cannot read is damage already, and is left as it is.
     fn write_piece_again(&self, path: &Path, piece: Range<u32>, at_once: u32) -> io::Result<()> {
         let mut bytes = vec![0; piece.len().min(at_once as usize)];
         for start in piece.clone().step_by(at_once as usize) {
@@ -465,7 +466,7 @@ impl ReadSegment {
     }
 }
 
-/// Returns whether the file, and not a limit of this process, is what failed: its device, or its length.
+/// Returns whether the error is that of the file's device or of the file's length, and not of a limit of this process.
 #[must_use]
 pub fn is_media_error(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof

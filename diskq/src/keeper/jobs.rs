@@ -43,7 +43,7 @@ impl<F: Files> Keeper<F> {
         have_changed.then_some(&self.data_path)
     }
 
-    /// Takes back memory that no job brings back: that of a reply to a log that is closed. Blocks.
+    /// Takes memory back: what a [`Request::Free`] brings, or the memory of a reply to a log that is closed. Blocks.
     pub fn free(&self, memory: Memory) {
         self.files.free(memory);
     }

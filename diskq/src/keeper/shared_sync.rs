@@ -125,7 +125,7 @@ impl<F: Files> Keeper<F> {
         }
     }
 
-    /// An operator may have removed the log with everything in it: its messages are not durable.
+    /// Fails if the log's directory is gone. An operator may have removed it, and then its messages are not durable.
     fn still_there(&self, topic: &str) -> Result<(), SyncFailure> {
         let path = log_path(&self.data_path, topic);
         match self.files.length(&path) {

@@ -95,8 +95,8 @@ impl<F: Files> Opening<'_, F> {
         }
     }
 
-    /// Reads a slot's checkpoint from a file of `file_bytes` bytes, slot by slot: a block that cannot
-    /// be read costs no other slot. The file's length bounds what is read, whatever the slot says.
+    /// Reads the checkpoint in one slot of a file of `file_bytes` bytes. Each slot is read by itself, so a block that
+    /// cannot be read costs no other slot. The file's length bounds the read, whatever the slot says.
     fn read_slot(&self, slot: usize, file_bytes: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         for (piece, at) in checkpoint::pieces(slot, file_bytes) {

@@ -27,7 +27,7 @@ struct Found {
     seal: Option<Seal>,
     /// The file is as long as its head says.
     is_long_enough: bool,
-    /// The file with the same head from which this one was copied when the segment was spilled.
+    /// The files with the same head, from which this file was copied when the segment was spilled.
     originals: Vec<Found>,
 }
 
@@ -318,9 +318,9 @@ impl<F: Files> Opening<'_, F> {
         )
     }
 
-    /// Seals the last segment of a broker that was killed, so that later starts need not read it. A seal tells less
-    /// than the head: how many messages are whole instead of how many fit. So all seqs that fit have to lie below the `next`
-    /// of a durable checkpoint, and none of them is given again, even after a power failure.
+    /// Seals the last segment of a broker that was killed, so that later starts need not read the segment. The seal
+    /// hides seqs: it says how many messages are whole, the head says how many fit. So all seqs that fit must lie below
+    /// the `next` of a durable checkpoint. Then none of them is given again, even after a power failure.
     fn seal(&self, found: &Found, segment: &Segment) {
         let seal = Seal {
             count: segment.count,
@@ -335,8 +335,8 @@ impl<F: Files> Opening<'_, F> {
             .write_at(&self.directory.segment_path(found.number), 0, &blocks);
     }
 
-    /// A sealed segment with torn messages, once below a synced mark, would look damaged: without
-    /// the seal every start reads its slots, and knows torn from damaged.
+    /// Removes the seal of a segment that has torn messages. With the seal, the torn messages would look damaged as
+    /// soon as they lie below a synced mark. Without the seal, every start reads the slots and tells torn from damaged.
     fn unseal(&self, number: SegmentNumber, head: &Head) {
         let mut blocks = [0; segment::FRAMES_AT as usize];
         segment::write_head(&mut blocks, head);
@@ -361,7 +361,8 @@ impl<F: Files> Opening<'_, F> {
         }
     }
 
-    /// No two segments of one log hold the same seq; a file that does is a copy of another.
+    /// Reports a segment that holds a seq of another segment, and leaves its file alone: no two segments of one log may
+    /// share a seq. Then collects the whole messages of all other segments.
     fn drop_overlapping(&mut self) {
         let mut kept: Vec<Segment> = Vec::with_capacity(self.segments.len());
         for segment in std::mem::take(&mut self.segments) {

@@ -13,9 +13,11 @@ pub enum Call {
     Copy,
     /// [`Files::load`](crate::Files::load)
     Load,
-    /// The first half of [`Files::sync`](crate::Files::sync) and [`Files::sync_dir`](crate::Files::sync_dir): for want of descriptors or memory, or for good.
+    /// The first half of [`Files::sync`](crate::Files::sync) and [`Files::sync_dir`](crate::Files::sync_dir): the open,
+    /// which fails for want of descriptors or memory, or for good.
     Open,
-    /// The second half of [`Files::sync`](crate::Files::sync), and [`Files::sync_file_system`](crate::Files::sync_file_system): if it fails, dirty pages are lost.
+    /// The second half of [`Files::sync`](crate::Files::sync), and all of
+    /// [`Files::sync_file_system`](crate::Files::sync_file_system). If this call fails, dirty pages are lost.
     Sync,
     /// The second half of [`Files::sync_dir`](crate::Files::sync_dir)
     SyncDir,

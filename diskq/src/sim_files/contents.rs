@@ -55,7 +55,7 @@ pub(super) fn write_back_error() -> io::Error {
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) cached: Vec<u8>,
-    /// Short by the length that is not durable.
+    /// The bytes on the device. Shorter than `cached` while a new length is not durable.
     durable: Vec<u8>,
     /// The bytes of the memories that map the file, as of the last look at them.
     mapped: Vec<u8>,

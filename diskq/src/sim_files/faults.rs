@@ -42,7 +42,7 @@ pub(super) enum Effect {
     Flip,
 }
 
-/// A fault of the call of a kind that makes `left` zero.
+/// A fault that waits for a call of one kind. Each such call lowers `left`, and the call that makes it zero is hit.
 #[derive(Debug)]
 struct Armed {
     of: Call,

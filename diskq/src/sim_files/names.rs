@@ -32,7 +32,7 @@ struct Change {
 
 #[derive(Debug, Default)]
 struct Dir {
-    /// Tests need not make it: the top of the tree is there from the start.
+    /// True for a directory that exists without having been made: the root, and every directory whose path has no log.
     is_given: bool,
     names: Entries,
     durable: Entries,

@@ -13,7 +13,7 @@ pub struct AuthQuery {
     pub secret: Arc<[u8]>,
     /// The client was authorised before, and its grants have expired.
     pub is_renewal: bool,
-    /// Without port; empty where there is none.
+    /// The client's IP address, without the port. Empty for a client of a unix socket.
     pub remote_ip: String,
     /// The connection's encryption.
     pub tls: Option<Box<TlsSession>>,
@@ -47,7 +47,7 @@ pub struct Grants {
 pub struct Authorization {
     /// Searched for in the topic's name.
     pub topic: Regex,
-    /// One of them is searched for, and found, in the channel's name. A publish has an empty one.
+    /// Patterns for the channel's name, of which one must match. For a publish, the name is empty.
     pub channels: Vec<Regex>,
     /// SUB.
     pub may_subscribe: bool,
@@ -75,7 +75,7 @@ impl Authorization {
 pub(crate) enum AuthReason {
     /// AUTH, which wants an answer.
     Command,
-    /// What it said before is no longer valid.
+    /// The grants of an earlier answer have expired.
     Expired,
 }
 

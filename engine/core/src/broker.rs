@@ -95,7 +95,7 @@ pub struct Broker {
     timers: Timers,
     forwards: Vec<ForwardBatch>,
     forward_replies: Vec<Vec<ForwardReply>>,
-    /// The topics whose logs set_end_reason.
+    /// The topics whose logs take no messages: a sync has failed, or the keeper cannot make a segment.
     unhealthy: BTreeSet<TopicKey>,
     set_aside: BTreeMap<Box<str>, SetAside>,
     /// Every command has a line in the log.
@@ -117,12 +117,13 @@ pub fn place(topic: impl AsRef<[u8]>, shards: u32) -> ShardId {
     ShardId(((hash ^ (hash >> 32)) % u64::from(shards)) as u32)
 }
 
-/// A topic, as who needs it finds it.
+/// A topic that was looked up or created by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     /// It can be used.
     Ready(TopicKey),
-    /// It was made just now, and whoever made it waits for its start. Others do not.
+    /// The topic was created just now and has not started. The command that created it waits for the start; later
+    /// commands do not wait.
     Starting(TopicKey),
 }
 
@@ -134,7 +135,7 @@ impl Found {
     }
 }
 
-/// Whether a command is done with.
+/// The result of carrying out one command: what happens to the bytes of the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flow {
     /// Its bytes are consumed.
@@ -168,13 +169,13 @@ impl Broker {
         }
     }
 
-    /// Whether every command is to have a line in the log, for who looks for a client's mistake.
+    /// Switches a log line for every command on or off. Operators use these lines to find a client's mistake.
     pub fn set_tracing(&mut self, is_tracing: bool) {
         self.is_tracing = is_tracing;
     }
 
-    /// Takes over a topic of an earlier run: its log, if it has one, and what nsqd.dat says of it, if that lists
-    /// it. Call before any connection.
+    /// Restores a topic of an earlier run from its recovered log. `listed` is the topic's entry in nsqd.dat, if there
+    /// is one. Call this before any connection.
     pub fn restore(
         &mut self,
         now: Now,
@@ -249,7 +250,7 @@ impl Broker {
             return;
         };
         self.disarm(id, &mut client);
-        // One that never spoke the protocol has no loop to leave.
+        // nsqd logs the end of a client's loop. A client that never sent the magic has no such loop.
         if client.session.magic_seen {
             log_exit(&mut client, out);
         }
@@ -272,7 +273,7 @@ impl Broker {
         }
     }
 
-    /// The connections, for the shell's own bookkeeping.
+    /// Returns the address of a connection (`ip:port`), for the shell's log lines and bookkeeping.
     pub fn address(&self, id: ClientId) -> Option<&str> {
         self.clients.get(id).map(|client| client.address.as_str())
     }
@@ -298,8 +299,8 @@ impl Broker {
         self.flush_later(id);
     }
 
-    /// Keeps a promise made with `reply_later`, and lets the connection go on where that was what
-    /// it waited for.
+    /// Fills in the answer that `reply_later` promised. If the connection was blocked until all its answers were
+    /// known, the connection goes on.
     fn resolve(
         &mut self,
         id: ClientId,
@@ -315,14 +316,14 @@ impl Broker {
                 Level::Error,
                 format!("[{}] - {text}", client.address),
             ));
-            // What can only be told later to have failed is always fatal.
+            // The commands whose answers are promised (PUB, MPUB, DPUB, SUB) have only fatal errors.
             client.set_end_reason(text);
         }
         match client.blocked() {
             Some(Blocked::Subscribing) if client.output.all_answered() => {
                 self.resume(id, Blocked::Subscribing, out);
             }
-            // One that dies does so here.
+            // A connection that is ending is not moved: it ends on this shard.
             Some(Blocked::Moving(to))
                 if client.output.all_answered() && client.ending() == Ending::No =>
             {
@@ -377,10 +378,10 @@ impl Broker {
 
     // --- topics
 
-    /// The topic of that name, created if need be.
+    /// Returns the topic of that name, and creates it if it does not exist.
     ///
     /// # Errors
-    /// It is set aside, for this reason.
+    /// The topic is set aside. The error is the reason.
     fn topic_key(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) -> Result<Found, Arc<str>> {
         if let Some(key) = self.by_name.get(name.as_str()) {
             return Ok(Found::Ready(*key));
@@ -410,7 +411,7 @@ impl Broker {
 
     fn create_topic_if_here(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) {
         if place(name.as_bytes(), self.options.shards) == self.options.shard {
-            // The command is refused in any case. One that is set aside is not created.
+            // The command is refused in any case, so the result does not matter.
             let _ = self.topic_key(name, out);
         } else {
             self.forward_creation(name);

@@ -37,10 +37,10 @@ use wire::id::Seq;
 /// same, so fairness is free.
 const TURN_MESSAGES: u32 = 64;
 
-/// A consumer that had all its RDY allows and finishes one message is not sent one message at once: that
-/// would be a write per message (TCP's silly window). It is refilled when it has credit for an
-/// eighth of its RDY, at most a turn's messages, or after this time. With RDY below 16 that is at
-/// once.
+/// The longest time for which a consumer with a little credit waits for its next messages. One new message for each
+/// finished one would cost one write per message (TCP's silly window). So the consumer gets messages when it has credit
+/// for an eighth of its RDY or for [`TURN_MESSAGES`], or after this time. With RDY below 16, an eighth is one message,
+/// and the consumer does not wait.
 const REFILL_DELAY: Duration = Duration::from_millis(1);
 
 /// Bytes a consumer gets before the next one has its turn.
@@ -84,10 +84,11 @@ pub(crate) struct Channel {
     pub(crate) counters: ChannelCounters,
     /// In the topic's `channels_to_pump`.
     pub(crate) in_to_pump: Listed,
-    /// The checkpoint that will record a new channel, until it is written.
+    /// The checkpoint that will record the channel. `None` once that checkpoint is written. A channel of an earlier run
+    /// gets such a checkpoint if it is unsure.
     pub(crate) unrecorded: Option<CheckpointNumber>,
-    /// True if an earlier run of the process left the channel, and no sufficiently durable checkpoint names the channel:
-    /// either only nsqd.dat lists the channel, or the earlier run may have ended before its checkpoint was synced.
+    /// True if an earlier run left the channel, and no sufficiently durable checkpoint names it. Either only nsqd.dat
+    /// lists the channel, or the earlier run may have ended before its checkpoint was synced.
     pub(crate) is_unsure: bool,
     /// From publish to FIN, if that is measured.
     pub(crate) latency: Option<Box<Latency>>,
@@ -101,9 +102,10 @@ pub(crate) struct Channel {
     ready: DirtySet<ClientId>,
     /// Consumers with some credit, but too little for a delivery of their own; see `REFILL_DELAY`.
     refills: DirtySet<ClientId>,
-    /// When those get what they have credit for.
+    /// The time at which the consumers of `refills` move to `ready`.
     refill_at: Option<Duration>,
-    /// Whose turn it is while both requeued and waiting messages are there: neither starves.
+    /// True if the last delivery was the turn of the requeued messages. Deliveries alternate between requeued and
+    /// waiting messages, so that neither starves.
     requeued_turn: bool,
 }
 
@@ -115,7 +117,7 @@ struct Moved {
     due: Option<Duration>,
 }
 
-/// What one attempt to deliver to one client came to.
+/// The result of one attempt to deliver messages to one client.
 enum Delivered {
     Messages,
     /// The next message is on its way from the disk.
@@ -209,10 +211,10 @@ impl Channel {
         });
     }
 
-    /// Takes messages back that the checkpoint has as due.
+    /// Restores messages that the checkpoint names without a due time.
     pub(crate) fn restore(&mut self, range: SeqRange, attempts: u16) {
-        // A message whose deferral ended waits among the requeued, without an attempt so far, whatever
-        // its seq.
+        // `waiting` must stay in the order of the seqs. A message that was deferred may be out of this order, although
+        // it was never delivered. It goes to the requeued messages.
         if attempts == 0 && self.waiting.end().is_none_or(|end| end <= range.start) {
             self.waiting.push(range);
             return;
@@ -223,7 +225,7 @@ impl Channel {
         }
     }
 
-    /// Takes messages back that the checkpoint has as deferred.
+    /// Restores messages that the checkpoint names with a due time.
     pub(crate) fn restore_deferred(&mut self, entries: Vec<DeferredEntry>) {
         self.deferred.extend(entries);
     }
@@ -250,8 +252,8 @@ impl Channel {
         }
     }
 
-    /// Puts a consumer, some of whose messages are no longer in flight, on the ready list, or on that of the refills if it
-    /// has little credit.
+    /// Lists a consumer that has finished or requeued messages. A consumer with enough credit goes on the ready list,
+    /// and one with little credit on the list of refills.
     pub(crate) fn refill(&mut self, id: ClientId, client: &mut Client, now: Duration) {
         let credit = client.credit();
         if client.consumer.in_ready.is_set() || credit == 0 {
@@ -279,7 +281,7 @@ impl Channel {
         Ok(())
     }
 
-    /// FINs, until one that is none of the owner's. Returns how many there were before it.
+    /// Finishes messages up to the first seq that the owner does not have in flight. Returns how many were finished.
     pub(crate) fn finish_run(
         &mut self,
         now: Now,
@@ -288,7 +290,7 @@ impl Channel {
         log: &mut Log,
     ) -> u32 {
         let mut count = 0;
-        // They come as they were delivered: the log is told of a run at a time.
+        // FINs usually come in the order of delivery. So consecutive seqs are released from the log as one range.
         let mut run = SeqRange::new(Seq(0), Seq(0));
         for seq in seqs {
             if self.window.take(seq, owner).is_err() {
@@ -353,8 +355,9 @@ impl Channel {
         self.window.touch(seq, owner, now, timeout, timeout_max)
     }
 
-    /// Moves messages that timed out or became due back to the queue, as far as the turn's budget allows. Returns true
-    /// if a message moved.
+    /// Moves messages that timed out or became due back to the queue, as far as the turn's budget allows. Puts the
+    /// consumers of `refills` on the ready list when their time has come. Returns true if a message or a consumer
+    /// moved.
     pub(crate) fn handle_timeout(
         &mut self,
         now: Duration,
@@ -446,7 +449,7 @@ impl Channel {
         discarded
     }
 
-    /// Hands messages to consumers in turn until one of the two runs out.
+    /// Delivers messages to the ready consumers in turn, until there are no messages or no ready consumers.
     pub(crate) fn deliver(&mut self, delivery: &mut Delivery<'_>) {
         while !self.paused && self.depth() > 0 {
             let Some(id) = self.next_ready(delivery) else {
@@ -521,7 +524,7 @@ impl Channel {
             self.deliver_run_to(id, client, credit, log, random, now)
         };
         match delivered {
-            // The one kind waits for the disk: the other may be at hand.
+            // The chosen kind of messages (requeued or waiting) is on the disk. The other kind may be in memory.
             Delivered::Loading if again && !self.waiting.is_empty() => {
                 self.deliver_run_to(id, client, credit, log, random, now)
             }
@@ -697,8 +700,8 @@ impl Channel {
     }
 }
 
-/// Draws whether a message is kept from a sampling client; it is gone for the channel then. The
-/// comparison is nsqd's: a rate of r delivers (r + 1) %.
+/// Decides at random whether a client with a sample rate does not get a message. The channel drops such a message. The
+/// comparison is nsqd's: with a rate of r, the client gets (r + 1) % of the messages.
 fn is_sampled_out(client: &Client, random: &mut Random) -> bool {
     random.below(100) > u64::from(client.consumer.settings.sample_rate)
 }

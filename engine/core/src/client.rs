@@ -1,6 +1,6 @@
 //! One connection, in four parts: what it said ([`Session`]), what it publishes ([`Producer`]), what it receives
-//! ([`Consumer`]), and the answers that it is owed ([`ClientOutput`]). Here is what concerns all of them: whether its
-//! commands are read, and how it ends.
+//! ([`Consumer`]), and the answers that it is owed ([`ClientOutput`]). [`Client`] itself has the state that concerns
+//! all four parts: whether the broker reads the client's commands, and how the connection ends.
 
 pub(crate) mod consumer;
 pub(crate) mod output;
@@ -60,13 +60,13 @@ pub(crate) enum Blocked {
 pub(crate) enum Ending {
     /// It does not.
     No,
-    /// Closed when its output, an error frame at the end of it, has left.
+    /// The connection is closed when all of its output has left.
     AfterOutput,
-    /// Closed now; no farewell.
+    /// The connection is closed now. No more output is sent.
     Now,
 }
 
-/// One connection. It can leave its shard (SUB to a topic elsewhere) with all of this.
+/// One connection. A connection that moves to another shard takes the whole `Client` along.
 #[derive(Debug)]
 pub struct Client {
     /// `ip:port`, for stats and the log.
@@ -83,7 +83,7 @@ pub struct Client {
     end_reason: Option<String>,
     /// When the current wait for a command began.
     pub(crate) waiting_since: Duration,
-    /// Where its timers stand among the broker's.
+    /// The times under which the broker's set of timers has the heartbeat and the read deadline of this client.
     pub(crate) heartbeat_at: Option<Duration>,
     pub(crate) deadline_at: Option<Duration>,
 }
@@ -108,7 +108,8 @@ impl Client {
         }
     }
 
-    /// Arrives at another shard, where its unread input is offered from the start.
+    /// Prepares the connection for its new shard. The new shard offers the unread input from the start of the
+    /// unfinished command.
     pub(crate) fn change_shard(&mut self) {
         self.blocked = None;
         self.session.decoder.reset();
@@ -121,13 +122,13 @@ impl Client {
     /// Stops reading its commands, until [`Client::unblock`] names the same reason.
     ///
     /// # Panics
-    /// If it is blocked: only a command blocks a connection, and a blocked one has no commands.
+    /// If the connection is blocked already. Callers block only a connection that is being read.
     pub(crate) fn block(&mut self, reason: Blocked) {
         assert!(self.blocked.is_none(), "one reason at a time");
         self.blocked = Some(reason);
     }
 
-    /// Reads its commands again, if this is why it does not. Returns true if it was.
+    /// Lets the broker read commands again if the connection was blocked for this reason. Returns true if it was.
     pub(crate) fn unblock(&mut self, reason: Blocked) -> bool {
         let is_reason = self.blocked == Some(reason);
         if is_reason {
@@ -206,8 +207,8 @@ impl Client {
         if takes { self.consumer.credit() } else { 0 }
     }
 
-    /// Has nothing of the log lent to it any more. False if that was not whole: the connection ends, and its
-    /// messages come again.
+    /// Replaces the queued runs of the log by copies. Returns false if a copied frame was damaged: then the connection
+    /// ends, and its messages are delivered again.
     #[cold]
     #[must_use]
     pub(crate) fn copy_runs(&mut self, log: &mut Log) -> bool {
@@ -243,8 +244,7 @@ impl Client {
         self.output.reply_later(verb)
     }
 
-    /// Keeps the promise; what follows in order leaves with it. Returns the text of an error frame
-    /// that this produced.
+    /// Fills in the answer that `reply_later` promised. Returns the text of the error frame if the answer is an error.
     pub(crate) fn resolve(&mut self, token: Token, result: Result<(), &str>) -> Option<String> {
         let resolved = self.output.resolve(token, result);
         if resolved.is_fatal {
@@ -253,7 +253,7 @@ impl Client {
         resolved.error_text
     }
 
-    /// Asserts what can be seen from here.
+    /// Asserts the invariants that concern several parts of the client.
     pub(crate) fn check(&self) {
         self.output.check();
         let subscription = self.consumer.subscription;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// With fewer messages in hand than this, answers are read as they come.
 const MANY: u32 = 64;
-/// What a message takes a client, as long as nothing else is known. Few take less.
+/// The time that a client needs for one message, as long as nothing else is known. Few clients need less.
 const PER_MESSAGE_NS_MAX: u32 = 500;
 const PER_MESSAGE_NS_MIN: u32 = 30;
 const LONGEST: Duration = Duration::from_millis(1);
@@ -22,7 +22,7 @@ pub(crate) struct Coalescing {
     per_message_ns: u32,
     /// Answers since the last read.
     answered: u32,
-    /// They could gather before it.
+    /// True if the last read was delayed, so that these answers could gather.
     has_waited: bool,
 }
 

@@ -1,4 +1,4 @@
-//! [`DirtySet`]: the things that something is to be done with, each of them named once.
+//! [`DirtySet`]: a queue of keys that never has a key twice. The keys name things that wait to be handled.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ impl Listed {
     }
 }
 
-/// The keys of things that something is to be done with. Each thing has one [`Listed`] for each set that may name it.
+/// A queue of the keys of things that wait to be handled. Each thing has one [`Listed`] for each set that may name it.
 ///
 /// An insertion costs the same whatever the number of keys, and allocates only when the set has never been as long.
 /// A thing that is dropped without [`DirtySet::remove`] leaves its key behind: its lookup then finds nothing.
@@ -43,7 +43,7 @@ impl<K: Copy + Eq> DirtySet<K> {
         }
     }
 
-    /// Out of line: a thing is named many times between two looks at the set, and nearly always named already.
+    /// Adds a key at the end. Not inlined: most calls of [`DirtySet::insert`] find that the set has the key already.
     #[inline(never)]
     fn push_last(&mut self, key: K, listed: &mut Listed) {
         listed.0 = true;
@@ -59,7 +59,7 @@ impl<K: Copy + Eq> DirtySet<K> {
         }
     }
 
-    /// Takes out the key that has been there for the longest time. `listed` finds its mark.
+    /// Takes out the key at the front. `listed` finds the mark of the key's thing.
     #[inline]
     pub(crate) fn pop_first<'a>(
         &mut self,
@@ -69,7 +69,7 @@ impl<K: Copy + Eq> DirtySet<K> {
         clear(key, listed)
     }
 
-    /// Takes out the key that came last. `listed` finds its mark.
+    /// Takes out the key at the end. `listed` finds the mark of the key's thing.
     #[inline]
     pub(crate) fn pop_last<'a>(
         &mut self,
@@ -79,7 +79,7 @@ impl<K: Copy + Eq> DirtySet<K> {
         clear(key, listed)
     }
 
-    /// Takes out the key of a thing, if the set names it: wherever it is, so this takes as long as the set is.
+    /// Removes the key of a thing, if the set has it. The time grows with the number of keys.
     pub(crate) fn remove(&mut self, key: K, listed: &mut Listed) {
         if std::mem::take(&mut listed.0) {
             self.keys.retain(|other| *other != key);

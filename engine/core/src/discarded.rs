@@ -29,7 +29,8 @@ impl Discarded {
         queued + self.deferred.count() + self.window.count()
     }
 
-    /// Releases some of the messages, also in `log` if there still is one. Returns whether nothing is left.
+    /// Drops a slice of the messages, and releases them in `log`. `log` is `None` if the topic is deleted. Returns
+    /// whether nothing is left.
     pub(crate) fn let_go(&mut self, mut log: Option<&mut Log>, work: &mut Work) -> bool {
         while work.is_left() {
             work.spend(1);

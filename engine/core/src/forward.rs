@@ -10,7 +10,7 @@ use crate::ids::{ClientId, ShardId};
 use crate::publication::Publication;
 use wire::name::TopicName;
 
-/// One publish command on its way to the shard of its topic.
+/// One publish command on its way to the shard of its topic, or the creation of a topic (`verb` is `None`).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ForwardEntry {
     client: ClientId,
@@ -48,7 +48,7 @@ pub(crate) struct WaitingPublish {
     pub(crate) packed: Vec<u8>,
 }
 
-/// The shard and the publish to answer when a forwarded publish is synced.
+/// Identifies a forwarded publish: the shard it came from, its client, and the answer that the client was promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForwardId {
     pub(crate) from: ShardId,

@@ -16,7 +16,8 @@ use wire::frame::{ATTEMPTS_AT, TIMESTAMP_AT};
 use wire::id::Seq;
 
 const DIGITS: u8 = 2;
-/// A clock that was set in between must not make a histogram of any size: a year.
+/// The longest latency that is recorded: a year. If the wall clock is set between publish and FIN, a larger value would
+/// make the histogram too large.
 const VALUE_MAX_NS: u64 = 365 * 24 * 3600 * 1_000_000_000;
 
 /// What is to be measured.
@@ -51,7 +52,7 @@ impl Latency {
         }
     }
 
-    /// Keeps when messages were published, for those that go out in `frames`, the first of which is `first`.
+    /// Keeps the publish times of the messages in `frames`. `first` is the seq of the first message.
     pub(crate) fn start_samples(&mut self, first: Seq, mut frames: &[u8]) {
         let mut seq = first;
         while let Some((size, rest)) = frames.split_first_chunk() {
@@ -78,12 +79,12 @@ impl Latency {
         }
     }
 
-    /// Back to the queue.
+    /// Drops the sample of a message that goes back to the queue.
     pub(crate) fn forget(&mut self, seq: Seq) {
         self.published_ns.remove(&seq);
     }
 
-    /// Nothing is in flight any more.
+    /// Drops the samples of all messages in flight.
     pub(crate) fn forget_all(&mut self) {
         self.published_ns.clear();
     }
@@ -105,7 +106,7 @@ impl Latency {
         self.turn_at = mono + self.half_window;
     }
 
-    /// Nothing happened for so long that not even the newer half counts.
+    /// Returns whether no sample was added for so long that even the newer half is out of date.
     fn is_out_of_date(&self, mono: Duration) -> bool {
         mono >= self.turn_at + self.half_window
     }

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A first delivery is a run: a reference into the mapped segment, whatever the number of messages.
-//! Nothing of it is copied until the kernel does. The owner of the log pins the segment for as long
-//! as a run is queued here. Once a sync of the log has failed, its pages may change: what was lent is copied
-//! then, and what is delivered later at once.
+//! The kernel makes the only copy. The owner of the log pins the segment for as long as a run is queued here. Once a
+//! sync of the log has failed, the pages of the log may change: queued runs are copied then, and later runs are copied
+//! when they are delivered.
 
 use std::collections::VecDeque;
 

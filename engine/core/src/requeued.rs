@@ -1,9 +1,10 @@
-//! [`Requeued`]: a message that came back from a consumer.
+//! [`Requeued`]: a message that waits to be delivered by itself, outside of the ranges.
 
 use diskq_log::SeqRange;
 use wire::id::Seq;
 
-/// A message to be delivered again.
+/// A message that a consumer requeued, that timed out, or whose deferral has ended. A message whose deferral has ended
+/// may have 0 attempts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Requeued {
     pub(crate) seq: Seq,

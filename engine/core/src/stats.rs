@@ -5,11 +5,11 @@
 //! ([`StatsSnapshot::merge`]) and writes the text. Nothing here counts: the counters live in the
 //! topic, the channel and the client, and are copied out. Field names are those of nsqd's JSON.
 
-/// Which topics and channels a snapshot is to hold.
+/// The topics and channels that a snapshot is to hold.
 ///
-/// A shard returns every topic that [`StatsFilter::wants_topic`] accepts, *also one that has no
-/// channel of the wanted name*; then with an empty channel list. Only so can the answer tell an
-/// unknown topic (`null`) from a known one without the channel (`[]`), as nsqd does.
+/// A shard returns every topic that [`StatsFilter::wants_topic`] accepts. A topic without a channel of the wanted name
+/// is returned with an empty channel list. So the answer distinguishes an unknown topic (`null`) from a known topic
+/// without the channel (`[]`), as nsqd does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatsFilter {
     /// Only the topic of this name.
@@ -45,8 +45,8 @@ pub struct StatsSnapshot {
 }
 
 impl StatsSnapshot {
-    /// One snapshot out of one per shard. A topic lives on exactly one shard, so this is a plain
-    /// concatenation, put in order: nsqd sorts topics and channels by the bytes of their names.
+    /// Joins the snapshots of all shards and sorts the result. Each topic lives on exactly one shard, so no topics have
+    /// to be combined. nsqd sorts topics and channels by the bytes of their names.
     pub fn merge(parts: impl IntoIterator<Item = StatsSnapshot>) -> StatsSnapshot {
         let mut merged = StatsSnapshot::default();
         for part in parts {
@@ -77,7 +77,7 @@ pub struct TopicStats {
     pub channels: Vec<ChannelStats>,
     /// Messages that wait in the topic itself, for a channel or for the end of a pause.
     pub depth: u64,
-    /// The part of `depth` that is not resident in memory.
+    /// The part of `depth` beyond `--mem-queue-size`, which nsqd would have on disk. 0 for an ephemeral topic.
     pub backend_depth: u64,
     /// Messages accepted.
     pub message_count: u64,
@@ -96,7 +96,7 @@ pub struct ChannelStats {
     pub channel_name: String,
     /// Messages ready to be delivered: neither in flight nor deferred.
     pub depth: u64,
-    /// The part of `depth` that is not resident in memory.
+    /// The part of `depth` beyond `--mem-queue-size`, which nsqd would have on disk. 0 for an ephemeral channel.
     pub backend_depth: u64,
     /// Delivered and not yet answered, also by clients that are gone by now.
     pub in_flight_count: u64,
@@ -171,8 +171,8 @@ pub struct ClientStats {
     pub topology_zone: String,
     /// From IDENTIFY.
     pub topology_region: String,
-    /// What this connection published, one entry per topic. All of them: nsqd shows at most one,
-    /// and which one depends on the filter, which is for the writer of the JSON to know.
+    /// The messages that this connection published, one entry per topic. nsqd shows at most one entry, which depends on
+    /// the filter. The writer of the JSON chooses that entry.
     pub pub_counts: Vec<PubCount>,
     /// Whether the connection is encrypted.
     pub tls: bool,
@@ -180,7 +180,7 @@ pub struct ClientStats {
     pub tls_cipher_suite: String,
     /// `TLS1.2` and the like, empty without TLS.
     pub tls_version: String,
-    /// Empty without TLS.
+    /// Always empty: the shards do not fill this field.
     pub tls_negotiated_protocol: String,
     /// nsqd reports true on every TLS connection.
     pub tls_negotiated_protocol_is_mutual: bool,
@@ -191,7 +191,7 @@ pub struct ClientStats {
 pub struct PubCount {
     /// The topic.
     pub topic: String,
-    /// Accepted messages.
+    /// Messages. A publish to a topic of another shard counts when it is forwarded, even if that shard refuses it.
     pub count: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A topic: one log, and the mark up to which its channels have been given it.
+//! A topic: one log, and the ranges of the log that the topic has not yet distributed to its channels.
 //!
 //! ```text
 //!   publish ──append──► log  ... |---------- undistributed ----------|  tail
@@ -38,7 +38,7 @@ use std::time::Duration;
 use wire::id::Seq;
 use wire::name::{ChannelName, TopicName};
 
-/// A client that waits for something that the keeper has to do first.
+/// A client, task or shard that waits for an answer until the keeper has done a sync or a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// An answer promised to a connection.
@@ -91,15 +91,15 @@ pub struct TopicOptions {
 
 /// One topic.
 ///
-/// Invariants: `undistributed` is empty after `distribute` unless the topic is paused, not started,
-/// without a channel or [`Topic::has_work_left`]; every seq the topic or a channel owes, or that is
-/// discarded, is held in the log as often as that.
+/// Invariants: after `distribute`, `undistributed` is empty unless the topic is not open ([`Topic::is_open`]) or
+/// [`Topic::has_work_left`]. The log holds each seq once for each channel that owes it, once if it is undistributed,
+/// and once for each list of discarded messages that has it.
 #[derive(Debug)]
 pub(crate) struct Topic {
     pub(crate) name: Arc<str>,
     pub(crate) ephemeral: bool,
     pub(crate) paused: bool,
-    /// False until the channels that others know of are made: it keeps what is published.
+    /// False until the channels that the nsqlookupds know of are created. Until then the topic keeps what is published.
     pub(crate) started: bool,
     pub(crate) message_count: u64,
     pub(crate) message_bytes: u64,
@@ -122,7 +122,7 @@ pub(crate) struct Topic {
     /// A checkpoint that is as durable as promised says that the topic and its channels exist: they survive a crash,
     /// with or without messages.
     pub(crate) is_recorded: bool,
-    /// What is not synced will not be: the log is poisoned.
+    /// True after a failed sync. The log is poisoned, and messages that are not synced never will be.
     pub(crate) sync_failed: bool,
     stopping: Stopping,
     waiting_for_sync: VecDeque<(Seq, Waiter)>,
@@ -131,7 +131,7 @@ pub(crate) struct Topic {
     undistributed: Ranges,
     /// The number of deferred messages that were published since the last call of [`Topic::distribute`].
     new_deferred: usize,
-    /// Those of the undistributed that are deferred, with the milliseconds.
+    /// The undistributed messages that are deferred, each with its deferral in milliseconds.
     undistributed_deferred: LongQueue<(Seq, u32)>,
     /// The checkpoint that is to follow the one under way.
     wanted: Option<Durable>,
@@ -243,7 +243,8 @@ impl Topic {
         Ok(Published::Done)
     }
 
-    /// Keeps no more than `bytes` bytes of its log in memory, within reason.
+    /// Limits the sealed segments in memory to `bytes` bytes, but to no less than 4 MiB and to no more than the log's
+    /// own limit.
     pub(crate) fn limit_resident(&mut self, bytes: u64) {
         const LEAST: u64 = 4 << 20;
         let most = self.options.log.resident_bytes_min;
@@ -488,8 +489,8 @@ impl Topic {
             .filter_map(|id| self.channel(*id).map(|channel| (*id, channel)))
     }
 
-    /// Finds or creates a channel. Messages published before reach it only if the topic kept them:
-    /// the caller has the topic catch up first.
+    /// Finds or creates a channel. The caller has the topic catch up first, so a new channel gets earlier messages only
+    /// if the topic kept them because it was not open.
     pub(crate) fn create_channel(&mut self, name: ChannelName<'_>) -> ChannelId {
         if let Some(id) = self.find_channel(name.as_str()) {
             return id;
@@ -536,7 +537,8 @@ impl Topic {
         self.make_checkpoint_due();
     }
 
-    /// The end of a topic: its log, and what has to be dropped a slice per turn.
+    /// Takes the topic apart at its deletion. Returns its log, and the lists that have to be dropped in slices, one per
+    /// turn.
     pub(crate) fn close(self) -> (Log, Vec<Discarded>) {
         let mut discarded = self.discarded;
         discarded.push(Discarded {
@@ -565,8 +567,8 @@ impl Topic {
 
     // --- the keeper's answers
 
-    /// Copies what is lent to consumers, which may change from now on. Returns those whose part was not whole
-    /// any more: their connections end.
+    /// Replaces the runs of the log that are queued for consumers by copies: after a failed sync, the log's bytes may
+    /// change. Returns the consumers for which a frame was damaged. The connections of these consumers end.
     pub(crate) fn copy_runs(&mut self, clients: &mut Clients) -> Vec<ClientId> {
         let channels = self.channels.iter().flatten();
         let consumers = channels.flat_map(|channel| channel.consumers.iter().copied());
@@ -584,7 +586,7 @@ impl Topic {
         self.waiting_for_sync.push_back((upto, waiter));
     }
 
-    /// Those whose messages are synced now that everything below `synced` is.
+    /// Removes and returns the waiters whose messages lie below `synced`.
     pub(crate) fn take_synced(&mut self, synced: Seq) -> Vec<Waiter> {
         let ready = self
             .waiting_for_sync
@@ -597,7 +599,7 @@ impl Topic {
             .collect()
     }
 
-    /// Everyone who waits for a sync: it failed.
+    /// Removes and returns all waiters for a sync. Called when a sync has failed, and when the topic is deleted.
     pub(crate) fn take_unsynced(&mut self) -> Vec<Waiter> {
         self.waiting_for_sync
             .drain(..)
@@ -609,7 +611,8 @@ impl Topic {
         self.waiting_for_checkpoint.push((number, waiter));
     }
 
-    /// Those who wait for a checkpoint up to `number`: it, or a newer one, was or was not written.
+    /// Removes and returns the waiters for checkpoint `number` or an earlier one. The attempt to write checkpoint
+    /// `number` has ended, successfully or not.
     pub(crate) fn take_checkpointed(&mut self, number: CheckpointNumber) -> Vec<Waiter> {
         let waiting = std::mem::take(&mut self.waiting_for_checkpoint);
         let (done, rest): (Vec<_>, Vec<_>) = waiting
@@ -619,7 +622,7 @@ impl Topic {
         done.into_iter().map(|(_, waiter)| waiter).collect()
     }
 
-    /// Everyone who waits for a checkpoint: the topic goes away.
+    /// Removes and returns all waiters for a checkpoint. Called when the topic is deleted.
     pub(crate) fn take_uncheckpointed(&mut self) -> Vec<Waiter> {
         self.waiting_for_checkpoint
             .drain(..)
@@ -627,8 +630,11 @@ impl Topic {
             .collect()
     }
 
-    /// Marks as recorded what checkpoint `number`, which is written, was to make sure of
-    /// ([`Topic::write_promise`]), or returns why it is not sure.
+    /// Marks the topic, and the channels that wait for checkpoint `number` ([`Topic::write_promise`]), as recorded. The
+    /// checkpoint is written.
+    ///
+    /// # Errors
+    /// `--sync-every=1` needs a synced checkpoint, and checkpoint `number` is not synced.
     pub(crate) fn mark_recorded(
         &mut self,
         number: CheckpointNumber,

@@ -29,8 +29,8 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Where a consumer is that says this of itself. As in nsqd, one that names no zone is in the zone
-    /// of a node without one.
+    /// Returns the locality of a consumer that names this zone and region. As in nsqd, a consumer without a zone counts
+    /// as in the zone of a node without a zone.
     pub(crate) fn locality(&self, zone: &str, region: &str) -> Locality {
         if zone == self.zone {
             Locality::Zone

@@ -478,9 +478,9 @@ impl Window {
             return;
         }
         self.batches_count += 1;
-        // Batches of single messages, redelivered or touched, do not merge: forget those that nobody
-        // needs before they outnumber what is in flight. Amortised: each message in flight needs one
-        // at most, so that half of the threshold goes.
+        // Batches of single messages (redelivered or touched) do not merge. So batches that no message needs are
+        // dropped before they outnumber the messages in flight. Each message in flight needs at most one batch, so a
+        // full sweep drops at least half of the batches.
         if self.batches_count > 2 * (self.count() as usize + 512) {
             self.forget_finished_batches();
         }

@@ -16,7 +16,7 @@ pub(super) async fn administer<B: Broker>(
     body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
     let query = parse_query(raw_query)?;
-    // All but this one read the body, for nothing.
+    // Every endpoint but `/topic/create` reads the body, as nsqd does, and makes no use of it.
     if endpoint != Endpoint::TopicCreate && !body.read_and_forget().await {
         return Err(Failure::bad("INVALID_REQUEST"));
     }

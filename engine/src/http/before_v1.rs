@@ -1,7 +1,7 @@
 //! The endpoints of nsqd before 1.0, for producers that still call them: `--old-http-endpoints`.
 //!
-//! They are today's under other names. Who does not ask for the style of today gets the one of then:
-//! an envelope around data, and status 500 for every error (`Reply::before_v1`).
+//! The old endpoints are today's endpoints under other names. A request that does not ask for today's style gets the
+//! old style: an envelope around data, and status 500 for every error (`Reply::before_v1`).
 
 use http::Method;
 use program::http::OldRequest;
@@ -38,7 +38,7 @@ pub(super) fn translate<'a>(method: &Method, path: &str, query: &'a str) -> Opti
         _ => return None,
     };
     let is_binary = |pair: &str| pair == "binary" || pair.starts_with("binary=");
-    // Its presence was what counted, not its value.
+    // The old nsqd looked only whether the parameter was there, not at its value.
     let query = match path == "/mpub" && query.split('&').any(is_binary) {
         true => format!("binary=true&{query}").into(),
         false => query.into(),

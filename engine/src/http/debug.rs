@@ -55,8 +55,8 @@ fn text(body: String) -> Reply {
     Reply::plain(StatusCode::OK, body).and_no_sniffing()
 }
 
-/// `PUT /debug/setblockrate`: there is nothing to set. nsqd judges the value and then answers 500
-/// to a good one, by mistake; what it meant to answer is this.
+/// Serves `PUT /debug/setblockrate`, which has nothing to set. nsqd checks the value, and then answers 500 to a good
+/// value by mistake. This is the answer that nsqd meant to give.
 pub(super) async fn set_block_rate(raw_query: &str, body: &mut RequestBody<'_, impl Io>) -> Reply {
     let received = body.receive(FORM_BYTES_MAX).await;
     let form = match received.end {

@@ -45,7 +45,8 @@ pub(super) async fn publish<B: Broker>(
     hand_over(broker, topic, Bodies::one(received.bytes), defer).await
 }
 
-/// The query is judged before the body, and the topic exists whatever the body is.
+/// Serves `/mpub`. A body that is announced as too large is refused before anything else. Then the query is judged
+/// before the body, and the topic is created whatever the body is.
 pub(super) async fn publish_many<B: Broker>(
     broker: &B,
     raw_query: &str,
@@ -114,7 +115,8 @@ fn topic_of<'a>(query: &'a Query<'_>) -> Result<&'a str, Failure> {
     }
 }
 
-/// Milliseconds, within bounds. The outer `None` is a delay that is none.
+/// Parses a delay in milliseconds, from 0 to `max`. The outer `None` means that the text is no valid delay. The inner
+/// `None` means that the message is not deferred.
 fn parse_defer(text: Option<&str>, max: Duration) -> Option<Option<Duration>> {
     let Some(text) = text else {
         return Some(None);

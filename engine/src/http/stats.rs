@@ -107,7 +107,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The one entry that nsqd shows: of the wanted topic, or else of some topic.
+/// Returns the one publish count that nsqd shows: that of the wanted topic, or of any topic if none is wanted.
 fn shown_pub_count<'a>(client: &'a ClientStats, filter: &StatsFilter) -> Option<&'a PubCount> {
     client
         .pub_counts
@@ -322,7 +322,8 @@ impl View<'_> {
         Ok(())
     }
 
-    /// nsqd chooses the layout by what the client has published, not by where it stands.
+    /// Writes the line of a client. As in nsqd, the layout depends on whether the client has published, not on the list
+    /// that shows it.
     fn write_client(
         &self,
         out: &mut String,

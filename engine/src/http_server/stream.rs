@@ -34,8 +34,8 @@ impl HttpStream {
         }
     }
 
-    /// HTTPS, once the handshake is over. `self` can still tell the peer something in the clear when
-    /// that fails.
+    /// Makes the stream HTTPS, and returns when the handshake is over. If the handshake fails, `self` can still tell
+    /// the peer something in the clear.
     pub(crate) async fn secure(
         &mut self,
         config: &Arc<ServerConfig>,

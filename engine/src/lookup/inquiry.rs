@@ -21,8 +21,8 @@ pub(super) struct Source {
 pub(super) type LastFailure = Option<(Instant, String)>;
 
 impl Source {
-    /// Asks, unless the nsqlookupd has failed since the question came up: where many topics are made at the
-    /// same time they wait for one timeout together, not for one after the other.
+    /// Asks an nsqlookupd, unless it has failed since the question came up. So topics that are made at the same time
+    /// wait for one timeout together, not for one after the other.
     fn ask(&self, http: &HttpClient, topic: &str, asked_at: Instant) -> Result<Vec<u8>, String> {
         if let Some((at, why)) = &*self.last_failure()
             && *at > asked_at

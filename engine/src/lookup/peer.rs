@@ -1,5 +1,5 @@
-//! One nsqlookupd, over TCP: a connection that is made when there is something to say, and made again by
-//! the next command after it broke.
+//! [`Peer`]: one nsqlookupd, over TCP. The connection is made when the nsqlookupd comes onto the list. After the
+//! connection broke, the next command makes it again.
 
 use super::command::Command;
 use super::registry::Registry;
@@ -134,7 +134,8 @@ impl Peer {
         }
     }
 
-    /// Whether it is what an entry of the list is about. One that was left and is back is another.
+    /// Returns whether this peer belongs to an entry of the list. An address that left the list and came back is
+    /// another entry.
     pub(super) fn is_of(&self, address: &str, info: &SharedInfo) -> bool {
         self.address == address && Arc::ptr_eq(&self.info.0, &info.0)
     }

@@ -41,7 +41,8 @@ impl Registry {
         is_new.then_some(command)
     }
 
-    /// Everything, for one that knows nothing: a channel stands for its topic, too.
+    /// Returns the commands that register everything at an nsqlookupd that knows nothing. A channel's command registers
+    /// its topic, too.
     pub(super) fn commands(&self) -> Vec<Command> {
         let mut commands = Vec::new();
         for (topic, channels) in &self.topics {

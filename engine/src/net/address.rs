@@ -29,7 +29,7 @@ impl ListenAddress {
         }
     }
 
-    /// The IP address; `None` for a unix socket.
+    /// The IP address and the port; `None` for a unix socket.
     pub fn ip(&self) -> Option<SocketAddr> {
         match self {
             ListenAddress::Tcp(address) => Some(*address),
@@ -66,8 +66,8 @@ pub struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// Listens. A path that begins with `@` is an abstract name, which has no file; of an empty one
-    /// the system makes such a name.
+    /// Binds a unix socket and listens on it. A path that begins with `@` is an abstract name, which has no file. For
+    /// an empty path, the system makes such a name.
     ///
     /// # Errors
     /// The system's answer. A file that exists is one, whatever it is.

@@ -124,9 +124,9 @@ impl Input {
         }
     }
 
-    /// Receives once, behind what is there. `needs` is how long the input must become for its first
-    /// command, 0 if that is not known. What is there then is to be offered, and
-    /// [`consumed`](Input::consumed) told how much was carried out.
+    /// Receives once, behind the input that is there. `needs` is the length that the input must have for its first
+    /// command, or 0 if that is not known. The caller then offers the input to the broker, and tells
+    /// [`consumed`](Input::consumed) how much was carried out.
     ///
     /// # Errors
     /// Those of `read`, as they are.

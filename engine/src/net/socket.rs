@@ -66,9 +66,9 @@ impl Stream {
                 Ok(bytes) => {
                     self.source.count_read(bytes);
                     if bytes < buffer.len() {
-                        // The engine reports what comes after this, and the end. On epoll, one thing escapes: bytes
-                        // behind an urgent byte, or behind a descriptor on a unix socket, end a read early and
-                        // wait for the peer's next bytes. No NSQ client sends either.
+                        // The engine reports what comes after this read, and the end. On epoll, one case is late: an
+                        // urgent byte, or a descriptor on a unix socket, ends a read early. The bytes behind it wait
+                        // for the peer's next bytes. No NSQ client sends either.
                         self.source.expect_no_more();
                     }
                     return Poll::Ready(Ok(bytes));

@@ -111,7 +111,7 @@ impl Transport {
         }
     }
 
-    /// True if there is TLS or compression.
+    /// Returns whether a layer was ever added: true also after [`Transport::clear`].
     pub(crate) fn is_upgraded(&self) -> bool {
         self.upgraded.borrow().is_some()
     }

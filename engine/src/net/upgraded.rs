@@ -173,8 +173,8 @@ impl Upgraded {
         Ok(())
     }
 
-    /// Drops what the socket took, the first `bytes` bytes of what it had to. Returns how many bytes of
-    /// the output have left by that; of a piece that leaves in parts, in proportion.
+    /// Drops the first `bytes` sealed bytes, which the socket took. Returns how many bytes of the output have left by
+    /// that. If a sealed piece leaves in parts, the bytes of its output count in proportion.
     fn take_sent(&mut self, bytes: usize) -> usize {
         let unsent = self.layers.unsent().len();
         self.layers.drop_sent(bytes);

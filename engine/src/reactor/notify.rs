@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
 
-/// Wakes one thread. Costs a system call only if that thread sleeps, and the first time only.
+/// Wakes one thread. A wake-up costs a system call only if the thread sleeps and no other wake-up came first.
 pub(super) struct Notify {
     is_set: AtomicBool,
     is_asleep: AtomicBool,

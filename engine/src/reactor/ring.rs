@@ -197,7 +197,8 @@ fn build_patiently() -> io::Result<IoUring> {
     }
 }
 
-/// Asks for the newest mode that delivers completions only when the thread enters the kernel.
+/// Makes a ring in the newest mode that the kernel knows. The first two modes deliver completions only when the thread
+/// enters the kernel.
 fn build() -> io::Result<IoUring> {
     let attempts: [fn(&mut Builder) -> &mut Builder; 3] = [
         // Linux 6.1.

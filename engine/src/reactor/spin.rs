@@ -1,9 +1,9 @@
 //! [`Spin`]: whether a thread that has nothing to do goes on looking for a moment before it sleeps.
 //!
-//! To fall asleep and be woken costs processor time: 3 us on one virtual machine, tens of them on another, more than
-//! answering a request. Where requests come one by one, each soon after the answer to the one before, it is
-//! cheaper not to sleep at all. Whether they do is tried now and then, each time for as long as a sleep costs,
-//! which is measured; it goes on while nearly every try is a hit. An idle thread does not even try.
+//! Falling asleep and being woken costs processor time: 3 us on one virtual machine, tens of them on another. That is
+//! more than answering a request. Where each request comes soon after the answer to the one before, not sleeping at all
+//! is cheaper. A thread finds out by a try now and then. A try looks for as long as a sleep costs, and that cost is
+//! measured. The thread goes on looking while nearly every try is a hit. An idle thread makes no tries.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 const WINDOW_MAX: Duration = Duration::from_micros(50);
 /// Behind longer turns a sleep does not matter.
 const TURN_MAX: Duration = Duration::from_micros(50);
-/// Only after waits up to here is it tried: a sleep makes a wait of 20 us one of 100 to 200.
+/// Only waits up to this length count towards a try. (A sleep turns a wait of 20 us into one of 100 to 200 us.)
 const SHORT: Duration = Duration::from_micros(300);
 /// Short waits in a row before a try.
 const WAITS_PER_TRY: u8 = 32;
@@ -45,8 +45,9 @@ impl Default for Spin {
 }
 
 impl Spin {
-    /// Returns how long to look before sleeping, if the next timer is due in `timer`. Returns `None` if the timer is due
-    /// within `WINDOW_MAX`, so that input gathers until then.
+    /// Returns how long to look for answers before sleeping, if the next timer is due in `timer`. `None` means that the
+    /// thread sleeps at once: looking is not expected to pay, a sleep is to be measured, or the timer is due within
+    /// `WINDOW_MAX`, so that input gathers until then.
     pub(super) fn window(&self, timer: Option<Duration>) -> Option<Duration> {
         let is_soon = timer.is_some_and(|timer| timer <= WINDOW_MAX);
         let is_worth_it = self.score > 0 || self.waits_until_try == 0;

@@ -44,7 +44,7 @@ pub(crate) const SLICES_MAX: usize = 64;
 pub(crate) struct Connection {
     pub(crate) id: ClientId,
     transport: Transport,
-    /// The unfinished command at the end of what was read.
+    /// The input that is not carried out yet: an unfinished command, and complete ones that are left for a later turn.
     input: RefCell<Input>,
     /// The socket is full; a task waits for room.
     is_stuck: Cell<bool>,
@@ -143,7 +143,7 @@ async fn read(shard: &Rc<Shard>, connection: &Rc<Connection>) {
 /// A question to an auth server that waits for its answer.
 struct Asking {
     question: Question,
-    /// The time between the last two looks.
+    /// The pause before the next look. It doubles with each look, up to [`GONE_INTERVAL_MAX`].
     interval: Duration,
     /// Ends when the connection looks again whether its peer is still there.
     look: Sleep,
@@ -160,7 +160,7 @@ enum Step {
 enum ReadOnce {
     /// Less than there was room for: nothing more at the moment.
     Some,
-    /// The same, of a consumer that has messages enough in hand.
+    /// Less than there was room for, from a consumer that has enough messages in hand: it may be read this much later.
     Patient(Duration),
     /// The input holds as much as there was room for, or as much as may be carried out at once.
     Full,
@@ -259,7 +259,8 @@ impl Connection {
         Poll::Ready(delay.map_or(ReadOnce::Some, ReadOnce::Patient))
     }
 
-    /// True when the broker left a part of the input for the sake of other connections.
+    /// Returns whether the broker can carry out more of the input that is there. [`Connection::poll_read_once`] names
+    /// the reasons why such input is left.
     fn has_more(&self, shard: &Rc<Shard>) -> bool {
         shard.has_more(self.id, self.input.borrow().bytes().len())
     }
@@ -317,9 +318,9 @@ impl Connection {
         drop(self.question.take());
     }
 
-    /// Returns true when the peer has ended its side while its question is behind those of others: then no auth
-    /// server is asked. A question that is next is asked and answered, for a peer may end its side and still
-    /// listen.
+    /// Returns true when the peer has ended its side while its question waits and fewer threads are free than questions
+    /// wait. Then no auth server is asked. In all other cases the question is asked and answered, because a peer may
+    /// end its side and still listen.
     fn poll_gone(&self, cx: &mut Context<'_>) -> bool {
         let mut question = self.question.borrow_mut();
         let Some(asking) = question.as_mut() else {
@@ -391,7 +392,7 @@ impl Connection {
         Poll::Ready(ReadOnce::Some)
     }
 
-    /// There is no TLS: the peer is told so in the clear, behind TLS's own last word.
+    /// Tells the peer in the clear that there is no TLS, behind TLS's own last word.
     fn fail_handshake(&self, shard: &Rc<Shard>, error: &HandshakeError) {
         self.transport.clear();
         shard.with_broker(|broker, _, out| {
@@ -500,7 +501,7 @@ impl Connection {
         })
     }
 
-    /// The socket takes nothing more.
+    /// Ends a connection whose socket has failed on a write.
     fn abandon(&self, shard: &Rc<Shard>, error: &io::Error) {
         self.record_failure(shard, "failed to send response", "write", error);
         shard.with_broker(|broker, _, _| broker.abandon(self.id));

@@ -1,7 +1,7 @@
-//! The health of the process: of the last attempt to store messages, on every shard.
+//! [`Health`]: whether the logs of all shards take messages.
 //!
-//! Shared between threads, but touched only when it changes and by /ping and /stats: not on the
-//! message path.
+//! A shard complains of a log that takes no messages, and of a topic that is set aside. Threads share the complaints.
+//! Only a change of a complaint, /ping and /stats touch them: no message does.
 
 use engine_core::ShardId;
 use std::cell::RefCell;

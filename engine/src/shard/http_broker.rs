@@ -19,7 +19,7 @@ use wire::name::{ChannelName, TopicName};
 pub(crate) struct HttpBroker {
     shard: Rc<Shard>,
     is_secure: bool,
-    /// How many publishes in a row went to topics of this shard, the last one included.
+    /// The shard that owns the topic of the last publish, and how many publishes in a row went to topics of that shard.
     streak: Cell<(ShardId, u32)>,
 }
 

@@ -1,4 +1,5 @@
-//! What shards and keepers send each other: one inbox per shard, many senders.
+//! The mail that a shard gets from other shards, from its keeper and from helper threads: one inbox per shard, many
+//! senders.
 //!
 //! The channel is futures' unbounded one: lock-free, and its waker crosses threads. It needs no
 //! bound of its own: a connection has at most `FORWARDED_BYTES_MAX` on the way, a log a handful of

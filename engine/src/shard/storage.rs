@@ -8,8 +8,8 @@
 //!   keeper    all else, in its order: on a slow disk one spill may take a tenth of a second, a sync longer
 //! ```
 //!
-//! What the loader does may overtake everything: the file is whole and changes no more, and if a later
-//! job removes it, nobody waits for it any longer.
+//! A job of the loader may overtake every other job: its file is whole and changes no more. If a later job removes the
+//! file, nobody waits for the load any longer.
 //!
 //! Thousands of topics have thousands of syncs every few seconds, of messages and of checkpoints, of about
 //! a millisecond each: those that wait at the same time are done as one, of the file system.
@@ -300,9 +300,9 @@ impl KeeperThread {
 /// A job of a topic's log.
 type LogJob = (TopicKey, Arc<str>, Request);
 
-/// Jobs whose syncs are done together, if they are many. Those of one log stay in their order, but
-/// that its checkpoint may be written before its messages are synced: it says what was synced when
-/// the log gave it.
+/// Jobs whose syncs are done together, if they are many. The jobs of one log stay in their order, with one exception:
+/// the log's checkpoint may be written before its messages are synced. That is harmless, because the checkpoint says
+/// what was synced when the log gave it.
 #[derive(Default)]
 struct SyncBatch {
     before: Vec<KeeperJob>,
@@ -358,9 +358,9 @@ impl KeeperJob {
         matches!(self, KeeperJob::Log(_, _, Request::Spill { .. }))
     }
 
-    /// The topic whose urgent jobs may not overtake this one: the directory that it removes may be the
-    /// one that is made, and what it spills leaves memory for what is prepared. Without that a topic that
-    /// outruns the disk would get new memory for everything.
+    /// Returns the topic whose urgent jobs may not overtake this job. A deletion removes the directory that an urgent
+    /// job may make. A spill gives back memory that an urgent job would otherwise take anew: a topic that outruns the
+    /// disk would get new memory for everything.
     fn barrier(&self) -> Option<&Arc<str>> {
         let is_barrier = matches!(self, KeeperJob::Delete(..)) || self.is_spill();
         self.topic().filter(|_| is_barrier)

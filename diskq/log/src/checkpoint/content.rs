@@ -4,13 +4,13 @@ use wire::id::Seq;
 
 use crate::range::SeqRange;
 
-/// What a topic's progress looks like on disk: what is still owed to whom.
+/// The progress of a topic on disk: the messages that the topic and each of its channels still owe.
 ///
-/// Everything at or above `next` that is found in the log counts as not yet distributed; everything
-/// below it is owed exactly where a run names it.
+/// All messages that the log has at or above `next` count as not yet distributed. A message below `next` is owed only
+/// where a run names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Everything below was synced when this was written. Filled by the log.
+    /// All messages below this seq were synced when the checkpoint began. Filled by the log.
     pub synced: Seq,
     /// The first seq this checkpoint knows nothing about. Filled by the log.
     pub next: Seq,

@@ -84,7 +84,7 @@ impl Log {
         }
     }
 
-    /// Returns whether nobody needs anything of a tail, and there is enough of it to begin it anew.
+    /// Returns whether nobody needs any message of a tail, and the tail is full enough to be begun anew.
     #[inline]
     fn is_spent(&self, tail: &Segment) -> bool {
         !tail.is_held()
@@ -127,8 +127,8 @@ impl Log {
         }
     }
 
-    /// The tail is too full, or there is none: goes on in the next segment, if it is there. Or it is spent:
-    /// goes on at its start.
+    /// Makes room when the tail is spent, too full, or missing. A spent tail is begun anew at its start. Otherwise
+    /// appends continue in the next segment, if it is ready.
     #[cold]
     fn roll(&mut self, mono: Duration, wall_ns: u64, needed: u64) -> Result<(), AppendError> {
         self.mono = self.mono.max(mono);
@@ -158,8 +158,8 @@ impl Log {
         Ok(())
     }
 
-    /// Goes on at the start of a spent tail, if it has room for `bytes` bytes. Whether it did: not in one that
-    /// a backlog has left, if there is another.
+    /// Begins a spent tail anew, if it has room for `bytes` bytes. Returns whether it did. A large tail that an earlier
+    /// backlog has left is not begun anew if the supply has another segment.
     fn begin_anew(&mut self, bytes: u32, wall_ns: u64) -> bool {
         let tail = self.segments.tail.as_ref();
         let Some(tail) = tail.filter(|tail| tail.head.bytes >= bytes && self.is_spent(tail)) else {

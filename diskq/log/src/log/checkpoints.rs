@@ -1,4 +1,4 @@
-//! [`Checkpoints`]: which checkpoints of a log there are, and what a power failure may bring back of them.
+//! [`Checkpoints`]: the checkpoints of a log that exist, and those that a power failure may bring back.
 
 use std::time::Duration;
 
@@ -14,15 +14,16 @@ use crate::policy::PREPARE_RETRY;
 pub enum Durable {
     /// It need not.
     No,
-    /// If otherwise more than the last moments would come back: see `EmptyCheckpoint`.
+    /// Durable unless the last durable checkpoint is as good after a power failure: see `EmptyCheckpoint`.
     IfNeeded,
     /// In any case, once [`Notice::Checkpointed`](crate::Notice::Checkpointed) comes and says so.
     Yes,
 }
 
-/// A durable checkpoint that owes nothing. A later checkpoint that owes nothing, either, needs to be durable only if its
-/// channels or pauses differ, or if a sync has written messages that came after this checkpoint: a power failure would
-/// bring these messages back. If the kernel writes such messages by itself, it also writes the later checkpoint by itself.
+/// A durable checkpoint that owes nothing. A later checkpoint that owes nothing, either, needs to be durable only in
+/// two cases: its channels or pauses differ, or a sync or a spill has written messages that came after this checkpoint.
+/// A power failure would bring these messages back. Messages that only the kernel's write-back has written need no such
+/// care: write-back also writes the later checkpoint.
 #[derive(Debug)]
 pub(super) struct EmptyCheckpoint {
     roster: Roster,
@@ -74,9 +75,9 @@ pub struct Checkpoints {
     /// The number of the last one that is not as good as `durable_empty`: it owes something, or has other channels or
     /// pauses. A power failure may bring it back until a later one is durable.
     pub(super) last_different: u64,
-    /// The newest that start-up found; 0: none. The process that wrote it may have overwritten others
-    /// that are on disk all the same, and a power failure brings them back. So until a newer one is
-    /// durable nothing goes that was there, and the next one is to be durable.
+    /// The highest number that a checkpoint of an earlier process may have; 0: none. That process may have overwritten
+    /// checkpoints that the disk still has, and a power failure would bring them back. So the next checkpoint is made
+    /// durable, and until then no segment goes that start-up found.
     pub(super) found_number: u64,
     /// What each slot holds; 0: nothing that counts.
     pub(super) slots: [u64; SLOTS],
@@ -99,9 +100,10 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// The state after start-up: which checkpoint each slot holds, which is surely durable, and the
-    /// highest number that any may have. `synced_mark` is that of the newest. `is_unsure`: a power failure may still undo changes that the newest
-    /// checkpoint records, so another checkpoint is due, which makes them durable.
+    /// Makes the state after start-up. `slots` has the checkpoint number of each slot, and `synced_number` is the
+    /// surely durable one. `last_number` is the highest number that any checkpoint may have. `synced_mark` is that of
+    /// the newest checkpoint. If `is_unsure`, a power failure may still undo changes that the newest checkpoint
+    /// records. Then another checkpoint is due, which makes these changes durable.
     #[must_use]
     pub fn from_found(
         slots: [u64; SLOTS],
@@ -127,8 +129,8 @@ impl Checkpoints {
         self.last_number
     }
 
-    /// Whether a checkpoint that may be read after a crash names a segment whose newest naming
-    /// checkpoint is `named_by`.
+    /// Returns whether a start after a crash may read a checkpoint that names a segment. `named_by` is the newest
+    /// checkpoint that names the segment.
     #[inline]
     pub(super) fn may_name(&self, named_by: u64) -> bool {
         named_by != 0 && named_by >= self.synced_number && !is_planted(Bug::RecycledTooEarly)
@@ -154,8 +156,8 @@ impl Checkpoints {
             .is_some_and(|(durable, newer)| durable.roster == newer.roster)
     }
 
-    /// Returns whether the last durable checkpoint would do as well as a newer one after a power failure, and no
-    /// different one can come back. Everything below `on_disk` may be there.
+    /// Returns whether, after a power failure, the last durable checkpoint would be as good as `newer`, and no
+    /// different checkpoint can come back. Messages below `on_disk` may be on the disk.
     pub(super) fn is_durable_as_good(&self, newer: Option<&EmptyCheckpoint>, on_disk: Seq) -> bool {
         let durable = self.durable_empty.as_ref();
         self.equals_durable(newer)

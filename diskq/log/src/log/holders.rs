@@ -11,8 +11,8 @@ use super::segments::{Place, Residency};
 impl Log {
     /// Adds `holders` holders to each seq of the range. A segment lives while it has any.
     ///
-    /// Seqs no segment holds (lost before start) count nothing, here and in `release`: taking them
-    /// says [`Taken::Damaged`](super::Taken::Damaged).
+    /// Seqs that lie in no segment (lost before the start) are ignored, here and in `release`. [`Log::take_run`]
+    /// returns [`Taken::Damaged`](super::Taken::Damaged) for them.
     pub fn retain(&mut self, range: SeqRange, holders: u64) {
         let mut index = self.segments.index_at_or_after(range.start);
         while let Some(segment) = self.segments.sealed.get_mut(index) {
@@ -76,7 +76,7 @@ impl Log {
         }
     }
 
-    /// Lets go of every segment nobody holds. Once, after start-up has retained what is owed.
+    /// Lets go of every segment that nobody holds. Call this once, after start-up has retained all owed messages.
     pub fn release_unheld(&mut self) {
         for segment in &mut self.segments.sealed {
             segment.is_fresh_find = false;

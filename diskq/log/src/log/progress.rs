@@ -78,9 +78,9 @@ impl Log {
         CheckpointNumber(self.checkpoints.last_number + 1)
     }
 
-    /// Begins a checkpoint: everything owed below the log's next seq is to be named in it, by
-    /// [`Log::record`], before [`Log::finish_checkpoint`]. What is named may be finished by then; what
-    /// is still owed at the end must be named.
+    /// Begins a checkpoint. Before [`Log::finish_checkpoint`], the caller names all owed messages below the log's next
+    /// seq with [`Log::record`]. Messages that are finished meanwhile may be named. Messages that are still owed at the
+    /// end must be named.
     ///
     /// A checkpoint that is not durable survives the end of the process, but not a power failure. It never overwrites the
     /// last durable checkpoint. After a checkpoint with [`Durable::No`], another checkpoint is due, at most --sync-timeout
@@ -121,8 +121,8 @@ impl Log {
         });
     }
 
-    /// Adds to a list of the checkpoint what it must say of `run`: nothing of seqs that came after its
-    /// beginning. The segments of the run stay until a durable checkpoint does not name them.
+    /// Adds `run` to a list of the checkpoint, without seqs that were appended after the checkpoint began. The segments
+    /// of the run stay until a durable checkpoint does not name them.
     ///
     /// # Panics
     /// If no checkpoint was begun.
@@ -192,7 +192,8 @@ impl Log {
         });
     }
 
-    /// A segment that the checkpoint names stays until a durable one no longer does.
+    /// Marks the segments of `range` as named by checkpoint `number`. They stay until a durable checkpoint does not
+    /// name them.
     pub(super) fn mark_named(&mut self, range: SeqRange, number: u64) {
         let mut index = self.segments.index_at_or_after(range.start);
         while let Some(segment) = self.segments.sealed.get_mut(index) {
@@ -225,8 +226,8 @@ impl Log {
                     self.checkpoints.rests_until = self.mono + took;
                 }
                 self.checkpoints.slots[writing.slot] = writing.number;
-                // After a failed sync a later one that works says nothing: the kernel may have
-                // dropped what failed.
+                // After a failed sync, a later sync that succeeds proves nothing: the kernel may have dropped the pages
+                // that it could not write.
                 let synced = writing.sync && self.sync.poisoned().is_none();
                 notices.push(Notice::Checkpointed { number, synced });
                 if synced {

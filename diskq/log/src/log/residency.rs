@@ -236,14 +236,14 @@ impl Log {
         }
     }
 
-    /// A segment leaves memory.
+    /// Removes a segment from memory. A mapped segment is spilled, and the memory of a loaded one is kept as a buffer.
     fn let_go(&mut self, index: usize) {
         let segment = &mut self.segments.sealed[index];
         match std::mem::replace(&mut segment.residency, Residency::Cold) {
             Residency::Mapped(memory) => {
                 let copy = self.supply.next_number();
-                // What was synced stays synced. What was not is the next sync's business: one sync of
-                // many copies costs a fraction of one for each.
+                // The copy of a synced segment is synced with the spill. Other copies wait for the next sync, because
+                // one sync of many copies costs a fraction of one sync for each.
                 let is_synced = segment.head.base < self.sync.covered();
                 self.sync.raise_on_disk(segment.end_seq());
                 self.supply.count_leaving();
@@ -298,7 +298,7 @@ impl Log {
                 segment.is_durable = is_synced;
                 self.recycle(number, memory);
             }
-            // The reader is served from where it is.
+            // A reader has come for the segment. The segment stays mapped, and the copy is not used.
             Ok(()) => {
                 segment.residency = Residency::Mapped(memory);
                 segment.keep_until = self.mono + KEEP_LOADED;

@@ -14,7 +14,7 @@ use super::timer::Timer;
 use super::{Log, Notice};
 
 impl Log {
-    /// A segment file in memory that holds nothing anyone needs: for the next appends, or gone.
+    /// Takes back a mapped segment that nobody needs. It goes to the pool for the next appends, or is discarded.
     pub(super) fn recycle(&mut self, segment: SegmentNumber, memory: Memory) {
         let bytes_max = self.options.resident_bytes_min;
         if let Some(memory) = self.supply.recycle(segment, memory, bytes_max) {
@@ -25,8 +25,8 @@ impl Log {
         }
     }
 
-    /// Ends a spill, whether it worked or not. Tells those that wait for room if the pool has what they wait for; if it
-    /// has not and nothing else comes, a new one is made.
+    /// Ends a spill, successful or not. If an append waits for room and the pool now has a segment that fits, reports
+    /// [`Notice::Room`]. If no such segment is there or on its way, asks the keeper for a new one.
     pub(super) fn end_spill(&mut self, notices: &mut Vec<Notice>) {
         self.supply.leaving -= 1;
         let Some(needed) = self.supply.waiting else {
@@ -49,7 +49,7 @@ impl Log {
         self.supply.steady = policy::backlog_bytes(live, memory, least, most);
     }
 
-    /// The current segment is half full: has the next one prepared.
+    /// Has the next segment prepared before an append needs it.
     #[cold]
     pub(super) fn prepare_ahead(&mut self) {
         // While the disk is full the retries are the timer's.
@@ -131,7 +131,7 @@ impl Log {
             });
         }
         match self.supply.waiting {
-            // Asked for when smaller messages were the largest.
+            // The segment was requested before a larger message came, which it does not fit.
             Some(needed) if bytes < needed as usize => self.prepare(needed),
             waiting => {
                 self.supply.waiting = None;
@@ -153,7 +153,7 @@ impl Log {
         notices.push(Notice::RoomRefused(text));
     }
 
-    /// When room is tried to be made again: a log that takes no more messages needs none.
+    /// Returns when the log asks for a segment again after a refusal. `None` for a poisoned log, which needs no room.
     pub(super) fn prepare_retry_at(&self) -> Option<Duration> {
         let is_needed = self.sync.poisoned().is_none();
         self.supply.retry_at().filter(|_| is_needed)

@@ -51,7 +51,7 @@ pub struct Segment {
     pub end: u32,
     /// Where its bytes are.
     pub residency: Residency,
-    /// How many times all of its messages together are held.
+    /// The sum of the holders of all its messages.
     pub(super) holders: u64,
     /// Unfinished socket writes that point into it.
     pub(super) pins: u32,
@@ -71,7 +71,7 @@ pub struct Segment {
     pub is_fresh_find: bool,
     /// The read that touched it last.
     pub(super) read_at: u64,
-    /// Loaded for a reader that has not come yet, or not to be spilled: stays until this time.
+    /// The segment stays in memory until this time: its reader has not come yet, or its last spill has failed.
     pub(super) keep_until: Duration,
 }
 
@@ -241,7 +241,7 @@ impl Segments {
             .partition_point(|segment| segment.end_seq() <= seq)
     }
 
-    /// The first seq at or after `seq` that a segment holds.
+    /// Returns the first seq at or after `seq` that lies in a segment, whether it has holders or not.
     pub(super) fn next_held(&self, seq: Seq) -> Option<Seq> {
         let sealed = self.sealed.get(self.index_at_or_after(seq));
         sealed

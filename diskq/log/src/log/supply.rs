@@ -30,13 +30,13 @@ pub(super) struct Refusal {
 pub(super) struct Supply {
     /// What the keeper prepared.
     pub(super) spare: Option<Stocked>,
-    /// Recycled ones, the last in first out: its pages are the warmest, and the fewer different
-    /// ones are used, the fewer are written to disk and faulted again.
+    /// Recycled segments. The last one added is used first, because its pages are the warmest. The fewer segments are
+    /// in use, the fewer pages are written to disk and faulted in again.
     pub(super) pool: Vec<Stocked>,
     pub(super) pool_min: usize,
     /// The job under way.
     pub(super) preparing: Option<SegmentNumber>,
-    /// How many segments are being spilled: their memory comes back.
+    /// The number of segments that are being spilled. Their memory comes back to the pool.
     pub(super) leaving: u32,
     /// An append could not be done and needs a segment this large.
     pub(super) waiting: Option<u32>,
@@ -105,7 +105,7 @@ impl Supply {
         number
     }
 
-    /// A tail begins, maybe behind a full one: if that was full soon, the next ones are larger.
+    /// Notes that a tail begins. If the tail before it was full soon, the next segments are larger.
     pub(super) fn follow_flow(&mut self, options: &LogOptions, mono: Duration, behind_full: bool) {
         if behind_full {
             let filled_in = mono.saturating_sub(self.tail_since);

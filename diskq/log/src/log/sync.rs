@@ -13,7 +13,8 @@ pub(super) struct Syncing {
     pub(super) upto: Seq,
     /// Files up to here have durable names once it ends, if it syncs the names.
     pub(super) names_upto: Option<SegmentNumber>,
-    /// Whether it counted on a copy that there is not: it proves nothing, and is done again.
+    /// True if the sync relied on a copy that the log does not use: its spill has failed, or a reader came. Such a sync
+    /// proves nothing, and is done again.
     pub(super) is_void: bool,
     /// The number of entries of `voided` that are durably removed once this sync ends.
     pub(super) voided_count: usize,
@@ -24,14 +25,14 @@ pub(super) struct Syncing {
 pub(super) struct Sync {
     /// Everything below is synced, or nobody holds it any more.
     pub(super) synced: Seq,
-    /// Nothing from here on was brought to the disk by us.
+    /// No sync and no spill has written messages at or above this seq.
     pub(super) on_disk: Seq,
     pub(super) syncing: Option<Syncing>,
-    /// Somebody waits for one that covers everything appended.
+    /// True if a publish waits for a sync that covers everything appended.
     pub(super) is_wanted: bool,
     /// How many messages the last one covered.
     pub(super) group: u64,
-    /// Until when the next one waits for as many.
+    /// The time until which the next sync waits for `group` messages.
     pub(super) gather_until: Duration,
     /// When the next one starts; `None` while everything appended is covered.
     pub(super) due: Option<Duration>,
@@ -44,9 +45,9 @@ pub(super) struct Sync {
     /// tried, whoever else asks for one.
     pub(super) delayed: u32,
     pub(super) poisoned: Option<Arc<str>>,
-    /// Copies that were made and are not used, and were never synced. Start-up prefers a copy to its
-    /// original, and does not read it if it lies below the synced mark. So the next sync removes them
-    /// for good: a power failure must not bring one back, torn, beside an original that is whole.
+    /// Copies that are not used and were never synced. The next sync removes them for good, because a power failure
+    /// must not bring a torn copy back beside a whole original: start-up prefers a copy to its original, and does not
+    /// read a copy that lies below the synced mark.
     pub(super) voided: Vec<SegmentNumber>,
 }
 
@@ -111,7 +112,7 @@ impl Sync {
         self.poisoned.as_ref()
     }
 
-    /// Whether an append up to `next` changes when the next sync is due.
+    /// Returns whether an append that ends at `next` may change the time of the next sync.
     #[inline]
     pub(super) fn wants_to_know(&self, next: Seq) -> bool {
         self.due.is_none() || next >= self.count_trigger
@@ -127,7 +128,7 @@ impl Sync {
             .filter(|_| self.syncing.is_none() && self.poisoned.is_none())
     }
 
-    /// A segment that was being spilled, and so left out of a sync, is where it was.
+    /// Makes the sync under way void: it relied on the copy of a segment, and the log does not use that copy.
     pub(super) fn spill_is_void(&mut self) {
         if let Some(syncing) = &mut self.syncing {
             syncing.is_void = true;

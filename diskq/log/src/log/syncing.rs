@@ -13,8 +13,8 @@ use super::segments::Residency;
 use super::sync::Syncing;
 use super::{Log, Notice};
 
-/// A count of unsynced messages starts no sync sooner than this after the last one: at high rates
-/// syncs write the same warm pages again and again.
+/// The least time between two syncs that start because of the number of unsynced messages. At high rates, more syncs
+/// would only write the same warm pages again and again.
 const SYNC_INTERVAL_MIN: Duration = Duration::from_millis(200);
 
 /// The longest time that a sync waits for publishes to gather. Clients that wait for a sync publish again when it has
@@ -98,7 +98,7 @@ impl Log {
             let lost = u32::from(is_planted(Bug::SyncTimerLost)) * 1000;
             self.sync.due = Some(self.mono + self.options.sync_timeout * (1 + lost));
             let covered = self.sync.covered();
-            // Every message is the topic's business (`want_sync`), no message is no one's.
+            // With 1, the topic asks for each sync (`want_sync`). With 0, no number of messages makes a sync due.
             self.sync.count_trigger = match self.options.sync_every {
                 0 | 1 => Seq(u64::MAX),
                 every => Seq(covered.0.saturating_add(every)),
@@ -207,7 +207,8 @@ impl Log {
         notices.push(Notice::Synced(self.sync.synced));
     }
 
-    /// Nothing was lost, and who waits for the sync goes on waiting: it is tried again.
+    /// Schedules another try after a sync that could not open its files. Nothing was lost, and clients that wait for
+    /// the sync wait on.
     fn delay(&mut self, text: Arc<str>, notices: &mut Vec<Notice>) {
         if self.sync.delayed.is_multiple_of(TOLD_EVERY) {
             notices.push(Notice::SyncDelayed(text));

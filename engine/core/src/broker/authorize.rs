@@ -25,7 +25,7 @@ pub(super) enum Permit {
     Granted,
     /// It may not; the client has been told.
     Refused,
-    /// That is being found out; the command is offered again.
+    /// The auth server is being asked. The command is offered again when the answer has come.
     Asked,
 }
 
@@ -73,8 +73,8 @@ impl Broker {
         out.push(Output::Authorize(id, query));
     }
 
-    /// Takes the answer to [`Output::Authorize`], or the reason why there is none, for the log. A client
-    /// that is gone has no interest in it.
+    /// Takes the answer to [`Output::Authorize`]. An error is the reason why there is no answer, for the log. Does
+    /// nothing for a client that is gone.
     pub fn handle_grants(
         &mut self,
         now: Now,
@@ -90,7 +90,7 @@ impl Broker {
         };
         client.unblock(Blocked::Authorizing(reason));
         if client.ending() != Ending::No {
-            // A publish before it has failed meanwhile: nothing follows that.
+            // An earlier publish has failed meanwhile, and that error ends the connection.
             return;
         }
         let Some(auth) = &mut client.session.auth else {
@@ -156,8 +156,8 @@ impl Broker {
         Permit::Refused
     }
 
-    /// Whether the MPUB to `topic` at the front of the input, unfinished or refused, may go on: nsqd looks
-    /// at its messages after that.
+    /// Returns whether the client may publish to the topic of an MPUB that is unfinished or will be refused. nsqd
+    /// checks the permission before it looks at the messages.
     pub(super) fn may_publish_many(
         &mut self,
         now: Now,

@@ -9,15 +9,15 @@ use crate::ids::TopicKey;
 use crate::now::Now;
 use crate::topic::Waiter;
 
-/// A line about something that is tried again. The system's answer ends `why`; in front of that are the names of
-/// files, in which topics differ.
+/// Makes an ERROR line about an action that is tried again. `why` ends with the system's error text. The cause leaves
+/// out the text before it, because that has file names, which differ between topics.
 fn complaint(what: &str, why: &str, line: String) -> Output {
     let answer = why.rsplit(": ").next().unwrap_or(why);
     let cause = format!("{what}: {answer}");
     Output::Complaint { cause, line }
 }
 
-/// What clients are told whose topic is being deleted.
+/// The error text for clients that wait for a topic while it is deleted.
 const EXITING: &str = "exiting";
 
 impl Broker {
@@ -55,7 +55,7 @@ impl Broker {
                 let what = "failed to write message to backend";
                 let line = format!("TOPIC({name}) ERROR: {what} - {cause}");
                 out.push(complaint(what, &cause, line));
-                // Their publishes are tried again, and refused with the reason.
+                // The blocked clients and tasks publish again, and this time are refused with the reason.
                 self.wake_blocked(key, out);
                 self.refuse_forwarded(key, &cause);
             }
@@ -120,7 +120,7 @@ impl Broker {
         }
     }
 
-    /// Lets those try again whose publish found no room.
+    /// Lets the clients and tasks whose publish found no room try again.
     fn wake_blocked(&mut self, key: TopicKey, out: &mut Vec<Output>) {
         let Some(topic) = self.topics.get_mut(key) else {
             return;
@@ -153,7 +153,7 @@ impl Broker {
         }
     }
 
-    /// The topic goes away: everyone who waits for it is told so.
+    /// Refuses everything that waits for a topic, because the topic is being deleted.
     pub(super) fn refuse_all(&mut self, key: TopicKey, out: &mut Vec<Output>) {
         let Some(topic) = self.topics.get_mut(key) else {
             return;

@@ -46,8 +46,9 @@ pub enum Output {
     Resume(ClientId),
     /// The peer was silent for too long: treat its input as ended.
     Expired(ClientId),
-    /// Too little output has left within the write deadline, as far as the broker knows. Write as much as the socket
-    /// takes now, and then call [`Broker::write_expired`], which judges.
+    /// Too little output has left within the write deadline, but the socket may have room that was not reported yet.
+    /// Write as much as the socket takes now, and then call [`Broker::write_expired`], which decides whether the
+    /// connection ends.
     WriteExpired(ClientId),
     /// The peer took too long for its part of an upgrade. Treat the upgrade as failed, unless the upgrade has
     /// succeeded meanwhile.
@@ -85,12 +86,12 @@ pub enum Output {
 pub struct DeletedLog {
     /// The topic's name.
     pub topic: Arc<str>,
-    /// nsqd.dat does not list the topic. Otherwise it is out of date once the log is deleted, and not before: a crash
-    /// that comes first leaves the topic as it was.
+    /// True if the topic is ephemeral, so nsqd.dat does not list it. For a durable topic, nsqd.dat must not be written
+    /// before the log is deleted: if the process crashes before the deletion, the topic stays as it was.
     pub is_ephemeral: bool,
     /// The last jobs of the log, to be done before.
     pub requests: Vec<Request>,
-    /// The waiters that are woken when the log is deleted or the deletion has failed.
+    /// The task that is woken when the log is deleted or the deletion has failed.
     pub task: Option<TaskId>,
 }
 

@@ -1,4 +1,4 @@
-//! What a connection sends: from bytes to commands, and each to who carries it out.
+//! The input of a connection: decodes bytes to commands, and carries the commands out.
 
 use super::output::{Level, Output};
 use super::{Broker, BrokerOptions, Flow};
@@ -42,16 +42,16 @@ const COMMANDS_MAX: usize = 2048;
 /// as 64 commands.
 const OUTPUTS_MAX: usize = 32;
 
-/// An IDENTIFY counts as this many commands, and an MPUB as one for each message.
+/// An IDENTIFY counts as this many commands in addition to itself, and an MPUB as one more for each message.
 const IDENTIFY_COMMANDS: usize = 256;
 
-/// For the sizes and the count around a body: four of them at most, and some to spare.
+/// The room in [`command_bytes_max`] for size and count fields. A command has four of them at most (16 bytes).
 const COMMAND_SIZES_BYTES: usize = 64;
 
 impl Broker {
-    /// Carries out the commands at the start of `input`. Returns how many bytes are done with; the
-    /// rest is offered again with more behind it, or after [`Output::Resume`]. While
-    /// [`Broker::has_more`] says so, the rest is offered again once other connections had their turn.
+    /// Carries out the commands at the start of `input`. Returns how many bytes were consumed. The caller offers the
+    /// rest again when more input has come, or after [`Output::Resume`]. If [`Broker::has_more`] is true, the caller
+    /// offers the rest again after the other connections have had their turn.
     pub fn receive(
         &mut self,
         now: Now,
@@ -93,10 +93,11 @@ impl Broker {
                     if !is_too_big && !self.options.server.auth_required {
                         break;
                     }
-                    // Whether an MPUB's topic may be published to does not wait for its messages.
+                    // The permission for an MPUB is checked before its messages have arrived, as in nsqd.
                     let unfinished = client.session.decoder.unfinished(rest, &context);
                     if is_too_big {
-                        // More input is not waited for: the command is refused, perhaps after a question.
+                        // The command will be refused, perhaps after a question to the auth server. So no more of its
+                        // input is needed.
                         client.session.decoder.reset();
                     }
                     let topic = unfinished.and_then(|(_, topic)| topic);
@@ -129,7 +130,7 @@ impl Broker {
                     self.fail(id, error, out);
                     break;
                 }
-                // What is taken must not depend on how much of it comes at once.
+                // An MPUB that is too large and arrives as a whole is refused like one that arrives in parts.
                 Decoded::Command {
                     command: Command::Mpub { topic, .. },
                     consumed: bytes,
@@ -153,7 +154,7 @@ impl Broker {
                         Flow::Next => consumed += bytes,
                         Flow::Retry => {
                             if self.is_tracing {
-                                // It comes again with the command.
+                                // The command is offered again later, and is traced again then.
                                 out.remove(line_at);
                             }
                             break;
@@ -168,8 +169,8 @@ impl Broker {
         consumed
     }
 
-    /// Stops reading a client whose answers have not left. One look per read is enough: what one
-    /// read brings, and its work, are bounded.
+    /// Stops reading a client that has too many bytes of unsent answers. One check per read is enough, because one read
+    /// brings a bounded number of bytes.
     fn hold_if_behind(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(id)
             && !client.is_stopped()
@@ -179,8 +180,8 @@ impl Broker {
         }
     }
 
-    /// The peer sends nothing more (end of stream, or silent for too long): `rest` is what was never
-    /// consumed. What it is owed is still written, then the connection ends.
+    /// Ends the input of a connection: the stream has ended, or the peer was silent for too long. `rest` is the input
+    /// that was not consumed. The output that the client is owed is still written, then the connection ends.
     pub fn finish_input(&mut self, id: ClientId, rest: &[u8], out: &mut Vec<Output>) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
@@ -209,7 +210,7 @@ impl Broker {
         }
     }
 
-    /// Closes a connection, without a word of its own, once what it is owed has left.
+    /// Closes a connection once its output has left. Adds no error frame to the output.
     pub(super) fn end_after_output(&mut self, id: ClientId, out: &mut Vec<Output>) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
@@ -234,7 +235,7 @@ impl Broker {
         out.push(Output::Log(Level::Debug, line));
     }
 
-    /// What a consumer may be sent, after each of its commands.
+    /// Logs RDY and the number of messages in flight of a consumer. Called after each of its commands.
     pub(super) fn trace_state(&self, id: ClientId, out: &mut Vec<Output>) {
         let Some(client) = self.clients.get(id) else {
             return;
@@ -388,8 +389,8 @@ impl Broker {
         Flow::Next
     }
 
-    /// Refuses a command that takes `bytes` bytes at least, see [`command_bytes_max`]. The topic of an
-    /// MPUB is made also if its messages are refused.
+    /// Refuses an MPUB that has at least `bytes` bytes; see [`command_bytes_max`]. As in nsqd, the topic is created
+    /// although the messages are refused.
     fn refuse_large_mpub(
         &mut self,
         id: ClientId,

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use wire::identify::Upgrade;
 
 impl Broker {
-    /// The state of this shard's topics, channels and connections.
+    /// Takes a snapshot of this shard's topics, channels and connections. First distributes published messages to the
+    /// channels, within the turn's budget, so that the depths are those of the channels.
     pub fn stats(&mut self, now: Now, filter: &StatsFilter) -> StatsSnapshot {
         let mut snapshot = StatsSnapshot::default();
         let keys = self.by_name.values().copied().collect::<Vec<_>>();
@@ -153,8 +154,8 @@ impl Broker {
             .collect()
     }
 
-    /// The first complaint of a log that takes no messages, if there is one. Cheap enough for every
-    /// turn.
+    /// Returns why a topic of this shard cannot be published to, if there is such a topic: its log takes no messages,
+    /// or the topic is set aside. Cheap enough for every turn.
     pub fn health(&self) -> Option<&Arc<str>> {
         let mut logs = self
             .unhealthy

@@ -8,9 +8,9 @@ use crate::ids::{ClientId, TopicKey};
 use crate::now::Now;
 use std::time::Duration;
 
-/// Heartbeats of the same interval go out at so many moments of it, whenever their connections were made: ten
-/// thousand idle ones wake the shard twice a second, not three hundred times. None is late by more than
-/// this part of its interval.
+/// The number of moments in an interval at which heartbeats go out. All connections with the same interval share these
+/// moments. So ten thousand idle connections with heartbeats every 30 s wake the shard twice a second instead of three
+/// hundred times. A heartbeat is late by at most the time between two moments.
 const TICKS_PER_HEARTBEAT: u32 = 64;
 
 impl Broker {
@@ -146,10 +146,9 @@ impl Broker {
         if client.ending() == Ending::Now {
             return;
         }
-        // The last words of a dying connection need no company, but their deadline counts, too: a
-        // peer that asked for its end and reads nothing must not stay for ever.
-        // A heartbeat during an upgrade would be taken for the upgrade's OK. A peer that has not sent the magic may
-        // speak another protocol.
+        // A connection that is ending gets no heartbeat, but the timer still checks its write deadline: a peer that
+        // reads nothing must not stay for ever. During an upgrade, the peer would take a heartbeat for the upgrade's
+        // OK. A peer that has not sent the magic may speak another protocol.
         let is_heard = client.session.magic_seen && client.blocked() != Some(Blocked::Upgrading);
         if client.ending() == Ending::No && is_heard {
             client.output.queue.push_bytes(wire::encode::HEARTBEAT);
@@ -173,7 +172,7 @@ impl Broker {
             return;
         };
         if client.blocked().is_some() {
-            // It is us who do not read.
+            // The broker does not read this client at the moment, so the client does not count as silent.
             client.heard(now.mono);
         }
         let at = client.waiting_since + interval * 2;

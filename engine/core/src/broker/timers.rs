@@ -13,7 +13,7 @@ use std::time::Duration;
 pub(super) enum Timer {
     /// A heartbeat to a client, and the deadline of its writes.
     Heartbeat(ClientId),
-    /// The read deadline of a silent client.
+    /// The read deadline of a silent client, or the deadline of the peer's part of an upgrade.
     Deadline(ClientId),
     /// Whatever a topic has to do.
     Topic(TopicKey),
@@ -22,7 +22,7 @@ pub(super) enum Timer {
 /// What is due when.
 pub(super) type Timers = BTreeSet<(Duration, Timer)>;
 
-/// Moves a timer to `at`; `armed` is where it stood.
+/// Moves a timer to `at`, or removes it. `armed` is the time for which the timer is set, and is updated.
 pub(super) fn replace(
     timers: &mut Timers,
     timer: Timer,

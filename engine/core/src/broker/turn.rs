@@ -11,14 +11,14 @@ use crate::work::Work;
 use std::io::IoSlice;
 use std::time::Duration;
 
-/// What is left after a write.
+/// The state of a connection's output after a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// Nothing.
+    /// All output was sent.
     All,
-    /// Something: write again when the socket can take it.
+    /// Some output is left. Write again when the socket can take it.
     More,
-    /// Nothing, and the connection is over: close it.
+    /// The connection is over. Close it.
     Over,
 }
 
@@ -123,9 +123,9 @@ impl Broker {
         count
     }
 
-    /// Notes that the first `bytes` bytes of a connection's output were written. With 0, that the
-    /// socket took nothing. A connection that was cut off has no output any more: what a layer
-    /// above the socket has kept of it may still leave.
+    /// Notes that the first `bytes` bytes of a connection's output were written; 0 means that the socket took nothing.
+    /// The queue of a connection that was cut off is empty, but TLS or compression may still report bytes that it had
+    /// taken before.
     pub fn sent(&mut self, now: Now, id: ClientId, bytes: usize, out: &mut Vec<Output>) -> Sent {
         let Some(client) = self.clients.get_mut(id) else {
             return Sent::All;
@@ -203,8 +203,7 @@ impl Broker {
             .is_some_and(|client| client.takes_input(bytes))
     }
 
-    /// How many bytes the input of a connection must have for its next command, unfinished as far as
-    /// it was offered; 0 when nothing is known of it.
+    /// Returns how many bytes of input a connection's unfinished command needs. 0 if that is not known.
     pub fn needs(&self, id: ClientId) -> usize {
         self.clients
             .get(id)

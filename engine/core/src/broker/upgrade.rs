@@ -15,11 +15,11 @@ use crate::tls::TlsSession;
 use std::time::Duration;
 use wire::error::WireError;
 
-/// What the peer has for its part of an upgrade.
+/// The longest time that the peer may take for its part of an upgrade.
 const UPGRADE_TIME_MAX: Duration = Duration::from_secs(5);
 
 impl Broker {
-    /// Begins with what was granted, once all that was asked before is answered.
+    /// Begins the granted upgrades as soon as all earlier commands are answered.
     pub(super) fn start_upgrades(&mut self, id: ClientId, out: &mut Vec<Output>) {
         let Some(client) = self.clients.get_mut(id) else {
             return;

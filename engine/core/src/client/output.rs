@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use wire::error::WireError;
 
-/// The bytes that an answer counts for while it is held back, besides its frame: its place in the
-/// queue. It bounds the publishes of a client that wait for a sync.
+/// The bytes that an answer counts for while it is held back, in addition to its frame: the entry in the queue. This
+/// count bounds how many publishes of one client wait for a sync.
 const HELD_REPLY_BYTES: usize = 32;
 
 /// A connection whose socket is full has one heartbeat interval for these bytes, or for all of its
@@ -17,7 +17,7 @@ const HELD_REPLY_BYTES: usize = 32;
 /// loopback interface), so a consumer may have to read that much before any bytes leave.
 const PROGRESS_BYTES: u64 = 16 * 1024;
 
-/// A publish command, for the names of its errors.
+/// A command whose answer may be promised: a publish or a SUB. The verb selects the command's error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     /// PUB
@@ -92,10 +92,10 @@ struct Stuck {
     bytes_due: u64,
 }
 
-/// What came of a promised answer.
+/// The result of filling in a promised answer.
 #[derive(Debug, Default)]
 pub(super) struct Resolved {
-    /// The text of the error frame that the answer is.
+    /// The text of the error frame, if the answer is an error.
     pub(super) error_text: Option<String>,
     /// A fatal error has left the queue: nothing follows it.
     pub(super) is_fatal: bool,
@@ -133,7 +133,8 @@ impl ClientOutput {
         self.queue.answer_bytes() + self.reply_bytes
     }
 
-    /// Copies what is lent by the log. Returns false if that was not whole: then nothing is queued.
+    /// Copies the queued runs of the log into the connection's own buffer. Returns false if a copied frame was damaged:
+    /// then the queue is empty.
     #[cold]
     #[must_use]
     pub(super) fn copy_runs(&mut self, log: &mut Log) -> bool {
@@ -194,7 +195,8 @@ impl ClientOutput {
         Token(self.replies_gone + self.replies.len() as u64 - 1)
     }
 
-    /// Keeps the promise; what follows in order leaves with it.
+    /// Fills in the promised answer. The answer, and later answers that are known, leave once no earlier answer is
+    /// outstanding.
     pub(super) fn resolve(&mut self, token: Token, result: Result<(), &str>) -> Resolved {
         let mut resolved = Resolved::default();
         let Some(at) = token.0.checked_sub(self.replies_gone) else {

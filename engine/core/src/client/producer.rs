@@ -9,9 +9,9 @@ use wire::name::TopicName;
 pub(crate) struct Producer {
     /// Messages published, by the bytes of the topic's name.
     pub(crate) pub_counts: BTreeMap<Box<[u8]>, u64>,
-    /// Where it published last; checked by name before use.
+    /// The topic of the last publish. The broker compares the topic's name before it uses the hint.
     pub(crate) topic_hint: Option<TopicKey>,
-    /// The other shard that its last publishes went to, and how many in a row.
+    /// The other shard that the last publishes went to, and the number of these publishes in a row.
     remote_streak: (ShardId, u32),
     /// Bytes on their way to other shards.
     pub(crate) forwarded_bytes: usize,
@@ -43,14 +43,14 @@ impl Producer {
         }
     }
 
-    /// Publishes to a topic of this shard.
+    /// Notes a publish to a topic of this shard: the topic becomes the hint, and the streak of remote publishes ends.
     #[inline]
     pub(crate) fn found_topic(&mut self, key: TopicKey) {
         self.topic_hint = Some(key);
         self.remote_streak.1 = 0;
     }
 
-    /// Publishes to a topic of shard `to`. Returns how many publishes in a row went there.
+    /// Counts a publish to a topic of shard `to`. Returns how many publishes in a row went to this shard.
     pub(crate) fn count_remote(&mut self, to: ShardId) -> u32 {
         if self.remote_streak.0 != to {
             self.remote_streak = (to, 0);

@@ -13,7 +13,8 @@ pub(crate) struct Session {
     pub(crate) magic_seen: bool,
     pub(crate) decoder: Decoder,
     pub(crate) state: ClientState,
-    /// What IDENTIFY says, the latest one. The first one is [`Consumer::settings`](super::consumer::Consumer::settings).
+    /// The settings of the latest IDENTIFY. The settings of the first IDENTIFY are in
+    /// [`Consumer::settings`](super::consumer::Consumer::settings).
     pub(crate) settings: ClientSettings,
     is_identified: bool,
     pub(crate) client_id: String,
@@ -22,7 +23,7 @@ pub(crate) struct Session {
     pub(crate) topology_region: String,
     pub(crate) topology_zone: String,
     upgrades_left: VecDeque<Upgrade>,
-    /// With TLS.
+    /// The TLS session. `None` without TLS.
     pub(crate) tls: Option<Box<TlsSession>>,
     pub(crate) compression: Option<Upgrade>,
     /// What it is authorised for; `None` before AUTH.
@@ -50,8 +51,8 @@ impl Session {
         }
     }
 
-    /// Bytes of input before which nothing can be read: those of the magic, and then those that the unfinished
-    /// command is known to have. 0 if nothing is known.
+    /// Returns the number of input bytes that must be there before the decoder can go on: the length of the magic, then
+    /// the known length of the unfinished command. 0 if the length is not known.
     #[inline]
     pub(crate) fn needs(&self) -> usize {
         if self.magic_seen {
@@ -72,12 +73,12 @@ impl Session {
         !std::mem::replace(&mut self.is_identified, true)
     }
 
-    /// True when its encoding is not that of a new connection.
+    /// Returns true if the connection has TLS or compression.
     pub(crate) fn is_upgraded(&self) -> bool {
         self.tls.is_some() || self.compression.is_some()
     }
 
-    /// The upgrade that was granted, is not there yet, and comes first.
+    /// Returns the first of the granted upgrades that are not in place yet.
     pub(crate) fn next_upgrade(&self) -> Option<Upgrade> {
         self.upgrades_left.front().copied()
     }

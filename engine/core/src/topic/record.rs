@@ -1,5 +1,4 @@
-//! What a topic writes down, and what it makes of that at the next start: checkpoints, restore, and
-//! the last checkpoint of a graceful stop.
+//! Restoring a topic at the start, the checkpoints that clients wait for, and the last checkpoint of a graceful stop.
 
 use super::{Stopping, Topic, TopicOptions};
 use crate::channel::Channel;
@@ -122,9 +121,9 @@ impl Topic {
         }
     }
 
-    /// Records a change that somebody is told of once it is recorded. What OK means for a message it
-    /// means for a channel, too: with `--sync-every=1` it survives a power failure, without the help
-    /// of nsqd.dat, which is written later.
+    /// Requests a checkpoint for a change whose answer waits until the change is recorded. An answered change is as
+    /// durable as an acknowledged message: with `--sync-every=1` it survives a power failure. The change must not
+    /// depend on nsqd.dat, which is written later.
     pub(crate) fn write_promise(&mut self) -> CheckpointNumber {
         let durable = if self.options.group_commit {
             Durable::Yes
@@ -162,8 +161,8 @@ impl Topic {
         !self.sync_failed && self.channel(id).is_some_and(is_unsure)
     }
 
-    /// Keeps that nothing of this topic becomes durable any more. The records of an earlier run are as durable as that run
-    /// left them.
+    /// Notes that nothing of this topic becomes durable any more. A SUB to a channel of an earlier run no longer waits
+    /// for a checkpoint.
     pub(crate) fn mark_sync_failed(&mut self) {
         self.sync_failed = true;
         let channels = self.channels.iter_mut().flatten();
@@ -172,8 +171,8 @@ impl Topic {
         }
     }
 
-    /// Drives a topic to where a stop loses nothing: everything synced, then one last checkpoint.
-    /// Returns true while that is not reached; call again after the keeper's next answer.
+    /// Does the next step of a graceful stop: syncs all messages, then writes one last checkpoint. Returns true while
+    /// the last checkpoint has not ended. Call this again after the keeper's next answer.
     pub(crate) fn drive_stop(&mut self) -> bool {
         match self.stopping {
             _ if self.ephemeral => false,
@@ -211,7 +210,8 @@ impl Topic {
     }
 }
 
-/// The monotonic time of a recorded due time; what is overdue is due now.
+/// Returns the monotonic time of a recorded due time. A due time in the past becomes `now`. `None` if `due_ns` is 0:
+/// the message is not deferred.
 fn due_time(now: Now, due_ns: u64) -> Option<Duration> {
     let wait = Duration::from_nanos(due_ns.saturating_sub(now.wall_ns));
     (due_ns > 0).then(|| now.mono + wait)

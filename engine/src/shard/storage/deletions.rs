@@ -1,7 +1,7 @@
 //! Deletions of logs. Each deletion is tried until it works, or until no deletion can work any more.
 
 use crate::shard::mail::Mail;
-use diskq::{DiskError, Request};
+use diskq::{DiskError, Reply, Request};
 use engine_core::{DeletedLog, TaskId};
 use program::log_error;
 use std::sync::Arc;
@@ -76,8 +76,11 @@ impl KeeperThread {
         let topic = deletion.topic.clone();
         self.order.wait_for_urgent(&topic);
         for request in deletion.requests.drain(..) {
-            // Nobody waits for the answers any more; memory in them is unmapped here.
-            drop(self.keeper.handle(&topic, request));
+            // The log that would take the reply is gone, so the keeper takes the reply's memory back.
+            let reply = self.keeper.handle(&topic, request);
+            if let Some(memory) = reply.and_then(Reply::into_memory) {
+                self.keeper.free(memory);
+            }
         }
         let deleted = match deletion.is_ephemeral {
             true => self.keeper.delete_ephemeral(&topic).map(|()| None),

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Counts the unfinished jobs of each topic that a job of the other thread must wait for. Topics are told apart by name,
-/// because a log may belong to a topic of the same name as one that was deleted before. A job of a segment asks here, a
-/// message does not.
+/// Counts the unfinished jobs of each topic for which a job of the other thread must wait. Topics are told apart by
+/// name, because a new topic may have the name of a deleted one. Jobs of segments take this lock, messages do not.
 #[derive(Default)]
 pub(super) struct JobOrder {
     topics: Mutex<HashMap<Arc<str>, Unfinished>>,

@@ -336,3 +336,38 @@ fn many_syncs_are_done_at_once_and_answered_each() {
     let written = std::fs::read(directory.path().join("new.log/checkpoint")).expect("a file");
     assert!(written.starts_with(b"RQCP"));
 }
+
+/// The answers of the last jobs of a deleted log reach nobody, and their memory stayed mapped until the process ended.
+#[test]
+fn a_deleted_log_leaves_no_mapping() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    std::fs::create_dir(directory.path().join("t.log")).expect("a new directory");
+    let (post, _inboxes) = Post::new(1);
+    let order = Arc::new(JobOrder::default());
+    let keeper = Keeper::new(OsFiles, directory.path());
+    let thread = KeeperThread::new(ShardId(0), Duty::Keeper, keeper, &post, &order);
+    let thread = thread.expect("a directory");
+    let prepare = || Request::Prepare {
+        segment: SegmentNumber(1),
+        bytes: 1 << 16,
+        pages: Pages::Small,
+    };
+    let is_mapped = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux has it");
+        maps.contains(&*directory.path().to_string_lossy())
+    };
+    let reply = thread.keeper.handle("t", prepare());
+    assert!(is_mapped(), "a prepared segment is mapped");
+    let memory = reply.and_then(diskq::Reply::into_memory);
+    thread.keeper.free(memory.expect("the segment's memory"));
+    assert!(!is_mapped(), "the keeper has taken it back");
+
+    let log = DeletedLog {
+        topic: "t".into(),
+        is_ephemeral: false,
+        requests: vec![prepare()],
+        task: None,
+    };
+    assert!(thread.delete(log.into()));
+    assert!(!is_mapped());
+}
