@@ -1241,7 +1241,8 @@ fn a_checkpoint_that_may_not_be_written_is_final() {
     }
 }
 
-/// After a checkpoint that need not be durable, a durable one follows within --sync-timeout, whatever happens meanwhile.
+/// After a checkpoint that need not be durable, a durable one follows within --sync-timeout, whatever happens
+/// meanwhile.
 #[test]
 fn a_change_is_durable_within_the_sync_timeout() {
     let is_synced = |notice: &Notice| matches!(notice, Notice::Checkpointed { synced: true, .. });

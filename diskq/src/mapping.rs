@@ -31,8 +31,8 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// and far more than the call itself costs.
 const SMALL_AT_ONCE: usize = 128 << 10;
 
-/// The mappings that are lent, by the address of their first byte. A keeper's thread takes the lock for a moment when it
-/// maps, unmaps or syncs a segment; a reactor never does.
+/// The mappings that are lent, by the address of their first byte. A keeper's thread takes the lock for a moment when
+/// it maps, unmaps or syncs a segment; a reactor never does.
 static LENT: Mutex<BTreeMap<usize, Lent>> = Mutex::new(BTreeMap::new());
 
 /// A mapping whose bytes a [`Memory`] has.
@@ -69,8 +69,9 @@ impl Mapping {
         let (start, length) = (pages.as_mut_ptr(), pages.len());
         lent().insert(start as usize, Lent::File(Arc::new(pages)));
         // SAFETY: the pages stay mapped until the table gives them up, which it does in exchange for this slice. The
-        // file stays as long (module invariants). Who else has the mapping reads and writes none of its bytes. Bytes that
-        // change on the device or are scribbled on by a foreign process are covered by the CRC on every read from cold.
+        // file stays as long (module invariants). Who else has the mapping reads and writes none of its bytes. Bytes
+        // that change on the device or are scribbled on by a foreign process are covered by the CRC on every read from
+        // cold.
         Memory::Lent(unsafe { slice::from_raw_parts_mut(start, length) })
     }
 }

@@ -144,8 +144,8 @@ impl SimFiles {
         disk.faults.failed_syncs += u64::from(has_failed);
     }
 
-    /// Fails the write-back of one file or directory, as [`SimFiles::fail_write_back`] does for all. A directory loses its
-    /// unsynced changes of names: they stay visible, no later sync writes them, and a power failure undoes them.
+    /// Fails the write-back of one file or directory, as [`SimFiles::fail_write_back`] does for all. A directory loses
+    /// its unsynced changes of names: they stay visible, no later sync writes them, and a power failure undoes them.
     ///
     /// # Panics
     /// If there is no such file or directory.

@@ -12,9 +12,9 @@
 //!   addresses.rs     free, and no two the same
 //! ```
 //!
-//! Each check is a question to the system and a pure judgement of its answer, as in [`crate::preflight`], which a
-//! start goes through. A check makes no directory and leaves no file. It holds the lock of the data path and each address
-//! for an instant. A start in the instant of the lock fails; for an address, a start tries again for a second.
+//! Each check is a question to the system and a pure judgement of its answer, as in [`crate::preflight`], which a start
+//! goes through. A check makes no directory and leaves no file. It holds the lock of the data path and each address for
+//! an instant. A start in the instant of the lock fails; for an address, a start tries again for a second.
 
 use serde::Serialize;
 use std::fmt::Write as _;

@@ -82,8 +82,8 @@ enum Message {
 }
 
 impl LookupPeers {
-    /// Starts the threads, which talk to nobody before [`LookupPeers::begin`]. `tell_has_peers` is told whether there is
-    /// an nsqlookupd to ask, each time the list changes.
+    /// Starts the threads, which talk to nobody before [`LookupPeers::begin`]. `tell_has_peers` is told whether there
+    /// is an nsqlookupd to ask, each time the list changes.
     ///
     /// # Errors
     /// No thread could be started.

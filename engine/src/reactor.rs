@@ -6,10 +6,10 @@
 //!   wake tasks ◄── answers, timers ◄──── the engine: watches sockets, waits if no task is ready
 //! ```
 //!
-//! The engine ([`Engine`], behind the seam in `driver.rs`) says which sockets are ready. The bytes themselves go
-//! by plain `recv` and `sendmsg`, so that a shard reads into few buffers and writes from its log. With io_uring
-//! the call that waits also says which sockets to watch: a turn of a busy shard is one `io_uring_enter`, and one
-//! `recv` or `sendmsg` for each connection that has something. A socket is polled only while somebody waits for it: one that is
+//! The engine ([`Engine`], behind the seam in `driver.rs`) says which sockets are ready. The bytes themselves go by
+//! plain `recv` and `sendmsg`, so that a shard reads into few buffers and writes from its log. With io_uring the call
+//! that waits also says which sockets to watch: a turn of a busy shard is one `io_uring_enter`, and one `recv` or
+//! `sendmsg` for each connection that has something. A socket is polled only while somebody waits for it: one that is
 //! left to gather input wakes nobody. Tasks are those of `async-executor`.
 //!
 //! Why not an executor with its own sockets: docs/decisions/0004-reactor.md.
@@ -208,8 +208,8 @@ pub(crate) fn sleep(duration: Duration) -> Sleep {
     }
 }
 
-/// Lets all ready tasks run first. The reactor asks the engine after each task that came last. So a task that has much to
-/// do does it in pieces, and calls this after each piece.
+/// Lets all ready tasks run first. The reactor asks the engine after each task that came last. So a task that has much
+/// to do does it in pieces, and calls this after each piece.
 ///
 /// # Panics
 /// Outside of [`run`].

@@ -10,8 +10,8 @@ use jiff::fmt::strtime;
 use program::{log_info, log_warn};
 use std::time::{Instant, SystemTime};
 
-/// The end of the FATAL line. Unlike at other starts, no single topic is set aside: the takeover happens wholly or not at
-/// all, so that the original can still go on with all of its files.
+/// The end of the FATAL line. Unlike at other starts, no single topic is set aside: the takeover happens wholly or not
+/// at all, so that the original can still go on with all of its files.
 const WAY_OUT: &str = "a takeover happens wholly or not at all: mend the cause and start nsqd again, or move the \
                        *.diskqueue.* files in question out of the data path to start without their messages";
 

@@ -18,7 +18,8 @@ pub(crate) fn crc32c(start: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(start, bytes)
 }
 
-/// Beyond this several instructions at once are faster: the library's business.
+/// Longer input goes to the library, which folds with carry-less multiplications. Just above 300 bytes, the two ways
+/// cost about the same.
 #[cfg(target_arch = "x86_64")]
 const SHORT_BYTES_MAX: usize = 512;
 

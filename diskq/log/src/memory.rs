@@ -6,8 +6,8 @@ use std::ops::Range;
 /// The bytes of one segment, wherever they are kept.
 ///
 /// A log reads and writes the bytes, and hands each memory back, in a [`Request`](crate::Request). Dropping a memory of
-/// a mapping makes no system call: the type has no destructor, and the lender never sees the bytes again. So a forgotten
-/// memory stays mapped until the process ends.
+/// a mapping makes no system call: the type has no destructor, and the lender never sees the bytes again. So a
+/// forgotten memory stays mapped until the process ends.
 pub enum Memory {
     /// Bytes of a mapping. Who holds the slice may use it for ever, so the lender ends the mapping only after it has
     /// got the whole slice back.

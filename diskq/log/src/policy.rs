@@ -73,8 +73,8 @@ pub(crate) fn segment_bytes(needed: u32, usual: u32) -> u32 {
     usual.max(needed.next_multiple_of(PAGE_BYTES))
 }
 
-/// The pages of a new segment. Huge pages are for a flow that fills its segments quicker than it is synced: a sync writes
-/// such a page whole.
+/// The pages of a new segment. Huge pages are for a flow that fills its segments quicker than it is synced: a sync
+/// writes such a page whole.
 pub(crate) fn pages(bytes: u32, is_quicker_than_syncs: bool) -> Pages {
     if is_quicker_than_syncs && bytes >= HUGE_FROM {
         Pages::Huge
@@ -97,8 +97,8 @@ pub(crate) fn suits_pool(bytes: u64, usual: u32, least: u32) -> bool {
     (least..=usual * POOL_SIZES).contains(&bytes)
 }
 
-/// Returns whether a pool of `count` segments and `pooled` bytes has a place for `bytes` more: for a few segments in any
-/// case, and for more of them up to `memory` bytes.
+/// Returns whether a pool of `count` segments and `pooled` bytes has a place for `bytes` more: for a few segments in
+/// any case, and for more of them up to `memory` bytes.
 pub(crate) fn has_pool_place(
     count: usize,
     count_min: usize,

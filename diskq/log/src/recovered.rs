@@ -29,8 +29,8 @@ pub struct Recovered {
 /// The channels that survive a power failure for sure: those that a surely durable checkpoint names.
 #[derive(Debug, Default)]
 pub struct RecordedChannels {
-    /// The channels of the surely durable checkpoint. `None` if the newest checkpoint was written without a sync: a failed
-    /// sync may have come before it, and after a failed sync no checkpoint counts as durable.
+    /// The channels of the surely durable checkpoint. `None` if the newest checkpoint was written without a sync: a
+    /// failed sync may have come before it, and after a failed sync no checkpoint counts as durable.
     pub durable: Option<Roster>,
 }
 

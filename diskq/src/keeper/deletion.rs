@@ -55,8 +55,8 @@ impl<F: Files> Keeper<F> {
         })
     }
 
-    /// Returns false after a failed sync of the data path. From then on no deletion becomes durable, and a failed deletion
-    /// is not worth another try.
+    /// Returns false after a failed sync of the data path. From then on no deletion becomes durable, and a failed
+    /// deletion is not worth another try.
     #[must_use]
     pub fn can_delete_topics(&self) -> bool {
         !self.data_path.has_failed()

@@ -377,8 +377,8 @@ fn a_shared_sync_takes_no_error_from_a_log_outside_of_it() {
 }
 
 /// Two logs store messages, lose pages, and are synced by two threads, alone and together, in every order of six steps.
-/// Names in the data path get lost, too. The first sync of a log after the loss of one of its pages fails. After the loss
-/// of a name in the data path every sync fails.
+/// Names in the data path get lost, too. The first sync of a log after the loss of one of its pages fails. After the
+/// loss of a name in the data path every sync fails.
 #[test]
 fn no_order_of_syncs_loses_a_write_error() {
     const STEPS: u32 = 6;

@@ -651,7 +651,8 @@ fn a_log_that_was_sealed_is_not_read_at_start() {
     );
 }
 
-/// A broker that is killed leaves its last segment unsealed. Each later start read all of them, however many there were.
+/// A broker that is killed leaves its last segment unsealed. Each later start read all of them, however many there
+/// were.
 #[test]
 fn the_segments_that_kills_left_are_not_read_for_ever() {
     let (files, _) = disk_with(80);
@@ -704,8 +705,8 @@ fn the_segments_that_kills_left_are_not_read_for_ever() {
     }
 }
 
-/// A seal tells how many messages are whole, and the head how many fit. A checkpoint that a power failure can take back is
-/// no reason to forget the difference.
+/// A seal tells how many messages are whole, and the head how many fit. A checkpoint that a power failure can take back
+/// is no reason to forget the difference.
 #[test]
 fn a_seal_needs_a_durable_checkpoint() {
     let (files, _) = disk_with(80);
@@ -734,8 +735,8 @@ fn a_seal_needs_a_durable_checkpoint() {
         serve(&mut log, &keeper);
     };
     assert!(is_sealed(2) && !is_sealed(3));
-    // The start leaves the seqs of segment 3 behind. The checkpoint that says so is the newest, and a kill may have come
-    // before its sync.
+    // The start leaves the seqs of segment 3 behind. The checkpoint that says so is the newest, and a kill may have
+    // come before its sync.
     open_and_write_checkpoint();
     drop(open(&files));
     assert!(!is_sealed(3));

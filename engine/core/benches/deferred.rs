@@ -5,9 +5,9 @@
 //!
 //! COUNT messages (ten million) are published deferred, each by another time. They are recorded, found again by a
 //! restart, become due all at once, are recorded again, and are emptied. Then as many messages are published and
-//! delivered to one consumer, which finishes none. They are recorded, and time out all at once. A turn is everything that
-//! the broker does between two looks at its connections. Its time is CPU time of this thread: the time of other programs
-//! is not in it, and neither is that of the keeper, which has a thread of its own in the real broker.
+//! delivered to one consumer, which finishes none. They are recorded, and time out all at once. A turn is everything
+//! that the broker does between two looks at its connections. Its time is CPU time of this thread: the time of other
+//! programs is not in it, and neither is that of the keeper, which has a thread of its own in the real broker.
 //!
 //! Needs room below the directory for temporary files: 400 bytes per message.
 

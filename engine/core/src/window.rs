@@ -18,9 +18,9 @@
 //! value. Deadlines are rounded up to [`TICK`], consecutive batches with the same deadline merge,
 //! and a batch whose messages were all finished is dropped without looking at them one by one.
 //!
-//! Millions of messages may be in flight, and no call goes through all of them. The ring and the lists consist of pieces.
-//! The turn's [`Work`] bounds how many messages time out in a turn. In one call, free places leave the ring up to the end
-//! of a piece, and at most [`MOVES_MAX`] old entries move to the tree.
+//! Millions of messages may be in flight, and no call goes through all of them. The ring and the lists consist of
+//! pieces. The turn's [`Work`] bounds how many messages time out in a turn. In one call, free places leave the ring up
+//! to the end of a piece, and at most [`MOVES_MAX`] old entries move to the tree.
 
 mod batches;
 mod ring;
@@ -221,8 +221,8 @@ impl Window {
         Ok(())
     }
 
-    /// Hands out messages whose deadline is reached, as far as the turn's budget allows: per list, those with the oldest
-    /// deadline first.
+    /// Hands out messages whose deadline is reached, as far as the turn's budget allows: per list, those with the
+    /// oldest deadline first.
     pub(crate) fn expire(
         &mut self,
         now: Duration,
@@ -436,8 +436,8 @@ impl Window {
         self.base = self.base.offset(self.ring.pop_free());
     }
 
-    /// Moves old entries from the ring to the stragglers if the ring would become too long with `seqs`. Returns false if
-    /// the gap between the ring and `seqs` is too wide, and one call cannot move enough entries to close it.
+    /// Moves old entries from the ring to the stragglers if the ring would become too long with `seqs`. Returns false
+    /// if the gap between the ring and `seqs` is too wide, and one call cannot move enough entries to close it.
     fn make_room(&mut self, seqs: SeqRange) -> bool {
         let ring_end = self.base.offset(self.ring.len() as u64);
         let is_far = seqs.start > ring_end.offset(GAP_MAX);

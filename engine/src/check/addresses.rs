@@ -71,7 +71,8 @@ impl Place {
         }
     }
 
-    /// Returns whether only one of the two can be listened on. A wildcard includes all addresses, those of both families.
+    /// Returns whether only one of the two can be listened on. A wildcard includes all addresses, those of both
+    /// families.
     fn is_in_the_way_of(&self, other: &Place) -> bool {
         match (self, other) {
             (Place::Tcp(one), Place::Tcp(other)) => {

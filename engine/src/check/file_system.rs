@@ -154,7 +154,8 @@ fn is_remote(kind: &str) -> bool {
         "smbfs",
         "virtiofs",
     ];
-    // `fuseblk` is a local disk whose driver is a program, such as ntfs-3g. A crash of the driver takes mapped files away.
+    // `fuseblk` is a local disk whose driver is a program, such as ntfs-3g. A crash of the driver takes mapped files
+    // away.
     REMOTE.contains(&kind) || kind == "fuse" || kind == "fuseblk" || kind.starts_with("fuse.")
 }
 

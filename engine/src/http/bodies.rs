@@ -9,8 +9,8 @@ use wire::limits::Limits;
 
 /// What is published by one request: all of it is stored, or the request fails.
 ///
-/// Each [`Bodies::iter`] splits the bytes into messages anew: a list of the messages' places would take more memory than
-/// small messages do.
+/// Each [`Bodies::iter`] splits the bytes into messages anew: a list of the messages' places would take more memory
+/// than small messages do.
 #[derive(Clone, Debug)]
 pub struct Bodies {
     received: Bytes,

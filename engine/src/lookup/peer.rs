@@ -140,8 +140,8 @@ impl Peer {
         self.address == address && Arc::ptr_eq(&self.info.0, &info.0)
     }
 
-    /// Sends commands, one at least, and awaits their answers, connecting first if need be. What fails is logged and not
-    /// tried again: the next connection starts with everything.
+    /// Sends commands, one at least, and awaits their answers, connecting first if need be. What fails is logged and
+    /// not tried again: the next connection starts with everything.
     pub(super) fn tell(&mut self, node: &Node, registry: &Registry, commands: &[Command]) {
         let mut told = Ok(());
         if self.link.is_none() {

@@ -47,8 +47,8 @@ impl Notify {
 
     /// Announces that the thread will wait. Returns false if there was a wake-up since the last time.
     ///
-    /// The sleeper sets `is_asleep`, then reads `is_set`. The waker sets `is_set`, then reads `is_asleep`. With `SeqCst`,
-    /// at least one of them sees the other's store.
+    /// The sleeper sets `is_asleep`, then reads `is_set`. The waker sets `is_set`, then reads `is_asleep`. With
+    /// `SeqCst`, at least one of them sees the other's store.
     pub(super) fn announce_sleep(&self) -> bool {
         self.is_asleep.store(true, Ordering::SeqCst);
         !self.is_set.swap(false, Ordering::SeqCst)

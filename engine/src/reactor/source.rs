@@ -7,8 +7,8 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// The readiness of one descriptor, which must be non-blocking. Drop the source before the descriptor is closed: a poll in
-/// the ring keeps the file open, and epoll can only forget an open descriptor.
+/// The readiness of one descriptor, which must be non-blocking. Drop the source before the descriptor is closed: a poll
+/// in the ring keeps the file open, and epoll can only forget an open descriptor.
 ///
 /// A reader tries to read first. A reader that finds nothing, or less than it had room for, calls
 /// [`Source::expect_no_more`], and is told when there is more. A task that does not wait is not woken.

@@ -32,8 +32,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 use wire::go_error::system_text;
 
-/// This many waiting syncs are done as one `syncfs`. For fewer, a `syncfs` does not pay: it also writes what others have
-/// stored in the same file system.
+/// This many waiting syncs are done as one `syncfs`. For fewer, a `syncfs` does not pay: it also writes what others
+/// have stored in the same file system.
 const SYNCS_TOGETHER: usize = 32;
 
 /// A job for the keeper.

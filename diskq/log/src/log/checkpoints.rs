@@ -85,8 +85,8 @@ pub struct Checkpoints {
     pub(super) synced_mark: Seq,
     pub(super) drafting: Option<Drafting>,
     pub(super) writing: Option<Writing>,
-    /// The earliest time at which a checkpoint becomes due. After a synced checkpoint, the log rests for as long as that
-    /// checkpoint took, so that long checkpoints take at most half of the time of the keeper and the disk. A
+    /// The earliest time at which a checkpoint becomes due. After a synced checkpoint, the log rests for as long as
+    /// that checkpoint took, so that long checkpoints take at most half of the time of the keeper and the disk. A
     /// checkpoint that an answer waits for, or that makes an answered change durable, does not wait for this time.
     pub(super) rests_until: Duration,
     /// The time at which `has_progress` became true. The next checkpoint has to record that progress, or to make it
@@ -148,7 +148,8 @@ impl Checkpoints {
             .expect("two of three slots are kept at most")
     }
 
-    /// Returns whether the last durable checkpoint and a newer one both owe nothing, and list the same channels and pauses.
+    /// Returns whether the last durable checkpoint and a newer one both owe nothing, and list the same channels and
+    /// pauses.
     pub(super) fn equals_durable(&self, newer: Option<&EmptyCheckpoint>) -> bool {
         let durable = self.durable_empty.as_ref();
         durable

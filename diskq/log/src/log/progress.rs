@@ -82,10 +82,11 @@ impl Log {
     /// seq with [`Log::record`]. Messages that are finished meanwhile may be named. Messages that are still owed at the
     /// end must be named.
     ///
-    /// A checkpoint that is not durable survives the end of the process, but not a power failure. It never overwrites the
-    /// last durable checkpoint. After a checkpoint with [`Durable::No`], another checkpoint is due, at most --sync-timeout
-    /// after the first one began, to make its content durable. Once that checkpoint is due, [`Durable::No`] counts
-    /// as [`Durable::IfNeeded`]: otherwise a steady flow of changes would put the durable checkpoint off for ever.
+    /// A checkpoint that is not durable survives the end of the process, but not a power failure. It never overwrites
+    /// the last durable checkpoint. After a checkpoint with [`Durable::No`], another checkpoint is due, at most
+    /// --sync-timeout after the first one began, to make its content durable. Once that checkpoint is due,
+    /// [`Durable::No`] counts as [`Durable::IfNeeded`]: otherwise a steady flow of changes would put the durable
+    /// checkpoint off for ever.
     ///
     /// # Panics
     /// If [`Log::is_recording`].

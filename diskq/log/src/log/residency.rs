@@ -21,7 +21,8 @@ const LOAD_RETRY: Duration = Duration::from_millis(250);
 /// How long after a failed spill a segment stays where it is.
 const SPILL_RETRY: Duration = Duration::from_secs(1);
 impl Log {
-    /// Asks the keeper for some messages from `seq` on, for which a reader waits: to load the whole segment takes longer.
+    /// Asks the keeper for some messages from `seq` on, for which a reader waits: to load the whole segment takes
+    /// longer.
     pub(super) fn peek(&mut self, index: usize, seq: Seq) {
         let segment = &self.segments.sealed[index];
         let first = seq.since(segment.head.base) as u32;

@@ -21,8 +21,8 @@ fn complaint(what: &str, why: &str, line: String) -> Output {
 const EXITING: &str = "exiting";
 
 impl Broker {
-    /// Takes the keeper's answer to a job of a topic's log. If the topic was deleted meanwhile, the memory of the answer
-    /// goes back to the keeper ([`Output::Free`]).
+    /// Takes the keeper's answer to a job of a topic's log. If the topic was deleted meanwhile, the memory of the
+    /// answer goes back to the keeper ([`Output::Free`]).
     pub fn handle_reply(&mut self, now: Now, key: TopicKey, reply: Reply, out: &mut Vec<Output>) {
         let Some(topic) = self.topics.get_mut(key) else {
             out.extend(reply.into_memory().map(Output::Free));

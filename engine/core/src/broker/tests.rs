@@ -767,8 +767,8 @@ a closed
     );
 }
 
-/// Regression: heartbeats and the time for the first command began at the connect. nsqd begins both at the magic: a peer
-/// that has not sent the magic may speak another protocol.
+/// Regression: heartbeats and the time for the first command began at the connect. nsqd begins both at the magic: a
+/// peer that has not sent the magic may speak another protocol.
 #[test]
 fn heartbeats_begin_with_the_magic() {
     check(
@@ -1308,8 +1308,8 @@ stats t/other
     }
 }
 
-/// Regression: after a start, a SUB to a channel that a durable checkpoint names waited for a new checkpoint, which takes
-/// seconds with millions of deferred messages.
+/// Regression: after a start, a SUB to a channel that a durable checkpoint names waited for a new checkpoint, which
+/// takes seconds with millions of deferred messages.
 #[test]
 fn a_sub_to_a_channel_that_a_durable_checkpoint_names_waits_for_nothing() {
     check_with(
@@ -1471,8 +1471,8 @@ a closed
     }
 }
 
-/// Regression: with auth servers, every piece of an MPUB was decoded from the start of the MPUB. A million small messages
-/// that trickle in cost a million passes over up to a million messages.
+/// Regression: with auth servers, every piece of an MPUB was decoded from the start of the MPUB. A million small
+/// messages that trickle in cost a million passes over up to a million messages.
 #[test]
 fn an_unfinished_batch_is_looked_at_once() {
     let remembered = |auth_required: bool| {

@@ -68,8 +68,8 @@ impl Broker {
         );
     }
 
-    /// Starts a client's read deadline: at connect, and again at each IDENTIFY and upgrade. While an upgrade is under way,
-    /// there is no read deadline, but that of [`Broker::upgrade_begins`].
+    /// Starts a client's read deadline: at connect, and again at each IDENTIFY and upgrade. While an upgrade is under
+    /// way, there is no read deadline, but that of [`Broker::upgrade_begins`].
     pub(super) fn arm_deadline(&mut self, id: ClientId, now: Duration) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
@@ -121,7 +121,8 @@ impl Broker {
         self.beat(now, id);
     }
 
-    /// Closes a connection if its output still leaves too slowly. The shell has just written as much as the socket takes.
+    /// Closes a connection if its output still leaves too slowly. The shell has just written as much as the socket
+    /// takes.
     pub fn write_expired(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
         let Some(client) = self.clients.get_mut(id) else {
             return;

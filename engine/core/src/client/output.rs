@@ -11,10 +11,10 @@ use wire::error::WireError;
 /// count bounds how many publishes of one client wait for a sync.
 const HELD_REPLY_BYTES: usize = 32;
 
-/// A connection whose socket is full has one heartbeat interval for these bytes, or for all of its
-/// output if that is less. They are nsqd's default `output_buffer_size`, which nsqd writes under one
-/// deadline of the same length. Fewer bytes do not extend the deadline. Kernels free room in pieces (up to 128 KiB on the
-/// loopback interface), so a consumer may have to read that much before any bytes leave.
+/// A connection whose socket is full has one heartbeat interval for these bytes, or for all of its output if that is
+/// less. They are nsqd's default `output_buffer_size`, which nsqd writes under one deadline of the same length. Fewer
+/// bytes do not extend the deadline. Kernels free room in pieces (up to 128 KiB on the loopback interface), so a
+/// consumer may have to read that much before any bytes leave.
 const PROGRESS_BYTES: u64 = 16 * 1024;
 
 /// A command whose answer may be promised: a publish or a SUB. The verb selects the command's error.

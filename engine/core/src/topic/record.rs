@@ -153,9 +153,9 @@ impl Topic {
         }
     }
 
-    /// Returns whether the channel must be recorded before a SUB to it is answered, because an earlier run left it and no
-    /// sufficiently durable checkpoint names it. False after a failed sync: then nothing can be recorded any more, but
-    /// consumers still get the stored messages.
+    /// Returns whether the channel must be recorded before a SUB to it is answered, because an earlier run left it and
+    /// no sufficiently durable checkpoint names it. False after a failed sync: then nothing can be recorded any more,
+    /// but consumers still get the stored messages.
     fn is_unsure(&self, id: ChannelId) -> bool {
         let is_unsure = |channel: &Channel| channel.is_unsure;
         !self.sync_failed && self.channel(id).is_some_and(is_unsure)

@@ -14,8 +14,8 @@ pub(super) struct Batch {
 
 /// The batches of one timeout value, the earliest deadline first.
 ///
-/// A sweep drops the batches that no message needs any more. Each call of [`Batches::sweep`] goes a few batches further:
-/// `kept` has the batches that the sweep has checked and kept, `batches` those that it has not reached.
+/// A sweep drops the batches that no message needs any more. Each call of [`Batches::sweep`] goes a few batches
+/// further: `kept` has the batches that the sweep has checked and kept, `batches` those that it has not reached.
 #[derive(Debug)]
 pub(super) struct Batches {
     pub(super) timeout: Duration,

@@ -27,9 +27,9 @@ type Place = Option<Entry>;
 /// Nearly all rings are one piece, and `first` is looked at first. A [`LongQueue`](crate::long_queue::LongQueue) would
 /// cost more for each message in flight.
 ///
-/// Invariants: no piece has more than [`PIECE`] places; all pieces of `rest` except the last have exactly [`PIECE`] places;
-/// no piece of `rest` is empty, and `first` is empty only if the ring is empty; `rest_len` is the number of places in
-/// `rest`.
+/// Invariants: no piece has more than [`PIECE`] places; all pieces of `rest` except the last have exactly [`PIECE`]
+/// places; no piece of `rest` is empty, and `first` is empty only if the ring is empty; `rest_len` is the number of
+/// places in `rest`.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     first: VecDeque<Place>,

@@ -237,8 +237,8 @@ pub(crate) struct World {
     /// True if a sync failed in an earlier process. After that, a sync may succeed although its
     /// pages were lost.
     had_failed_sync: bool,
-    /// True if a power failure, or a write that failed or was cut off, may have torn a checkpoint. A torn checkpoint stays
-    /// until it is overwritten.
+    /// True if a power failure, or a write that failed or was cut off, may have torn a checkpoint. A torn checkpoint
+    /// stays until it is overwritten.
     may_be_torn: bool,
     /// True if reads may find wrong bits.
     may_be_flipped: bool,

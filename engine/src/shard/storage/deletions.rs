@@ -70,8 +70,8 @@ impl FailedDeletions {
 }
 
 impl KeeperThread {
-    /// Does the last jobs of a log and deletes the log. Returns false if the deletion failed. Then the barrier stays until
-    /// another try works, or for ever if there is no other try.
+    /// Does the last jobs of a log and deletes the log. Returns false if the deletion failed. Then the barrier stays
+    /// until another try works, or for ever if there is no other try.
     pub(super) fn delete(&self, mut deletion: Deletion) -> bool {
         let topic = deletion.topic.clone();
         self.order.wait_for_urgent(&topic);
