@@ -56,7 +56,7 @@ pub struct ClientTls<'a> {
 pub enum ConfigError {
     /// A file cannot be read.
     Open(PathBuf, io::Error),
-    /// A certificate file has no usable certificate.
+    /// A certificate file has no certificate that can be used.
     NoCertificate(PathBuf),
     /// A certificate file has a key.
     KeyForCertificate(PathBuf),
@@ -66,7 +66,7 @@ pub enum ConfigError {
     CertificateForKey(PathBuf),
     /// The key does not belong to the certificate.
     KeyMismatch,
-    /// A file of authorities has no usable certificate.
+    /// A file of authorities has no certificate that can be used.
     NoAuthority(PathBuf),
     /// The settings ask for verification but name no authority.
     NoAuthorities,
@@ -102,7 +102,7 @@ impl fmt::Display for ConfigError {
             ConfigError::KeyMismatch => f.write_str("tls: private key does not match public key"),
             ConfigError::NoAuthority(path) => write!(
                 f,
-                "failed to append certificate to pool: {} has no usable certificate",
+                "failed to append certificate to pool: {} has no certificate that can be used",
                 path.display()
             ),
             ConfigError::NoAuthorities => {
