@@ -112,7 +112,7 @@ impl Manifest {
                 return Err(TransferError::Failed(format!(
                     "an unfinished takeover ({DONE}) has {bytes} bytes of {name}, but the file has {} now: \
                      another nsqd ran here meanwhile. Move the directory {DONE} away: the next start \
-                     the file is taken over as it is now, and some messages may come twice",
+                     then takes over the files as they are now, and some messages may come twice",
                     changed.bytes
                 )));
             }
