@@ -11,8 +11,8 @@ use crate::slo::Slo;
 use crate::span::Span;
 use crate::target::Target;
 
-/// How often a rate is tried that fails by the generator's own fault: others may have used the machine
-/// for a moment.
+/// A rate that fails by the generator's own fault is tried this often: other programs may have used the machine for a
+/// moment.
 const TRIES_MAX: usize = 3;
 
 /// How to search.

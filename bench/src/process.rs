@@ -32,7 +32,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What was used since `earlier`, with the memory of now.
+    /// Returns the use since `earlier`, with the memory of now.
     pub fn since(self, earlier: Usage) -> Usage {
         let written = self.disk_written_bytes.zip(earlier.disk_written_bytes);
         Usage {

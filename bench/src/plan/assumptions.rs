@@ -1,4 +1,4 @@
-//! What a plan takes for granted, in the words of its demand and its profile. Steps name assumptions by their keys.
+//! The assumptions of a plan, in the words of its demand and its profile. Steps name assumptions by their keys.
 
 use serde::Serialize;
 

@@ -227,7 +227,7 @@ pub(super) fn calculate(demand: &Demand, profile: &Profile) -> (Needs, Vec<Calcu
         .into_iter()
         .flatten()
         .fold(needs.nodes_for_rate, f64::max);
-    // What rounding errors add must not become a node.
+    // Rounding errors must not add a node.
     let rounded = (needs.nodes_exact - 1e-9).ceil();
     needs.nodes_working = rounded.max(demand.replicas).max(1.0);
     let least = match needs.nodes_working > rounded {
@@ -251,7 +251,7 @@ pub(super) fn calculate(demand: &Demand, profile: &Profile) -> (Needs, Vec<Calcu
     }
 
     let backlog_per_node = needs.backlog_messages * demand.replicas / needs.nodes_working;
-    // What stays in memory takes its size at least, even if most of what was queued while measuring had left memory.
+    // A message in memory takes its size at least, even if most messages had left memory while this was measured.
     let grown = (needs.stored_bytes / stored_when_measured).max(1.0);
     needs.queued_bytes =
         (profile.memory_bytes_per_queued.unwrap_or(0.0) * grown).max(needs.stored_bytes);

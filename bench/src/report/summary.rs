@@ -144,7 +144,7 @@ pub(crate) fn percentiles(columns: &[Column<'_>]) -> Table {
 /// The whole ledger, a column per run.
 pub(crate) fn ledger(columns: &[Column<'_>]) -> Table {
     let mut table = Table::new(head(columns));
-    // What must be zero stands out where it is not.
+    // A count that must be zero stands out if it is not.
     let mut row = |name, must_be_zero, count: fn(&Ledger) -> u64| {
         let cells = columns.iter().map(|column| {
             let count = count(&column.ledger);

@@ -25,7 +25,7 @@ pub use draft::{ChannelDraft, CheckpointDraft, Runs, TooLong};
 
 /// The file of all slots.
 pub const CHECKPOINT_FILE: &str = "checkpoint";
-/// How many slots it has.
+/// The number of slots in the file.
 pub const SLOTS: usize = 3;
 /// The least room of a slot: a block of the disk. No two slots share a block, so a write to one slot does not touch
 /// another slot.
@@ -101,7 +101,7 @@ impl From<&CheckpointDraft> for Roster {
 /// The highest checkpoint number that is accepted. No log comes near this number, and its successor still fits 64 bits.
 const NUMBER_MAX: u64 = 1 << 62;
 
-/// What one slot turns out to hold.
+/// The content of one slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotContent {
     /// Nothing was ever written.

@@ -326,24 +326,31 @@ impl<F: Files> Opening<'_, F> {
             count: segment.count,
             end: segment.end,
         };
-        let mut blocks = [0; segment::FRAMES_AT as usize];
-        segment::write_head(&mut blocks, &found.head);
-        segment::write_seal(&mut blocks, &found.head, &seal);
         // If this fails, the next start reads the segment again.
-        let _ = self
-            .files
-            .write_at(&self.directory.segment_path(found.number), 0, &blocks);
+        let _ = self.rewrite_head(found.number, &found.head, Some(&seal));
     }
 
     /// Removes the seal of a segment that has torn messages. With the seal, the torn messages would look damaged as
     /// soon as they lie below a synced mark. Without the seal, every start reads the slots and tells torn from damaged.
     fn unseal(&self, number: SegmentNumber, head: &Head) {
+        // If this fails, finished messages may later be counted as damaged: no more than that.
+        let _ = self.rewrite_head(number, head, None);
+    }
+
+    /// Writes both head blocks of a segment file anew, with or without a seal.
+    fn rewrite_head(
+        &self,
+        number: SegmentNumber,
+        head: &Head,
+        seal: Option<&Seal>,
+    ) -> io::Result<()> {
         let mut blocks = [0; segment::FRAMES_AT as usize];
         segment::write_head(&mut blocks, head);
-        // If this fails, finished messages may later be counted as damaged: no more than that.
-        let _ = self
-            .files
-            .write_at(&self.directory.segment_path(number), 0, &blocks);
+        if let Some(seal) = seal {
+            segment::write_seal(&mut blocks, head, seal);
+        }
+        let path = self.directory.segment_path(number);
+        self.files.write_at(&path, 0, &blocks)
     }
 
     fn add_deferred(&mut self, head: &Head, scan: &Scan) {

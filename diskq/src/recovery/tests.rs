@@ -39,6 +39,32 @@ fn serve(log: &mut Log, keeper: &Keeper<SimFiles>) {
     }
 }
 
+/// Appends a message that one channel holds.
+fn append(log: &mut Log, body: &[u8], keeper: &Keeper<SimFiles>) {
+    while log.append(MONO, WALL_NS, body, 0).is_err() {
+        serve(log, keeper);
+    }
+    log.retain(SeqRange::new(Seq(log.next_seq().0 - 1), log.next_seq()), 1);
+}
+
+/// One channel holds all messages that were found, and all messages are synced.
+fn hold_and_sync(log: &mut Log, found: &[SeqRange], keeper: &Keeper<SimFiles>) {
+    found.iter().for_each(|range| log.retain(*range, 1));
+    log.release_unheld();
+    log.sync_now();
+    serve(log, keeper);
+}
+
+/// Opens the log with a bad sector among the messages of each segment. A segment that is read shows damage.
+fn open_with_bad_sectors(files: &SimFiles) -> Recovered {
+    let names = files.list(&directory()).unwrap().into_iter();
+    let segments = names.filter(|entry| entry.name.ends_with(".segment"));
+    segments.for_each(|entry| files.spoil(&directory().join(entry.name), 700, libc::EIO));
+    let recovered = open(files);
+    files.repair();
+    recovered
+}
+
 /// A disk with `count` synced messages, named by a synced checkpoint, and the seq of the first.
 fn disk_with(count: u32) -> (SimFiles, Seq) {
     let files = SimFiles::new();
@@ -46,10 +72,7 @@ fn disk_with(count: u32) -> (SimFiles, Seq) {
     let mut log = Log::new(options());
     for index in 0..count {
         let body = index.to_le_bytes().repeat(50);
-        while log.append(MONO, WALL_NS, &body, 0).is_err() {
-            serve(&mut log, &keeper);
-        }
-        log.retain(SeqRange::new(Seq(log.next_seq().0 - 1), log.next_seq()), 1);
+        append(&mut log, &body, &keeper);
     }
     let first = Seq(log.next_seq().0 - u64::from(count));
     log.sync_now();
@@ -602,11 +625,7 @@ fn a_log_that_was_sealed_is_not_read_at_start() {
     let (files, first) = disk_with(80);
     let keeper = Keeper::new(files.clone(), data_path());
     let is_read = |files: &SimFiles| {
-        let names = files.list(&directory()).unwrap().into_iter();
-        let segments = names.filter(|entry| entry.name.ends_with(".segment"));
-        segments.for_each(|entry| files.spoil(&directory().join(entry.name), 700, libc::EIO));
-        let recovered = open(files);
-        files.repair();
+        let recovered = open_with_bad_sectors(files);
         (!recovered.damage.is_empty(), recovered)
     };
     // The log is left like after kill -9.
@@ -614,19 +633,9 @@ fn a_log_that_was_sealed_is_not_read_at_start() {
     assert!(is_tail_read);
     let mut log = recovered.log;
     for _ in 0..20 {
-        while log.append(MONO, WALL_NS, b"one more", 0).is_err() {
-            serve(&mut log, &keeper);
-        }
-        let last = SeqRange::new(Seq(log.next_seq().0 - 1), log.next_seq());
-        log.retain(last, 1);
+        append(&mut log, b"one more", &keeper);
     }
-    recovered
-        .found
-        .iter()
-        .for_each(|range| log.retain(*range, 1));
-    log.release_unheld();
-    log.sync_now();
-    serve(&mut log, &keeper);
+    hold_and_sync(&mut log, &recovered.found, &keeper);
     log.seal();
     let checkpoint = Checkpoint {
         channels: recovered.checkpoint.unwrap().channels,
@@ -658,11 +667,7 @@ fn the_segments_that_kills_left_are_not_read_for_ever() {
     let (files, _) = disk_with(80);
     let keeper = Keeper::new(files.clone(), data_path());
     let count_read = || {
-        let names = files.list(&directory()).unwrap().into_iter();
-        let segments = names.filter(|entry| entry.name.ends_with(".segment"));
-        segments.for_each(|entry| files.spoil(&directory().join(entry.name), 700, libc::EIO));
-        let damage = open(&files).damage.into_iter();
-        files.repair();
+        let damage = open_with_bad_sectors(&files).damage.into_iter();
         damage
             .filter(|damage| damage.detail.starts_with("unreadable"))
             .count()
@@ -682,19 +687,9 @@ fn the_segments_that_kills_left_are_not_read_for_ever() {
         );
         let mut log = recovered.log;
         for _ in 0..20 {
-            while log.append(MONO, WALL_NS, &[7; 200], 0).is_err() {
-                serve(&mut log, &keeper);
-            }
-            let last = SeqRange::new(Seq(log.next_seq().0 - 1), log.next_seq());
-            log.retain(last, 1);
+            append(&mut log, &[7; 200], &keeper);
         }
-        recovered
-            .found
-            .iter()
-            .for_each(|range| log.retain(*range, 1));
-        log.release_unheld();
-        log.sync_now();
-        serve(&mut log, &keeper);
+        hold_and_sync(&mut log, &recovered.found, &keeper);
         let checkpoint = Checkpoint {
             channels: recovered.checkpoint.unwrap().channels,
             ..Checkpoint::default()
@@ -724,13 +719,7 @@ fn a_seal_needs_a_durable_checkpoint() {
     let open_and_write_checkpoint = || {
         let recovered = open(&files);
         let mut log = recovered.log;
-        recovered
-            .found
-            .iter()
-            .for_each(|range| log.retain(*range, 1));
-        log.release_unheld();
-        log.sync_now();
-        serve(&mut log, &keeper);
+        hold_and_sync(&mut log, &recovered.found, &keeper);
         log.write_checkpoint(MONO, &recovered.checkpoint.unwrap(), Durable::Yes);
         serve(&mut log, &keeper);
     };

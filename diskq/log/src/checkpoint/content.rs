@@ -18,7 +18,7 @@ pub struct Checkpoint {
     pub number: u64,
     /// True if the topic is paused.
     pub paused: bool,
-    /// What the topic has not yet given to any channel, sorted.
+    /// The seqs that the topic has not yet given to any channel, sorted.
     pub undistributed: Vec<CheckpointRun>,
     /// The topic's channels.
     pub channels: Vec<ChannelCheckpoint>,
@@ -44,7 +44,7 @@ pub struct ChannelCheckpoint {
     pub name: String,
     /// True if the channel is paused.
     pub paused: bool,
-    /// What the channel still owes its consumers: waiting, in flight, requeued and deferred.
+    /// The messages that the channel still owes its consumers: waiting, in flight, requeued and deferred.
     pub runs: Vec<CheckpointRun>,
 }
 
@@ -53,7 +53,7 @@ pub struct ChannelCheckpoint {
 pub struct CheckpointRun {
     /// The first seq.
     pub start: Seq,
-    /// How many seqs.
+    /// The number of seqs.
     pub count: u64,
     /// Deliveries so far.
     pub attempts: u16,

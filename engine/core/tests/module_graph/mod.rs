@@ -24,6 +24,16 @@ struct Source {
 }
 
 impl ModuleGraph {
+    /// Fails if modules of the crate in the directory `package` name each other in a circle, as files or as top-level
+    /// modules. Fails, too, if the crate has `files_min` files or fewer: then the graph was not read.
+    #[track_caller]
+    pub(crate) fn check_crate(package: &str, files_min: usize) {
+        let files = ModuleGraph::of_files(&Path::new(package).join("src/lib.rs"));
+        assert!(files.len() > files_min, "{files:?}");
+        assert_eq!(files.cycle(), None);
+        assert_eq!(files.top_level().cycle(), None);
+    }
+
     /// Reads the crate whose root is the file `root`. A module is a file.
     pub(crate) fn of_files(root: &Path) -> ModuleGraph {
         let directory = root.parent().expect("a file is in a directory");
