@@ -2,7 +2,7 @@
 
 use crate::control::Control;
 use crate::machine::fingerprint;
-use crate::rate::Rate;
+use crate::rate::{Rate, parse_count};
 use crate::result::{FindMaxResult, HistogramKind, Profile, RunResult, SearchStep, Verdict};
 use crate::run::{self, Finished, Options};
 use crate::scenario::Scenario;
@@ -15,18 +15,24 @@ use crate::target::Target;
 /// moment.
 const TRIES_MAX: usize = 3;
 
-/// How to search.
-#[derive(Clone, Debug)]
+/// How to search: flags of `find-max`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Search")]
 pub struct SearchSettings {
-    /// The objective.
+    /// The objective: terms such as p99<5ms, publish-p99.9<20ms, lost=0, duplicated<=10
+    #[arg(long, value_name = "TERMS", default_value = "p99<5ms,lost=0")]
     pub slo: Slo,
-    /// The first rate, in messages per second.
-    pub start_per_s: f64,
-    /// No rate beyond it.
-    pub most_per_s: f64,
-    /// The gap at which the search ends, as a share.
+    /// The first rate to try, in messages per second
+    #[arg(long, value_name = "MESSAGES/S", default_value = "10k", value_parser = parse_count)]
+    pub start: f64,
+    /// No rate beyond it, in messages per second
+    #[arg(long, value_name = "MESSAGES/S", default_value = "10M", value_parser = parse_count)]
+    pub most: f64,
+    /// How close to find it, as a share of the rate
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
     pub precision: f64,
-    /// The measured time of each step; the confirming run takes the scenario's.
+    /// Measured time of each step; the confirming run takes --duration
+    #[arg(long, value_name = "TIME", default_value = "3s")]
     pub step: Span,
 }
 
@@ -48,11 +54,7 @@ pub fn find_max(
     options: &Options,
     mut say: impl FnMut(&SearchStep),
 ) -> Found {
-    let mut search = Search::new(
-        settings.start_per_s,
-        settings.most_per_s,
-        settings.precision,
-    );
+    let mut search = Search::new(settings.start, settings.most, settings.precision);
     let mut steps = Vec::new();
     let mut generator_limited = false;
     let mut held = None;
@@ -111,7 +113,7 @@ pub fn find_max(
     let mut result = FindMaxResult {
         slo: settings.slo.to_string(),
         found_per_s,
-        generator_limited: generator_limited || found_per_s == Some(settings.most_per_s),
+        generator_limited: generator_limited || found_per_s == Some(settings.most),
         failed_per_s: search.failed(),
         headroom: Vec::new(),
         steps,

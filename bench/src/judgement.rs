@@ -1,11 +1,14 @@
 //! [`Judgement`]: what a result means, in words. The terminal (`print.rs`) and the page (`report.rs`)
 //! both take their sentences from here.
 
+use serde::Serialize;
+
 use crate::result::{CompareResult, Ended, Ledger, LoopKind, RunResult, SelfCheck, Verdict};
 use crate::unit::{Unit, number};
 
 /// The tone of a judgement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Tone {
     /// All is well.
     Good,
@@ -15,19 +18,8 @@ pub enum Tone {
     Bad,
 }
 
-impl Tone {
-    /// The class of `report/style.css` for text of this tone.
-    pub(crate) fn text_class(self) -> &'static str {
-        match self {
-            Tone::Good => "good-text",
-            Tone::Warn => "warn-text",
-            Tone::Bad => "bad-text",
-        }
-    }
-}
-
 /// One statement about a result.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Judgement {
     /// Good news or bad.
     pub tone: Tone,

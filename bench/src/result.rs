@@ -368,13 +368,6 @@ pub struct HistogramRecord {
     pub hdr_log: Option<String>,
 }
 
-impl HistogramRecord {
-    /// The percentiles that charts show: p50, p99, p99.9 and the maximum.
-    pub fn shown_us(&self) -> [f64; 4] {
-        [self.p50_us, self.p99_us, self.p999_us, self.max_us]
-    }
-}
-
 /// One row of the time series.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
@@ -436,13 +429,6 @@ pub struct Percentiles {
     pub p999_us: f64,
     /// The largest value.
     pub max_us: f64,
-}
-
-impl Percentiles {
-    /// The percentiles that charts show: p50, p99, p99.9 and the maximum.
-    pub fn shown_us(&self) -> [f64; 4] {
-        [self.p50_us, self.p99_us, self.p999_us, self.max_us]
-    }
 }
 
 /// The daemon's process in an interval.

@@ -16,6 +16,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use clap::builder::TypedValueParser;
+
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::depth::DepthSampler;
@@ -45,22 +47,40 @@ const LATE_NS_MAX: u64 = 5_000_000_000;
 /// Time between two looks of the conductor at flags.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The options that are not part of the scenario: how this machine plays it.
-#[derive(Clone, Debug)]
+/// The options that are not part of the scenario: how this machine plays it. Most are flags.
+#[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Generator threads.
+    /// Generator threads
+    #[arg(long, value_name = "COUNT", default_value = "1", help_heading = "Generator",
+          value_parser = clap::value_parser!(u16).range(1..=256).map(usize::from))]
     pub threads: usize,
-    /// Cores for them, in turn; empty leaves them to the system.
+    /// Cores to pin the threads to, in turn, such as 0,2 [left to the system]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        help_heading = "Generator"
+    )]
     pub cores: Vec<usize>,
-    /// The topic's name; with several topics their prefix. `None` makes one up.
-    pub topic: Option<String>,
-    /// Leave the topics in the daemon.
-    pub keep_topics: bool,
-    /// Length of an interval.
+    /// Length of an interval of the time series
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1s",
+        help_heading = "Output"
+    )]
     pub interval: Span,
+    /// Topic name; with several topics their prefix [made up, and deleted at the end]
+    #[arg(long, value_name = "NAME", help_heading = "Topics and connections")]
+    pub topic: Option<String>,
+    /// Leave made-up topics in the daemon
+    #[arg(long, help_heading = "Topics and connections")]
+    pub keep_topics: bool,
     /// Set to end early.
+    #[arg(skip)]
     pub stop: Arc<AtomicBool>,
     /// Show progress, when on a terminal.
+    #[arg(skip)]
     pub progress: bool,
 }
 

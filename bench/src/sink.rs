@@ -28,8 +28,10 @@ use rustix::event::{Timespec, epoll};
 use upgrade::ServerConfig;
 
 use crate::clock::Clock;
+use crate::header::HEADER_BYTES;
 use crate::link::{Link, ReadOutcome};
 use crate::span::Span;
+use crate::target::resolve;
 use channel::Store;
 use client::{Client, ClientContext};
 
@@ -49,29 +51,59 @@ pub enum Mode {
 }
 
 /// The faults that the sink makes on purpose.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct Faults {
-    /// The length of a stall, and the time from one stall to the next.
+    /// Stand still so long, so often: 200ms/1s
+    #[arg(long, value_name = "TIME/TIME", value_parser = parse_stall)]
     pub stall: Option<(Span, Span)>,
-    /// N: acknowledges one message in N and delivers it to nobody.
+    /// Acknowledge and drop one message in N: 1/N (mode echo)
+    #[arg(long = "drop", value_name = "1/N", value_parser = parse_one_in)]
     pub drop_one_in: Option<u64>,
-    /// N: delivers one message in N twice.
+    /// Deliver one message in N twice: 1/N (mode echo)
+    #[arg(long = "duplicate", value_name = "1/N", value_parser = parse_one_in)]
     pub duplicate_one_in: Option<u64>,
-    /// N: alters one byte of one message in N.
+    /// Alter one byte of one message in N: 1/N (mode echo)
+    #[arg(long = "alter", value_name = "1/N", value_parser = parse_one_in)]
     pub alter_one_in: Option<u64>,
 }
 
 /// The options of a sink.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct SinkOptions {
-    /// Where to listen; port 0 leaves the choice to the system.
+    /// Where to listen, for V2 and HTTP alike; port 0 leaves the choice to the system
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4150", value_parser = resolve)]
     pub address: SocketAddr,
-    /// The treatment of published messages.
+    /// What becomes of published messages
+    #[arg(long, value_enum, default_value = "null")]
     pub mode: Mode,
-    /// The faults it makes.
+    #[command(flatten)]
+    #[allow(missing_docs)]
     pub faults: Faults,
-    /// Body size of made-up messages in bytes.
+    /// Body size of the messages that `null` makes up, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 200, value_parser = parse_size)]
     pub size: usize,
+}
+
+fn parse_size(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(bytes) if (HEADER_BYTES..=1 << 20).contains(&bytes) => Ok(bytes),
+        _ => Err(format!("a size in bytes, {HEADER_BYTES} to 1048576")),
+    }
+}
+
+fn parse_stall(text: &str) -> Result<(Span, Span), String> {
+    let (length, every) = text.split_once('/').ok_or("two times such as 200ms/1s")?;
+    let (length, every): (Span, Span) = (length.parse()?, every.parse()?);
+    if length.is_zero() || length >= every {
+        return Err("the first time must be shorter than the second, and not zero".into());
+    }
+    Ok((length, every))
+}
+
+fn parse_one_in(text: &str) -> Result<u64, String> {
+    let n = text.strip_prefix("1/").and_then(|n| n.parse().ok());
+    n.filter(|n| *n > 0)
+        .ok_or_else(|| "a share such as 1/10000".into())
 }
 
 /// The counts of what a sink did.

@@ -1,5 +1,5 @@
 //! Figures as people read them: a number, its unit, and no more digits than it deserves.
-//! `report/page.js` formats the figures of charts by the same rules.
+//! `report/charts.js` formats the figures of the page by the same rules.
 
 use serde::Serialize;
 

@@ -18,8 +18,6 @@ use crate::result::{Outcome, RunResult, SearchStep};
 use crate::run::Finished;
 use crate::save::Files;
 use crate::scenario::Scenario;
-use crate::slo::Slo;
-use crate::span::Span;
 use crate::sweep;
 
 /// The flags of `sweep`.
@@ -50,38 +48,8 @@ pub(super) struct FindMaxArgs {
     target: TargetArgs,
     #[command(flatten)]
     play: PlayArgs,
-    /// The objective: terms such as p99<5ms, publish-p99.9<20ms, lost=0, duplicated<=10
-    #[arg(
-        long,
-        value_name = "TERMS",
-        default_value = "p99<5ms,lost=0",
-        help_heading = "Search"
-    )]
-    slo: Slo,
-    /// The first rate to try, in messages per second
-    #[arg(long, value_name = "MESSAGES/S", default_value = "10k", help_heading = "Search",
-          value_parser = parse_count)]
-    start: f64,
-    /// No rate beyond it, in messages per second
-    #[arg(long, value_name = "MESSAGES/S", default_value = "10M", help_heading = "Search",
-          value_parser = parse_count)]
-    most: f64,
-    /// How close to find it, as a share of the rate
-    #[arg(
-        long,
-        value_name = "SHARE",
-        default_value_t = 0.05,
-        help_heading = "Search"
-    )]
-    precision: f64,
-    /// Measured time of each step; the confirming run takes --duration
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "3s",
-        help_heading = "Search"
-    )]
-    step: Span,
+    #[command(flatten)]
+    search: SearchSettings,
 }
 
 /// The flags of `compare`.
@@ -156,23 +124,16 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<u8, String> {
 }
 
 pub(super) fn find_max(args: &FindMaxArgs) -> Result<u8, String> {
-    if !(0.001..=0.5).contains(&args.precision) {
+    let precision = args.search.precision;
+    if !(0.001..=0.5).contains(&precision) {
         return Err(format!(
-            "--precision {} is not between 0.001 and 0.5",
-            args.precision
+            "--precision {precision} is not between 0.001 and 0.5"
         ));
     }
     let scenario = rated(&args.play)?;
     let options = args.play.options(stop_flag()?)?;
     let target = args.target.inspect()?;
     let started = Clock::new().now_ns();
-    let settings = SearchSettings {
-        slo: args.slo.clone(),
-        start_per_s: args.start,
-        most_per_s: args.most,
-        precision: args.precision,
-        step: args.step,
-    };
     let say = |step: &SearchStep| {
         let missed = step.missed.join("; ");
         println!(
@@ -182,7 +143,7 @@ pub(super) fn find_max(args: &FindMaxArgs) -> Result<u8, String> {
             if step.passed { "met" } else { &missed }
         );
     };
-    let mut found = find_max::find_max(&target, &scenario, &settings, &options, say);
+    let mut found = find_max::find_max(&target, &scenario, &args.search, &options, say);
     let mut code = EXIT_FAILED;
     print_failure(found.failure.take());
     if let Some(held) = &found.held {

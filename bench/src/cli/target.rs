@@ -60,32 +60,8 @@ pub(super) struct PlayArgs {
     scenario: Option<PathBuf>,
     #[command(flatten)]
     patch: Patch,
-    /// Generator threads
-    #[arg(long, value_name = "COUNT", default_value_t = 1, help_heading = "Generator",
-          value_parser = clap::value_parser!(u16).range(1..=256))]
-    threads: u16,
-    /// Cores to pin the threads to, in turn, such as 0,2 [left to the system]
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        help_heading = "Generator"
-    )]
-    cores: Vec<usize>,
-    /// Length of an interval of the time series
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "1s",
-        help_heading = "Output"
-    )]
-    interval: Span,
-    /// Topic name; with several topics their prefix [made up, and deleted at the end]
-    #[arg(long, value_name = "NAME", help_heading = "Topics and connections")]
-    topic: Option<String>,
-    /// Leave made-up topics in the daemon
-    #[arg(long, help_heading = "Topics and connections")]
-    keep_topics: bool,
+    #[command(flatten)]
+    options: Options,
     /// Where to save the result (JSON) and HDR logs: a directory, or a file NAME.json
     #[arg(long, value_name = "PATH", help_heading = "Output")]
     pub(super) out: Option<PathBuf>,
@@ -107,20 +83,17 @@ impl PlayArgs {
     pub(super) fn options(&self, stop: Arc<AtomicBool>) -> Result<Options, String> {
         let known = core_affinity::get_core_ids().unwrap_or_default();
         let is_known = |core: &usize| known.iter().any(|id| id.id == *core);
-        if let Some(core) = self.cores.iter().find(|core| !is_known(core)) {
+        let given = &self.options;
+        if let Some(core) = given.cores.iter().find(|core| !is_known(core)) {
             return Err(format!("--cores {core}: this machine has no such core"));
         }
-        if self.interval < Span::from_millis(50) {
-            return Err(format!("--interval {}: at least 50ms", self.interval));
+        if given.interval < Span::from_millis(50) {
+            return Err(format!("--interval {}: at least 50ms", given.interval));
         }
         Ok(Options {
-            threads: usize::from(self.threads),
-            cores: self.cores.clone(),
-            topic: self.topic.clone(),
-            keep_topics: self.keep_topics,
-            interval: self.interval,
             stop,
             progress: true,
+            ..given.clone()
         })
     }
 }

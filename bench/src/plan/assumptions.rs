@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::demand::Demand;
 use super::needs::{
-    DELIVERY_WIRE_BYTES, FINISH_WIRE_BYTES, OK_WIRE_BYTES, PUBLISH_WIRE_BYTES,
-    TOPIC_MEMORY_BYTES_MIN, nanos,
+    DELIVERY_WIRE_BYTES, FINISH_WIRE_BYTES, OK_WIRE_BYTES, PUBLISH_WIRE_BYTES, nanos,
+    topic_memory_bytes,
 };
 use crate::result::Profile;
 use crate::unit::{Unit, number};
@@ -78,7 +78,7 @@ pub(super) fn assumptions(demand: &Demand, profile: &Profile) -> Vec<Assumption>
             "a daemon keeps {} messages per topic in memory (--mem-queue-size), at least {}; page \
              cache beyond that is welcome, not needed",
             number(demand.mem_queue),
-            Unit::Bytes.show(TOPIC_MEMORY_BYTES_MIN)
+            Unit::Bytes.show(topic_memory_bytes(demand, profile))
         ),
         match demand.replicas {
             1.0 => "each message lives on one node: while a node is down, what it holds waits \

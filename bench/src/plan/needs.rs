@@ -17,68 +17,58 @@ pub(super) const OK_WIRE_BYTES: f64 = wire::encode::OK.len() as f64;
 pub(super) const DELIVERY_WIRE_BYTES: f64 = wire::frame::HEADER_BYTES as f64;
 /// A consumer's `FIN`, an id and the line's end.
 pub(super) const FINISH_WIRE_BYTES: f64 = 4.0 + wire::limits::ID_BYTES as f64 + 1.0;
-/// The memory that a plan counts for a topic's backlog whatever `--mem-queue-size` says, in bytes. ringq itself keeps 4
-/// to 32 MiB per topic (docs/policy.md).
-pub(super) const TOPIC_MEMORY_BYTES_MIN: f64 = (8 << 20) as f64;
+/// The memory for backlogs that ringq gives to each shard, and the bounds of a topic's part of it (docs/policy.md).
+const SHARD_MEMORY_BYTES: f64 = (64 << 20) as f64;
+const TOPIC_MEMORY_BYTES: [f64; 2] = [(4 << 20) as f64, (32 << 20) as f64];
 /// The overhead of Ethernet, IP and TCP with full packets: 1,538 bytes on the line carry 1,460.
 const PACKET_FACTOR: f64 = 1538.0 / 1460.0;
 
-/// The needs of a demand. They are those of the whole cluster unless they say otherwise. Rates and sizes
-/// are those of the peak.
+/// The needs of a demand, of the whole cluster and at the peak unless a name or comment says otherwise. Rates are
+/// messages or bytes per second. `None` stands for what was not measured or not asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct Needs {
-    /// Messages per second, mean of the day.
     pub(super) mean_rate: f64,
-    /// Messages per second at the peak, each counted once.
     pub(super) peak_rate: f64,
-    /// Messages per second at the peak that nodes have to take: each counted once per replica.
+    /// Like `peak_rate`, but each message counts once per replica.
     pub(super) node_traffic: f64,
     /// CPU work of a message with the demand's channels, over that of the measurement.
     pub(super) channel_factor: f64,
     /// Work of a message for its size, over that of the measurement; never below 1.
     pub(super) size_factor: f64,
-    /// Messages per second that one node can carry within the objective.
     pub(super) capacity_per_node: f64,
-    /// Messages per second that one node shall carry: its capacity times the utilisation.
+    /// The capacity of a node times the utilisation.
     pub(super) rate_per_node: f64,
-    /// Nodes that the rate needs, before rounding.
+    /// The nodes that rate, disk and network ask for, before rounding.
     pub(super) nodes_for_rate: f64,
-    /// Nodes that the disk space needs, before rounding, if a node's is given.
     pub(super) nodes_for_disk: Option<f64>,
-    /// Nodes that the network needs, before rounding, if a node's is given.
     pub(super) nodes_for_network: Option<f64>,
     /// The most of these.
     pub(super) nodes_exact: f64,
-    /// Nodes that carry the peak.
+    /// The nodes that carry the peak.
     pub(super) nodes_working: f64,
     /// With the spare ones.
     pub(super) nodes: f64,
-    /// CPU time of a daemon for a message and all its deliveries, in seconds.
+    /// CPU time for a message and all its deliveries.
     pub(super) cpu_s_per_message: Option<f64>,
-    /// Cores of the daemons at the peak, divided by the utilisation.
     pub(super) cores: Option<f64>,
-    /// Bytes of memory for a waiting message, as long as it is kept there.
+    /// Memory for a waiting message, as long as it is kept there.
     pub(super) queued_bytes: f64,
-    /// Bytes of memory that one daemon spends on its backlog.
+    /// Memory that one daemon spends on its backlog.
     pub(super) resident_bytes: f64,
-    /// Memory of one node in bytes.
     pub(super) memory_per_node: Option<f64>,
     /// Messages that wait when consumers were away for the retention, each counted once.
     pub(super) backlog_messages: f64,
-    /// Bytes that a message occupies on the disk of one node.
+    /// Bytes of a message on the disk of one node.
     pub(super) stored_bytes: f64,
-    /// Disk space in bytes.
     pub(super) disk_bytes: f64,
     /// Bytes written to the disk for each stored one, as measured; 1 if it was not, or less.
     pub(super) write_factor: f64,
-    /// Bytes written per second while consumers are away.
+    /// While consumers are away.
     pub(super) disk_rate: f64,
-    /// Bytes per second into the daemons.
     pub(super) network_in: f64,
-    /// Bytes per second out of the daemons.
     pub(super) network_out: f64,
-    /// Seconds until the backlog is gone, with the working nodes at the measured rate.
-    /// Absent if the nodes have nothing left beyond the mean rate.
+    /// Time until the backlog is gone, with the working nodes at the measured rate. Absent if the nodes have nothing
+    /// left beyond the mean rate.
     pub(super) catch_up_s: Option<f64>,
 }
 
@@ -255,7 +245,8 @@ pub(super) fn calculate(demand: &Demand, profile: &Profile) -> (Needs, Vec<Calcu
     let grown = (needs.stored_bytes / stored_when_measured).max(1.0);
     needs.queued_bytes =
         (profile.memory_bytes_per_queued.unwrap_or(0.0) * grown).max(needs.stored_bytes);
-    let per_topic = (demand.mem_queue * needs.queued_bytes).max(TOPIC_MEMORY_BYTES_MIN);
+    let per_topic =
+        (demand.mem_queue * needs.queued_bytes).max(topic_memory_bytes(demand, profile));
     needs.resident_bytes = (per_topic * demand.topics).min(backlog_per_node * needs.queued_bytes);
     if let Some(idle) = profile.memory_bytes_idle.map(|idle| idle as f64) {
         step!(memory, "memory of a node" [h j],
@@ -271,12 +262,6 @@ pub(super) fn calculate(demand: &Demand, profile: &Profile) -> (Needs, Vec<Calcu
             "{backlog} / ({} of all working nodes - {mean} mean rate)", per_s(all_nodes));
     }
     (needs, [rates, nodes, cpu, disk, memory, network].concat())
-}
-
-impl Needs {
-    pub(super) fn of(demand: &Demand, profile: &Profile) -> Needs {
-        calculate(demand, profile).0
-    }
 }
 
 /// Writes a factor between two texts, or nothing if it is 1.
@@ -301,6 +286,13 @@ fn bytes_per_s(value: f64) -> String {
 
 pub(super) fn nanos(seconds: f64) -> String {
     Unit::Nanos.show(seconds * 1e9)
+}
+
+/// The memory that a topic's backlog has whatever `--mem-queue-size` says. Each core has a shard, and topics spread over
+/// the shards.
+pub(super) fn topic_memory_bytes(demand: &Demand, profile: &Profile) -> f64 {
+    let [least, most] = TOPIC_MEMORY_BYTES;
+    (SHARD_MEMORY_BYTES * f64::from(profile.cores) / demand.topics).clamp(least, most)
 }
 
 /// CPU time of a message with all its deliveries as measured, in seconds.

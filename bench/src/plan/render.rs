@@ -1,7 +1,7 @@
 //! A plan as text, for a terminal of 100 columns.
 
 use super::CapacityPlan;
-use super::sensitivity::{Input, Sensitivity, VARIED_BY};
+use super::sensitivity::{Sensitivity, VARIED_BY};
 use crate::unit::{Unit, number};
 
 const COLUMNS: usize = 100;
@@ -145,7 +145,7 @@ fn sensitivities(all: &[Sensitivity], out: &mut String) {
             let needs = &variant.needs;
             line(
                 [
-                    &shown(sensitivity.input, variant.value),
+                    &(sensitivity.show)(variant.value),
                     &number(needs.nodes),
                     &needs.cores.map_or_else(|| "-".to_owned(), number),
                     &Unit::Bytes.show(needs.disk_bytes),
@@ -155,15 +155,6 @@ fn sensitivities(all: &[Sensitivity], out: &mut String) {
                 remark,
             );
         }
-    }
-}
-
-fn shown(input: Input, value: f64) -> String {
-    match input {
-        Input::Size | Input::StoredOverhead => format!("{} bytes", number(value)),
-        Input::Retention => Unit::Seconds.show(value),
-        Input::MeasuredRate => Unit::PerSecond.show(value),
-        _ => number(value),
     }
 }
 

@@ -3,82 +3,50 @@
 use serde::Serialize;
 
 use super::demand::Demand;
-use super::needs::Needs;
+use super::needs::{Needs, calculate};
 use crate::result::Profile;
+use crate::unit::{Unit, number};
 
 /// By how much every input is varied, down and up, to rank it.
 pub(super) const VARIED_BY: f64 = 0.25;
 
-/// An input that can be varied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Input {
-    PerDay,
-    Size,
-    Channels,
-    Peak,
-    Retention,
-    Utilisation,
-    MeasuredRate,
-    StoredOverhead,
-    Fill,
-}
-
 /// Finds the value of an input.
 type Place = for<'a> fn(&'a mut Demand, &'a mut Profile) -> &'a mut f64;
 
-/// All inputs in the order of the command line: of equal ones the first counts more.
-const INPUTS: [(Input, &str, Place); 9] = [
-    (Input::PerDay, "messages per day", |demand, _| {
-        &mut demand.per_day
+/// Writes the value of an input.
+type Show = fn(f64) -> String;
+
+/// All inputs by key and name, in the order of the command line: of equal ones the first counts more.
+const INPUTS: [(&str, &str, Show, Place); 9] = [
+    ("per-day", "messages per day", number, |d, _| &mut d.per_day),
+    ("size", "message size", bytes, |d, _| &mut d.size_bytes),
+    ("channels", "channels", number, |d, _| &mut d.channels),
+    ("peak", "peak factor", number, |d, _| &mut d.peak),
+    ("retention", "retention", seconds, |d, _| &mut d.retention_s),
+    ("utilisation", "utilisation", number, |d, _| {
+        &mut d.utilisation
     }),
-    (Input::Size, "message size", |demand, _| {
-        &mut demand.size_bytes
+    ("measured-rate", "measured rate of a node", per_s, |_, p| {
+        &mut p.messages_per_s
     }),
-    (Input::Channels, "channels", |demand, _| {
-        &mut demand.channels
+    ("stored-overhead", "stored overhead", bytes, |d, _| {
+        &mut d.stored_overhead_bytes
     }),
-    (Input::Peak, "peak factor", |demand, _| &mut demand.peak),
-    (Input::Retention, "retention", |demand, _| {
-        &mut demand.retention_s
-    }),
-    (Input::Utilisation, "utilisation", |demand, _| {
-        &mut demand.utilisation
-    }),
-    (
-        Input::MeasuredRate,
-        "measured rate of a node",
-        |_, profile| &mut profile.messages_per_s,
-    ),
-    (Input::StoredOverhead, "stored overhead", |demand, _| {
-        &mut demand.stored_overhead_bytes
-    }),
-    (Input::Fill, "fill of disk and memory", |demand, _| {
-        &mut demand.fill
+    ("fill", "fill of disk and memory", number, |d, _| {
+        &mut d.fill
     }),
 ];
 
-/// Computes the needs with `factor` times the input's value.
-fn varied(input: Input, place: Place, demand: &Demand, profile: &Profile, factor: f64) -> Variant {
-    let (mut demand, mut profile) = (*demand, profile.clone());
-    if input == Input::MeasuredRate {
-        // The daemon's cores were measured at its rate: the CPU per message stays.
-        profile.daemon_cores_used = profile.daemon_cores_used.map(|cores| cores * factor);
-    }
-    let place = place(&mut demand, &mut profile);
-    *place *= factor;
-    match input {
-        // Nothing runs fuller than full.
-        Input::Utilisation | Input::Fill => *place = place.min(1.0),
-        // The busiest moment is never below the mean.
-        Input::Peak => *place = place.max(1.0),
-        _ => {}
-    }
-    let value = *place;
-    Variant {
-        value,
-        needs: Needs::of(&demand, &profile),
-    }
+fn bytes(value: f64) -> String {
+    format!("{} bytes", number(value))
+}
+
+fn seconds(value: f64) -> String {
+    Unit::Seconds.show(value)
+}
+
+fn per_s(value: f64) -> String {
+    Unit::PerSecond.show(value)
 }
 
 /// The needs with another value of an input.
@@ -89,12 +57,33 @@ pub(super) struct Variant {
     pub(super) needs: Needs,
 }
 
+impl Variant {
+    /// Computes the needs with `factor` times the input's value.
+    fn new(place: Place, demand: &Demand, profile: &Profile, factor: f64) -> Variant {
+        let (mut demand, mut profile) = (*demand, profile.clone());
+        let measured_per_s = profile.messages_per_s;
+        *place(&mut demand, &mut profile) *= factor;
+        // The daemon's cores were measured at its rate: the CPU per message stays.
+        let faster = profile.messages_per_s / measured_per_s;
+        profile.daemon_cores_used = profile.daemon_cores_used.map(|cores| cores * faster);
+        // Nothing runs fuller than full, and the busiest moment is never below the mean.
+        demand.utilisation = demand.utilisation.min(1.0);
+        demand.fill = demand.fill.min(1.0);
+        demand.peak = demand.peak.max(1.0);
+        let (needs, _) = calculate(&demand, &profile);
+        let value = *place(&mut demand, &mut profile);
+        Variant { value, needs }
+    }
+}
+
 /// An input, and how much hangs on it.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Sensitivity {
-    pub(super) input: Input,
+    pub(super) input: &'static str,
     #[serde(skip)]
     pub(super) name: &'static str,
+    #[serde(skip)]
+    pub(super) show: Show,
     /// The value as planned, and its needs.
     #[serde(skip)]
     pub(super) planned: Variant,
@@ -107,14 +96,15 @@ pub(super) struct Sensitivity {
 
 /// Varies all inputs; returns those that matter most first.
 pub(super) fn sensitivities(demand: &Demand, profile: &Profile) -> Vec<Sensitivity> {
-    let sensitivity = |(input, name, place): (Input, &'static str, Place)| {
-        let varied = |factor| varied(input, place, demand, profile, factor);
+    let sensitivity = |(input, name, show, place): (&'static str, &'static str, Show, Place)| {
+        let varied = |factor| Variant::new(place, demand, profile, factor);
         let planned = varied(1.0);
         let variants = [0.5, 1.0 - VARIED_BY, 1.0 + VARIED_BY, 2.0].map(varied);
         let changes = [&variants[1], &variants[2]].map(|to| change(&planned.needs, &to.needs));
         Sensitivity {
             input,
             name,
+            show,
             planned,
             change_percent: (changes[0] + changes[1]) / 2.0 * 100.0,
             variants,
@@ -123,10 +113,8 @@ pub(super) fn sensitivities(demand: &Demand, profile: &Profile) -> Vec<Sensitivi
     let mut all: Vec<Sensitivity> = INPUTS.into_iter().map(sensitivity).collect();
     // A stable sort: of equal inputs the one that stands first in INPUTS stays first. Rounding
     // errors do not decide.
-    all.sort_by(|one, other| {
-        let rounded = |sensitivity: &Sensitivity| (sensitivity.change_percent * 1e6).round();
-        rounded(other).total_cmp(&rounded(one))
-    });
+    let rounded = |sensitivity: &Sensitivity| (sensitivity.change_percent * 1e6).round();
+    all.sort_by(|one, other| rounded(other).total_cmp(&rounded(one)));
     all
 }
 

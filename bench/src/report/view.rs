@@ -1,145 +1,344 @@
-//! [`Column`]: one run as the page shows it, beside the others.
+//! [`PageData`]: what the page shows, as JSON for `page.js`.
+
+use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::serialization::Deserializer;
+use serde::Serialize;
 
-use crate::judgement;
-use crate::result::{HistogramKind, Ledger, Machine, Outcome, RunResult, SavedResult, Side};
+use crate::judgement::{self, Judgement};
+use crate::result::{
+    CompareResult, FindMaxResult, HistogramKind, Ledger, Machine, Outcome, RunResult, SavedResult,
+    Side, Verdict,
+};
 use crate::tally::Latencies;
 
-/// A result and what it is called on the page.
-#[derive(Debug)]
-pub(crate) struct Named {
-    pub(crate) name: String,
-    pub(crate) result: SavedResult,
+/// Points of a spectrum for each nine of its axis.
+const POINTS_PER_NINE: f64 = 24.0;
+
+/// Everything on the page.
+#[derive(Serialize)]
+pub(super) struct PageData {
+    results: Vec<ShownResult>,
+    runs: Group,
+    whose: BTreeMap<&'static str, &'static str>,
 }
 
-/// One run.
-#[derive(Debug)]
-pub(crate) struct Column<'a> {
-    pub(crate) name: String,
+/// A saved result without its runs, and its name on the page.
+#[derive(Serialize)]
+struct ShownResult {
+    name: String,
+    tool: String,
+    command: Vec<String>,
+    started_unix_ms: u64,
+    machine: Machine,
+    #[serde(flatten)]
+    section: Section,
+}
+
+/// The part of a result that has a section of its own.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+enum Section {
+    Run {
+        scenario: String,
+        summary: String,
+    },
+    Sweep {
+        knee_per_s: Option<f64>,
+        knee: String,
+        verdicts: Vec<Judgement>,
+        #[serde(flatten)]
+        steps: Group,
+    },
+    FindMax {
+        #[serde(flatten)]
+        found: Box<FindMaxResult>,
+        limit: Option<&'static str>,
+    },
+    Compare {
+        verdict: Judgement,
+        #[serde(flatten)]
+        compare: CompareResult,
+    },
+}
+
+/// Runs beside each other, and the spectrum of their latencies.
+#[derive(Serialize)]
+struct Group {
+    columns: Vec<Column>,
+    spectrum: Spectrum,
+}
+
+/// One run, or the rounds of one side of a comparison.
+#[derive(Serialize)]
+struct Column {
+    name: String,
     /// The name of this run within its result; empty where the result has no other.
-    pub(crate) remark: String,
-    pub(crate) run: &'a RunResult,
-    pub(crate) machine: &'a Machine,
-    /// All rounds of a side, in a comparison; else the run alone.
-    pub(crate) runs: Vec<&'a RunResult>,
-    /// The ledger of all these runs together.
-    pub(crate) ledger: Ledger,
-    /// The delivery latencies of all these runs together.
-    delivery: Option<Latencies>,
-    /// The publish latencies of all these runs together.
-    publish: Option<Latencies>,
+    remark: String,
+    /// The run, or the round whose figures and charts over time are shown. It has no whole histograms.
+    run: RunResult,
+    machine: Machine,
+    summary: String,
+    /// The ledger of all rounds together.
+    ledger: Ledger,
+    /// The verdicts on all rounds together; the first is that on the ledger.
+    verdicts: Vec<Judgement>,
+    counted_from: &'static str,
+    /// False if the rates are those that the generator could do.
+    has_own_rates: bool,
+    cores_used: Option<f64>,
+    /// The latencies of all rounds together. The first is the one to look at first.
+    latencies: Vec<Latency>,
 }
 
-impl<'a> Column<'a> {
-    fn new(
-        named: &'a Named,
-        runs: Vec<&'a RunResult>,
-        shown: &'a RunResult,
-    ) -> Result<Column<'a>, String> {
-        let merged = |kind| merged(&named.name, &runs, kind);
-        Ok(Column {
-            name: named.name.clone(),
-            remark: String::new(),
-            run: shown,
-            machine: &named.result.machine,
-            ledger: judgement::added_up(&runs),
-            delivery: merged(HistogramKind::Delivery)?,
-            publish: merged(HistogramKind::Publish)?,
-            runs,
+/// The percentiles of a latency in nanoseconds.
+#[derive(Serialize)]
+struct Latency {
+    what: HistogramKind,
+    count: u64,
+    min: u64,
+    /// The percentiles 50, 90, 99, 99.9, 99.99 and 99.999. A percentile that less than one value lies beyond is the
+    /// maximum by another name, and absent.
+    percentiles: [Option<u64>; 6],
+    max: u64,
+    mean: f64,
+    #[serde(skip)]
+    histogram: Latencies,
+}
+
+/// Every percentile of some latencies, the rare ones with as much room as the common ones.
+#[derive(Serialize)]
+struct Spectrum {
+    /// The points of the axis: n is the fraction `1 - 10^-n`.
+    at: Vec<f64>,
+    /// The values of each latency at these points, in nanoseconds; `None` behind its largest value.
+    ns: Vec<Vec<Option<u64>>>,
+}
+
+impl PageData {
+    /// Collects the data of results, each with its name.
+    /// Fails when a histogram is damaged; in words for the user.
+    pub(super) fn new(named: Vec<(String, SavedResult)>) -> Result<PageData, String> {
+        let mut columns = Vec::new();
+        let mut results = Vec::new();
+        for (name, result) in named {
+            let machine = &result.machine;
+            let section = match result.outcome {
+                Outcome::Run(run) => {
+                    let scenario = run.scenario.name.clone();
+                    let summary = run.scenario.summary();
+                    columns.push(Column::new(&name, machine, vec![*run], 0)?);
+                    Section::Run { scenario, summary }
+                }
+                Outcome::Sweep(sweep) => {
+                    let runs: Vec<&RunResult> = sweep.steps.iter().collect();
+                    let verdicts = judgement::of_many(&runs, "step");
+                    let mut steps = Vec::new();
+                    for run in sweep.steps {
+                        let mut step = Column::new(&name, machine, vec![run], 0)?;
+                        step.run.series.clear();
+                        steps.push(step);
+                    }
+                    Section::Sweep {
+                        knee_per_s: sweep.knee_per_s,
+                        knee: judgement::knee(sweep.knee_per_s),
+                        verdicts,
+                        steps: Group::new(steps, 1),
+                    }
+                }
+                Outcome::FindMax(mut found) => {
+                    if let Some(run) = found.held.take() {
+                        let remark = "the confirming run at the highest rate within the objective";
+                        columns.push(Column {
+                            remark: remark.to_owned(),
+                            ..Column::new(&name, machine, vec![run], 0)?
+                        });
+                    }
+                    let limit = found.generator_limited.then_some(judgement::SEARCH_LIMITED);
+                    Section::FindMax { found, limit }
+                }
+                Outcome::Compare(mut compare) => {
+                    for side in [&mut compare.a, &mut compare.b] {
+                        columns.extend(column_of_side(&name, machine, side)?);
+                    }
+                    Section::Compare {
+                        verdict: judgement::comparison(&compare),
+                        compare,
+                    }
+                }
+            };
+            results.push(ShownResult {
+                name,
+                tool: result.tool,
+                command: result.command,
+                started_unix_ms: result.started_unix_ms,
+                machine: result.machine,
+                section,
+            });
+        }
+        Ok(PageData {
+            results,
+            runs: Group::new(columns, usize::MAX),
+            whose: BTreeMap::from([
+                ("trusted", judgement::whose(Verdict::Trusted)),
+                (
+                    "generator-limited",
+                    judgement::whose(Verdict::GeneratorLimited),
+                ),
+            ]),
         })
     }
-
-    /// The latencies that were measured, by name. The first is the one to look at first.
-    pub(crate) fn latencies(&self) -> impl Iterator<Item = (&'static str, &Latencies)> {
-        let both = [("delivery", &self.delivery), ("publish", &self.publish)];
-        both.into_iter()
-            .filter_map(|(what, latencies)| Some((what, latencies.as_ref()?)))
-    }
-
-    /// Names a figure of this column where `count` columns stand beside each other.
-    pub(crate) fn titled(&self, what: &str, count: usize) -> String {
-        match count {
-            1 => what.to_owned(),
-            _ => format!("{}: {what}", self.name),
-        }
-    }
 }
 
-/// The columns of all results, in order. The steps of a sweep have a section of their own.
-pub(crate) fn columns(named: &[Named]) -> Result<Vec<Column<'_>>, String> {
-    let mut columns = Vec::new();
-    for named in named {
-        match &named.result.outcome {
-            Outcome::Run(run) => columns.push(Column::new(named, vec![run], run)?),
-            Outcome::FindMax(found) => {
-                if let Some(run) = &found.held {
-                    let remark = "the confirming run at the highest rate within the objective";
-                    columns.push(Column {
-                        remark: remark.to_owned(),
-                        ..Column::new(named, vec![run], run)?
-                    });
-                }
-            }
-            Outcome::Sweep(_) => {}
-            Outcome::Compare(compare) => {
-                for side in [&compare.a, &compare.b] {
-                    let Some((index, run)) = median_run(side) else {
-                        continue;
-                    };
-                    columns.push(Column {
-                        name: side.name.clone(),
-                        remark: format!(
-                            "ledger and percentiles are of all {} rounds; charts over time and other \
-                             figures of round {}, the median one by rate",
-                            side.runs.len(),
-                            index + 1
-                        ),
-                        ..Column::new(named, side.runs.iter().collect(), run)?
-                    });
-                }
-            }
-        }
-    }
-    Ok(columns)
+/// Takes the rounds of a side into a column, if there is one.
+fn column_of_side(
+    file: &str,
+    machine: &Machine,
+    side: &mut Side,
+) -> Result<Option<Column>, String> {
+    let runs = std::mem::take(&mut side.runs);
+    let rounds = runs.len();
+    let Some(median) = median_run(&runs) else {
+        return Ok(None);
+    };
+    Ok(Some(Column {
+        name: side.name.clone(),
+        remark: format!(
+            "ledger and percentiles are of all {rounds} rounds; charts over time and other figures of \
+             round {}, the median one by rate",
+            median + 1
+        ),
+        ..Column::new(file, machine, runs, median)?
+    }))
 }
 
 /// Finds the round in the middle, by what was delivered (or acknowledged, without consumers).
-fn median_run(side: &Side) -> Option<(usize, &RunResult)> {
-    let mut rounds: Vec<(usize, &RunResult)> = side.runs.iter().enumerate().collect();
-    let rate = |run: &RunResult| match run.totals.delivered {
-        0 => run.totals.acknowledged_per_s,
-        _ => run.totals.delivered_per_s,
+fn median_run(runs: &[RunResult]) -> Option<usize> {
+    let rate = |index: &usize| match runs[*index].totals {
+        totals if totals.delivered == 0 => totals.acknowledged_per_s,
+        totals => totals.delivered_per_s,
     };
-    rounds.sort_by(|one, other| rate(one.1).total_cmp(&rate(other.1)));
+    let mut rounds: Vec<usize> = (0..runs.len()).collect();
+    rounds.sort_by(|one, other| rate(one).total_cmp(&rate(other)));
     rounds.get(rounds.len() / 2).copied()
 }
 
-/// Adds up the histograms of several runs of the result `name`: percentiles of percentiles would be
-/// wrong.
-pub(crate) fn merged(
-    name: &str,
-    runs: &[&RunResult],
-    kind: HistogramKind,
-) -> Result<Option<Latencies>, String> {
-    let damaged = |why: String| format!("a histogram in the result {name} is damaged: {why}");
+impl Column {
+    /// The column of a run, or of several rounds of which `shown` is shown. `file` names the result in errors.
+    fn new(
+        file: &str,
+        machine: &Machine,
+        mut runs: Vec<RunResult>,
+        shown: usize,
+    ) -> Result<Column, String> {
+        let all: Vec<&RunResult> = runs.iter().collect();
+        let mut latencies = Vec::new();
+        for kind in [HistogramKind::Delivery, HistogramKind::Publish] {
+            let histogram = merged(&all, kind)
+                .map_err(|why| format!("a histogram in the result {file} is damaged: {why}"))?;
+            latencies.extend(histogram.map(|histogram| Latency::new(kind, histogram)));
+        }
+        let ledger = judgement::added_up(&all);
+        let verdicts = match all[..] {
+            [run] => judgement::of_run(run),
+            _ => judgement::of_many(&all, "round"),
+        };
+        let mut run = runs.swap_remove(shown);
+        for record in &mut run.histograms {
+            record.hdr_base64.clear();
+        }
+        Ok(Column {
+            name: file.to_owned(),
+            remark: String::new(),
+            machine: machine.clone(),
+            summary: run.scenario.summary(),
+            ledger,
+            verdicts,
+            counted_from: judgement::counted_from(run.loop_kind),
+            has_own_rates: !judgement::rates_are_the_generators(&run),
+            cores_used: run.cores_used(),
+            latencies,
+            run,
+        })
+    }
+}
+
+/// Adds up the histograms of several runs: percentiles of percentiles would be wrong.
+fn merged(runs: &[&RunResult], kind: HistogramKind) -> Result<Option<Latencies>, String> {
     let mut all: Option<Latencies> = None;
     for record in runs.iter().filter_map(|run| run.histogram(kind)) {
         let bytes = BASE64_STANDARD
             .decode(&record.hdr_base64)
-            .map_err(|error| damaged(error.to_string()))?;
+            .map_err(|error| error.to_string())?;
         let one: Latencies = Deserializer::new()
             .deserialize(&mut bytes.as_slice())
-            .map_err(|error| damaged(error.to_string()))?;
+            .map_err(|error| error.to_string())?;
         match &mut all {
             None => all = Some(one),
             Some(all) => {
                 all.auto(true);
-                all.add(&one).map_err(|error| damaged(error.to_string()))?;
+                all.add(&one).map_err(|error| error.to_string())?;
             }
         }
     }
     Ok(all.filter(|latencies| !latencies.is_empty()))
+}
+
+impl Latency {
+    fn new(what: HistogramKind, histogram: Latencies) -> Latency {
+        let percentile = |quantile: f64| {
+            let beyond = histogram.len() as f64 * (1.0 - quantile);
+            (beyond >= 1.0 - 1e-9).then(|| histogram.value_at_quantile(quantile))
+        };
+        Latency {
+            what,
+            count: histogram.len(),
+            min: histogram.min(),
+            percentiles: [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999].map(percentile),
+            max: histogram.max(),
+            mean: histogram.mean(),
+            histogram,
+        }
+    }
+}
+
+impl Group {
+    /// The runs, with the spectrum of the first `most` latencies of each.
+    fn new(columns: Vec<Column>, most: usize) -> Group {
+        let shown = columns
+            .iter()
+            .flat_map(|run| run.latencies.iter().take(most));
+        let shown: Vec<&Latencies> = shown.map(|latency| &latency.histogram).collect();
+        Group {
+            spectrum: Spectrum::of(&shown),
+            columns,
+        }
+    }
+}
+
+impl Spectrum {
+    fn of(all: &[&Latencies]) -> Spectrum {
+        // A histogram of n values ends where one value is left: at the logarithm of n.
+        let end = |latencies: &Latencies| (latencies.len().max(2) as f64).log10();
+        let mut at: Vec<f64> = all.iter().map(|latencies| end(latencies)).collect();
+        let steps = at.iter().copied().fold(0.0, f64::max) * POINTS_PER_NINE;
+        at.extend((0..=steps as u32).map(|step| f64::from(step) / POINTS_PER_NINE));
+        at.sort_by(f64::total_cmp);
+        at.dedup();
+        let values = |latencies: &&Latencies| {
+            let end = end(latencies);
+            let value = |nines: &f64| match nines.total_cmp(&end) {
+                std::cmp::Ordering::Less => {
+                    Some(latencies.value_at_quantile(1.0 - 10f64.powf(-nines)))
+                }
+                std::cmp::Ordering::Equal => Some(latencies.max()),
+                std::cmp::Ordering::Greater => None,
+            };
+            at.iter().map(value).collect()
+        };
+        let ns = all.iter().map(values).collect();
+        Spectrum { at, ns }
+    }
 }

@@ -30,7 +30,20 @@
     [range({ scale: "linear", unit: "messages" }, [null])[0], 0],
     [range({ scale: "linear", unit: "s" }, [3, 67]), [0, 67]],
   ];
-  const wrong = [...shown, ...ticks, ...percentiles, ...ranges]
+  const dates = [
+    [date(0), "1970-01-01 00:00 UTC"],
+    [date(951782399000), "2000-02-28 23:59 UTC"],
+    [date(951782400000), "2000-02-29 00:00 UTC"],
+    [date(1735689599000), "2024-12-31 23:59 UTC"],
+  ];
+  // The words of a command as it can be pasted.
+  const words = [
+    [quoted("--rate=5e4"), "--rate=5e4"],
+    [quoted("p99<5ms,lost=0"), "'p99<5ms,lost=0'"],
+    [quoted("it's"), "'it'\\''s'"],
+    [quoted(""), "''"],
+  ];
+  const wrong = [...shown, ...ticks, ...percentiles, ...ranges, ...dates, ...words]
     .filter(([found, expected]) => JSON.stringify(found) !== JSON.stringify(expected));
 
   // The texts of a figure with their boxes: those of its canvas, or those of a comparison's bars.

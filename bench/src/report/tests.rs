@@ -1,8 +1,15 @@
-//! The colours of `style.css` are readable on their grounds, in both schemes, by the rules of WCAG.
-
 use std::collections::HashMap;
 
-const STYLE: &str = include_str!("style.css");
+use super::{STYLE, json};
+
+#[test]
+fn json_cannot_end_its_element() {
+    let data = ["</script><script>alert(1)</script>", "<!--", "a\"b"];
+    let text = json(&data);
+    assert!(!text.contains('<'), "{text}");
+    assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), data);
+    assert_eq!(json(&[1.5, f64::NAN, f64::INFINITY]), "[1.5,null,null]");
+}
 
 /// The variables of the nth `:root` block: 0 is light, 1 is dark.
 fn scheme(nth: usize) -> HashMap<&'static str, [f64; 3]> {
@@ -36,6 +43,7 @@ fn contrast(one: [f64; 3], other: [f64; 3]) -> f64 {
     (one.max(other) + 0.05) / (one.min(other) + 0.05)
 }
 
+/// The colours are readable on their grounds by the rules of WCAG.
 #[test]
 fn colours_are_readable_in_light_and_dark() {
     for (nth, name) in ["light", "dark"].into_iter().enumerate() {
