@@ -40,6 +40,10 @@ struct ShownResult {
 /// The part of a result that has a section of its own.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each saved result"
+)]
 enum Section {
     Run {
         scenario: String,
