@@ -118,11 +118,16 @@ fn the_rules_depend_on_no_system_call() {
 #[test]
 fn no_release_has_a_feature_of_the_tests() {
     let features_of = |edges: &str| cargo_tree(&["--workspace", "--edges", edges]);
-    for package in ["diskq", "diskq-log"] {
-        for name in ["sim", "planted"] {
-            let feature = format!("{package} feature \"{name}\"");
-            assert!(features_of("features").contains(&feature), "tests have it");
-            assert!(!features_of("features,no-dev").contains(&feature), "{name}");
-        }
+    let (with_tests, release) = (features_of("features"), features_of("features,no-dev"));
+    for (package, name) in [
+        ("diskq", "sim"),
+        ("diskq", "planted"),
+        ("diskq-log", "sim"),
+        ("diskq-log", "planted"),
+        ("program", "capture"),
+    ] {
+        let feature = format!("{package} feature \"{name}\"");
+        assert!(with_tests.contains(&feature), "tests have {feature}");
+        assert!(!release.contains(&feature), "a release has {feature}");
     }
 }
