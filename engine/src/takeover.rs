@@ -4,16 +4,20 @@
 use crate::config::Config;
 use crate::options::segment_bytes_max;
 use diskq::{LogOptions, OsFiles};
-use diskq_nsqd::{Metadata, TakeoverOptions, TopicTakeover};
+use diskq_nsqd::{COMMITTED_TAKEOVER, Metadata, TakeoverOptions, TopicTakeover};
 use jiff::Zoned;
 use jiff::fmt::strtime;
 use program::{log_info, log_warn};
 use std::time::{Instant, SystemTime};
 
-/// The end of the FATAL line. Unlike at other starts, no single topic is set aside: the takeover happens wholly or not
-/// at all, so that the original can still go on with all of its files.
+/// The end of the FATAL line before the takeover is committed. Unlike at other starts, no single topic is set aside: the
+/// takeover happens wholly or not at all, so that the original can still go on with all of its files.
 const WAY_OUT: &str = "a takeover happens wholly or not at all: mend the cause and start nsqd again, or move the \
                        *.diskqueue.* files in question out of the data path to start without their messages";
+
+/// The end of the FATAL line after the commit: the messages are in the new logs, with or without the original's files.
+const WAY_ON: &str = "the takeover counts already: mend the cause and start nsqd again, which completes it. Do not \
+                      start the original nsqd here";
 
 /// Takes over what the original nsqd left in the data path, which is locked. Blocks.
 ///
@@ -38,7 +42,9 @@ pub(crate) fn run(config: &Config, metadata: &Metadata) -> Result<(), String> {
     };
     let done = diskq_nsqd::take_over(&OsFiles, &config.data_path, &metadata.topics, &options)
         .map_err(|error| {
-            format!("failed to take over the data files of nsqd - {error} ({WAY_OUT})")
+            let is_committed = config.data_path.join(COMMITTED_TAKEOVER).exists();
+            let advice = if is_committed { WAY_ON } else { WAY_OUT };
+            format!("failed to take over the data files of nsqd - {error} ({advice})")
         })?;
     if done.completed_earlier {
         log_info!("TAKEOVER: completed an earlier one that was cut off");

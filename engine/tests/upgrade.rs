@@ -312,6 +312,29 @@ fn one_unreadable_file_refuses_the_takeover() {
     }
 }
 
+/// The advice to move the original's files away was also given after the commit, when these files count no more.
+#[test]
+fn a_committed_takeover_that_cannot_be_completed_is_not_to_be_undone() {
+    let data = directory();
+    copy("two-channels", data.path());
+    let done = data.path().join("import.done");
+    std::fs::create_dir(&done).expect("the name is free");
+    std::fs::write(done.join("manifest"), "damaged").expect("the directory is ours");
+    let launch = Launch {
+        data_path: Some(data.path().to_path_buf()),
+        ..Launch::new(1, &[])
+    };
+    let Err(exit) = launch.try_start() else {
+        panic!("it started without a manifest");
+    };
+    assert_eq!(exit.code(), 1, "{exit}");
+    let line = exit.stderr.lines().find(|line| line.contains("FATAL"));
+    let line = line.expect("it says why");
+    assert!(line.contains("manifest is damaged"), "{line}");
+    assert!(line.contains("the takeover counts already"), "{line}");
+    assert!(!line.contains("*.diskqueue.*"), "{line}");
+}
+
 #[test]
 fn without_room_nothing_changes() {
     let Some(disk) = Tmpfs::mount("256k") else {

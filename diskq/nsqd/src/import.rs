@@ -28,7 +28,7 @@ use wire::name::{ChannelName, TopicName};
 
 use crate::error::TransferError;
 
-pub(crate) use commit::DONE;
+pub use commit::DONE;
 use commit::Manifest;
 use directory::Directory;
 

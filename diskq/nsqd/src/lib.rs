@@ -17,5 +17,5 @@ mod nsqd_files;
 
 pub use error::TransferError;
 pub use export::{ExportOptions, Exported, export};
-pub use import::{Takeover, TakeoverOptions, TopicTakeover, take_over};
+pub use import::{DONE as COMMITTED_TAKEOVER, Takeover, TakeoverOptions, TopicTakeover, take_over};
 pub use nsqd_files::{FILE_NAME, Metadata, MetadataError};

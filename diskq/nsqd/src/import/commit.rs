@@ -9,8 +9,8 @@ use crate::nsqd_files::FILE_NAME;
 
 /// The directory in which logs are built.
 pub(super) const NEW: &str = "import.new";
-/// The name of that directory after the commit.
-pub(crate) const DONE: &str = "import.done";
+/// The name of that directory after the commit, until the takeover is completed.
+pub const DONE: &str = "import.done";
 const MANIFEST: &str = "manifest";
 const FIRST_LINE: &str = "nsqd's files taken over, version 1";
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
