@@ -106,7 +106,7 @@ const OWN_FLAGS: &[Flag] = {
     Flag::new("check", Word(&words::CHECK), "false", "check whether this machine is ready for a start with these flags, and end: true for a text, json for programs")
         .without_key(),
     Flag::new("http-read-timeout", Duration(MIN, MAX), "1m0s", "time that an HTTP client may take for a TLS handshake, for the head of a request, and for every 4 KiB of a body; 0 for no limit"),
-    Flag::new("http-write-timeout", Duration(MIN, MAX), "1m0s", "time that an HTTP client may take to read 4 KiB of an answer; 0 for no limit"),
+    Flag::new("http-write-timeout", Duration(MIN, MAX), "1m0s", "time in which 4 KiB of an answer must leave, for which a client may have to read 128 KiB; 0 for no limit"),
     Flag::new("http-idle-timeout", Duration(MIN, MAX), "15m0s", "time that an HTTP connection may be open without a request; 0 for no limit"),
     Flag::new("old-http-endpoints", Boolean, "false", "also serve the HTTP endpoints of nsqd before 1.0: /put, /mput, /create_topic, ..."),
     ]
