@@ -8,6 +8,7 @@
 
 use engine::config::Config;
 use engine::daemon::Daemon;
+use engine::net::address::ListenAddress;
 use program::log;
 use std::collections::VecDeque;
 use std::error::Error;
@@ -33,10 +34,12 @@ fn main() -> Result<(), Failure> {
     let once = std::env::args().any(|arg| arg == "--once");
     let data_path = tempfile::tempdir()?;
     let daemon = start(data_path.path())?;
-    println!("broker: TCP {}, HTTP {}", daemon.tcp_address, http(&daemon));
+    let address = loopback(&daemon.tcp_address)?;
+    let http_address = daemon.http_address.as_ref().ok_or("no HTTP address")?;
+    let http_address = loopback(http_address)?;
+    println!("broker: TCP {address}, HTTP {http_address}");
     println!("moving {MESSAGES} messages of {BODY_BYTES} bytes through topic {TOPIC} ...");
 
-    let address = daemon.tcp_address.ip().ok_or("not on TCP")?;
     let began = Instant::now();
     let consumer = thread::spawn(move || consume(address));
     let producer = thread::spawn(move || produce(address));
@@ -58,11 +61,8 @@ fn main() -> Result<(), Failure> {
 
     if !once {
         println!("\nThe broker goes on running. Try:");
-        println!(
-            "  curl -d 'hello' 'http://{}/pub?topic=greetings'",
-            http(&daemon)
-        );
-        println!("  curl 'http://{}/stats'", http(&daemon));
+        println!("  curl -d 'hello' 'http://{http_address}/pub?topic=greetings'");
+        println!("  curl 'http://{http_address}/stats'");
         println!("Ctrl-C stops it.");
         signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT])?
             .forever()
@@ -94,15 +94,13 @@ fn start(data_path: &std::path::Path) -> Result<Daemon, Failure> {
     }
 }
 
-fn http(daemon: &Daemon) -> String {
-    daemon
-        .http_address
-        .as_ref()
-        .map_or("off".to_owned(), |address| address.to_string())
+/// The address at which a client on this machine reaches a listener.
+fn loopback(address: &ListenAddress) -> Result<SocketAddr, Failure> {
+    let address = address.socket_address().ok_or("a unix socket")?;
+    Ok(SocketAddr::new([127, 0, 0, 1].into(), address.port()))
 }
 
 fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
-    let address = SocketAddr::new([127, 0, 0, 1].into(), address.port());
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     stream.write_all(&wire::decode::MAGIC_V2)?;

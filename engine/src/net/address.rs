@@ -30,7 +30,7 @@ impl ListenAddress {
     }
 
     /// The IP address and the port; `None` for a unix socket.
-    pub fn ip(&self) -> Option<SocketAddr> {
+    pub fn socket_address(&self) -> Option<SocketAddr> {
         match self {
             ListenAddress::Tcp(address) => Some(*address),
             ListenAddress::Unix(_) => None,
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
         assert!(path.exists(), "the failure has left it alone");
         let address = ListenAddress::Unix(Arc::new(socket));
-        assert_eq!((address.port(), address.ip()), (-1, None));
+        assert_eq!((address.port(), address.socket_address()), (-1, None));
         address.retire();
         assert!(!path.exists());
         let next = UnixListener::bind(&path).expect("the name is free");
