@@ -212,11 +212,11 @@ impl Shard {
         act: impl FnOnce(&mut Broker, Now, &mut Vec<Output>) -> R,
     ) -> R {
         self.turn.set();
-        self.in_turn(act)
+        self.with_broker_in_turn(act)
     }
 
     /// Lets `act` change the broker without asking for a turn. The caller runs within a turn, or asks for one itself.
-    pub(crate) fn in_turn<R>(
+    pub(crate) fn with_broker_in_turn<R>(
         &self,
         act: impl FnOnce(&mut Broker, Now, &mut Vec<Output>) -> R,
     ) -> R {
@@ -339,7 +339,7 @@ impl Shard {
     }
 
     fn take_turn(self: &Rc<Self>, to_flush: &mut Vec<ClientId>) {
-        self.in_turn(|broker, now, out| broker.end_turn(now, out));
+        self.with_broker_in_turn(|broker, now, out| broker.end_turn(now, out));
         self.perform_outputs();
         self.broker.borrow_mut().take_clients_to_flush(to_flush);
         for id in to_flush.iter() {

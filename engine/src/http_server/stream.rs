@@ -86,7 +86,7 @@ impl HttpStream {
     }
 
     pub(crate) fn is_secure(&self) -> bool {
-        self.transport.is_upgraded()
+        self.transport.was_upgraded()
     }
 
     /// The wait for the peer that took too long, if reading or writing has failed by that.

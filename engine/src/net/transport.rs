@@ -112,7 +112,7 @@ impl Transport {
     }
 
     /// Returns whether a layer was ever added: true also after [`Transport::clear`].
-    pub(crate) fn is_upgraded(&self) -> bool {
+    pub(crate) fn was_upgraded(&self) -> bool {
         self.upgraded.borrow().is_some()
     }
 

@@ -367,7 +367,7 @@ impl Connection {
     }
 
     fn push_layer(&self, shard: &Rc<Shard>, layer: Layer) -> io::Result<()> {
-        shard.in_turn(|broker, _, _| {
+        shard.with_broker_in_turn(|broker, _, _| {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let count = broker.output(self.id, &mut slices);
             self.transport.upgrade(layer, &slices[..count])
@@ -483,7 +483,7 @@ impl Connection {
 
     /// Writes once, and tells the broker what has left.
     fn write_once(&self, shard: &Rc<Shard>) -> io::Result<Progress> {
-        let (taken, rest) = shard.in_turn(|broker, now, out| {
+        let (taken, rest) = shard.with_broker_in_turn(|broker, now, out| {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let count = broker.output(self.id, &mut slices);
             let written = self.transport.send(&slices[..count])?;
