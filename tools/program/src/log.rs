@@ -7,9 +7,8 @@
 //!   {"time":"2026-11-21T09:12:50.018344Z","level":"info","program":"nsqd","message":"TCP: new client(...)"}
 //! ```
 //!
-//! Clients choose parts of some texts. [`Line::append_to`] escapes control characters, so that no
-//! text can begin a line of its own or control a terminal. No other function makes a line of a
-//! text.
+//! Clients choose parts of some texts. `log/line.rs` escapes control characters, so that no text
+//! can begin a line of its own or control a terminal. No other module makes a line of a text.
 //!
 //! A thread that serves clients must never wait for a terminal or a full pipe. It takes the time,
 //! formats the text and puts both into a bounded queue. One writer thread formats the time and
@@ -20,30 +19,27 @@
 //! A repeated error ([`log_repeated`](crate::log_repeated)) has one line a second for each cause
 //! (`log/repeats.rs`).
 
+mod level;
+mod line;
 mod repeats;
 
 use std::fmt;
 use std::io::{self, Write};
-use std::str::FromStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+pub use level::{Level, UnknownLevel};
+pub use line::{Format, Style};
+use line::{Line, prefix_default};
+pub(crate) use line::{bare_line, fatal_line};
 use repeats::Repeats;
-use wire::go_json::{JsonObject, escape_into};
-
-use crate::local_time;
 
 /// Most lines that wait for the writer. The queue absorbs a burst of connections. More lines than
 /// this mean that nobody reads stderr.
 const QUEUE_LINES_MAX: usize = 4096;
-
-/// Longest text of a line, in bytes. Longer texts are cut, so that the queue holds at most 64 MiB.
-/// Only DEBUG lines that quote a body are longer.
-const LINE_BYTES_MAX: usize = 16 * 1024;
 
 /// Bytes that the writer collects before it writes. Its buffer has this size.
 const WRITE_BYTES_MAX: usize = 64 * 1024;
@@ -51,125 +47,12 @@ const WRITE_BYTES_MAX: usize = 64 * 1024;
 /// Longest time that the end of the process waits for a reader of stderr that does not read.
 const FLUSH_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// The importance of a line. The numbers are those that `/config/log_level` shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Level {
-    /// Details for a developer: every command, every message.
-    Debug = 1,
-    /// Information for an operator.
-    Info = 2,
-    /// Something unexpected happened, and the process handled it.
-    Warn = 3,
-    /// An operation failed, and the process continues.
-    Error = 4,
-    /// The process ends for this reason.
-    Fatal = 5,
-}
-
-const LEVELS: [Level; 5] = [
-    Level::Debug,
-    Level::Info,
-    Level::Warn,
-    Level::Error,
-    Level::Fatal,
-];
-
-impl Level {
-    /// Returns the name of the level for `--log-level` and for JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Level::Debug => "debug",
-            Level::Info => "info",
-            Level::Warn => "warn",
-            Level::Error => "error",
-            Level::Fatal => "fatal",
-        }
-    }
-
-    /// Returns the word for a line of text. Like NSQ's programs, a line says WARNING although the
-    /// flag accepts `warn`.
-    pub fn word(self) -> &'static str {
-        match self {
-            Level::Debug => "DEBUG",
-            Level::Info => "INFO",
-            Level::Warn => "WARNING",
-            Level::Error => "ERROR",
-            Level::Fatal => "FATAL",
-        }
-    }
-}
-
-/// An error: the text is not the name of a level.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownLevel(String);
-
-impl fmt::Display for UnknownLevel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "invalid log level '{}' (debug, info, warn, error, fatal)",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for UnknownLevel {}
-
-impl FromStr for Level {
-    type Err = UnknownLevel;
-
-    fn from_str(text: &str) -> Result<Level, UnknownLevel> {
-        let lower = text.to_ascii_lowercase();
-        let known = LEVELS.into_iter().find(|level| level.name() == lower);
-        known.ok_or_else(|| UnknownLevel(text.to_string()))
-    }
-}
-
 /// The lowest level that is written. The value is outside the logger, so that a line below the
 /// level costs one relaxed load.
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 /// The style of the lines that are written directly.
 static DIRECT_STYLE: OnceLock<Style> = OnceLock::new();
-
-/// The form of a log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// The form of NSQ's daemons: prefix, time with microseconds, level, text.
-    Text,
-    /// The form of NSQ's tools: time, text.
-    Plain,
-    /// One JSON object for each line, with `time`, `level`, `program` and `message`.
-    Json,
-}
-
-/// The properties that all lines of a program share.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Style {
-    /// The name of the program in JSON.
-    pub program: &'static str,
-    /// The first characters of each line in [`Format::Text`].
-    pub prefix: String,
-    /// The form of the lines.
-    pub format: Format,
-}
-
-impl Style {
-    /// Returns the default style of a daemon.
-    pub fn of_daemon(program: &'static str) -> Style {
-        Style {
-            program,
-            prefix: prefix_default(program),
-            format: Format::Text,
-        }
-    }
-}
-
-/// Returns a daemon's default prefix, which its FATAL lines always have: `[nsqd] `.
-fn prefix_default(program: &str) -> String {
-    format!("[{program}] ")
-}
 
 struct Logger {
     queue: SyncSender<Entry>,
@@ -186,12 +69,6 @@ enum Entry {
     /// The writer answers when every earlier line has been written. Held-back lines are written as
     /// counts.
     Flush(SyncSender<()>),
-}
-
-struct Line {
-    at: SystemTime,
-    level: Level,
-    text: String,
 }
 
 /// Starts the writer thread. A program calls this once, before its other threads start. Lines before
@@ -227,9 +104,7 @@ pub fn set_level(level: Level) {
 
 /// Returns the lowest level that is written.
 pub fn level() -> Level {
-    let level = LEVEL.load(Ordering::Relaxed);
-    let known = LEVELS.into_iter().find(|known| *known as u8 == level);
-    known.unwrap_or(Level::Fatal)
+    Level::of(LEVEL.load(Ordering::Relaxed))
 }
 
 /// Returns true when lines of this level are written. The macros check this before they format.
@@ -239,21 +114,18 @@ pub fn enabled(level: Level) -> bool {
 
 /// Writes a line. The macros have checked the level.
 pub fn write(level: Level, text: fmt::Arguments<'_>) {
-    let at = SystemTime::now();
-    let mut text = fmt::format(text);
-    cut(&mut text);
+    let line = Line::now(level, fmt::format(text));
     #[cfg(any(test, feature = "capture"))]
-    if capture::take_in(level, &text) {
+    if capture::take_in(level, &line.text) {
         return;
     }
-    let line = Line { at, level, text };
     if level == Level::Fatal {
         flush();
         write_directly(&line);
         return;
     }
     match LOGGER.get() {
-        Some(logger) => logger.put(line),
+        Some(logger) => logger.send(Entry::Line(line)),
         None => write_directly(&line),
     }
 }
@@ -264,11 +136,8 @@ pub fn write_repeated(cause: String, text: fmt::Arguments<'_>) {
     let Some(logger) = LOGGER.get() else {
         return write(Level::Error, text);
     };
-    let at = SystemTime::now();
-    let mut text = fmt::format(text);
-    cut(&mut text);
-    let level = Level::Error;
-    logger.send(Entry::Repeated(cause, Line { at, level, text }));
+    let line = Line::now(Level::Error, fmt::format(text));
+    logger.send(Entry::Repeated(cause, line));
 }
 
 /// Waits until every earlier line is written, for at most two seconds.
@@ -276,25 +145,6 @@ pub fn flush() {
     if let Some(logger) = LOGGER.get() {
         logger.flush(Instant::now() + FLUSH_WAIT_MAX);
     }
-}
-
-/// Returns the FATAL line for `text`, with its line feed, for a daemon whose log has not started.
-pub(crate) fn fatal_line(program: &'static str, text: &str) -> String {
-    let line = Line {
-        at: SystemTime::now(),
-        level: Level::Fatal,
-        text: text.to_string(),
-    };
-    let mut bytes = Vec::new();
-    line.append_to(&mut bytes, &Style::of_daemon(program), &TimeZone::system());
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// Returns a line with its line feed in the form that NSQ's programs use before they have a log:
-/// without prefix, level and fractions of seconds.
-pub(crate) fn bare_line(text: &str) -> String {
-    let at = Timestamp::now().to_zoned(TimeZone::system());
-    format!("{} {text}\n", at.strftime("%Y/%m/%d %H:%M:%S"))
 }
 
 /// Writes a line without the writer thread, when there is none or when the process ends.
@@ -310,18 +160,7 @@ fn write_directly(line: &Line) {
     let _ = io::stderr().write_all(&bytes);
 }
 
-fn cut(text: &mut String) {
-    if text.len() > LINE_BYTES_MAX {
-        text.truncate(text.floor_char_boundary(LINE_BYTES_MAX));
-        text.push_str("...");
-    }
-}
-
 impl Logger {
-    fn put(&self, line: Line) {
-        self.send(Entry::Line(line));
-    }
-
     fn send(&self, entry: Entry) {
         if self.queue.try_send(entry).is_err() {
             self.dropped_count.fetch_add(1, Ordering::Relaxed);
@@ -340,94 +179,6 @@ impl Logger {
         }
         // Both outcomes have the same meaning: the wait is over.
         let _ = wait_done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
-    }
-}
-
-impl Line {
-    fn append_to(&self, buffer: &mut Vec<u8>, style: &Style, zone: &TimeZone) {
-        // A clock outside jiff's range (years -9999 to 9999) must not lose the line.
-        let at = Timestamp::try_from(self.at).unwrap_or(Timestamp::UNIX_EPOCH);
-        let text = Escaped(&self.text);
-        let time = zone.to_datetime(at);
-        let date = DateTime(&time);
-        // Writing to a Vec cannot fail.
-        let _ = match style.format {
-            Format::Text => writeln!(
-                buffer,
-                "{}{date}.{:06} {}: {text}",
-                style.prefix,
-                time.subsec_nanosecond() / 1000,
-                self.level.word(),
-            ),
-            Format::Plain => writeln!(buffer, "{date} {text}"),
-            Format::Json => writeln!(buffer, "{}", self.json(style, zone, at)),
-        };
-    }
-
-    fn json(&self, style: &Style, zone: &TimeZone, at: Timestamp) -> String {
-        let time = local_time::rfc3339_zoned(&at.to_zoned(zone.clone()), "%.6f");
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
-        object.text("time", &time);
-        object.text("level", self.level.name());
-        object.text("program", style.program);
-        let message = object.key("message");
-        message.push('"');
-        // JSON allows the upper control characters unescaped, but a terminal obeys some of them.
-        let is_upper_control = |c: char| matches!(c, '\u{7f}'..='\u{9f}');
-        for part in self.text.split_inclusive(is_upper_control) {
-            let text = part.trim_end_matches(is_upper_control);
-            escape_into(message, text);
-            for c in part[text.len()..].chars() {
-                message.push_str(&format!("\\u{:04x}", u32::from(c)));
-            }
-        }
-        message.push('"');
-        object.end();
-        json
-    }
-}
-
-/// A date and a time with seconds: `2026/11/21 09:12:50`.
-struct DateTime<'a>(&'a jiff::civil::DateTime);
-
-impl fmt::Display for DateTime<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = self.0;
-        write!(
-            f,
-            "{:04}/{:02}/{:02} {:02}:{:02}:{:02}",
-            time.year(),
-            time.month(),
-            time.day(),
-            time.hour(),
-            time.minute(),
-            time.second(),
-        )
-    }
-}
-
-/// A text whose control characters are displayed as Go quotes them: `\n`, `\x1b`, `\u0085`.
-struct Escaped<'a>(&'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rest = self.0;
-        while let Some(at) = rest.find(char::is_control) {
-            let (before, after) = rest.split_at(at);
-            f.write_str(before)?;
-            let mut chars = after.chars();
-            match chars.next() {
-                Some('\n') => f.write_str("\\n")?,
-                Some('\r') => f.write_str("\\r")?,
-                Some('\t') => f.write_str("\\t")?,
-                Some(c) if c.is_ascii() => write!(f, "\\x{:02x}", u32::from(c))?,
-                Some(c) => write!(f, "\\u{:04x}", u32::from(c))?,
-                None => {}
-            }
-            rest = chars.as_str();
-        }
-        f.write_str(rest)
     }
 }
 
@@ -513,8 +264,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn append(&mut self, level: Level, text: String) {
-        let at = SystemTime::now();
-        let line = Line { at, level, text };
+        let line = Line::now(level, text);
         line.append_to(&mut self.buffer, &self.style, &self.zone);
     }
 

@@ -1,5 +1,7 @@
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
+use super::line::{Escaped, LINE_BYTES_MAX, cut};
 use super::*;
 
 /// A stderr that a test can read and block.
@@ -114,7 +116,7 @@ fn a_full_queue_drops_and_says_so() {
         dropped_count: &COUNT,
     };
     for _ in 0..5 {
-        logger.put(line(Level::Info, "x"));
+        logger.send(Entry::Line(line(Level::Info, "x")));
     }
     assert_eq!(COUNT.load(Ordering::Relaxed), 3);
     drop(logger);
@@ -165,7 +167,7 @@ fn flush_waits_for_earlier_lines_but_not_for_ever() {
         queue,
         dropped_count: &COUNT,
     };
-    logger.put(line(Level::Error, "first"));
+    logger.send(Entry::Line(line(Level::Error, "first")));
     // No writer runs yet: flush stops at its deadline.
     logger.flush(Instant::now());
     let sink = Sink::default();
