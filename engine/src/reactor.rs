@@ -14,7 +14,9 @@
 //!
 //! Why not an executor with its own sockets: docs/decisions/0004-reactor.md.
 
+mod alarm;
 mod driver;
+mod engine;
 mod epoll;
 #[cfg(feature = "glommio")]
 mod glommio;
@@ -25,8 +27,10 @@ mod source;
 mod spin;
 mod timers;
 
+pub(crate) use alarm::{Alarm, Sleep, sleep};
 use async_executor::{LocalExecutor, Task};
 use driver::{Driver, Token};
+pub use engine::Engine;
 use futures_lite::future;
 use notify::Notify;
 use rustix::time::{ClockId, clock_gettime};
@@ -40,12 +44,12 @@ use std::io;
 use std::mem;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
-use timers::{TimerKey, Timers};
+use timers::Timers;
 
 /// The reactor asks the engine at least every 64 tasks.
 const TASKS_PER_LOOK: usize = 64;
@@ -57,67 +61,6 @@ const TRY_TIME: Duration = Duration::from_secs(1);
 
 /// How often a spinning thread looks for answers before it lets others run.
 const LOOKS_PER_YIELD: usize = 20;
-
-/// How a shard learns which of its sockets are ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// io_uring, of Linux 5.11 and newer.
-    #[cfg(target_os = "linux")]
-    IoUring,
-    /// epoll; kqueue on BSD and macOS.
-    Epoll,
-    /// glommio, which drives io_uring in its own way.
-    #[cfg(feature = "glommio")]
-    Glommio,
-}
-
-impl Engine {
-    /// All engines of this program, the best first.
-    pub const ALL: &[Engine] = &[
-        #[cfg(target_os = "linux")]
-        Engine::IoUring,
-        Engine::Epoll,
-        #[cfg(feature = "glommio")]
-        Engine::Glommio,
-    ];
-
-    /// The name, as `--io` takes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            #[cfg(target_os = "linux")]
-            Engine::IoUring => "io_uring",
-            Engine::Epoll => "epoll",
-            #[cfg(feature = "glommio")]
-            Engine::Glommio => "glommio",
-        }
-    }
-
-    /// Returns whether this is our own ring.
-    pub(crate) fn is_io_uring(self) -> bool {
-        match self {
-            #[cfg(target_os = "linux")]
-            Engine::IoUring => true,
-            _ => false,
-        }
-    }
-
-    /// What this engine costs compared with io_uring, as a clause.
-    pub(crate) fn cost_text(self) -> &'static str {
-        match self {
-            #[cfg(target_os = "linux")]
-            Engine::IoUring => "it costs nothing more",
-            #[cfg(feature = "glommio")]
-            Engine::Glommio => "it takes more processor time per message",
-            Engine::Epoll => "in every measured load that took no more processor time per message",
-        }
-    }
-
-    /// The engine of this name.
-    pub fn named(name: &str) -> Option<Engine> {
-        let mut all = Engine::ALL.iter().copied();
-        all.find(|engine| engine.name() == name)
-    }
-}
 
 /// What wakes the tasks of a thread.
 struct Reactor {
@@ -195,17 +138,6 @@ pub(crate) fn try_engine(engine: Engine, count: NonZeroUsize) -> io::Result<()> 
 /// Outside of [`run`].
 pub(crate) fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
     current().executor.spawn(future)
-}
-
-/// Waits for at least `duration`.
-///
-/// # Panics
-/// Outside of [`run`].
-pub(crate) fn sleep(duration: Duration) -> Sleep {
-    Sleep {
-        alarm: Alarm::new(),
-        end: Instant::now() + duration,
-    }
 }
 
 /// Lets all ready tasks run first. The reactor asks the engine after each task that came last. So a task that has much
@@ -439,72 +371,6 @@ fn time_left(next_timer: Option<Instant>, hit: Option<bool>, now: Instant) -> Op
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// See [`sleep`].
-pub(crate) struct Sleep {
-    alarm: Alarm,
-    end: Instant,
-}
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let end = self.end;
-        self.alarm.poll(cx, Instant::now(), end)
-    }
-}
-
-/// A timer of one task for an end that moves often and is seldom reached: moving the end to a later time
-/// leaves the timer where it is.
-pub(crate) struct Alarm {
-    reactor: Rc<Reactor>,
-    /// The timer that is set, and the task that it wakes.
-    set: Option<(TimerKey, Waker)>,
-}
-
-impl Alarm {
-    /// An alarm that is not set.
-    ///
-    /// # Panics
-    /// Outside of [`run`].
-    pub(crate) fn new() -> Alarm {
-        Alarm {
-            reactor: Rc::clone(&current().reactor),
-            set: None,
-        }
-    }
-
-    /// Ready when `end` has come. Otherwise the task is woken at `end` or earlier, and asks again.
-    pub(crate) fn poll(&mut self, cx: &Context<'_>, now: Instant, end: Instant) -> Poll<()> {
-        if now >= end {
-            return Poll::Ready(());
-        }
-        let is_set = self.set.as_ref().is_some_and(|((at, _), waker)| {
-            // A timer of the past has come up.
-            now < *at && *at <= end && waker.will_wake(cx.waker())
-        });
-        if !is_set {
-            self.clear();
-            let waker = cx.waker().clone();
-            let key = self.reactor.timers.borrow_mut().set(end, waker.clone());
-            self.set = Some((key, waker));
-        }
-        Poll::Pending
-    }
-
-    fn clear(&mut self) {
-        if let Some((key, _)) = self.set.take() {
-            self.reactor.timers.borrow_mut().remove(key);
-        }
-    }
-}
-
-impl Drop for Alarm {
-    fn drop(&mut self) {
-        self.clear();
-    }
 }
 
 #[cfg(test)]
