@@ -6,37 +6,35 @@
 use http::Method;
 use program::http::OldRequest;
 
-/// What was called otherwise: the path then, the path now.
-const RENAMED: &[(&str, &str)] = &[
-    ("/create_topic", "/topic/create"),
-    ("/delete_topic", "/topic/delete"),
-    ("/empty_topic", "/topic/empty"),
-    ("/pause_topic", "/topic/pause"),
-    ("/unpause_topic", "/topic/unpause"),
-    ("/create_channel", "/channel/create"),
-    ("/delete_channel", "/channel/delete"),
-    ("/empty_channel", "/channel/empty"),
-    ("/pause_channel", "/channel/pause"),
-    ("/unpause_channel", "/channel/unpause"),
+const GET: &[Method] = &[Method::GET];
+const POST: &[Method] = &[Method::POST];
+const GET_OR_POST: &[Method] = &[Method::GET, Method::POST];
+
+/// The old requests: their methods, and their path then; the method and the path now.
+const REQUESTS: &[(&[Method], &str, &str, &str)] = &[
+    (POST, "/put", "POST", "/pub"),
+    (POST, "/pub", "POST", "/pub"),
+    (POST, "/mput", "POST", "/mpub"),
+    (POST, "/mpub", "POST", "/mpub"),
+    (GET, "/info", "GET", "/info"),
+    (GET, "/stats", "GET", "/stats"),
+    (GET_OR_POST, "/create_topic", "POST", "/topic/create"),
+    (GET_OR_POST, "/delete_topic", "POST", "/topic/delete"),
+    (GET_OR_POST, "/empty_topic", "POST", "/topic/empty"),
+    (GET_OR_POST, "/pause_topic", "POST", "/topic/pause"),
+    (GET_OR_POST, "/unpause_topic", "POST", "/topic/unpause"),
+    (GET_OR_POST, "/create_channel", "POST", "/channel/create"),
+    (GET_OR_POST, "/delete_channel", "POST", "/channel/delete"),
+    (GET_OR_POST, "/empty_channel", "POST", "/channel/empty"),
+    (GET_OR_POST, "/pause_channel", "POST", "/channel/pause"),
+    (GET_OR_POST, "/unpause_channel", "POST", "/channel/unpause"),
 ];
 
 /// What a request means, if it is one that nsqd before 1.0 knew.
 pub(super) fn translate<'a>(method: &Method, path: &str, query: &'a str) -> Option<OldRequest<'a>> {
-    let is_get_or_post = method == Method::GET || method == Method::POST;
-    if let Some((_, path)) = RENAMED.iter().find(|(then, _)| *then == path) {
-        return is_get_or_post.then_some(OldRequest {
-            method: "POST",
-            path,
-            query: query.into(),
-        });
-    }
-    let (method, path) = match (method.as_str(), path) {
-        ("POST", "/put" | "/pub") => ("POST", "/pub"),
-        ("POST", "/mput" | "/mpub") => ("POST", "/mpub"),
-        ("GET", "/info") => ("GET", "/info"),
-        ("GET", "/stats") => ("GET", "/stats"),
-        _ => return None,
-    };
+    let is_wanted =
+        |(methods, then, ..): &&(&[Method], &str, _, _)| *then == path && methods.contains(method);
+    let &(.., method, path) = REQUESTS.iter().find(is_wanted)?;
     let is_binary = |pair: &str| pair == "binary" || pair.starts_with("binary=");
     // The old nsqd looked only whether the parameter was there, not at its value.
     let query = match path == "/mpub" && query.split('&').any(is_binary) {
