@@ -34,9 +34,9 @@ fn main() -> Result<(), Failure> {
     let once = std::env::args().any(|arg| arg == "--once");
     let data_path = tempfile::tempdir()?;
     let daemon = start(data_path.path())?;
-    let address = loopback(&daemon.tcp_address)?;
-    let http_address = daemon.http_address.as_ref().ok_or("no HTTP address")?;
-    let http_address = loopback(http_address)?;
+    let address = loopback(&daemon.addresses.tcp)?;
+    let http_address = daemon.addresses.http.as_ref();
+    let http_address = loopback(http_address.ok_or("no HTTP address")?)?;
     println!("broker: TCP {address}, HTTP {http_address}");
     println!("moving {MESSAGES} messages of {BODY_BYTES} bytes through topic {TOPIC} ...");
 

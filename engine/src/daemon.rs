@@ -4,7 +4,7 @@ use crate::auth::AuthServers;
 use crate::config::Config;
 use crate::lookup::LookupPeers;
 use crate::metadata_writer::MetadataWriter;
-use crate::net::address::ListenAddress;
+use crate::net::address::{Addresses, ListenAddress};
 use crate::net::listener::Listener;
 use crate::process::Info;
 use crate::reactor::Engine;
@@ -15,10 +15,10 @@ use crate::shard::connection;
 use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Mail, Post};
 use crate::shard::storage::Storage;
-use crate::shard::{Clock, Parts, Shard};
+use crate::shard::{Clock, Shard, Shared};
 use crate::{config, http_server, options, preflight, reactor, recovery, statsd, takeover, tls};
 use core_affinity::CoreId;
-use diskq::{DataPath, DataPathLock, DiskError, Tombstone};
+use diskq::{DataPath, DataPathLock, DiskError};
 use diskq_nsqd::Metadata;
 use engine_core::ShardId;
 use futures_channel::oneshot;
@@ -30,7 +30,6 @@ use std::io;
 use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::SystemTime;
-use upgrade::ServerConfig;
 use wire::go_error::system_text;
 
 /// Advice for the operator about an nsqd.dat that cannot be used.
@@ -51,12 +50,8 @@ impl std::error::Error for StartError {}
 
 /// A running broker.
 pub struct Daemon {
-    /// Where clients connect.
-    pub tcp_address: ListenAddress,
-    /// Where HTTP is served, if it is.
-    pub http_address: Option<ListenAddress>,
-    /// Where HTTPS is served, if it is.
-    pub https_address: Option<ListenAddress>,
+    /// Where the broker listens.
+    pub addresses: Addresses,
     stops: Vec<oneshot::Sender<()>>,
     shards: Vec<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
@@ -67,24 +62,15 @@ pub struct Daemon {
     lock: DataPathLock,
 }
 
-/// What all shards share, by copies.
+/// What each shard starts with, by copies.
 #[derive(Clone)]
 struct Plan {
-    config: Config,
-    clock: Clock,
-    shards: u32,
     engine: Engine,
-    tcp_address: ListenAddress,
-    http_address: Option<ListenAddress>,
-    https_address: Option<ListenAddress>,
-    tls: Option<Arc<ServerConfig>>,
-    info: Info,
-    health: Health,
+    addresses: Addresses,
+    shards: u32,
     seed: u64,
     data_path: DataPath,
-    metadata: MetadataWriter,
-    lookup: LookupPeers,
-    auth: Option<AuthServers>,
+    shared: Shared,
 }
 
 impl Daemon {
@@ -108,8 +94,7 @@ impl Daemon {
             log_warn!("keys in the config file that mean nothing, ignored: {keys}");
         }
         let http_settings = tls::http_settings(&config).map_err(refuse)?;
-        let ready = preflight::prepare(&config)
-            .map_err(|error| StartError(format!("failed to instantiate nsqd - {error}")))?;
+        let ready = preflight::prepare(&config).map_err(|error| refuse(error.to_string()))?;
         let metadata = Metadata::load(&config.data_path).map_err(|error| {
             StartError(format!(
                 "failed to load metadata - {error} ({WITHOUT_METADATA})"
@@ -123,105 +108,99 @@ impl Daemon {
         let stored = recovery::divide(&config, metadata, shards).map_err(StartError)?;
         let (post, inboxes) = Post::new(shards);
         let data_path = DataPath::from(config.data_path.clone());
-        let (writer, writer_thread) =
-            MetadataWriter::start(shards, data_path.clone()).map_err(|error| no_thread(&error))?;
-        let (auth_http, lookup_http) = (http_settings.clone(), http_settings);
-        let auth = AuthServers::start(&config, auth_http).map_err(|error| no_thread(&error))?;
+        let (metadata, writer) =
+            MetadataWriter::start(shards, data_path.clone()).map_err(no_thread)?;
+        let auth = AuthServers::start(&config, http_settings.clone()).map_err(no_thread)?;
         let start_time = SystemTime::now();
-        let info = Info::new(&config, ready.ports(), start_time);
-        let lookup = LookupPeers::start(
-            &config,
-            info.announced,
-            lookup_http,
-            has_peers_teller(&post),
-        )
-        .map_err(|error| no_thread(&error))?;
-        let unix = start_time
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
+        let since_1970 = start_time.duration_since(SystemTime::UNIX_EPOCH);
+        let info = Info::new(Arc::new(config), ready.addresses.ports(), start_time);
+        let teller = has_peers_teller(&post);
+        let lookup = LookupPeers::start(&info.config, info.announced, http_settings, teller)
+            .map_err(no_thread)?;
         let plan = Plan {
-            clock: Clock::start(),
-            shards,
             engine: ready.engine,
-            tcp_address: ready.tcp,
-            http_address: ready.http,
-            https_address: ready.https,
-            tls,
-            info,
-            health: Health::new(shards),
-            seed: unix.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32),
+            addresses: ready.addresses,
+            shards,
+            seed: since_1970.unwrap_or_default().as_nanos() as u64
+                ^ (u64::from(std::process::id()) << 32),
             data_path,
-            metadata: writer,
-            lookup,
-            auth,
-            config,
+            shared: Shared {
+                clock: Clock::start(),
+                post: post.clone(),
+                metadata: metadata.clone(),
+                lookup: lookup.clone(),
+                auth,
+                health: Health::new(shards),
+                info,
+                tls,
+            },
         };
         let (statsd, statsd_stopped) = mpsc::channel();
         let mut daemon = Daemon {
-            tcp_address: plan.tcp_address.clone(),
-            http_address: plan.http_address.clone(),
-            https_address: plan.https_address.clone(),
+            addresses: plan.addresses.clone(),
             stops: Vec::new(),
             shards: Vec::new(),
-            threads: vec![writer_thread],
-            metadata: plan.metadata.clone(),
+            threads: vec![writer],
+            metadata,
             statsd,
-            lookup: plan.lookup.clone(),
+            lookup,
             lock,
         };
+        daemon.start_shards(&plan, inboxes, stored)?;
+        // Now the shards' listeners hold the addresses.
+        drop(ready.reserved);
+        let pusher = statsd::start(&plan.shared.info, post, statsd_stopped);
+        daemon.threads.extend(pusher.map_err(no_thread)?);
+        for (name, address) in daemon.addresses.named() {
+            log_info!("{name}: listening on {address}");
+        }
+        daemon.lookup.begin();
+        Ok(daemon)
+    }
+
+    /// Starts all shards, and returns when they listen.
+    fn start_shards(
+        &mut self,
+        plan: &Plan,
+        inboxes: Vec<Inbox>,
+        stored: Vec<StoredTopics>,
+    ) -> Result<(), StartError> {
         let (started, starts) = mpsc::channel();
         for ((index, inbox), stored) in (0..).zip(inboxes).zip(stored) {
-            daemon.start_shard(&plan, ShardId(index), &post, inbox, stored, started.clone())?;
+            self.start_shard(plan, ShardId(index), inbox, stored, started.clone())?;
         }
         drop(started);
-        for _ in 0..shards {
+        for _ in 0..plan.shards {
             let result = starts
                 .recv()
                 .map_err(|_| StartError("a shard ended at once".to_owned()))?;
             result.map_err(|why| {
                 // The other shards may hold the sockets to the end of the process.
-                daemon.retire_addresses();
+                self.addresses.retire();
                 StartError(why)
             })?;
         }
-        // Now the shards' listeners hold the addresses.
-        drop(ready.reserved);
-        let prefix = &plan.info.statsd_prefix;
-        let pusher = statsd::start(&plan.config, prefix, post, statsd_stopped);
-        daemon
-            .threads
-            .extend(pusher.map_err(|error| no_thread(&error))?);
-        log_info!("TCP: listening on {}", daemon.tcp_address);
-        if let Some(address) = &daemon.http_address {
-            log_info!("HTTP: listening on {address}");
-        }
-        if let Some(address) = &daemon.https_address {
-            log_info!("HTTPS: listening on {address}");
-        }
-        daemon.lookup.begin();
-        Ok(daemon)
+        Ok(())
     }
 
     fn start_shard(
         &mut self,
         plan: &Plan,
         id: ShardId,
-        post: &Post,
         inbox: Inbox,
         stored: StoredTopics,
         started: mpsc::Sender<Result<(), String>>,
     ) -> Result<(), StartError> {
         let (storage, threads) =
-            Storage::start(id, &plan.data_path, post).map_err(|error| no_thread(&error))?;
+            Storage::start(id, &plan.data_path, &plan.shared.post).map_err(no_thread)?;
         self.threads.extend(threads);
         let (stop, stopped) = oneshot::channel();
         self.stops.push(stop);
-        let core = core(&plan.config, id);
+        let core = core(&plan.shared.info.config, id);
         let engine = plan.engine;
         let start = ShardStart {
             plan: plan.clone(),
             id,
-            post: post.clone(),
             inbox,
             stored,
             storage,
@@ -243,29 +222,17 @@ impl Daemon {
                     give_up(engine, id, &started, &error);
                 }
             })
-            .map_err(|error| no_thread(&error))?;
+            .map_err(no_thread)?;
         self.shards.push(shard);
         Ok(())
     }
 
-    /// Removes the files of unix sockets: they do not go away when the listeners' descriptors are closed.
-    fn retire_addresses(&self) {
-        self.tcp_address.retire();
-        for address in self.http_address.iter().chain(&self.https_address) {
-            address.retire();
-        }
-    }
-
     /// Stops the broker: closes connections, makes everything durable, releases the data path.
     pub fn stop(self) {
-        log_info!("TCP: closing {}", self.tcp_address);
-        if let Some(address) = &self.http_address {
-            log_info!("HTTP: closing {address}");
+        for (name, address) in self.addresses.named() {
+            log_info!("{name}: closing {address}");
         }
-        if let Some(address) = &self.https_address {
-            log_info!("HTTPS: closing {address}");
-        }
-        self.retire_addresses();
+        self.addresses.retire();
         log_info!("NSQ: closing topics");
         for stop in self.stops {
             // A shard that ended by itself needs no telling.
@@ -295,7 +262,6 @@ impl Daemon {
 struct ShardStart {
     plan: Plan,
     id: ShardId,
-    post: Post,
     inbox: Inbox,
     stored: StoredTopics,
     storage: Storage,
@@ -305,24 +271,30 @@ impl ShardStart {
     /// Starts the shard, reports how the start went, and serves until the shard is told to stop.
     async fn run(self, started: mpsc::Sender<Result<(), String>>, stopped: oneshot::Receiver<()>) {
         let ShardStart {
-            plan,
+            plan:
+                Plan {
+                    addresses,
+                    shards,
+                    seed,
+                    data_path,
+                    shared,
+                    ..
+                },
             id,
-            post,
             inbox,
             stored,
             storage,
         } = self;
-        let options = options::broker_options(&plan.config, id, plan.shards, plan.seed);
-        let path = &plan.data_path;
-        let broker = recovery::restore(options, path, plan.clock, stored.topics);
-        plan.lookup.announce(broker.changes_so_far());
-        let shard = Shard::new(broker, storage, plan.parts(id, post, stored.tombstones));
+        let options = options::broker_options(&shared.info.config, id, shards, seed);
+        let broker = recovery::restore(options, &data_path, shared.clock, stored.topics);
+        shared.lookup.announce(broker.changes_so_far());
+        let shard = Shard::new(id, shared, broker, storage, stored.tombstones);
         let open = |address: &ListenAddress| {
             Listener::open(address).map_err(|error| listen_failed(address, &error))
         };
-        let listeners = open(&plan.tcp_address).and_then(|tcp| {
-            let http = plan.http_address.as_ref().map(open).transpose()?;
-            let https = plan.https_address.as_ref().map(open).transpose()?;
+        let listeners = open(&addresses.tcp).and_then(|tcp| {
+            let http = addresses.http.as_ref().map(open).transpose()?;
+            let https = addresses.https.as_ref().map(open).transpose()?;
             Ok((tcp, http, https))
         });
         let (tcp, http, https) = match listeners {
@@ -334,7 +306,7 @@ impl ShardStart {
         let _ = shard.persist_metadata().await;
         let mut tasks = vec![reactor::spawn(connection::serve(shard.clone(), tcp))];
         tasks.extend(http.map(|http| reactor::spawn(http_server::serve(shard.clone(), http))));
-        tasks.extend(https.zip(plan.tls).map(|(https, config)| {
+        tasks.extend(https.zip(shard.shared.tls.clone()).map(|(https, config)| {
             reactor::spawn(http_server::serve_tls(shard.clone(), https, config))
         }));
         report(&started, Ok(()));
@@ -344,23 +316,6 @@ impl ShardStart {
             task.cancel().await;
         }
         shard.stop().await;
-    }
-}
-
-impl Plan {
-    fn parts(&self, id: ShardId, post: Post, tombstones: Vec<Tombstone>) -> Parts {
-        Parts {
-            id,
-            clock: self.clock,
-            post,
-            metadata: self.metadata.clone(),
-            lookup: self.lookup.clone(),
-            auth: self.auth.clone(),
-            health: self.health.clone(),
-            info: self.info.clone(),
-            tls: self.tls.clone(),
-            tombstones,
-        }
     }
 }
 
@@ -442,13 +397,13 @@ fn lock_failed(config: &Config, error: &DiskError) -> StartError {
     ))
 }
 
-fn no_thread(error: &std::io::Error) -> StartError {
+fn no_thread(error: io::Error) -> StartError {
     StartError(format!(
         "cannot start a thread: {error} - raise the limit on processes (ulimit -u)"
     ))
 }
 
-fn listen_failed(address: &ListenAddress, error: &std::io::Error) -> String {
+fn listen_failed(address: &ListenAddress, error: &io::Error) -> String {
     let why = system_text(error);
     format!("failed to instantiate nsqd - listen ({address}) failed - {why}")
 }

@@ -18,6 +18,7 @@ use program::http::{
     parse_query,
 };
 
+use crate::config::TlsRequired;
 use crate::net::address::Peer;
 use crate::process::Info;
 
@@ -32,6 +33,7 @@ mod publish;
 mod route;
 mod stats;
 
+pub use admin::Action;
 pub use bodies::Bodies;
 pub(crate) use stats::memory_fields;
 
@@ -70,28 +72,13 @@ pub trait Broker {
         defer: Option<Duration>,
     ) -> Result<(), PublishError>;
 
-    /// Creates a topic; no error if it exists.
-    async fn topic_create(&self, topic: &str) -> Result<(), AdminError>;
-    /// Deletes a topic, its channels and their data; disconnects the consumers.
-    async fn topic_delete(&self, topic: &str) -> Result<(), AdminError>;
-    /// Drops what waits in the topic itself.
-    async fn topic_empty(&self, topic: &str) -> Result<(), AdminError>;
-    /// Stops or starts the flow to the channels. Returns when a checkpoint records the change and `nsqd.dat` was
-    /// written. A failed write of `nsqd.dat` is no error here.
-    async fn topic_pause(&self, topic: &str, paused: bool) -> Result<(), AdminError>;
-
-    /// Creates a channel; no error if it exists. Does not create the topic.
-    async fn channel_create(&self, topic: &str, channel: &str) -> Result<(), AdminError>;
-    /// Deletes a channel and its data; disconnects the consumers.
-    async fn channel_delete(&self, topic: &str, channel: &str) -> Result<(), AdminError>;
-    /// Drops everything in the channel, in flight and deferred included.
-    async fn channel_empty(&self, topic: &str, channel: &str) -> Result<(), AdminError>;
-    /// Stops or starts delivery; as for topics.
-    async fn channel_pause(
+    /// Carries out an action on a topic, or on a channel of the topic. Returns when a checkpoint records the change, and
+    /// for a pause when `nsqd.dat` was written, too. A failed write of `nsqd.dat` is no error here.
+    async fn administer(
         &self,
         topic: &str,
-        channel: &str,
-        paused: bool,
+        channel: Option<&str>,
+        action: Action,
     ) -> Result<(), AdminError>;
 
     /// All shards' snapshots, merged; see [`StatsFilter`] for what is to be in it.
@@ -131,7 +118,7 @@ impl<B: Broker> Service for Nsqd<'_, B> {
     async fn answer(
         &self,
         endpoint: Endpoint,
-        segment: &str,
+        segments: &[String],
         query: &str,
         body: &mut RequestBody<'_, impl Io>,
     ) -> Result<Reply, Failure> {
@@ -148,23 +135,15 @@ impl<B: Broker> Service for Nsqd<'_, B> {
             Endpoint::Info => Ok(stats::info(broker.info())),
             Endpoint::Stats => {
                 let query = parse_query(query)?;
-                if !body.read_and_forget().await {
-                    return Err(Failure::bad("INVALID_REQUEST"));
-                }
+                discard_body(body).await?;
                 Ok(stats::stats(broker, stats::Wanted::from_query(&query)).await)
             }
             Endpoint::Pub => publish::publish(broker, query, body).await,
             Endpoint::Mpub => publish::publish_many(broker, query, body).await,
-            Endpoint::TopicCreate
-            | Endpoint::TopicDelete
-            | Endpoint::TopicEmpty
-            | Endpoint::TopicPause(_)
-            | Endpoint::ChannelCreate
-            | Endpoint::ChannelDelete
-            | Endpoint::ChannelEmpty
-            | Endpoint::ChannelPause(_) => admin::administer(broker, endpoint, query, body).await,
-            Endpoint::ConfigGet => config::get(broker, segment),
-            Endpoint::ConfigPut => config::put(broker, segment, body).await,
+            Endpoint::Topic(action) => admin::change_topic(broker, action, query, body).await,
+            Endpoint::Channel(action) => admin::change_channel(broker, action, query, body).await,
+            Endpoint::ConfigGet => config::get(broker, &segments[0]),
+            Endpoint::ConfigPut => config::put(broker, &segments[0], body).await,
             Endpoint::PprofIndex => Ok(debug::index()),
             Endpoint::PprofCommandLine => Ok(debug::command_line()),
             Endpoint::PprofSymbol => Ok(debug::symbols()),
@@ -191,8 +170,9 @@ impl<B: Broker> Service for Nsqd<'_, B> {
     fn refusal(&self, head: &Head) -> Option<Reply> {
         let info = self.0.info();
         let is_server_wide = head.method == Method::OPTIONS && head.target.path() == "*";
-        let is_refused = info.is_https_only && !self.0.is_secure() && !is_server_wide;
-        is_refused.then(|| tls_required(info.https_port))
+        let is_https_only = info.config.tls_required == TlsRequired::Yes;
+        let is_refused = is_https_only && !self.0.is_secure() && !is_server_wide;
+        is_refused.then(|| tls_required(info.ports.https))
     }
 
     fn old_request<'a>(
@@ -201,12 +181,20 @@ impl<B: Broker> Service for Nsqd<'_, B> {
         path: &str,
         query: &'a str,
     ) -> Option<OldRequest<'a>> {
-        let has_old = self.0.info().has_old_endpoints;
+        let has_old = self.0.info().config.old_http_endpoints;
         has_old.then(|| before_v1::translate(method, path, query))?
     }
 
     fn is_better_elsewhere(&self) -> bool {
         self.0.is_better_elsewhere()
+    }
+}
+
+/// Reads the body of an endpoint that makes no use of it, as nsqd does.
+async fn discard_body(body: &mut RequestBody<'_, impl Io>) -> Result<(), Failure> {
+    match body.read_and_forget().await {
+        true => Ok(()),
+        false => Err(Failure::bad("INVALID_REQUEST")),
     }
 }
 

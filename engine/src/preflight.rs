@@ -18,8 +18,7 @@ use std::num::NonZeroUsize;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
-use crate::net::address::ListenAddress;
-use crate::process::Ports;
+use crate::net::address::Addresses;
 use crate::reactor::{self, Engine};
 use program::log_warn;
 use wire::go_error::system_text;
@@ -227,27 +226,10 @@ impl std::error::Error for PreflightError {
 pub struct StartPlan {
     /// How the shards wait for their sockets.
     pub engine: Engine,
-    /// Where clients are to be listened for, with the port decided.
-    pub tcp: ListenAddress,
-    /// The same for HTTP; `None` if it is switched off.
-    pub http: Option<ListenAddress>,
-    /// The same for HTTPS; `None` also without a certificate.
-    pub https: Option<ListenAddress>,
+    /// The addresses to listen at, with each port decided. Without a certificate there is none for HTTPS.
+    pub addresses: Addresses,
     /// Keeps other processes from these addresses until the shards listen.
     pub reserved: Vec<Reserved>,
-}
-
-impl StartPlan {
-    /// The ports of these addresses.
-    pub fn ports(&self) -> Ports {
-        let port =
-            |address: &Option<ListenAddress>| address.as_ref().map_or(0, ListenAddress::port);
-        Ports {
-            tcp: self.tcp.port(),
-            http: port(&self.http),
-            https: port(&self.https),
-        }
-    }
 }
 
 /// How the shards will wait for their sockets.
@@ -334,9 +316,7 @@ pub fn prepare(config: &Config) -> Result<StartPlan, PreflightError> {
     };
     Ok(StartPlan {
         engine,
-        tcp,
-        http,
-        https,
+        addresses: Addresses { tcp, http, https },
         reserved,
     })
 }

@@ -1,57 +1,24 @@
-//! What this process is to others: its addresses, its ports, and its limits. Nothing of that changes while the process
-//! runs.
+//! What this process is to others: its flags, its ports, and what follows from them. Nothing of that changes while the
+//! process runs.
 
-use crate::config::{Config, TlsRequired};
-use program::Options;
+use crate::config::Config;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// What does not change while the process runs.
 #[derive(Clone, Debug)]
 pub struct Info {
-    /// `--broadcast-address`
-    pub broadcast_address: String,
-    /// The system's name for this machine.
-    pub hostname: String,
-    /// Where HTTP is listened for; 0: nowhere, -1: on a unix socket.
-    pub http_port: i32,
-    /// Where HTTPS is listened for; 0: nowhere, -1: on a unix socket.
-    pub https_port: i32,
-    /// Whether plain HTTP is refused.
-    pub is_https_only: bool,
-    /// The limits on the time that clients may take.
-    pub http_timeouts: HttpTimeouts,
-    /// `--old-http-endpoints`
-    pub has_old_endpoints: bool,
-    /// Where clients are listened for; -1: on a unix socket.
-    pub tcp_port: i32,
-    /// When the process started.
-    pub start_time: SystemTime,
-    /// A message's limit, inclusive.
-    pub msg_bytes_max: u64,
-    /// A body's limit, inclusive.
-    pub body_bytes_max: u64,
-    /// Every option as it was given.
-    pub options: Arc<Options>,
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// The ports that are listened on.
+    pub ports: Ports,
     /// The ports announced to nsqlookupd: those asked for, or those listened on; 0 for a unix
     /// socket, which has none.
     pub announced: Ports,
     /// `--statsd-prefix` with this node's name in it: `nsq.vm_4151.`
     pub statsd_prefix: String,
-    /// The limit of `defer`.
-    pub req_timeout_max: Duration,
-    /// Shown only.
-    pub heartbeat_interval_max: Duration,
-    /// Shown only.
-    pub output_buffer_bytes_max: u64,
-    /// Shown only.
-    pub output_buffer_timeout_max: Duration,
-    /// Shown only.
-    pub deflate_level_max: u8,
-    /// Shown only.
-    pub topology_zone: String,
-    /// Shown only.
-    pub topology_region: String,
+    /// When the process started.
+    pub start_time: SystemTime,
 }
 
 /// The limits on the time that an HTTP client may take; `None` is no limit.
@@ -66,7 +33,7 @@ pub struct HttpTimeouts {
 }
 
 impl HttpTimeouts {
-    fn new(config: &Config) -> HttpTimeouts {
+    pub(crate) fn new(config: &Config) -> HttpTimeouts {
         let some = |timeout: Duration| (!timeout.is_zero()).then_some(timeout);
         HttpTimeouts {
             read: some(config.http_read_timeout),
@@ -89,7 +56,7 @@ pub struct Ports {
 
 impl Info {
     /// Puts together the configuration and what the start has found out.
-    pub fn new(config: &Config, ports: Ports, start_time: SystemTime) -> Info {
+    pub fn new(config: Arc<Config>, ports: Ports, start_time: SystemTime) -> Info {
         let announced = |asked: u16, listened: i32| match asked {
             0 => listened.max(0),
             asked => i32::from(asked),
@@ -100,27 +67,11 @@ impl Info {
             https: ports.https,
         };
         Info {
-            broadcast_address: config.broadcast_address.clone(),
-            hostname: config.hostname.clone(),
-            http_port: ports.http,
-            https_port: ports.https,
-            is_https_only: config.tls_required == TlsRequired::Yes,
-            http_timeouts: HttpTimeouts::new(config),
-            has_old_endpoints: config.old_http_endpoints,
-            tcp_port: ports.tcp,
-            start_time,
-            options: config.options.clone(),
+            statsd_prefix: statsd_prefix(&config, announced.http),
+            config,
+            ports,
             announced,
-            statsd_prefix: statsd_prefix(config, announced.http),
-            msg_bytes_max: config.msg_bytes_max,
-            body_bytes_max: config.body_bytes_max,
-            req_timeout_max: config.req_timeout_max,
-            heartbeat_interval_max: config.heartbeat_interval_max,
-            output_buffer_bytes_max: config.output_buffer_bytes_max,
-            output_buffer_timeout_max: config.output_buffer_timeout_max,
-            deflate_level_max: config.deflate_level_max,
-            topology_zone: config.topology_zone.clone(),
-            topology_region: config.topology_region.clone(),
+            start_time,
         }
     }
 }

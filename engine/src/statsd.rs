@@ -7,7 +7,7 @@
 //! It has a thread of its own: names are resolved there, and nothing of it touches a shard but the question
 //! for its numbers.
 
-use crate::config::Config;
+use crate::process::Info;
 use crate::shard::http_broker;
 use crate::shard::mail::Post;
 use engine_core::stats::StatsFilter;
@@ -33,11 +33,11 @@ const PACKET_BYTES_DEFAULT: usize = 4096;
 /// # Errors
 /// No thread could be started.
 pub(crate) fn start(
-    config: &Config,
-    prefix: &str,
+    info: &Info,
     post: Post,
     stop: Receiver<()>,
 ) -> io::Result<Option<JoinHandle<()>>> {
+    let config = &info.config;
     if config.statsd_address.is_empty() {
         return Ok(None);
     }
@@ -49,7 +49,7 @@ pub(crate) fn start(
             bytes => bytes.unwrap_or(usize::MAX),
         },
         lines: Lines::new(
-            prefix.to_owned(),
+            info.statsd_prefix.clone(),
             config.statsd_mem_stats,
             config.statsd_exclude_ephemeral,
         ),

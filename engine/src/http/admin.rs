@@ -3,58 +3,62 @@
 
 use wire::name::is_valid_name;
 
-use super::route::Endpoint;
-use super::{AdminError, Broker, CHANNEL_NOT_FOUND, EXITING, TOPIC_NOT_FOUND};
+use super::{AdminError, Broker, CHANNEL_NOT_FOUND, EXITING, TOPIC_NOT_FOUND, discard_body};
 use program::http::{Failure, Io, Query, Reply, RequestBody, parse_query};
 use program::log_error;
 
-/// An administrative endpoint. Panics on another one: the caller matches on the same enum.
-pub(super) async fn administer<B: Broker>(
+/// An action of `/topic/*` on a topic, or of `/channel/*` on a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Creates the topic or channel; no error if it exists. A channel's topic must exist.
+    Create,
+    /// Deletes the topic or channel and its data; disconnects the consumers.
+    Delete,
+    /// Drops what waits in the topic itself, or everything in the channel, in flight and deferred included.
+    Empty,
+    /// Stops the flow to the channels, or delivery.
+    Pause,
+    /// Starts the flow to the channels, or delivery.
+    Unpause,
+}
+
+/// Answers `/topic/*`.
+pub(super) async fn change_topic<B: Broker>(
     broker: &B,
-    endpoint: Endpoint,
+    action: Action,
     raw_query: &str,
     body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
     let query = parse_query(raw_query)?;
-    // Every endpoint but `/topic/create` reads the body, as nsqd does, and makes no use of it.
-    if endpoint != Endpoint::TopicCreate && !body.read_and_forget().await {
-        return Err(Failure::bad("INVALID_REQUEST"));
+    // `/topic/create` does not read the body, as in nsqd.
+    if action != Action::Create {
+        discard_body(body).await?;
     }
-    let done = match endpoint {
-        Endpoint::TopicCreate => {
-            let topic = topic_of(&query, Failure::bad("INVALID_TOPIC"))?;
-            broker.topic_create(topic).await
-        }
-        Endpoint::TopicEmpty => {
-            let topic = topic_of(&query, Failure::bad("INVALID_TOPIC"))?;
-            broker.topic_empty(topic).await
-        }
-        Endpoint::TopicDelete => {
-            let topic = topic_of(&query, TOPIC_NOT_FOUND)?;
-            broker.topic_delete(topic).await
-        }
-        Endpoint::TopicPause(paused) => {
-            let topic = topic_of(&query, TOPIC_NOT_FOUND)?;
-            broker.topic_pause(topic, paused).await
-        }
-        Endpoint::ChannelCreate => {
-            let (topic, channel) = topic_and_channel_of(&query)?;
-            broker.channel_create(topic, channel).await
-        }
-        Endpoint::ChannelDelete => {
-            let (topic, channel) = topic_and_channel_of(&query)?;
-            broker.channel_delete(topic, channel).await
-        }
-        Endpoint::ChannelEmpty => {
-            let (topic, channel) = topic_and_channel_of(&query)?;
-            broker.channel_empty(topic, channel).await
-        }
-        Endpoint::ChannelPause(paused) => {
-            let (topic, channel) = topic_and_channel_of(&query)?;
-            broker.channel_pause(topic, channel, paused).await
-        }
-        other => unreachable!("{other:?} is no administrative endpoint"),
+    let invalid = match action {
+        Action::Create | Action::Empty => Failure::bad("INVALID_TOPIC"),
+        Action::Delete | Action::Pause | Action::Unpause => TOPIC_NOT_FOUND,
     };
+    let topic = topic_of(&query, invalid)?;
+    let done = broker.administer(topic, None, action).await;
+    done.map(|()| Reply::text("")).map_err(failure_of)
+}
+
+/// Answers `/channel/*`.
+pub(super) async fn change_channel<B: Broker>(
+    broker: &B,
+    action: Action,
+    raw_query: &str,
+    body: &mut RequestBody<'_, impl Io>,
+) -> Result<Reply, Failure> {
+    let query = parse_query(raw_query)?;
+    discard_body(body).await?;
+    let topic = topic_of(&query, Failure::bad("INVALID_ARG_TOPIC"))?;
+    let channel = query.get("channel");
+    let channel = channel.ok_or(Failure::bad("MISSING_ARG_CHANNEL"))?;
+    if !is_valid_name(channel.as_bytes()) {
+        return Err(Failure::bad("INVALID_ARG_CHANNEL"));
+    }
+    let done = broker.administer(topic, Some(channel), action).await;
     done.map(|()| Reply::text("")).map_err(failure_of)
 }
 
@@ -71,26 +75,12 @@ pub(super) fn failure_of(error: AdminError) -> Failure {
     }
 }
 
-/// The topic of a topic endpoint. `invalid` is what a bad name is called there.
-fn topic_of<'a>(query: &'a Query<'_>, invalid: Failure) -> Result<&'a str, Failure> {
-    let topic = query
-        .get("topic")
-        .ok_or(Failure::bad("MISSING_ARG_TOPIC"))?;
-    if is_valid_name(topic.as_bytes()) {
-        Ok(topic)
-    } else {
-        Err(invalid)
-    }
-}
-
-fn topic_and_channel_of<'a>(query: &'a Query<'_>) -> Result<(&'a str, &'a str), Failure> {
-    let topic = topic_of(query, Failure::bad("INVALID_ARG_TOPIC"))?;
-    let channel = query
-        .get("channel")
-        .ok_or(Failure::bad("MISSING_ARG_CHANNEL"))?;
-    if is_valid_name(channel.as_bytes()) {
-        Ok((topic, channel))
-    } else {
-        Err(Failure::bad("INVALID_ARG_CHANNEL"))
+/// Returns the topic that a query names. `invalid` is the failure for a bad name.
+pub(super) fn topic_of<'a>(query: &'a Query<'_>, invalid: Failure) -> Result<&'a str, Failure> {
+    let topic = query.get("topic");
+    let topic = topic.ok_or(Failure::bad("MISSING_ARG_TOPIC"))?;
+    match is_valid_name(topic.as_bytes()) {
+        true => Ok(topic),
+        false => Err(invalid),
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn get<B: Broker>(broker: &B, option: &str) -> Result<Reply, Failure>
         "broadcast_tcp_port" => Value::Integer(info.announced.tcp.into()),
         "broadcast_http_port" => Value::Integer(info.announced.http.into()),
         "statsd_prefix" => Value::Text(info.statsd_prefix.clone()),
-        _ => match info.options.by_key(option) {
+        _ => match info.config.options.by_key(option) {
             Some(value) => value.clone(),
             None => return Err(Failure::bad("INVALID_OPTION")),
         },
@@ -35,7 +35,7 @@ pub(super) async fn put<B: Broker>(
     option: &str,
     body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
-    let received = body.receive(broker.info().msg_bytes_max).await;
+    let received = body.receive(broker.info().config.msg_bytes_max).await;
     match received.end {
         End::Complete if !received.bytes.is_empty() => {}
         End::Broken => return Err(Failure::INTERNAL),

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use wire::name::is_valid_name;
-
 use super::bodies::{MpubLimits, split_binary, split_lines};
-use super::{Bodies, Broker, EXITING, PublishError, admin};
-use program::http::{End, Failure, Io, Query, Reply, RequestBody, parse_query};
+use super::{Action, Bodies, Broker, EXITING, PublishError, admin};
+use program::http::{End, Failure, Io, Reply, RequestBody, parse_query};
 use program::{log_error, log_warn};
+
+const INVALID_TOPIC: Failure = Failure::bad("INVALID_TOPIC");
 
 /// The body is judged before the query, the query before the delay.
 pub(super) async fn publish<B: Broker>(
@@ -16,7 +16,7 @@ pub(super) async fn publish<B: Broker>(
     body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
     const TOO_BIG: Failure = Failure::too_large("MSG_TOO_BIG");
-    let bytes_max = broker.info().msg_bytes_max;
+    let bytes_max = broker.info().config.msg_bytes_max;
     if body
         .announced_bytes()
         .is_some_and(|bytes| bytes > bytes_max)
@@ -33,13 +33,10 @@ pub(super) async fn publish<B: Broker>(
         return Err(Failure::bad("MSG_EMPTY"));
     }
     let query = parse_query(raw_query)?;
-    let topic = topic_of(&query)?;
-    let Some(defer) = parse_defer(query.get("defer"), broker.info().req_timeout_max) else {
+    let topic = admin::topic_of(&query, INVALID_TOPIC)?;
+    let Some(defer) = parse_defer(query.get("defer"), broker.info().config.req_timeout_max) else {
         // nsqd has created the topic by the time it looks at the delay.
-        broker
-            .topic_create(topic)
-            .await
-            .map_err(admin::failure_of)?;
+        create(broker, topic).await?;
         return Err(Failure::bad("INVALID_DEFER"));
     };
     hand_over(broker, topic, Bodies::one(received.bytes), defer).await
@@ -52,10 +49,10 @@ pub(super) async fn publish_many<B: Broker>(
     raw_query: &str,
     body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
-    let info = broker.info();
+    let config = &broker.info().config;
     let limits = MpubLimits {
-        msg_bytes_max: info.msg_bytes_max,
-        body_bytes_max: info.body_bytes_max,
+        msg_bytes_max: config.msg_bytes_max,
+        body_bytes_max: config.body_bytes_max,
     };
     if body
         .announced_bytes()
@@ -64,7 +61,7 @@ pub(super) async fn publish_many<B: Broker>(
         return Err(Failure::too_large("BODY_TOO_BIG"));
     }
     let query = parse_query(raw_query)?;
-    let topic = topic_of(&query)?;
+    let topic = admin::topic_of(&query, INVALID_TOPIC)?;
     let is_binary = match query.get("binary") {
         None | Some("false" | "0") => false,
         Some("true" | "1") => true,
@@ -78,13 +75,15 @@ pub(super) async fn publish_many<B: Broker>(
     match split(received, limits) {
         Ok(bodies) if bodies.count() > 0 => hand_over(broker, topic, bodies, None).await,
         nothing_to_publish => {
-            broker
-                .topic_create(topic)
-                .await
-                .map_err(admin::failure_of)?;
+            create(broker, topic).await?;
             nothing_to_publish.map(|_| Reply::text("OK"))
         }
     }
+}
+
+async fn create<B: Broker>(broker: &B, topic: &str) -> Result<(), Failure> {
+    let created = broker.administer(topic, None, Action::Create).await;
+    created.map_err(admin::failure_of)
 }
 
 async fn hand_over<B: Broker>(
@@ -101,17 +100,6 @@ async fn hand_over<B: Broker>(
             // To clients nsqd does not tell these two apart.
             Err(EXITING)
         }
-    }
-}
-
-fn topic_of<'a>(query: &'a Query<'_>) -> Result<&'a str, Failure> {
-    let topic = query
-        .get("topic")
-        .ok_or(Failure::bad("MISSING_ARG_TOPIC"))?;
-    if is_valid_name(topic.as_bytes()) {
-        Ok(topic)
-    } else {
-        Err(Failure::bad("INVALID_TOPIC"))
     }
 }
 

@@ -1,5 +1,6 @@
 //! nsqd's routes.
 
+use super::Action;
 use program::http::Route;
 
 /// What a routed request asks for.
@@ -10,14 +11,8 @@ pub(super) enum Endpoint {
     Stats,
     Pub,
     Mpub,
-    TopicCreate,
-    TopicDelete,
-    TopicEmpty,
-    TopicPause(bool),
-    ChannelCreate,
-    ChannelDelete,
-    ChannelEmpty,
-    ChannelPause(bool),
+    Topic(Action),
+    Channel(Action),
     ConfigGet,
     ConfigPut,
     PprofIndex,
@@ -35,16 +30,20 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/stats", Endpoint::Stats),
     ("POST", "/pub", Endpoint::Pub),
     ("POST", "/mpub", Endpoint::Mpub),
-    ("POST", "/topic/create", Endpoint::TopicCreate),
-    ("POST", "/topic/delete", Endpoint::TopicDelete),
-    ("POST", "/topic/empty", Endpoint::TopicEmpty),
-    ("POST", "/topic/pause", Endpoint::TopicPause(true)),
-    ("POST", "/topic/unpause", Endpoint::TopicPause(false)),
-    ("POST", "/channel/create", Endpoint::ChannelCreate),
-    ("POST", "/channel/delete", Endpoint::ChannelDelete),
-    ("POST", "/channel/empty", Endpoint::ChannelEmpty),
-    ("POST", "/channel/pause", Endpoint::ChannelPause(true)),
-    ("POST", "/channel/unpause", Endpoint::ChannelPause(false)),
+    ("POST", "/topic/create", Endpoint::Topic(Action::Create)),
+    ("POST", "/topic/delete", Endpoint::Topic(Action::Delete)),
+    ("POST", "/topic/empty", Endpoint::Topic(Action::Empty)),
+    ("POST", "/topic/pause", Endpoint::Topic(Action::Pause)),
+    ("POST", "/topic/unpause", Endpoint::Topic(Action::Unpause)),
+    ("POST", "/channel/create", Endpoint::Channel(Action::Create)),
+    ("POST", "/channel/delete", Endpoint::Channel(Action::Delete)),
+    ("POST", "/channel/empty", Endpoint::Channel(Action::Empty)),
+    ("POST", "/channel/pause", Endpoint::Channel(Action::Pause)),
+    (
+        "POST",
+        "/channel/unpause",
+        Endpoint::Channel(Action::Unpause),
+    ),
     ("GET", "/config/*", Endpoint::ConfigGet),
     ("PUT", "/config/*", Endpoint::ConfigPut),
     ("GET", "/debug/pprof/", Endpoint::PprofIndex),
@@ -72,11 +71,15 @@ mod tests {
             assert_eq!(route(ROUTES, method, path), expected, "{method} {path}");
         };
         let allow = |text: &str| text.to_string();
-        let found = |endpoint| Routed::Found(endpoint, String::new());
+        let found = |endpoint| Routed::Found(endpoint, Vec::new());
         let redirect = |path: &str| Routed::Redirect(path.to_string());
         check("GET", "/ping", found(Endpoint::Ping));
         check("GET", "/%70ing", found(Endpoint::Ping));
-        check("POST", "/topic/unpause", found(Endpoint::TopicPause(false)));
+        check(
+            "POST",
+            "/topic/unpause",
+            found(Endpoint::Topic(Action::Unpause)),
+        );
         for path in [
             "/ping/",
             "/PING",
@@ -110,7 +113,7 @@ mod tests {
             "*",
             Routed::WrongMethod(allow("GET, OPTIONS, POST, PUT")),
         );
-        let option = |endpoint, name: &str| Routed::Found(endpoint, name.to_string());
+        let option = |endpoint, name: &str| Routed::Found(endpoint, vec![name.to_string()]);
         check("GET", "/config/Foo", option(Endpoint::ConfigGet, "Foo"));
         check("PUT", "/config/a%20b", option(Endpoint::ConfigPut, "a b"));
         check("GET", "/CONFIG/Foo", redirect("/config/Foo"));

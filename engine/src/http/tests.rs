@@ -2,6 +2,7 @@ use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
@@ -12,7 +13,7 @@ use futures_lite::{AsyncRead, AsyncWrite};
 
 use super::*;
 use crate::config::Config;
-use crate::process::{HttpTimeouts, Ports};
+use crate::process::Ports;
 use program::http::{Awaited, HEAD_BYTES_MAX};
 use program::log::capture;
 
@@ -74,35 +75,29 @@ struct Fake {
 }
 
 fn fake() -> Fake {
+    let flags = ["--log-prefix=[x] ".into(), "--max-rdy-count=-3".into()];
+    let config = Config {
+        broadcast_address: "node1.example.com".to_string(),
+        hostname: "node1".to_string(),
+        msg_bytes_max: 10,
+        body_bytes_max: 24,
+        ..Config::from_args(flags).expect("these are good")
+    };
     Fake {
         info: Info {
-            broadcast_address: "node1.example.com".to_string(),
-            hostname: "node1".to_string(),
-            http_port: 4151,
-            https_port: 4152,
-            is_https_only: false,
-            http_timeouts: HttpTimeouts::default(),
-            has_old_endpoints: false,
-            tcp_port: 4150,
-            start_time: SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_252_135),
-            msg_bytes_max: 10,
-            body_bytes_max: 24,
-            options: Config::from_args(["--log-prefix=[x] ".into(), "--max-rdy-count=-3".into()])
-                .expect("these are good")
-                .options,
+            config: Arc::new(config),
+            ports: Ports {
+                tcp: 4150,
+                http: 4151,
+                https: 4152,
+            },
             announced: Ports {
                 tcp: 4150,
                 http: 80,
                 https: 0,
             },
             statsd_prefix: "nsq.node1_80.".to_string(),
-            req_timeout_max: Duration::from_secs(3600),
-            heartbeat_interval_max: Duration::from_secs(60),
-            output_buffer_bytes_max: 65_536,
-            output_buffer_timeout_max: Duration::from_secs(30),
-            deflate_level_max: 6,
-            topology_zone: String::new(),
-            topology_region: String::new(),
+            start_time: SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_252_135),
         },
         calls: RefCell::default(),
         publish_error: None,
@@ -153,42 +148,21 @@ impl Broker for Fake {
         self.publish_error.clone().map_or(Ok(()), Err)
     }
 
-    async fn topic_create(&self, topic: &str) -> Result<(), AdminError> {
-        self.note(format!("create {topic}"));
-        Ok(())
-    }
-
-    async fn topic_delete(&self, topic: &str) -> Result<(), AdminError> {
-        self.topic_call("delete", topic)
-    }
-
-    async fn topic_empty(&self, topic: &str) -> Result<(), AdminError> {
-        self.topic_call("empty", topic)
-    }
-
-    async fn topic_pause(&self, topic: &str, paused: bool) -> Result<(), AdminError> {
-        self.topic_call(if paused { "pause" } else { "unpause" }, topic)
-    }
-
-    async fn channel_create(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
-        self.channel_call("create", topic, channel)
-    }
-
-    async fn channel_delete(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
-        self.channel_call("delete", topic, channel)
-    }
-
-    async fn channel_empty(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
-        self.channel_call("empty", topic, channel)
-    }
-
-    async fn channel_pause(
+    async fn administer(
         &self,
         topic: &str,
-        channel: &str,
-        paused: bool,
+        channel: Option<&str>,
+        action: Action,
     ) -> Result<(), AdminError> {
-        self.channel_call(if paused { "pause" } else { "unpause" }, topic, channel)
+        let verb = format!("{action:?}").to_lowercase();
+        match channel {
+            Some(channel) => self.channel_call(&verb, topic, channel),
+            None if action == Action::Create => {
+                self.note(format!("create {topic}"));
+                Ok(())
+            }
+            None => self.topic_call(&verb, topic),
+        }
     }
 
     async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot {
@@ -708,7 +682,7 @@ fn requests_may_come_in_any_pieces() {
 #[test]
 fn long_bodies_arrive_whole() {
     let mut broker = fake();
-    broker.info.msg_bytes_max = 1 << 20;
+    Arc::make_mut(&mut broker.info.config).msg_bytes_max = 1 << 20;
     let broker = Rc::new(broker);
     for length in [8_000, 8_192, 20_000, 300_001, 1 << 20] {
         let body: String = (0..length)

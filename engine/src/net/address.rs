@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::io;
+use std::iter;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::process::Ports;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 /// The backlog asked for; the kernel's net.core.somaxconn caps it.
@@ -36,13 +38,6 @@ impl ListenAddress {
             ListenAddress::Unix(_) => None,
         }
     }
-
-    /// What goes with the listener, but not with its descriptor: the file of a unix socket.
-    pub(crate) fn retire(&self) {
-        if let ListenAddress::Unix(socket) = self {
-            socket.remove_file();
-        }
-    }
 }
 
 /// The text that log lines show.
@@ -51,6 +46,46 @@ impl fmt::Display for ListenAddress {
         match self {
             ListenAddress::Tcp(address) => write!(f, "{address}"),
             ListenAddress::Unix(socket) => f.write_str(&socket.name),
+        }
+    }
+}
+
+/// The addresses at which a broker listens.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    /// The address for NSQ clients.
+    pub tcp: ListenAddress,
+    /// The address for HTTP, if HTTP is served.
+    pub http: Option<ListenAddress>,
+    /// The address for HTTPS, if HTTPS is served.
+    pub https: Option<ListenAddress>,
+}
+
+impl Addresses {
+    /// Returns the addresses, each with the name of its protocol in the log.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, &ListenAddress)> {
+        let http = self.http.iter().map(|address| ("HTTP", address));
+        let https = self.https.iter().map(|address| ("HTTPS", address));
+        iter::once(("TCP", &self.tcp)).chain(http).chain(https)
+    }
+
+    /// Returns the ports of the addresses.
+    pub(crate) fn ports(&self) -> Ports {
+        let port =
+            |address: &Option<ListenAddress>| address.as_ref().map_or(0, ListenAddress::port);
+        Ports {
+            tcp: self.tcp.port(),
+            http: port(&self.http),
+            https: port(&self.https),
+        }
+    }
+
+    /// Removes the files of unix sockets: they do not go away when the listeners' descriptors are closed.
+    pub(crate) fn retire(&self) {
+        for (_, address) in self.named() {
+            if let ListenAddress::Unix(socket) = address {
+                socket.remove_file();
+            }
         }
     }
 }
@@ -176,10 +211,15 @@ mod tests {
         assert!(path.exists(), "the failure has left it alone");
         let address = ListenAddress::Unix(Arc::new(socket));
         assert_eq!((address.port(), address.socket_address()), (-1, None));
-        address.retire();
+        let addresses = Addresses {
+            tcp: address,
+            http: None,
+            https: None,
+        };
+        addresses.retire();
         assert!(!path.exists());
         let next = UnixListener::bind(&path).expect("the name is free");
-        drop(address);
+        drop(addresses);
         assert!(path.exists(), "the file of somebody else stays");
         drop(next);
     }

@@ -8,37 +8,27 @@
 //! connection whose socket is full gets a task that waits for room. The broker is told what has left the process,
 //! whether or not TLS or compression lie between ([`Transport`]).
 
-use crate::auth::Question;
+mod asking;
+mod upgrades;
+mod writing;
+
 use crate::net::address::Peer;
 use crate::net::input::{Filled, Input};
 use crate::net::listener::Listener;
 use crate::net::socket::Stream;
-use crate::net::transport::{MovingTransport, Taken, Transport};
-use crate::net::upgraded::HandshakeError;
-use crate::reactor::{self, Sleep};
+use crate::net::transport::{MovingTransport, Transport};
+use crate::reactor;
 use crate::shard::Shard;
-use crate::tls;
-use engine_core::{ClientId, Sent};
+use asking::Asking;
+use engine_core::ClientId;
 use futures_lite::future;
 use program::log::{self, Level};
 use program::log_info;
 use std::cell::{Cell, RefCell};
-use std::io::{self, ErrorKind, IoSlice};
-use std::pin::Pin;
+use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use upgrade::Layer;
-use wire::go_error::system_text;
-use wire::identify::Upgrade;
-
-/// The time before the first look whether the peer of a question is still there, doubled each time up to the maximum:
-/// ten thousand questions may wait for a slow auth server.
-const GONE_INTERVAL: Duration = Duration::from_millis(100);
-const GONE_INTERVAL_MAX: Duration = Duration::from_secs(2);
-
-/// Pieces of output that go into one write. The kernel takes 1024.
-pub(crate) const SLICES_MAX: usize = 64;
 
 /// A connection of this shard.
 pub(crate) struct Connection {
@@ -109,14 +99,14 @@ pub(crate) fn resume(shard: &Rc<Shard>, moving: Moving) {
 
 fn run(shard: &Rc<Shard>, connection: Connection) {
     let connection = Rc::new(connection);
-    shard.add_connection(connection.clone());
+    shard.connections.add(connection.clone());
     let shard = shard.clone();
     reactor::spawn(async move {
         read(&shard, &connection).await;
         let id = connection.id;
         connection.end_wait();
         connection.take_input(&shard);
-        shard.remove_connection(id);
+        shard.connections.remove(id);
         if connection.leaving.get() != Some(Leaving::Moved) {
             shard.with_broker(|broker, _, out| broker.disconnect(id, out));
         }
@@ -127,33 +117,19 @@ fn run(shard: &Rc<Shard>, connection: Connection) {
 /// Reads and carries out commands until the connection ends or leaves.
 async fn read(shard: &Rc<Shard>, connection: &Rc<Connection>) {
     loop {
-        match future::poll_fn(|cx| connection.poll_reads(shard, cx)).await {
-            Step::More => {
+        match future::poll_fn(|cx| connection.poll_read_once(shard, cx)).await {
+            // The reactor watches the socket already: the next read comes back pending, at no cost.
+            ReadOnce::Some => {}
+            ReadOnce::Full => {
                 reactor::come_last().await;
                 while connection.carry_on(shard) {
                     reactor::come_last().await;
                 }
             }
-            Step::Pause(time) => shard.gather(time).await,
-            Step::Over => return,
+            ReadOnce::Patient(time) => shard.gathering.wait(shard.shared.clock, time).await,
+            ReadOnce::Over => return,
         }
     }
-}
-
-/// A question to an auth server that waits for its answer.
-struct Asking {
-    question: Question,
-    /// The pause before the next look. It doubles with each look, up to [`GONE_INTERVAL_MAX`].
-    interval: Duration,
-    /// Ends when the connection looks again whether its peer is still there.
-    look: Sleep,
-}
-
-enum Step {
-    More,
-    /// What the peer sends next has time: let some gather.
-    Pause(Duration),
-    Over,
 }
 
 /// What one read brought.
@@ -183,19 +159,6 @@ impl Connection {
         }
     }
 
-    /// Reads until there is nothing more, or enough for one turn.
-    fn poll_reads(self: &Rc<Self>, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<Step> {
-        loop {
-            match std::task::ready!(self.poll_read_once(shard, cx)) {
-                // The reactor watches the socket already: this comes back pending, at no cost.
-                ReadOnce::Some => {}
-                ReadOnce::Patient(time) => return Poll::Ready(Step::Pause(time)),
-                ReadOnce::Full => return Poll::Ready(Step::More),
-                ReadOnce::Over => return Poll::Ready(Step::Over),
-            }
-        }
-    }
-
     /// One read and everything it completes.
     fn poll_read_once(self: &Rc<Self>, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<ReadOnce> {
         if self.leaving.get().is_some() {
@@ -207,7 +170,7 @@ impl Connection {
             // other connections have had their turn.
             return Poll::Ready(ReadOnce::Full);
         }
-        if !shard.is_reading(self.id) {
+        if !shard.broker.borrow().is_reading(self.id) {
             if self.transport.is_handshaking() {
                 return self.poll_handshake(shard, cx);
             }
@@ -224,7 +187,7 @@ impl Connection {
         }
         let filled = self.input.borrow_mut().poll_fill(
             &mut shard.buffers.borrow_mut(),
-            shard.needs(self.id),
+            shard.broker.borrow().needs(self.id),
             |room| self.transport.poll_read(cx, room),
         );
         let filled = match filled {
@@ -255,14 +218,15 @@ impl Connection {
         if filled == Filled::All || self.has_more(shard) {
             return Poll::Ready(ReadOnce::Full);
         }
-        let delay = shard.coalescing_delay(self.id);
+        let delay = shard.broker.borrow_mut().coalescing_delay(self.id);
         Poll::Ready(delay.map_or(ReadOnce::Some, ReadOnce::Patient))
     }
 
     /// Returns whether the broker can carry out more of the input that is there. [`Connection::poll_read_once`] names
     /// the reasons why such input is left.
     fn has_more(&self, shard: &Rc<Shard>) -> bool {
-        shard.has_more(self.id, self.input.borrow().bytes().len())
+        let bytes = self.input.borrow().bytes().len();
+        shard.broker.borrow().has_more(self.id, bytes)
     }
 
     /// Carries out what there is of the input, or as much as may be at once.
@@ -281,14 +245,9 @@ impl Connection {
         shard.with_broker(|broker, _, out| broker.finish_input(self.id, input.bytes(), out));
     }
 
-    fn take_input(&self, shard: &Rc<Shard>) -> Vec<u8> {
+    fn take_input(&self, shard: &Shard) -> Vec<u8> {
         let mut input = self.input.borrow_mut();
         input.take(&mut shard.buffers.borrow_mut())
-    }
-
-    /// Wakes the reader, because the broker reads this connection again.
-    pub(crate) fn read_on(&self) {
-        self.wake_reader();
     }
 
     /// Carries out one piece of the unread input. Returns false if the broker can take no input now, or there is none.
@@ -301,116 +260,10 @@ impl Connection {
         has_more
     }
 
-    // --- authorization
-
-    /// Holds a question until its answer is there. The question of a peer that goes meanwhile is dropped.
-    pub(crate) fn wait_for_answer(&self, question: Question) {
-        *self.question.borrow_mut() = Some(Box::new(Asking {
-            question,
-            interval: GONE_INTERVAL,
-            look: reactor::sleep(GONE_INTERVAL),
-        }));
-        self.wake_reader();
-    }
-
-    /// Forgets the question.
-    pub(crate) fn end_wait(&self) {
-        drop(self.question.take());
-    }
-
-    /// Returns true when the peer has ended its side while its question waits and fewer threads are free than questions
-    /// wait. Then no auth server is asked. In all other cases the question is asked and answered, because a peer may
-    /// end its side and still listen.
-    fn poll_gone(&self, cx: &mut Context<'_>) -> bool {
-        let mut question = self.question.borrow_mut();
-        let Some(asking) = question.as_mut() else {
-            return false;
-        };
-        while Pin::new(&mut asking.look).poll(cx).is_ready() {
-            if self.transport.has_hung_up() && asking.question.take_back_if_queued() {
-                return true;
-            }
-            asking.interval = (asking.interval * 2).min(GONE_INTERVAL_MAX);
-            asking.look = reactor::sleep(asking.interval);
-        }
-        false
-    }
-
-    // --- upgrades
-
-    /// Puts a layer behind the output that is there.
-    pub(crate) fn upgrade(self: &Rc<Self>, shard: &Rc<Shard>, upgrade: Upgrade) {
-        // Input that came before the client could know of the upgrade is dropped, as in nsqd.
-        self.take_input(shard);
-        let layer = match upgrade {
-            Upgrade::Tls => shard.tls_layer(),
-            Upgrade::Snappy => Ok(Layer::snappy()),
-            Upgrade::Deflate(level) => Ok(Layer::deflate(u32::from(level))),
-        };
-        if let Err(error) = layer
-            .map_err(io::Error::from)
-            .and_then(|layer| self.push_layer(shard, layer))
-        {
-            return shard.with_broker(|broker, _, out| {
-                broker.upgrade_failed(self.id, &error.to_string(), out);
-            });
-        }
-        match upgrade {
-            Upgrade::Tls => {
-                shard.with_broker(|broker, now, _| broker.upgrade_begins(now, self.id));
-                self.wake_reader();
-            }
-            Upgrade::Snappy | Upgrade::Deflate(_) => {
-                shard.with_broker(|broker, now, out| broker.upgraded(now, self.id, None, out));
-            }
-        }
-    }
-
-    fn push_layer(&self, shard: &Rc<Shard>, layer: Layer) -> io::Result<()> {
-        shard.with_broker_in_turn(|broker, _, _| {
-            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let count = broker.output(self.id, &mut slices);
-            self.transport.upgrade(layer, &slices[..count])
-        })
-    }
-
-    /// One read of the handshake and its answer.
-    fn poll_handshake(self: &Rc<Self>, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<ReadOnce> {
-        match self.transport.poll_handshake(cx, |_| Ok(())) {
-            Poll::Pending => {
-                *self.reader.borrow_mut() = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            Poll::Ready(Err(error)) => self.fail_handshake(shard, &error),
-            Poll::Ready(Ok(())) if self.transport.is_handshaking() => self.flush(shard),
-            Poll::Ready(Ok(())) => {
-                shard.read_clock();
-                let session = self.transport.session().map(tls::describe);
-                shard.with_broker(|broker, now, out| broker.upgraded(now, self.id, session, out));
-            }
-        }
-        Poll::Ready(ReadOnce::Some)
-    }
-
-    /// Tells the peer in the clear that there is no TLS, behind TLS's own last word.
-    fn fail_handshake(&self, shard: &Rc<Shard>, error: &HandshakeError) {
-        self.transport.clear();
-        shard.with_broker(|broker, _, out| {
-            broker.upgrade_failed(self.id, &error.to_string(), out);
-        });
-    }
-
     /// The peer was silent for too long.
     pub(crate) fn expire(&self, shard: &Rc<Shard>) {
         self.input_ended.set(true);
         self.finish_input(shard);
-    }
-
-    /// Fails the handshake, for which the peer took too long. Does nothing if the handshake has just been completed.
-    pub(crate) fn expire_upgrade(&self, shard: &Rc<Shard>) {
-        if self.transport.is_handshaking() {
-            self.fail_handshake(shard, &HandshakeError::TimedOut);
-        }
     }
 
     /// Ends the connection; the reader's task does the rest.
@@ -424,7 +277,7 @@ impl Connection {
     ///
     /// # Errors
     /// No descriptor is left for the duplicate; nothing has changed.
-    pub(crate) fn pack(&self, shard: &Rc<Shard>) -> io::Result<Option<Moving>> {
+    pub(crate) fn pack(&self, shard: &Shard) -> io::Result<Option<Moving>> {
         if self.leaving.get().is_some() {
             return Ok(None);
         }
@@ -442,112 +295,6 @@ impl Connection {
         }))
     }
 
-    /// Writes what is queued, as far as the socket takes it.
-    pub(crate) fn flush(self: &Rc<Self>, shard: &Rc<Shard>) {
-        if self.is_stuck.get() || self.leaving.get().is_some() {
-            return;
-        }
-        match self.write(shard) {
-            Ok(Progress::Done) => {}
-            Ok(_) => {
-                self.is_stuck.set(true);
-                let (connection, shard) = (self.clone(), shard.clone());
-                reactor::spawn(async move { connection.write_stuck(&shard).await }).detach();
-            }
-            Err(error) => self.abandon(shard, &error),
-        }
-    }
-
-    /// Writes as much as the socket takes, and then lets the broker decide whether the output leaves too slowly. Linux
-    /// reports room in the socket too late for this decision.
-    pub(crate) fn expire_output(&self, shard: &Rc<Shard>) {
-        if self.leaving.get().is_none() {
-            match self.write(shard) {
-                // Nothing may be left to write: wake the task that waits for room.
-                Ok(_) => wake(&self.writer),
-                Err(error) => return self.abandon(shard, &error),
-            }
-        }
-        shard.with_broker(|broker, now, out| broker.write_expired(now, self.id, out));
-    }
-
-    /// Writes until nothing is left, or the socket is full.
-    fn write(&self, shard: &Rc<Shard>) -> io::Result<Progress> {
-        loop {
-            match self.write_once(shard)? {
-                Progress::More => {}
-                progress => return Ok(progress),
-            }
-        }
-    }
-
-    /// Writes once, and tells the broker what has left.
-    fn write_once(&self, shard: &Rc<Shard>) -> io::Result<Progress> {
-        let (taken, rest) = shard.with_broker_in_turn(|broker, now, out| {
-            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let count = broker.output(self.id, &mut slices);
-            let written = self.transport.send(&slices[..count])?;
-            io::Result::Ok((written.taken, broker.sent(now, self.id, written.left, out)))
-        })?;
-        Ok(match (taken, rest) {
-            (Taken::Nothing, _) => Progress::Blocked,
-            (_, Sent::Over) => {
-                self.close();
-                Progress::Done
-            }
-            (Taken::Part, _) => Progress::Full,
-            (Taken::All, Sent::More) => Progress::More,
-            (Taken::All, Sent::All) => Progress::Done,
-        })
-    }
-
-    /// Ends a connection whose socket has failed on a write.
-    fn abandon(&self, shard: &Rc<Shard>, error: &io::Error) {
-        self.record_failure(shard, "failed to send response", "write", error);
-        shard.with_broker(|broker, _, _| broker.abandon(self.id));
-        self.close();
-    }
-
-    /// Gives the broker the reason of the connection's end, in nsqd's words.
-    fn record_failure(&self, shard: &Rc<Shard>, what: &str, call: &str, error: &io::Error) {
-        let local = self.transport.local_text();
-        let why = system_text(error);
-        shard.with_broker(|broker, _, _| {
-            let peer = broker.address(self.id).unwrap_or_default();
-            let reason = format!("{what} - {call} {local}->{peer}: {call}: {why}");
-            broker.set_end_reason(self.id, reason);
-        });
-    }
-
-    /// Waits for room in the socket and writes, until nothing is left.
-    async fn write_stuck(self: Rc<Self>, shard: &Rc<Shard>) {
-        let result = future::poll_fn(|cx| {
-            if self.leaving.get().is_some() {
-                return Poll::Ready(Ok(()));
-            }
-            // The wait may have been long, and what leaves now counts for the write deadline.
-            shard.read_clock();
-            // What leaves makes room for deliveries.
-            shard.turn.set();
-            loop {
-                match self.write_once(shard)? {
-                    Progress::More | Progress::Full => {}
-                    Progress::Done => return Poll::Ready(Ok(())),
-                    Progress::Blocked => {
-                        *self.writer.borrow_mut() = Some(cx.waker().clone());
-                        self.transport.wait_writable(cx);
-                        return Poll::Pending;
-                    }
-                }
-            }
-        })
-        .await;
-        self.is_stuck.set(false);
-        if let Err(error) = result {
-            self.abandon(shard, &error);
-        }
-    }
-
     /// Has both tasks end. The writer, too: a peer that reads nothing would keep it waiting, and
     /// with it the descriptor, for ever.
     fn leave(&self, leaving: Leaving) {
@@ -556,7 +303,8 @@ impl Connection {
         wake(&self.writer);
     }
 
-    fn wake_reader(&self) {
+    /// Wakes the reader: the connection ends, or the broker reads it again.
+    pub(crate) fn wake_reader(&self) {
         wake(&self.reader);
     }
 }
@@ -565,16 +313,4 @@ fn wake(task: &RefCell<Option<Waker>>) {
     if let Some(waker) = task.borrow_mut().take() {
         waker.wake();
     }
-}
-
-/// How far a write has come.
-enum Progress {
-    /// Nothing is left to write, or the connection ends.
-    Done,
-    /// There is more, and the socket may take it.
-    More,
-    /// There is more. The socket took the last piece only in part.
-    Full,
-    /// There is more. The socket took nothing.
-    Blocked,
 }

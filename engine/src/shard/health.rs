@@ -70,11 +70,6 @@ impl ShardHealth {
             self.health.set(self.shard, told.clone());
         }
     }
-
-    /// The health of all shards.
-    pub(crate) fn of_all(&self) -> Result<(), String> {
-        self.health.get()
-    }
 }
 
 #[cfg(test)]
@@ -97,7 +92,7 @@ mod tests {
         assert_eq!(note(0, "sync failed"), "sync failed");
         assert_eq!(note(0, "sync failed"), "sync failed");
         assert_eq!(note(0, ""), "full");
-        assert_eq!(shards[0].of_all(), Err("full".to_owned()));
+        assert_eq!(health.get(), Err("full".to_owned()));
         assert_eq!(note(1, ""), "");
     }
 }

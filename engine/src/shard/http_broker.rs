@@ -1,6 +1,6 @@
 //! The broker as HTTP sees it: any topic, whichever shard it lives on.
 
-use crate::http::{self, AdminError, Bodies, PublishError};
+use crate::http::{self, Action, AdminError, Bodies, PublishError};
 use crate::http_server::{HttpShard, MovingHttp};
 use crate::process::{HttpTimeouts, Info};
 use crate::shard::Shard;
@@ -21,18 +21,6 @@ pub(crate) struct HttpBroker {
     is_secure: bool,
     /// The shard that owns the topic of the last publish, and how many publishes in a row went to topics of that shard.
     streak: Cell<(ShardId, u32)>,
-}
-
-/// An administrative request, as it is sent to the shard of its topic.
-enum AdminRequest {
-    CreateTopic,
-    DeleteTopic,
-    EmptyTopic,
-    PauseTopic(bool),
-    CreateChannel(String),
-    DeleteChannel(String),
-    EmptyChannel(String),
-    PauseChannel(String, bool),
 }
 
 impl HttpBroker {
@@ -56,14 +44,7 @@ impl HttpBroker {
     }
 
     fn owner(&self, topic: &str) -> ShardId {
-        place(topic, self.shard.post.shards().count() as u32)
-    }
-
-    async fn administer(&self, topic: &str, request: AdminRequest) -> Result<(), AdminError> {
-        let name = topic.to_owned();
-        let call = move |shard: Rc<Shard>| async move { administer(&shard, &name, request).await };
-        let done = self.shard.post.call(self.owner(topic), call).await;
-        done.unwrap_or(Err(AdminError::Exiting))
+        place(topic, self.shard.shared.post.shards().count() as u32)
     }
 }
 
@@ -82,70 +63,39 @@ impl http::Broker for HttpBroker {
             let name = topic.to_owned();
             let call =
                 move |shard: Rc<Shard>| async move { publish(&shard, &name, &bodies, defer).await };
-            let published = self.shard.post.call(owner, call).await;
+            let published = self.shard.shared.post.call(owner, call).await;
             published.unwrap_or(Err(PublishError::Exiting))
         }
     }
 
-    async fn topic_create(&self, topic: &str) -> Result<(), AdminError> {
-        self.administer(topic, AdminRequest::CreateTopic).await
-    }
-
-    async fn topic_delete(&self, topic: &str) -> Result<(), AdminError> {
-        self.administer(topic, AdminRequest::DeleteTopic).await
-    }
-
-    async fn topic_empty(&self, topic: &str) -> Result<(), AdminError> {
-        self.administer(topic, AdminRequest::EmptyTopic).await
-    }
-
-    async fn topic_pause(&self, topic: &str, paused: bool) -> Result<(), AdminError> {
-        self.administer(topic, AdminRequest::PauseTopic(paused))
-            .await
-    }
-
-    async fn channel_create(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
-        self.administer(topic, AdminRequest::CreateChannel(channel.to_owned()))
-            .await
-    }
-
-    async fn channel_delete(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
-        self.administer(topic, AdminRequest::DeleteChannel(channel.to_owned()))
-            .await
-    }
-
-    async fn channel_empty(&self, topic: &str, channel: &str) -> Result<(), AdminError> {
-        self.administer(topic, AdminRequest::EmptyChannel(channel.to_owned()))
-            .await
-    }
-
-    async fn channel_pause(
+    async fn administer(
         &self,
         topic: &str,
-        channel: &str,
-        paused: bool,
+        channel: Option<&str>,
+        action: Action,
     ) -> Result<(), AdminError> {
-        self.administer(
-            topic,
-            AdminRequest::PauseChannel(channel.to_owned(), paused),
-        )
-        .await
+        let (topic_name, channel) = (topic.to_owned(), channel.map(str::to_owned));
+        let call = move |shard: Rc<Shard>| async move {
+            administer(&shard, &topic_name, channel.as_deref(), action).await
+        };
+        let done = self.shard.shared.post.call(self.owner(topic), call).await;
+        done.unwrap_or(Err(AdminError::Exiting))
     }
 
     async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot {
-        stats_of_all(&self.shard.post, filter).await
+        stats_of_all(&self.shard.shared.post, filter).await
     }
 
     fn health(&self) -> Result<(), String> {
-        self.shard.health.of_all()
+        self.shard.shared.health.get()
     }
 
     fn lookupd_addresses(&self) -> Option<Vec<String>> {
-        self.shard.lookup.addresses()
+        self.shard.shared.lookup.addresses()
     }
 
     fn set_lookupd_addresses(&self, addresses: Option<Vec<String>>) {
-        self.shard.lookup.set_addresses(addresses);
+        self.shard.shared.lookup.set_addresses(addresses);
     }
 
     fn is_secure(&self) -> bool {
@@ -153,7 +103,7 @@ impl http::Broker for HttpBroker {
     }
 
     fn info(&self) -> &Info {
-        &self.shard.info
+        &self.shard.shared.info
     }
 
     fn is_better_elsewhere(&self) -> bool {
@@ -170,12 +120,12 @@ impl HttpShard for Rc<Shard> {
     }
 
     fn timeouts(&self) -> HttpTimeouts {
-        self.info.http_timeouts
+        HttpTimeouts::new(&self.shared.info.config)
     }
 
     fn hand_over(&self, broker: &HttpBroker, connection: MovingHttp) {
         let mail = Mail::HttpConnection(Box::new(connection));
-        self.post.send(broker.better_shard(), mail);
+        self.shared.post.send(broker.better_shard(), mail);
     }
 }
 
@@ -199,7 +149,7 @@ async fn publish(
     bodies: &Bodies,
     defer: Option<Duration>,
 ) -> Result<(), PublishError> {
-    let name = TopicName::new(topic.as_bytes()).expect("checked before it gets here");
+    let name = topic_name(topic);
     let defer = defer.unwrap_or_default();
     let defer_ms = u32::try_from(defer.as_millis()).unwrap_or(u32::MAX);
     let publication = Publication {
@@ -230,11 +180,12 @@ async fn publish(
     }
 }
 
-/// Carries a request out on the shard of its topic. Returns when the change is recorded.
+/// Carries an action out on the shard of its topic. Returns when the change is recorded.
 async fn administer(
     shard: &Rc<Shard>,
     topic: &str,
-    request: AdminRequest,
+    channel: Option<&str>,
+    action: Action,
 ) -> Result<(), AdminError> {
     let done = loop {
         if shard.is_stopping() {
@@ -242,7 +193,7 @@ async fn administer(
         }
         let task = shard.start_task();
         let outcome =
-            start_request(shard, topic, &request, task.id).map_err(|error| match error {
+            begin(shard, topic, channel, action, task.id).map_err(|error| match error {
                 CoreError::TopicNotFound => AdminError::TopicNotFound,
                 CoreError::ChannelNotFound => AdminError::ChannelNotFound,
                 CoreError::SetAside(cause) => AdminError::Backend(cause.to_string()),
@@ -256,10 +207,7 @@ async fn administer(
             Some(Wakeup::Exiting) | None => break Err(AdminError::Exiting),
         }
     };
-    if matches!(
-        request,
-        AdminRequest::PauseTopic(_) | AdminRequest::PauseChannel(..)
-    ) {
+    if let Action::Pause | Action::Unpause = action {
         // Pausing waits for nsqd.dat, like nsqd. A failed write is logged and tried again: the change counts
         // because a checkpoint has it.
         let _ = shard.persist_metadata().await;
@@ -267,33 +215,37 @@ async fn administer(
     done
 }
 
-/// Starts a request. If it is not done at once, the task is woken to try again or with the result.
-fn start_request(
+/// Begins an action. If it is not done at once, the task is woken to try again or with the result.
+fn begin(
     shard: &Rc<Shard>,
     topic: &str,
-    request: &AdminRequest,
+    channel: Option<&str>,
+    action: Action,
     task: TaskId,
 ) -> Result<Outcome, CoreError> {
-    shard.with_broker(|broker, now, out| match request {
-        AdminRequest::CreateTopic => broker.create_topic(topic_name(topic), task, out),
-        AdminRequest::DeleteTopic => broker.delete_topic(topic, task, out),
-        AdminRequest::EmptyTopic => broker.empty_topic(topic, task),
-        AdminRequest::PauseTopic(paused) => broker.pause_topic(now, topic, *paused, task, out),
-        AdminRequest::CreateChannel(channel) => {
-            broker.create_channel(now, topic, channel_name(channel), task, out)
+    let paused = action == Action::Pause;
+    shard.with_broker(|broker, now, out| match (channel, action) {
+        (None, Action::Create) => broker.create_topic(topic_name(topic), task, out),
+        (None, Action::Delete) => broker.delete_topic(topic, task, out),
+        (None, Action::Empty) => broker.empty_topic(topic, task),
+        (None, Action::Pause | Action::Unpause) => {
+            broker.pause_topic(now, topic, paused, task, out)
         }
-        AdminRequest::DeleteChannel(channel) => broker.delete_channel(topic, channel, task, out),
-        AdminRequest::EmptyChannel(channel) => broker.empty_channel(now, topic, channel, task),
-        AdminRequest::PauseChannel(channel, paused) => {
-            broker.pause_channel(topic, channel, *paused, task, out)
+        (Some(channel), Action::Create) => {
+            let channel = ChannelName::new(channel.as_bytes()).expect(CHECKED);
+            broker.create_channel(now, topic, channel, task, out)
+        }
+        (Some(channel), Action::Delete) => broker.delete_channel(topic, channel, task, out),
+        (Some(channel), Action::Empty) => broker.empty_channel(now, topic, channel, task),
+        (Some(channel), Action::Pause | Action::Unpause) => {
+            broker.pause_channel(topic, channel, paused, task, out)
         }
     })
 }
 
 fn topic_name(name: &str) -> TopicName<'_> {
-    TopicName::new(name.as_bytes()).expect("checked before it gets here")
+    TopicName::new(name.as_bytes()).expect(CHECKED)
 }
 
-fn channel_name(name: &str) -> ChannelName<'_> {
-    ChannelName::new(name.as_bytes()).expect("checked before it gets here")
-}
+/// Why a name that gets here is valid.
+const CHECKED: &str = "crate::http has checked the name";

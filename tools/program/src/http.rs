@@ -47,7 +47,7 @@ pub trait Service {
     /// Every route.
     const ROUTES: &'static [Route<Self::Endpoint>];
 
-    /// Answers a request. `segment` is the part of the path at the `*` of the route. `query` has
+    /// Answers a request. `segments` are the parts of the path at the `*`s of the route. `query` has
     /// not been parsed.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ pub trait Service {
     async fn answer(
         &self,
         endpoint: Self::Endpoint,
-        segment: &str,
+        segments: &[String],
         query: &str,
         body: &mut RequestBody<'_, impl Io>,
     ) -> Result<Reply, Failure>;
@@ -214,8 +214,8 @@ async fn answer<S: Service>(
     service: &S,
 ) -> Reply {
     match route {
-        Routed::Found(endpoint, segment) => service
-            .answer(endpoint, &segment, query, body)
+        Routed::Found(endpoint, segments) => service
+            .answer(endpoint, &segments, query, body)
             .await
             .unwrap_or_else(Reply::failure),
         Routed::Redirect(path) => {

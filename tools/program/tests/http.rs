@@ -31,13 +31,13 @@ impl Service for Small {
     async fn answer(
         &self,
         endpoint: Endpoint,
-        segment: &str,
+        segments: &[String],
         query: &str,
         body: &mut RequestBody<'_, impl Io>,
     ) -> Result<Reply, Failure> {
         match endpoint {
             Endpoint::Ping => Ok(Reply::plain(http::StatusCode::OK, "OK")),
-            Endpoint::Node => Ok(Reply::text(segment.to_string())),
+            Endpoint::Node => Ok(Reply::text(segments.concat())),
             Endpoint::Echo => {
                 let query = parse_query(query)?;
                 let times = query

@@ -4,14 +4,14 @@
 use super::query::percent_decode;
 
 /// One row of a program's table of routes: the method, the path, and the program's name for the
-/// endpoint. A `*` at the end of the path stands for one segment of any name.
+/// endpoint. A segment `*` of the path stands for one segment of any name.
 pub type Route<E> = (&'static str, &'static str, E);
 
 /// The result of [`route`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Routed<E> {
-    /// An endpoint, with the segment at the `*` if the route has one.
-    Found(E, String),
+    /// An endpoint, with the segments at the `*`s of the route.
+    Found(E, Vec<String>),
     /// A redirect to the canonical path.
     Redirect(String),
     /// OPTIONS on a path that exists, with the value of `Allow`, or `None` for `OPTIONS *`.
@@ -31,9 +31,11 @@ pub fn route<E: Copy>(routes: &[Route<E>], method: &str, raw_path: &str) -> Rout
     // A head whose path cannot be decoded was refused before.
     let path = percent_decode(raw_path.as_bytes()).unwrap_or_default();
     let own = || routes.iter().filter(|(of, ..)| *of == method);
-    let found = own().find_map(|(_, route, endpoint)| Some((endpoint, wildcard(route, &path)?)));
-    if let Some((endpoint, segment)) = found {
-        return Routed::Found(*endpoint, String::from_utf8_lossy(segment).into_owned());
+    let exact = |route: &str| segments(route, &path, <[u8]>::eq);
+    let found = own().find_map(|(_, route, endpoint)| Some((endpoint, exact(route)?)));
+    if let Some((endpoint, segments)) = found {
+        let text = |segment| String::from_utf8_lossy(segment).into_owned();
+        return Routed::Found(*endpoint, segments.into_iter().map(text).collect());
     }
     if own().next().is_some() && &*path != b"/" {
         let cleaned = clean(&path);
@@ -41,7 +43,7 @@ pub fn route<E: Copy>(routes: &[Route<E>], method: &str, raw_path: &str) -> Rout
             return Routed::Redirect(canonical);
         }
     }
-    let has_path = |route: &str| raw_path == "*" || wildcard(route, &path).is_some();
+    let has_path = |route: &str| raw_path == "*" || exact(route).is_some();
     let mut methods: Vec<&str> = routes
         .iter()
         .filter(|(_, route, _)| has_path(route))
@@ -61,29 +63,35 @@ pub fn route<E: Copy>(routes: &[Route<E>], method: &str, raw_path: &str) -> Rout
     }
 }
 
-/// Returns the part of the path at the `*` of a route, or an empty part if the route has no `*`.
-/// Returns `None` if the path does not match.
-fn wildcard<'a>(route: &str, path: &'a [u8]) -> Option<&'a [u8]> {
-    let Some(prefix) = route.strip_suffix('*') else {
-        return (route.as_bytes() == path).then_some(&[]);
-    };
-    let segment = path.strip_prefix(prefix.as_bytes())?;
-    (!segment.is_empty() && !segment.contains(&b'/')).then_some(segment)
+/// Compares a path with a route, segment by segment. Returns the segments of the path at the `*`s of the route, or
+/// `None` if the path does not match.
+fn segments<'a>(
+    route: &str,
+    path: &'a [u8],
+    is_same: fn(&[u8], &[u8]) -> bool,
+) -> Option<Vec<&'a [u8]>> {
+    if !route.contains('*') {
+        return is_same(route.as_bytes(), path).then(Vec::new);
+    }
+    let mut found = Vec::new();
+    let mut rest = path.split(|&byte| byte == b'/');
+    for name in route.split('/') {
+        match (name, rest.next()?) {
+            ("*", segment @ [_, ..]) => found.push(segment),
+            (name, segment) if is_same(name.as_bytes(), segment) => {}
+            _ => return None,
+        }
+    }
+    rest.next().is_none().then_some(found)
 }
 
-/// Returns the canonical form of a path that matches a route without regard to case. The part at a
-/// `*` keeps its case.
+/// Returns the canonical form of a path that matches a route without regard to case. The segments at
+/// the `*`s keep their case.
 fn canonical(route: &str, cleaned: &[u8]) -> Option<String> {
-    let Some(prefix) = route.strip_suffix('*') else {
-        let is_same = route
-            .trim_end_matches('/')
-            .as_bytes()
-            .eq_ignore_ascii_case(cleaned);
-        return is_same.then(|| route.to_string());
-    };
-    let (start, segment) = cleaned.split_at_checked(prefix.len())?;
-    let is_same = start.eq_ignore_ascii_case(prefix.as_bytes());
-    (is_same && wildcard("*", segment).is_some()).then(|| format!("{prefix}{}", escape(segment)))
+    let is_same = <[u8]>::eq_ignore_ascii_case;
+    let found = segments(route.trim_end_matches('/'), cleaned, is_same)?;
+    let fill = |path: String, segment| path.replacen('*', &escape(segment), 1);
+    Some(found.into_iter().fold(route.to_string(), fill))
 }
 
 /// Escapes a segment for a path.
@@ -117,4 +125,42 @@ fn clean(path: &[u8]) -> Vec<u8> {
         cleaned.extend_from_slice(segment);
     }
     cleaned
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_may_have_several_segments_of_any_name() {
+        const ROUTES: &[Route<u8>] = &[
+            ("GET", "/", 0),
+            ("GET", "/api/topics", 1),
+            ("GET", "/api/topics/*", 2),
+            ("GET", "/api/topics/*/*", 3),
+            ("DELETE", "/api/*/of", 4),
+        ];
+        let check = |method: &str, path: &str, expected: Routed<u8>| {
+            assert_eq!(route(ROUTES, method, path), expected, "{method} {path}");
+        };
+        let found = |endpoint, segments: &[&str]| {
+            let segments = segments.iter().map(ToString::to_string);
+            Routed::Found(endpoint, segments.collect())
+        };
+        let redirect = |path: &str| Routed::Redirect(path.to_string());
+        check("GET", "/", found(0, &[]));
+        check("GET", "/api/topics", found(1, &[]));
+        check("GET", "/api/topics/a", found(2, &["a"]));
+        check("GET", "/api/topics/a/tmp%23x", found(3, &["a", "tmp#x"]));
+        check("DELETE", "/api/n:1/of", found(4, &["n:1"]));
+        check("GET", "//", redirect("/"));
+        check("GET", "/API/topics/", redirect("/api/topics"));
+        check("GET", "/api/Topics/A/*/", redirect("/api/topics/A/%2A"));
+        check("DELETE", "/Api//N/OF", redirect("/api/N/of"));
+        for path in ["/api/topics/a/b/c", "/api"] {
+            check("GET", path, Routed::NotFound);
+        }
+        let allow = "DELETE, OPTIONS".to_string();
+        check("GET", "/api/x/of", Routed::WrongMethod(allow));
+    }
 }

@@ -1,0 +1,154 @@
+//! `/stats?format=json`.
+
+use super::{View, memory_fields, shown_pub_count, unix_seconds};
+use engine_core::stats::{ChannelStats, ClientStats, LatencyStats, MemoryStats, TopicStats};
+use program::version::NSQ_VERSION;
+use wire::go_json::{JsonObject, push_array, push_float};
+
+impl View<'_> {
+    pub(super) fn json(&self) -> String {
+        let mut body = String::new();
+        let mut object = JsonObject::new(&mut body);
+        object.text("version", NSQ_VERSION);
+        object.text("health", &self.health);
+        object.number("start_time", unix_seconds(self.info.start_time));
+        let out = object.key("topics");
+        if self.is_topic_unknown {
+            out.push_str("null");
+        } else {
+            push_array(out, &self.snapshot.topics, |out, topic| {
+                self.push_topic(out, topic)
+            });
+        }
+        if self.wanted.include_memory {
+            push_memory(object.key("memory"), &self.snapshot.memory);
+        }
+        let out = object.key("producers");
+        if self.snapshot.producers.is_empty() {
+            out.push_str("null");
+        } else {
+            self.push_clients(out, &self.snapshot.producers);
+        }
+        object.end();
+        body
+    }
+
+    fn push_topic(&self, out: &mut String, topic: &TopicStats) {
+        let mut object = JsonObject::new(out);
+        object.text("topic_name", &topic.topic_name);
+        push_array(object.key("channels"), &topic.channels, |out, channel| {
+            self.push_channel(out, channel);
+        });
+        object.number("depth", topic.depth);
+        object.number("backend_depth", topic.backend_depth);
+        object.number("message_count", topic.message_count);
+        object.number("message_bytes", topic.message_bytes);
+        object.boolean("paused", topic.paused);
+        push_latency(
+            object.key("e2e_processing_latency"),
+            &topic.e2e_processing_latency,
+        );
+        object.end();
+    }
+
+    fn push_channel(&self, out: &mut String, channel: &ChannelStats) {
+        let mut object = JsonObject::new(out);
+        object.text("channel_name", &channel.channel_name);
+        object.number("depth", channel.depth);
+        object.number("backend_depth", channel.backend_depth);
+        object.number("in_flight_count", channel.in_flight_count);
+        object.number("deferred_count", channel.deferred_count);
+        object.number("message_count", channel.message_count);
+        object.number_unless_zero("zone_local_msg_count", channel.zone_local_msg_count);
+        object.number_unless_zero("region_local_msg_count", channel.region_local_msg_count);
+        object.number_unless_zero("global_msg_count", channel.global_msg_count);
+        object.number("requeue_count", channel.requeue_count);
+        object.number("timeout_count", channel.timeout_count);
+        object.number("client_count", channel.client_count);
+        let clients = object.key("clients");
+        if self.wanted.filter.include_clients {
+            self.push_clients(clients, &channel.clients);
+        } else {
+            clients.push_str("null");
+        }
+        object.boolean("paused", channel.paused);
+        push_latency(
+            object.key("e2e_processing_latency"),
+            &channel.e2e_processing_latency,
+        );
+        object.end();
+    }
+
+    fn push_clients(&self, out: &mut String, clients: &[ClientStats]) {
+        push_array(out, clients, |out, client| self.push_client(out, client));
+    }
+
+    fn push_client(&self, out: &mut String, client: &ClientStats) {
+        let mut object = JsonObject::new(out);
+        object.text("client_id", &client.client_id);
+        object.text("hostname", &client.hostname);
+        object.text("version", "V2");
+        object.text("remote_address", &client.remote_address);
+        object.number("state", client.state);
+        object.number("ready_count", client.ready_count);
+        object.number("in_flight_count", client.in_flight_count);
+        object.number("message_count", client.message_count);
+        object.number_unless_zero("zone_local_msg_count", client.zone_local_msg_count);
+        object.number_unless_zero("region_local_msg_count", client.region_local_msg_count);
+        object.number_unless_zero("global_msg_count", client.global_msg_count);
+        object.number("finish_count", client.finish_count);
+        object.number("requeue_count", client.requeue_count);
+        object.number("connect_ts", client.connect_ts);
+        object.number("sample_rate", client.sample_rate);
+        object.boolean("deflate", client.deflate);
+        object.boolean("snappy", client.snappy);
+        object.text("user_agent", &client.user_agent);
+        if client.authed {
+            object.boolean("authed", true);
+        }
+        object.text_unless_empty("auth_identity", &client.auth_identity);
+        object.text_unless_empty("auth_identity_url", &client.auth_identity_url);
+        object.text("topology_zone", &client.topology_zone);
+        object.text("topology_region", &client.topology_region);
+        if let Some(shown) = shown_pub_count(client, &self.wanted.filter) {
+            push_array(object.key("pub_counts"), [shown], |out, shown| {
+                let mut object = JsonObject::new(out);
+                object.text("topic", &shown.topic);
+                object.number("count", shown.count);
+                object.end();
+            });
+        }
+        object.boolean("tls", client.tls);
+        object.text("tls_cipher_suite", &client.tls_cipher_suite);
+        object.text("tls_version", &client.tls_version);
+        object.text("tls_negotiated_protocol", &client.tls_negotiated_protocol);
+        let is_mutual = client.tls_negotiated_protocol_is_mutual;
+        object.boolean("tls_negotiated_protocol_is_mutual", is_mutual);
+        object.end();
+    }
+}
+
+fn push_memory(out: &mut String, memory: &MemoryStats) {
+    let mut object = JsonObject::new(out);
+    for (name, value) in memory_fields(memory) {
+        object.number(name, value);
+    }
+    object.end();
+}
+
+fn push_latency(out: &mut String, latency: &LatencyStats) {
+    let mut object = JsonObject::new(out);
+    object.number("count", latency.count);
+    let out = object.key("percentiles");
+    if latency.percentiles.is_empty() {
+        out.push_str("null");
+    } else {
+        push_array(out, &latency.percentiles, |out, percentile| {
+            let mut object = JsonObject::new(out);
+            push_float(object.key("quantile"), percentile.quantile);
+            push_float(object.key("value"), percentile.value);
+            object.end();
+        });
+    }
+    object.end();
+}

@@ -1,0 +1,91 @@
+//! TLS and compression of a connection.
+
+use super::writing::SLICES_MAX;
+use super::{Connection, ReadOnce};
+use crate::net::upgraded::HandshakeError;
+use crate::shard::Shard;
+use crate::tls;
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use upgrade::Layer;
+use wire::identify::Upgrade;
+
+impl Connection {
+    /// Puts a layer behind the output that is there.
+    pub(crate) fn upgrade(self: &Rc<Self>, shard: &Rc<Shard>, upgrade: Upgrade) {
+        // Input that came before the client could know of the upgrade is dropped, as in nsqd.
+        self.take_input(shard);
+        let layer = match upgrade {
+            Upgrade::Tls => {
+                let config = shard.shared.tls.as_ref();
+                let config = config.expect("IDENTIFY grants TLS only where there is a certificate");
+                Layer::tls_server(config)
+            }
+            Upgrade::Snappy => Ok(Layer::snappy()),
+            Upgrade::Deflate(level) => Ok(Layer::deflate(u32::from(level))),
+        };
+        if let Err(error) = layer
+            .map_err(io::Error::from)
+            .and_then(|layer| self.push_layer(shard, layer))
+        {
+            return shard.with_broker(|broker, _, out| {
+                broker.upgrade_failed(self.id, &error.to_string(), out);
+            });
+        }
+        match upgrade {
+            Upgrade::Tls => {
+                shard.with_broker(|broker, now, _| broker.upgrade_begins(now, self.id));
+                self.wake_reader();
+            }
+            Upgrade::Snappy | Upgrade::Deflate(_) => {
+                shard.with_broker(|broker, now, out| broker.upgraded(now, self.id, None, out));
+            }
+        }
+    }
+
+    fn push_layer(&self, shard: &Rc<Shard>, layer: Layer) -> io::Result<()> {
+        shard.with_broker_in_turn(|broker, _, _| {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = broker.output(self.id, &mut slices);
+            self.transport.upgrade(layer, &slices[..count])
+        })
+    }
+
+    /// One read of the handshake and its answer.
+    pub(super) fn poll_handshake(
+        self: &Rc<Self>,
+        shard: &Rc<Shard>,
+        cx: &mut Context<'_>,
+    ) -> Poll<ReadOnce> {
+        match self.transport.poll_handshake(cx, |_| Ok(())) {
+            Poll::Pending => {
+                *self.reader.borrow_mut() = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(Err(error)) => self.fail_handshake(shard, &error),
+            Poll::Ready(Ok(())) if self.transport.is_handshaking() => self.flush(shard),
+            Poll::Ready(Ok(())) => {
+                shard.read_clock();
+                let session = self.transport.session().map(tls::describe);
+                shard.with_broker(|broker, now, out| broker.upgraded(now, self.id, session, out));
+            }
+        }
+        Poll::Ready(ReadOnce::Some)
+    }
+
+    /// Tells the peer in the clear that there is no TLS, behind TLS's own last word.
+    fn fail_handshake(&self, shard: &Rc<Shard>, error: &HandshakeError) {
+        self.transport.clear();
+        shard.with_broker(|broker, _, out| {
+            broker.upgrade_failed(self.id, &error.to_string(), out);
+        });
+    }
+
+    /// Fails the handshake, for which the peer took too long. Does nothing if the handshake has just been completed.
+    pub(crate) fn expire_upgrade(&self, shard: &Rc<Shard>) {
+        if self.transport.is_handshaking() {
+            self.fail_handshake(shard, &HandshakeError::TimedOut);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The output of a connection: once per turn for everybody, and when the socket has room again.
+
+use super::{Connection, wake};
+use crate::net::transport::Taken;
+use crate::reactor;
+use crate::shard::Shard;
+use engine_core::Sent;
+use futures_lite::future;
+use std::io::{self, IoSlice};
+use std::rc::Rc;
+use std::task::Poll;
+use wire::go_error::system_text;
+
+/// Pieces of output that go into one write. The kernel takes 1024.
+pub(super) const SLICES_MAX: usize = 64;
+
+impl Connection {
+    /// Writes what is queued, as far as the socket takes it.
+    pub(crate) fn flush(self: &Rc<Self>, shard: &Rc<Shard>) {
+        if self.is_stuck.get() || self.leaving.get().is_some() {
+            return;
+        }
+        match self.write(shard) {
+            Ok(Progress::Done) => {}
+            Ok(_) => {
+                self.is_stuck.set(true);
+                let (connection, shard) = (self.clone(), shard.clone());
+                reactor::spawn(async move { connection.write_stuck(&shard).await }).detach();
+            }
+            Err(error) => self.abandon(shard, &error),
+        }
+    }
+
+    /// Writes as much as the socket takes, and then lets the broker decide whether the output leaves too slowly. Linux
+    /// reports room in the socket too late for this decision.
+    pub(crate) fn expire_output(&self, shard: &Rc<Shard>) {
+        if self.leaving.get().is_none() {
+            match self.write(shard) {
+                // Nothing may be left to write: wake the task that waits for room.
+                Ok(_) => wake(&self.writer),
+                Err(error) => return self.abandon(shard, &error),
+            }
+        }
+        shard.with_broker(|broker, now, out| broker.write_expired(now, self.id, out));
+    }
+
+    /// Writes until nothing is left, or the socket is full.
+    fn write(&self, shard: &Rc<Shard>) -> io::Result<Progress> {
+        loop {
+            match self.write_once(shard)? {
+                Progress::More => {}
+                progress => return Ok(progress),
+            }
+        }
+    }
+
+    /// Writes once, and tells the broker what has left.
+    fn write_once(&self, shard: &Rc<Shard>) -> io::Result<Progress> {
+        let (taken, rest) = shard.with_broker_in_turn(|broker, now, out| {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = broker.output(self.id, &mut slices);
+            let written = self.transport.send(&slices[..count])?;
+            io::Result::Ok((written.taken, broker.sent(now, self.id, written.left, out)))
+        })?;
+        Ok(match (taken, rest) {
+            (Taken::Nothing, _) => Progress::Blocked,
+            (_, Sent::Over) => {
+                self.close();
+                Progress::Done
+            }
+            (Taken::Part, _) => Progress::Full,
+            (Taken::All, Sent::More) => Progress::More,
+            (Taken::All, Sent::All) => Progress::Done,
+        })
+    }
+
+    /// Ends a connection whose socket has failed on a write.
+    fn abandon(&self, shard: &Rc<Shard>, error: &io::Error) {
+        self.record_failure(shard, "failed to send response", "write", error);
+        shard.with_broker(|broker, _, _| broker.abandon(self.id));
+        self.close();
+    }
+
+    /// Gives the broker the reason of the connection's end, in nsqd's words.
+    pub(super) fn record_failure(
+        &self,
+        shard: &Rc<Shard>,
+        what: &str,
+        call: &str,
+        error: &io::Error,
+    ) {
+        let local = self.transport.local_text();
+        let why = system_text(error);
+        shard.with_broker(|broker, _, _| {
+            let peer = broker.address(self.id).unwrap_or_default();
+            let reason = format!("{what} - {call} {local}->{peer}: {call}: {why}");
+            broker.set_end_reason(self.id, reason);
+        });
+    }
+
+    /// Waits for room in the socket and writes, until nothing is left.
+    async fn write_stuck(self: Rc<Self>, shard: &Rc<Shard>) {
+        let result = future::poll_fn(|cx| {
+            if self.leaving.get().is_some() {
+                return Poll::Ready(Ok(()));
+            }
+            // The wait may have been long, and what leaves now counts for the write deadline.
+            shard.read_clock();
+            // What leaves makes room for deliveries.
+            shard.turn.set();
+            loop {
+                match self.write_once(shard)? {
+                    Progress::More | Progress::Full => {}
+                    Progress::Done => return Poll::Ready(Ok(())),
+                    Progress::Blocked => {
+                        *self.writer.borrow_mut() = Some(cx.waker().clone());
+                        self.transport.wait_writable(cx);
+                        return Poll::Pending;
+                    }
+                }
+            }
+        })
+        .await;
+        self.is_stuck.set(false);
+        if let Err(error) = result {
+            self.abandon(shard, &error);
+        }
+    }
+}
+
+/// How far a write has come.
+enum Progress {
+    /// Nothing is left to write, or the connection ends.
+    Done,
+    /// There is more, and the socket may take it.
+    More,
+    /// There is more. The socket took the last piece only in part.
+    Full,
+    /// There is more. The socket took nothing.
+    Blocked,
+}
