@@ -2,6 +2,7 @@
 //! (`0x10`, `1_000`), booleans by word, durations with units. Each parser returns the *reason* of a
 //! refusal in Go's words. The caller adds the flag's name.
 
+use std::num::IntErrorKind;
 use std::time::Duration;
 
 /// Go's error for a value that is not of the flag's type.
@@ -33,47 +34,32 @@ pub fn parse_bool(text: &str) -> Result<bool, &'static str> {
 
 /// Parses an integer like `strconv.ParseInt(text, 0, 64)`: the prefix determines the base.
 pub(crate) fn parse_int(text: &str) -> Result<i64, &'static str> {
-    let (negative, unsigned) = match text.as_bytes().first() {
-        Some(b'-') => (true, &text[1..]),
-        Some(b'+') => (false, &text[1..]),
-        _ => (false, text),
-    };
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let sign = &text[..text.len() - unsigned.len()];
     let (radix, digits) = split_radix(unsigned);
-    if !are_underscores_placed_well(unsigned) {
-        return Err(PARSE_ERROR);
-    }
-    let digits: String = digits.chars().filter(|&c| c != '_').collect();
-    if digits.is_empty() {
-        // A lone "0" has been read as an octal prefix without digits.
-        return if unsigned == "0" {
-            Ok(0)
-        } else {
-            Err(PARSE_ERROR)
-        };
-    }
+    let digits = digits.replace('_', "");
     // Rust would accept a second sign here.
-    if !digits.chars().all(|c| c.is_digit(radix)) {
+    let is_number = digits.chars().all(|c| c.is_digit(radix));
+    if !is_number || !are_underscores_placed_well(unsigned) {
         return Err(PARSE_ERROR);
     }
-    let magnitude = u64::from_str_radix(&digits, radix).map_err(|_| OUT_OF_RANGE)?;
-    let value = if negative {
-        -i128::from(magnitude)
-    } else {
-        i128::from(magnitude)
-    };
-    i64::try_from(value).map_err(|_| OUT_OF_RANGE)
+    i64::from_str_radix(&format!("{sign}{digits}"), radix).map_err(|error| match error.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => OUT_OF_RANGE,
+        _ => PARSE_ERROR,
+    })
 }
 
+/// Returns the base of a number and the number without a prefix of letters.
 fn split_radix(unsigned: &str) -> (u32, &str) {
     let bytes = unsigned.as_bytes();
     if bytes.first() != Some(&b'0') {
         return (10, unsigned);
     }
     match bytes.get(1).map(u8::to_ascii_lowercase) {
-        Some(b'x') if bytes.len() > 2 => (16, &unsigned[2..]),
-        Some(b'o') if bytes.len() > 2 => (8, &unsigned[2..]),
-        Some(b'b') if bytes.len() > 2 => (2, &unsigned[2..]),
-        _ => (8, &unsigned[1..]),
+        Some(b'x') => (16, &unsigned[2..]),
+        Some(b'o') => (8, &unsigned[2..]),
+        Some(b'b') => (2, &unsigned[2..]),
+        _ => (8, unsigned),
     }
 }
 
@@ -99,11 +85,7 @@ fn are_underscores_placed_well(unsigned: &str) -> bool {
 
 /// Parses a duration into nanoseconds like `time.ParseDuration`: `1h30m`, `.5s`, `0`.
 pub(crate) fn parse_duration(text: &str) -> Result<i64, &'static str> {
-    let (negative, mut rest) = match text.as_bytes().first() {
-        Some(b'-') => (true, &text[1..]),
-        Some(b'+') => (false, &text[1..]),
-        _ => (false, text),
-    };
+    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     if rest == "0" {
         return Ok(0);
     }
@@ -121,11 +103,8 @@ pub(crate) fn parse_duration(text: &str) -> Result<i64, &'static str> {
         }
         rest = after;
     }
-    let value = if negative {
-        -(total as i128)
-    } else {
-        total as i128
-    };
+    let value = total as i128;
+    let value = if text.starts_with('-') { -value } else { value };
     i64::try_from(value).map_err(|_| PARSE_ERROR)
 }
 
@@ -146,21 +125,16 @@ fn parse_duration_part(text: &str) -> Option<(u128, &str)> {
         .unwrap_or(rest.len());
     let (unit, rest) = rest.split_at(unit_bytes);
     let unit = unit_nanos(unit)?;
-    let whole: u128 = if whole.is_empty() {
-        0
-    } else {
-        whole.parse::<u64>().ok()?.into()
-    };
-    let whole = whole.checked_mul(unit).filter(|&value| value <= 1 << 63)?;
+    // A zero in front makes a number of an empty text, too.
+    let number = |digits: &str| format!("0{digits}").parse::<u64>().ok();
+    let whole = u128::from(number(whole)?) * unit;
+    if whole > 1 << 63 {
+        return None;
+    }
     // Digits beyond the eighteenth are below a nanosecond in every unit.
     let fraction = &fraction[..fraction.len().min(18)];
     let scale = 10u128.pow(fraction.len() as u32);
-    let fraction: u128 = if fraction.is_empty() {
-        0
-    } else {
-        fraction.parse().ok()?
-    };
-    Some((whole + fraction * unit / scale, rest))
+    Some((whole + u128::from(number(fraction)?) * unit / scale, rest))
 }
 
 fn unit_nanos(unit: &str) -> Option<u128> {

@@ -64,12 +64,6 @@ pub struct HttpClient {
     agent: Agent,
 }
 
-#[derive(Clone, Copy)]
-enum Request<'a> {
-    Get,
-    PostJson(&'a str),
-}
-
 struct Answer {
     status: ureq::http::StatusCode,
     body: Vec<u8>,
@@ -114,7 +108,7 @@ impl HttpClient {
     /// There is no answer, or its status is not 200. The error is a text for the log. It does not
     /// contain the query of the URL, because a query may contain a secret.
     pub fn get(&self, url: &str) -> Result<Vec<u8>, String> {
-        self.fetch(Request::Get, url)
+        self.fetch(url, |url| self.ask_get(url))
     }
 
     /// Sends a POST of a JSON document. Returns the body of the answer, at most 10 MiB.
@@ -122,13 +116,18 @@ impl HttpClient {
     /// # Errors
     /// The errors are those of [`HttpClient::get`].
     pub fn post_json(&self, url: &str, json: &str) -> Result<Vec<u8>, String> {
-        self.fetch(Request::PostJson(json), url)
+        self.fetch(url, |url| self.ask_post(url, json))
     }
 
-    fn fetch(&self, request: Request<'_>, url: &str) -> Result<Vec<u8>, String> {
-        let mut answer = self.ask(request, url)?;
+    /// Asks at `url`, and once more over HTTPS if the server wants that.
+    fn fetch(
+        &self,
+        url: &str,
+        ask: impl Fn(&str) -> Result<Answer, String>,
+    ) -> Result<Vec<u8>, String> {
+        let mut answer = ask(url)?;
         if answer.status == 403 && url.starts_with("http://") {
-            answer = self.ask(request, &secure_url(url, &answer.body)?)?;
+            answer = ask(&secure_url(url, &answer.body)?)?;
         }
         if answer.status == 200 {
             return Ok(answer.body);
@@ -136,13 +135,6 @@ impl HttpClient {
         let (code, body) = (answer.status.as_u16(), quote(&answer.body));
         let reason = answer.status.canonical_reason().unwrap_or_default();
         Err(format!("got response {code} {reason} {body}"))
-    }
-
-    fn ask(&self, request: Request<'_>, url: &str) -> Result<Answer, String> {
-        match request {
-            Request::Get => self.ask_get(url),
-            Request::PostJson(json) => self.ask_post(url, json),
-        }
     }
 
     fn ask_get(&self, url: &str) -> Result<Answer, String> {
