@@ -1,9 +1,10 @@
 //! TLS and compression over real sockets against the built-in sink. Every combination delivers
 //! every message once and intact. A daemon that does not grant an upgrade is not measured.
 
+#[path = "../../wire/upgrade/tests/certificates/mod.rs"]
+mod files;
 mod support;
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -13,12 +14,9 @@ use nsq_bench::result::Ended;
 use nsq_bench::run::{Options, run};
 use nsq_bench::sink::{Faults, Mode, Sink, SinkOptions};
 use nsq_bench::upgrades::server_config;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-};
 use support::{echo, program, scenario, target};
 
-/// A certificate authority, a certificate for 127.0.0.1 and one for a client.
+/// A directory with certificates. See [`files::write`].
 struct Certificates {
     directory: tempfile::TempDir,
 }
@@ -26,22 +24,7 @@ struct Certificates {
 impl Certificates {
     fn new() -> Certificates {
         let directory = tempfile::tempdir().unwrap();
-        let write = |name: &str, pem: String| fs::write(directory.path().join(name), pem).unwrap();
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        write("ca.pem", ca.pem());
-        for (name, usage) in [
-            ("server", ExtendedKeyUsagePurpose::ServerAuth),
-            ("client", ExtendedKeyUsagePurpose::ClientAuth),
-        ] {
-            let key = KeyPair::generate().unwrap();
-            let mut params = CertificateParams::new(["127.0.0.1".to_string()]).unwrap();
-            params.extended_key_usages = vec![usage];
-            let cert = params.signed_by(&key, &ca).unwrap();
-            write(&format!("{name}.pem"), cert.pem());
-            write(&format!("{name}-key.pem"), key.serialize_pem());
-        }
+        files::write(directory.path());
         Certificates { directory }
     }
 

@@ -1,8 +1,8 @@
-use std::fs;
+#[path = "../../../wire/upgrade/tests/certificates/mod.rs"]
+mod certificates;
+
 use std::io::IoSlice;
 use std::path::Path;
-
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 use upgrade::Layers;
 
@@ -11,23 +11,6 @@ use crate::link::Link;
 
 /// The OK frame of a daemon.
 const OK: &[u8] = b"\x00\x00\x00\x06\x00\x00\x00\x00OK";
-
-/// A certificate authority and a certificate for 127.0.0.1, as files.
-fn certificates(directory: &Path) {
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(["127.0.0.1".to_string()]).unwrap();
-    let cert = params.signed_by(&key, &ca).unwrap();
-    for (name, pem) in [
-        ("ca.pem", ca.pem()),
-        ("cert.pem", cert.pem()),
-        ("key.pem", key.serialize_pem()),
-    ] {
-        fs::write(directory.join(name), pem).unwrap();
-    }
-}
 
 fn tls_scenario(directory: &Path) -> Scenario {
     Scenario {
@@ -69,10 +52,10 @@ fn a_link_is_upgraded_once() {
 fn a_certificate_that_is_not_for_the_daemon_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let other = tempfile::tempdir().unwrap();
-    certificates(directory.path());
-    certificates(other.path());
+    certificates::write(directory.path());
+    certificates::write(other.path());
     let path = |name: &str| directory.path().join(name);
-    let server_config = server_config(&path("cert.pem"), &path("key.pem"), None).unwrap();
+    let server_config = server_config(&path("server.pem"), &path("server-key.pem"), None).unwrap();
     let check = |scenario: &Scenario, address: &str| {
         let upgrades = Upgrades::new(scenario, address.parse().unwrap()).unwrap();
         let (mut client, mut server) = (Layers::default(), Layers::default());
@@ -113,7 +96,7 @@ fn a_certificate_that_is_not_for_the_daemon_is_refused() {
 #[test]
 fn a_file_that_cannot_be_used_is_named() {
     let directory = tempfile::tempdir().unwrap();
-    certificates(directory.path());
+    certificates::write(directory.path());
     let check = |change: &dyn Fn(&mut Scenario), words: &str| {
         let mut scenario = tls_scenario(directory.path());
         change(&mut scenario);
@@ -123,9 +106,9 @@ fn a_file_that_cannot_be_used_is_named() {
     };
     let path = |name: &str| directory.path().join(name);
     check(&|s| s.tls_ca = path("none.pem"), "none.pem");
-    check(&|s| s.tls_ca = path("key.pem"), "no certificate");
+    check(&|s| s.tls_ca = path("server-key.pem"), "no certificate");
     check(
-        &|s| (s.tls_cert, s.tls_key) = (path("cert.pem"), path("cert.pem")),
+        &|s| (s.tls_cert, s.tls_key) = (path("server.pem"), path("server.pem")),
         "private key",
     );
     check(&|s| s.tls_name = "not a name".into(), "--tls-name");

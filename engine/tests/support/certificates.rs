@@ -1,19 +1,16 @@
-//! Certificates for one test. They are made when needed, so that none in the repository can expire.
+//! Certificates for one test.
 
-use std::fs;
+#[path = "../../../wire/upgrade/tests/certificates/mod.rs"]
+mod files;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair,
-};
 use upgrade::{ClientConfig, ClientTls, authorities, client_config};
 
 use super::{Broker, Upgrade};
 
-/// The files of an authority (`ca.pem`), a certificate for 127.0.0.1 and localhost (`server.pem`,
-/// `server-key.pem`), and a certificate for a client (`client.pem`, `client-key.pem`).
+/// A directory with certificates. See [`files::write`].
 pub struct Certificates {
     directory: tempfile::TempDir,
 }
@@ -21,33 +18,7 @@ pub struct Certificates {
 impl Certificates {
     pub fn new() -> Certificates {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
-        let write = |name: &str, pem: String| {
-            fs::write(directory.path().join(name), pem).expect("a temporary file can be written");
-        };
-        let mut params = CertificateParams::default();
-        // OpenSSL treats a certificate whose issuer has the same name as self-signed.
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "the authority");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = || KeyPair::generate().expect("a key can be made");
-        let ca = CertifiedIssuer::self_signed(params, key()).expect("an authority can be made");
-        write("ca.pem", ca.pem());
-        for (name, usage) in [
-            ("server", ExtendedKeyUsagePurpose::ServerAuth),
-            ("client", ExtendedKeyUsagePurpose::ClientAuth),
-        ] {
-            let key = key();
-            let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
-            let mut params = CertificateParams::new(names).expect("both are names");
-            params.distinguished_name.push(DnType::CommonName, name);
-            params.extended_key_usages = vec![usage];
-            let cert = params
-                .signed_by(&key, &ca)
-                .expect("a certificate can be signed");
-            write(&format!("{name}.pem"), cert.pem());
-            write(&format!("{name}-key.pem"), key.serialize_pem());
-        }
+        files::write(directory.path());
         Certificates { directory }
     }
 

@@ -1,7 +1,7 @@
-use std::fs;
-use std::path::Path;
+#[path = "../tests/certificates/mod.rs"]
+mod certificates;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use std::path::Path;
 
 use super::*;
 
@@ -164,23 +164,6 @@ fn invalid_streams_are_refused() {
     );
 }
 
-/// Writes a certificate authority and a certificate for 127.0.0.1 as files.
-fn certificates(directory: &Path) {
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(["127.0.0.1".to_string()]).unwrap();
-    let cert = params.signed_by(&key, &ca).unwrap();
-    for (name, pem) in [
-        ("ca.pem", ca.pem()),
-        ("cert.pem", cert.pem()),
-        ("key.pem", key.serialize_pem()),
-    ] {
-        fs::write(directory.join(name), pem).unwrap();
-    }
-}
-
 fn server_tls<'a>(cert: &'a Path, key: &'a Path) -> ServerTls<'a> {
     ServerTls {
         cert,
@@ -202,9 +185,10 @@ fn carry(from: &mut Layers, to: &mut Layers, part: usize) -> Result<Vec<u8>, Upg
 #[test]
 fn tls_and_its_content_may_be_cut_anywhere() {
     let directory = tempfile::tempdir().unwrap();
-    certificates(directory.path());
+    certificates::write(directory.path());
     let path = |name: &str| directory.path().join(name);
-    let server_config = server_config(&server_tls(&path("cert.pem"), &path("key.pem"))).unwrap();
+    let server_config =
+        server_config(&server_tls(&path("server.pem"), &path("server-key.pem"))).unwrap();
     let client_config = client_config(&ClientTls {
         authorities: Some(authorities(&path("ca.pem")).unwrap()),
         cert_and_key: None,
@@ -291,9 +275,10 @@ fn shaken_hands() -> (Layers, Layers) {
     static CONFIGS: std::sync::LazyLock<(Arc<ClientConfig>, Arc<ServerConfig>)> =
         std::sync::LazyLock::new(|| {
             let directory = tempfile::tempdir().unwrap();
-            certificates(directory.path());
+            certificates::write(directory.path());
             let path = |name: &str| directory.path().join(name);
-            let server = server_config(&server_tls(&path("cert.pem"), &path("key.pem"))).unwrap();
+            let server =
+                server_config(&server_tls(&path("server.pem"), &path("server-key.pem"))).unwrap();
             (client_config(&ClientTls::default()).unwrap(), server)
         });
     let (client_config, server_config) = &*CONFIGS;
