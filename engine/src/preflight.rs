@@ -11,24 +11,24 @@
 //! Each check is a question to the system and a pure judgement of its answer; the judgements are
 //! tested with the answers of systems that we do not have.
 
-use std::fmt;
-use std::io;
 use std::num::NonZeroUsize;
-
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
 use crate::net::address::Addresses;
 use crate::reactor::{self, Engine};
 use program::log_warn;
-use wire::go_error::system_text;
 
 mod bind;
+mod error;
 #[cfg(target_os = "linux")]
 mod io_uring;
+mod limits;
 
 #[cfg(target_os = "linux")]
 pub(crate) use io_uring::kernel;
+
+pub use error::PreflightError;
+pub(crate) use limits::{RAISE_DESCRIPTORS, descriptors_need_count, raise_descriptors};
 
 pub use bind::{Reserved, ReservedAddress, reserve, reserve_tcp};
 
@@ -38,16 +38,6 @@ const KERNEL_MIN: Kernel = Kernel {
     minor: 11,
 };
 
-/// Descriptors besides those of clients: listeners, log, metadata, standard streams, some slack.
-const DESCRIPTORS_PROCESS: u64 = 64;
-
-/// Descriptors per shard: the ring, the wake-up, listeners, a few segments.
-const DESCRIPTORS_PER_SHARD: u64 = 16;
-
-/// Where the limit on open files is raised.
-pub(crate) const RAISE_DESCRIPTORS: &str =
-    "ulimit -n; systemd: LimitNOFILE=; docker: --ulimit nofile=";
-
 /// A kernel's version, as far as it matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kernel {
@@ -55,170 +45,6 @@ pub struct Kernel {
     pub major: u32,
     /// 18 of 6.18.44
     pub minor: u32,
-}
-
-/// Why the program cannot start here. The text is meant for the FATAL line.
-#[derive(Debug)]
-pub enum PreflightError {
-    /// The kernel has no io_uring, or lacks operations.
-    KernelTooOld {
-        /// What runs.
-        kernel: Kernel,
-    },
-    /// `kernel.io_uring_disabled` is 1 (and we are not in the group) or 2.
-    IoUringDisabled {
-        /// The setting.
-        setting: u8,
-    },
-    /// The kernel would do it, but a filter forbids it: what container runtimes do by default.
-    IoUringForbidden,
-    /// io_uring failed for another reason.
-    IoUringFailed {
-        /// The reason.
-        source: io::Error,
-    },
-    /// The system does not give what an engine other than io_uring needs, or an engine does not report a wake-up.
-    EngineFailed {
-        /// The engine.
-        engine: Engine,
-        /// The system's answer.
-        source: io::Error,
-    },
-    /// RLIMIT_MEMLOCK cannot be raised far enough.
-    MemlockTooLow {
-        /// The limit in force.
-        limit_bytes: u64,
-        /// What is needed.
-        need_bytes: u64,
-        /// For how many shards.
-        shard_count: NonZeroUsize,
-    },
-    /// RLIMIT_NOFILE cannot be raised far enough.
-    DescriptorsTooFew {
-        /// The limit that is too low: the hard limit, or the soft limit if the system refuses to raise it.
-        hard_count: u64,
-        /// What is needed.
-        need_count: u64,
-        /// For how many shards.
-        shard_count: NonZeroUsize,
-    },
-    /// An address cannot be listened on.
-    Listen {
-        /// The address in the operator's spelling.
-        address: String,
-        /// In nsqd's words, where it has some.
-        why: String,
-        /// What to do.
-        hint: &'static str,
-    },
-}
-
-impl PreflightError {
-    /// What to do; empty where there is nothing to say.
-    pub(crate) fn advice(&self) -> String {
-        match self {
-            PreflightError::KernelTooOld { .. } => {
-                format!(
-                    "use Linux {}.{} or newer",
-                    KERNEL_MIN.major, KERNEL_MIN.minor
-                )
-            }
-            PreflightError::IoUringDisabled { .. } => {
-                "allow it with: sysctl -w kernel.io_uring_disabled=0".to_owned()
-            }
-            PreflightError::IoUringForbidden => {
-                "run it with a profile that allows io_uring_setup, io_uring_enter and \
-                 io_uring_register (docker: --security-opt seccomp=<profile>)"
-                    .to_owned()
-            }
-            PreflightError::IoUringFailed { source }
-                if source.kind() == io::ErrorKind::OutOfMemory =>
-            {
-                "allow this process more memory (systemd: MemoryMax=; docker: --memory=)".to_owned()
-            }
-            PreflightError::IoUringFailed { .. } => String::new(),
-            PreflightError::EngineFailed { .. } => {
-                "look for the cause in the kernel's log (dmesg) and report it".to_owned()
-            }
-            PreflightError::MemlockTooLow { need_bytes, .. } => format!(
-                "raise it (ulimit -l {}; systemd: LimitMEMLOCK=; docker: --ulimit memlock=), or \
-                 use fewer --shards",
-                need_bytes / 1024
-            ),
-            PreflightError::DescriptorsTooFew { .. } => {
-                format!("raise it ({RAISE_DESCRIPTORS}), or use fewer --shards")
-            }
-            PreflightError::Listen { hint, .. } => (*hint).to_owned(),
-        }
-    }
-
-    /// What was found.
-    pub(crate) fn found(&self) -> String {
-        match self {
-            PreflightError::KernelTooOld { kernel } => format!(
-                "this kernel ({}.{}) is too old for io_uring as ringq uses it",
-                kernel.major, kernel.minor
-            ),
-            PreflightError::IoUringDisabled { setting } => format!(
-                "io_uring is switched off on this system (kernel.io_uring_disabled = {setting})"
-            ),
-            PreflightError::IoUringForbidden => {
-                "this process is not allowed to use io_uring, most likely by the seccomp profile \
-                 of its container"
-                    .to_owned()
-            }
-            PreflightError::IoUringFailed { source } => {
-                format!("io_uring does not work here: {}", system_text(source))
-            }
-            PreflightError::EngineFailed { engine, source } => {
-                format!(
-                    "{} does not work here: {}",
-                    engine.name(),
-                    system_text(source)
-                )
-            }
-            PreflightError::MemlockTooLow {
-                limit_bytes,
-                need_bytes,
-                shard_count,
-            } => format!(
-                "the limit on locked memory is {} KiB, but {shard_count} shards need {} KiB",
-                limit_bytes / 1024,
-                need_bytes / 1024
-            ),
-            PreflightError::DescriptorsTooFew {
-                hard_count,
-                need_count,
-                shard_count,
-            } => format!(
-                "the limit on open files is {hard_count}, but {shard_count} shards need at least \
-                 {need_count}, and each client one more"
-            ),
-            PreflightError::Listen { address, why, .. } => {
-                format!("listen ({address}) failed - {why}")
-            }
-        }
-    }
-}
-
-impl fmt::Display for PreflightError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.found())?;
-        match self.advice() {
-            advice if advice.is_empty() => Ok(()),
-            advice => write!(f, " - {advice}"),
-        }
-    }
-}
-
-impl std::error::Error for PreflightError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            PreflightError::IoUringFailed { source }
-            | PreflightError::EngineFailed { source, .. } => Some(source),
-            _ => None,
-        }
-    }
 }
 
 /// What the shards start with.
@@ -329,69 +155,6 @@ fn try_engines(engine: Engine, shard_count: NonZeroUsize) -> Result<(), Prefligh
         _ => reactor::try_engine(engine, shard_count)
             .map_err(|source| PreflightError::EngineFailed { engine, source }),
     }
-}
-
-/// What to do about a resource limit.
-#[derive(Debug, PartialEq, Eq)]
-enum Limit {
-    Keep,
-    RaiseTo(u64),
-    /// Even the hard limit, given here, is too low.
-    Refuse(u64),
-}
-
-/// `None` is no limit.
-fn judge_limit(limit: &Rlimit, need: u64, wanted: u64) -> Limit {
-    let soft = limit.current.unwrap_or(u64::MAX);
-    let hard = limit.maximum.unwrap_or(u64::MAX);
-    if hard < need {
-        Limit::Refuse(hard)
-    } else if soft < wanted.min(hard) {
-        Limit::RaiseTo(wanted.min(hard))
-    } else {
-        Limit::Keep
-    }
-}
-
-/// Raises a soft limit. Returns the limit that is too low, if it is.
-fn raise(resource: Resource, need: u64, wanted: u64) -> Result<(), u64> {
-    let limit = getrlimit(resource);
-    match judge_limit(&limit, need, wanted) {
-        Limit::Keep => Ok(()),
-        Limit::Refuse(hard) => Err(hard),
-        Limit::RaiseTo(soft) => {
-            let raised = Rlimit {
-                current: Some(soft),
-                maximum: limit.maximum,
-            };
-            match setrlimit(resource, raised) {
-                Ok(()) => Ok(()),
-                // Raising within the hard limit is always allowed; a sandbox may disagree, and
-                // what we have may still be enough.
-                Err(_) => {
-                    let current = limit.current.unwrap_or(u64::MAX);
-                    if current < need { Err(current) } else { Ok(()) }
-                }
-            }
-        }
-    }
-}
-
-/// Raises the limit as far as it goes: clients take one each.
-pub(crate) fn raise_descriptors(shard_count: NonZeroUsize) -> Result<(), PreflightError> {
-    let need_count = descriptors_need_count(shard_count);
-    raise(Resource::Nofile, need_count, u64::MAX).map_err(|hard_count| {
-        PreflightError::DescriptorsTooFew {
-            hard_count,
-            need_count,
-            shard_count,
-        }
-    })
-}
-
-/// Descriptors that a broker needs without a client.
-pub(crate) fn descriptors_need_count(shard_count: NonZeroUsize) -> u64 {
-    DESCRIPTORS_PROCESS + DESCRIPTORS_PER_SHARD * shard_count.get() as u64
 }
 
 #[cfg(test)]

@@ -67,7 +67,11 @@ impl Info {
             https: ports.https,
         };
         Info {
-            statsd_prefix: statsd_prefix(&config, announced.http),
+            statsd_prefix: statsd_prefix(
+                &config.statsd_prefix,
+                &config.broadcast_address,
+                announced.http,
+            ),
             config,
             ports,
             announced,
@@ -76,13 +80,9 @@ impl Info {
     }
 }
 
-/// The prefix of statsd's keys: `%s` becomes the host's key, and a dot ends the prefix. `http_port` is the announced
-/// one.
-fn statsd_prefix(config: &Config, http_port: i32) -> String {
-    expand(&config.statsd_prefix, &config.broadcast_address, http_port)
-}
-
-fn expand(option: &str, broadcast_address: &str, http_port: i32) -> String {
+/// Returns the prefix of statsd's keys: `%s` becomes the host's key, and a dot ends the prefix. `http_port` is the
+/// announced one.
+fn statsd_prefix(option: &str, broadcast_address: &str, http_port: i32) -> String {
     let host = match broadcast_address.contains(':') {
         true => format!("[{broadcast_address}]:{http_port}"),
         false => format!("{broadcast_address}:{http_port}"),
@@ -100,14 +100,14 @@ mod tests {
 
     #[test]
     fn the_prefix_is_nsqds() {
-        assert_eq!(expand("nsq.%s", "vm", 24151), "nsq.vm_24151.");
+        assert_eq!(statsd_prefix("nsq.%s", "vm", 24151), "nsq.vm_24151.");
         assert_eq!(
-            expand("%s.%s.", "node.example.com", 1),
+            statsd_prefix("%s.%s.", "node.example.com", 1),
             "node_example_com_1.node_example_com_1."
         );
-        assert_eq!(expand("nsq.%s", "::1", 4151), "nsq.[__1]_4151.");
-        assert_eq!(expand("foo", "vm", 1), "foo.");
-        assert_eq!(expand("", "vm", 1), "");
-        assert_eq!(expand("50%.%d", "vm", 1), "50%.%d.");
+        assert_eq!(statsd_prefix("nsq.%s", "::1", 4151), "nsq.[__1]_4151.");
+        assert_eq!(statsd_prefix("foo", "vm", 1), "foo.");
+        assert_eq!(statsd_prefix("", "vm", 1), "");
+        assert_eq!(statsd_prefix("50%.%d", "vm", 1), "50%.%d.");
     }
 }

@@ -1,6 +1,7 @@
 //! Whether io_uring can be used here, and if not, why.
 
-use super::{KERNEL_MIN, Kernel, PreflightError, raise};
+use super::limits::raise;
+use super::{KERNEL_MIN, Kernel, PreflightError};
 use crate::reactor::{self, Engine};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};

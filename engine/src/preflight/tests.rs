@@ -1,6 +1,9 @@
 use super::io_uring::{judge, judge_memory, kernel, parse_kernel};
+use super::limits::{Limit, judge_limit};
 use super::*;
 use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit};
+use std::io;
 
 const NEW: Kernel = Kernel {
     major: 6,

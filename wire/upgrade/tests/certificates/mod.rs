@@ -10,7 +10,7 @@ use rcgen::{
 
 /// Writes the files of an authority (`ca.pem`), a certificate for 127.0.0.1 and localhost (`server.pem`,
 /// `server-key.pem`), and a certificate for a client (`client.pem`, `client-key.pem`).
-pub fn write(directory: &Path) {
+pub(crate) fn write(directory: &Path) {
     let write = |name: &str, pem: String| {
         fs::write(directory.join(name), pem).expect("a temporary file can be written");
     };
