@@ -1,36 +1,30 @@
 //! The life of the process: checks, shards, and the end.
 
+mod shard_thread;
+
 use crate::auth::AuthServers;
 use crate::config::Config;
 use crate::lookup::LookupPeers;
 use crate::metadata_writer::MetadataWriter;
-use crate::net::address::{Addresses, ListenAddress};
-use crate::net::listener::Listener;
+use crate::net::address::Addresses;
 use crate::process::Info;
-use crate::reactor::Engine;
 use crate::recovery::StoredTopics;
-#[cfg(target_os = "linux")]
-use crate::scheduler_slice;
-use crate::shard::connection;
 use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Mail, Post};
 use crate::shard::storage::Storage;
-use crate::shard::{Clock, Shard, Shared};
-use crate::{config, http_server, options, preflight, reactor, recovery, statsd, takeover, tls};
-use core_affinity::CoreId;
+use crate::shard::{Clock, Shared};
+use crate::{config, preflight, recovery, statsd, takeover, tls};
 use diskq::{DataPath, DataPathLock, DiskError};
 use diskq_nsqd::Metadata;
 use engine_core::ShardId;
 use futures_channel::oneshot;
-#[cfg(target_os = "linux")]
-use program::log_debug;
-use program::{log, log_error, log_fatal, log_info, log_warn};
+use program::{log, log_error, log_info, log_warn};
+use shard_thread::{Plan, ShardThread};
 use std::fmt;
 use std::io;
 use std::sync::{Arc, mpsc};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::SystemTime;
-use wire::go_error::system_text;
 
 /// Advice for the operator about an nsqd.dat that cannot be used.
 pub(crate) const WITHOUT_METADATA: &str = "to start without it move the file aside: logs know their topics and channels, and only \
@@ -50,7 +44,7 @@ impl std::error::Error for StartError {}
 
 /// A running broker.
 pub struct Daemon {
-    /// Where the broker listens.
+    /// The addresses at which the broker listens.
     pub addresses: Addresses,
     stops: Vec<oneshot::Sender<()>>,
     shards: Vec<JoinHandle<()>>,
@@ -60,17 +54,6 @@ pub struct Daemon {
     statsd: mpsc::Sender<()>,
     lookup: LookupPeers,
     lock: DataPathLock,
-}
-
-/// What each shard starts with, by copies.
-#[derive(Clone)]
-struct Plan {
-    engine: Engine,
-    addresses: Addresses,
-    shards: u32,
-    seed: u64,
-    data_path: DataPath,
-    shared: Shared,
 }
 
 impl Daemon {
@@ -196,34 +179,15 @@ impl Daemon {
         self.threads.extend(threads);
         let (stop, stopped) = oneshot::channel();
         self.stops.push(stop);
-        let core = core(&plan.shared.info.config, id);
-        let engine = plan.engine;
-        let start = ShardStart {
+        let shard = ShardThread {
             plan: plan.clone(),
             id,
             inbox,
             stored,
             storage,
         };
-        let shard = Builder::new()
-            .name(format!("shard-{}", id.0))
-            .spawn(move || {
-                if let Some(core) = core
-                    && !core_affinity::set_for_current(core)
-                {
-                    log_warn!("shard {} cannot be pinned to core {}", id.0, core.id);
-                }
-                #[cfg(target_os = "linux")]
-                if let Err(error) = scheduler_slice::request_short() {
-                    log_debug!("shard {} gets no short slices - {error}", id.0);
-                }
-                let result = reactor::run(engine, start.run(started.clone(), stopped));
-                if let Err(error) = result {
-                    give_up(engine, id, &started, &error);
-                }
-            })
-            .map_err(no_thread)?;
-        self.shards.push(shard);
+        let thread = shard.spawn(started, stopped).map_err(no_thread)?;
+        self.shards.push(thread);
         Ok(())
     }
 
@@ -258,78 +222,7 @@ impl Daemon {
     }
 }
 
-/// Everything that the thread of a shard starts with.
-struct ShardStart {
-    plan: Plan,
-    id: ShardId,
-    inbox: Inbox,
-    stored: StoredTopics,
-    storage: Storage,
-}
-
-impl ShardStart {
-    /// Starts the shard, reports how the start went, and serves until the shard is told to stop.
-    async fn run(self, started: mpsc::Sender<Result<(), String>>, stopped: oneshot::Receiver<()>) {
-        let ShardStart {
-            plan:
-                Plan {
-                    addresses,
-                    shards,
-                    seed,
-                    data_path,
-                    shared,
-                    ..
-                },
-            id,
-            inbox,
-            stored,
-            storage,
-        } = self;
-        let options = options::broker_options(&shared.info.config, id, shards, seed);
-        let broker = recovery::restore(options, &data_path, shared.clock, stored.topics);
-        shared.lookup.announce(broker.changes_so_far());
-        let shard = Shard::new(id, shared, broker, storage, stored.tombstones);
-        let open = |address: &ListenAddress| {
-            Listener::open(address).map_err(|error| listen_failed(address, &error))
-        };
-        let listeners = open(&addresses.tcp).and_then(|tcp| {
-            let http = addresses.http.as_ref().map(open).transpose()?;
-            let https = addresses.https.as_ref().map(open).transpose()?;
-            Ok((tcp, http, https))
-        });
-        let (tcp, http, https) = match listeners {
-            Ok(listeners) => listeners,
-            Err(error) => return report(&started, Err(error)),
-        };
-        shard.start(inbox);
-        // A failure was logged and is tried again. The logs count more than nsqd.dat anyway.
-        let _ = shard.persist_metadata().await;
-        let mut tasks = vec![reactor::spawn(connection::serve(shard.clone(), tcp))];
-        tasks.extend(http.map(|http| reactor::spawn(http_server::serve(shard.clone(), http))));
-        tasks.extend(https.zip(shard.shared.tls.clone()).map(|(https, config)| {
-            reactor::spawn(http_server::serve_tls(shard.clone(), https, config))
-        }));
-        report(&started, Ok(()));
-        // The sender is dropped only together with the daemon: both mean the end.
-        let _ = stopped.await;
-        for task in tasks {
-            task.cancel().await;
-        }
-        shard.stop().await;
-    }
-}
-
-/// The core to pin a shard to, of those this process may use; more shards than cores share them.
-fn core(config: &Config, id: ShardId) -> Option<CoreId> {
-    if !config.pin_shards {
-        return None;
-    }
-    let cores = core_affinity::get_core_ids().unwrap_or_default();
-    let index = (id.0 as usize).checked_rem(cores.len())?;
-    Some(cores[index])
-}
-
-/// Has every shard know whether there is an nsqlookupd to ask.
+/// Returns a function that tells every shard whether there is an nsqlookupd to ask.
 fn has_peers_teller(post: &Post) -> impl Fn(bool) + Send + Sync + 'static {
     let post = post.clone();
     move |has_peers| {
@@ -340,44 +233,6 @@ fn has_peers_teller(post: &Post) -> impl Fn(bool) + Send + Sync + 'static {
             post.send(shard, call);
         }
     }
-}
-
-fn report(started: &mpsc::Sender<Result<(), String>>, result: Result<(), String>) {
-    // The receiver is gone only when another shard has failed already.
-    let _ = started.send(result);
-}
-
-/// Reports that the engine of a shard failed. During the start, this is an error like any other. Later, the process
-/// ends: without the engine, half a broker would take connections and answer nobody. What was acknowledged is in the
-/// files.
-fn give_up(
-    engine: Engine,
-    id: ShardId,
-    started: &mpsc::Sender<Result<(), String>>,
-    error: &io::Error,
-) {
-    let text = engine_failed(engine, id, error);
-    if started.send(Err(text.clone())).is_err() {
-        log_fatal!("{text}");
-        std::process::exit(1);
-    }
-}
-
-/// The text for the operator. Problems that can be known before the start were checked before: see `preflight`.
-fn engine_failed(engine: Engine, id: ShardId, error: &io::Error) -> String {
-    let why = system_text(error);
-    let advice = match error.raw_os_error() {
-        Some(libc::ENOMEM) => {
-            "allow this process more memory (systemd: MemoryMax=; docker: --memory=)"
-        }
-        Some(libc::EMFILE | libc::ENFILE) => "raise the limit on open files (ulimit -n)",
-        _ => "look for the cause in the kernel's log (dmesg) and report it",
-    };
-    let (engine, shard) = (engine.name(), id.0);
-    format!(
-        "{engine} failed: {why} - shard {shard} can serve nobody any more, nsqd ends. What was acknowledged is \
-         in its files: start it again. If this comes again, {advice}"
-    )
 }
 
 fn lock_failed(config: &Config, error: &DiskError) -> StartError {
@@ -401,31 +256,4 @@ fn no_thread(error: io::Error) -> StartError {
     StartError(format!(
         "cannot start a thread: {error} - raise the limit on processes (ulimit -u)"
     ))
-}
-
-fn listen_failed(address: &ListenAddress, error: &io::Error) -> String {
-    let why = system_text(error);
-    format!("failed to instantiate nsqd - listen ({address}) failed - {why}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shard_without_its_engine_says_what_failed_and_what_to_do() {
-        let check = |code, advice: &str| {
-            let error = io::Error::from_raw_os_error(code);
-            let text = engine_failed(Engine::Epoll, ShardId(3), &error);
-            let expected = format!("epoll failed: {} - shard 3 ", system_text(&error));
-            assert!(text.starts_with(&expected), "{text}");
-            assert!(
-                text.contains("start it again") && text.contains(advice),
-                "{text}"
-            );
-        };
-        check(libc::EBADR, "dmesg");
-        check(libc::ENOMEM, "MemoryMax");
-        check(libc::ENFILE, "ulimit -n");
-    }
 }

@@ -47,10 +47,10 @@ pub struct Kernel {
     pub minor: u32,
 }
 
-/// What the shards start with.
+/// The result of the preparations for a start.
 #[derive(Debug)]
 pub struct StartPlan {
-    /// How the shards wait for their sockets.
+    /// The engine with which the shards wait for their sockets.
     pub engine: Engine,
     /// The addresses to listen at, with each port decided. Without a certificate there is none for HTTPS.
     pub addresses: Addresses,
@@ -58,7 +58,7 @@ pub struct StartPlan {
     pub reserved: Vec<Reserved>,
 }
 
-/// How the shards will wait for their sockets.
+/// The choice of an engine.
 #[derive(Debug)]
 pub struct Chosen {
     /// The engine that was tried and works.

@@ -5,7 +5,7 @@ use crate::config::Config;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// What does not change while the process runs.
+/// The values that do not change while the process runs.
 #[derive(Clone, Debug)]
 pub struct Info {
     /// The configuration.
@@ -17,7 +17,7 @@ pub struct Info {
     pub announced: Ports,
     /// `--statsd-prefix` with this node's name in it: `nsq.vm_4151.`
     pub statsd_prefix: String,
-    /// When the process started.
+    /// The time at which the process started.
     pub start_time: SystemTime,
 }
 

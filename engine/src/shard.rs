@@ -51,7 +51,7 @@ use task::{Task, Tasks};
 use upgrade::ServerConfig;
 use wake::Wake;
 
-/// What all shards share, by copies.
+/// The parts of the process that all shards share, by copies.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
@@ -69,7 +69,7 @@ pub(crate) struct Shard {
     pub(crate) id: ShardId,
     pub(crate) shared: Shared,
     health: ShardHealth,
-    /// What sockets are read into; lent to one reader at a time, never across an await.
+    /// The buffers into which sockets are read. One reader at a time has them, never across an await.
     buffers: RefCell<Buffers>,
     broker: RefCell<Broker>,
     outputs: RefCell<Vec<Output>>,
@@ -80,7 +80,7 @@ pub(crate) struct Shard {
     turn: Wake,
     gathering: Gathering,
     timer: Wake,
-    /// When the timer's task will look next.
+    /// The time at which the timer's task will look next.
     timer_at: Cell<Duration>,
     tasks: Rc<Tasks>,
     metadata_changed: Wake,

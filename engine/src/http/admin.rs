@@ -62,7 +62,7 @@ pub(super) async fn change_channel<B: Broker>(
     done.map(|()| Reply::text("")).map_err(failure_of)
 }
 
-/// What clients see of a failure, and what the log sees of it.
+/// Returns the failure that clients see. The log gets the cause, which clients do not see.
 pub(super) fn failure_of(error: AdminError) -> Failure {
     match error {
         AdminError::TopicNotFound => TOPIC_NOT_FOUND,

@@ -30,7 +30,7 @@ const REQUESTS: &[(&[Method], &str, &str, &str)] = &[
     (GET_OR_POST, "/unpause_channel", "POST", "/channel/unpause"),
 ];
 
-/// What a request means, if it is one that nsqd before 1.0 knew.
+/// Returns the present form of a request, if nsqd before 1.0 knew the request.
 pub(super) fn translate<'a>(method: &Method, path: &str, query: &'a str) -> Option<OldRequest<'a>> {
     let is_wanted =
         |(methods, then, ..): &&(&[Method], &str, _, _)| *then == path && methods.contains(method);

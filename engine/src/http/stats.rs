@@ -13,7 +13,7 @@ use wire::go_json::JsonObject;
 mod json;
 mod text;
 
-/// What a request for statistics asks for.
+/// The parameters of a request for statistics.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     filter: StatsFilter,

@@ -9,7 +9,7 @@ use super::{KERNEL_MIN, Kernel};
 use crate::reactor::Engine;
 use wire::go_error::system_text;
 
-/// Why the program cannot start here. The text is meant for the FATAL line.
+/// The reason why the program cannot start here. Its text is for the FATAL line.
 #[derive(Debug)]
 pub enum PreflightError {
     /// The kernel has no io_uring, or lacks operations.
@@ -66,7 +66,7 @@ pub enum PreflightError {
 }
 
 impl PreflightError {
-    /// What to do; empty where there is nothing to say.
+    /// Returns what to do. The text is empty where there is nothing to say.
     pub(crate) fn advice(&self) -> String {
         match self {
             PreflightError::KernelTooOld { .. } => {
@@ -104,7 +104,7 @@ impl PreflightError {
         }
     }
 
-    /// What was found.
+    /// Returns what was found.
     pub(crate) fn found(&self) -> String {
         match self {
             PreflightError::KernelTooOld { kernel } => format!(

@@ -14,7 +14,7 @@ const DESCRIPTORS_PER_SHARD: u64 = 16;
 pub(crate) const RAISE_DESCRIPTORS: &str =
     "ulimit -n; systemd: LimitNOFILE=; docker: --ulimit nofile=";
 
-/// What to do about a resource limit.
+/// The decision about a resource limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Limit {
     Keep,

@@ -19,7 +19,7 @@ pub(crate) fn sleep(duration: Duration) -> Sleep {
     }
 }
 
-/// See [`sleep`].
+/// The wait that [`sleep`] returns.
 pub(crate) struct Sleep {
     alarm: Alarm,
     end: Instant,

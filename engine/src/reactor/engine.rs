@@ -1,6 +1,6 @@
 //! [`Engine`]: the ways to wait for sockets, by name.
 
-/// How a shard learns which of its sockets are ready.
+/// A way to learn which of a shard's sockets are ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// io_uring, of Linux 5.11 and newer.

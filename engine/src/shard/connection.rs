@@ -49,7 +49,7 @@ pub(crate) struct Connection {
     writer: RefCell<Option<Waker>>,
 }
 
-/// Why the reader stops.
+/// The reason why the reader stops.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaving {
     Closed,
@@ -132,7 +132,7 @@ async fn read(shard: &Rc<Shard>, connection: &Rc<Connection>) {
     }
 }
 
-/// What one read brought.
+/// The result of one read.
 enum ReadOnce {
     /// Less than there was room for: nothing more at the moment.
     Some,
@@ -229,7 +229,7 @@ impl Connection {
         shard.broker.borrow().has_more(self.id, bytes)
     }
 
-    /// Carries out what there is of the input, or as much as may be at once.
+    /// Carries out the input, or as much of it as may be carried out at once.
     fn offer(&self, shard: &Rc<Shard>) {
         let mut input = self.input.borrow_mut();
         let consumed = shard.with_broker(|broker, now, out| {
@@ -239,7 +239,7 @@ impl Connection {
         input.consumed(&mut shard.buffers.borrow_mut(), consumed);
     }
 
-    /// Nothing follows the input.
+    /// Tells the broker that nothing follows the input.
     fn finish_input(&self, shard: &Rc<Shard>) {
         let input = self.input.borrow();
         shard.with_broker(|broker, _, out| broker.finish_input(self.id, input.bytes(), out));
@@ -260,7 +260,7 @@ impl Connection {
         has_more
     }
 
-    /// The peer was silent for too long.
+    /// Treats the input as ended, because the peer was silent for too long.
     pub(crate) fn expire(&self, shard: &Rc<Shard>) {
         self.input_ended.set(true);
         self.finish_input(shard);

@@ -247,5 +247,5 @@ fn topic_name(name: &str) -> TopicName<'_> {
     TopicName::new(name.as_bytes()).expect(CHECKED)
 }
 
-/// Why a name that gets here is valid.
+/// The reason why every name here is valid.
 const CHECKED: &str = "crate::http has checked the name";

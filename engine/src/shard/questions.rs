@@ -1,5 +1,5 @@
-//! What a shard asks other programs: nsqlookupd for the channels of a new topic, and auth servers for the rights of a
-//! client. The answers come back as mail.
+//! The questions of a shard to other programs: to nsqlookupd for the channels of a new topic, and to auth servers for
+//! the rights of a client. The answers come back as mail.
 
 use crate::shard::Shard;
 use crate::shard::mail::Mail;
@@ -32,7 +32,7 @@ impl Shard {
         self.with_broker(|broker, now, out| broker.start_topic(now, key, &names, out));
     }
 
-    /// Has an auth server asked what a client may do.
+    /// Asks an auth server what a client may do.
     pub(super) fn authorize(&self, client: ClientId, query: AuthQuery) {
         let auth = self.shared.auth.as_ref();
         let auth = auth.expect("the broker asks where auth servers are configured");

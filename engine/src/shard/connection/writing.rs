@@ -15,7 +15,7 @@ use wire::go_error::system_text;
 pub(super) const SLICES_MAX: usize = 64;
 
 impl Connection {
-    /// Writes what is queued, as far as the socket takes it.
+    /// Writes the queued output, as far as the socket takes it.
     pub(crate) fn flush(self: &Rc<Self>, shard: &Rc<Shard>) {
         if self.is_stuck.get() || self.leaving.get().is_some() {
             return;
@@ -128,7 +128,7 @@ impl Connection {
     }
 }
 
-/// How far a write has come.
+/// The state of the output after a write.
 enum Progress {
     /// Nothing is left to write, or the connection ends.
     Done,
