@@ -1,4 +1,5 @@
-//! Every failure gives a message in words, the report of the run until then, and an exit code.
+//! After every failure there is a message in words, a report of the run up to the failure, and an
+//! exit code.
 
 mod support;
 
@@ -169,7 +170,7 @@ fn a_connection_refused_in_the_middle_leaves_a_partial_report() {
     let args = ["--producers", "0", "--slow", "1", "--topic", "t"];
     let mut posted = false;
     let child = start(&sink, &out, &args, |stats| {
-        // A finished message shows that the run is under way.
+        // A finished message shows that the run has begun.
         if !posted && stats.contains("\"channel_name\"") {
             Admin::new(sink.address).post("/pub?topic=t").unwrap();
             posted = true;

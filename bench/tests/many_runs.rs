@@ -1,5 +1,5 @@
-//! `sweep`, `find-max` and `compare` on the command line, against sinks. Nothing here depends on
-//! the speed of the sinks.
+//! `sweep`, `find-max` and `compare` on the command line, against sinks. No test depends on the
+//! speed of the sinks.
 
 use std::net::SocketAddr;
 use std::process::{Command, Output};
@@ -155,7 +155,7 @@ fn a_comparison_takes_turns_and_judges() {
     assert!(!result.passed && said.contains("FAILED"));
 }
 
-/// Checks that publishing and delivering are told apart where one follows the other.
+/// Checks that a comparison measures publishing and delivering separately if one follows the other.
 #[test]
 fn a_comparison_measures_publishing_and_delivering_apart() {
     let directory = tempfile::tempdir().unwrap();

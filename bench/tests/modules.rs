@@ -1,6 +1,6 @@
-//! Dependencies between the modules of the program point in one direction.
+//! Checks that the dependencies between the program's modules point in one direction.
 
-// The tests of the graph itself, in the broker's core, use all of it.
+// This test uses a part of the module. The tests in the core use all of it.
 #[allow(dead_code)]
 #[path = "../../engine/core/tests/module_graph/mod.rs"]
 mod module_graph;

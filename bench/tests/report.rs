@@ -1,6 +1,6 @@
 //! The page of `nsq-bench report` in a real browser, light and dark, wide and narrow.
 //!
-//! The tests need chromium. If it is missing they say so and do nothing, or fail if `CI` is set.
+//! The tests need chromium. If it is missing, they say so and do nothing, or fail if `CI` is set.
 //! The pages and pictures stay in `target/tmp/report`.
 
 #[path = "report/browser.rs"]
@@ -93,7 +93,7 @@ fn check(page: &Path, charts: &[&str], texts: &[&str]) {
         return;
     }
     for scheme in [Scheme::Light, Scheme::Dark] {
-        // The unchanged page makes no request and causes no complaint.
+        // The page without the probe makes no request and causes no error message.
         let seen = visit(page, scheme, 1280);
         assert_eq!(seen.console, Vec::<String>::new());
         assert_eq!(
@@ -344,7 +344,7 @@ fn a_search_for_the_highest_rate() {
     );
 }
 
-/// The other tests rely on this: the browser notices a request and a complaint.
+/// The other tests rely on this: the browser reports requests and errors.
 #[test]
 fn the_browser_notices_requests_and_errors() {
     if !is_installed() {
@@ -360,7 +360,7 @@ fn the_browser_notices_requests_and_errors() {
             .iter()
             .any(|line| line.contains("missing is not defined"))
     );
-    // With the policy of the report, the request is not even made, and the browser complains.
+    // With the policy of the report, the browser does not make the request, and reports an error.
     let policy = "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'\">";
     fs::write(
         &page,

@@ -1,5 +1,5 @@
-//! The scenario files are valid, have the name of their file and say what they show. The
-//! documentation names every scenario and every flag.
+//! Checks the scenario files: they are valid, have the name of their file and describe themselves.
+//! Checks that the documentation names every scenario and every flag.
 
 use nsq_bench::scenario::{Patch, Scenario};
 

@@ -1,5 +1,5 @@
 //! TLS and compression over real sockets against the built-in sink. Every combination delivers
-//! every message once and intact. A daemon that does not grant an upgrade is not measured.
+//! every message once and intact. If a daemon does not grant an upgrade, nothing is measured.
 
 #[path = "../../wire/upgrade/tests/certificates/mod.rs"]
 mod files;
@@ -189,7 +189,7 @@ fn an_identify_sent_again_upgrades_nothing() {
     stream.write_all(&identify).unwrap();
     let answer = String::from_utf8(read_frame(&mut stream)).unwrap();
     assert!(answer.contains("\"snappy\":true"), "{answer}");
-    // From here on, the snappy library's own framing reads the stream.
+    // From here on, the reader of the snappy library reads the stream.
     let mut opened = snap::read::FrameDecoder::new(stream.try_clone().unwrap());
     let mut sealed = snap::write::FrameEncoder::new(stream);
     assert_eq!(read_frame(&mut opened), b"OK");

@@ -1,4 +1,5 @@
-//! What the log costs per message, with a keeper that answers at once and memory that is warm.
+//! Measures what the log costs per message, with a keeper that answers at once and memory that is
+//! warm.
 //!
 //! `cargo bench -p diskq`; times are per message (`items`).
 
@@ -38,7 +39,7 @@ impl Bench {
             notices: Vec::new(),
             _directory: directory,
         };
-        // Fills and empties some segments: the pool is warm.
+        // Fills and empties some segments, so that the pool is warm.
         for _ in 0..40_000 {
             let seq = bench.append();
             bench.log.release(seq);
@@ -80,7 +81,8 @@ impl Bench {
     }
 }
 
-/// Append, retain and, 1000 messages later, release in one range: the steady state.
+/// Measures the steady state: each message is appended and retained, and released 1000 messages
+/// later, in one range.
 #[divan::bench]
 fn append_200_bytes(bencher: Bencher<'_, '_>) {
     let mut bench = Bench::new();
@@ -104,7 +106,8 @@ fn append_batch_200_of_200_bytes(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// For comparison: what any log has to do, copy the body and compute its CRC, by a library.
+/// Measures, for comparison, the work that every log has: to copy the body and to compute its CRC
+/// with a library.
 fn floor(bencher: Bencher<'_, '_>, crc: impl Fn(u32, &[u8]) -> u32) {
     let mut memory = vec![0u8; 1 << 20];
     bencher.counter(ItemsCount::new(1000u32)).bench_local(|| {
@@ -116,7 +119,8 @@ fn floor(bencher: Bencher<'_, '_>, crc: impl Fn(u32, &[u8]) -> u32) {
     });
 }
 
-/// The CRC of a slot alone, from a starting value and in one pass as `Slot::of` computes it.
+/// Measures only the CRC of a slot, from a starting value and in one pass, as `Slot::of` computes
+/// it.
 #[divan::bench]
 fn floor_crc_of_234_bytes(bencher: Bencher<'_, '_>) {
     let frames = vec![7u8; 1000 * 234];

@@ -68,7 +68,8 @@ fn open(data_path: &Path) -> Result<Recovered, DiskError> {
     open_log(&OsFiles, data_path, TOPIC, LogOptions::default(), WALL_NS)
 }
 
-/// Writes a log with a long checkpoint: a channel and the topic itself owe every second message each.
+/// Writes a log with a long checkpoint: a channel owes every second message, and so does the topic
+/// itself.
 fn write_long_checkpoint(data_path: &Path) {
     let mut log = Log::new(LogOptions::default());
     let keeper = Keeper::new(OsFiles, data_path);
@@ -128,8 +129,8 @@ fn a_checkpoint_without_memory_for_it_is_an_error_and_not_the_end() {
         }
         refused += 1;
     };
-    // One for the bytes of the checkpoint, two for the lists of runs, two for the checks of the lists, and one for the
-    // list of what is owed.
+    // One allocation is for the bytes of the checkpoint, two for the lists of runs, two for the
+    // checks of the lists, and one for the list of what is owed.
     assert!(refused >= 6, "{refused} allocations were refused");
     let checkpoint = recovered.checkpoint.expect("the checkpoint is readable");
     let counts = [

@@ -1,5 +1,5 @@
-//! The main job, for a first look: starts a broker on nsqd's defaults, moves a million messages
-//! through it over real sockets, checks each of them, and leaves it running.
+//! Starts a broker with nsqd's defaults, sends a million messages through the broker over real
+//! sockets, checks each message, and leaves the broker running.
 //!
 //! ```text
 //! cargo run --release --example quickstart            # until Ctrl-C
@@ -24,7 +24,7 @@ use wire::name::{ChannelName, TopicName};
 const MESSAGES: u64 = 1_000_000;
 const BODY_BYTES: usize = 200;
 const BATCH: u64 = 200;
-/// Batches sent ahead of their OK.
+/// The number of batches that may wait for their OK.
 const WINDOW: usize = 16;
 const TOPIC: &str = "quickstart";
 
@@ -72,7 +72,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// On nsqd's ports if they are free, else on any.
+/// Starts the broker on nsqd's ports if they are free, otherwise on any ports.
 fn start(data_path: &std::path::Path) -> Result<Daemon, Failure> {
     let data_path = format!("--data-path={}", data_path.display());
     let free = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"];
@@ -176,7 +176,7 @@ fn consume(address: SocketAddr) -> Result<Duration, Failure> {
     Ok(began.elapsed())
 }
 
-/// What was received and not looked at yet.
+/// The bytes that were received and not decoded yet.
 #[derive(Default)]
 struct Input {
     bytes: Vec<u8>,

@@ -1,5 +1,6 @@
-//! One benchmark decodes each command from a pipelined buffer, like that of a busy connection. Others
-//! encode and decode message ids. Times are per item: see the throughput column.
+//! Measures the decoding of each command from a buffer with many commands, like that of a busy
+//! connection. Also measures the encoding and decoding of message ids. The throughput column has
+//! the times per item.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -14,11 +15,12 @@ use wire::identify::{ClientSettings, IdentifyRequest, ServerSettings, negotiate}
 use wire::limits::Limits;
 use wire::name::{ChannelName, TopicName, is_valid_name};
 
-/// Commands in a buffer: enough to hide the cost of the loop, little enough to stay in cache.
+/// The number of commands in a buffer: enough to hide the cost of the loop, and few enough to stay
+/// in the cache.
 const COMMANDS: usize = 64;
-/// Messages in one MPUB.
+/// The number of messages in one MPUB.
 const BATCH: usize = 200;
-/// The body the hot path is designed around, in bytes.
+/// A body of the size for which the message path is designed.
 const BODY: [u8; 200] = [b'x'; 200];
 
 fn main() {
@@ -133,7 +135,7 @@ fn identify(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// One command of many messages; the items are the messages.
+/// Measures one command with many messages. The items are the messages.
 #[divan::bench]
 fn mpub(bencher: Bencher<'_, '_>) {
     let mut input = Vec::new();
@@ -160,7 +162,7 @@ const IDENTIFY: &[u8] = br#"{"client_id":"host-a","deflate":false,"deflate_level
     "output_buffer_timeout":250,"sample_rate":0,"short_id":"host-a","snappy":false,"tls_v1":false,
     "user_agent":"go-nsq/1.1.0"}"#;
 
-/// Parses the request and encodes the answer.
+/// Measures parsing the request and encoding the answer.
 #[divan::bench]
 fn identify_negotiate() {
     let server = ServerSettings::default();

@@ -1,4 +1,4 @@
-//! A real browser without a window: Chromium.
+//! Runs Chromium, a real browser, without a window.
 
 use std::fs;
 use std::io::Read;
@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-/// Longest time for one browser. Only other tests run on the machine besides it.
+/// The longest time for one browser. Other tests run on the machine at the same time.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Chromium sometimes hangs before it has loaded anything. That is no fault of the page.
+/// The number of attempts. Chromium sometimes hangs before it has loaded anything, which is no
+/// fault of the page.
 const ATTEMPTS: usize = 3;
 
-/// One browser at a time: each has a dozen processes of its own.
+/// Allows one browser at a time, because each has a dozen processes.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// The color scheme that the user's system asks for.

@@ -1,4 +1,4 @@
-//! Results in the form that a daemon with stalls leaves, made from a seed.
+//! Results like those of a daemon with stalls, made from a seed.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -9,7 +9,7 @@ use nsq_bench::rate::Rate;
 use nsq_bench::result::*;
 use nsq_bench::scenario::{Scenario, Via};
 
-/// A text with markup that must stay text.
+/// A text with markup, which a page must show as text.
 pub(crate) const HOSTILE: &str =
     "<script>document.title='owned'</script>\"><img src=x onerror=alert(1)>&amp;";
 

@@ -1,4 +1,5 @@
-//! Dependencies point forward only: no module of this crate names, over whatever way, a module that names it.
+//! Checks that dependencies point forward only: no module of this crate depends on itself, directly
+//! or through others.
 
 #[path = "../../../engine/core/tests/module_graph/mod.rs"]
 mod module_graph;

@@ -1,4 +1,4 @@
-//! The program `diskq` on data paths that an nsqd wrote.
+//! The program `diskq`, on data paths that nsqd wrote.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

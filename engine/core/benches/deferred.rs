@@ -1,15 +1,17 @@
-//! Measures the turns of a shard, one of whose channels owes millions of deferred messages, or has millions of messages
-//! in flight.
+//! Measures the turns of a shard with a channel that owes millions of deferred messages, or has
+//! millions of messages in flight.
 //!
 //!     cargo bench -p engine-core --bench deferred [-- COUNT]
 //!
-//! COUNT messages (ten million) are published deferred, each by another time. They are recorded, found again by a
-//! restart, become due all at once, are recorded again, and are emptied. Then as many messages are published and
-//! delivered to one consumer, which finishes none. They are recorded, and time out all at once. A turn is everything
-//! that the broker does between two looks at its connections. Its time is CPU time of this thread: the time of other
-//! programs is not in it, and neither is that of the keeper, which has a thread of its own in the real broker.
+//! COUNT messages (ten million by default) are published with different deferrals. A checkpoint
+//! records them, and a restart finds them again. All become due at once, are recorded again, and
+//! are emptied. Then COUNT messages are published and delivered to one consumer, which finishes
+//! none. A checkpoint records them, and they time out all at once. A turn is everything that the
+//! broker does between two looks at its connections. The time of a turn is the CPU time of this
+//! thread. So the time of other programs does not count, and the keeper's does not count either,
+//! because the keeper has its own thread in the real broker.
 //!
-//! Needs room below the directory for temporary files: 400 bytes per message.
+//! The benchmark needs 400 bytes per message in the directory for temporary files.
 
 use std::io::IoSlice;
 use std::path::{Path, PathBuf};
@@ -30,11 +32,11 @@ use wire::name::{ChannelName, TopicName};
 const TOPIC: &str = "orders";
 const CHANNEL: &str = "archive";
 const MESSAGES: u64 = 10_000_000;
-/// DPUBs in a turn.
+/// The number of DPUBs in a turn.
 const BATCH: u64 = 100;
-/// Between two turns.
+/// The time between two turns.
 const STEP: Duration = Duration::from_micros(100);
-/// Longer than `--sync-timeout`: a checkpoint is due.
+/// A time that is longer than `--sync-timeout`, so that a checkpoint becomes due.
 const PAUSE: Duration = Duration::from_millis(2100);
 const WALL_NS: u64 = 1_800_000_000_000_000_000;
 
@@ -66,13 +68,13 @@ fn topic() -> TopicName<'static> {
     TopicName::new(TOPIC.as_bytes()).expect("a valid name")
 }
 
-/// The processor's time that this thread has had.
+/// Returns the CPU time of this thread.
 fn spent() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The turns of a part of the run.
+/// The turns of one part of the run.
 #[derive(Default)]
 struct Turns {
     count: u64,
@@ -102,7 +104,7 @@ struct Run {
 }
 
 impl Run {
-    /// A broker over what is below `path`.
+    /// Starts a broker on the data path `path`.
     fn start(path: &Path, mono: Duration) -> Run {
         let mut run = Run {
             path: path.to_owned(),
@@ -138,8 +140,8 @@ impl Run {
         }
     }
 
-    /// One turn: what is due, some input, an act of an operator, deliveries; and then the keeper's answers.
-    /// Returns how much of the input was taken.
+    /// Makes one turn: due timers, some input, an operator's command, deliveries, and then the
+    /// keeper's answers. Returns the number of input bytes that the broker took.
     fn turn(
         &mut self,
         input: Option<(ClientId, &[u8])>,
@@ -186,7 +188,7 @@ impl Run {
         taken
     }
 
-    /// Has what a connection is answered leave: otherwise it would not be read any more.
+    /// Takes the answers of a connection. Otherwise the broker would stop reading the connection.
     fn take_answers(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
         loop {
             let mut slices = [IoSlice::new(&[]); 64];
@@ -198,7 +200,7 @@ impl Run {
         }
     }
 
-    /// Turns until all of the input is taken.
+    /// Makes turns until the broker has taken all of the input.
     fn send(&mut self, producer: ClientId, mut input: &[u8]) {
         while !input.is_empty() {
             let taken = self.turn(Some((producer, input)), |_, _, _| {});
@@ -206,7 +208,7 @@ impl Run {
         }
     }
 
-    /// Turns until there is nothing to do.
+    /// Makes turns until the broker has nothing to do.
     fn rest(&mut self) {
         while self.broker.is_turn_open()
             || self.broker.next_timeout().is_some_and(|at| at <= self.mono)
@@ -220,7 +222,7 @@ impl Run {
         stats.topics.remove(0).channels.remove(0).in_flight_count
     }
 
-    /// What the channel has waiting, and deferred.
+    /// Returns the channel's numbers of waiting and of deferred messages.
     fn depths(&mut self) -> (u64, u64) {
         let mut stats = self.broker.stats(self.now(), &StatsFilter::default());
         let channel = stats.topics.remove(0).channels.remove(0);
@@ -331,7 +333,7 @@ fn run_in_flight(run: &mut Run, producer: ClientId, messages: u64) {
 }
 
 fn main() {
-    // cargo itself gives `--bench`.
+    // cargo adds `--bench` to the arguments.
     let count = std::env::args()
         .skip(1)
         .find(|word| !word.starts_with("--"));

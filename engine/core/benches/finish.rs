@@ -1,4 +1,4 @@
-//! What a FIN costs, from the bytes of a connection to the channel's window and the log:
+//! Measures the cost of a FIN, from the bytes of a connection to the channel's window and the log:
 //! `cargo bench -p engine-core --bench finish`. Times are per FIN (`items`).
 
 #[path = "../tests/path/shell.rs"]
@@ -19,7 +19,7 @@ fn main() {
     divan::main();
 }
 
-/// Divan measures.
+/// Counts nothing, because Divan measures the time.
 struct Uncounted;
 
 impl Counter for Uncounted {
@@ -61,7 +61,7 @@ impl Path {
         }
     }
 
-    /// Publishes and delivers: returns the FINs.
+    /// Publishes and delivers messages. Returns their FINs.
     fn deliver(&mut self) -> Vec<u8> {
         self.shell
             .receive(Part::Publish, self.producer, &self.publishes);
@@ -84,11 +84,12 @@ fn finish_in_order(bencher: Bencher<'_, '_>) {
     finish(bencher, |_| {});
 }
 
-/// A consumer with several threads finishes messages in such an order.
+/// Measures FINs in the order of a consumer with several threads.
 #[divan::bench(sample_size = 1, sample_count = 1000)]
 fn finish_out_of_order(bencher: Bencher<'_, '_>) {
     finish(bencher, |answers| {
-        // "FIN ", the id, "\n". Prime to the number of messages, so that each comes once.
+        // A FIN is "FIN ", the id and "\n". The step has no common factor with the number of
+        // messages, so each message comes once.
         let (bytes, step) = (answers.len() / MESSAGES, 7);
         let mixed = (0..MESSAGES).flat_map(|n| {
             let at = n * step % MESSAGES * bytes;

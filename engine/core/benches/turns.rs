@@ -1,12 +1,12 @@
-//! How long the turns of a shard are: no connection is served sooner than the turn that is under way
-//! ends.
+//! Measures how long the turns of a shard are. A shard serves a connection only after the current
+//! turn.
 //!
 //!     cargo bench -p engine-core --bench turns [-- LOAD]
 //!
-//! A broker without sockets and files is driven as the shell does it. In each turn a producer's commands
-//! come in, and the FINs for everything that consumers were sent in the turn before; messages are
-//! delivered, and every connection's output is taken. The time of a turn is the broker's: neither the
-//! system calls nor the keeper, which has a thread of its own, are in it.
+//! The benchmark drives a broker without sockets and files like the shell. In each turn, a
+//! producer's commands come in, and the FINs for all messages that consumers got in the last turn.
+//! Then messages are delivered, and every connection's output is taken. The time of a turn is that
+//! of the broker, without system calls and without the keeper, which has its own thread.
 
 #[path = "../tests/path/shell.rs"]
 mod shell;
@@ -21,10 +21,11 @@ use wire::encode;
 use wire::name::{ChannelName, TopicName};
 
 const BODY: [u8; 200] = [7; 200];
-/// Not measured: the first messages of topics, fresh memory.
+/// The number of turns before the measurement: the first messages of topics and fresh memory are
+/// not measured.
 const WARM_UP_TURNS: usize = 2_000;
 const TURNS: usize = 50_000;
-/// More than a turn sends to one connection.
+/// The size of a receive buffer: more than a turn sends to one connection.
 const RECEIVED_BYTES: usize = 1 << 20;
 
 struct Load {
@@ -35,9 +36,9 @@ struct Load {
     /// The number of consumers of each channel.
     consumers: usize,
     rdy: u32,
-    /// Publishes in a turn, each to the next topic.
+    /// The number of publishes in a turn, each to the next topic.
     commands: usize,
-    /// Messages of each: MPUB, or PUB with 1.
+    /// The number of messages of a publish: MPUB, or PUB for 1.
     batch: usize,
 }
 
@@ -80,7 +81,7 @@ const LOADS: [Load; 4] = [
     },
 ];
 
-/// What the broker took since the start of the turn.
+/// The time that the broker took since the start of the turn.
 #[derive(Default)]
 struct Stopwatch {
     spent: Duration,
@@ -99,9 +100,9 @@ impl Counter for Stopwatch {
 struct Run {
     shell: Shell<Stopwatch>,
     producer: ClientId,
-    /// The input of turns to come, in a circle: each topic has its turn.
+    /// The input of the next turns, in a circle. It goes to each topic in turn.
     publishes: Vec<Vec<u8>>,
-    /// What is ready to be read: answers to what was delivered.
+    /// The input that is ready: the FINs of delivered messages.
     answers: BTreeMap<ClientId, Vec<u8>>,
     to_flush: Vec<ClientId>,
     received: Vec<u8>,
@@ -155,7 +156,7 @@ impl Run {
         }
     }
 
-    /// What the broker needed for it.
+    /// Makes a turn. Returns the time that the broker needed.
     fn turn(&mut self, number: usize) -> Duration {
         self.shell.mono += Duration::from_micros(100);
         self.shell.counter.spent = Duration::ZERO;

@@ -1,10 +1,11 @@
-//! Publishes, delivers and finishes messages without sockets and files, for a profiler: so many rounds
-//! of 200 messages of 200 bytes.
+//! Publishes, delivers and finishes messages without sockets and files, for a profiler. The
+//! argument is the number of rounds of 200 messages of 200 bytes.
 //!
 //!     cargo run --release -p engine-core --example message_path -- 1000
 //!
-//! What the broker does for publishing is inside of functions whose name ends in `publishing`, what it
-//! does for delivering in `delivering`: `valgrind --tool=callgrind --toggle-collect='*publishing*'`.
+//! The broker's work for publishing is in functions whose names end in `publishing`, and its work
+//! for delivering in functions whose names end in `delivering`: `valgrind --tool=callgrind
+//! --toggle-collect='*publishing*'`.
 
 #[path = "../tests/path/mod.rs"]
 mod path;
@@ -13,7 +14,7 @@ use std::hint::black_box;
 
 use path::{Counter, MESSAGES, MessagePath, Part};
 
-/// Counts nothing, but gives the parts names.
+/// Counts nothing, but runs each part in a function with the part's name.
 struct Named;
 
 impl Counter for Named {
@@ -25,7 +26,7 @@ impl Counter for Named {
     }
 }
 
-// Different constants, or the compiler would make one function of both.
+// The constants differ. Otherwise the compiler would make one function of both.
 
 #[inline(never)]
 fn publishing<R>(act: impl FnOnce() -> R) -> R {

@@ -1,5 +1,5 @@
-//! The message path allocates nothing per message. The test counts every allocation while messages
-//! are published, delivered, finished, requeued and redelivered in the steady state.
+//! Counts every allocation while messages are published, delivered, finished, requeued and
+//! redelivered in the steady state. The message path must allocate nothing per message.
 
 mod path;
 
@@ -58,7 +58,7 @@ impl Counter for Allocations {
 #[test]
 fn the_message_path_allocates_nothing_per_message() {
     let mut path = MessagePath::new(Allocations);
-    // After these rounds every buffer has its size, and every segment has been used before.
+    // After these rounds, every buffer has its final size, and every segment has been used once.
     for _ in 0..100 {
         path.round(true);
     }

@@ -1,20 +1,22 @@
-//! The broker's instructions per published and per delivered message. valgrind counts them, which,
-//! unlike time, has no noise. A count more than 5 % above `instructions.txt` fails.
+//! Counts the broker's instructions per published and per delivered message, with valgrind. Unlike
+//! times, these counts have no noise. The test fails if a count is more than 5 % above that in
+//! `instructions.txt`.
 //!
-//! To accept new figures after a check why they changed:
+//! If you know why the figures changed, accept the new ones:
 //!
 //!     RINGQ_ACCEPT_INSTRUCTIONS=1 cargo test -p engine-core --test instructions
 //!
-//! Another compiler makes other code: if the file does not name the compiler, the figures are
-//! printed but not compared. The machine needs valgrind. If it is missing, the test prints a
-//! notice, or fails if `CI` is set.
+//! Another compiler makes other code. So if the file names another compiler, the test prints the
+//! figures and does not compare them. If valgrind is missing, the test prints a notice, or fails if
+//! `CI` is set.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Numbers of rounds. The difference of both counts is that of the steady state.
+/// The numbers of rounds of the two runs. The difference of their counts belongs to the steady
+/// state.
 const ROUNDS: [u64; 2] = [100, 300];
 const TOLERANCE: f64 = 0.05;
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use wire::encode;
 use wire::name::ChannelName;
 
-/// Most list entries of a turn: its budget, and the minimum shares of the topic and the channel.
+/// The most list entries of a turn: its budget, and the minimum shares of the topic and the
+/// channel.
 const SPENT_MAX: usize = TURN_ENTRIES + 2 * 16 + 16;
 
 impl World {
@@ -260,8 +261,8 @@ fn messages_given_to_a_channel_during_its_checkpoint_are_not_lost() {
     }
 }
 
-/// A consumer requeues more messages per turn than a slice has entries. The checkpoint is finished
-/// nevertheless, and it has no more notes of moved messages than the channel has messages.
+/// A consumer requeues more messages per turn than a slice has entries. The broker still finishes
+/// the checkpoint, and makes no more notes of moved messages than the channel has messages.
 #[test]
 fn a_checkpoint_comes_although_messages_are_requeued_all_the_time() {
     const MESSAGES: usize = 1_000;
@@ -369,8 +370,9 @@ fn unpaused(turns: usize) -> World {
     world
 }
 
-/// Regression: if an operator or a client changed a topic while messages were on their way to the
-/// channels, these messages were dropped, kept back, or given to a channel that was created later.
+/// Regression: an operator or a client changed a topic while messages were on their way to the
+/// channels. The broker then dropped these messages, kept them back, or gave them to a channel that
+/// was created later.
 #[test]
 fn messages_on_their_way_to_the_channels_arrive_whatever_operators_do() {
     let all = (1, 0, KEPT);
@@ -437,8 +439,8 @@ fn messages_on_their_way_to_the_channels_arrive_whatever_operators_do() {
     assert!(waits > 0, "no operator had to wait");
 }
 
-/// Regression: if more deferred messages were published per turn than a slice has entries, each
-/// turn left more of them behind, for as long as the flood lasted.
+/// Regression: when producers published more deferred messages per turn than a slice has entries,
+/// the number of messages that waited for the channel grew with each turn.
 #[test]
 fn a_flood_of_deferred_messages_passes_to_the_channel_as_it_comes() {
     const PER_TURN: u64 = 5 * TURN_ENTRIES as u64;

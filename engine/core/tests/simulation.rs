@@ -3,7 +3,6 @@
 //! The files are simulated (`diskq::SimFiles`). The keepers answer late, connections send a few
 //! bytes at a time, shards get their mail late, and sometimes the process is killed. One seed
 //! determines the whole history. A failure prints the seed, and
-//! failure prints the seed, and
 //!
 //! ```text
 //! RINGQ_SIM_SEED=<seed> cargo test -p engine-core --test simulation
@@ -28,7 +27,7 @@ use world::{Reached, World};
 
 /// The default number of histories.
 const COUNT: u64 = 5_000;
-/// Smallest number of histories that reaches every notice that must be reached.
+/// The smallest number of histories that reaches every required notice.
 const COUNT_TO_REACH_ALL: u64 = 2_000;
 /// The first seed if the hash of the commit is not known.
 const BASE_WITHOUT_COMMIT: u64 = 1;

@@ -1,6 +1,6 @@
-//! Checks the seam by name. `wire`, `diskq-log` and `engine/core` read no clock, start no thread,
-//! touch no file or socket, and log nothing. Only the shell names the reactor. None of the three
-//! depends on a crate that makes system calls.
+//! Checks that `wire`, `diskq-log` and `engine/core` read no clock, start no thread, touch no file
+//! or socket, and log nothing: their code does not contain the names for it. Only the shell names
+//! the reactor. None of the three crates depends on a crate that makes system calls.
 
 use std::fs;
 use std::path::{Path, PathBuf};

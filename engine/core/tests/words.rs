@@ -1,11 +1,11 @@
-//! The project's words, checked: docs/architecture.md has the glossary, and one thing has one name.
+//! Checks the project's words: one thing has one name. docs/architecture.md has the glossary.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
-/// Parts of names that this project does not use, and what it says instead.
+/// Parts of names that this project does not use, and the words that it uses instead.
 const WORDS: [(&str, &str); 18] = [
     ("publisher", "producer"),
     ("subscriber", "consumer"),
@@ -27,13 +27,14 @@ const WORDS: [(&str, &str); 18] = [
     ("desk", "queue"),
 ];
 
-/// Comments begin with their subject. These words begin half a sentence.
+/// Words with which no comment begins. A comment begins with its subject, and these words begin
+/// half a sentence.
 const OPENINGS: [&str; 7] = ["Of", "As", "So many", "So", "Who", "Whoever", "To be"];
 
-/// A whole sentence may begin like this.
+/// The only opening with one of these words that begins a whole sentence.
 const GOOD_OPENING: &str = "As in nsqd, ";
 
-/// All sources of the workspace, except those of the fuzz targets.
+/// Returns all sources of the workspace, except those of the fuzz targets.
 fn sources() -> Vec<(PathBuf, String)> {
     fn collect(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
         for entry in fs::read_dir(directory).expect("a source directory") {
@@ -56,7 +57,8 @@ fn sources() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The names that `text` declares: items, variables, fields and variants.
+/// Returns the names that `text` declares (items, variables, fields and variants), with their line
+/// numbers.
 fn declared(text: &str) -> Vec<(usize, String)> {
     let comment = Regex::new(r#"//.*|"(\\.|[^"\\])*""#).expect("a pattern");
     let declaration = Regex::new(concat!(
@@ -76,14 +78,14 @@ fn declared(text: &str) -> Vec<(usize, String)> {
     names
 }
 
-/// `SyncDelayed` and `sync_delayed` have the same parts.
+/// Returns the parts of a name. `SyncDelayed` and `sync_delayed` have the same parts.
 fn parts(name: &str) -> Vec<String> {
     let part = Regex::new(r"[A-Z]?[a-z0-9]+|[A-Z]+").expect("a pattern");
     let found = part.find_iter(name);
     found.map(|part| part.as_str().to_lowercase()).collect()
 }
 
-/// The first line of each comment.
+/// Returns the first line of each comment, with its line number.
 fn comments(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut was_comment = false;

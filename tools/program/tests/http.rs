@@ -1,4 +1,4 @@
-//! A small program behind the HTTP server: a table of routes and a function that answers.
+//! Tests of the HTTP server with a small program: a table of routes and a function that answers.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

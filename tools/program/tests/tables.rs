@@ -1,4 +1,4 @@
-//! Excerpts of the tables of flags of NSQ's other programs. Each is read as the reference reads it.
+//! Excerpts of the flag tables of NSQ's other programs. Each is read as the original reads it.
 
 use std::ffi::OsString;
 
@@ -99,7 +99,7 @@ fn a_daemon_is_read_from_flags_file_and_defaults() {
         Some(&Value::Text("b:2".to_string()))
     );
 
-    // The captured start-up failures of the reference.
+    // These are the recorded start errors of the original.
     let fails = |text: &str, expected: &str| {
         std::fs::write(&path, text).unwrap();
         let exit = read(&NSQLOOKUPD, &[&config]).unwrap_err();

@@ -1,6 +1,8 @@
-//! Any bytes, cut anywhere, decode as they do in one piece; nothing panics.
+//! Checks that any bytes, cut anywhere, decode like the same bytes in one piece, and that nothing
+//! panics.
 //!
-//! The first four bytes of the input choose the circumstances, the next ones where to cut.
+//! The first four bytes of the input choose the state of the connection. The next ones say where to
+//! cut.
 
 #![no_main]
 
@@ -46,7 +48,8 @@ fuzz_target!(|data: &[u8]| {
     look_around(input, &limits);
 });
 
-/// What a connection does with its input, as text. Honours `NeedMore`.
+/// Returns, as text, what a connection does with its input. Like a connection, waits for the bytes
+/// that `NeedMore` asks for.
 fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, mut context: Context<'_>) -> Vec<String> {
     let (mut buffer, mut decoder, mut needs) = (Vec::new(), Decoder::default(), 0);
     let mut seen = Vec::new();
@@ -79,7 +82,7 @@ fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, mut context: Context<'_>)
     seen
 }
 
-/// Everything else that takes bytes from outside.
+/// Runs all other functions that take bytes from outside.
 fn look_around(input: &[u8], limits: &Limits) {
     if let Ok(batch) = Batch::parse_binary(input, limits) {
         assert_eq!(

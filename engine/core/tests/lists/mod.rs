@@ -19,7 +19,7 @@ pub(crate) const TOPIC: &str = "orders";
 pub(crate) const CHANNEL: &str = "archive";
 pub(crate) const TURN_ENTRIES: usize = 40;
 const WALL_NS: u64 = 1_800_000_000_000_000_000;
-/// Longer than `--sync-timeout`.
+/// A time that is longer than `--sync-timeout`.
 pub(crate) const PAUSE: Duration = Duration::from_millis(2100);
 
 pub(crate) fn topic() -> TopicName<'static> {
@@ -63,7 +63,7 @@ pub(crate) struct World {
     pub(crate) checkpoints: usize,
     /// The number of runs in the last checkpoint.
     pub(crate) runs: usize,
-    /// True if the broker has told an operator to try a command again.
+    /// True if the broker has asked an operator to try a command again.
     pub(crate) may_retry: bool,
 }
 

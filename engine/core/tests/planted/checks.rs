@@ -131,7 +131,7 @@ fn count(recovered: &Recovered) -> u64 {
     recovered.found.iter().map(SeqRange::len).sum()
 }
 
-/// Start-up continues to read behind a damaged message (promise P5).
+/// Start-up continues to read after a damaged message (promise P5).
 fn a_wrong_bit_costs_one_message() {
     let small = Small::new(1);
     small.files.damage(Path::new(FIRST_SEGMENT), 10_000, 1);
@@ -275,7 +275,7 @@ fn an_unfinished_write_keeps_its_segment() {
 }
 
 /// A REQ moves a message from the window to the deferred messages, which the checkpoint's scan has
-/// passed already. Only a crash between this checkpoint and the next one shows a missing note, so
+/// already passed. Only a crash between this checkpoint and the next one shows a missing note, so
 /// histories hardly ever find it.
 fn a_checkpoint_has_what_is_requeued_meanwhile() {
     const MESSAGES: usize = 200;

@@ -15,7 +15,7 @@ use std::thread;
 
 use diskq::{planted::Bug, planted::plant, planted::planted};
 
-/// Most histories that may run before a bug is found.
+/// The most histories that may run before a bug is found.
 const HISTORIES_MAX: u64 = 3_000;
 
 /// The check or the history that found a bug.

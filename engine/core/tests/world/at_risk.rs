@@ -1,5 +1,5 @@
-//! The acknowledged messages and answered changes that a power failure may destroy without
-//! `--sync-every=1`: promise P3, seen from the outside.
+//! Knows which acknowledged messages and answered changes a power failure may destroy without
+//! `--sync-every=1`. This is promise P3, seen from the outside.
 //!
 //! ```text
 //!   OK --sync-timeout--> the broker is told the time --pass--> --pass--> --pass--> safe
@@ -7,13 +7,13 @@
 //!
 //! A *pass* of a topic ends when every job that its log had given at the beginning of the pass is
 //! done and answered, and the broker had a turn after that. The sync of a message that is old
-//! enough may wait for a sync under way, which may wait for earlier jobs. Three passes are enough
-//! for all of these jobs.
+//! enough may wait for another sync, and that sync may wait for earlier jobs. Three passes are
+//! enough for all of these jobs.
 //!
 //! A change is safe when a durable checkpoint has recorded it. A *pass of checkpoints* ends with
 //! the first pass of the topic after which the broker has no work left: then no checkpoint is
 //! incomplete. When the durable checkpoint is due, another checkpoint may be under way. The durable
-//! checkpoint then begins when the broker is told the time again. A change therefore passes through
+//! checkpoint then begins when the broker is told the time again. A change therefore goes through
 //! the picture twice, in two *laps*, and a message once.
 //!
 //! The model never asks the broker what is synced.
@@ -28,8 +28,8 @@ use std::time::Duration;
 const SYNC_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time until a sync is retried that could not open its files.
 const SYNC_RETRY: Duration = Duration::from_millis(250);
-/// Number of passes. The first may have begun before the sync was due, the second is for a sync
-/// under way, and the third for the sync of the message.
+/// The number of passes. The first may have begun before the sync was due. The second is for an
+/// earlier sync that has not ended. The third is for the sync of the message.
 const PASSES: u64 = 3;
 
 /// The pass of a topic in which its log gave a job.
@@ -37,7 +37,7 @@ const PASSES: u64 = 3;
 pub(crate) struct Pass {
     pub(crate) topic: usize,
     number: u64,
-    /// True if the topic was deleted meanwhile, so that its answer is dropped.
+    /// True if the topic has been deleted in the meantime, so that its answer is dropped.
     pub(crate) is_deleted: bool,
 }
 
@@ -73,11 +73,11 @@ impl Risk {
 /// The progress of the sync of an acknowledged message or an answered change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sync {
-    /// The sync must start when the broker is told this time. The number counts the laps left, this
-    /// one included.
+    /// The sync must start when the broker is told this time. The number counts the laps that are
+    /// left, including this one.
     Due(Duration, u32),
     /// The sync has started, or waits for jobs that were given up to this pass. The second number
-    /// counts the laps left after this one.
+    /// counts the laps that are left after this one.
     Started(u64, u32),
     /// A sync failed, so the message or change never becomes safe.
     Failed,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use diskq::{Call, CheckpointFailure, Reply, SyncFailure};
 
-/// Errors of the environment that lose nothing. The next try may succeed.
+/// Errors of the environment that lose nothing: the next try may succeed.
 const PASSING: [(Call, i32); 12] = [
     (Call::CreateDir, libc::ENOSPC),
     (Call::Allocate, libc::EMFILE),

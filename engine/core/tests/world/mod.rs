@@ -45,7 +45,7 @@ const SHARDS_MAX: u64 = 3;
 /// state.
 const CHECK_EVERY: u64 = 8;
 
-/// The notices that a set of histories reached. A set that never reached an notice proves nothing
+/// The notices that a set of histories reached. A set that never reached a notice proves nothing
 /// about it.
 #[derive(Debug, Default)]
 pub(crate) struct Reached {
@@ -449,7 +449,7 @@ impl World {
         let open = || diskq::open_log(&self.files, path, topic, options.clone(), now.wall_ns);
         let recovered = open().or_else(|error| {
             assert!(is_harmed, "{error}");
-            // An operator starts the program again, and then the log opens.
+            // An operator starts the program again. This time the log opens.
             self.reached.note("a log could not be opened");
             open()
         });

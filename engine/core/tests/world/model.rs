@@ -25,7 +25,7 @@ pub(crate) struct Tracked {
     pub(crate) due: Duration,
     /// The task whose deletion of the topic includes this message.
     deleted_by: Option<TaskId>,
-    /// True when that deletion was answered: the message does not arrive any more.
+    /// True when that deletion was answered, after which the message must not arrive.
     is_gone: bool,
 }
 
@@ -224,7 +224,7 @@ impl Model {
         before.is_some()
     }
 
-    /// Notes that a peer is gone that may not have read everything.
+    /// Notes that a peer is gone which may not have read everything.
     pub(crate) fn allow_late(&mut self, place: Place) {
         self.late.insert(place);
     }
@@ -314,8 +314,8 @@ impl Model {
         self.messages.iter().filter(is_promised).count()
     }
 
-    /// Notes that a disk has reported lost pages as synced: the only promise left is that delivered
-    /// bytes are correct.
+    /// Notes that a disk has reported lost pages as synced. After that, the only promise left is
+    /// that delivered bytes are correct.
     pub(crate) fn forget_promises(&mut self) {
         for message in &mut self.messages {
             message.owed.clear();

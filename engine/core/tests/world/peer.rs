@@ -357,8 +357,8 @@ impl World {
         }
         let has_more = self.shards[shard].broker.has_more(id, length - consumed);
         self.perform(shard, out);
-        // Offers the input again that the broker left for the sake of other connections, unless the
-        // input was offered meanwhile.
+        // Offers again the input that the broker left for the sake of other connections, unless the
+        // input has been offered in the meantime.
         if has_more && self.peers[index].consumed == done {
             self.offer_bytes(index, length - consumed);
         }
