@@ -8,7 +8,7 @@
 //!   main ──► config ──► daemon ──► lock, preflight, takeover, recovery ──► one shard per core
 //!                                                                       │
 //!   shard/connection (TCP) ───┐                                         ▼
-//!   http_server ──► http ─────┴──────────────────────► shard: engine_core::Broker
+//!   shard/http_server ──► http ┴─────────────────────► shard: engine_core::Broker
 //!                                                        │  └──► shard/mail ──► other shards
 //!                                                        └─────► shard/storage ──► diskq::Keeper
 //! ```
@@ -22,7 +22,6 @@ pub mod check;
 pub mod config;
 pub mod daemon;
 pub mod http;
-mod http_server;
 mod lookup;
 mod metadata_writer;
 pub mod net;

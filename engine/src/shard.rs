@@ -18,6 +18,7 @@ mod connections;
 mod gathering;
 pub(crate) mod health;
 pub(crate) mod http_broker;
+pub(crate) mod http_server;
 pub(crate) mod mail;
 mod metadata;
 mod questions;
@@ -26,7 +27,6 @@ mod task;
 mod wake;
 
 use crate::auth::AuthServers;
-use crate::http_server;
 use crate::lookup::LookupPeers;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::input::Buffers;

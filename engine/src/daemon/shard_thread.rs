@@ -7,11 +7,10 @@ use crate::reactor::Engine;
 use crate::recovery::StoredTopics;
 #[cfg(target_os = "linux")]
 use crate::scheduler_slice;
-use crate::shard::connection;
 use crate::shard::mail::Inbox;
 use crate::shard::storage::Storage;
-use crate::shard::{Shard, Shared};
-use crate::{http_server, options, reactor, recovery};
+use crate::shard::{Shard, Shared, connection, http_server};
+use crate::{options, reactor, recovery};
 use core_affinity::CoreId;
 use diskq::DataPath;
 use engine_core::ShardId;

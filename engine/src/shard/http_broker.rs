@@ -1,10 +1,9 @@
 //! The broker as HTTP sees it: any topic, whichever shard it lives on.
 
 use crate::http::{self, Action, AdminError, Bodies, PublishError};
-use crate::http_server::{HttpShard, MovingHttp};
-use crate::process::{HttpTimeouts, Info};
+use crate::process::Info;
 use crate::shard::Shard;
-use crate::shard::mail::{Mail, Post};
+use crate::shard::mail::Post;
 use engine_core::stats::{StatsFilter, StatsSnapshot};
 use engine_core::{
     AdminError as CoreError, Outcome, Publication, REMOTE_STREAK_MAX, ShardId, TaskId, Wakeup,
@@ -24,7 +23,8 @@ pub(crate) struct HttpBroker {
 }
 
 impl HttpBroker {
-    fn new(shard: Rc<Shard>, is_secure: bool) -> HttpBroker {
+    /// Returns the broker of a new connection, which came over TLS or not.
+    pub(super) fn new(shard: Rc<Shard>, is_secure: bool) -> HttpBroker {
         HttpBroker {
             is_secure,
             streak: Cell::new((shard.id, 0)),
@@ -32,8 +32,8 @@ impl HttpBroker {
         }
     }
 
-    /// Where the last publish went.
-    fn better_shard(&self) -> ShardId {
+    /// Returns the shard of the topic of the last publish.
+    pub(super) fn better_shard(&self) -> ShardId {
         self.streak.get().0
     }
 
@@ -112,24 +112,7 @@ impl http::Broker for HttpBroker {
     }
 }
 
-impl HttpShard for Rc<Shard> {
-    type Broker = HttpBroker;
-
-    fn broker(&self, is_secure: bool) -> HttpBroker {
-        HttpBroker::new(self.clone(), is_secure)
-    }
-
-    fn timeouts(&self) -> HttpTimeouts {
-        HttpTimeouts::new(&self.shared.info.config)
-    }
-
-    fn hand_over(&self, broker: &HttpBroker, connection: MovingHttp) {
-        let mail = Mail::HttpConnection(Box::new(connection));
-        self.shared.post.send(broker.better_shard(), mail);
-    }
-}
-
-/// What all shards together show.
+/// Returns the statistics of all shards together.
 pub(crate) async fn stats_of_all(post: &Post, filter: &StatsFilter) -> StatsSnapshot {
     let mut parts = Vec::new();
     for peer in post.shards() {

@@ -5,10 +5,10 @@
 //! bound of its own: a connection has at most `FORWARDED_BYTES_MAX` on the way, a log a handful of
 //! jobs, and an HTTP connection one call.
 
-use crate::http_server::MovingHttp;
 use crate::reactor;
 use crate::shard::Shard;
 use crate::shard::connection::Moving;
+use crate::shard::http_server::MovingHttp;
 use diskq::{Reply, Tombstone};
 use engine_core::{ForwardBatch, ForwardReply, ShardId, TaskId, TopicKey};
 use futures_channel::{mpsc, oneshot};

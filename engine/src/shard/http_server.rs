@@ -1,5 +1,5 @@
-//! HTTP connections on one shard: accepting, TLS, deadlines, and the move to another shard. What is answered is the
-//! business of [`crate::http`].
+//! HTTP connections on one shard: accepting, TLS, deadlines, and the move to another shard. [`crate::http`] answers the
+//! requests.
 
 mod deadline;
 mod stream;
@@ -11,9 +11,13 @@ use crate::net::transport::MovingTransport;
 use crate::net::upgraded::HandshakeError;
 use crate::process::HttpTimeouts;
 use crate::reactor;
+use crate::shard::Shard;
+use crate::shard::http_broker::HttpBroker;
+use crate::shard::mail::Mail;
 use futures_lite::AsyncWriteExt;
 use program::http::{Awaited, Connection, Served};
 use program::{log_debug, log_info, log_warn};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use stream::HttpStream;
@@ -28,21 +32,6 @@ const PLAIN_HTTP_REFUSED: &[u8] =
 /// as Go's server, and so nsqd, does.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// A shard, as its HTTP connections see it.
-pub(crate) trait HttpShard: Clone + 'static {
-    /// Carries out the requests of one connection.
-    type Broker: http::Broker;
-
-    /// Returns the broker of a new connection, which came over TLS or not.
-    fn broker(&self, is_secure: bool) -> Self::Broker;
-
-    /// Returns the limits on the time that a client may take.
-    fn timeouts(&self) -> HttpTimeouts;
-
-    /// Sends a connection to the shard of the topics that its broker was asked for last.
-    fn hand_over(&self, broker: &Self::Broker, connection: MovingHttp);
-}
-
 /// An HTTP connection on its way to another shard, between two requests.
 pub(crate) struct MovingHttp {
     transport: MovingTransport,
@@ -50,26 +39,26 @@ pub(crate) struct MovingHttp {
     peer: Peer,
 }
 
+fn timeouts(shard: &Shard) -> HttpTimeouts {
+    HttpTimeouts::new(&shard.shared.info.config)
+}
+
 /// Serves HTTP requests until the task is dropped.
-pub(crate) async fn serve(shard: impl HttpShard, listener: Listener) {
+pub(crate) async fn serve(shard: Rc<Shard>, listener: Listener) {
     loop {
         let (stream, peer) = listener.accept().await;
-        let stream = HttpStream::plain(stream, shard.timeouts());
+        let stream = HttpStream::plain(stream, timeouts(&shard));
         serve_connection(&shard, Connection::new(stream, b""), peer);
     }
 }
 
 /// Serves HTTPS requests until the task is dropped.
-pub(crate) async fn serve_tls(
-    shard: impl HttpShard,
-    listener: Listener,
-    config: Arc<ServerConfig>,
-) {
+pub(crate) async fn serve_tls(shard: Rc<Shard>, listener: Listener, config: Arc<ServerConfig>) {
     loop {
         let (stream, peer) = listener.accept().await;
         let (shard, config) = (shard.clone(), config.clone());
         reactor::spawn(async move {
-            let mut stream = HttpStream::plain(stream, shard.timeouts());
+            let mut stream = HttpStream::plain(stream, timeouts(&shard));
             match stream.secure(&config).await {
                 Ok(()) => serve_connection(&shard, Connection::new(stream, b""), peer),
                 Err(error) => {
@@ -92,16 +81,16 @@ async fn refuse(mut stream: HttpStream, error: &HandshakeError) {
 }
 
 /// Takes an HTTP connection in that comes from another shard.
-pub(crate) fn resume(shard: &impl HttpShard, moving: MovingHttp) {
-    let stream = HttpStream::adopt(moving.transport, shard.timeouts());
+pub(super) fn resume(shard: &Rc<Shard>, moving: MovingHttp) {
+    let stream = HttpStream::adopt(moving.transport, timeouts(shard));
     let connection = Connection::new(stream, &moving.unread);
     serve_connection(shard, connection, moving.peer);
 }
 
-fn serve_connection(shard: &impl HttpShard, mut connection: Connection<HttpStream>, peer: Peer) {
+fn serve_connection(shard: &Rc<Shard>, mut connection: Connection<HttpStream>, peer: Peer) {
     let shard = shard.clone();
     reactor::spawn(async move {
-        let broker = shard.broker(connection.stream().is_secure());
+        let broker = HttpBroker::new(shard.clone(), connection.stream().is_secure());
         let linger = async { reactor::sleep(LINGER).await };
         let served = http::serve_connection(&mut connection, &peer, &broker, linger).await;
         match connection.stream().missed() {
@@ -116,7 +105,8 @@ fn serve_connection(shard: &impl HttpShard, mut connection: Connection<HttpStrea
                 unread,
                 peer,
             };
-            shard.hand_over(&broker, moving);
+            let mail = Mail::HttpConnection(Box::new(moving));
+            shard.shared.post.send(broker.better_shard(), mail);
         }
     })
     .detach();
