@@ -60,12 +60,9 @@ impl Transport {
         }
     }
 
-    /// A second descriptor of the socket, for [`Transport::move_to`].
-    ///
-    /// # Errors
-    /// The system's answer, for example too many open files.
-    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
-        self.stream.duplicate()
+    /// The socket.
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// Packs the transport for another shard, which uses `descriptor` from then on. Here nothing may be read or written
@@ -83,11 +80,6 @@ impl Transport {
             descriptor: self.stream.into_descriptor(),
             upgraded: self.upgraded.into_inner(),
         }
-    }
-
-    /// Network and own address, for log lines: `tcp 127.0.0.1:4150`.
-    pub(crate) fn local_text(&self) -> String {
-        self.stream.local_text()
     }
 
     // --- upgrades
@@ -158,11 +150,6 @@ impl Transport {
         }
     }
 
-    /// Whether the peer has ended its side, whatever is left to read.
-    pub(crate) fn has_hung_up(&self) -> bool {
-        self.stream.has_hung_up()
-    }
-
     // --- output
 
     /// Writes once, as much as the socket takes. `output` is what has not left, from its first byte on: what did not
@@ -193,24 +180,11 @@ impl Transport {
             .is_some_and(|upgraded| !upgraded.unsent().is_empty())
     }
 
-    /// Wakes the task when the socket has room. To be called after [`Taken::Nothing`].
-    pub(crate) fn wait_writable(&self, cx: &Context<'_>) {
-        self.stream.wait_writable(cx);
-    }
-
     /// Has TLS say that nothing follows; the words are left to be sent.
     pub(crate) fn end(&self) {
         if let Some(upgraded) = &mut *self.upgraded.borrow_mut() {
             upgraded.end();
         }
-    }
-
-    /// Tells the peer that nothing follows.
-    ///
-    /// # Errors
-    /// The system's answer.
-    pub(crate) fn shut_down(&self) -> io::Result<()> {
-        self.stream.shut_down()
     }
 }
 

@@ -281,7 +281,7 @@ impl Connection {
         if self.leaving.get().is_some() {
             return Ok(None);
         }
-        let descriptor = self.transport.duplicate()?;
+        let descriptor = self.transport.stream().duplicate()?;
         let Some(client) = shard.with_broker(|broker, _, _| broker.detach(self.id)) else {
             return Ok(None);
         };

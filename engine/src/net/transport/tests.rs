@@ -54,7 +54,7 @@ async fn send_all(transport: &Transport, output: &[u8], full: &Sender<()>) {
             left += written.left;
             if written.taken == Taken::Nothing {
                 assert_eq!(written.left, 0);
-                transport.wait_writable(cx);
+                transport.stream().wait_writable(cx);
                 // The peer waits for the first one only, and may have ended when another one comes.
                 let _ = full.send(());
                 return Poll::Pending;
@@ -83,7 +83,7 @@ fn what_did_not_leave_is_offered_again_and_arrives_once() {
                 transport.upgrade(layer, &[]).expect("the first layer");
             }
             send_all(&transport, &sent, &full).await;
-            transport.shut_down().expect("connected");
+            transport.stream().shut_down().expect("connected");
         })
         .expect("the engine works");
         let received = reader.join().expect("it decodes");

@@ -89,7 +89,7 @@ impl Connection {
         call: &str,
         error: &io::Error,
     ) {
-        let local = self.transport.local_text();
+        let local = self.transport.stream().local_text();
         let why = system_text(error);
         shard.with_broker(|broker, _, _| {
             let peer = broker.address(self.id).unwrap_or_default();
@@ -114,7 +114,7 @@ impl Connection {
                     Progress::Done => return Poll::Ready(Ok(())),
                     Progress::Blocked => {
                         *self.writer.borrow_mut() = Some(cx.waker().clone());
-                        self.transport.wait_writable(cx);
+                        self.transport.stream().wait_writable(cx);
                         return Poll::Pending;
                     }
                 }

@@ -115,7 +115,7 @@ impl HttpStream {
     fn poll_send_once(&mut self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = self.transport.send(&[IoSlice::new(bytes)])?;
         if written.taken == Taken::Nothing {
-            self.transport.wait_writable(cx);
+            self.transport.stream().wait_writable(cx);
             return self.deadline.poll_room(cx);
         }
         self.deadline.count_bytes(written.left);
@@ -170,7 +170,7 @@ impl AsyncWrite for HttpStream {
     fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.transport.end();
         ready!(self.poll_flush_encoded(cx))?;
-        Poll::Ready(self.transport.shut_down())
+        Poll::Ready(self.transport.stream().shut_down())
     }
 }
 
