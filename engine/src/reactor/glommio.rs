@@ -5,12 +5,11 @@
 //! another thread wakes it. It is here for comparison: docs/decisions/0004-reactor.md.
 
 use super::driver::{Direction, Token};
-use super::notify::{Bell, Notify};
+use super::notify::{Notify, take_wakeup};
 use futures_lite::future;
 use glommio::io::{PollState, PollableFd};
 use glommio::timer::Timer;
 use glommio::{GlommioError, LocalExecutorBuilder, Placement};
-use rustix::event::{EventfdFlags, eventfd};
 use std::cell::RefCell;
 use std::future::Future;
 use std::io;
@@ -90,15 +89,14 @@ impl Glommio {
     /// # Errors
     /// No descriptor is left.
     pub(super) fn new() -> io::Result<(Glommio, Arc<Notify>)> {
-        let eventfd = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let notify = Notify::new(Bell::Eventfd(Arc::clone(&eventfd)));
+        let (eventfd, notify) = Notify::with_eventfd()?;
         let glommio = Glommio {
             waits: RefCell::default(),
             reports: Arc::default(),
             eventfd,
             eventfd_poll: RefCell::default(),
         };
-        Ok((glommio, Arc::new(notify)))
+        Ok((glommio, notify))
     }
 
     /// Runs the reactor's loop as a task of glommio.
@@ -134,8 +132,7 @@ impl Glommio {
             drop(state);
             let mut eventfd_poll = self.eventfd_poll.borrow_mut();
             if eventfd.poll_readable(cx, &mut eventfd_poll).is_ready() {
-                // Fails only if there is nothing to read.
-                let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
+                take_wakeup(&self.eventfd);
                 return Poll::Ready(());
             }
             match &mut timer {

@@ -1,5 +1,11 @@
 //! [`Notify`]: how other threads wake a thread that waits in its engine.
 
+#[cfg(target_os = "linux")]
+use rustix::event::{EventfdFlags, eventfd};
+#[cfg(target_os = "linux")]
+use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
@@ -15,7 +21,7 @@ pub(super) struct Notify {
 pub(super) enum Bell {
     /// A descriptor of Linux that becomes readable.
     #[cfg(target_os = "linux")]
-    Eventfd(Arc<std::os::fd::OwnedFd>),
+    Eventfd(Arc<OwnedFd>),
     /// mio's own.
     Waker(mio::Waker),
 }
@@ -45,6 +51,18 @@ impl Notify {
         }
     }
 
+    /// Makes a descriptor of Linux, and what makes the descriptor readable. [`take_wakeup`] ends that.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    #[cfg(target_os = "linux")]
+    pub(super) fn with_eventfd() -> io::Result<(Arc<OwnedFd>, Arc<Notify>)> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let eventfd = Arc::new(eventfd(0, flags)?);
+        let notify = Notify::new(Bell::Eventfd(Arc::clone(&eventfd)));
+        Ok((eventfd, Arc::new(notify)))
+    }
+
     /// Announces that the thread will wait. Returns false if there was a wake-up since the last time.
     ///
     /// The sleeper sets `is_asleep`, then reads `is_set`. The waker sets `is_set`, then reads `is_asleep`. With
@@ -58,6 +76,13 @@ impl Notify {
     pub(super) fn announce_awake(&self) {
         self.is_asleep.store(false, Ordering::SeqCst);
     }
+}
+
+/// Makes an eventfd unreadable until the next wake-up.
+#[cfg(target_os = "linux")]
+pub(super) fn take_wakeup(eventfd: &OwnedFd) {
+    // Fails only if there is nothing to read.
+    let _ = rustix::io::read(eventfd, &mut [0; 8]);
 }
 
 impl Wake for Notify {

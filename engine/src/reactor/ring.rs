@@ -1,10 +1,9 @@
 //! [`Ring`]: the io_uring of a thread, as far as it is needed: polls.
 
 use super::driver::{Direction, Token};
-use super::notify::{Bell, Notify};
+use super::notify::{Notify, take_wakeup};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{Builder, EnterFlags, IoUring, opcode, squeue};
-use rustix::event::{EventfdFlags, eventfd};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
@@ -41,15 +40,14 @@ impl Ring {
     /// # Errors
     /// The system's answer.
     pub(super) fn new() -> io::Result<(Ring, Arc<Notify>)> {
-        let eventfd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (eventfd, notify) = Notify::with_eventfd()?;
         let ring = Ring {
             ring: RefCell::new(build_patiently()?),
             waiting: RefCell::default(),
-            eventfd: Arc::new(eventfd),
+            eventfd,
         };
         ring.poll(ring.eventfd.as_fd(), libc::POLLIN, NOTIFIED);
-        let notify = Notify::new(Bell::Eventfd(Arc::clone(&ring.eventfd)));
-        Ok((ring, Arc::new(notify)))
+        Ok((ring, notify))
     }
 
     /// See [`super::driver::Driver::watch`].
@@ -145,8 +143,7 @@ impl Ring {
                 IGNORED => {}
                 NOTIFIED => {
                     is_woken = true;
-                    // Fails only if there is nothing to read.
-                    let _ = rustix::io::read(&self.eventfd, &mut [0; 8]);
+                    take_wakeup(&self.eventfd);
                     self.poll(self.eventfd.as_fd(), libc::POLLIN, NOTIFIED);
                 }
                 token => each(token),
