@@ -11,7 +11,6 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Begins with the system's time.
     pub fn new() -> Clock {
         let unix = SystemTime::now()
             .duration_since(UNIX_EPOCH)

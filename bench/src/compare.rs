@@ -16,7 +16,6 @@ use crate::scenario::Scenario;
 /// One of the two daemons to compare.
 #[derive(Clone, Debug)]
 pub struct Contender {
-    /// The side's name.
     pub name: String,
     /// The command that starts its daemon.
     pub command: DaemonCommand,
@@ -30,7 +29,6 @@ pub struct Requirement {
     limit: f64,
 }
 
-/// A figure that runs are compared by.
 struct Meter {
     name: &'static str,
     unit: &'static str,
@@ -163,7 +161,6 @@ fn run_against_fresh_daemon(
     Ok(finished)
 }
 
-/// Judges the runs.
 pub fn judge(
     contenders: &[Contender; 2],
     scenario: &Scenario,
@@ -292,7 +289,6 @@ fn spread(values: impl Iterator<Item = f64>) -> Option<(f64, f64, f64)> {
     Some((median, first, last))
 }
 
-/// The comparison as a table.
 pub fn table(result: &CompareResult) -> String {
     let (a, b) = (&result.a, &result.b);
     let rounds = format!("median of {} (range)", result.rounds);

@@ -10,13 +10,15 @@
 
 use std::ops::Range;
 
-use wire::encode::{self, FrameDecoded, decode_frame};
+use wire::encode;
 use wire::frame::{FrameType, Message};
 use wire::id::MessageId;
 
 use crate::header::{Decoded, Header};
 use crate::ledger::{ChannelLedger, Delivery};
+use crate::link::next_frame;
 use crate::random::Random;
+use crate::result::HistogramKind;
 use crate::scenario::Scenario;
 use crate::tally::Tally;
 use crate::work::Work;
@@ -24,40 +26,17 @@ use crate::work::Work;
 /// How a consumer treats messages.
 #[derive(Clone, Debug)]
 pub struct Behaviour {
-    /// Work on each message.
-    pub work: Work,
-    /// Share of first deliveries answered with REQ.
-    pub requeue: f64,
-    /// The REQ's delay.
-    pub requeue_delay_ms: u64,
-    /// Share of first deliveries left to time out.
-    pub time_out: f64,
-    /// Share of messages that get a TOUCH.
-    pub touch: f64,
+    pub scenario: Scenario,
     /// The run whose messages are ours; `None` takes those of any.
     pub run: Option<u16>,
-    /// The measured time.
-    pub measured: Range<u64>,
 }
 
 impl Behaviour {
-    /// Takes the behaviour from a scenario.
-    pub fn new(scenario: &Scenario, run: Option<u16>, measured: Range<u64>) -> Behaviour {
-        Behaviour {
-            work: scenario.work,
-            requeue: scenario.requeue,
-            requeue_delay_ms: u64::try_from(scenario.requeue_delay.0.as_millis())
-                .unwrap_or(u64::MAX),
-            time_out: scenario.time_out,
-            touch: scenario.touch,
-            run,
-            measured,
-        }
-    }
-
     /// Tells whether every message is finished as soon as it is read.
     fn is_plain(&self) -> bool {
-        self.work == Work::None && self.requeue == 0.0 && self.time_out == 0.0 && self.touch == 0.0
+        let scenario = &self.scenario;
+        let given_back = scenario.requeue + scenario.time_out;
+        scenario.work == Work::None && given_back == 0.0 && scenario.touch == 0.0
     }
 }
 
@@ -66,7 +45,6 @@ impl Behaviour {
 pub struct HeldMessage {
     /// When its work is done, in nanoseconds.
     pub due_ns: u64,
-    /// The message's id.
     pub id: MessageId,
     /// The action that is due then.
     pub action: Action,
@@ -75,9 +53,7 @@ pub struct HeldMessage {
 /// The end of a message's work, or its middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
-    /// FIN.
     Finish,
-    /// REQ.
     Requeue,
     /// TOUCH, and FIN so many nanoseconds later.
     Touch(u64),
@@ -86,11 +62,9 @@ pub enum Action {
 /// An entry of a consumer in its channel's ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerEntry {
-    /// Arrived.
     Delivered(Delivery),
     /// Will be given back, or left to time out.
     GivenBack(u32, u64),
-    /// Damaged.
     Damaged,
 }
 
@@ -108,11 +82,9 @@ pub struct Consumer {
 
 /// The time of a call and the places it writes to.
 pub struct CallContext<'a> {
-    /// The time now.
     pub now_ns: u64,
-    /// Where answers go.
+    pub measured: Range<u64>,
     pub output: &'a mut Vec<u8>,
-    /// Where counts go.
     pub tally: &'a mut Tally,
     /// Where entries for the ledger go.
     pub entries: &'a mut Vec<LedgerEntry>,
@@ -121,7 +93,6 @@ pub struct CallContext<'a> {
 }
 
 impl Consumer {
-    /// A consumer of a channel.
     pub fn new(channel: usize, seed: u64) -> Consumer {
         Consumer {
             channel,
@@ -143,19 +114,7 @@ impl Consumer {
         let mut at = 0;
         // Messages of one batch have one intended time: their latencies are recorded together.
         let mut same = (0, 0);
-        loop {
-            let (kind, data, consumed) = match decode_frame(&input[at..]) {
-                FrameDecoded::NeedMore(_) => break,
-                FrameDecoded::Bad => {
-                    return Err("the daemon sent something that is no frame".into());
-                }
-                FrameDecoded::Frame {
-                    kind,
-                    data,
-                    consumed,
-                } => (kind, data, consumed),
-            };
-            at += consumed;
+        while let Some((kind, data)) = next_frame(input, &mut at)? {
             match kind {
                 FrameType::Message => {
                     let message = Message::parse(data).ok_or("a message frame is too short")?;
@@ -164,7 +123,7 @@ impl Consumer {
                     let header = self.identify(&message, behaviour, context);
                     if let Some(header) = header.filter(|_| message.attempts <= 1) {
                         if same.0 != header.intended_ns {
-                            record(same, behaviour, context);
+                            record(same, context);
                             same = (header.intended_ns, 0);
                         }
                         same.1 += 1;
@@ -186,7 +145,7 @@ impl Consumer {
                 }
             }
         }
-        record(same, behaviour, context);
+        record(same, context);
         Ok(at)
     }
 
@@ -243,10 +202,11 @@ impl Consumer {
         behaviour: &Behaviour,
         context: &mut CallContext<'_>,
     ) {
+        let scenario = &behaviour.scenario;
         let first = message.attempts <= 1;
         let choice = if first { self.random.unit() } else { 1.0 };
-        let requeue = choice < behaviour.requeue;
-        let time_out = !requeue && choice < behaviour.requeue + behaviour.time_out;
+        let requeue = choice < scenario.requeue;
+        let time_out = !requeue && choice < scenario.requeue + scenario.time_out;
         if requeue || time_out {
             context
                 .entries
@@ -256,8 +216,8 @@ impl Consumer {
             context.tally.counts.left_to_time_out += 1;
             return;
         }
-        let work_ns = behaviour.work.draw_ns(&mut self.random);
-        let action = match (requeue, self.random.chance(behaviour.touch)) {
+        let work_ns = scenario.work.draw_ns(&mut self.random);
+        let action = match (requeue, self.random.chance(scenario.touch)) {
             (true, _) => Action::Requeue,
             (false, true) => Action::Touch(work_ns - work_ns / 2),
             (false, false) => Action::Finish,
@@ -288,8 +248,7 @@ impl Consumer {
         match held.action {
             Action::Finish => finish(&held.id, context),
             Action::Requeue => {
-                let delay = std::time::Duration::from_millis(behaviour.requeue_delay_ms);
-                encode::req(context.output, &held.id, delay);
+                encode::req(context.output, &held.id, behaviour.scenario.requeue_delay.0);
                 context.tally.counts.requeued += 1;
             }
             Action::Touch(rest_ns) => {
@@ -330,11 +289,12 @@ fn finish(id: &MessageId, context: &mut CallContext<'_>) {
 }
 
 #[inline]
-fn record((intended_ns, count): (u64, u64), behaviour: &Behaviour, context: &mut CallContext<'_>) {
+fn record((intended_ns, count): (u64, u64), context: &mut CallContext<'_>) {
     if count > 0 {
-        let measured = behaviour.measured.contains(&intended_ns);
+        let measured = context.measured.contains(&intended_ns);
         let latency_ns = context.now_ns.saturating_sub(intended_ns);
-        context.tally.delivery.record(measured, latency_ns, count);
+        let delivery = context.tally.of(HistogramKind::Delivery);
+        delivery.record(measured, latency_ns, count);
     }
 }
 

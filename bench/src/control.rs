@@ -1,16 +1,17 @@
 //! [`Control`]: the state that the threads of a run share, besides their reports.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
+use crate::grid::Grid;
 use crate::ledger::ChannelLedger;
 
 /// Shared by the conductor and the generators of one run. All of it is looked at a few hundred times a
 /// second at most, except the ledgers: once per read of a consumer.
 #[derive(Debug, Default)]
 pub struct Control {
-    /// The first intended send in nanoseconds; zero until all connections are there.
-    pub start_ns: AtomicU64,
+    /// The times of the run; fixed when all connections are there.
+    pub grid: OnceLock<Grid>,
     /// Connections that are set up.
     pub ready: AtomicUsize,
     /// Consumers are to take messages.
@@ -19,7 +20,6 @@ pub struct Control {
     pub end_publishing: AtomicBool,
     /// Publishing is over: stalled consumers read again.
     pub published: AtomicBool,
-    /// Everything ends.
     pub stop: AtomicBool,
     /// Producers that have sent everything and got every answer.
     pub producers_done: AtomicUsize,
@@ -49,12 +49,10 @@ impl Control {
         }
     }
 
-    /// Tells whether a flag is set.
     pub fn is_set(flag: &AtomicBool) -> bool {
         flag.load(Ordering::Acquire)
     }
 
-    /// Sets a flag.
     pub fn set(flag: &AtomicBool) {
         flag.store(true, Ordering::Release);
     }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -17,21 +17,18 @@ use crate::http::Admin;
 /// The sampler looks this often whether it should stop.
 const STOP_LOOK: Duration = Duration::from_millis(10);
 /// This many looks at /stats without a message anywhere mean that nothing more will come.
-const EMPTY_LOOKS: u64 = 4;
+const EMPTY_LOOKS: usize = 4;
 
 /// Messages of a run's topics that the daemon has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
     /// Waiting in channels, and in topics without one.
     pub depth: u64,
-    /// In flight.
     pub in_flight: u64,
-    /// Deferred.
     pub deferred: u64,
 }
 
 impl Depth {
-    /// Nothing waits at all.
     pub fn is_zero(&self) -> bool {
         *self == Depth::default()
     }
@@ -94,18 +91,10 @@ fn parse(body: &[u8], prefix: &str) -> Result<Depth, String> {
 
 /// A thread that asks `/stats` at every boundary of the grid, so that a slow answer delays nobody.
 pub struct DepthSampler {
-    shared: Arc<Looks>,
+    stop: Arc<AtomicBool>,
     handle: Option<JoinHandle<()>>,
     found: Receiver<(u64, Depth)>,
-}
-
-#[derive(Default)]
-struct Looks {
-    stop: AtomicBool,
-    count: AtomicU64,
-    /// The number of the first look of the present row of looks that found nothing.
-    empty_from: AtomicU64,
-    depth: AtomicU64,
+    pub looks: Vec<(u64, Depth)>,
 }
 
 impl DepthSampler {
@@ -118,18 +107,15 @@ impl DepthSampler {
         clock: Clock,
         grid: Grid,
     ) -> DepthSampler {
-        let shared = Arc::new(Looks {
-            empty_from: AtomicU64::new(u64::MAX),
-            ..Looks::default()
-        });
+        let stop = Arc::new(AtomicBool::new(false));
         let (tx, found) = channel();
-        let looks = Arc::clone(&shared);
+        let stopped = Arc::clone(&stop);
         let prefix = prefix.to_string();
         let handle = http.and_then(|http| {
             let look = move || {
                 let admin = Admin::new(http);
                 let mut next_ns = grid.start;
-                while !Control::is_set(&looks.stop) {
+                while !Control::is_set(&stopped) {
                     let now_ns = clock.now_ns();
                     if now_ns < next_ns {
                         thread::sleep(Duration::from_nanos(next_ns - now_ns).min(STOP_LOOK));
@@ -137,13 +123,6 @@ impl DepthSampler {
                     }
                     // A daemon that has no time to answer has no depth in this row.
                     if let Ok(depth) = ask(&admin, &prefix, single) {
-                        let count = looks.count.fetch_add(1, Ordering::AcqRel);
-                        looks.depth.store(depth.depth, Ordering::Release);
-                        if !depth.is_zero() {
-                            looks.empty_from.store(u64::MAX, Ordering::Release);
-                        } else {
-                            looks.empty_from.fetch_min(count, Ordering::AcqRel);
-                        }
                         // The conductor is gone only when the run is over.
                         let _ = tx.send((next_ns, depth));
                     }
@@ -156,35 +135,32 @@ impl DepthSampler {
             thread::Builder::new().name("stats".into()).spawn(look).ok()
         });
         DepthSampler {
-            shared,
+            stop,
             handle,
             found,
+            looks: Vec::new(),
         }
     }
 
-    /// Looks so far.
-    pub fn count(&self) -> u64 {
-        self.shared.count.load(Ordering::Acquire)
+    /// Takes in what the thread has found.
+    pub fn receive(&mut self) {
+        self.looks.extend(self.found.try_iter());
     }
 
-    /// The last depth found.
-    pub fn last(&self) -> Option<u64> {
-        (self.count() > 0).then(|| self.shared.depth.load(Ordering::Acquire))
-    }
-
-    /// Tells whether enough looks, from number `first` on, found nothing.
-    pub fn empty_since(&self, first: u64) -> bool {
-        let from = self.shared.empty_from.load(Ordering::Acquire).max(first);
-        self.count().saturating_sub(from) >= EMPTY_LOOKS
+    /// Tells whether the last looks, none of them before number `first`, found nothing.
+    pub fn empty_since(&self, first: usize) -> bool {
+        let looks = self.looks[first..].iter().rev();
+        looks.take_while(|(_, depth)| depth.is_zero()).count() >= EMPTY_LOOKS
     }
 
     /// Ends the thread. Returns the depths it found, by boundary.
     pub fn stop(mut self) -> Vec<(u64, Depth)> {
-        Control::set(&self.shared.stop);
+        Control::set(&self.stop);
         if let Some(handle) = self.handle.take() {
             drop(handle.join());
         }
-        self.found.try_iter().collect()
+        self.receive();
+        self.looks
     }
 }
 

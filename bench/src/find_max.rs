@@ -38,9 +38,7 @@ pub struct SearchSettings {
 
 /// A finished search, with the confirming run's intervals.
 pub struct Found {
-    /// The result.
     pub result: FindMaxResult,
-    /// The confirming run.
     pub held: Option<Finished>,
     /// The reason why a run could not begin, which ended the search.
     pub failure: Option<String>,

@@ -24,15 +24,17 @@ use std::sync::mpsc::{Receiver, Sender};
 use rustix::event::epoll;
 
 use crate::clock::Clock;
-use crate::consumer::{Behaviour, CallContext, HeldMessage, LedgerEntry};
+use crate::consumer::{CallContext, HeldMessage, LedgerEntry};
 use crate::control::Control;
 use crate::grid::Grid;
 use crate::ledger::ProducerRecord;
+use crate::producer::Producer;
 use crate::random::Random;
+use crate::scenario::Scenario;
 use crate::tally::Tally;
 use crate::upgrades::Upgrades;
 use connection::{Connection, Role};
-pub use connection::{ConsumerSettings, ProducerSettings, Reading, identify_json};
+pub use connection::{ConsumerSettings, Reading, identify_json};
 
 /// Bytes of one read. Large enough that FINs are gathered, small enough to stay in the cache.
 const READ_BYTES: usize = 128 * 1024;
@@ -48,16 +50,12 @@ const EVENTS_MAX: usize = 256;
 /// A report of a generator thread to the conductor.
 #[derive(Debug)]
 pub enum Report {
-    /// The thread runs.
     Started {
-        /// The generator thread's number.
         generator: usize,
         /// The system's number of its thread.
         thread: u32,
     },
-    /// An interval is over.
     Interval {
-        /// The generator thread's number.
         generator: usize,
         /// The end of the interval, on the grid.
         boundary_ns: u64,
@@ -66,7 +64,6 @@ pub enum Report {
     },
     /// A connection failed, and with it the run.
     Failed(String),
-    /// The thread has ended.
     Ended {
         /// The messages that its producers sent.
         records: Vec<ProducerRecord>,
@@ -80,28 +77,17 @@ pub enum Report {
 /// The settings of a generator thread.
 #[derive(Debug)]
 pub struct GeneratorSettings {
-    /// Its number.
     pub generator: usize,
-    /// The core to run on.
     pub core: Option<usize>,
-    /// Where V2 connections go.
     pub tcp: SocketAddr,
-    /// Where HTTP connections go.
     pub http: Option<SocketAddr>,
-    /// The upgrades of V2 connections.
     pub upgrades: Arc<Upgrades>,
-    /// The run's clock.
     pub clock: Clock,
     /// Shared with the conductor.
     pub control: Arc<Control>,
-    /// Its producers.
-    pub producers: Vec<ProducerSettings>,
-    /// Its consumers.
+    pub producers: Vec<Producer>,
     pub consumers: Vec<ConsumerSettings>,
-    /// Length of warm-up, measured time and interval, in nanoseconds.
-    pub lengths: (u64, u64, u64),
-    /// Storms: the nanoseconds between two of them, and the share of the consumers that drop.
-    pub storms: Option<(u64, f64)>,
+    pub scenario: Arc<Scenario>,
     /// Seed of the storms.
     pub seed: u64,
 }
@@ -112,7 +98,8 @@ struct Generator {
     epoll: OwnedFd,
     connections: Vec<Connection>,
     grid: Grid,
-    behaviour: Option<Arc<Behaviour>>,
+    /// The time of the first send is known, and so is the grid.
+    has_begun: bool,
     tally: Box<Tally>,
     reports: Sender<Report>,
     spares: Receiver<Box<Tally>>,
@@ -162,7 +149,7 @@ pub fn run(settings: GeneratorSettings, reports: Sender<Report>, spares: Receive
 
 impl Generator {
     fn new(
-        settings: GeneratorSettings,
+        mut settings: GeneratorSettings,
         reports: Sender<Report>,
         spares: Receiver<Box<Tally>>,
     ) -> io::Result<Generator> {
@@ -171,22 +158,16 @@ impl Generator {
         }
         // Timers as exact as the kernel can: the default of 50 us would all be lateness.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
-        let producers = settings.producers.len();
-        let mut connections: Vec<Connection> =
-            Vec::with_capacity(producers + settings.consumers.len());
-        let behaviour = settings.consumers.first().map(|c| Arc::clone(&c.behaviour));
-        let (tcp, http) = (settings.tcp, settings.http.unwrap_or(settings.tcp));
-        for producer in &settings.producers {
-            let address = if producer.publish.via.is_http() {
-                http
-            } else {
-                tcp
-            };
-            connections.push(Connection::producer(producer, address, &settings.upgrades));
-        }
-        for consumer in &settings.consumers {
-            connections.push(Connection::consumer(consumer, tcp, &settings.upgrades));
-        }
+        let tcp = settings.tcp;
+        let upgrades = &settings.upgrades;
+        let producers = std::mem::take(&mut settings.producers).into_iter();
+        let producers = producers.map(|producer| {
+            let address = settings.http.filter(|_| producer.is_http());
+            Connection::producer(producer, address.unwrap_or(tcp), upgrades)
+        });
+        let consumers = std::mem::take(&mut settings.consumers).into_iter();
+        let consumers = consumers.map(|consumer| Connection::consumer(consumer, tcp, upgrades));
+        let connections: Vec<Connection> = producers.chain(consumers).collect();
         let is_slow = |index: &usize| connections[*index].is_slow();
         let slow = (0..connections.len()).filter(is_slow).collect();
         Ok(Generator {
@@ -194,14 +175,8 @@ impl Generator {
             settings,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             connections,
-            // The real grid is known when the time of the first send is known.
-            grid: Grid {
-                start: 0,
-                measure: 0,
-                publish_end: 0,
-                interval: u64::MAX,
-            },
-            behaviour,
+            grid: Grid::default(),
+            has_begun: false,
             tally: Box::default(),
             reports,
             spares,
@@ -222,6 +197,10 @@ impl Generator {
 
     fn control(&self) -> &Control {
         &self.settings.control
+    }
+
+    fn scenario(&self) -> &Scenario {
+        &self.settings.scenario
     }
 
     fn live(&mut self) -> Result<(), String> {
@@ -282,7 +261,7 @@ impl Generator {
         if !self.ended_publishing && Control::is_set(&self.control().end_publishing) {
             self.ended_publishing = true;
             for index in 0..self.connections.len() {
-                if let Role::Producer(_, Some(producer)) = &mut self.connections[index].role {
+                if let Role::Producer(producer) = &mut self.connections[index].role {
                     producer.end();
                     self.proceed(index)?;
                 }
@@ -295,12 +274,9 @@ impl Generator {
                 self.set_interest(index)?;
             }
         }
-        if now_ns >= self.next_storm_ns
-            && let Some((every_ns, share)) = self.settings.storms
-            && !self.published
-        {
-            self.next_storm_ns = now_ns + every_ns;
-            self.storm(share)?;
+        if now_ns >= self.next_storm_ns && !self.published {
+            self.next_storm_ns = now_ns + self.scenario().storm_every.as_ns();
+            self.storm(self.scenario().storm)?;
         }
         for at in 0..self.slow.len() {
             let index = self.slow[at];
@@ -337,22 +313,20 @@ impl Generator {
             }
             self.held.pop();
             let connection = &mut self.connections[index];
-            let (Role::Consumer(_, consumer), Some(link)) =
+            let (Role::Consumer(settings, consumer), Some(link)) =
                 (&mut connection.role, &mut connection.link)
             else {
                 continue;
             };
-            let Some(behaviour) = &self.behaviour else {
-                continue;
-            };
             let mut context = CallContext {
                 now_ns,
+                measured: self.grid.measured(),
                 output: &mut link.output,
                 tally: &mut self.tally,
                 entries: &mut self.entries,
                 held: &mut later,
             };
-            consumer.act(held, behaviour, &mut context);
+            consumer.act(held, &settings.behaviour, &mut context);
             self.held
                 .extend(later.drain(..).map(|held| Reverse((held, index))));
             if touched.last() != Some(&index) {
@@ -382,7 +356,7 @@ impl Generator {
         let mut unsent = 0;
         let until_ns = self.grid.publish_end.min(self.settings.clock.now_ns());
         for connection in &mut self.connections {
-            if let Role::Producer(_, Some(producer)) = &connection.role {
+            if let Role::Producer(producer) = &connection.role {
                 records.push(producer.record());
                 unsent += producer.unsent(until_ns);
             }

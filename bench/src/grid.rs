@@ -11,20 +11,16 @@ use crate::result::Phase;
 ///     |--------|----|----|----|----|----|----|--|----|----
 ///      warm-up            measured           drain
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grid {
-    /// The first intended send.
     pub start: u64,
-    /// Where measuring begins.
     pub measure: u64,
     /// Where publishing and measuring end.
     pub publish_end: u64,
-    /// Length of an interval.
     pub interval: u64,
 }
 
 impl Grid {
-    /// The measured time.
     pub fn measured(&self) -> Range<u64> {
         self.measure..self.publish_end
     }

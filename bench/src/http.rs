@@ -12,7 +12,6 @@ use std::time::Duration;
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of an error answer that are shown.
 const BODY_BYTES_SHOWN: usize = 200;
-/// Headers an answer may have.
 const HEADERS_MAX: usize = 32;
 
 /// Appends a POST's head for a body of `body_bytes`.
@@ -29,11 +28,8 @@ pub fn request(out: &mut Vec<u8>, path: &str, host: &str, body_bytes: usize) {
 /// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// The status code.
     pub status: u16,
-    /// The body.
     pub body: &'a [u8],
-    /// Bytes of input it takes.
     pub consumed: usize,
 }
 

@@ -10,7 +10,6 @@ use crate::unit::{Unit, number};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tone {
-    /// All is well.
     Good,
     /// Something limits what the figures say.
     Warn,
@@ -21,7 +20,6 @@ pub enum Tone {
 /// One statement about a result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judgement {
-    /// Good news or bad.
     pub tone: Tone,
     /// The subject, such as `Ledger`; empty where the head names it.
     pub about: &'static str,
@@ -235,7 +233,6 @@ fn loop_kind(kind: LoopKind) -> Judgement {
     Judgement::new(tone, "", head, text)
 }
 
-/// Judges how a run ended.
 pub fn ended(ended: &Ended) -> Judgement {
     let (tone, head, text) = match ended {
         Ended::Complete => {
@@ -258,7 +255,6 @@ pub fn ended(ended: &Ended) -> Judgement {
     Judgement::new(tone, "", head, text)
 }
 
-/// Judges a comparison.
 pub fn comparison(compare: &CompareResult) -> Judgement {
     let (tone, head, text) = match (compare.passed, compare.thresholds.is_empty()) {
         (true, true) => (

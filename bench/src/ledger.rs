@@ -61,7 +61,6 @@ impl Bitmap {
         true
     }
 
-    /// How many numbers there are.
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use upgrade::{Layer, Layers, UpgradeError};
+use wire::encode::{FrameDecoded, decode_frame};
+use wire::frame::FrameType;
 
 /// The most output that is gathered before the socket must take some, in bytes.
 pub const OUTPUT_BYTES_MAX: usize = 256 * 1024;
@@ -31,13 +33,11 @@ pub struct Link {
 }
 
 /// The outcome of a read.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
     /// This many new bytes came.
     Bytes(usize),
-    /// Nothing came yet.
     Later,
-    /// The other side has closed.
     End,
 }
 
@@ -70,7 +70,6 @@ impl Link {
         }
     }
 
-    /// Tells whether TLS or compression is on.
     pub fn is_upgraded(&self) -> bool {
         self.layers.is_some()
     }
@@ -103,7 +102,6 @@ impl Link {
         Ok(0..length)
     }
 
-    /// The socket, for the poller.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -148,26 +146,39 @@ impl Link {
             scratch.resize(kept + most, 0);
         }
         scratch[..kept].copy_from_slice(&self.rest);
-        loop {
-            return match self.stream.read(&mut scratch[kept..kept + most]) {
-                Ok(0) => Ok((ReadOutcome::End, kept)),
-                Ok(bytes) => {
-                    self.rest.clear();
-                    Ok((ReadOutcome::Bytes(bytes), kept + bytes))
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    Ok((ReadOutcome::Later, kept))
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => Err(error),
-            };
+        let read = read_some(&mut self.stream, &mut scratch[kept..kept + most])?;
+        if let ReadOutcome::Bytes(bytes) = read {
+            self.rest.clear();
+            return Ok((read, kept + bytes));
         }
+        Ok((read, kept))
     }
 
     /// Keeps input for the next read.
     pub fn keep(&mut self, rest: &[u8]) {
         self.rest.clear();
         self.rest.extend_from_slice(rest);
+    }
+}
+
+/// Takes the frame at `at` in the input, and moves `at` behind the frame. `None` when the frame is not complete.
+/// Fails when there is no frame; in words for the user.
+#[inline]
+pub fn next_frame<'a>(
+    input: &'a [u8],
+    at: &mut usize,
+) -> Result<Option<(FrameType, &'a [u8])>, String> {
+    match decode_frame(&input[*at..]) {
+        FrameDecoded::NeedMore(_) => Ok(None),
+        FrameDecoded::Bad => Err("the daemon sent something that is no frame".into()),
+        FrameDecoded::Frame {
+            kind,
+            data,
+            consumed,
+        } => {
+            *at += consumed;
+            Ok(Some((kind, data)))
+        }
     }
 }
 
@@ -196,6 +207,19 @@ fn write(stream: &mut TcpStream, bytes: &mut Vec<u8>, sent: &mut usize) -> io::R
     Ok(bytes.len() == *sent)
 }
 
+/// Reads what is there.
+fn read_some(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
+    loop {
+        return match stream.read(buffer) {
+            Ok(0) => Ok(ReadOutcome::End),
+            Ok(bytes) => Ok(ReadOutcome::Bytes(bytes)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(ReadOutcome::Later),
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => Err(error),
+        };
+    }
+}
+
 /// Does [`Link::read`] through TLS and compression.
 fn read_and_open(
     stream: &mut TcpStream,
@@ -207,16 +231,9 @@ fn read_and_open(
     let mut wire = [0; WIRE_READ_BYTES];
     let wire = &mut wire[..most.min(WIRE_READ_BYTES)];
     let kept = rest.len();
-    let bytes = loop {
-        match stream.read(wire) {
-            Ok(0) => return Ok((ReadOutcome::End, kept)),
-            Ok(bytes) => break bytes,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                return Ok((ReadOutcome::Later, kept));
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+    let read = read_some(stream, wire)?;
+    let ReadOutcome::Bytes(bytes) = read else {
+        return Ok((read, kept));
     };
     if scratch.len() < kept {
         scratch.resize(kept, 0);

@@ -4,6 +4,8 @@
 //! An open loop: the times depend on nothing that the daemon does. A producer that could not send at
 //! an intended time sends later and still counts from the intended one.
 
+use std::ops::Range;
+
 use crate::random::Random;
 use crate::scenario::Arrivals;
 
@@ -68,15 +70,13 @@ fn mean_of_power(exponent: f64) -> f64 {
 pub struct Pace {
     /// Publish commands per second of this producer.
     pub commands_per_s: f64,
-    /// How the times lie.
     pub arrivals: Arrivals,
     /// Where in the first interval the producer begins, 0 to 1, so that producers do not march in
     /// step.
     pub offset: f64,
-    /// The day's curve that the rate follows, and its start and end in nanoseconds; `None` for a flat rate. Before the
-    /// start, the rate is that of the start.
-    pub curve: Option<(Curve, u64, u64)>,
-    /// For random distances.
+    /// The day's curve that the rate follows in the measured time; `None` for a flat rate. Before that time, the rate is
+    /// that of its start.
+    pub curve: Option<Curve>,
     pub seed: u64,
 }
 
@@ -85,21 +85,20 @@ pub struct Pace {
 pub struct Pacer {
     pace: Pace,
     start_ns: u64,
-    end_ns: u64,
+    measured: Range<u64>,
     random: Random,
-    /// Commands given out.
     count: u64,
     /// The next intended time, in nanoseconds after the start.
     next: f64,
 }
 
 impl Pacer {
-    /// Times from `start_ns` on and before `end_ns`.
-    pub fn new(pace: Pace, start_ns: u64, end_ns: u64) -> Pacer {
+    /// Times from `start_ns` on and before the end of the measured time.
+    pub fn new(pace: Pace, start_ns: u64, measured: Range<u64>) -> Pacer {
         let mut pacer = Pacer {
             pace,
             start_ns,
-            end_ns,
+            measured,
             random: Random::new(pace.seed),
             count: 0,
             next: 0.0,
@@ -112,7 +111,7 @@ impl Pacer {
     #[inline]
     pub fn peek(&self) -> Option<u64> {
         let at = self.start_ns + self.next as u64;
-        (at < self.end_ns).then_some(at)
+        (at < self.measured.end).then_some(at)
     }
 
     /// Goes on to the time behind it.
@@ -129,17 +128,15 @@ impl Pacer {
         }
     }
 
-    /// The offered load at a time, in commands per second.
-    pub fn commands_per_s_at(&self, at_ns: u64) -> f64 {
-        let factor = self.pace.curve.map_or(1.0, |(curve, from_ns, to_ns)| {
-            let length = to_ns.saturating_sub(from_ns).max(1) as f64;
-            curve.at(at_ns.saturating_sub(from_ns) as f64 / length)
-        });
-        self.pace.commands_per_s * factor
-    }
-
+    /// The distance from the next time to the one behind it.
     fn distance(&mut self) -> f64 {
-        let mean = 1e9 / self.commands_per_s_at(self.start_ns + self.next as u64);
+        let Range { start, end } = self.measured;
+        let at_ns = self.start_ns + self.next as u64;
+        let factor = self.pace.curve.map_or(1.0, |curve| {
+            let length = end.saturating_sub(start).max(1) as f64;
+            curve.at(at_ns.saturating_sub(start) as f64 / length)
+        });
+        let mean = 1e9 / (self.pace.commands_per_s * factor);
         match self.pace.arrivals {
             Arrivals::Even => mean,
             Arrivals::Poisson => mean * self.random.exponential(),

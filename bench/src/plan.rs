@@ -46,24 +46,17 @@ pub struct Args {
 /// A plan with all that led to it.
 #[derive(Debug, Serialize)]
 struct CapacityPlan {
-    /// The demand.
     demand: Demand,
-    /// The measurement of one node.
     profile: Profile,
-    /// The needs that follow.
     needs: Needs,
-    /// The arithmetic.
     steps: Vec<CalculationStep>,
-    /// The assumptions behind the steps.
     assumptions: Vec<Assumption>,
-    /// Warnings about the measurement and the demand.
     notes: Vec<String>,
     /// All inputs, those that matter most first.
     sensitivities: Vec<Sensitivity>,
 }
 
 impl CapacityPlan {
-    /// The plan for a demand by a profile.
     fn of(demand: Demand, profile: Profile) -> CapacityPlan {
         let (needs, steps) = calculate(&demand, &profile);
         CapacityPlan {

@@ -10,14 +10,14 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use wire::encode::{FrameDecoded, decode_frame};
 use wire::frame::FrameType;
 
 use crate::header::{Filler, HEADER_BYTES, Header};
 use crate::http::{self, Response};
 use crate::ledger::ProducerRecord;
-use crate::link::OUTPUT_BYTES_MAX;
-use crate::pace::Pacer;
+use crate::link::{OUTPUT_BYTES_MAX, next_frame};
+use crate::pace::{Pace, Pacer};
+use crate::result::HistogramKind;
 use crate::scenario::Via;
 use crate::tally::Tally;
 
@@ -34,22 +34,16 @@ pub struct MessageBodies {
 /// The settings that all producers of a run share.
 #[derive(Clone, Debug)]
 pub struct PublishSettings {
-    /// How messages are published.
     pub via: Via,
-    /// Messages in a batch.
     pub batch: u32,
     /// How much later, in milliseconds, with DPUB.
     pub defer_ms: u64,
     /// In a closed loop: messages that may be outstanding. `None` in an open loop.
     pub window: Option<u64>,
-    /// Names of the topics.
     pub topics: Vec<String>,
     /// For HTTP's Host header.
     pub host: String,
-    /// The bodies.
     pub bodies: Arc<MessageBodies>,
-    /// The measured time, from and to, in nanoseconds.
-    pub measured: Range<u64>,
 }
 
 /// One command that awaits its answer.
@@ -64,7 +58,7 @@ struct Outstanding {
 #[derive(Debug)]
 pub struct Producer {
     settings: Arc<PublishSettings>,
-    /// The header's producer.
+    /// The header's producer: the run and the place among its producers.
     id: u32,
     /// Topics it takes turns over, as places in the list of the settings.
     topics: Vec<usize>,
@@ -73,17 +67,18 @@ pub struct Producer {
     size_at: usize,
     next: u64,
     /// Numbers stay below it.
-    limit: u64,
-    /// Intended times; `None` in a closed loop.
+    pub(crate) limit: u64,
+    /// `None` in a closed loop.
+    pace: Option<Pace>,
+    /// Intended times in an open loop that has begun.
     pacer: Option<Pacer>,
-    /// When a closed loop ends.
-    end_ns: u64,
+    /// The measured time, from and to, in nanoseconds. Publishing ends with it.
+    measured: Range<u64>,
     outstanding: VecDeque<Outstanding>,
     outstanding_messages: u64,
     /// The time from which on only the generator itself was in the way; `None` while something else is.
     free_since_ns: Option<u64>,
     record: ProducerRecord,
-    /// Publishing was ended early.
     ended: bool,
 }
 
@@ -99,14 +94,14 @@ pub enum Wait {
 }
 
 impl Producer {
-    /// A producer that sends until `end_ns` or to the number of messages. `pacer` is there in an open
-    /// loop. `index` is its place among `producers`; together they take turns over all topics.
+    /// A producer that sends up to `limit` messages. `pace` is there in an open loop. `index` is its place among
+    /// `producers`; together they take turns over all topics.
     pub fn new(
         settings: Arc<PublishSettings>,
         run: u16,
         (index, producers): (u32, u32),
-        pacer: Option<Pacer>,
-        (limit, end_ns): (u64, u64),
+        pace: Option<Pace>,
+        limit: u64,
     ) -> Producer {
         let count = settings.topics.len();
         let topics: Vec<usize> = if count > producers as usize {
@@ -125,8 +120,9 @@ impl Producer {
             turn: 0,
             next: 0,
             limit,
-            pacer,
-            end_ns,
+            pace,
+            pacer: None,
+            measured: 0..0,
             outstanding: VecDeque::new(),
             outstanding_messages: 0,
             free_since_ns: Some(0),
@@ -136,6 +132,22 @@ impl Producer {
             },
             ended: false,
         }
+    }
+
+    /// Begins, now that the time of the first send is known.
+    pub fn begin(&mut self, start_ns: u64, measured: Range<u64>) {
+        let pacer = |pace| Pacer::new(pace, start_ns, measured.clone());
+        self.pacer = self.pace.map(pacer);
+        self.measured = measured;
+    }
+
+    /// The place among the run's producers.
+    pub fn index(&self) -> u32 {
+        self.id & 0xffff
+    }
+
+    pub fn is_http(&self) -> bool {
+        self.settings.via.is_http()
     }
 
     /// Encodes everything that is due and for which there is room.
@@ -153,7 +165,7 @@ impl Producer {
                     }
                     Some(at) => at,
                 },
-                None if now_ns >= self.end_ns => return Wait::Done,
+                None if now_ns >= self.measured.end => return Wait::Done,
                 None => now_ns,
             };
             if !self.has_room(output) {
@@ -164,13 +176,12 @@ impl Producer {
             let count = self
                 .messages_per_command()
                 .min(u32::try_from(left).unwrap_or(u32::MAX));
-            let measured = self.settings.measured.contains(&intended_ns);
+            let measured = self.measured.contains(&intended_ns);
             if self.pacer.is_some() {
                 let free_since_ns = *self.free_since_ns.get_or_insert(now_ns);
                 let lateness_ns = now_ns.saturating_sub(intended_ns.max(free_since_ns));
-                tally
-                    .lateness
-                    .record(measured, lateness_ns, u64::from(count));
+                let lateness = tally.of(HistogramKind::Lateness);
+                lateness.record(measured, lateness_ns, u64::from(count));
             }
             let bodies_bytes = self.encode(intended_ns, count, output);
             tally.counts.sent += u64::from(count);
@@ -280,34 +291,20 @@ impl Producer {
             }
             return Ok(at);
         }
-        loop {
-            match decode_frame(&input[at..]) {
-                FrameDecoded::NeedMore(_) => return Ok(at),
-                FrameDecoded::Bad => {
-                    return Err("the daemon sent something that is no frame".into());
+        while let Some((kind, data)) = next_frame(input, &mut at)? {
+            match kind {
+                FrameType::Response if data == b"_heartbeat_" => wire::encode::nop(output),
+                FrameType::Response => self.answer(true, "", now_ns, tally)?,
+                FrameType::Error => {
+                    let text = String::from_utf8_lossy(data);
+                    self.answer(false, &text, now_ns, tally)?;
                 }
-                FrameDecoded::Frame {
-                    kind,
-                    data,
-                    consumed,
-                } => {
-                    at += consumed;
-                    match kind {
-                        FrameType::Response if data == b"_heartbeat_" => {
-                            wire::encode::nop(output);
-                        }
-                        FrameType::Response => self.answer(true, "", now_ns, tally)?,
-                        FrameType::Error => {
-                            let text = String::from_utf8_lossy(data);
-                            self.answer(false, &text, now_ns, tally)?;
-                        }
-                        FrameType::Message => {
-                            return Err("the daemon sent a message to a producer".into());
-                        }
-                    }
+                FrameType::Message => {
+                    return Err("the daemon sent a message to a producer".into());
                 }
             }
         }
+        Ok(at)
     }
 
     fn answer(
@@ -336,13 +333,13 @@ impl Producer {
         }
         tally.counts.acknowledged += count;
         tally.last_answer_ns = now_ns;
-        let measured = self.settings.measured.contains(&command.intended_ns);
+        let measured = self.measured.contains(&command.intended_ns);
         let latency_ns = now_ns.saturating_sub(command.intended_ns);
-        tally.publish.record(measured, latency_ns, count);
+        let publish = tally.of(HistogramKind::Publish);
+        publish.record(measured, latency_ns, count);
         Ok(())
     }
 
-    /// Stops sending.
     pub fn end(&mut self) {
         self.ended = true;
     }
@@ -357,7 +354,6 @@ impl Producer {
         !self.has_room(&[])
     }
 
-    /// Messages acknowledged.
     pub fn acknowledged(&self) -> u64 {
         let refused: u64 = self.record.refused.iter().map(|r| r.end - r.start).sum();
         self.next - refused - self.outstanding_messages
@@ -400,31 +396,6 @@ fn line(output: &mut Vec<u8>, words: &[&str]) {
 fn size(output: &mut Vec<u8>, value: usize) {
     let value = u32::try_from(value).unwrap_or(u32::MAX);
     output.extend_from_slice(&value.to_be_bytes());
-}
-
-/// Answers the heartbeats of a V2 connection that has not begun to publish, because setting up all the
-/// others takes long. Returns the bytes handled.
-/// Fails when the daemon sent something else, in words.
-pub fn keep_alive(input: &[u8], output: &mut Vec<u8>) -> Result<usize, String> {
-    let mut at = 0;
-    loop {
-        match decode_frame(&input[at..]) {
-            FrameDecoded::NeedMore(_) => return Ok(at),
-            FrameDecoded::Frame {
-                kind: FrameType::Response,
-                data: b"_heartbeat_",
-                consumed,
-            } => {
-                at += consumed;
-                wire::encode::nop(output);
-            }
-            FrameDecoded::Frame { data, .. } => {
-                let text = String::from_utf8_lossy(data);
-                return Err(format!("the daemon said something unasked: {text}"));
-            }
-            FrameDecoded::Bad => return Err("the daemon sent something that is no frame".into()),
-        }
-    }
 }
 
 #[cfg(test)]

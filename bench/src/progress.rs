@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write, stderr};
 
+use crate::depth::Depth;
 use crate::grid::Grid;
 use crate::result::Phase;
 use crate::scenario::Scenario;
@@ -31,7 +32,7 @@ impl Progress {
     }
 
     /// Shows how it stands, if it is time to.
-    pub fn show(&mut self, now_ns: u64, series: &Series, depth: Option<u64>) {
+    pub fn show(&mut self, now_ns: u64, series: &Series, depth: Option<&(u64, Depth)>) {
         if !self.on || now_ns < self.next_ns {
             return;
         }
@@ -56,15 +57,14 @@ impl Progress {
                 line += &format!("  p99 {:.2} ms", latency.p99_us / 1000.0);
             }
         }
-        if let Some(depth) = depth {
-            line += &format!("  depth {depth}");
+        if let Some((_, depth)) = depth {
+            line += &format!("  depth {}", depth.depth);
         }
         // Cut at the terminal's edge: a line that wraps could not be removed. Progress that cannot be
         // shown is no reason to stop.
         drop(write!(stderr(), "\r\x1b[K\x1b[?7l{line}\x1b[?7h"));
     }
 
-    /// Removes the line.
     pub fn end(&mut self) {
         if self.on {
             drop(write!(stderr(), "\r\x1b[K"));

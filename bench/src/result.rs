@@ -40,22 +40,16 @@ pub struct SavedResult {
     pub command: Vec<String>,
     /// When the measurement started: milliseconds of Unix time.
     pub started_unix_ms: u64,
-    /// Where it ran.
     pub machine: Machine,
-    /// The result proper.
     pub outcome: Outcome,
 }
 
 /// A machine's fingerprint: what a figure depends on, and nothing that names the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor's model name.
     pub cpu_model: String,
-    /// Processors that the system offers.
     pub cores: u32,
-    /// Kernel name, release and architecture.
     pub kernel: String,
-    /// Main memory in bytes.
     pub memory_bytes: u64,
 }
 
@@ -67,27 +61,21 @@ pub struct Machine {
     reason = "there is one of them in a program"
 )]
 pub enum Outcome {
-    /// `nsq-bench run`.
     Run(Box<RunResult>),
-    /// `nsq-bench sweep`.
     Sweep(SweepResult),
-    /// `nsq-bench find-max`.
     FindMax(Box<FindMaxResult>),
-    /// `nsq-bench compare`.
     Compare(CompareResult),
 }
 
 /// One run of one scenario against one daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
-    /// The daemon under test.
     pub daemon: Daemon,
     /// The scenario that was run, every default filled in.
     pub scenario: Scenario,
     /// The kind of loop. Latencies of a closed loop hide stalls.
     #[serde(rename = "loop")]
     pub loop_kind: LoopKind,
-    /// How it ended.
     pub ended: Ended,
     /// Counts and rates of the measured time.
     pub totals: Totals,
@@ -95,7 +83,6 @@ pub struct RunResult {
     pub ledger: Ledger,
     /// The resources that the daemon's process used, when it is local.
     pub resources: Option<Resources>,
-    /// The generator's check of itself.
     pub self_check: SelfCheck,
     /// One per [`HistogramKind`] that has values.
     pub histograms: Vec<HistogramRecord>,
@@ -128,14 +115,12 @@ impl RunResult {
     }
 }
 
-/// The daemon under test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Daemon {
     /// `nsqd`, `sink`, or in a comparison the name of the side.
     pub kind: String,
     /// The version in its answer to IDENTIFY; empty if it did not say.
     pub version: String,
-    /// The TCP address that was used.
     pub tcp_address: String,
     /// The command that started it, when this program did.
     pub command: Option<String>,
@@ -149,7 +134,6 @@ pub enum LoopKind {
     Open,
     /// A publish waited for room in the window; latencies count from the actual send.
     Closed,
-    /// Nothing was published.
     None,
 }
 
@@ -164,39 +148,30 @@ pub enum Ended {
     /// The user stopped it; the result is of what ran.
     Interrupted,
     /// The daemon or a connection failed; the result is of what ran.
-    Failed {
-        /// The reason in words.
-        reason: String,
-    },
+    Failed { reason: String },
 }
 
-/// Counts and rates. Rates count what happened in `measured_s`, without warm-up and drain.
+/// Counts and rates. Rates count what happened in `measured_s`, without warm-up and drain. From `finished` on, the counts
+/// are those of the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Length of the measured time in seconds.
     pub measured_s: f64,
     /// Offered load in messages per second; absent in a closed loop.
     pub offered_per_s: Option<f64>,
     /// Messages acknowledged (OK) in the measured time.
     pub acknowledged: u64,
-    /// Messages acknowledged per second.
     pub acknowledged_per_s: f64,
     /// Messages delivered in the time from the start of measuring (or of consuming, if later) to its
     /// end (or the last delivery, when consumers begin after publishing), over all channels.
     pub delivered: u64,
     /// Messages delivered per second of that time.
     pub delivered_per_s: f64,
-    /// Mean body size of the messages sent, in bytes.
     pub message_bytes_mean: f64,
-    /// Body bytes acknowledged per second.
     pub acknowledged_bytes_per_s: f64,
-    /// FINs sent in the whole run.
     pub finished: u64,
-    /// REQ sent in the whole run.
     pub requeued: u64,
-    /// TOUCH sent in the whole run.
     pub touched: u64,
-    /// Deliveries deliberately left to time out in the whole run.
+    /// Deliveries deliberately left to time out.
     pub left_to_time_out: u64,
     /// Connections made again: storms dropped them, or the daemon dropped a slow reader.
     pub reconnected: u64,
@@ -209,13 +184,10 @@ pub struct Totals {
 /// which has to get every message once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// Messages sent.
     pub sent: u64,
-    /// Messages acknowledged with OK.
     pub acknowledged: u64,
     /// Sent, but neither acknowledged nor refused when the connection or the run ended.
     pub unconfirmed: u64,
-    /// Refused with an error answer.
     pub refused: u64,
     /// Channels that were consumed; zero when there were no consumers, then nothing below counts.
     pub channels: u32,
@@ -261,9 +233,7 @@ pub struct Resources {
     /// CPU time from then on per message delivered, in microseconds.
     #[serde(default)]
     pub cpu_us_per_delivered: Option<f64>,
-    /// Resident memory at the start of the run, in bytes.
     pub rss_start_bytes: u64,
-    /// Largest resident memory seen, in bytes.
     pub rss_max_bytes: u64,
     /// Growth of resident memory up to the deepest backlog seen, per message of it, in bytes. Absent
     /// when the backlog was small.
@@ -271,18 +241,14 @@ pub struct Resources {
     /// Bytes it caused to be written to disk. A file system that delays writing may not have counted
     /// all of them yet.
     pub disk_written_bytes: u64,
-    /// Bytes written to disk per acknowledged message.
     pub disk_bytes_per_message: Option<f64>,
-    /// Voluntary context switches of all its threads.
     pub switches_voluntary: u64,
-    /// Involuntary ones.
     pub switches_involuntary: u64,
 }
 
 /// The generator's check of itself: whose limit was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SelfCheck {
-    /// The verdict.
     pub verdict: Verdict,
     /// The reasons, and what else is worth a note, in sentences for the user.
     pub reasons: Vec<String>,
@@ -321,14 +287,13 @@ pub enum HistogramKind {
 }
 
 impl HistogramKind {
-    /// All kinds.
+    /// All kinds, in their order.
     pub const ALL: [HistogramKind; 3] = [
         HistogramKind::Publish,
         HistogramKind::Delivery,
         HistogramKind::Lateness,
     ];
 
-    /// The kind's name, as in the JSON.
     pub fn name(self) -> &'static str {
         match self {
             HistogramKind::Publish => "publish",
@@ -342,25 +307,16 @@ impl HistogramKind {
 /// time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HistogramRecord {
-    /// The latency that it counts.
     pub kind: HistogramKind,
-    /// Number of values.
     pub count: u64,
-    /// The rest is in microseconds. The smallest value.
+    /// The rest is in microseconds.
     pub min_us: f64,
-    /// The mean.
     pub mean_us: f64,
-    /// Half of the values are no larger.
     pub p50_us: f64,
-    /// The 90th percentile.
     pub p90_us: f64,
-    /// The 99th percentile.
     pub p99_us: f64,
-    /// The 99.9th percentile.
     pub p999_us: f64,
-    /// The 99.99th percentile.
     pub p9999_us: f64,
-    /// The largest value.
     pub max_us: f64,
     /// All of it: HdrHistogram V2, deflated, base64, with values in nanoseconds.
     pub hdr_base64: String,
@@ -373,15 +329,11 @@ pub struct HistogramRecord {
 pub struct Interval {
     /// End of the interval: seconds since the first intended send.
     pub at_s: f64,
-    /// Its length in seconds.
     pub length_s: f64,
-    /// The phase of the run.
     pub phase: Phase,
     /// Offered load at its end, in messages per second; absent in a closed loop and in the drain.
     pub offered_per_s: Option<f64>,
-    /// Messages sent per second.
     pub sent_per_s: f64,
-    /// Messages acknowledged per second.
     pub acknowledged_per_s: f64,
     /// Messages delivered per second, over all channels.
     pub delivered_per_s: f64,
@@ -389,15 +341,11 @@ pub struct Interval {
     pub publish: Option<Percentiles>,
     /// Delivery latencies of the messages that came in the interval.
     pub delivery: Option<Percentiles>,
-    /// Lateness of the generator in the interval.
     pub lateness: Option<Percentiles>,
     /// Messages waiting in the channels (in the topics, where there is no channel), from /stats.
     pub depth: Option<u64>,
-    /// Messages in flight, from /stats.
     pub in_flight: Option<u64>,
-    /// Messages deferred, from /stats.
     pub deferred: Option<u64>,
-    /// The daemon's process.
     pub daemon: Option<ProcessInterval>,
     /// CPU of the generator's threads together, in percent of one core.
     pub generator_cpu_percent: f64,
@@ -410,7 +358,6 @@ pub enum Phase {
     /// Publishing, not measured.
     #[default]
     WarmUp,
-    /// Measured.
     Measure,
     /// Publishing has ended; what is outstanding arrives.
     Drain,
@@ -419,15 +366,10 @@ pub enum Phase {
 /// Percentiles of an interval, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// Number of values.
     pub count: u64,
-    /// Half of the values are no larger.
     pub p50_us: f64,
-    /// The 99th percentile.
     pub p99_us: f64,
-    /// The 99.9th percentile.
     pub p999_us: f64,
-    /// The largest value.
     pub max_us: f64,
 }
 
@@ -436,13 +378,9 @@ pub struct Percentiles {
 pub struct ProcessInterval {
     /// CPU in percent of one core; several cores make more than 100.
     pub cpu_percent: f64,
-    /// Resident memory at the end, in bytes.
     pub rss_bytes: u64,
-    /// Voluntary context switches per second.
     pub switches_voluntary_per_s: f64,
-    /// Involuntary context switches per second.
     pub switches_involuntary_per_s: f64,
-    /// Bytes written to disk per second.
     pub disk_written_bytes_per_s: f64,
 }
 
@@ -468,12 +406,10 @@ pub struct FindMaxResult {
     /// True when the search ended because the generator, not the daemon, reached its limit: the daemon
     /// can do at least `found_per_s`.
     pub generator_limited: bool,
-    /// The lowest rate that failed, in messages per second.
     pub failed_per_s: Option<f64>,
     /// For each term of the objective, how far the confirming run was from it, as a share of the
     /// limit: 0.4 means 40 % of it were left.
     pub headroom: Vec<Headroom>,
-    /// Every rate tried, in order.
     pub steps: Vec<SearchStep>,
     /// The confirming run at `found_per_s`.
     pub held: Option<RunResult>,
@@ -495,42 +431,31 @@ pub struct Headroom {
 /// One rate of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SearchStep {
-    /// Offered, in messages per second.
     pub offered_per_s: f64,
     /// `ramp`, `bisect` or `hold`.
     pub stage: String,
-    /// True when the objective was met.
     pub passed: bool,
     /// The terms that were missed, each with the measured value.
     pub missed: Vec<String>,
-    /// The verdict of the generator's self-check.
     pub verdict: Verdict,
-    /// Acknowledged, in messages per second.
     pub acknowledged_per_s: f64,
-    /// The 99th percentile of publish latency, in microseconds.
     pub publish_p99_us: Option<f64>,
-    /// The 99th percentile of delivery latency, in microseconds.
     pub delivery_p99_us: Option<f64>,
 }
 
 /// A daemon on a machine in the figures that capacity is planned by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// The daemon it is of.
     pub daemon: Daemon,
-    /// The machine it was measured on.
     pub machine: Machine,
-    /// The objective that was held.
     pub slo: String,
     /// The highest rate within the objective, in messages published per second.
     pub messages_per_s: f64,
     /// True when the generator was the limit: then `messages_per_s` is a lower bound.
     pub generator_limited: bool,
-    /// Mean body size, in bytes.
     pub message_bytes: f64,
     /// Channels of each topic, each with consumers.
     pub channels: u32,
-    /// Messages in one publish command.
     pub batch: u32,
     /// Cores of the machine. Generator and daemon share them when both are local.
     pub cores: u32,
@@ -541,7 +466,6 @@ pub struct Profile {
     /// CPU-seconds of the daemon per message delivered and finished on one channel: what the held
     /// run used beyond its publishing, over its deliveries.
     pub cpu_s_per_delivered: Option<f64>,
-    /// Resident memory per queued message, in bytes.
     pub memory_bytes_per_queued: Option<f64>,
     /// Resident memory of the daemon with nothing queued, in bytes.
     pub memory_bytes_idle: Option<u64>,
@@ -552,7 +476,6 @@ pub struct Profile {
 /// Two daemons under the same scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareResult {
-    /// The scenario's name.
     pub scenario: String,
     /// Rounds, each of which ran A and then B.
     pub rounds: u32,
@@ -562,18 +485,15 @@ pub struct CompareResult {
     pub b: Side,
     /// B over A for each metric that both sides have.
     pub ratios: Vec<Ratio>,
-    /// The thresholds that were asked for.
     pub thresholds: Vec<Threshold>,
     /// True when every threshold was met by figures that are the daemon's own, and every run was clean.
     pub passed: bool,
-    /// The reasons for not passing, in sentences.
     pub failures: Vec<String>,
 }
 
 /// One side of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Side {
-    /// The side's name.
     pub name: String,
     /// The command line with its placeholders.
     pub command: String,
@@ -584,7 +504,6 @@ pub struct Side {
 }
 
 impl Side {
-    /// Finds a metric by its name.
     pub fn metric(&self, name: &str) -> Option<&Metric> {
         self.metrics.iter().find(|metric| metric.name == name)
     }
@@ -597,15 +516,12 @@ pub struct Metric {
     pub name: String,
     /// Its unit, such as `msg/s`, `us`, `bytes`.
     pub unit: String,
-    /// True when more is better.
     pub higher_is_better: bool,
     /// The value of each round in order; `None` where a round could not measure it.
     pub values: Vec<Option<f64>>,
     /// The median of those there are.
     pub median: f64,
-    /// The smallest.
     pub min: f64,
-    /// The largest.
     pub max: f64,
 }
 
@@ -618,9 +534,7 @@ pub struct Ratio {
     pub higher_is_better: bool,
     /// The median of the rounds' ratios: each round compares neighbours in time.
     pub median: f64,
-    /// The smallest of them.
     pub min: f64,
-    /// The largest of them.
     pub max: f64,
 }
 
@@ -631,11 +545,8 @@ pub struct Threshold {
     pub metric: String,
     /// `at-least` or `at-most`.
     pub bound: Bound,
-    /// The bound of the median ratio.
     pub limit: f64,
-    /// The ratio that was measured; absent when the metric was not.
     pub measured: Option<f64>,
-    /// True when the threshold was met.
     pub met: bool,
 }
 
@@ -643,9 +554,7 @@ pub struct Threshold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
-    /// B must be at least so many times A.
     AtLeast,
-    /// B must be at most so many times A.
     AtMost,
 }
 
@@ -677,7 +586,6 @@ impl SavedResult {
         serde_json::from_str(text).map_err(|error| format!("is damaged: {error}"))
     }
 
-    /// The JSON text of the file.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data")
     }

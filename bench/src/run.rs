@@ -101,9 +101,7 @@ impl Default for Options {
 /// A finished run.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// The result.
     pub result: RunResult,
-    /// Its histograms by interval.
     pub log: Vec<LoggedHistogram>,
     /// When it started, in milliseconds of Unix time.
     pub started_unix_ms: u64,
@@ -145,14 +143,14 @@ pub fn run(target: &Target, scenario: &Scenario, options: &Options) -> Result<Fi
             return Err(error);
         }
     };
-    let depths = DepthSampler::start(
+    let mut depths = DepthSampler::start(
         target.http,
         &prepared.prefix,
         prepared.topics.len() == 1,
         clock,
         grid,
     );
-    let mut recording = conductor.conduct(grid, &depths);
+    let mut recording = conductor.conduct(grid, &mut depths);
     let rest = conductor.stop();
     recording
         .series
@@ -278,17 +276,17 @@ impl Conductor<'_> {
             Control::set(&self.control.consume);
         }
         let start = self.clock.now_ns() + LEAD_NS;
-        self.control.start_ns.store(start, Ordering::Release);
         let measure = start + self.scenario.warm_up.as_ns();
-        Ok(Grid {
+        let grid = Grid {
             start,
             measure,
             publish_end: measure + self.scenario.duration.as_ns(),
             interval: self.options.interval.as_ns(),
-        })
+        };
+        Ok(*self.control.grid.get_or_init(|| grid))
     }
 
-    fn conduct(&mut self, grid: Grid, depths: &DepthSampler) -> Recording {
+    fn conduct(&mut self, grid: Grid, depths: &mut DepthSampler) -> Recording {
         let mut recording = Recording {
             series: Series::new(grid, self.handles.len()),
             ended: Ended::Complete,
@@ -313,7 +311,8 @@ impl Conductor<'_> {
             }
             let wait = Duration::from_nanos(next_ns.saturating_sub(self.clock.now_ns()));
             self.receive(Some(&mut recording.series), wait.min(LOOK));
-            progress.show(now_ns, &recording.series, depths.last());
+            depths.receive();
+            progress.show(now_ns, &recording.series, depths.looks.last());
             if let Some(reason) = self.failure.take() {
                 break Ended::Failed { reason };
             }
@@ -333,7 +332,7 @@ impl Conductor<'_> {
                 if done {
                     published_ns = Some(now_ns);
                     progress_ns = now_ns;
-                    looks_from = depths.count();
+                    looks_from = depths.looks.len();
                     Control::set(&self.control.published);
                     recording.published_usage = self.usage();
                 } else if now_ns > ends_at + self.scenario.drain.as_ns() {
@@ -355,7 +354,7 @@ impl Conductor<'_> {
             }
             let arrived_now = self.control.arrived();
             if arrived_now != arrived {
-                (arrived, progress_ns, looks_from) = (arrived_now, now_ns, depths.count());
+                (arrived, progress_ns, looks_from) = (arrived_now, now_ns, depths.looks.len());
             }
             if self.control.is_drained() {
                 let at = *drained_ns.get_or_insert(now_ns);

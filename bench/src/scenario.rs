@@ -18,7 +18,6 @@ use crate::span::Span;
 use crate::unit::{Unit, number};
 pub use fields::{Patch, Scenario};
 
-/// How messages are published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Via {
@@ -28,19 +27,16 @@ pub enum Via {
     Mpub,
     /// DPUB: one message a command, to be delivered `defer` later.
     Dpub,
-    /// HTTP `POST /pub`.
     HttpPub,
     /// HTTP `POST /mpub?binary=true`.
     HttpMpub,
 }
 
 impl Via {
-    /// Tells whether a command carries a batch.
     pub fn is_batched(self) -> bool {
         matches!(self, Via::Mpub | Via::HttpMpub)
     }
 
-    /// Tells whether it goes over HTTP.
     pub fn is_http(self) -> bool {
         matches!(self, Via::HttpPub | Via::HttpMpub)
     }
@@ -60,7 +56,6 @@ pub enum Consume {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
-    /// At even distances.
     Even,
     /// At random, independent of one another (a Poisson process).
     Poisson,

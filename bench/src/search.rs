@@ -10,16 +10,12 @@
 /// The stage of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Doubling, or halving.
     Ramp,
-    /// Halving the gap.
     Bisect,
-    /// Confirming.
     Hold,
 }
 
 impl Stage {
-    /// Its name in results.
     pub fn as_str(self) -> &'static str {
         match self {
             Stage::Ramp => "ramp",
@@ -32,11 +28,9 @@ impl Stage {
 /// The next move of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next {
-    /// Try this rate.
     Try(Stage, f64),
     /// The highest rate that was held.
     Found(f64),
-    /// None was.
     Nothing,
 }
 
@@ -87,7 +81,6 @@ impl Search {
         Next::Try(self.stage, self.rate)
     }
 
-    /// The lowest rate that failed, if one did.
     pub fn failed(&self) -> Option<f64> {
         self.failed
     }

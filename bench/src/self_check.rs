@@ -23,9 +23,7 @@ pub struct Observed {
     pub threads: Vec<(f64, f64)>,
     /// The generator's lateness, in an open loop.
     pub lateness: Option<Percentiles>,
-    /// Publish latency.
     pub publish: Option<Percentiles>,
-    /// Delivery latency.
     pub delivery: Option<Percentiles>,
     /// Messages sent, and messages due that nothing but the generator kept back.
     pub sent_and_unsent: Option<(u64, u64)>,

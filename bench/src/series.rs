@@ -12,11 +12,9 @@ use crate::tally::{Counts, Latencies, Tally, add, latencies, percentiles, serial
 /// A histogram of one interval in its serialised form, for the HDR log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoggedHistogram {
-    /// The latency that it counts.
     pub kind: HistogramKind,
     /// Where the interval begins, in seconds since the start.
     pub start_s: f64,
-    /// Its length in seconds.
     pub length_s: f64,
     /// V2, deflated.
     pub bytes: Vec<u8>,
@@ -25,11 +23,9 @@ pub struct LoggedHistogram {
 /// The measurements at one boundary, besides the tallies.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
-    /// The daemon's process.
     pub usage: Option<Usage>,
     /// CPU and waiting time of each generator thread, in nanoseconds.
     pub threads: Vec<(u64, u64)>,
-    /// The machine's processors.
     pub processors: Option<ProcessorTicks>,
 }
 
@@ -50,12 +46,8 @@ pub struct Series {
     pub all: Tally,
     /// Counts of the measured intervals.
     pub measured: Counts,
-    /// The publish latencies of all messages that were intended in the measured time.
-    pub publish: Latencies,
-    /// The same sum for deliveries.
-    pub delivery: Latencies,
-    /// The same sum for lateness.
-    pub lateness: Latencies,
+    /// The latencies of each [`HistogramKind`] of all messages that were intended in the measured time.
+    pub sums: [Latencies; HistogramKind::ALL.len()],
     /// The histograms for the HDR log.
     pub log: Vec<LoggedHistogram>,
     last: Option<Interval>,
@@ -73,9 +65,7 @@ impl Series {
             depths: BTreeMap::new(),
             all: Tally::default(),
             measured: Counts::default(),
-            publish: latencies(),
-            delivery: latencies(),
-            lateness: latencies(),
+            sums: HistogramKind::ALL.map(|_| latencies()),
             log: Vec::new(),
             last: None,
         }
@@ -117,6 +107,9 @@ impl Series {
                 0.0
             }
         };
+        let split = tally.latencies();
+        let [publish, delivery, lateness] =
+            split.each_ref().map(|split| percentiles(&split.both()));
         let row = Interval {
             at_s: start_s + length_s,
             length_s,
@@ -124,13 +117,12 @@ impl Series {
             sent_per_s: rate(counts.sent),
             acknowledged_per_s: rate(counts.acknowledged),
             delivered_per_s: rate(counts.delivered),
-            publish: percentiles(&tally.publish.both()),
-            delivery: percentiles(&tally.delivery.both()),
-            lateness: percentiles(&tally.lateness.both()),
+            publish,
+            delivery,
+            lateness,
             ..Interval::default()
         };
-        let split = [&tally.publish, &tally.delivery, &tally.lateness];
-        let sums = [&mut self.publish, &mut self.delivery, &mut self.lateness];
+        let sums = self.sums.iter_mut();
         for ((kind, part), sum) in HistogramKind::ALL.into_iter().zip(split).zip(sums) {
             let part = &part.measured;
             if part.is_empty() {

@@ -46,7 +46,6 @@ pub enum Mode {
     /// Forgotten; consumers get messages that are made up.
     #[default]
     Null,
-    /// Delivered.
     Echo,
 }
 
@@ -77,7 +76,6 @@ pub struct SinkOptions {
     #[arg(long, value_enum, default_value = "null")]
     pub mode: Mode,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub faults: Faults,
     /// Body size of the messages that `null` makes up, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 200, value_parser = parse_size)]
@@ -109,26 +107,20 @@ fn parse_one_in(text: &str) -> Result<u64, String> {
 /// The counts of what a sink did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SinkCounts {
-    /// Messages published to it.
     pub published: u64,
-    /// Messages delivered by it.
     pub delivered: u64,
-    /// FINs received.
     pub finished: u64,
     /// Messages acknowledged and dropped.
     pub dropped: u64,
     /// Messages delivered twice to each channel.
     pub duplicated: u64,
-    /// Messages altered.
     pub altered: u64,
-    /// Times it stood still.
     pub stalls: u64,
 }
 
 /// A running sink.
 #[derive(Debug)]
 pub struct Sink {
-    /// Where it listens.
     pub address: SocketAddr,
     stop: Arc<AtomicBool>,
     handle: JoinHandle<io::Result<SinkCounts>>,

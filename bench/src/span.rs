@@ -23,12 +23,10 @@ const UNITS: [(&str, u64); 7] = [
 ];
 
 impl Span {
-    /// A span in milliseconds.
     pub const fn from_millis(ms: u64) -> Span {
         Span(Duration::from_millis(ms))
     }
 
-    /// A span in seconds.
     pub const fn from_secs(seconds: u64) -> Span {
         Span(Duration::from_secs(seconds))
     }
@@ -38,12 +36,14 @@ impl Span {
         u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The length in seconds.
+    pub fn as_millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+
     pub fn as_secs_f64(self) -> f64 {
         self.0.as_secs_f64()
     }
 
-    /// Tells whether the span is zero.
     pub fn is_zero(self) -> bool {
         self.0.is_zero()
     }

@@ -12,10 +12,8 @@ const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 /// Significant decimal digits of a recorded latency.
 const DIGITS: u8 = 3;
 
-/// A histogram of nanoseconds.
 pub type Latencies = Histogram<u64>;
 
-/// An empty histogram.
 pub fn latencies() -> Latencies {
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("constant bounds")
 }
@@ -30,14 +28,6 @@ pub struct Split {
 }
 
 impl Split {
-    /// Nothing yet.
-    pub fn new() -> Split {
-        Split {
-            measured: latencies(),
-            other: latencies(),
-        }
-    }
-
     /// Records `count` messages of the same latency.
     #[inline]
     pub fn record(&mut self, measured: bool, latency_ns: u64, count: u64) {
@@ -57,7 +47,6 @@ impl Split {
         }
     }
 
-    /// Both together.
     pub fn both(&self) -> Latencies {
         let mut both = self.measured.clone();
         add(&mut both, &self.other);
@@ -67,7 +56,10 @@ impl Split {
 
 impl Default for Split {
     fn default() -> Split {
-        Split::new()
+        Split {
+            measured: latencies(),
+            other: latencies(),
+        }
     }
 }
 
@@ -80,7 +72,6 @@ pub fn add(to: &mut Latencies, from: &Latencies) {
 
 /// Event counts of an interval or of a whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub struct Counts {
     pub sent: u64,
     pub sent_bytes: u64,
@@ -97,7 +88,6 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds another's.
     pub fn add(&mut self, other: &Counts) {
         add_fields!(self, other, sent sent_bytes acknowledged delivered finished requeued touched);
         add_fields!(self, other, left_to_time_out reconnected error_answers reordered foreign);
@@ -114,35 +104,32 @@ pub struct Tally {
     pub last_answer_ns: u64,
     /// When the last message came, in nanoseconds; zero for never.
     pub last_delivery_ns: u64,
-    /// From the intended send to the OK.
-    pub publish: Split,
-    /// From the intended send to the delivery.
-    pub delivery: Split,
-    /// From the intended send to the actual one where only the generator was in the way.
-    pub lateness: Split,
+    /// The latencies of each [`HistogramKind`].
+    latencies: [Split; HistogramKind::ALL.len()],
 }
 
 impl Tally {
-    /// Makes it empty again.
     pub fn clear(&mut self) {
         self.counts = Counts::default();
         self.last_answer_ns = 0;
         self.last_delivery_ns = 0;
-        self.publish.clear();
-        self.delivery.clear();
-        self.lateness.clear();
+        self.latencies.iter_mut().for_each(Split::clear);
     }
 
-    /// Adds another's.
+    pub fn of(&mut self, kind: HistogramKind) -> &mut Split {
+        &mut self.latencies[kind as usize]
+    }
+
+    /// The latencies of all kinds, in the order of [`HistogramKind::ALL`].
+    pub fn latencies(&self) -> &[Split; HistogramKind::ALL.len()] {
+        &self.latencies
+    }
+
     pub fn add(&mut self, other: &Tally) {
         self.counts.add(&other.counts);
         self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);
         self.last_delivery_ns = self.last_delivery_ns.max(other.last_delivery_ns);
-        for (to, from) in [
-            (&mut self.publish, &other.publish),
-            (&mut self.delivery, &other.delivery),
-            (&mut self.lateness, &other.lateness),
-        ] {
+        for (to, from) in self.latencies.iter_mut().zip(&other.latencies) {
             add(&mut to.measured, &from.measured);
             add(&mut to.other, &from.other);
         }

@@ -19,11 +19,8 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where the daemon is.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Its TCP address.
     pub tcp: SocketAddr,
-    /// Its HTTP address, if it is to be used.
     pub http: Option<SocketAddr>,
-    /// Its process, when local.
     pub process: Option<Process>,
     /// The daemon's name and version.
     pub daemon: Daemon,
@@ -39,7 +36,6 @@ struct Identity {
     #[serde(default)]
     version: String,
     max_rdy_count: Option<u64>,
-    /// In milliseconds.
     msg_timeout: Option<u64>,
     #[serde(default)]
     nsq_bench_sink: bool,
@@ -92,7 +88,7 @@ fn greet(tcp: SocketAddr) -> Result<Identity, String> {
     let mut stream = TcpStream::connect_timeout(&tcp, LOOK_TIMEOUT).map_err(text)?;
     stream.set_read_timeout(Some(LOOK_TIMEOUT)).map_err(text)?;
     let mut out = wire::decode::MAGIC_V2.to_vec();
-    encode::identify(&mut out, &identify_json(0, 0));
+    encode::identify(&mut out, identify_json(0, 0).to_string().as_bytes());
     stream.write_all(&out).map_err(text)?;
     let mut input = Vec::new();
     let mut chunk = [0; 4096];

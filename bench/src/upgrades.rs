@@ -5,7 +5,6 @@
 //! then compression, and the daemon says OK in the new encoding after each of them. A run ends if the
 //! daemon grants something else than was asked for: [`Upgrades::check_granted`].
 
-use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -54,32 +53,23 @@ impl Upgrades {
         })
     }
 
-    /// Tells whether there is no upgrade.
     pub fn is_empty(&self) -> bool {
         self.tls.is_none() && !self.snappy && self.deflate == 0
     }
 
     /// The JSON of an IDENTIFY, with what is asked for added.
-    pub fn ask<'a>(&self, identify: &'a [u8]) -> Cow<'a, [u8]> {
-        let Some(open) = identify
-            .strip_suffix(b"}")
-            .filter(|open| open.len() > 1 && !self.is_empty())
-        else {
-            return Cow::Borrowed(identify);
-        };
-        let mut asked = open.to_vec();
+    pub fn ask(&self, mut identify: serde_json::Value) -> Vec<u8> {
         if self.tls.is_some() {
-            asked.extend_from_slice(b",\"tls_v1\":true");
+            identify["tls_v1"] = true.into();
         }
         if self.snappy {
-            asked.extend_from_slice(b",\"snappy\":true");
+            identify["snappy"] = true.into();
         }
         if self.deflate > 0 {
-            let level = format!(",\"deflate\":true,\"deflate_level\":{}", self.deflate);
-            asked.extend_from_slice(level.as_bytes());
+            identify["deflate"] = true.into();
+            identify["deflate_level"] = self.deflate.into();
         }
-        asked.push(b'}');
-        Cow::Owned(asked)
+        identify.to_string().into_bytes()
     }
 
     /// Checks that the answer to an IDENTIFY grants what was asked for, and nothing else.

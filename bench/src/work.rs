@@ -17,7 +17,6 @@ pub enum Work {
     /// None: finished as soon as read.
     #[default]
     None,
-    /// Always the same.
     Fixed(Span),
     /// Evenly between two.
     Uniform(Span, Span),
@@ -26,7 +25,6 @@ pub enum Work {
 }
 
 impl Work {
-    /// One work time in nanoseconds.
     pub fn draw_ns(&self, random: &mut Random) -> u64 {
         match self {
             Work::None => 0,

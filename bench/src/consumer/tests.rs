@@ -6,7 +6,10 @@ use wire::id::Seq;
 const RUN: u16 = 3;
 
 fn behaviour() -> Behaviour {
-    Behaviour::new(&Scenario::default(), Some(RUN), 0..u64::MAX)
+    Behaviour {
+        scenario: Scenario::default(),
+        run: Some(RUN),
+    }
 }
 
 /// A message frame with this number of producer 0, in its first delivery unless said otherwise.
@@ -45,6 +48,7 @@ impl Bench {
     fn frames(&mut self, input: &[u8], behaviour: &Behaviour) -> Result<usize, String> {
         let mut context = CallContext {
             now_ns: 5000,
+            measured: 0..u64::MAX,
             output: &mut self.output,
             tally: &mut self.tally,
             entries: &mut self.entries,
@@ -57,6 +61,7 @@ impl Bench {
         while let Some(held) = self.held.pop() {
             let mut context = CallContext {
                 now_ns: held.due_ns,
+                measured: 0..u64::MAX,
                 output: &mut self.output,
                 tally: &mut self.tally,
                 entries: &mut self.entries,
@@ -85,8 +90,8 @@ fn the_fins_of_a_read_go_out_together() {
         .collect();
     assert_eq!(bench.text(), fins.concat() + "NOP\n");
     assert_eq!(bench.tally.counts.delivered, 3);
-    assert_eq!(bench.tally.delivery.measured.len(), 3);
-    assert_eq!(bench.tally.delivery.measured.max(), 4001);
+    assert_eq!(bench.tally.of(HistogramKind::Delivery).measured.len(), 3);
+    assert_eq!(bench.tally.of(HistogramKind::Delivery).measured.max(), 4001);
     assert_eq!(bench.entries.len(), 3);
 }
 
@@ -99,7 +104,7 @@ fn order_damage_and_strangers_are_noticed() {
     bench.frames(&input, &behaviour()).unwrap();
     // A redelivery is behind by nature, and its latency is not the first delivery's.
     assert_eq!(bench.tally.counts.reordered, 1);
-    assert_eq!(bench.tally.delivery.measured.len(), 2);
+    assert_eq!(bench.tally.of(HistogramKind::Delivery).measured.len(), 2);
     assert_eq!(bench.entries[3], LedgerEntry::Damaged);
     assert_eq!(bench.tally.counts.finished, 4);
     let other_run = Behaviour {
@@ -132,19 +137,19 @@ fn work_ends_in_fin_req_touch_or_nothing() {
         assert_eq!(bench.tally.counts.finished, counts[0] + 1);
     };
     check(
-        |b| b.work = Work::Fixed(crate::span::Span::from_millis(1)),
+        |b| b.scenario.work = Work::Fixed(crate::span::Span::from_millis(1)),
         1,
         [1, 0, 0, 0],
     );
-    check(|b| b.requeue = 1.0, 2, [0, 1, 0, 0]);
-    check(|b| b.time_out = 1.0, 2, [0, 0, 0, 1]);
-    check(|b| b.touch = 1.0, 1, [1, 0, 1, 0]);
+    check(|b| b.scenario.requeue = 1.0, 2, [0, 1, 0, 0]);
+    check(|b| b.scenario.time_out = 1.0, 2, [0, 0, 0, 1]);
+    check(|b| b.scenario.touch = 1.0, 1, [1, 0, 1, 0]);
 }
 
 #[test]
 fn a_dropped_connection_gives_back_what_it_held() {
     let mut behaviour = behaviour();
-    behaviour.work = Work::Fixed(crate::span::Span::from_millis(1));
+    behaviour.scenario.work = Work::Fixed(crate::span::Span::from_millis(1));
     let mut bench = Bench::new();
     bench.frames(&message(0, 1), &behaviour).unwrap();
     let mut ledger = ChannelLedger::default();

@@ -16,33 +16,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
-use wire::encode::{self, FrameDecoded, decode_frame};
+use wire::encode;
 use wire::frame::FrameType;
 use wire::name::{ChannelName, TopicName};
 
 use crate::consumer::{Behaviour, Consumer};
-use crate::grid::Grid;
-use crate::link::Link;
-use crate::pace::{Pace, Pacer};
-use crate::producer::{Producer, PublishSettings};
+use crate::link::{Link, next_frame};
+use crate::producer::Producer;
 use crate::upgrades::Upgrades;
-
-/// The settings of a producer.
-#[derive(Clone, Debug)]
-pub struct ProducerSettings {
-    /// The producer's place among all producers, and the number of producers.
-    pub place: (u32, u32),
-    /// The run.
-    pub run: u16,
-    /// The pace; `None` in a closed loop.
-    pub pace: Option<Pace>,
-    /// The peak of the day's curve that the pace follows; 1 is a flat day.
-    pub peak: f64,
-    /// The most messages it sends.
-    pub limit: u64,
-    /// The settings that all producers share.
-    pub publish: Arc<PublishSettings>,
-}
 
 /// How a consumer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,35 +39,25 @@ pub enum Reading {
 /// The settings of a consumer.
 #[derive(Clone, Debug)]
 pub struct ConsumerSettings {
-    /// Its topic.
     pub topic: String,
-    /// Its channel's name and number.
     pub channel: (String, usize),
-    /// Its ready count.
     pub rdy: u32,
-    /// How it reads.
     pub reading: Reading,
-    /// The JSON of its IDENTIFY.
     pub identify: Arc<Vec<u8>>,
-    /// The consumer treats messages like this.
     pub behaviour: Arc<Behaviour>,
-    /// Seed of its choices.
     pub seed: u64,
 }
 
 /// The purpose of a connection.
 #[derive(Debug)]
 pub(super) enum Role {
-    /// Publishing; made when the time of the first send is known.
-    Producer(Box<ProducerSettings>, Option<Box<Producer>>),
-    /// Consuming.
+    Producer(Box<Producer>),
     Consumer(Box<ConsumerSettings>, Box<Consumer>),
 }
 
 /// The stage of a connection's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Not begun.
     Closed,
     /// The socket is connecting, and the protocol has no greeting.
     Opening,
@@ -94,7 +65,6 @@ pub(super) enum Stage {
     Upgrading(usize),
     /// This many answers to the greeting are to come.
     Greeting(u32),
-    /// Ready.
     Live,
 }
 
@@ -122,22 +92,23 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn producer(
-        settings: &ProducerSettings,
+        producer: Producer,
         address: SocketAddr,
         upgrades: &Arc<Upgrades>,
     ) -> Connection {
-        let role = Role::Producer(Box::new(settings.clone()), None);
+        let role = Role::Producer(Box::new(producer));
         Connection::new(role, Reading::AtOnce, address, upgrades)
     }
 
     pub(super) fn consumer(
-        settings: &ConsumerSettings,
+        settings: ConsumerSettings,
         address: SocketAddr,
         upgrades: &Arc<Upgrades>,
     ) -> Connection {
+        let reading = settings.reading;
         let consumer = Consumer::new(settings.channel.1, settings.seed);
-        let role = Role::Consumer(Box::new(settings.clone()), Box::new(consumer));
-        Connection::new(role, settings.reading, address, upgrades)
+        let role = Role::Consumer(Box::new(settings), Box::new(consumer));
+        Connection::new(role, reading, address, upgrades)
     }
 
     fn new(
@@ -165,15 +136,16 @@ impl Connection {
     pub(super) fn open(&mut self) -> io::Result<()> {
         let mut link = Link::connect(self.address)?;
         self.stage = match &self.role {
-            Role::Producer(settings, _) if settings.publish.via.is_http() => Stage::Opening,
+            Role::Producer(producer) if producer.is_http() => Stage::Opening,
             Role::Producer(..) => {
                 link.output.extend_from_slice(&wire::decode::MAGIC_V2);
-                encode::identify(&mut link.output, &self.upgrades.ask(&identify_json(0, 0)));
+                let identify = self.upgrades.ask(identify_json(0, 0));
+                encode::identify(&mut link.output, &identify);
                 Stage::Greeting(1)
             }
             Role::Consumer(settings, _) => {
                 link.output.extend_from_slice(&wire::decode::MAGIC_V2);
-                encode::identify(&mut link.output, &self.upgrades.ask(&settings.identify));
+                encode::identify(&mut link.output, &settings.identify);
                 if self.upgrades.is_empty() {
                     subscribe(&mut link.output, settings)?;
                 }
@@ -197,22 +169,10 @@ impl Connection {
     ) -> Result<Range<usize>, String> {
         let mut part = 0..length;
         while matches!(self.stage, Stage::Greeting(_) | Stage::Upgrading(_)) {
-            let (kind, data) = match decode_frame(&scratch[part.clone()]) {
-                FrameDecoded::Frame {
-                    kind,
-                    data,
-                    consumed,
-                } => {
-                    part.start += consumed;
-                    (kind, data)
-                }
-                FrameDecoded::NeedMore(_) => break,
-                FrameDecoded::Bad => {
-                    return Err(format!(
-                        "{}: answers with no frame: is it NSQ?",
-                        self.name()
-                    ));
-                }
+            let frame = next_frame(&scratch[..part.end], &mut part.start)
+                .map_err(|_| format!("{}: answers with no frame: is it NSQ?", self.name()))?;
+            let Some((kind, data)) = frame else {
+                break;
             };
             match (kind, self.stage) {
                 (FrameType::Response, Stage::Greeting(_)) if data == b"_heartbeat_" => {
@@ -279,31 +239,6 @@ impl Connection {
         }
         self.stage = Stage::Live;
         Ok(())
-    }
-
-    /// Makes the producer, now that the time of the first send is known. False for consumers.
-    pub(super) fn start(&mut self, grid: &Grid, publish: &Arc<PublishSettings>) -> bool {
-        let Role::Producer(settings, producer) = &mut self.role else {
-            return false;
-        };
-        let pacer = settings.pace.map(|mut pace| {
-            if settings.peak > 1.0 {
-                let curve = crate::pace::Curve::new(settings.peak);
-                pace.curve = Some((curve, grid.measure, grid.publish_end));
-            }
-            Pacer::new(pace, grid.start, grid.publish_end)
-        });
-        let limits = (settings.limit, grid.publish_end);
-        let made = Producer::new(
-            Arc::clone(publish),
-            settings.run,
-            settings.place,
-            pacer,
-            limits,
-        );
-        *producer = Some(Box::new(made));
-        self.scheduled = true;
-        true
     }
 
     /// Sends RDY, once per connection; false when RDY was sent before, and for producers.
@@ -383,8 +318,8 @@ impl Connection {
     /// The connection's name in messages for the user.
     pub(super) fn name(&self) -> String {
         match &self.role {
-            Role::Producer(settings, _) => {
-                format!("producer {} to {}", settings.place.0, self.address)
+            Role::Producer(producer) => {
+                format!("producer {} to {}", producer.index(), self.address)
             }
             Role::Consumer(settings, _) => format!(
                 "consumer of {}/{} at {}",
@@ -417,7 +352,7 @@ fn subscribe(output: &mut Vec<u8>, settings: &ConsumerSettings) -> io::Result<()
 }
 
 /// The body of an IDENTIFY. Zero leaves a value to the daemon; both are in milliseconds.
-pub fn identify_json(msg_timeout_ms: u64, output_buffer_timeout_ms: u64) -> Vec<u8> {
+pub fn identify_json(msg_timeout_ms: u64, output_buffer_timeout_ms: u64) -> serde_json::Value {
     let mut body = serde_json::json!({
         "client_id": "nsq-bench",
         "hostname": "nsq-bench",
@@ -430,5 +365,5 @@ pub fn identify_json(msg_timeout_ms: u64, output_buffer_timeout_ms: u64) -> Vec<
     if output_buffer_timeout_ms > 0 {
         body["output_buffer_timeout"] = output_buffer_timeout_ms.into();
     }
-    body.to_string().into_bytes()
+    body
 }

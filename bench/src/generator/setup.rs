@@ -1,7 +1,6 @@
 //! The set-up of a thread's connections: all of them at first, later those that were dropped.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rustix::event::epoll;
@@ -9,8 +8,6 @@ use rustix::event::epoll;
 use super::connection::Role;
 use super::{Generator, SETUPS_MAX, TICK_NS};
 use crate::control::Control;
-use crate::grid::Grid;
-use crate::producer::PublishSettings;
 
 impl Generator {
     /// Sets up all connections, a limited number at once.
@@ -32,48 +29,27 @@ impl Generator {
                 .fetch_add(ready - told, Ordering::AcqRel);
             told = ready;
         }
-        while self.control().start_ns.load(Ordering::Acquire) == 0
-            && !Control::is_set(&self.control().stop)
-        {
+        while self.control().grid.get().is_none() && !Control::is_set(&self.control().stop) {
             self.poll(self.settings.clock.now_ns() + TICK_NS / 5)?;
         }
         Ok(())
     }
 
-    /// Fixes the grid and starts the producers; false when there is no time of the first send.
+    /// Starts the producers; false when there is no time of the first send.
     pub(super) fn start(&mut self) -> bool {
-        let (warm_up, duration, interval) = self.settings.lengths;
-        let start = self.control().start_ns.load(Ordering::Acquire);
-        if start == 0 {
+        let Some(grid) = self.control().grid.get().copied() else {
             return false;
-        }
-        self.grid = Grid {
-            start,
-            measure: start + warm_up,
-            publish_end: start + warm_up + duration,
-            interval,
         };
-        if let Some((every_ns, _)) = self.settings.storms {
-            self.next_storm_ns = start + every_ns;
-        }
-        // The measured time is known only now.
-        let measured = self.grid.measured();
-        let publish = self.settings.producers.first().map(|producer| {
-            let shared = &producer.publish;
-            Arc::new(PublishSettings {
-                measured: measured.clone(),
-                ..PublishSettings::clone(shared)
-            })
-        });
-        if let Some(behaviour) = &mut self.behaviour {
-            Arc::make_mut(behaviour).measured = measured;
+        self.grid = grid;
+        self.has_begun = true;
+        if !self.scenario().storm_every.is_zero() {
+            self.next_storm_ns = grid.start + self.scenario().storm_every.as_ns();
         }
         for (index, connection) in self.connections.iter_mut().enumerate() {
-            if publish
-                .as_ref()
-                .is_some_and(|publish| connection.start(&self.grid, publish))
-            {
-                self.publishes.push(Reverse((start, index)));
+            if let Role::Producer(producer) = &mut connection.role {
+                producer.begin(self.grid.start, self.grid.measured());
+                connection.scheduled = true;
+                self.publishes.push(Reverse((self.grid.start, index)));
             }
         }
         true

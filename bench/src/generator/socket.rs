@@ -12,7 +12,7 @@ use super::connection::{Role, Stage};
 use super::{Generator, READ_BYTES, ROUNDS_MAX};
 use crate::consumer::{CallContext, enter_into_ledger};
 use crate::link::ReadOutcome;
-use crate::producer::{Wait, keep_alive};
+use crate::producer::Wait;
 
 impl Generator {
     /// Waits for the sockets, but not beyond `until_ns`, and handles those that are ready.
@@ -98,22 +98,18 @@ impl Generator {
         let input = &self.scratch[part];
         let output = &mut link.output;
         let handled = match &mut connection.role {
-            Role::Producer(settings, None) if settings.publish.via.is_http() => Ok(input.len()),
-            Role::Producer(_, None) => keep_alive(input, output),
-            Role::Producer(_, Some(producer)) => {
-                producer.answers(input, now_ns, output, &mut self.tally)
-            }
+            Role::Producer(producer) => producer.answers(input, now_ns, output, &mut self.tally),
             Role::Consumer(settings, consumer) => {
-                let behaviour = self.behaviour.as_ref().unwrap_or(&settings.behaviour);
                 let mut held = Vec::new();
                 let mut context = CallContext {
                     now_ns,
+                    measured: self.grid.measured(),
                     output,
                     tally: &mut self.tally,
                     entries: &mut self.entries,
                     held: &mut held,
                 };
-                let handled = consumer.frames(input, behaviour, &mut context);
+                let handled = consumer.frames(input, &settings.behaviour, &mut context);
                 let entries = held.into_iter().map(|held| Reverse((held, index)));
                 self.held.extend(entries);
                 let ledger = &self.settings.control.ledgers[consumer.channel];
@@ -147,7 +143,9 @@ impl Generator {
             };
             let mut wait = Wait::Done;
             let mut awaits_answer = true;
-            if let Role::Producer(_, Some(producer)) = &mut connection.role {
+            if let Role::Producer(producer) = &mut connection.role
+                && self.has_begun
+            {
                 let now_ns = self.settings.clock.now_ns();
                 wait = producer.publish(now_ns, &mut link.output, &mut self.tally);
                 awaits_answer = producer.awaits_answer();

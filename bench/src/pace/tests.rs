@@ -3,7 +3,7 @@ use super::*;
 const SECOND: u64 = 1_000_000_000;
 
 fn times(pace: Pace, seconds: u64) -> Vec<u64> {
-    let mut pacer = Pacer::new(pace, SECOND, SECOND + seconds * SECOND);
+    let mut pacer = Pacer::new(pace, SECOND, SECOND..SECOND + seconds * SECOND);
     let mut times = Vec::new();
     while let Some(at) = pacer.peek() {
         times.push(at - SECOND);
@@ -73,7 +73,7 @@ fn a_day_has_its_mean_and_its_peak() {
         );
         assert!(curve.at(0.0) <= 1.0);
     }
-    let curve = Some((Curve::new(4.0), SECOND, 21 * SECOND));
+    let curve = Some(Curve::new(4.0));
     let times = times(
         Pace {
             curve,

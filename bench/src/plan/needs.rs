@@ -75,11 +75,9 @@ pub(super) struct Needs {
 /// One step of the arithmetic.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct CalculationStep {
-    /// The name of the value.
     pub(super) what: &'static str,
     /// From which numbers.
     pub(super) formula: String,
-    /// The value, in the unit.
     pub(super) value: f64,
     pub(super) unit: Unit,
     /// Value and unit as people read them.

@@ -13,7 +13,6 @@ pub(super) const VARIED_BY: f64 = 0.25;
 /// Finds the value of an input.
 type Place = for<'a> fn(&'a mut Demand, &'a mut Profile) -> &'a mut f64;
 
-/// Writes the value of an input.
 type Show = fn(f64) -> String;
 
 /// All inputs by key and name, in the order of the command line: of equal ones the first counts more.
@@ -52,7 +51,6 @@ fn per_s(value: f64) -> String {
 /// The needs with another value of an input.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Variant {
-    /// The input's value.
     pub(super) value: f64,
     pub(super) needs: Needs,
 }

@@ -32,13 +32,9 @@ pub(super) fn conclude(
     let series = recording.series.rows(offered);
     let resources = resources(&recording, &times, &totals, &series);
     let self_check = self_check(scenario, &recording, &times, &rest);
-    let sums = &recording.series;
-    let sums = [&sums.publish, &sums.delivery, &sums.lateness];
-    let histograms = HistogramKind::ALL.into_iter().zip(sums);
-    let histograms = histograms
-        .filter_map(|(kind, sum)| record(kind, sum))
-        .collect();
-    let sums = &recording.series;
+    let counts = &recording.series.all.counts;
+    let histograms = HistogramKind::ALL.into_iter().zip(&recording.series.sums);
+    let histograms = histograms.filter_map(|(kind, sum)| record(kind, sum));
     let control: &Control = &conductor.control;
     let ledgers: Vec<MutexGuard<'_, ChannelLedger>> = control
         .ledgers
@@ -47,8 +43,8 @@ pub(super) fn conclude(
         .collect();
     let channels: Vec<&ChannelLedger> = ledgers.iter().map(|guard| &**guard).collect();
     let mut ledger = final_ledger(&rest.records, &channels);
-    ledger.reordered = sums.all.counts.reordered;
-    ledger.foreign = sums.all.counts.foreign;
+    ledger.reordered = counts.reordered;
+    ledger.foreign = counts.foreign;
     if matches!(recording.ended, Ended::Interrupted | Ended::Failed { .. }) {
         // Nobody waited for them.
         ledger.outstanding = std::mem::take(&mut ledger.lost);
@@ -66,7 +62,7 @@ pub(super) fn conclude(
         ledger,
         resources,
         self_check,
-        histograms,
+        histograms: histograms.collect(),
         series,
     }
 }
@@ -249,10 +245,11 @@ fn self_check(
     rest: &LastReports,
 ) -> SelfCheck {
     let series = &recording.series;
+    let [publish, delivery, lateness] = series.sums.each_ref().map(percentiles);
     let mut observed = Observed {
-        lateness: percentiles(&series.lateness),
-        publish: percentiles(&series.publish),
-        delivery: percentiles(&series.delivery),
+        lateness,
+        publish,
+        delivery,
         ..Observed::default()
     };
     if scenario.rate.per_second().is_some() && scenario.producers > 0 {

@@ -9,13 +9,11 @@ use super::Options;
 use crate::clock::Clock;
 use crate::consumer::Behaviour;
 use crate::control::Control;
-use crate::generator::{
-    ConsumerSettings, GeneratorSettings, ProducerSettings, Reading, identify_json,
-};
+use crate::generator::{ConsumerSettings, GeneratorSettings, Reading, identify_json};
 use crate::header::{Filler, HEADER_BYTES};
 use crate::http::Admin;
-use crate::pace::Pace;
-use crate::producer::{MessageBodies, PublishSettings};
+use crate::pace::{Curve, Pace};
+use crate::producer::{MessageBodies, Producer, PublishSettings};
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::size::Sizes;
@@ -82,6 +80,7 @@ pub(super) fn prepare(
     if scenario.reads_late() {
         control.allow_redeliveries();
     }
+    let shared = Arc::new(scenario.clone());
     let mut generators: Vec<GeneratorSettings> = (0..options.threads.max(1))
         .map(|generator| GeneratorSettings {
             generator,
@@ -94,13 +93,7 @@ pub(super) fn prepare(
             control: Arc::clone(&control),
             producers: Vec::new(),
             consumers: Vec::new(),
-            lengths: (
-                scenario.warm_up.as_ns(),
-                scenario.duration.as_ns(),
-                options.interval.as_ns(),
-            ),
-            storms: (!scenario.storm_every.is_zero())
-                .then(|| (scenario.storm_every.as_ns(), scenario.storm)),
+            scenario: Arc::clone(&shared),
             seed: scenario.seed ^ (generator as u64) << 32,
         })
         .collect();
@@ -112,7 +105,7 @@ pub(super) fn prepare(
         generators[index % threads].producers.push(producer);
     }
     let ours = (scenario.producers > 0).then_some(run);
-    for (index, consumer) in consumers(scenario, &topics, &channels, ours)
+    for (index, consumer) in consumers(scenario, &upgrades, &topics, &channels, ours)
         .into_iter()
         .enumerate()
     {
@@ -184,47 +177,34 @@ pub(super) fn clean_up(target: &Target, topics: &[String], options: &Options) {
     }
 }
 
-fn producers(
-    target: &Target,
-    scenario: &Scenario,
-    topics: &[String],
-    run: u16,
-) -> Vec<ProducerSettings> {
+fn producers(target: &Target, scenario: &Scenario, topics: &[String], run: u16) -> Vec<Producer> {
     let count = scenario.producers;
+    let rate = scenario.rate.per_second();
     let publish = Arc::new(PublishSettings {
         via: scenario.via,
         batch: scenario.batch,
-        defer_ms: u64::try_from(scenario.defer.0.as_millis()).unwrap_or(u64::MAX),
-        window: scenario
-            .rate
-            .per_second()
-            .is_none()
-            .then_some(u64::from(scenario.window)),
+        defer_ms: scenario.defer.as_millis(),
+        window: rate.is_none().then_some(u64::from(scenario.window)),
         topics: topics.to_vec(),
         host: target.http.map(|http| http.to_string()).unwrap_or_default(),
         bodies: Arc::new(bodies(&scenario.size, scenario.seed)),
-        measured: 0..0,
     });
     let per_command = f64::from(scenario.messages_per_command());
-    let producer = |index: u32| ProducerSettings {
-        place: (index, count),
-        run,
-        pace: scenario.rate.per_second().map(|rate| Pace {
+    let curve = (scenario.peak > 1.0).then(|| Curve::new(scenario.peak));
+    let producer = |index: u32| {
+        let pace = rate.map(|rate| Pace {
             commands_per_s: rate / per_command / f64::from(count),
             arrivals: scenario.arrivals,
             offset: f64::from(index) / f64::from(count),
-            curve: None,
+            curve,
             seed: scenario.seed.wrapping_add(u64::from(index)),
-        }),
-        peak: scenario.peak,
-        limit: match scenario.messages {
+        });
+        let (all, count_u64) = (scenario.messages, u64::from(count));
+        let limit = match all {
             0 => u64::MAX,
-            messages => {
-                let (count, index) = (u64::from(count), u64::from(index));
-                messages / count + u64::from(index < messages % count)
-            }
-        },
-        publish: Arc::clone(&publish),
+            _ => all / count_u64 + u64::from(u64::from(index) < all % count_u64),
+        };
+        Producer::new(Arc::clone(&publish), run, (index, count), pace, limit)
     };
     (0..count).map(producer).collect()
 }
@@ -248,16 +228,20 @@ fn bodies(sizes: &Sizes, seed: u64) -> MessageBodies {
 
 fn consumers(
     scenario: &Scenario,
+    upgrades: &Upgrades,
     topics: &[String],
     channels: &[String],
     run: Option<u16>,
 ) -> Vec<ConsumerSettings> {
-    let ms = |span: crate::span::Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
-    let identify = Arc::new(identify_json(
-        ms(scenario.msg_timeout),
-        ms(scenario.output_buffer_timeout),
-    ));
-    let behaviour = Arc::new(Behaviour::new(scenario, run, 0..0));
+    let identify = identify_json(
+        scenario.msg_timeout.as_millis(),
+        scenario.output_buffer_timeout.as_millis(),
+    );
+    let identify = Arc::new(upgrades.ask(identify));
+    let behaviour = Arc::new(Behaviour {
+        scenario: scenario.clone(),
+        run,
+    });
     let total = scenario.consumer_connections();
     let (slow, stalled) = (
         scenario.slow * total as f64,

@@ -55,10 +55,8 @@ macro_rules! scenario {
         #[group(skip)]
         pub struct Patch {
             #[arg(skip)]
-            #[allow(missing_docs)]
             pub name: Option<String>,
             #[arg(skip)]
-            #[allow(missing_docs)]
             pub description: Option<String>,
             /// Instead of a rate: messages per day, such as 5e9.
             #[arg(long, value_name = "MESSAGES/DAY", conflicts_with = "rate", value_parser = parse_count,
@@ -67,14 +65,12 @@ macro_rules! scenario {
             pub per_day: Option<f64>,
             $($(
                 #[arg(long, value_name = $value, help = $help, help_heading = $heading)]
-                #[allow(missing_docs)]
                 pub $field: Option<$kind>,
             )*)*
             $(
                 #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
                       default_missing_value = "true", help = $switch_help,
                       help_heading = $switch_heading)]
-                #[allow(missing_docs)]
                 pub $switch: Option<bool>,
             )*
         }

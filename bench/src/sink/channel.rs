@@ -25,7 +25,6 @@ pub(super) struct Channel {
     queue: VecDeque<Queued>,
     /// The messages in flight, each with the client that has it.
     in_flight: HashMap<MessageId, (usize, Queued)>,
-    /// Connections that consume.
     consumers: Vec<usize>,
 }
 
@@ -70,7 +69,6 @@ impl Store {
         }
     }
 
-    /// Takes in a message.
     pub(super) fn publish(&mut self, topic: &str, body: &[u8]) {
         self.counts.published += 1;
         if self.mode == Mode::Null {
@@ -133,7 +131,6 @@ impl Store {
         index
     }
 
-    /// Adds a consumer to a channel.
     pub(super) fn enter(&mut self, client: usize, channel: usize) {
         self.channels[channel].consumers.push(client);
     }

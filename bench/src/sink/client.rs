@@ -92,9 +92,9 @@ impl Client {
             }
         }
         if self.language == Language::Http {
-            let handled = http::answer(input, &mut self.link.output, shared.store);
-            self.closing |= handled.close;
-            return handled.consumed;
+            let (handled, close) = http::answer(input, &mut self.link.output, shared.store);
+            self.closing |= close;
+            return handled;
         }
         while !self.closing {
             let context = Context {

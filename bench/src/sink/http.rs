@@ -5,28 +5,20 @@ use wire::limits::Limits;
 
 use super::channel::Store;
 
-/// The outcome of handling some input.
-#[derive(Debug, Default)]
-pub(super) struct Handled {
-    pub(super) consumed: usize,
-    /// The connection ends behind the answer.
-    pub(super) close: bool,
-}
-
-/// Answers the requests at the front of `input`.
-pub(super) fn answer(input: &[u8], output: &mut Vec<u8>, store: &mut Store) -> Handled {
-    let mut handled = Handled::default();
+/// Answers the requests at the front of `input`. Returns the bytes handled, and true if the connection ends behind the
+/// answer.
+pub(super) fn answer(input: &[u8], output: &mut Vec<u8>, store: &mut Store) -> (usize, bool) {
+    let mut consumed = 0;
     loop {
-        let rest = &input[handled.consumed..];
+        let rest = &input[consumed..];
         let mut headers = [httparse::EMPTY_HEADER; 32];
         let mut request = httparse::Request::new(&mut headers);
         let head_bytes = match request.parse(rest) {
             Ok(httparse::Status::Complete(bytes)) => bytes,
-            Ok(httparse::Status::Partial) => return handled,
+            Ok(httparse::Status::Partial) => return (consumed, false),
             Err(_) => {
                 respond(output, 400, b"BAD_REQUEST");
-                handled.close = true;
-                return handled;
+                return (consumed, true);
             }
         };
         let length = request
@@ -36,15 +28,15 @@ pub(super) fn answer(input: &[u8], output: &mut Vec<u8>, store: &mut Store) -> H
             .and_then(|header| std::str::from_utf8(header.value).ok()?.parse().ok())
             .unwrap_or(0usize);
         let Some(body) = rest.get(head_bytes..head_bytes.saturating_add(length)) else {
-            return handled;
+            return (consumed, false);
         };
-        handled.consumed += head_bytes + length;
-        handled.close |= request.version == Some(0);
+        consumed += head_bytes + length;
+        let close = request.version == Some(0);
         let target = request.path.unwrap_or_default();
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         route(path, query, body, output, store);
-        if handled.close {
-            return handled;
+        if close {
+            return (consumed, true);
         }
     }
 }

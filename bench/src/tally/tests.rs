@@ -3,7 +3,7 @@ use hdrhistogram::serialization::Deserializer;
 
 #[test]
 fn a_saved_histogram_reads_back() {
-    let mut split = Split::new();
+    let mut split = Split::default();
     split.record(true, 5_000, 99);
     split.record(true, 200_000_000, 1);
     split.record(false, u64::MAX, 1);

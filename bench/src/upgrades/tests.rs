@@ -124,7 +124,7 @@ fn what_is_granted_is_what_was_asked_for() {
     let check = |scenario: &Scenario, asks: &str, answer: &str, words: &str| {
         let address = "127.0.0.1:4150".parse().unwrap();
         let upgrades = Upgrades::new(scenario, address).unwrap();
-        assert_eq!(upgrades.ask(b"{\"a\":1}"), asks.as_bytes());
+        assert_eq!(upgrades.ask(serde_json::json!({"a": 1})), asks.as_bytes());
         let outcome = upgrades.check_granted(answer.as_bytes());
         match outcome {
             Ok(()) => assert_eq!(words, "", "{answer}"),
