@@ -28,13 +28,12 @@ use crate::consumer::{CallContext, HeldMessage, LedgerEntry};
 use crate::control::Control;
 use crate::grid::Grid;
 use crate::ledger::ProducerRecord;
-use crate::producer::Producer;
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::tally::Tally;
 use crate::upgrades::Upgrades;
-use connection::{Connection, Role};
-pub use connection::{ConsumerSettings, Reading, identify_json};
+use connection::Connection;
+pub use connection::{ConsumerSettings, Reading, Role, identify_json};
 
 /// Bytes of one read. Large enough that FINs are gathered, small enough to stay in the cache.
 const READ_BYTES: usize = 128 * 1024;
@@ -85,8 +84,8 @@ pub struct GeneratorSettings {
     pub clock: Clock,
     /// Shared with the conductor.
     pub control: Arc<Control>,
-    pub producers: Vec<Producer>,
-    pub consumers: Vec<ConsumerSettings>,
+    /// The roles of its connections.
+    pub roles: Vec<Role>,
     pub scenario: Arc<Scenario>,
     /// Seed of the storms.
     pub seed: u64,
@@ -158,16 +157,9 @@ impl Generator {
         }
         // Timers as exact as the kernel can: the default of 50 us would all be lateness.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
-        let tcp = settings.tcp;
-        let upgrades = &settings.upgrades;
-        let producers = std::mem::take(&mut settings.producers).into_iter();
-        let producers = producers.map(|producer| {
-            let address = settings.http.filter(|_| producer.is_http());
-            Connection::producer(producer, address.unwrap_or(tcp), upgrades)
-        });
-        let consumers = std::mem::take(&mut settings.consumers).into_iter();
-        let consumers = consumers.map(|consumer| Connection::consumer(consumer, tcp, upgrades));
-        let connections: Vec<Connection> = producers.chain(consumers).collect();
+        let roles = std::mem::take(&mut settings.roles).into_iter();
+        let connections: Vec<Connection> =
+            roles.map(|role| Connection::new(role, &settings)).collect();
         let is_slow = |index: &usize| connections[*index].is_slow();
         let slow = (0..connections.len()).filter(is_slow).collect();
         Ok(Generator {

@@ -179,6 +179,30 @@ struct Recording {
     consumed_from: Option<(u64, Option<Usage>)>,
 }
 
+/// The wait for what is outstanding when everything is published.
+struct Drain {
+    since_ns: u64,
+    /// The last arrival, or the begin of the wait.
+    progress_ns: u64,
+    arrived: u64,
+    /// The number of the first look at /stats after that.
+    looks_from: usize,
+    /// The time at which nothing was outstanding any more.
+    drained_ns: Option<u64>,
+}
+
+impl Drain {
+    fn new(now_ns: u64, depths: &DepthSampler) -> Drain {
+        Drain {
+            since_ns: now_ns,
+            progress_ns: now_ns,
+            arrived: 0,
+            looks_from: depths.looks.len(),
+            drained_ns: None,
+        }
+    }
+}
+
 /// The last reports of the generator threads together.
 #[derive(Default)]
 struct LastReports {
@@ -297,12 +321,9 @@ impl Conductor<'_> {
         };
         let mut progress = Progress::new(self.options.progress, self.scenario, grid);
         let producers = self.scenario.producers as usize;
-        let idle_ns_max = self.idle_ns_max();
         let mut next_ns = grid.start;
-        let mut published_ns: Option<u64> = None;
-        let mut drained_ns: Option<u64> = None;
+        let mut drain: Option<Drain> = None;
         let mut interrupted_ns: Option<u64> = None;
-        let (mut arrived, mut progress_ns, mut looks_from) = (0, grid.start, 0);
         recording.ended = loop {
             let now_ns = self.clock.now_ns();
             while now_ns >= next_ns {
@@ -328,11 +349,9 @@ impl Conductor<'_> {
             let ends_at = interrupted_ns.unwrap_or(grid.publish_end);
             let done = self.control.producers_done.load(Ordering::Acquire) == producers
                 && (producers > 0 || now_ns >= ends_at);
-            let Some(since_ns) = published_ns else {
+            let Some(drain) = &mut drain else {
                 if done {
-                    published_ns = Some(now_ns);
-                    progress_ns = now_ns;
-                    looks_from = depths.looks.len();
+                    drain = Some(Drain::new(now_ns, depths));
                     Control::set(&self.control.published);
                     recording.published_usage = self.usage();
                 } else if now_ns > ends_at + self.scenario.drain.as_ns() {
@@ -345,31 +364,15 @@ impl Conductor<'_> {
             }
             if self.scenario.consume == Consume::AfterPublish && recording.consumed_from.is_none() {
                 let interrupted = interrupted_ns.is_some();
-                if !interrupted && now_ns < since_ns + self.scenario.pause.as_ns() {
-                    progress_ns = now_ns;
+                if !interrupted && now_ns < drain.since_ns + self.scenario.pause.as_ns() {
+                    drain.progress_ns = now_ns;
                     continue;
                 }
                 recording.consumed_from = Some((now_ns, self.usage()));
                 Control::set(&self.control.consume);
             }
-            let arrived_now = self.control.arrived();
-            if arrived_now != arrived {
-                (arrived, progress_ns, looks_from) = (arrived_now, now_ns, depths.looks.len());
-            }
-            if self.control.is_drained() {
-                let at = *drained_ns.get_or_insert(now_ns);
-                if now_ns > at + AFTERMATH_NS {
-                    break Ended::Complete;
-                }
-            } else if now_ns > progress_ns.max(since_ns).saturating_add(idle_ns_max)
-                || depths.empty_since(looks_from)
-            {
-                // A message that a late reader gives back may have timed out and come again long before.
-                break if self.scenario.reads_late() && self.control.has_arrived() {
-                    Ended::Complete
-                } else {
-                    Ended::NotDrained
-                };
+            if let Some(ended) = self.drained(drain, depths, now_ns) {
+                break ended;
             }
         };
         if interrupted_ns.is_some() && recording.ended == Ended::Complete {
@@ -380,6 +383,30 @@ impl Conductor<'_> {
         recording.series.samples.insert(recording.ended_ns, last);
         progress.end();
         recording
+    }
+
+    /// Says how the run ends, if nothing is outstanding, or if nothing of it is likely to come.
+    fn drained(&self, drain: &mut Drain, depths: &DepthSampler, now_ns: u64) -> Option<Ended> {
+        let arrived = self.control.arrived();
+        if arrived != drain.arrived {
+            drain.arrived = arrived;
+            drain.progress_ns = now_ns;
+            drain.looks_from = depths.looks.len();
+        }
+        if self.control.is_drained() {
+            let at = *drain.drained_ns.get_or_insert(now_ns);
+            return (now_ns > at + AFTERMATH_NS).then_some(Ended::Complete);
+        }
+        let gives_up_ns = drain.progress_ns.saturating_add(self.idle_ns_max());
+        if now_ns <= gives_up_ns && !depths.empty_since(drain.looks_from) {
+            return None;
+        }
+        // A message that a late reader gives back may have timed out and come again long before.
+        let is_complete = self.scenario.reads_late() && self.control.has_arrived();
+        Some(match is_complete {
+            true => Ended::Complete,
+            false => Ended::NotDrained,
+        })
     }
 
     /// The longest time without an arrival, at the end, before what is outstanding counts as lost: `drain`,

@@ -20,6 +20,7 @@ use wire::encode;
 use wire::frame::FrameType;
 use wire::name::{ChannelName, TopicName};
 
+use super::GeneratorSettings;
 use crate::consumer::{Behaviour, Consumer};
 use crate::link::{Link, next_frame};
 use crate::producer::Producer;
@@ -50,9 +51,16 @@ pub struct ConsumerSettings {
 
 /// The purpose of a connection.
 #[derive(Debug)]
-pub(super) enum Role {
+pub enum Role {
     Producer(Box<Producer>),
     Consumer(Box<ConsumerSettings>, Box<Consumer>),
+}
+
+impl Role {
+    pub fn consumer(settings: ConsumerSettings) -> Role {
+        let consumer = Consumer::new(settings.channel.1, settings.seed);
+        Role::Consumer(Box::new(settings), Box::new(consumer))
+    }
 }
 
 /// The stage of a connection's life.
@@ -91,32 +99,12 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn producer(
-        producer: Producer,
-        address: SocketAddr,
-        upgrades: &Arc<Upgrades>,
-    ) -> Connection {
-        let role = Role::Producer(Box::new(producer));
-        Connection::new(role, Reading::AtOnce, address, upgrades)
-    }
-
-    pub(super) fn consumer(
-        settings: ConsumerSettings,
-        address: SocketAddr,
-        upgrades: &Arc<Upgrades>,
-    ) -> Connection {
-        let reading = settings.reading;
-        let consumer = Consumer::new(settings.channel.1, settings.seed);
-        let role = Role::Consumer(Box::new(settings), Box::new(consumer));
-        Connection::new(role, reading, address, upgrades)
-    }
-
-    fn new(
-        role: Role,
-        reading: Reading,
-        address: SocketAddr,
-        upgrades: &Arc<Upgrades>,
-    ) -> Connection {
+    pub(super) fn new(role: Role, settings: &GeneratorSettings) -> Connection {
+        let (address, reading) = match &role {
+            Role::Producer(producer) if producer.is_http() => (settings.http, Reading::AtOnce),
+            Role::Producer(_) => (None, Reading::AtOnce),
+            Role::Consumer(consumer, _) => (None, consumer.reading),
+        };
         Connection {
             role,
             stage: Stage::Closed,
@@ -124,8 +112,8 @@ impl Connection {
             interest: EventFlags::empty(),
             scheduled: false,
             done: false,
-            address,
-            upgrades: Arc::clone(upgrades),
+            address: address.unwrap_or(settings.tcp),
+            upgrades: Arc::clone(&settings.upgrades),
             ready_sent: false,
             reading,
             allowed_ns: 0,

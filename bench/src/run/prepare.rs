@@ -9,7 +9,7 @@ use super::Options;
 use crate::clock::Clock;
 use crate::consumer::Behaviour;
 use crate::control::Control;
-use crate::generator::{ConsumerSettings, GeneratorSettings, Reading, identify_json};
+use crate::generator::{ConsumerSettings, GeneratorSettings, Reading, Role, identify_json};
 use crate::header::{Filler, HEADER_BYTES};
 use crate::http::Admin;
 use crate::pace::{Curve, Pace};
@@ -91,8 +91,7 @@ pub(super) fn prepare(
             upgrades: Arc::clone(&upgrades),
             clock,
             control: Arc::clone(&control),
-            producers: Vec::new(),
-            consumers: Vec::new(),
+            roles: Vec::new(),
             scenario: Arc::clone(&shared),
             seed: scenario.seed ^ (generator as u64) << 32,
         })
@@ -102,7 +101,8 @@ pub(super) fn prepare(
         .into_iter()
         .enumerate()
     {
-        generators[index % threads].producers.push(producer);
+        let role = Role::Producer(Box::new(producer));
+        generators[index % threads].roles.push(role);
     }
     let ours = (scenario.producers > 0).then_some(run);
     for (index, consumer) in consumers(scenario, &upgrades, &topics, &channels, ours)
@@ -111,8 +111,8 @@ pub(super) fn prepare(
     {
         // From the other end, so that one producer and one consumer are on different threads.
         generators[threads - 1 - index % threads]
-            .consumers
-            .push(consumer);
+            .roles
+            .push(Role::consumer(consumer));
     }
     Ok(Prepared {
         topics,
