@@ -1,6 +1,6 @@
-//! An answer to an operator or a consumer holds after `kill -9` at any moment after the answer,
-//! with an nsqd.dat that is older than the logs, and if files cannot be removed, read or written.
-//! older than the logs, and if files cannot be removed, read or written.
+//! An answer to an operator or a consumer holds after a `kill -9` at any moment after the answer.
+//! It also holds with an nsqd.dat that is older than the logs, and if files cannot be removed, read
+//! or written.
 
 mod support;
 
@@ -167,7 +167,7 @@ fn answered_changes_hold_after_kill_9() {
         for (number, deed) in DEEDS.iter().enumerate() {
             let topic = format!("deed-{number}-{kill}");
             (deed.prepare)(&broker, &topic);
-            // The state before the request is in the logs and in nsqd.dat.
+            // The state before the request is recorded in the logs and in nsqd.dat.
             post(&broker, "/topic/create?topic=other");
             post(&broker, "/topic/unpause?topic=other");
             (deed.act)(&broker, &topic);

@@ -1,4 +1,4 @@
-//! AUTH against an auth server that the test plays: the permitted commands, the expiry of grants,
+//! AUTH with an auth server that belongs to the test: the permitted commands, the expiry of grants,
 //! and the requests to the server.
 
 mod support;
@@ -135,7 +135,7 @@ fn authorised_clients_are_served_and_shown() {
     assert_eq!(server.requests().len(), 1, "one question for all of it");
 }
 
-/// Checks every error in nsqd's order (auth.md sections 4 and 5).
+/// Checks every error in nsqd's order.
 #[test]
 fn unauthorised_clients_get_the_reason() {
     let server = AuthServer::start(grants(3600, "^orders$", &["^bill.*$"], &["subscribe"]));
@@ -150,8 +150,8 @@ fn unauthorised_clients_get_the_reason() {
             format!("{first} DPUB"),
         ),
         (Client::mpub("orders", &["x"]), format!("{first} MPUB")),
-        // An MPUB is checked before its messages are examined or have arrived, a PUB after its
-        // message.
+        // An MPUB is checked before its messages have arrived. A PUB is checked after its message
+        // has arrived.
         (b"MPUB orders\n".to_vec(), format!("{first} MPUB")),
         (Client::mpub("orders", &[""]), format!("{first} MPUB")),
         (
@@ -477,7 +477,7 @@ impl SlowAuth {
     }
 }
 
-/// Most requests that run at the same time.
+/// The most requests that run at the same time.
 const QUESTIONS_MAX: usize = 64;
 
 fn stranger(broker: &Broker, secret: &str) -> Client {
@@ -539,7 +539,7 @@ fn new_clients_that_leave_cause_no_request() {
 fn secrets_that_wait_take_a_bounded_amount_of_memory() {
     const SECRET_BYTES: usize = 1_000_000;
     const STRANGERS: usize = 500;
-    /// Number of secrets that fit 16 MiB. 4 KiB of each secret do not count.
+    /// The number of secrets that fit into 16 MiB. The first 4 KiB of each secret do not count.
     const TAKEN: usize = 16;
     let _machine = whole_machine();
     let mut server = SlowAuth::start("", 3600);
@@ -555,7 +555,7 @@ fn secrets_that_wait_take_a_bounded_amount_of_memory() {
             let text = client
                 .try_frame()
                 .map(|frame| frame.map(|frame| frame.text()));
-            // The test may have failed meanwhile.
+            // The test may have failed in the meantime.
             let _ = answers.send(text);
         });
     }
@@ -586,8 +586,8 @@ fn secrets_that_wait_take_a_bounded_amount_of_memory() {
         .for_each(|stranger| stranger.expect_response(WELCOME));
 }
 
-/// Requests for new clients wait behind one another. Requests for clients whose grants have expired
-/// do not wait behind them.
+/// Requests for new clients have a queue. Requests for clients whose grants have expired do not
+/// wait in this queue.
 #[test]
 fn new_clients_do_not_delay_authorised_ones() {
     let mut server = SlowAuth::start("known", 1);

@@ -1,5 +1,5 @@
-//! `nsqd --check` with the real binary. The check names each fault of a machine with its remedy,
-//! and it changes and disturbs nothing.
+//! `nsqd --check` with the real binary. The check names each fault of a machine and what to do
+//! about it. It changes no files and does not disturb a running broker.
 
 mod support;
 
@@ -16,7 +16,7 @@ use support::{
     is_installed, nsqd_path, run, without_privileges,
 };
 
-/// Longest time of a check. An address in use takes a second, and the syncs take as long as the
+/// The longest time of a check. An address in use takes a second, and the syncs take as long as the
 /// disk needs.
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -1,8 +1,8 @@
-//! `kill -9` in the middle of a flow, several times. Each message with `OK` arrives on every
-//! channel. Messages that a consumer had requeued, held or deferred when the broker died arrive
+//! Kills the broker several times with `kill -9` under load. Each message that got `OK` arrives on
+//! every channel. Messages that were requeued, in flight or deferred when the broker died arrive
 //! again.
 //!
-//! `cargo test` runs a small flow. This command runs the full flow, with a seed of its own that it
+//! `cargo test` publishes few messages. This command publishes a million, with a new seed, which it
 //! prints:
 //!
 //!     RINGQ_CRASH_MESSAGES=1000000 RINGQ_CRASH_KILLS=10 \
@@ -10,12 +10,12 @@
 //!
 //! `RINGQ_CRASH_SEED=n` repeats a run's choices (not its timing), `RINGQ_CRASH_SHARDS=n` its shards.
 //!
-//! The verdict works as follows. Every publication carries a unique id. A publication without `OK`
-//! before a kill owes nothing, and another one with a fresh id takes its place. On each channel, an
-//! id is settled once a consumer has sent FIN for it. REQ and silence leave the id unsettled, so
-//! the message must be delivered again. At the end all ids with `OK` must be settled. Deliveries
-//! after FIN are permitted, because a FIN may be lost with the broker; they are counted and
-//! printed.
+//! The test judges as follows. Every publication has a unique id. If a publication gets no `OK`
+//! before a kill, the broker owes nothing, and a publication with a new id replaces it. On each
+//! channel, an id is settled when a consumer has sent FIN for it. After a REQ or no answer, the id
+//! is not settled, so the message must be delivered again. At the end, all ids with `OK` must be
+//! settled. A delivery after the FIN is permitted, because a FIN may be lost with the broker. The
+//! test counts and prints such deliveries.
 
 mod support;
 
@@ -31,33 +31,35 @@ use support::{Broker, Client, FrameType, Message, Random, number_from_env, whole
 const TOPIC: &str = "crash";
 const CHANNELS: [&str; 2] = ["first", "second"];
 
-/// Most commands without an answer: enough to keep the broker busy while an answer travels.
+/// The most commands without an answer: enough to keep the broker busy while an answer is on its
+/// way.
 const COMMANDS_IN_FLIGHT_MAX: usize = 8;
 const BATCH_MIN: u64 = 50;
 const BATCH_MAX: u64 = 200;
-/// One of this many commands is a DPUB, one is a run of PUBs, and the others are MPUBs.
+/// One in this many commands is a DPUB, one is a row of PUBs, and the others are MPUBs.
 const ONE_DPUB_IN: u64 = 20;
 const ONE_PUB_IN: u64 = 4;
 const DEFER_MS_MAX: u64 = 3_000;
 
 const READY: u32 = 500;
-/// Message timeout. It is short, so that the end of the test need not wait long for held messages.
+/// The message timeout. It is short, so that the end of the test need not wait long for messages in
+/// flight.
 const MSG_TIMEOUT_MS: u64 = 2_000;
 const ONE_REQUEUE_IN: u64 = 100;
 const ONE_HELD_IN: u64 = 400;
 const REQUEUE_MS_MAX: u64 = 2_000;
 
-/// Bytes of the id and the checksum in front of the padding. The body size varies, so that frames
-/// lie anywhere in pages and segments.
+/// The bytes of the id and the checksum in front of the padding. The size of bodies varies, so that
+/// frames lie anywhere in pages and segments.
 const HEADER_BYTES: usize = 12;
 const PADDING_BYTES_MAX: u64 = 200;
 const ONE_LONG_IN: u64 = 2_000;
 const LONG_BYTES: usize = 20_000;
 
-/// Time without a settled message after which the rest counts as lost. All timeouts and delays are
-/// shorter.
+/// The time without a settled message after which the rest counts as lost. All timeouts and delays
+/// are shorter.
 const STALLED: Duration = Duration::from_secs(20);
-/// Longest time until the producer reaches the next kill.
+/// The longest time until the producer reaches the next kill.
 const FLOW_PATIENCE: Duration = Duration::from_secs(300);
 
 const OK: u8 = 1;
@@ -119,24 +121,25 @@ fn messages_with_ok_survive_kill_9() {
 
 /// The state of every publication, shared by all threads of all rounds.
 struct Flow {
-    /// Number of publications that must get OK.
+    /// The number of publications that must get OK.
     messages: u64,
     /// The bits `OK`, `SETTLED` and `DELIVERED` of each id.
     ids: Vec<AtomicU8>,
     next_id: AtomicU64,
     oks: AtomicU64,
-    /// Number of settled ids with OK of each channel. OK and FIN may come in either order.
+    /// The number of settled ids with OK of each channel. OK and FIN may come in either order.
     settled: [AtomicU64; 2],
-    /// Number of deliveries of finished ids of each channel.
+    /// The number of deliveries of finished ids of each channel.
     after_finish: [AtomicU64; 2],
-    /// Number of deliveries of each channel.
+    /// The number of deliveries of each channel.
     deliveries: [AtomicU64; 2],
     padding: Vec<u8>,
 }
 
 impl Flow {
     fn new(messages: u64, kills: u64) -> Flow {
-        // A kill strands at most the commands in flight, each with at most one batch.
+        // A kill loses the OKs of at most the commands without an answer, each with at most one
+        // batch.
         let stranded = kills * (COMMANDS_IN_FLIGHT_MAX as u64 + 1) * BATCH_MAX;
         let mut random = Random::new(1);
         Flow {
@@ -324,7 +327,7 @@ struct Producer {
     random: Random,
     /// The ids of each command without an answer, oldest first.
     unanswered: VecDeque<Vec<u64>>,
-    /// Number of OKs that have arrived or are expected.
+    /// The number of OKs that have arrived or are expected.
     promised: u64,
 }
 
@@ -426,8 +429,8 @@ impl Consumer {
             let frame = match self.client.try_frame() {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return io::Error::new(io::ErrorKind::UnexpectedEof, "closed"),
-                // At the end of the flow no frame may arrive for a while, because the interval of
-                // heartbeats is longer than the read timeout.
+                // At the end, no frame may arrive for a while, because the interval of heartbeats
+                // is longer than the read timeout.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
                 Err(error) => return error,
             };
@@ -484,7 +487,7 @@ impl Consumer {
     }
 }
 
-/// Waits until both channels have settled everything. Gives up when no more messages are settled.
+/// Waits until both channels have settled all messages. Gives up when no more messages are settled.
 fn wait_for_settlement(flow: &Flow) {
     let mut counts = flow.settled_counts();
     let mut moved = Instant::now();
@@ -514,7 +517,7 @@ fn wait_for_settlement(flow: &Flow) {
     }
 }
 
-/// The rest are duplicates and publications without OK. They come to an end too.
+/// The other messages are duplicates and publications without OK. They come to an end, too.
 fn expect_empty_channels(broker: &Broker) {
     let mut last = None;
     let empty = support::wait_until(STALLED, || {

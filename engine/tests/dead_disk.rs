@@ -1,6 +1,6 @@
-//! A file system dies under a running broker: it is shut down, or the kernel makes it read-only
-//! after an error. The broker then OKs nothing more, reports the failure on `/ping`, answers every
-//! client, uses next to no processor time, and does not flood its log.
+//! The file system of a running broker fails: it is shut down, or the kernel makes it read-only
+//! after an error. The broker then sends no more OK, reports the failure on `/ping`, answers every
+//! client, uses almost no processor time, and does not flood its log.
 
 mod support;
 
@@ -8,16 +8,18 @@ use std::time::{Duration, Instant};
 
 use support::{Broker, Client, FrameType, Launch, LoopExt4, cpu_time, wait_until, whole_machine};
 
-/// Longest wait: enough for every due sync, checkpoint and retry on a busy machine.
+/// The longest wait: enough for every due sync, checkpoint and retry on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time for which the test watches the broker on a dead disk.
+/// The time for which the test watches the broker on a dead disk.
 const MEASURE: Duration = Duration::from_secs(2);
-/// Most processor time meanwhile. A busy loop would use ten times as much on an idle machine.
+/// The most processor time that the broker may use in this time. A busy loop would use ten times as
+/// much on an idle machine.
 const CPU_MAX: Duration = Duration::from_millis(200);
-/// Most log lines meanwhile: a few operations are retried, each with at most one line a second.
+/// The most log lines in this time: a few operations are retried, each with at most one line per
+/// second.
 const LOG_LINES_MAX: usize = 20;
 
-/// The ways in which a file system dies.
+/// The ways in which a file system fails.
 #[derive(Clone, Copy)]
 enum Death {
     /// The file system stops, as after the loss of its device.
@@ -83,7 +85,7 @@ fn expect_stored_message(broker: &Broker) {
     assert_eq!(consumer.message().body, b"before", "reads go on");
 }
 
-/// Checks that publishes are OK'd until the next sync fails, and not after that.
+/// Checks that publishes get OK until the next sync fails, and not after that.
 fn try_with_timeout(death: Death) {
     let _machine = whole_machine();
     let Some(disk) = LoopExt4::mount() else {

@@ -1,6 +1,6 @@
-//! Channels and topics are deleted again and again while producers and consumers work. Other topics
-//! and channels lose nothing, the clients of a deleted one get nsqd's errors, and a deleted one
-//! stays deleted.
+//! The tests delete channels and topics repeatedly while producers and consumers work. Other topics
+//! and channels lose nothing. The clients of a deleted topic or channel get nsqd's errors. A
+//! deleted topic or channel does not come back.
 
 mod support;
 
@@ -27,9 +27,9 @@ struct Doomed {
 /// The state that the threads share.
 #[derive(Default)]
 struct Progress {
-    /// Number of answered deletions.
+    /// The number of answered deletions.
     deleted: AtomicU64,
-    /// Number of messages that the consumer of the doomed channel has received.
+    /// The number of messages that the consumer of the doomed channel has received.
     received: AtomicU64,
     is_over: AtomicBool,
 }
@@ -106,8 +106,8 @@ fn delete_under_load(doomed: &Doomed) {
     }
 }
 
-/// Deletes the doomed topic or channel once its consumer works, with messages that no consumer may
-/// see later.
+/// Deletes the doomed topic or channel when its consumer works, together with messages that no
+/// consumer may see later.
 fn delete_once(broker: &Broker, doomed: &Doomed, number: u64, progress: &Progress) {
     let before = progress.received.load(Ordering::SeqCst);
     let is_at_work = wait_until(PATIENCE, || {
@@ -116,7 +116,7 @@ fn delete_once(broker: &Broker, doomed: &Doomed, number: u64, progress: &Progres
     assert!(is_at_work, "nothing arrives before deletion {number}");
     let markers: Vec<String> = (0..BATCH).map(|_| format!("before {number}")).collect();
     Client::connect(broker.tcp_addr()).publish_many(doomed.topic, &markers);
-    // The consumer may not have its channel again yet.
+    // The consumer may not have made its channel again yet.
     let is_deleted = wait_until(PATIENCE, || broker.post(doomed.delete, b"").status == 200);
     assert!(is_deleted, "deletion {number} is answered");
     progress.deleted.store(number, Ordering::SeqCst);
@@ -203,7 +203,7 @@ fn consume_doomed(address: SocketAddr, doomed: &Doomed, progress: &Progress) -> 
 }
 
 /// Checks that the deleted topic or channel does not return after a restart, and that a deletion
-/// then leaves no file.
+/// after the restart leaves no file.
 fn expect_gone(broker: &mut Broker, doomed: &Doomed) {
     broker.restart();
     let stats = broker.channel_stats(doomed.topic, doomed.channel);

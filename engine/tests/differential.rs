@@ -1,16 +1,15 @@
-//! Sends the same bytes to the original and to ours. Each difference is either a bug or listed in
-//! docs/compatibility.md.
+//! Sends the same bytes to the original nsqd and to ours. Each difference is either a bug of ours
+//! or listed in docs/compatibility.md.
 //!
 //! Cases are text files (`differential/*.case`) with the sent bytes and the recorded answers of the
-//! original. The answers of ours are compared with the recording. If the original is available,
+//! original. The test compares our answers with the recorded ones. If the original is available,
 //!
 //! ```text
 //! NSQD_ORIGINAL=/path/to/nsqd cargo test -p engine --test differential
 //! ```
 //!
-//! also checks the recording, and with `RINGQ_RECORD=1` writes a new one. `RINGQ_CASE=name` plays
-//! one case, `RINGQ_CASE='pub_*'` the cases whose names have this beginning. docs/testing.md says
-//! how to add a case.
+//! also checks the recorded answers, and with `RINGQ_RECORD=1` writes new ones. docs/testing.md
+//! says how to choose and add cases.
 
 #[path = "differential/auth_server.rs"]
 mod auth_server;
@@ -42,10 +41,10 @@ use support::Launch;
 /// The directory of the cases.
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential");
 const SHARDS: usize = 2;
-/// Number of cases that are played at the same time. Most of their time is waiting.
+/// The number of cases that are played at the same time. Cases mostly wait.
 const PLAYERS: usize = 8;
 
-/// The answers to each step of a case. The error is the reason why there are none.
+/// The answers to each step of a case. An error says why there are no answers.
 type Answers = Result<Vec<Vec<String>>, String>;
 
 #[test]
@@ -115,8 +114,8 @@ fn read_cases(directory: &Path) -> Vec<CaseFile> {
     paths.iter().map(|path| CaseFile::read(path)).collect()
 }
 
-/// Checks the names of the cases. A name is also that of the case's topic: it must be unique, and
-/// valid with a suffix.
+/// Checks the names of the cases. The name is also that of the case's topic. So it must be unique,
+/// and valid with a suffix.
 fn check_names(cases: &[&Case]) {
     let mut names = BTreeSet::new();
     for case in cases {
@@ -135,8 +134,8 @@ fn check_names(cases: &[&Case]) {
     }
 }
 
-/// Fails if a recorded answer is missing. The cause is the machine or the case: a case that expects
-/// silence says so.
+/// Fails if a recorded answer is missing. The cause is the machine or the case, because a case that
+/// expects silence says so.
 fn check_recording(cases: &[&Case], answers: &BTreeMap<String, Answers>) {
     for case in cases {
         let answers = match &answers[&case.name] {
@@ -152,7 +151,7 @@ fn check_recording(cases: &[&Case], answers: &BTreeMap<String, Answers>) {
     }
 }
 
-/// Plays every case against `program`, or against ours.
+/// Plays every case against `program`, or against our nsqd.
 fn play_all(cases: &[&Case], program: Option<&Path>) -> BTreeMap<String, Answers> {
     let mut groups: BTreeMap<(&[String], &str), Vec<&Case>> = BTreeMap::new();
     for case in cases {

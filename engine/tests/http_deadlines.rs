@@ -13,7 +13,7 @@ const READ: Duration = Duration::from_secs(3);
 const WRITE: Duration = Duration::from_secs(3);
 const IDLE: Duration = Duration::from_secs(6);
 
-/// Longest wait for an end, which may come late on a busy machine.
+/// The longest wait for an end, which may come late on a busy machine.
 const LATE: Duration = Duration::from_secs(60);
 
 fn flags() -> [String; 3] {
@@ -43,8 +43,8 @@ fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     answer
 }
 
-/// A client that stops: the bytes that it sends before, the time for which it may be silent, and
-/// the status of the answer.
+/// A client that stops: the bytes that it sends before it stops, the time for which it may be
+/// silent, and the status of the answer.
 struct Stopped {
     name: &'static str,
     is_https: bool,
@@ -164,7 +164,8 @@ fn clients_that_stop_are_disconnected_and_others_are_not() {
         let answer = read_to_end(&mut stream);
         assert!(answer.ends_with(b"OK"), "{}", String::from_utf8_lossy(&answer));
     }));
-    // A client that uses its connection keeps it for longer than a client may be silent.
+    // A client that uses its connection keeps the connection for longer than a client may be
+    // silent.
     let mut active = connect(plain);
     let start = Instant::now();
     while start.elapsed() < IDLE * 2 {
@@ -189,7 +190,7 @@ fn clients_that_stop_are_disconnected_and_others_are_not() {
     broker.wait_for_log("http: TLS handshake error from 127.0.0.1:");
 }
 
-/// Number of requests whose answers fill every buffer of a socket.
+/// The number of requests whose answers fill every buffer of a socket.
 const AHEAD: usize = 150;
 
 /// Opens a connection with many unread answers of about 100 KiB each.

@@ -1,5 +1,5 @@
 //! An idle broker with a thousand topics uses less than 1 % of a core and less than 100 MB of
-//! resident memory. It also does not look like a busy disk.
+//! resident memory, and causes no I/O wait.
 //!
 //! To run this test alone with its figures:
 //!
@@ -15,17 +15,17 @@ use support::{
 };
 
 const TOPICS: usize = 1_000;
-/// Number of topics that also have a consumer, which has finished its message and waits for the
+/// The number of topics that also have a consumer, which has finished its message and waits for the
 /// next one.
 const CONSUMED: usize = 5;
 const SHARDS: usize = 2;
 
-/// Time after the creation of the topics in which the remaining work ends: metadata, syncs, and the
-/// return of buffers.
+/// The time after the creation of the topics in which the remaining work ends: metadata, syncs, and
+/// the freeing of buffers.
 const SETTLE: Duration = Duration::from_secs(5);
 const MEASURE: Duration = Duration::from_secs(5);
 
-/// Largest part of one core, in percent.
+/// The largest part of one core, in percent.
 const CPU_PERCENT_MAX: f64 = 1.0;
 const RSS_BYTES_MAX: u64 = 100_000_000;
 
@@ -119,8 +119,9 @@ fn io_wait_ticks() -> u64 {
 /// the disk, so one quiet window is enough.
 ///
 /// # Errors
-/// No window was quiet. The result is the smallest parts of a window in which some task waited, all
-/// tasks waited, and processors were idle meanwhile.
+/// No window was quiet. The error has three parts of the quietest windows: the time in which some
+/// task waited, the time in which all tasks waited, and the time in which processors were idle
+/// while a task waited.
 fn quiet_window(patience: Duration) -> Result<(), [f64; 3]> {
     const WINDOW: Duration = Duration::from_millis(500);
     const PART_MAX: f64 = 0.1;
@@ -148,7 +149,7 @@ fn quiet_window(patience: Duration) -> Result<(), [f64; 3]> {
 }
 
 /// Returns true if a kernel may count the waits of an idle broker as I/O wait. Before Linux 6.15,
-/// it counts those in a ring.
+/// the kernel counts waits in a ring.
 fn counts_waits(kernel: (u32, u32), is_in_ring: bool) -> bool {
     is_in_ring && kernel < (6, 15)
 }

@@ -1,9 +1,10 @@
-//! Popular client libraries, unchanged, against the broker. Each plays one scenario (see
+//! Runs popular, unchanged client libraries against the broker. Each plays one scenario (see
 //! `interop/python/scenario.py`) with a broker of 1, 2 and 5 shards.
 //!
-//! The libraries come from their package registries, at pinned versions, into `target/interop`.
-//! They are installed once per version of a manifest. The machine needs python3 with venv, node
-//! with npm, and go. A test without its runtime names it and is skipped, or fails if `CI` is set.
+//! The libraries come from their package registries, at pinned versions, into `target/interop`. The
+//! test installs them once per version of a manifest. The machine needs python3 with venv, node
+//! with npm, and go. If a test's runtime is missing, the test names the runtime and is skipped, or
+//! fails if `CI` is set.
 //!
 //! To run one library: `cargo test --release -p engine --test interop -- pynsq --nocapture`
 
@@ -18,16 +19,16 @@ use std::time::Duration;
 
 use support::{Broker, Certificates, interop_dir, is_installed, run, whole_machine};
 
-/// Messages per library and number of shards.
+/// The number of messages per library and number of shards.
 const MESSAGES: usize = 100_000;
 
-/// Messages per library and number of shards over upgraded connections.
+/// The number of messages per library and number of shards over upgraded connections.
 const MESSAGES_UPGRADED: usize = 20_000;
 
 /// The message timeout of clients that cannot ask for one. The scenarios use the same number.
 const MSG_TIMEOUT_FLAG: &str = "--msg-timeout=4s";
 
-/// Longest wait for a scenario, which gives up by itself after 100 s.
+/// The longest wait for a scenario, which gives up by itself after 100 s.
 const SCENARIO_PATIENCE: Duration = Duration::from_secs(150);
 const INSTALL_PATIENCE: Duration = Duration::from_secs(600);
 
@@ -93,7 +94,7 @@ fn check_with(mut command: Command, broker: &Broker, messages: usize, name: &str
     eprintln!("{name}: {}", exit.stdout.trim_end());
 }
 
-/// pynsq's snappy never gets beyond the first answer, neither with nsqd nor with ringq.
+/// pynsq's snappy stops after the first answer, both with nsqd and with ringq.
 #[test]
 fn pynsq_upgraded() {
     check_upgraded(pynsq, &["deflate"]);

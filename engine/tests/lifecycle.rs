@@ -1,5 +1,5 @@
-//! From one run to the next: the state that a clean stop keeps and the next start finds, and the
-//! files that a deletion leaves behind (none).
+//! From one run to the next: a clean stop keeps the state, the next start finds it, and a deletion
+//! leaves no files behind.
 
 mod support;
 
@@ -18,12 +18,12 @@ use support::{
     Broker, Client, FrameType, Launch, Message, PATIENCE, contents, http, wait_until, whole_machine,
 };
 
-/// Longest graceful stop, even beside other work. P13 promises 5 s on an otherwise idle machine,
-/// where the tests print the real time.
+/// The longest graceful stop, even on a busy machine. P13 (docs/reliability.md) promises 5 s on an
+/// idle machine. The tests print the real time.
 const STOP_MAX: Duration = Duration::from_secs(30);
-/// Longest start, whatever the backlog (P8).
+/// The longest start, however long the backlog is (P8).
 const START_MAX: Duration = Duration::from_secs(2);
-/// Number of starts that are tried. The quickest counts, because a busy machine delays some.
+/// The number of starts. The quickest counts, because a busy machine delays some.
 const STARTS: usize = 5;
 
 fn create(broker: &Broker, topic: &str, channel: &str) {
@@ -42,7 +42,8 @@ fn stop(broker: &mut Broker) {
     assert!(status.success(), "the broker ended with {status}");
 }
 
-/// Waits for a channel's depth. Stats lag behind a publish, which is handed to the channel later.
+/// Waits for a channel's depth. Statistics may show it late, because a channel gets a message some
+/// time after the publish.
 fn expect_depth(broker: &Broker, topic: &str, channel: &str, depth: u64) {
     let mut last = serde_json::Value::Null;
     let is_right = wait_until(PATIENCE, || {
@@ -84,8 +85,8 @@ fn sigint_under_load_loses_nothing() {
     stop_under_load("INT", 1, 1);
 }
 
-/// The producers change the topic with each publish, so they never settle, and most publishes cross
-/// shards.
+/// The producers change the topic with each publish. So their connections never stay on a topic's
+/// shard, and most publishes cross shards.
 #[test]
 fn sigterm_under_load_across_shards_loses_nothing() {
     for _ in 0..3 {
@@ -93,7 +94,7 @@ fn sigterm_under_load_across_shards_loses_nothing() {
     }
 }
 
-/// Number of producers to one topic. With this many, some message is always unsynced.
+/// The number of producers to one topic. With this many, some message is always not synced.
 const HTTP_PRODUCERS: u64 = 16;
 
 /// Open HTTP connections are served to the end. Their publishes must not delay the stop.
@@ -151,7 +152,7 @@ fn publish_over_http(address: SocketAddr) -> u64 {
 const PRODUCERS: u64 = 3;
 const BATCHES_MIN: u64 = 400;
 const BATCH: u64 = 20;
-/// Most commands without an answer.
+/// The most commands without an answer.
 const AHEAD: u64 = 8;
 
 fn load_topic(number: u64) -> String {
@@ -193,8 +194,8 @@ fn produce(address: SocketAddr, name: u64, topics: u64, oks: &AtomicU64) -> (u64
     }
 }
 
-/// Consumes one topic until the broker is gone. Returns the finished messages. Near the end, every
-/// third message stays in flight.
+/// Consumes one topic until the broker is gone. Returns the finished messages. Near the end, it
+/// leaves every third message in flight.
 fn consume(address: SocketAddr, topic: &str, is_near: &AtomicBool) -> BTreeSet<String> {
     let mut client = Client::connect(address);
     client.subscribe(topic, "channel");
@@ -375,7 +376,8 @@ fn deferred_messages_keep_their_time_over_a_restart() {
         "{:?}",
         broker.channel_stats("deferred", "channel")
     );
-    // The wait takes a part of the deferral, so that a deferral that began anew would show.
+    // The wait takes a part of the deferral. So the test sees a deferral that begins again after
+    // the restart.
     thread::sleep(Duration::from_secs(3).saturating_sub(start.elapsed()));
     stop(&mut broker);
     drop(client);
@@ -391,8 +393,7 @@ fn deferred_messages_keep_their_time_over_a_restart() {
             (message.body.as_slice(), message.attempts),
             (body, attempts)
         );
-        // The deadline survives to the millisecond, and the clocks of two runs agree to the same
-        // extent.
+        // The deadline survives exactly to the millisecond, and so do the clocks of two runs.
         let due = Duration::from_millis(due);
         assert!(
             elapsed + Duration::from_millis(20) > due,
@@ -837,7 +838,7 @@ fn a_second_instance_is_refused_while_the_first_runs() {
         "{exit}"
     );
     Client::connect(first.tcp_addr()).publish("locked", b"x");
-    // This holds from the signal to the end: the lock is released last.
+    // The lock is held from the signal to the end, because it is released last.
     first.sigterm();
     let (sender, receiver) = mpsc::channel();
     let waiter = thread::spawn(move || {
@@ -948,7 +949,7 @@ fn deleting_leaves_nothing_on_disk() {
 }
 
 /// As in nsqd, USR1, USR2, PIPE and WINCH have no effect, and QUIT and HUP end the broker at once.
-/// Here they lose no message.
+/// Unlike nsqd, ringq loses no message.
 #[test]
 fn other_signals_do_what_they_do_to_nsqd() {
     let mut broker = Broker::start(1, &[]);
@@ -981,8 +982,8 @@ fn a_hangup_that_is_ignored_at_the_start_stays_ignored() {
     stop(&mut broker);
 }
 
-/// The kernel closes a dead process's ring some milliseconds after its descriptors. Until then the
-/// ring's sockets live: a listener would accept connections and reset them.
+/// The kernel closes a dead process's ring some milliseconds after its descriptors. Until then, the
+/// ring's sockets are open: a listener in the ring would accept connections and reset them.
 #[test]
 fn connections_are_refused_once_a_killed_broker_is_gone() {
     const ROUNDS: usize = 10;

@@ -1,5 +1,5 @@
-//! Descriptors and disk space run out. The broker still serves connected clients, neither spins nor
-//! dies, and works normally as soon as there is room again.
+//! Descriptors and disk space run out. The broker still serves connected clients, does not end, and
+//! does not loop busily. It works normally as soon as there is room again.
 
 mod support;
 
@@ -19,17 +19,17 @@ const SHARDS: usize = 2;
 
 // --- descriptors
 
-/// Smallest limit with which two shards start: see DESCRIPTORS_PROCESS in src/preflight.rs.
+/// The smallest limit with which two shards start: see DESCRIPTORS_PROCESS in src/preflight.
 const DESCRIPTORS: usize = 64 + 16 * SHARDS;
-/// Number of connections that use up every descriptor.
+/// The number of connections that use up every descriptor.
 const CONNECTIONS: usize = 150;
-/// Time of the measurement. It is longer than --sync-timeout, so the log is synced without a free
-/// descriptor.
+/// The time of the measurement. It is longer than --sync-timeout, so the log is synced without a
+/// free descriptor.
 const MEASURE: Duration = Duration::from_secs(3);
-/// Largest part of one core, in percent.
+/// The largest part of one core, in percent.
 const CPU_PERCENT_MAX: f64 = 20.0;
-/// Longest time from free descriptors to a served new client: the longest back-off, and time for
-/// other work on the machine.
+/// The longest time from free descriptors to a served new client: the longest back-off, and time
+/// for other work on the machine.
 const RECOVERY: Duration = Duration::from_secs(30);
 
 #[test]
@@ -55,13 +55,15 @@ fn descriptors_run_out_and_come_back() {
         assert_eq!(message.body, body);
         consumer.finish(&message.id);
     };
-    // The count exceeds a streak, so a producer that moves does so now.
+    // These are more publishes than make a producer's connection move. So a connection that has to
+    // move moves now.
     for _ in 0..40 {
         exchange(b"before");
     }
 
     for round in 0..2 {
-        // These connect because the kernel accepts for the listener. The broker may accept later.
+        // These connections succeed, because the kernel accepts them for the listener. The broker
+        // may accept them later.
         let crowd: Vec<TcpStream> = (0..CONNECTIONS)
             .map(|_| TcpStream::connect_timeout(&broker.tcp_addr(), PATIENCE).expect("a backlog"))
             .collect();
@@ -120,10 +122,10 @@ fn descriptors_run_out_and_come_back() {
     }
 }
 
-/// Sets the broker's limit so that it can open exactly `spare` more files. Only the next call
-/// raises the limit again.
+/// Sets the broker's limit so that the broker can open exactly `spare` more files. The limit holds
+/// until the next call.
 fn leave_descriptors(broker: &Broker, spare: usize) {
-    // The limit is not a count: it is the lowest number that the kernel does not assign.
+    // The limit is not a count, but the lowest number that the kernel does not assign.
     let open = descriptors(broker.pid());
     let mut free = (0..).filter(|number| !open.contains(number));
     let limit = free.nth(spare).expect("numbers do not end");
@@ -153,8 +155,8 @@ fn wait_for_steady_descriptors(broker: &Broker) {
     });
 }
 
-/// Without a single descriptor, accepting itself fails. New clients wait in the kernel's queue at
-/// no cost and are served when others leave.
+/// Without any free descriptor, the broker cannot accept. New clients wait in the kernel's queue
+/// without a cost, and are served when others leave.
 #[test]
 fn newcomers_wait_while_there_is_no_descriptor() {
     let _machine = whole_machine();
@@ -212,17 +214,20 @@ fn newcomers_wait_while_there_is_no_descriptor() {
     );
 }
 
-/// Number of clients. With this many, some are on the wrong shard, however the kernel spreads them.
+/// The number of clients. With this many, some are on the wrong shard, however the kernel spreads
+/// them.
 const CLIENTS: usize = 32;
-/// Publishes of each client, more than a streak: a producer on the wrong shard moves.
+/// The number of publishes of each client. It is more than make a producer's connection move to
+/// another shard.
 const PUBLISHES: usize = 40;
 
-/// A move to another shard needs a descriptor for a moment. Without one, the broker must not close
-/// connected clients: it serves them on their present shard, or as soon as there is a descriptor.
+/// A move to another shard needs a descriptor for a moment. Without a descriptor, the broker must
+/// not close connected clients. It serves them on their present shard, or as soon as there is a
+/// descriptor.
 #[test]
 fn clients_that_cannot_move_are_not_closed() {
     let _machine = whole_machine();
-    // The log is not synced meanwhile, so only a move needs a descriptor.
+    // The log is not synced during the test, so only a move needs a descriptor.
     let broker = Broker::start(SHARDS, &["--sync-timeout=10m"]);
     broker
         .post("/topic/create?topic=staying", b"")
@@ -302,8 +307,9 @@ fn half_sent_requests_hold_no_descriptors() {
     );
 }
 
-/// A log needs descriptors. Without any, a publish is refused with the reason or waits. The publish
-/// is never OK'd and lost, and the topic works once there are descriptors.
+/// A log needs descriptors. Without descriptors, the broker refuses a publish with the reason, or
+/// lets it wait. A publish with OK is never lost, and the topic works when there are descriptors
+/// again.
 #[test]
 fn a_new_topic_without_descriptors_is_refused_and_works_later() {
     let _machine = whole_machine();
@@ -384,10 +390,11 @@ fn a_new_topic_without_descriptors_is_refused_and_works_later() {
 
 const ROUNDS: usize = 3;
 const BODY_BYTES: usize = 10_000;
-/// Longest time from free space to a publish with OK: a second, and time for other work on the
+/// The longest time from free space to a publish with OK: a second, and time for other work on the
 /// machine.
 const SPACE_RECOVERY: Duration = Duration::from_secs(30);
-/// Time of refusals after which no more space becomes free: a checkpoint comes within 250 ms.
+/// The time of refusals after which no more space becomes free, because a checkpoint comes within
+/// 250 ms.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// A broker on a full disk, and the messages that it owes.
@@ -477,8 +484,8 @@ impl Full {
         let start = Instant::now();
         let ping = self.broker.get("/ping").expect_status(500);
         assert!(ping.text().starts_with("NOK - "), "{}", ping.text());
-        // Both name the segment that was tried last. The broker may try another one between the two
-        // requests.
+        // Both texts name the segment that the broker tried last. Between the two requests, the
+        // broker may try another one.
         let agree = wait_until(PATIENCE, || {
             let ping = self.broker.get("/ping").expect_status(500);
             self.broker.stats()["health"] == ping.text()
@@ -547,7 +554,7 @@ impl Full {
             message.body[8..].iter().all(|byte| *byte == b'x'),
             "{number} is damaged"
         );
-        // Some have no OK: a failed MPUB may have stored a part.
+        // Some messages have no OK, because a failed MPUB may have stored a part.
         self.owed.remove(&number);
         assert!(
             self.finished.insert(number),

@@ -1,5 +1,5 @@
-//! nsqlookupd: the messages it gets, the effect of a misbehaving nsqlookupd on a broker, and the
-//! requests of a new topic.
+//! nsqlookupd: the commands that it gets, the effect of a misbehaving nsqlookupd on a broker, and
+//! the requests for a new topic.
 
 mod support;
 
@@ -103,7 +103,7 @@ fn an_nsqlookupd_gets_the_state_and_every_change() {
     assert_eq!(told, ["REGISTER bare", "REGISTER orders billing"]);
 }
 
-/// The broker pings every 15 s and so notices a lost connection.
+/// The broker pings every 15 s. So it notices a lost connection.
 #[test]
 fn a_broker_pings_and_reconnects() {
     let lookupd = Lookupd::start(&[]);
@@ -121,8 +121,8 @@ fn a_broker_pings_and_reconnects() {
     }));
 }
 
-/// Whatever an nsqlookupd does in any state, clients are served without delay. Once it behaves, it
-/// gets the whole state.
+/// The broker serves clients without delay, whatever an nsqlookupd does in any state. When the
+/// nsqlookupd behaves again, it gets the whole state.
 #[test]
 fn a_misbehaving_nsqlookupd_harms_no_client() {
     let manners = [
@@ -239,7 +239,7 @@ fn a_new_topic_gets_the_channels_that_others_know() {
     one.wait_for("REGISTER pub0 a");
 }
 
-/// Only the client that creates a topic waits for the answer. Nothing is lost meanwhile.
+/// Only the client that creates a topic waits for the answer. No message is lost during this time.
 #[test]
 fn only_the_creator_of_a_topic_waits_for_an_answer() {
     let (open, gate) = mpsc::channel::<()>();
@@ -350,7 +350,8 @@ fn an_absent_nsqlookupd_delays_no_client() {
     for n in 0..200 {
         client.publish(&format!("t{n}"), b"x");
     }
-    // One after the other, the silent peer's second for each topic would add up to minutes.
+    // If the topics waited one after the other, the silent peer's second for each topic would add
+    // up to minutes.
     let elapsed = start.elapsed();
     assert!(elapsed < Duration::from_secs(100), "{elapsed:?}");
     broker.wait_for_log("no available nsqlookupd to query for channels to pre-create for topic t0");

@@ -1,7 +1,7 @@
 //! Connections that arrive on the wrong shard. A consumer moves to the shard of its topic. A
-//! producer moves after a streak of publishes to another shard. The commands that a client sent
-//! ahead move with its connection. With five shards, four out of five connections start on the
-//! wrong shard.
+//! producer moves after a streak: 16 publishes in a row to another shard. The commands that a
+//! client sent before the move go with its connection. With five shards, four out of five
+//! connections start on the wrong shard.
 
 mod support;
 
@@ -142,7 +142,7 @@ struct Script {
     bytes: Vec<u8>,
     answers: Vec<Answer>,
     published: Published,
-    /// A name that makes bodies unique.
+    /// The name of the script, which makes bodies unique.
     name: String,
     count: usize,
 }
@@ -271,8 +271,8 @@ fn a_producer_that_hangs_up_its_side_gets_every_answer() {
     }
 }
 
-/// Streaks of changing length to changing topics, written in pieces while answers are read. Moves
-/// happen again and again, at any byte of the stream.
+/// Producers send streaks of different lengths to different topics, and write them in pieces while
+/// they read answers. So connections move repeatedly, at any byte of the stream.
 #[test]
 fn producers_that_move_all_the_time_lose_nothing() {
     let _machine = whole_machine();
@@ -409,7 +409,7 @@ fn one_connection_publishes_to_all_shards_in_order() {
         let mut writer = client.writer();
         let bytes = std::mem::take(&mut script.bytes);
         let sender = thread::spawn(move || writer.write_all(&bytes).expect("the broker reads"));
-        // Meanwhile, messages arrive for this client.
+        // Messages arrive for this client at the same time.
         let mut other = Client::connect(broker.tcp_addr());
         let mut expected = BTreeSet::new();
         for number in 0..50 {
@@ -490,8 +490,8 @@ fn consumers_from_all_shards_share_a_channel() {
     }
 }
 
-/// HTTP connections that publish to one topic again and again move to its shard. The requests that
-/// a client sent ahead move too, complete or incomplete.
+/// HTTP connections that repeatedly publish to one topic move to its shard. The requests that a
+/// client sent ahead move, too, complete or incomplete.
 #[test]
 fn http_connections_move_with_the_requests_sent_ahead() {
     let _machine = whole_machine();

@@ -1,5 +1,5 @@
-//! Clients that send without end and read nothing. The broker stops reading from them before they
-//! fill its memory, and loses none of their answers when they read later.
+//! Clients send without pause and read nothing. The broker stops reading from them before they fill
+//! its memory. It loses none of their answers if they read later.
 
 mod support;
 
@@ -15,17 +15,18 @@ use support::{
 };
 use upgrade::{Layer, Layers};
 
-/// Bytes of commands that a client offers.
+/// The number of bytes of commands that a client offers.
 const OFFERED_BYTES: u64 = 100_000_000;
 
-/// Largest growth of the broker's memory meanwhile: buffers of both shards, and lines of the log.
+/// The largest growth of the broker's memory during this: buffers of both shards, and lines of the
+/// log.
 const GROWTH_BYTES_MAX: u64 = 32_000_000;
 
-/// Time without progress after which the broker has stopped reading from the client. On a busy
-/// machine the test may only end the flood too early.
+/// The time without progress after which the broker counts as no longer reading from the client. On
+/// a busy machine, this can only end the flood too early.
 const STALL: Duration = Duration::from_secs(2);
 
-/// Sends commands in pieces of about 64 KiB from a thread of its own.
+/// Sends commands in pieces of about 64 KiB, on a separate thread.
 struct Flood {
     sent_bytes: Arc<AtomicU64>,
     is_enough: Arc<AtomicBool>,
@@ -122,7 +123,7 @@ fn anonymous(broker: &Broker) -> u64 {
     rss(broker.pid()).anonymous_bytes
 }
 
-/// Sends FINs of unknown messages behind a SUB: the connection moves to its topic's shard with all
+/// Sends FINs of unknown messages after a SUB. The connection moves to its topic's shard with all
 /// bytes that were read.
 fn check_fins(upgrade: Option<&Upgrade>) {
     let _machine = whole_machine();
@@ -134,7 +135,7 @@ fn check_fins(upgrade: Option<&Upgrade>) {
             client.upgrade(std::slice::from_ref(upgrade));
         }
         let layers = upgrade.map(|upgrade| {
-            // Each direction is a stream of its own.
+            // The two directions are separate streams.
             let mut layers = Layers::default();
             layers.push(match upgrade {
                 Upgrade::Snappy => Layer::snappy(),
@@ -202,8 +203,8 @@ fn identify_without_end_is_bounded() {
     assert_eq!(flood.count(), count);
 }
 
-/// A consumer, which does not move, publishes to topics of both shards: half of the answers come
-/// from another shard.
+/// A consumer, whose connection does not move, publishes to topics of both shards. So half of the
+/// answers come from another shard.
 #[test]
 fn publishes_to_other_shards_are_bounded() {
     let _machine = whole_machine();
@@ -301,8 +302,8 @@ fn a_batch_of_tiny_messages_takes_no_more_memory_than_its_body() {
     assert!(grown < 3 * body_bytes, "{grown} bytes for {body_bytes}");
 }
 
-/// Other clients are served while fifty clients send as many requests as they can and read the
-/// answers.
+/// The broker serves other clients while fifty clients send as many requests as they can and read
+/// the answers.
 #[test]
 fn others_are_served_beside_fifty_that_ask_without_end() {
     let _machine = whole_machine();

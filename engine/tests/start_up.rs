@@ -1,5 +1,5 @@
-//! Failures at the start. Each ends the program with code 1 (2 for the command line) and one FATAL
-//! line with the fault and the remedy, and changes nothing on disk.
+//! Failures at the start. Each failure ends the program with code 1 (2 for the command line) and
+//! one FATAL line, and changes no file. The line says what is wrong and what to do.
 
 mod support;
 
@@ -15,7 +15,7 @@ use support::{
     without_privileges,
 };
 
-/// Longest wait. A refusal takes milliseconds; an address in use is tried for a second.
+/// The longest wait. A refusal takes milliseconds. An address in use is tried for a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs a broker that must refuse to start on `data_path`. Returns the text of its FATAL line.
@@ -216,7 +216,7 @@ fn addresses_that_mean_nothing_are_refused_in_nsqds_words() {
 
 // --- TLS
 
-/// The order is nsqd's, and so are the words as far as nsqd has them.
+/// The order of the checks is nsqd's, and so are the words, if nsqd has such a check.
 #[test]
 fn certificates_that_cannot_be_used_are_refused() {
     let files = Certificates::new();
@@ -590,7 +590,7 @@ fn a_config_file_is_read_and_its_mistakes_are_named() {
     says(&fatal_text(&exit), &[&why]);
 }
 
-/// Clients choose parts of some messages. No such part leaves its JSON string.
+/// Clients choose parts of some messages. No such part breaks out of its JSON string.
 #[test]
 fn each_log_line_is_an_object_if_json_is_asked_for() {
     let data = scratch();
@@ -738,8 +738,8 @@ fn is_old_kernel() -> bool {
     kernel() < (5, 11)
 }
 
-/// With the switch at 1, root may still use io_uring, so other brokers of this machine are not
-/// affected.
+/// With the switch at 1, root may still use io_uring. So the test does not affect other brokers on
+/// this machine.
 #[test]
 fn io_uring_switched_off_by_sysctl_is_explained() {
     let _machine = whole_machine();
@@ -754,7 +754,7 @@ fn io_uring_switched_off_by_sysctl_is_explained() {
     let mut command = nsqd(&without_privileges(), data.path());
     let text = refused(command.arg("--io=io_uring"), data.path());
     says(&text, &texts);
-    // A broker that is not told to use io_uring serves without it.
+    // A broker without `--io=io_uring` serves without io_uring.
     let launch = Launch {
         via: without_privileges(),
         data_path: Some(data.path().to_path_buf()),
@@ -925,8 +925,8 @@ fn soft_limits_are_raised() {
     says(&status, &["CapEff:\t0000000000000000"]);
 }
 
-/// A supervisor restarts at once. The addresses of a killed broker, and of a broker with lingering
-/// connections, are free again within the second for which the start tries them.
+/// A supervisor restarts a broker at once. The addresses of a killed broker, and of a broker with
+/// lingering connections, are free again within a second. The start tries them for this long.
 #[test]
 fn a_restart_on_the_same_ports_succeeds_at_once() {
     let mut broker = Broker::start(2, &[]);

@@ -81,7 +81,8 @@ fn pushes_have_every_topic_and_the_growth_since_the_last_push() {
     let count = format!("{prefix}topic.orders.message_count");
     let clients = format!("{prefix}topic.orders.channel.billing.clients");
     let latency = format!("{prefix}topic.orders.e2e_processing_latency_99");
-    // Earlier pushes may come from before the message, or from while the message was in flight.
+    // Earlier pushes may be from the time before the message, or from the time when the message was
+    // in flight.
     let mut total = 0;
     let mut last = Vec::new();
     let has_come = wait_until(PATIENCE, || {

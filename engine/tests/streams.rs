@@ -14,8 +14,8 @@ use support::{
     Broker, Client, Frame, FrameType, Message, PATIENCE, Random, wait_until, whole_machine,
 };
 
-/// Longest time of a neighbour's publish, delivery and finish, which normally take well under a
-/// millisecond. The limit detects hanging on a shared machine and does not measure speed.
+/// The longest time of a neighbour's publish, delivery and finish, which normally take well under a
+/// millisecond. The limit detects a hang on a shared machine. It does not measure speed.
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(10);
 
 const MESSAGE_BYTES_MAX: i32 = 1_048_576;
@@ -147,8 +147,7 @@ fn wait_for_clients(broker: &Broker, count: u64) {
     assert!(settled, "{count} clients are expected at the end: {last}");
 }
 
-/// A producer and a consumer on connections of their own. They fail when anything goes wrong for
-/// them.
+/// A producer and a consumer with their own connections. They fail if anything goes wrong for them.
 struct Neighbour {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<(u64, Duration)>,
@@ -683,7 +682,7 @@ fn bad_publishes_store_no_message() {
 
 // --- whole sessions
 
-/// The session of protocol-v2.md section 21, byte for byte except timestamp and id.
+/// The shortest session that publishes and consumes, byte for byte except timestamp and id.
 #[test]
 fn the_minimal_session() {
     let broker = Broker::start(2, &[]);
@@ -914,9 +913,9 @@ fn expect_elapsed(start: Instant, milliseconds: u64) {
 
 // --- hostile clients
 
-/// The client sends RDY 2500 and never reads large messages, so its window and the sockets' buffers
-/// fill. Other clients notice nothing. Later the client reads or dies, and its messages go to
-/// others.
+/// The client sends RDY 2500 and never reads its large messages, so its window and the sockets'
+/// buffers fill. Other clients notice nothing. Later the client reads or dies, and its messages go
+/// to other consumers.
 #[test]
 fn a_client_that_never_reads_harms_nobody() {
     let _machine = whole_machine();
@@ -932,8 +931,8 @@ fn a_client_that_never_reads_harms_nobody() {
         producer.publish("large", &body);
     }
     let before = support::rss(broker.pid()).anonymous_bytes;
-    // The broker gives the client up after at most two intervals (P10). Consumers nearby are
-    // served.
+    // The broker closes the client after at most two intervals (P10). Other consumers of the topic
+    // are served.
     let gone = wait_until(PATIENCE, || {
         broker
             .channel_stats("large", "channel")
@@ -970,8 +969,8 @@ fn a_client_that_never_reads_harms_nobody() {
 #[test]
 fn a_consumer_that_reads_slowly_is_kept() {
     const HEARTBEAT: Duration = Duration::from_secs(2);
-    /// Bytes of one read. The consumer reads 150 KiB per second, so the send buffer alone takes
-    /// more than 5 intervals.
+    /// The bytes of one read. The consumer reads 150 KiB per second, so reading the send buffer
+    /// alone takes more than 5 intervals.
     const PIECE_BYTES: usize = 15 * 1024;
     let _machine = whole_machine();
     let broker = Broker::start(1, &["--msg-timeout=10m"]);
@@ -1043,7 +1042,7 @@ fn newcomers_take_turns_with_others() {
 
 /// Regression: one event, here the checkpoint with the channel that many connections waited for,
 /// let all of them carry out their next commands in one turn of the broker. No other client was
-/// served meanwhile. Now each connection gets a turn of its own: the RDY of the first connection
+/// served during this turn. Now each connection gets its own turn: the RDY of the first connection
 /// brings its message before the broker reads the next connection.
 #[test]
 fn connections_that_one_event_lets_go_on_take_turns() {
@@ -1090,7 +1089,7 @@ fn connections_that_one_event_lets_go_on_take_turns() {
     assert_eq!(seen_before, 1, "of {CLIENTS} clients before a delivery");
 }
 
-/// Returns true if the end of the connection from `peer` at `address` is open. The kernel shows:
+/// Returns true if the connection from `peer` is open at the side of `address`. The kernel shows:
 ///
 /// ```text
 ///   sl  local_address rem_address   st ...

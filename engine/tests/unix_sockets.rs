@@ -75,7 +75,8 @@ fn get(path: &Path, target: &str) -> String {
         .text()
 }
 
-/// Connections of unix sockets also move between shards: each uses topics of all shards.
+/// Connections over unix sockets also move between shards: each connection uses topics of all
+/// shards.
 #[test]
 fn topics_of_every_shard_are_reached() {
     let (directory, broker) = broker(4);

@@ -262,7 +262,7 @@ fn going_back_loses_nothing() {
             check_stats(&broker, &fixture);
             check_deliveries(&broker, &fixture);
         }
-        // ringq takes the export over again.
+        // ringq takes over the export.
         let broker = start(output.path(), None);
         if original.is_none() {
             check_stats(&broker, &fixture);
@@ -312,7 +312,8 @@ fn one_unreadable_file_refuses_the_takeover() {
     }
 }
 
-/// The advice to move the original's files away was also given after the commit, when these files count no more.
+/// Regression: the broker gave the advice to move the original's files away even after the commit,
+/// when these files no longer count.
 #[test]
 fn a_committed_takeover_that_cannot_be_completed_is_not_to_be_undone() {
     let data = directory();

@@ -137,14 +137,14 @@ fn disabled_upgrades_are_not_granted() {
         "{answer}"
     );
     client.publish("topic", b"compressed");
-    // One upgrade is final: another IDENTIFY changes no encoding.
+    // An upgrade is final: another IDENTIFY changes no encoding.
     let answer = client.ask(&[Upgrade::Deflate(3)]);
     assert!(answer.contains("\"deflate\":false"), "{answer}");
     client.publish("topic", b"compressed");
 
     let broker = Broker::start(1, &["--deflate=false"]);
     let mut client = Client::connect(broker.tcp_addr());
-    // Only one of both is switched on, so the request is no contradiction.
+    // The broker allows only one of the two, so the request is no contradiction.
     let answer = client.ask(&[Upgrade::Snappy, Upgrade::Deflate(6)]);
     assert!(answer.contains("\"snappy\":true") && answer.contains("\"deflate\":false"));
 
@@ -406,8 +406,8 @@ fn half_a_handshake_and_silence_end_after_5_s_without_a_heartbeat() {
 fn sealed(layer: Layer, plain: &[u8]) -> Vec<u8> {
     let mut layers = Layers::default();
     layers.push(layer);
-    // The test sends the pieces one after the other, because it has not enough memory for the whole
-    // bomb.
+    // The test sends the pieces one after the other, because the whole bomb does not fit into
+    // memory.
     for piece in plain.chunks(1 << 20) {
         layers
             .seal(&[IoSlice::new(piece)])
@@ -439,8 +439,8 @@ fn compressed_garbage_closes_without_an_answer() {
     assert_eq!(topic["message_count"], 2);
 }
 
-/// The input grows a thousandfold by decompression. Never more than a command's worth of it is in
-/// memory.
+/// Decompression makes the input a thousand times larger. The broker never has more of it in memory
+/// than a command needs.
 #[test]
 fn a_bomb_is_opened_piece_by_piece() {
     let _machine = whole_machine();
@@ -466,7 +466,7 @@ fn a_bomb_is_opened_piece_by_piece() {
     let grown = watched.saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes for a client of NOPs");
 
-    // A body that is too big is refused by its size, and a line by the size of the buffer.
+    // The broker refuses a body that is too big by its size, and a line by the size of the buffer.
     for (plain, error) in [
         (
             [&b"PUB topic\n\x7f\xff\xff\xff"[..], &vec![0; 64 << 20]].concat(),
@@ -490,14 +490,15 @@ fn a_bomb_is_opened_piece_by_piece() {
             },
             None => client.expect_close(),
         }
-        // Sending fails unless everything fits the buffers on the way.
+        // Sending fails unless everything fits into the buffers on the way.
         let _ = sender.join().expect("the sender does not panic");
     }
     let grown = rss(broker.pid()).anonymous_bytes.saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes are left");
 }
 
-/// A consumer that does not read costs a piece of sealed output for a short time, not its messages.
+/// A consumer that does not read costs the memory of a piece of encoded output for a short time,
+/// and not the memory of its messages.
 #[test]
 fn a_consumer_that_does_not_read_costs_little() {
     let _machine = whole_machine();

@@ -1,4 +1,4 @@
-//! An auth server whose answer depends on the secret alone.
+//! An auth server whose answer depends only on the secret.
 
 use crate::support::{Reply, serve_http};
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! Cases: the steps to play to a broker, and the recorded answers of the original.
 //!
-//! A `.case` file is read line by line; `docs/testing.md` explains the steps.
+//! A `.case` file is read line by line. docs/testing.md explains the steps.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ pub(crate) struct Step {
     source_line: usize,
 }
 
-/// One action. The case names its connections; the first `send` opens a connection.
+/// One action. The case names its connections. The first `send` opens a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Opens a connection without sending the magic.

@@ -1,11 +1,11 @@
-//! The known differences that are by design: `accepted.differences`.
+//! Reads `accepted.differences`: the known differences, which are by design.
 //!
 //! ```text
 //! difference the_case
-//! why what a user would accept as the reason
-//! doc words that stand in docs/compatibility.md
+//! why the reason, for a user
+//! doc words from docs/compatibility.md
 //! at ask a "PUB t\n"
-//!   < what ours answers to that step
+//!   < our answer to that step
 //! ```
 
 use std::path::Path;

@@ -10,9 +10,9 @@ use super::normal::normal;
 use super::sent_bytes::{Names, SentBytes, show, unescape};
 use super::support::{Client, FrameType, Message, PATIENCE, http, parse_http, wait_until};
 
-/// Time for which a silent connection is watched.
+/// The time for which the test watches a silent connection.
 const QUIET: Duration = Duration::from_millis(300);
-/// Largest difference between the clock of a message and ours.
+/// The largest difference between the timestamp of a message and the test's clock.
 const CLOCK_ERROR_MAX: Duration = Duration::from_secs(60);
 /// Errors that do not end the connection.
 const NOT_FATAL: [&[u8]; 3] = [b"E_FIN_FAILED", b"E_REQ_FAILED", b"E_TOUCH_FAILED"];
@@ -24,8 +24,8 @@ pub(crate) struct Addresses {
     pub(crate) http: SocketAddr,
 }
 
-/// Plays the case. Returns the answers of each step. Input that arrives after the last step, up to
-/// the close that answers the end of input, belongs to the last step.
+/// Plays the case. Returns the answers of each step. After the last step, the test ends the input.
+/// Everything that arrives up to the close belongs to the last step.
 pub(crate) fn play(case: &Case, addresses: Addresses) -> Vec<Vec<String>> {
     let mut stage = Stage {
         addresses,
@@ -46,7 +46,7 @@ pub(crate) fn play(case: &Case, addresses: Addresses) -> Vec<Vec<String>> {
     answers
 }
 
-/// Returns true if an answer says that none arrived.
+/// Returns true if an answer says that no answer arrived.
 pub(crate) fn is_vain(answer: &str) -> bool {
     answer.ends_with(NOTHING) || answer == NEVER || answer.starts_with(BROKEN)
 }
@@ -131,8 +131,8 @@ impl Stage {
         Vec::new()
     }
 
-    /// Reads `count` frames, or fewer if the connection ends before. Heartbeats are skipped,
-    /// because one may come at any time.
+    /// Reads `count` frames, or fewer if the connection ends before. Skips heartbeats, because one
+    /// may come at any time.
     fn read(&mut self, name: &str, count: usize) -> Vec<String> {
         let mut answers = Vec::new();
         while answers.len() < count {
@@ -161,8 +161,8 @@ impl Stage {
             .any(|code| text.as_bytes()["error \"".len()..].starts_with(code))
     }
 
-    /// Reads all frames up to the close. Heartbeats are skipped, because one may come just before
-    /// the close.
+    /// Reads all frames up to the close. Skips heartbeats, because one may come just before the
+    /// close.
     fn read_to_end(&mut self, name: &str) -> Vec<String> {
         let mut answers = Vec::new();
         self.client(name).set_read_timeout(PATIENCE);

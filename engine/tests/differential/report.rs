@@ -6,7 +6,7 @@ use super::Answers;
 use super::case::Case;
 use super::differences::{Difference, Known};
 
-/// Most differences that are printed in full.
+/// The most differences that are printed in full.
 const PRINTED_MAX: usize = 50;
 
 /// Collects differences. The test fails at its end if one of them is unknown.
@@ -18,7 +18,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Compares the original with its own recording.
+    /// Compares the original's answers with the recorded ones.
     pub(crate) fn original(&mut self, case: &Case, answers: &Answers) {
         let differing = differing_steps(case, answers);
         if !differing.is_empty() {
@@ -26,7 +26,7 @@ impl Report {
         }
     }
 
-    /// Compares ours with the recording.
+    /// Compares our answers with the recorded ones.
     pub(crate) fn ours(&mut self, case: &Case, answers: &Answers, known: &Known) {
         let differing = differing_steps(case, answers);
         if let Some(accepted) = known.accepted(case) {

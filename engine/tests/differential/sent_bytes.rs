@@ -1,4 +1,4 @@
-//! Bytes as text. Sent and recorded bytes have the same notation.
+//! The notation of bytes as text. Sent and recorded bytes have the same notation.
 //!
 //! ```text
 //! "SUB t c\n"     these bytes; also in '...'. Escapes: \n \r \t \\ \" \' \xNN
@@ -12,7 +12,7 @@
 
 use std::fmt::Write;
 
-/// Fewest equal bytes in a row that are shown with `*`.
+/// The fewest equal bytes in a row that are shown with `*`.
 const RUN_BYTES_MIN: usize = 48;
 
 /// The bytes that a case sends, in parts.

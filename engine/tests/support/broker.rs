@@ -15,12 +15,12 @@ use super::http::{Response, http};
 use super::sandbox::{answer_io_uring_with, confine_like_container, hear_hangups};
 use super::{PATIENCE, wait_until};
 
-/// Most log lines that are kept for the report of a failure.
+/// The most log lines that are kept for the report of a failure.
 const LOG_LINES_MAX: usize = 20_000;
-/// Log lines that are printed when a test fails.
+/// The number of log lines that are printed when a test fails.
 const LOG_LINES_PRINTED: usize = 150;
 
-/// Path of the broker under test.
+/// Returns the path of the broker under test.
 pub fn nsqd_path() -> PathBuf {
     match (
         std::env::var_os("NSQD_BIN"),
@@ -72,11 +72,11 @@ pub fn io_args() -> Option<String> {
 ///     let broker = launch.start();
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// Value of `--shards`.
+    /// The value of `--shards`.
     pub shards: usize,
-    /// Further flags, behind the flags from this struct.
+    /// Further flags, which come after the flags from this struct.
     pub extra_args: Vec<String>,
-    /// The data path, which is kept after the test. None stands for a fresh directory that is
+    /// The data path, which is kept after the test. `None` stands for a new directory that is
     /// removed with the `Broker`.
     pub data_path: Option<PathBuf>,
     /// `--tcp-address`. The system chooses the port for port 0.
@@ -88,7 +88,7 @@ pub struct Launch {
     pub via: Vec<String>,
     /// The calls that the system denies the broker.
     pub confinement: Confinement,
-    /// Another broker than the one under test. It gets no `--shards`.
+    /// A broker to start instead of the one under test. It gets no `--shards`.
     pub program: Option<PathBuf>,
 }
 
@@ -401,7 +401,7 @@ impl Running {
                 drain: Some(drain),
             });
         }
-        // A closed stderr means that the process is ending. A broker that does not end hangs.
+        // A closed stderr means that the process is ending. If the broker does not end, it hangs.
         let ended = wait_until(PATIENCE, || matches!(child.try_wait(), Ok(Some(_))));
         let _ = child.kill(); // It may have ended already.
         let status = child.wait().expect("a child can be waited for");
@@ -449,7 +449,7 @@ struct Log {
 #[derive(Default)]
 struct LogState {
     lines: VecDeque<String>,
-    /// Number of lines that were dropped at the front to stay below the limit.
+    /// The number of lines that were dropped at the front to stay below the limit.
     dropped: usize,
     closed: bool,
 }

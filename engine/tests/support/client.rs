@@ -9,12 +9,12 @@ use std::time::Duration;
 use super::PATIENCE;
 use super::transport::{Transport, Upgrade};
 
-/// Sixteen hexadecimal digits.
+/// The sixteen hexadecimal digits of a message id.
 pub type MessageId = [u8; 16];
 
-/// Bytes of timestamp, attempts and id in front of a body.
+/// The bytes of timestamp, attempts and id in front of a body.
 const MESSAGE_HEADER_BYTES: usize = 8 + 2 + 16;
-/// Largest frame in bytes. A larger one means that the client has lost its place in the stream.
+/// The largest frame in bytes. A larger one means that the client has lost its place in the stream.
 const FRAME_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Message {
 /// One connection.
 pub struct Client {
     reader: BufReader<Transport>,
-    /// Number of answered heartbeats, for tests about heartbeats.
+    /// The number of answered heartbeats, for tests about heartbeats.
     pub heartbeats: usize,
 }
 
@@ -224,8 +224,8 @@ impl Client {
         Ok(Some(Frame { kind, data }))
     }
 
-    /// Reads the first byte of a frame. A machine that is suspended for a moment interrupts a read
-    /// with a timeout.
+    /// Reads the first byte of a frame. Repeats an interrupted read, because a read with a timeout
+    /// is interrupted when the machine is suspended for a moment.
     fn read_first(&mut self, byte: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.reader.read(byte) {

@@ -1,4 +1,4 @@
-//! One HTTP request per connection, over a plain socket.
+//! Sends one HTTP request per connection, over a plain socket.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -13,8 +13,8 @@
 //! a list of expectations. Variants that start with `try_` return the error instead.
 //!
 //! The binary is the one that Cargo built, unless the environment variable `NSQD_BIN` names another
-//! one. `NSQD_BIN_IS_STANDIN=1` says that this other broker has no `--shards`; the flag is then
-//! omitted.
+//! one. `NSQD_BIN_IS_STANDIN=1` says that this other broker does not know `--shards`, so that the
+//! flag is omitted.
 
 // Every test binary compiles this module for itself and uses only a part of it.
 #![allow(dead_code, unreachable_pub, unused_imports)]
@@ -48,15 +48,15 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Longest wait for an event that normally takes milliseconds, on a busy machine. A longer wait is
-/// a failure.
+/// The longest wait, on a busy machine, for an event that normally takes milliseconds. A longer
+/// wait is a failure.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the lock of the tests that load the whole machine, so that the threads of one test
 /// binary run these tests one after the other. Cargo itself runs test binaries one after the other.
 pub fn whole_machine() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
-    // A test that failed with the lock does not make the next one fail.
+    // If a test failed while it had the lock, the next test must not fail because of that.
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -11,7 +11,7 @@ pub struct Rss {
     pub total_bytes: u64,
     /// Heap and stacks.
     pub anonymous_bytes: u64,
-    /// Mapped files, the program's own text included.
+    /// Mapped files, including the program's own code.
     pub file_bytes: u64,
     /// Shared memory.
     pub shared_bytes: u64,
@@ -42,7 +42,7 @@ pub fn rss(pid: u32) -> Rss {
 ///
 /// The time is the sum of `/proc/PID/task/*/schedstat`, in nanoseconds, or the time in
 /// `/proc/PID/stat`, in ticks of 10 ms. Some kernels lack the first, which also omits threads that
-/// have ended. The larger of both is nearer to the truth.
+/// have ended. The larger of the two figures is more accurate.
 pub fn cpu_time(pid: u32) -> Duration {
     let mut precise = Duration::ZERO;
     let tasks = fs::read_dir(format!("/proc/{pid}/task"));

@@ -1,4 +1,4 @@
-//! Random numbers from a seed, the same on every machine (xorshift64*).
+//! Random numbers from a seed, which are the same on every machine (xorshift64*).
 
 /// A generator. Equal seeds give equal numbers.
 #[derive(Clone, Debug)]

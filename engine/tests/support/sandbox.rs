@@ -1,4 +1,4 @@
-//! Difficult surroundings for a broker: no privileges, no io_uring, a tiny file system.
+//! Restricted environments for a broker: no privileges, no io_uring, a tiny file system.
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -181,8 +181,8 @@ impl Drop for LoopExt4 {
     }
 }
 
-/// Returns the names and contents of all files below a directory, sorted. Files may come and go
-/// meanwhile; a file that is gone when it is read is omitted.
+/// Returns the names and contents of all files below a directory, sorted. Files may come and go at
+/// the same time. A file that is gone when it is read is omitted.
 pub fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let mut directories = vec![directory.to_path_buf()];

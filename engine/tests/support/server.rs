@@ -1,5 +1,5 @@
-//! The servers that the broker talks to, played by the test: an HTTP server, and an nsqlookupd that
-//! records its commands and can misbehave.
+//! Servers of the test for the broker's requests: an HTTP server, and an nsqlookupd that records
+//! its commands and can misbehave.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -45,7 +45,7 @@ impl Reply {
     }
 }
 
-/// Serves HTTP on a free port of 127.0.0.1 until the test ends. Each request has a thread of its own.
+/// Serves HTTP on a free port of 127.0.0.1 until the test ends. Each request has its own thread.
 pub fn serve_http(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> SocketAddr {
     listen(move |stream| exchange(stream, &answer))
 }

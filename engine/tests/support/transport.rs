@@ -34,7 +34,7 @@ pub struct Transport {
     unopened: Vec<u8>,
     /// Opened bytes that are not read yet.
     opened: Vec<u8>,
-    /// Most bytes of one write.
+    /// The most bytes of one write.
     piece: usize,
 }
 
