@@ -4,9 +4,9 @@
     docs/measure/all.py --original NSQD [--tools DIR] [--rows mpub,both] [--rounds 5] [--ours target/release]
     docs/measure/all.py --table      prints the page's table from the results
     docs/measure/all.py --write      puts the table into the page and draws the chart
-    docs/measure/all.py --check      fails if the page, the chart or README.md says anything else than the results
+    docs/measure/all.py --check      fails if the page, the chart or README.md differs from the results
 
-NSQD is the original's program. DIR holds the original's bench_writer and bench_reader: the rows `tools-...` need them.
+NSQD is the original's program. DIR has the original's bench_writer and bench_reader. The rows `tools-...` need them.
 Both brokers run in turns, round by round. Each measured row replaces the row of results/against-nsqd.json.
 """
 
@@ -30,7 +30,7 @@ CHART = HERE / "results" / "against-nsqd.svg"
 PAGE = HERE.parent / "performance.md"
 README = HERE.parents[1] / "README.md"
 BEGIN, END = "<!-- all.py --write makes this table -->\n", "<!-- end of the table -->\n"
-# The rows of the page, with their text on the page.
+# The rows of the page, with their texts.
 SHOWN = {
     "tools-publish": "MPUB of 200, by `bench_writer`",
     "tools-deliver": "deliver and FIN, by `bench_reader`",
@@ -101,7 +101,7 @@ def measure(options):
 
 
 def keep(saved, name, options, row):
-    """Writes a row at once, so that the row stays if a later row fails."""
+    """Writes a row at once, so that the file has the row even if a later row fails."""
     row = {"measured": datetime.date.today().isoformat(), "program": options.program, "rounds": options.rounds, **row}
     row.setdefault("machine", next((old["machine"] for old in saved["rows"].values() if old["measured"] == row["measured"]
                                     and old["program"] == row["program"]), output("uname", "-srm")))

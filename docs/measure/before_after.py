@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares two nsqd binaries of ours, closely interleaved: CPU time per message before and after a change.
+"""Compares the CPU time per message of two binaries of our nsqd, before and after a change.
 
     docs/measure/before_after.py --before OLD/nsqd [--after target/release/nsqd] [--rows sync-32] [--pairs 40]
 
-For each row of hot_path.py both brokers run all the time, on fresh data paths. nsq-bench loads one broker for a second, then
-the other, and next time in the other order. So both brokers meet what the machine does from minute to minute. Prints a line
-of Markdown per row: the medians, the median of the pairs' ratios (after to before), and the range that holds this median with
-95 % (by order statistics, which assume no distribution).
+For each row of hot_path.py, both brokers run all the time, on fresh data paths. nsq-bench loads one broker for a second
+and then the other. The next pair of loads has the other order. So a busy minute of the machine affects both brokers.
+Prints a line of Markdown per row: the medians, the median of the pairs' ratios (after to before), and the range that
+holds this median with 95 % (by order statistics, which assume no distribution).
 """
 
 import argparse

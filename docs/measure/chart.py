@@ -1,11 +1,11 @@
-"""Draws how many times better than the original nsqd ringq is, as SVG: a bar each for rate, CPU and p99."""
+"""Draws, as SVG, how many times better ringq is than the original nsqd, with a bar each for rate, CPU and p99."""
 
 import math
 
 LEFT, RIGHT, TOP, ROW, BAR = 315, 60, 62, 48, 12
 WIDTH, DECADES = 880, 2
 PLOT = WIDTH - LEFT - RIGHT
-# The greys and colours stand out on white and on black alike. A page in dark mode gets lighter text.
+# The greys and colours are readable on white and on black. A page in dark mode gets lighter text.
 STYLE = """text{font:13px system-ui,sans-serif;fill:#333}.small{font-size:11px}line{stroke:#8888;stroke-width:1}
 .rate{fill:#3b82f6}.cpu{fill:#d97706}.p99{fill:#16a34a}
 @media(prefers-color-scheme:dark){text{fill:#ddd}}"""
@@ -19,19 +19,20 @@ def x(factor):
 
 
 def ratio(row, figure):
-    """The median of the rounds' ratios, ringq to the original. Where it was not kept, the ratio of the medians."""
+    """Returns the median of the rounds' ratios, ringq to the original. If that is not stored, returns the ratio of the
+    medians."""
     return row.get(f"{figure}_ratio") or row[figure]["ringq"] / row[figure]["original"]
 
 
 def better(row, figure):
-    """How many times better ringq is, or `None` where that was not measured."""
+    """Returns how many times better ringq is, or `None` if that was not measured."""
     if figure not in row:
         return None
     return ratio(row, figure) if FIGURES[figure][0] else 1 / ratio(row, figure)
 
 
 def draw(rows):
-    """The chart of (text, row) pairs, with a logarithmic axis from 1 to 100. A longer bar is cut and says so."""
+    """Draws the chart of (text, row) pairs, with a logarithmic axis from 1 to 100. A longer bar is cut and says so."""
     height = TOP + ROW * len(rows) + 8
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
            f'role="img"><title>How many times better than nsqd 1.3.0 ringq is</title><style>{STYLE}</style>']

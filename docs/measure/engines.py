@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compares the engines behind `--io`: every row of hot_path.py, closely interleaved.
+"""Compares the engines of `--io` in every row of hot_path.py.
 
     docs/measure/engines.py [--engines io_uring,epoll,glommio] [--rows mpub,both] [--rounds 9] [--ours target/release]
 
-One broker of each engine runs all the time, on a fresh data path. In each round nsq-bench loads the brokers one after the
-other, and each round begins with another engine. Prints a line of Markdown per row and metric: the first engine's median, and
-for each other engine the median of the rounds' ratios to the first one, with the range that holds this median with 95 % (by
-order statistics, which assume no distribution).
+One broker of each engine runs all the time, on a fresh data path. In each round, nsq-bench loads the brokers one after
+the other. Each round begins with another engine. Prints a line of Markdown per row and metric: the first engine's
+median, and for each other engine the median of the rounds' ratios to the first engine, with the range that holds this
+median with 95 % (by order statistics, which assume no distribution).
 """
 
 import argparse
@@ -20,13 +20,13 @@ from before_after import confidence, for_a_second
 from measuring import Broker, measure_rows, number
 
 
-# The row of memory per queued message has nothing that an engine could change.
+# The row about memory per queued message is left out, because it does not depend on the engine.
 ROWS = [name for name in hot_path.ROWS if name != "memory"]
 
 
 def measure(name, runner, options):
     flags, _, ours, _ = hot_path.ROWS[name]
-    # A row of a fixed number of messages takes as long as it takes.
+    # A row with a fixed number of messages has no fixed duration.
     load = flags if "--messages" in flags else for_a_second(flags)
     values = {metric: {engine: [] for engine in options.engines} for metric in hot_path.metrics_of(name)}
     with ExitStack() as stack:
@@ -65,7 +65,7 @@ def show(name, metric, values):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engines", default="io_uring,epoll,glommio", help="values of --io, the first is compared with")
+    parser.add_argument("--engines", default="io_uring,epoll,glommio", help="values of --io; the others are compared with the first")
     parser.add_argument("--ours", type=Path, default=Path("target/release"), help="folder of our programs")
     parser.add_argument("--rows", default=",".join(ROWS), help="names of hot_path.py, separated by commas")
     parser.add_argument("--rounds", type=int, default=9)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Measures how soon a broker with a large backlog listens and delivers after a start, beside the original.
+"""Measures how soon ringq and the original listen and deliver after a start with a large backlog.
 
     first_message.py --ours target/release --original NSQD
 
 Each broker gets a backlog of 1 KiB messages in one topic with one channel. A round publishes more messages, ends the
 broker, starts the broker again on the same data, connects as soon as the broker listens, and subscribes with RDY 1. Two
 times are measured from just before the program is executed: until the broker takes a connection, and until the first
-message has arrived as a whole. The brokers take turns. A broker is ended by SIGTERM or by SIGKILL. SIGKILL comes right
-after the last publish, or when the messages are synced (`SIGKILL, synced`). The page cache is warm or was dropped (needs
-root). Prints a table of medians.
+message has arrived as a whole. The brokers take turns. SIGTERM or SIGKILL ends a broker. SIGKILL comes right after the
+last publish, or when the messages are synced (`SIGKILL, synced`). The page cache is warm or was dropped, which needs
+root. Prints a table of medians.
 """
 import argparse
 import gc
@@ -28,7 +28,7 @@ TOPIC, CHANNEL = "first", "ch"
 BODY = bytes(range(256)) * 4
 BATCH = 1000
 FRAME_MESSAGE = 2
-# Longer than --sync-timeout.
+# A time that is longer than --sync-timeout.
 SETTLE_S = 3
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 ENDS = {"SIGTERM": (signal.SIGTERM, False), "SIGKILL": (signal.SIGKILL, False),
@@ -41,7 +41,7 @@ def address_of(text):
 
 
 def free_address():
-    """Returns an address with a free port: the client must know the port before the broker listens."""
+    """Returns an address with a free port, because the client must know the port before the broker listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return "127.0.0.1:%d" % probe.getsockname()[1]
@@ -111,7 +111,7 @@ def connect(broker, address):
         except ConnectionRefusedError:
             if broker.process.poll() is not None:
                 raise SystemExit(f"no listener: {broker.log.read_text()}") from None
-            # Leaves the CPU to the broker.
+            # The pause leaves the CPU to the broker.
             time.sleep(0.0001)
 
 
@@ -133,8 +133,8 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ours", type=Path, default=Path("target/release"), help="the folder of ringq's nsqd")
     parser.add_argument("--original", type=Path, help="the original's nsqd")
-    parser.add_argument("--messages", type=int, default=2_000_000, help="in the backlog, of 1 KiB")
-    parser.add_argument("--more", type=int, default=20_000, help="published before each end")
+    parser.add_argument("--messages", type=int, default=2_000_000, help="messages of 1 KiB in the backlog")
+    parser.add_argument("--more", type=int, default=20_000, help="messages that are published before each end")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--ends", default=list(ENDS), type=lambda text: re.split(r"/\s*", text),
                         help="of %s, with a slash between them" % "/".join(ENDS))
@@ -159,7 +159,8 @@ def main():
             publish(broker, options.messages)
         for end in options.ends:
             tables = {is_cold: Table(f"{end}, {'cold' if is_cold else 'warm'}") for is_cold in caches}
-            # Not in turns: dropping the cache for one broker would make the next warm start of the other one a cold one.
+            # Warm and cold starts do not alternate: if the cache is dropped for one broker, the other's next start is
+            # not warm.
             for is_cold, table in tables.items():
                 for _ in range(options.rounds):
                     for name, broker in brokers.items():

@@ -4,8 +4,8 @@
     docs/measure/hot_path.py --original NSQD [--rounds 5] [--rows mpub,deliver] [--ours target/release]
 
 Prints each row's command, and a line of Markdown per metric: the original's median (range), ringq's, and the median
-(range) of the rounds' ratios. The original keeps everything in memory (-mem-queue-size=100000000) unless the row is
-about its disk queue. ringq runs with its defaults unless the row says otherwise. all.py keeps the results.
+(range) of the rounds' ratios. The original keeps all messages in memory (-mem-queue-size=100000000) unless the row is
+about its disk queue. ringq runs with its defaults unless the row says otherwise. all.py stores results.
 """
 
 import argparse
@@ -19,10 +19,10 @@ from pathlib import Path
 from measuring import number
 
 MPUB = "--via mpub --batch 200 --window 2000 --producers 2 --warm-up 1s"
-# With more under way the consumers of one generator thread fall behind, and their backlog is measured.
+# With a larger window, the consumers of one generator thread fall behind, and the run measures their backlog.
 KEPT_UP = "--via mpub --batch 200 --window 1000 --producers 2 --warm-up 1s"
 CLOSED = "--consumers 0 --channels 0"
-# At 50,000/s each message is a write of its own: one generator thread is its own limit.
+# At 50,000/s each message is a separate write, and a single generator thread would be the limit.
 OPEN = "--producers 4 --consumers 2 --via pub --rdy 2500 --output-buffer-timeout 25ms --duration 4s"
 AFTER = "--via mpub --batch 200 --window 2000 --producers 2 --consumers 2 --rdy 2500 --consume after-publish --pause 3s --warm-up 0s"
 FAN_OUT = "--consumers 1 --rdy 2500 --duration 60s"
@@ -61,7 +61,8 @@ ROWS = {
 
 
 def metrics_of(name):
-    """The row's rate and CPU time, and the p99 of the delivery, or of the answer where nothing is consumed."""
+    """Returns the metrics of a row: rate, CPU time, and the p99 of the delivery, or of the answer if nothing is
+    consumed."""
     flags, _, _, wanted = ROWS[name]
     metrics = [metric for metric in wanted if metric.endswith("_per_s") or metric.startswith("cpu_us")]
     if metrics and "after-publish" not in flags:
@@ -70,7 +71,8 @@ def metrics_of(name):
 
 
 def run(name, options):
-    """The SavedResult (bench/src/result.rs) of a row. Runs that `nsq-bench compare` calls unclean are said, and kept."""
+    """Returns the SavedResult (bench/src/result.rs) of a row. Prints a note if `nsq-bench compare` calls a run unclean,
+    and keeps the run."""
     flags, theirs, ours, _ = ROWS[name]
     places = "-tcp-address={tcp} -http-address={http} -data-path={data}"
     command = [

@@ -1,4 +1,4 @@
-"""Settings of Linux for measurements: a disk that is held to a rate, and a process that runs as soon as it wakes up."""
+"""Settings of Linux for measurements: a disk with a limited rate, and a process that runs as soon as it wakes up."""
 
 import ctypes
 import os
@@ -14,9 +14,9 @@ SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 
 
 class SlowDisk:
-    """A control group whose processes write at most `bytes_per_s` to the disk under `folder`. Direct
-    writes are held back in either version of control groups, those of the page cache only in the second. OSError:
-    it cannot be had, for instance for lack of rights."""
+    """A control group whose processes write at most `bytes_per_s` to the disk under `folder`. Both versions of control
+    groups limit direct writes. Only the second limits writes through the page cache. Raises OSError if the group cannot
+    be made, for instance without root."""
 
     def __init__(self, folder, bytes_per_s):
         device = disk_under(folder)
@@ -46,7 +46,7 @@ class SlowDisk:
 
 
 def disk_under(folder):
-    """Returns MAJOR:MINOR of the whole disk: a partition has no limits of its own."""
+    """Returns MAJOR:MINOR of the whole disk, because a partition cannot have a limit."""
     number = os.stat(folder).st_dev
     name = f"{os.major(number)}:{os.minor(number)}"
     device = (Path("/sys/dev/block") / name).resolve()
@@ -56,9 +56,10 @@ def disk_under(folder):
 
 
 def run_at_once():
-    """Asks for short slices, for this process and the processes that it starts: then a busy process makes way when this
-    one wakes up (Linux 6.12, sched_setattr(2), needs no rights). So a measurement does not contain its own waiting."""
-    # size, policy (SCHED_OTHER), flags, nice, priority, runtime, deadline, period
+    """Asks for short scheduler slices, for this process and the processes that it starts. Then a busy process makes way
+    when one of these wakes up. So a measurement does not contain the generator's own waiting. Needs Linux 6.12
+    (sched_setattr(2)), and no privileges."""
+    # The fields: size, policy (SCHED_OTHER), flags, nice, priority, runtime, deadline, period.
     attributes = struct.pack("=IIQiIQQQ", 48, 0, 0, 0, 0, SLICE_NS, 0, 0)
     number = SCHED_SETATTR.get(platform.machine())
     libc = ctypes.CDLL(None, use_errno=True)

@@ -19,7 +19,7 @@ POSTERS = 32
 
 
 class Table:
-    """Figures of one row by variant, in the order they were first measured."""
+    """The figures of one row by variant, in the order in which they were first measured."""
 
     def __init__(self, row):
         self.row = row
@@ -60,7 +60,7 @@ class Runner:
             print(f"    {text}", flush=True)
 
     def bench(self, broker, flags, is_punctual=False):
-        """Starts nsq-bench; `result` waits for it. A punctual one is run at once when it wakes up."""
+        """Starts nsq-bench. `result` waits for its end. A punctual nsq-bench runs at once when it wakes up."""
         folder = tempfile.TemporaryDirectory(prefix="ringq-")
         command = [self.options.ours / "nsq-bench", "run", "--tcp-address", broker.tcp, "--http-address",
                    broker.http, "--pid", str(broker.process.pid), *flags.split()]
@@ -76,7 +76,7 @@ class Runner:
 
 
 class Bench:
-    """An nsq-bench that runs, and dies with the `with` around it."""
+    """A running nsq-bench, which is killed at the end of its `with` statement."""
 
     def __init__(self, process, folder):
         self.process = process
@@ -93,8 +93,8 @@ class Bench:
         remove(self.folder)
 
     def result(self, leaves_some=False):
-        """Returns the RunResult (bench/src/result.rs). A flaw of the run is printed, and no reason to stop. Consumers that
-        are not to take everything leave holes, which count as lost."""
+        """Returns the RunResult (bench/src/result.rs). Prints a flaw of the run, and does not stop for it. If consumers
+        are not to take all messages, the messages that they leave count as lost."""
         text, _ = self.process.communicate()
         saved = Path(self.folder.name) / "result.json"
         if self.process.returncode != 0 and not leaves_some:
@@ -108,7 +108,7 @@ class Bench:
 
 
 class Broker:
-    """An nsqd, ours unless a `program` is named. Its data path is removed with it."""
+    """A running nsqd: ours, or `program` if it is given. Its data path is removed at the end."""
 
     def __init__(self, runner, flags="", base=None, program=None):
         self.runner, self.flags = runner, flags
@@ -156,7 +156,7 @@ class Broker:
         self.process.wait(120)
 
     def cpu_s(self):
-        # The clock of the whole process, as clock_getcpuclockid(3) makes it: with threads that have ended.
+        # The clock of the whole process, from clock_getcpuclockid(3), includes threads that have ended.
         return time.clock_gettime(~self.process.pid << 3 | 2)
 
     def rss_bytes(self):
@@ -174,7 +174,8 @@ class Broker:
         return sum(channel["depth"] for found in stats["topics"] for channel in found["channels"])
 
     def post(self, paths, body=b""):
-        """Posts to all paths, over several connections: the broker writes its metadata once for all posts that wait."""
+        """Posts to all paths, over several connections, because the broker writes its metadata once for all posts that
+        wait."""
         paths = list(paths)
 
         def some(first):
@@ -195,7 +196,7 @@ class Broker:
 
 
 def remove(folder):
-    """Removes the folder, also when interrupted: ten thousand topics take a while."""
+    """Removes the folder, even if a signal interrupts this: ten thousand topics take some time."""
     try:
         folder.cleanup()
     except KeyboardInterrupt:
@@ -204,14 +205,15 @@ def remove(folder):
 
 
 def interrupt(*_):
-    """Ends the measurement on the first signal, and ignores later ones: everything is removed, and nothing is left running."""
+    """Ends the measurement on the first signal, and ignores later ones, so that all programs end and all files are
+    removed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def measure_rows(measure, options):
-    """Measures each row that the options name, with as many descriptors as are allowed."""
+    """Measures each row that the options name, with the highest limit of descriptors that is allowed."""
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, interrupt)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

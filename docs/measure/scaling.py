@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures what more of something costs our nsqd: channels, topics, connections, backlog, a neighbour, idling.
+"""Measures how our nsqd scales: channels, topics, connections, backlogs, neighbours, idle peers.
 
     docs/measure/scaling.py [--ours target/release] [--rows fan-out,topics] [--rounds 5] [--sizes 1,100]
 
@@ -16,10 +16,10 @@
 | neighbour   | a flow beside a flood on the same shard                   | 20       |
 | disk        | a growing backlog, and the disk alone                     | 20       |
 
-Each row starts brokers of its own on free loopback ports, with fresh data paths in --data, and loads them with
-nsq-bench. Variants alternate, round by round. Prints a line of Markdown per figure: median (range) and the ratio
-to the first variant, and each command the first time it runs. Run it as root to drop the page cache (start) and
-for the slow disk (neighbour).
+Each row starts its own brokers on free loopback ports, with fresh data paths in --data, and loads them with nsq-bench.
+Variants alternate, round by round. Prints a line of Markdown per figure: the median (range) and the ratio to the first
+variant. Prints each command the first time it runs. Root can also drop the page cache (start) and have a slow disk
+(neighbour).
 """
 
 import argparse
@@ -46,12 +46,13 @@ from measuring import Broker, Runner, Table, interrupt
 SCENARIOS = Path(__file__).resolve().parents[2] / "bench" / "scenarios"
 MPUB = "--via mpub --batch 200 --producers 2"
 FULL_SPEED = f"{MPUB} --window 2000"
-# With more under way the consumers of one generator thread fall behind, and their backlog is measured.
+# With a larger window, the consumers of one generator thread fall behind, and the run measures their backlog.
 KEPT_UP = f"{MPUB} --window 1000"
 DESCRIPTORS = 12_000
-# The default of a volume of the cloud, for instance gp3.
+# The default rate of a cloud volume, for instance gp3.
 SLOW_DISK_BYTES_PER_S = 125_000_000
-# A run counts if the host took at most this share of the processors. It is tried this often.
+# A run counts if the host took at most this share of the processors. Otherwise it is repeated, up to TRIES times in
+# all.
 STOLEN_PERCENT_MAX = 0.5
 TRIES = 6
 
@@ -89,7 +90,7 @@ def take(peer, count):
 
 @contextlib.contextmanager
 def idle_peers(broker, count, heartbeat_ms=60_000):
-    """Consumers of a channel that gets no messages, with RDY 1."""
+    """Opens connections that consume, with RDY 1, from a channel without messages."""
     peers = []
     try:
         for _ in range(count):
@@ -104,7 +105,7 @@ def idle_peers(broker, count, heartbeat_ms=60_000):
 
 
 def answer_heartbeats(peers, seconds):
-    """Waits, and lets the peers answer as a client library does."""
+    """Waits. Meanwhile the peers answer heartbeats as a client library does."""
     poll = select.epoll()
     by_descriptor = {peer.fileno(): peer for peer in peers}
     for descriptor in by_descriptor:
@@ -142,8 +143,8 @@ def fan_out_10k(runner, sizes, table):
 
 
 def topics(runner, sizes, table):
-    """Measures topics in use. One run makes the topics and their files, with three batches each; the next two runs use them.
-    Each topic has a consumer, so delivering to many topics is also delivering to many connections."""
+    """Measures topics in use. One run makes the topics and their files, with three batches each. The next two runs use
+    them. Each topic has a consumer, so many topics also mean many connections."""
     seconds = runner.options.seconds
     for count in sizes:
         variant = f"{count} topics"
@@ -170,8 +171,9 @@ def with_idle_peers(runner, sizes, table):
 
 
 def peers(runner, sizes, table):
-    """Measures connections in use. Half of the connections publish, half consume. Either a producer waits for each answer, or
-    all producers together may have 10,000 messages unanswered, so that fewer and fewer messages share a system call."""
+    """Measures connections in use. Half of the connections publish, half consume. Either a producer waits for each
+    answer, or all producers together may have 10,000 unanswered messages. So the more connections there are, the fewer
+    messages share a system call."""
     for count in sizes:
         half = max(count // 2, 1)
         shared = max(10_000 // half, 1)
@@ -185,8 +187,9 @@ def peers(runner, sizes, table):
 
 
 def backlog(runner, sizes, table, rounds):
-    """Measures backlogs. Each backlog has a broker, and all brokers run at once. A round publishes 4 M messages on top of the
-    backlog, and takes messages for a second. Without a backlog it takes them of the 4 M, which are then removed."""
+    """Measures backlogs. Each backlog has a broker, and all brokers run at once. A round publishes 4 M messages on top
+    of the backlog, and takes messages for a second. Without a backlog, it takes messages from these 4 M, and then
+    removes the rest."""
     load = f"{FULL_SPEED} --topic deep --channels 1 --consumers 0 --duration 600s"
     on_top = 4_000_000
     with contextlib.ExitStack() as stack:
@@ -232,7 +235,7 @@ def idle(runner, sizes, table):
 
 
 def cpu_percent(broker, wait, seconds=10):
-    """Returns the share of a core that the broker takes while nothing happens, after the work that creation left is done."""
+    """Returns the share of a core that an idle broker takes, when the work that follows the creation is done."""
     wait(5)
     before = broker.cpu_s()
     wait(seconds)
@@ -268,7 +271,7 @@ def drop_caches():
 
 
 def time_to_answer(broker):
-    """Returns the time from exec until both ports have answered, the same ports as before."""
+    """Returns the time from exec until both ports, which are those of the last start, have answered."""
     tcp, http_address = broker.tcp, broker.http
     began = time.monotonic()
     broker.start(tcp, http_address)
@@ -291,11 +294,11 @@ def tmpfs(runner, _, table):
 
 
 def neighbour(runner, _, table):
-    """Measures a light flow beside a flood. The same flood against another broker takes as much of the processor and the
-    disk, but nothing of the shard. On a slow disk the flood is held back, so the light flow does not wait for the
-    processor. The wide flood has more on its way than a socket holds: the shard always finds a full buffer to read. A run in
-    which the host took more than STOLEN_PERCENT_MAX of the processors shows the host's p99, and is done again, up to TRIES
-    times in all."""
+    """Measures a light flow beside a flood. For comparison, the same flood goes to another broker: it takes as much of
+    the processor and the disk, but nothing of the shard. A slow disk slows the flood down, so the light flow does not
+    wait for the processor. The wide flood has more bytes on their way than a socket holds, so the shard always finds a
+    full buffer to read. A run in which the host took more than STOLEN_PERCENT_MAX of the processors shows the host's
+    p99. Such a run is repeated, up to TRIES times in all."""
     light = (f"--topic light --via pub --rate 2k --consumers 1 --rdy 100 --output-buffer-timeout 25ms --warm-up 1s "
              f"--duration {runner.options.seconds}s")
     slow = f"disk of {SLOW_DISK_BYTES_PER_S // 1_000_000} MB/s"
@@ -323,9 +326,9 @@ def neighbour(runner, _, table):
 
 
 def beside_flood(runner, light, flooded, window, slow):
-    """One run of the light flow, and the flood's if there is one. Neither where there is to be a slow disk and none can
-    be had."""
-    # The disk forgets the files of the last flood in its own time.
+    """Returns a run of the light flow, and the run of the flood, if there is one. Returns neither if the disk must be
+    slow and that is not possible."""
+    # The disk needs some time to remove the files of the last flood.
     time.sleep(5)
     with contextlib.ExitStack() as stack:
         try:
@@ -347,7 +350,7 @@ def beside_flood(runner, light, flooded, window, slow):
 
 
 def disk(runner, _, table):
-    """Measures what the disk takes of new files alone, and what a broker whose backlog grows gives to the disk."""
+    """Measures how fast the disk writes new files alone, and how fast a broker with a growing backlog writes."""
     seconds = runner.options.seconds
     written = write_files(runner.options.data, seconds)
     table.add("two threads that write new files", "GB/s", written / seconds / 1e9)
@@ -358,7 +361,8 @@ def disk(runner, _, table):
 
 
 def write_files(folder, seconds, threads=2, size=16 << 20):
-    """Writes as the broker spills: each file new, with direct I/O, from memory in huge pages. Returns the bytes."""
+    """Writes like a broker that spills: new files, with direct I/O, from memory in huge pages. Returns the number of
+    bytes."""
     with tempfile.TemporaryDirectory(prefix="ringq-", dir=folder) as path:
         until = time.monotonic() + seconds
 
@@ -380,7 +384,7 @@ def write_files(folder, seconds, threads=2, size=16 << 20):
             return size * sum(pool.map(write, range(threads)))
 
 
-# name: (what measures a round, or with `rounds` all of them; sizes; GB of disk)
+# name: (the function that measures a round, or all rounds if it is in ALL_ROUNDS; sizes; GB of disk)
 ROWS = {
     "fan-out": (fan_out, [1, 4, 16], 5),
     "fan-out-10k": (fan_out_10k, [1, 4, 16], 1),
@@ -421,7 +425,7 @@ def main():
     parser.add_argument("--ours", type=Path, default=Path("target/release"), help="folder of our programs")
     parser.add_argument("--rows", default=",".join(ROWS), help="names, separated by commas")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=4, help="measured time of a run that has no number of messages")
+    parser.add_argument("--seconds", type=int, default=4, help="measured time of a run without a fixed number of messages")
     parser.add_argument("--sizes", type=lambda text: [int(size) for size in text.split(",")], help="other sizes")
     parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()), help="where data paths are made")
     parser.add_argument("--tmpfs", type=Path, default=Path("/dev/shm"), help="where data paths in memory are made")

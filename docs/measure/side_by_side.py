@@ -3,11 +3,10 @@
 
     side_by_side.py --a target/release/nsqd --b NSQD --b-args=--mem-queue-size=100000000 --tools DIR
 
-DIR holds the original's bench_writer and bench_reader. Each round runs A then B, each on a fresh data
-path: the channel is created, the writer publishes 200-byte messages in batches of 200 for some
-seconds, then the reader takes and finishes what there is. CPU is that of all threads of the daemon
-(its CPU clock), counts are the daemon's own (/stats). Prints a line per run, then medians
-and ratios, and of A how much of it each thread needs (those of one name together).
+DIR has the original's bench_writer and bench_reader. Each round runs A and then B, each on a fresh data path. The
+channel is created. The writer publishes 200-byte messages in batches of 200 for some seconds. Then the reader takes and
+finishes the messages. CPU is that of all threads of the daemon (its CPU clock). Counts are the daemon's own (/stats).
+Prints a line per run, then medians and ratios, and the CPU of A's threads (threads with one name together).
 """
 import argparse
 import json
@@ -33,15 +32,15 @@ def topic(broker):
 
 
 def warm(gib):
-    """Touches memory and gives it back: on a virtual machine whose hypervisor takes free pages away,
-    the first touch of a page costs many times what it costs on a machine of its own."""
+    """Touches memory and frees it. If a hypervisor takes free pages away, the first touch of a page costs many times as
+    much as on a physical machine."""
     if gib:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
         mmap.mmap(-1, int(gib * (1 << 30)), flags=flags).close()
 
 
 def cpu_by_thread(broker):
-    """Returns nanoseconds of CPU so far, by the name of the thread without its number, for threads that run."""
+    """Returns the nanoseconds of CPU of the running threads, by thread name without number."""
     by_name = {}
     for task in Path(f"/proc/{broker.process.pid}/task").iterdir():
         name = (task / "comm").read_text().strip().rstrip("-0123456789")
@@ -50,7 +49,7 @@ def cpu_by_thread(broker):
 
 
 def since(before, after, messages):
-    """Returns nanoseconds per message, for the threads that did something."""
+    """Returns the nanoseconds per message of the threads that did some work."""
     each = {name: (ns - before.get(name, 0)) / messages for name, ns in after.items()}
     return {name: ns for name, ns in each.items() if ns >= 1}
 
@@ -62,7 +61,8 @@ def run(runner, binary, extra, options):
         warm(options.warm)
 
         def load(tool, *flags):
-            """Loads the broker. Returns its CPU before the load, in seconds and by thread, and when the tool began."""
+            """Loads the broker. Returns its CPU before the load, in seconds and by thread, and the time when the tool
+            began."""
             before = broker.cpu_s(), cpu_by_thread(broker), time.monotonic()
             subprocess.run([f"{options.tools}/{tool}", f"-nsqd-tcp-address={broker.tcp}",
                             f"-runfor={options.seconds}s", *flags], check=True, capture_output=True)
@@ -70,7 +70,7 @@ def run(runner, binary, extra, options):
 
         cpu, threads, began = load("bench_writer", "-batch-size=200", "-size=200")
         took = time.monotonic() - began
-        # What publishing leaves to be done, syncs above all, is part of its price.
+        # The work that follows publishing, above all syncs, counts as its cost.
         time.sleep(options.settle)
         published = topic(broker)["message_count"]
         publish = ((broker.cpu_s() - cpu) * 1e9 / published, published / took)
@@ -101,7 +101,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--settle", type=float, default=3,
-                        help="seconds between the two phases, counted to the first")
+                        help="seconds between the two phases, which count for the first")
     parser.add_argument("--warm", type=float, default=0, metavar="GIB",
                         help="touch and free this much memory before each run")
     parser.add_argument("--data", default=tempfile.gettempdir(), help="where data paths are made")
@@ -116,7 +116,7 @@ def main():
 
 
 def rounds(args):
-    """The figures of each round, by side."""
+    """Returns the figures of each round, by side."""
     runner = Runner(args)
     runs = {"A": [], "B": []}
     for round_number in range(args.rounds):

@@ -1,6 +1,6 @@
-// Runs in a copy of the page, after its own scripts, and leaves what it sees in an attribute of <body>.
+// Runs in a copy of the page, after the page's own scripts, and writes its findings into an attribute of <body>.
 (() => {
-  // The figures of charts are written as the program writes its own: see unit.rs.
+  // The figures of charts have the same form as those of the program: see unit.rs.
   const shown = [
     ["ns", 850, "850 ns"],
     ["ns", 1234567, "1.23 ms"],
@@ -36,7 +36,7 @@
     [date(951782400000), "2000-02-29 00:00 UTC"],
     [date(1735689599000), "2024-12-31 23:59 UTC"],
   ];
-  // The words of a command as it can be pasted.
+  // The words of a command in a form that can be pasted.
   const words = [
     [quoted("--rate=5e4"), "--rate=5e4"],
     [quoted("p99<5ms,lost=0"), "'p99<5ms,lost=0'"],
@@ -46,7 +46,7 @@
   const wrong = [...shown, ...ticks, ...percentiles, ...ranges, ...dates, ...words]
     .filter(([found, expected]) => JSON.stringify(found) !== JSON.stringify(expected));
 
-  // The texts of a figure with their boxes: those of its canvas, or those of a comparison's bars.
+  // The texts of a figure with their boxes: the texts of its canvas, or those of a comparison's bars.
   const textsOf = (figure) => {
     if (figure.plot) return figure.plot.ctx.drawn.texts;
     return [...figure.querySelectorAll(".bar-name > *")].map((element) => ({
@@ -59,7 +59,7 @@
     const { width, height } = figure.plot.ctx.canvas;
     return { left: 0, top: 0, right: width, bottom: height, width: width / devicePixelRatio };
   };
-  // What a chart says when it is pointed at, at each of its points.
+  // The text of a chart under the pointer, for each of its points.
   const tooltipsOf = (figure) => {
     if (!figure.plot) return [...figure.querySelectorAll("[title]")].map((element) => element.title);
     const { plot } = figure;
@@ -116,6 +116,6 @@
     };
     document.body.setAttribute("data-probe", btoa(unescape(encodeURIComponent(JSON.stringify(report)))));
   };
-  // The page draws again when the charts have got their size.
+  // The page draws again when the charts have their sizes.
   setTimeout(look, 500);
 })();

@@ -1,5 +1,5 @@
-// Runs in a copy of the page before its own scripts: remembers what is drawn on each canvas since it was
-// last cleared, for probe.js.
+// Runs in a copy of the page, before the page's own scripts. Records for probe.js what is drawn on each canvas after
+// its last clearing.
 (() => {
   const context = CanvasRenderingContext2D.prototype;
   const watched = (name, watch) => {
@@ -11,7 +11,7 @@
     };
   };
   watched("clearRect", (canvas) => { canvas.drawn = { texts: [], shapes: 0 }; });
-  // uPlot draws the series as Path2D, and nothing else.
+  // uPlot draws only the series as Path2D.
   watched("stroke", (canvas, args) => { canvas.drawn.shapes += args.length; });
   watched("fill", (canvas, args) => { canvas.drawn.shapes += args[0] instanceof Path2D ? 1 : 0; });
   watched("fillText", (canvas, [text, x, y]) => {

@@ -1,5 +1,5 @@
-// Command interop is the interop scenario with go-nsq. The plan is described, and shared number for
-// number, with ../python/scenario.py.
+// Command interop is the interop scenario with go-nsq. ../python/scenario.py describes the plan, which is the same,
+// number for number.
 package main
 
 import (
@@ -39,7 +39,7 @@ var (
 	bigBodies    = []int{1048576, 1048575, 1000000, 999999}
 )
 
-// What connections are upgraded with.
+// The upgrades of connections.
 var tlsCA, compression string
 
 func newConfig() *nsq.Config {
@@ -55,13 +55,13 @@ func newConfig() *nsq.Config {
 	}
 	if compression != "" {
 		set(compression, true)
-		// Compressing a megabyte counts as writing, which may take 1 s by default: little on a busy machine.
+		// The time to compress a megabyte counts as writing. Its default limit of 1 s is too short on a busy machine.
 		set("write_timeout", "30s")
 	}
 	return config
 }
 
-// plan is what is published: a pure function of the number of messages.
+// plan has the messages to publish: a pure function of their number.
 type plan struct {
 	messages, tiny, numbered, deferred, bigEnd int
 	padding                                    []byte
@@ -97,7 +97,7 @@ func (p *plan) deferral(n int) time.Duration {
 	return time.Duration(100+n*37%1901) * time.Millisecond
 }
 
-// batches calls publish for everything after the deferred and big ones; one body is a PUB.
+// batches calls publish for all messages after the deferred and big ones. A list of one body is a PUB.
 func (p *plan) batches(publish func(bodies [][]byte)) {
 	for n, batch := p.bigEnd, 0; n < p.numbered; batch++ {
 		end := min(p.numbered, n+50+batch*31%151)
@@ -140,7 +140,7 @@ const (
 	leave
 )
 
-// ledger is what one channel's consumers have seen and done.
+// ledger has the deliveries that the consumers of one channel got, and their answers.
 type ledger struct {
 	sync.Mutex
 	plan          *plan
@@ -149,7 +149,7 @@ type ledger struct {
 	deliveries    []uint16
 	finished      []bool
 	finishedCount int
-	notBefore     map[int]time.Time // Clock before which the next delivery would be early.
+	notBefore     map[int]time.Time // Time before which the next delivery would be early.
 	tinyIDs       map[nsq.MessageID]bool
 	tinyValues    [256]int
 	abandoned     []*nsq.Message
@@ -246,7 +246,7 @@ func (l *ledger) firstAction(n int, message *nsq.Message) (action, int, time.Dur
 		return touch, n, 0
 	case m%5000 == 311:
 		l.left++
-		// We may have got it a little after the broker started its clock.
+		// The message may have arrived a little after the broker started its clock.
 		l.notBefore[n] = time.Now().Add(msgTimeout / 2)
 		l.abandoned = append(l.abandoned, message)
 		return leave, n, 0
@@ -292,8 +292,8 @@ func (l *ledger) HandleMessage(m *nsq.Message) error {
 	return nil
 }
 
-// finishLate answers what timed out long ago. The broker says E_FIN_FAILED, which is not fatal, and
-// the library, which still counts these messages as in flight, can then close properly.
+// finishLate answers messages that timed out long ago. The broker says E_FIN_FAILED, which is not fatal. The library
+// still counts these messages as in flight, and can close properly after these answers.
 func (l *ledger) finishLate() {
 	for _, message := range l.abandoned {
 		message.Finish()
@@ -302,7 +302,7 @@ func (l *ledger) finishLate() {
 
 func (l *ledger) check() {
 	violations := l.violations
-	l.violations = nil // The verdict comes first, whatever the limit.
+	l.violations = nil // The final checks come first, even if the list was full.
 	defer func() { l.violations = append(l.violations, violations...) }()
 	lost := 0
 	first := -1
@@ -337,8 +337,8 @@ func produce(tcp, topic string, p *plan, until time.Time) error {
 		defer writer.Stop()
 		writers = append(writers, writer)
 	}
-	// Everything deferred first, while the queues are short: a deferral is a property of a message
-	// in memory, and the broker may forget it when the message overflows to disk.
+	// The deferred messages come first, while the queues are short. nsqd keeps a deferral only in memory, and may forget
+	// it when the message overflows to disk.
 	done := make(chan *nsq.ProducerTransaction, p.deferred)
 	for n := 0; n < p.deferred; n++ {
 		writer := writers[n%producers]
@@ -530,11 +530,11 @@ func run(tcp, address, topic string, p *plan, ledgers []*ledger) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(300 * time.Millisecond) // Whatever would still come now would be a violation.
+	time.Sleep(300 * time.Millisecond) // Any message that comes now is a violation.
 	for _, l := range ledgers {
 		l.finishLate()
 	}
-	// CLS, CLOSE_WAIT, close.
+	// Stop sends CLS, waits for CLOSE_WAIT, and closes.
 	for _, consumer := range consumers {
 		consumer.Stop()
 	}

@@ -1,6 +1,5 @@
 'use strict'
-// The interop scenario with nsqjs. The plan is described, and shared number for number, with
-// ../python/scenario.py.
+// The interop scenario with nsqjs. ../python/scenario.py describes the plan, which is the same, number for number.
 
 const http = require('http')
 const nsq = require('nsqjs')
@@ -24,7 +23,7 @@ const CRC_TABLE = Int32Array.from({length: 256}, (_, byte) => {
   return crc
 })
 
-/** CRC-32 of the number and the padding, that is, of everything but the CRC itself. */
+/** Returns the CRC-32 of the number and the padding, that is, of everything except the CRC itself. */
 function checksum(body) {
   let crc = -1
   for (let i = 0; i < 8; i++) crc = CRC_TABLE[(crc ^ body[i]) & 255] ^ (crc >>> 8)
@@ -35,7 +34,7 @@ function checksum(body) {
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 const now = () => performance.now()
 
-/** What is published: a pure function of the number of messages. */
+/** The messages to publish: a pure function of their number. */
 class Plan {
   constructor(messages) {
     this.messages = messages
@@ -66,10 +65,10 @@ class Plan {
     return n < this.deferred ? 100 + ((n * 37) % 1901) : 0
   }
 
-  /** Everything in order, as [bodies, defer]. One body is a PUB, or a DPUB if it is deferred. */
+  /** Yields all messages in order, as [bodies, defer]. One body is a PUB, or a DPUB if it is deferred. */
   * publications() {
-    // Everything deferred first, while the queues are short: a deferral is a property of a message
-    // in memory, and the broker may forget it when the message overflows to disk.
+    // The deferred messages come first, while the queues are short. nsqd keeps a deferral only in memory, and may
+    // forget it when the message overflows to disk.
     for (let n = 0; n < this.bigEnd; n++) yield [[this.body(n)], this.deferMs(n)]
     for (let n = this.bigEnd, batch = 0; n < this.numbered; batch++) {
       const end = Math.min(this.numbered, n + 50 + ((batch * 31) % 151))
@@ -85,7 +84,7 @@ class Plan {
   }
 }
 
-/** What one channel's consumers have seen and done. */
+/** The deliveries that the consumers of one channel got, and their answers. */
 class Ledger {
   constructor(plan, index) {
     this.plan = plan
@@ -94,7 +93,7 @@ class Ledger {
     this.deliveries = new Uint8Array(plan.numbered)
     this.finished = new Uint8Array(plan.numbered)
     this.finishedCount = 0
-    this.notBefore = new Map() // n -> clock before which its next delivery would be early
+    this.notBefore = new Map() // n -> time before which the next delivery of n would be early
     this.tinyIds = new Set()
     this.tinyValues = new Array(256).fill(0)
     this.requeued = this.touched = this.left = 0
@@ -157,7 +156,7 @@ class Ledger {
 
   firstAction(message, n) {
     const m = n + this.shift
-    // The second argument is "backoff": true would stop the reader for a while after each REQ.
+    // The second argument is "backoff". With true, the reader would stop for a while after each REQ.
     if (m % 500 === 7) {
       this.requeued++
       this.notBefore.set(n, 0)
@@ -172,7 +171,7 @@ class Ledger {
       this.hold(message, n, now() + TOUCH_HOLD)
     } else if (m % 5000 === 311) {
       this.left++
-      // We may have got it a little after the broker started its clock.
+      // The message may have arrived a little after the broker started its clock.
       this.notBefore.set(n, now() + MSG_TIMEOUT / 2)
     } else {
       this.finish(message, n)
@@ -201,7 +200,7 @@ class Ledger {
     const lost = this.plan.numbered - this.finishedCount
     if (lost > 0) {
       const first = this.finished.indexOf(0)
-      // Not subject to the limit.
+      // The limit of violations does not hold here.
       this.violations.unshift(
         `channel ${this.name}: ${lost} messages not received and finished, first ${first}`)
     }
@@ -270,12 +269,12 @@ function produce(args, plan) {
         const [bodies, defer] = value
         const writer = writers[turn++ % writers.length]
         inFlight++
-        // deferPublish hands the message on as it is, to something that takes only arrays.
+        // deferPublish passes the message on unchanged, to a function that takes only arrays.
         if (defer) writer.deferPublish(args.topic, bodies, defer, answered)
         else writer.publish(args.topic, bodies, answered)
       }
       if (inFlight === 0 && !failed) {
-        failed = true // Closing is no failure, but nothing may be published any more.
+        failed = true // A close is no failure, but nothing can be published after it.
         writers.forEach((writer) => writer.close())
         resolve()
       }
@@ -324,7 +323,7 @@ async function run(args, plan, ledgers) {
     await waitFor(`channel ${ledger.name}`, started + DEADLINE - now(),
       () => !ledger.isDone() && 'messages are missing')
   }
-  // FIN may still be on its way.
+  // A FIN may still be on its way.
   await waitFor('right figures in /stats', 10000, async () => {
     const topic = await fetchTopic(args)
     const right = topic.depth === 0 && topic.message_count === plan.messages &&
@@ -338,11 +337,11 @@ async function run(args, plan, ledgers) {
     topic.channels.forEach((channel) => delete channel.clients)
     return !right && JSON.stringify(topic)
   })
-  await sleep(300) // Whatever would still come now would be a violation.
+  await sleep(300) // Any message that comes now is a violation.
   readers.forEach((reader) => reader.close())
 }
 
-/** What connections are upgraded with. nsqjs can only verify against the system's authorities. */
+/** The upgrades of connections. nsqjs can verify a certificate only against the system's authorities. */
 function upgrades(args) {
   const options = {}
   if (args['tls-ca']) Object.assign(options, {tls: true, tlsVerification: false})
@@ -381,7 +380,8 @@ async function main() {
     })),
   }))
   problems.forEach((text) => console.error(`nsqjs: ${text}`))
-  // Not process.exit: stdout may be a pipe that is not empty yet. But timers must not keep us.
+  // process.exit would lose output, because stdout may be a pipe that is not empty yet. Timers must not keep the
+  // process alive either.
   process.exitCode = problems.length > 0 ? 1 : 0
   setTimeout(() => process.exit(), 500).unref()
 }

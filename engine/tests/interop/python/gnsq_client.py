@@ -1,8 +1,8 @@
 """The interop scenario with gnsq (gevent).
 
-gnsq cannot ask for a message timeout in IDENTIFY: this client relies on the broker's default, which
-the driver sets with --msg-timeout to scenario.MSG_TIMEOUT. Nor can its producers be upgraded: they take
-the OK of an upgrade for the answer to a publication, and fail. Its consumers are.
+gnsq cannot ask for a message timeout in IDENTIFY. So this client relies on the broker's default, which the driver sets
+with --msg-timeout to scenario.MSG_TIMEOUT. gnsq's consumers are upgraded, but its producers cannot be: they take the OK
+of an upgrade for the answer to a publication, and fail.
 """
 
 import itertools
@@ -14,8 +14,8 @@ import gnsq
 import scenario
 
 PUBLICATIONS_IN_FLIGHT_MAX = 5  # Per producer connection.
-# gnsq's read loop lets other greenlets run only when the socket is empty, which a fast broker may
-# not allow for seconds: the other connection would starve, and no touch would be sent.
+# gnsq's read loop lets other greenlets run only when the socket is empty. A fast broker may keep the socket full for
+# seconds. Then the other connection would not be read, and no touch would be sent.
 DELIVERIES_PER_TURN = 10
 
 
@@ -41,8 +41,8 @@ def consume(args, ledger, control):
         if action == scenario.FIN:
             finish(message, n)
         elif action == scenario.REQ:
-            # Without backoff=False the consumer would stop for a while after each REQ. (And with
-            # max_backoff_duration=0 it would stay at RDY 1 for ever.)
+            # Without backoff=False, the consumer would stop for a while after each REQ. With max_backoff_duration=0, it
+            # would stay at RDY 1 forever.
             message.requeue(delay_ms, backoff=False)
         elif action == scenario.TOUCH:
             gevent.spawn(hold, message, n)
@@ -71,8 +71,8 @@ def produce(args, plan):
     producers = [gnsq.Producer(args.tcp) for _ in range(scenario.PRODUCERS)]
     for producer in producers:
         producer.start()
-    # Everything deferred first, while the queues are short: a deferral is a property of a message
-    # in memory, and the broker may forget it when the message overflows to disk.
+    # The deferred messages come first, while the queues are short. nsqd keeps a deferral only in memory, and may forget
+    # it when the message overflows to disk.
     results = [
         producers[n % len(producers)].publish(args.topic, plan.body(n), defer=plan.defer_ms(n),
                                               raise_error=False)
@@ -85,7 +85,7 @@ def produce(args, plan):
         for n in range(plan.deferred + index, plan.big_end, len(producers)):
             expect_ok([producer.publish(args.topic, plan.body(n), raise_error=False)])
         results = []
-        for bodies in batches:  # Shared: each producer takes the next one.
+        for bodies in batches:  # The producers share the batches: each takes the next one.
             if len(bodies) == 1:
                 results.append(producer.publish(args.topic, bodies[0], raise_error=False))
             else:
@@ -111,7 +111,7 @@ def expect_ok(results):
 
 
 def fetch_stats(args):
-    """/stats with gnsq's own HTTP client."""
+    """Returns /stats, requested with gnsq's own HTTP client."""
     host, port = args.http.split(":")
     return gnsq.NsqdHTTPClient(host, int(port)).stats(topic=args.topic)
 

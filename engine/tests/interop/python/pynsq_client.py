@@ -7,12 +7,12 @@ import tornado.ioloop
 
 import scenario
 
-# A writer has no limit of its own on what waits for an answer.
+# A writer does not limit the number of publications that wait for an answer.
 PUBLICATIONS_IN_FLIGHT_MAX = 20
 
 
 class LogToLedger(logging.Handler):
-    """pynsq only logs error frames; here each of them is a violation."""
+    """Counts each error frame as a violation. pynsq itself only logs error frames."""
 
     def __init__(self, ledger):
         super().__init__(logging.ERROR)
@@ -44,7 +44,7 @@ def consume(args, ledger, control):
         if action == scenario.FIN:
             finish(message, n)
         elif action == scenario.REQ:
-            # Without backoff=False the reader would stop for a while after each REQ.
+            # Without backoff=False, the reader would stop for a while after each REQ.
             message.requeue(backoff=False, time_ms=delay_ms)
         elif action == scenario.TOUCH:
             loop.call_later(scenario.TOUCH_EVERY, hold, message, n,
@@ -72,8 +72,8 @@ def produce(args, plan):
     loop = tornado.ioloop.IOLoop.current()
     writers = [nsq.Writer([args.tcp], **scenario.upgrades(args)) for _ in range(scenario.PRODUCERS)]
     state = {"in_flight": 0, "error": None}
-    # Everything deferred first, while the queues are short: a deferral is a property of a message
-    # in memory, and the broker may forget it when the message overflows to disk.
+    # The deferred messages come first, while the queues are short. nsqd keeps a deferral only in memory, and may forget
+    # it when the message overflows to disk.
     work = publications(plan)
     turn = [0]
 
@@ -101,7 +101,7 @@ def produce(args, plan):
             loop.stop()
 
     def start_when_connected():
-        # A writer connects once the loop runs, and refuses to publish before.
+        # A writer connects when the loop runs, and refuses to publish before that.
         if all(writer.conns for writer in writers):
             feed()
         else:

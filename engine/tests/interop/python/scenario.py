@@ -1,9 +1,9 @@
-"""The interop scenario, without a client library: what is published, what the consumers do with
-it, and what must be true. The Node and Go clients follow the same plan, number for number.
+"""The interop scenario, without a client library: the published messages, the answers of the consumers, and the final
+checks. The Node and Go clients follow the same plan, number for number.
 
-Message n (0 <= n < numbered) carries its number, a CRC-32 and padding. A few further bodies have
-one byte, which is no room for a number: they are counted by value. Per channel, m = n + 250 *
-channel index decides what happens to the first delivery of n:
+Message n (0 <= n < numbered) carries its number, a CRC-32 and padding. A few more bodies have one byte, which has no
+room for a number. They are counted by value. On each channel, m = n + 250 * channel index decides what happens to the
+first delivery of n:
 
     m % 500  == 7     REQ 0
     m % 500  == 107   REQ with a delay of 50..300 ms
@@ -11,8 +11,8 @@ channel index decides what happens to the first delivery of n:
     m % 5000 == 311   left alone until it times out
     otherwise         FIN
 
-Later deliveries, if there are any, get FIN. The producer and the two channels' consumers are three
-processes: Python would otherwise be the slowest part by far.
+Later deliveries, if there are any, get FIN. The producer and the consumers of the two channels are three processes,
+because a single Python process would be the slowest part by far.
 """
 
 import argparse
@@ -33,7 +33,7 @@ READY = 200  # Per consumer connection.
 MSG_TIMEOUT = 4.0  # Seconds. The driver starts the broker with the same default.
 TOUCH_HOLD = 2 * MSG_TIMEOUT
 TOUCH_EVERY = MSG_TIMEOUT / 4
-EARLY_TOLERANCE = 0.005  # Granularity of the clocks.
+EARLY_TOLERANCE = 0.005  # The granularity of the clocks.
 DEADLINE = 100.0  # For the whole scenario.
 BIG_BODIES = (1048576, 1048575, 1000000, 999999)
 VIOLATIONS_MAX = 20
@@ -42,11 +42,11 @@ FIN, REQ, TOUCH, LEAVE = "FIN", "REQ", "TOUCH", "LEAVE"
 
 
 class Violation(Exception):
-    """The broker broke a promise, or did not keep it in time."""
+    """The broker broke a promise, or did not keep a promise in time."""
 
 
 class Plan:
-    """What is published: a pure function of the number of messages."""
+    """The messages to publish: a pure function of their number."""
 
     def __init__(self, messages):
         self.messages = messages
@@ -69,14 +69,14 @@ class Plan:
         return number + struct.pack(">I", zlib.crc32(padding, zlib.crc32(number))) + padding
 
     def defer_ms(self, n):
-        """Deferral of message n, 0 for none."""
+        """Returns the deferral of message n, 0 for none."""
         return 100 + n * 37 % 1901 if n < self.deferred else 0
 
     def tiny_body(self, i):
         return bytes((i % 256,))
 
     def batches(self):
-        """Publications after the deferred and big ones: lists of bodies. One body is a PUB."""
+        """Yields the publications after the deferred and big messages: lists of bodies. A list of one body is a PUB."""
         n, batch = self.big_end, 0
         while n < self.numbered:
             end = min(self.numbered, n + 50 + batch * 31 % 151)
@@ -94,7 +94,7 @@ class Plan:
 
 
 class Ledger:
-    """What one channel's consumers have seen and done."""
+    """The deliveries that the consumers of one channel got, and their answers."""
 
     def __init__(self, plan, index):
         self.plan = plan
@@ -103,7 +103,7 @@ class Ledger:
         self.deliveries = bytearray(plan.numbered)
         self.finished = bytearray(plan.numbered)
         self.finished_count = 0
-        self.not_before = {}  # n -> clock before which its next delivery would be early
+        self.not_before = {}  # n -> time before which the next delivery of n would be early
         self.tiny_ids = set()
         self.tiny_values = [0] * 256
         self.requeued = self.touched = self.left = 0
@@ -114,7 +114,7 @@ class Ledger:
             self.violations.append("channel %s: %s" % (self.name, text))
 
     def deliver(self, message_id, timestamp_ns, attempts, body):
-        """Checks a delivery; returns (what to do, n, delay in ms)."""
+        """Checks a delivery. Returns (what to do, n, delay in ms)."""
         if len(body) == 1:
             if message_id in self.tiny_ids:
                 self.violation("one-byte message %r came again after FIN" % message_id)
@@ -172,13 +172,13 @@ class Ledger:
             return TOUCH, n, 0
         if m % 5000 == 311:
             self.left += 1
-            # We may have got it a little after the broker started its clock.
+            # The message may have arrived a little after the broker started its clock.
             self.not_before[n] = time.monotonic() + MSG_TIMEOUT / 2
             return LEAVE, n, 0
         return FIN, n, 0
 
     def finish(self, n):
-        """FIN has been sent for n (None: for a body that is not numbered)."""
+        """Notes that FIN has been sent for n (None: for a body without a number)."""
         if n is not None:
             self.finished[n] = 1
             self.finished_count += 1
@@ -188,9 +188,9 @@ class Ledger:
                 and len(self.tiny_ids) == self.plan.tiny)
 
     def report(self):
-        """The final checks, and figures for the summary."""
+        """Makes the final checks. Returns figures for the summary."""
         lost = [n for n in range(self.plan.numbered) if not self.finished[n]]
-        verdict = []  # Not subject to the limit.
+        verdict = []  # The limit of violations does not hold here.
         if lost:
             verdict.append("channel %s: %d messages not received and finished, first %s"
                            % (self.name, len(lost), lost[:10]))
@@ -205,7 +205,7 @@ class Ledger:
 
 
 class Control:
-    """A consumer process's line to the parent."""
+    """The connection of a consumer process to its parent."""
 
     def __init__(self, pipe, ledger):
         self.pipe = pipe
@@ -213,7 +213,7 @@ class Control:
         self.told = False
 
     def poll(self):
-        """To be called every 50 ms or so; False when it is time to disconnect."""
+        """Call this about every 50 ms. Returns False when it is time to disconnect."""
         if not self.told and self.ledger.is_done():
             self.told = True
             self.pipe.send("done")
@@ -249,7 +249,8 @@ def wait_for(what, condition, seconds):
 
 
 def check_stats(args, fetch, reports_requeued, reports_left):
-    """Counters right and nothing left over; FIN may still be on its way, so it may take a while."""
+    """Checks that the broker's counters are right and that no message is left. Waits, because a FIN may still be on its
+    way."""
     problems = []
 
     def right():
@@ -283,7 +284,7 @@ def check_stats(args, fetch, reports_requeued, reports_left):
 
 
 def minimum_counts(plan):
-    """REQs and timeouts that every channel certainly sees."""
+    """Returns the numbers of REQs and timeouts that every channel certainly has."""
     requeued = left = plan.messages
     for index in range(len(CHANNELS)):
         shifted = [n + 250 * index for n in range(plan.numbered)]
@@ -293,7 +294,7 @@ def minimum_counts(plan):
 
 
 def upgrades(args):
-    """What connections are upgraded with, as both libraries take it."""
+    """Returns the upgrades of connections, in the form that both libraries take."""
     options = {}
     if args.tls_ca:
         options.update(tls_v1=True, tls_options={"ca_certs": args.tls_ca})
@@ -303,13 +304,13 @@ def upgrades(args):
 
 
 def run(library, consume, produce, fetch=fetch_stats):
-    """The scenario with one library's `consume(args, ledger, control)` and `produce(args, plan)`."""
+    """Runs the scenario with one library's `consume(args, ledger, control)` and `produce(args, plan)`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--tcp", required=True)
     parser.add_argument("--http", required=True)
     parser.add_argument("--messages", type=int, required=True)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--tls-ca", help="authority of the broker's certificate [no TLS]")
+    parser.add_argument("--tls-ca", help="authority of the broker's certificate [default: no TLS]")
     parser.add_argument("--compression", choices=("snappy", "deflate"))
     args = parser.parse_args()
     started = time.monotonic()
@@ -346,7 +347,7 @@ def run(library, consume, produce, fetch=fetch_stats):
                 problems += told["violations"]
                 raise Violation("channel %s: the consumers ended early" % name)
         check_stats(args, fetch, *minimum_counts(plan))
-        time.sleep(0.3)  # Whatever would still come now would be a violation.
+        time.sleep(0.3)  # Any message that comes now is a violation.
     except Violation as violation:
         problems.append(str(violation))
     except Exception:

@@ -138,7 +138,7 @@ def killed():
     nsqd = Nsqd("killed", "--mem-queue-size=0")
     nsqd.make("orders", "billing", "audit")
     nsqd.publish("orders", range(10))
-    time.sleep(3)  # The sync of every two seconds.
+    time.sleep(3)  # nsqd syncs every two seconds.
     nsqd.publish("orders", range(10, 14))
     time.sleep(0.3)
     nsqd.stop(signal.SIGKILL)
@@ -165,7 +165,7 @@ def leftovers():
     nsqd.publish("passing#ephemeral", range(2))
     time.sleep(0.5)
     nsqd.stop()
-    # A crash while nsqd.dat is replaced leaves this, and nobody removes it.
+    # A crash while nsqd.dat is replaced leaves this file, and nsqd never removes it.
     with open(os.path.join(HERE, "leftovers", "nsqd.dat.5577006791947779410.tmp"), "w") as f:
         f.write("{")
 
