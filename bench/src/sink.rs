@@ -127,18 +127,9 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Listens and starts.
+    /// Listens and starts. With a configuration, clients can have TLS.
     /// Fails when the address cannot be had.
-    pub fn start(options: SinkOptions) -> io::Result<Sink> {
-        Sink::start_with_tls(options, None)
-    }
-
-    /// Listens and starts; with a configuration clients can have TLS.
-    /// Fails when the address cannot be had.
-    pub fn start_with_tls(
-        options: SinkOptions,
-        tls: Option<Arc<ServerConfig>>,
-    ) -> io::Result<Sink> {
+    pub fn start(options: SinkOptions, tls: Option<Arc<ServerConfig>>) -> io::Result<Sink> {
         let listener = TcpListener::bind(options.address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;

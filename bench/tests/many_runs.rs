@@ -1,23 +1,15 @@
 //! `sweep`, `find-max` and `compare` on the command line, against sinks. No test depends on the
 //! speed of the sinks.
 
-use std::net::SocketAddr;
+mod support;
+
 use std::process::{Command, Output};
 
 use nsq_bench::result::{Ended, Outcome, SavedResult};
-use nsq_bench::sink::{Faults, Mode, Sink, SinkOptions};
+use nsq_bench::sink::Faults;
+use support::echo;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_nsq-bench");
-
-fn echo() -> Sink {
-    Sink::start(SinkOptions {
-        address: SocketAddr::from(([127, 0, 0, 1], 0)),
-        mode: Mode::Echo,
-        faults: Faults::default(),
-        size: 200,
-    })
-    .unwrap()
-}
 
 /// Runs the program with the words of `line`. Returns the exit code, the saved result and the
 /// output.
@@ -44,7 +36,7 @@ fn run(line: &str, out: &std::path::Path) -> (Option<i32>, Outcome, String) {
 #[test]
 fn a_sweep_runs_its_staircase() {
     let directory = tempfile::tempdir().unwrap();
-    let sink = echo();
+    let sink = echo(Faults::default());
     let line = format!(
         "sweep --tcp-address {0} --http-address {0} --from 500 --to 2000 --steps 3 --via pub --warm-up 0s \
          --duration 300ms",
@@ -74,7 +66,7 @@ fn a_sweep_runs_its_staircase() {
 #[test]
 fn find_max_ends_with_a_rate_a_profile_and_its_steps() {
     let directory = tempfile::tempdir().unwrap();
-    let sink = echo();
+    let sink = echo(Faults::default());
     // Any machine meets this objective. The search ends at --most.
     let line = format!(
         "find-max --tcp-address {0} --http-address {0} --slo p99<60s,lost=0 --start 400 --most 1600 \

@@ -12,9 +12,9 @@ use std::process::Child;
 
 use nsq_bench::result::Ended;
 use nsq_bench::run::{Options, run};
-use nsq_bench::sink::{Faults, Mode, Sink, SinkOptions};
+use nsq_bench::sink::{Faults, Sink};
 use nsq_bench::upgrades::server_config;
-use support::{echo, program, scenario, target};
+use support::{echo, program, scenario, start, target};
 
 /// A directory with certificates. See [`files::write`].
 struct Certificates {
@@ -40,13 +40,7 @@ impl Certificates {
     fn sink(&self, client_ca: Option<&Path>) -> Sink {
         let (cert, key) = (self.path("server.pem"), self.path("server-key.pem"));
         let config = server_config(&cert, &key, client_ca).unwrap();
-        let options = SinkOptions {
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
-            mode: Mode::Echo,
-            faults: Faults::default(),
-            size: 200,
-        };
-        Sink::start_with_tls(options, Some(config)).unwrap()
+        start(Faults::default(), Some(config))
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) fn main(args: &SinkArgs) -> Result<u8, String> {
         }
         _ => None,
     };
-    let sink = Sink::start_with_tls(args.options, tls)
+    let sink = Sink::start(args.options, tls)
         .map_err(|error| format!("cannot listen at {}: {error}", args.options.address))?;
     println!("sink: listening on {}", sink.address);
     while !stop.load(Ordering::Acquire) {

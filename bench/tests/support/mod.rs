@@ -2,21 +2,28 @@
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use nsq_bench::scenario::{Patch, Scenario};
 use nsq_bench::sink::{Faults, Mode, Sink, SinkOptions};
 use nsq_bench::target::Target;
+use upgrade::ServerConfig;
 
 /// Starts a sink that delivers the published messages, with these faults, on a port of the system's
 /// choice.
 pub(crate) fn echo(faults: Faults) -> Sink {
-    Sink::start(SinkOptions {
+    start(faults, None)
+}
+
+/// Starts a sink as [`echo`] does, which grants TLS with this configuration.
+pub(crate) fn start(faults: Faults, tls: Option<Arc<ServerConfig>>) -> Sink {
+    let options = SinkOptions {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
         mode: Mode::Echo,
         faults,
         size: 200,
-    })
-    .unwrap()
+    };
+    Sink::start(options, tls).unwrap()
 }
 
 /// Returns the sink as a target, with HTTP.
