@@ -7,7 +7,7 @@ use crate::grid::Grid;
 use crate::machine::ProcessorTicks;
 use crate::process::Usage;
 use crate::result::{HistogramKind, Interval, Phase, ProcessInterval};
-use crate::tally::{Counts, Latencies, Tally, add, latencies, percentiles, serialised};
+use crate::tally::{Counts, Latencies, Tally, add, latencies, per, percentiles, serialised};
 
 /// A histogram of one interval in its serialised form, for the HDR log.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,13 +100,6 @@ impl Series {
         if phase == Phase::Measure {
             self.measured.add(counts);
         }
-        let rate = |count: u64| {
-            if length_s > 0.0 {
-                count as f64 / length_s
-            } else {
-                0.0
-            }
-        };
         let split = tally.latencies();
         let [publish, delivery, lateness] =
             split.each_ref().map(|split| percentiles(&split.both()));
@@ -114,9 +107,9 @@ impl Series {
             at_s: start_s + length_s,
             length_s,
             phase,
-            sent_per_s: rate(counts.sent),
-            acknowledged_per_s: rate(counts.acknowledged),
-            delivered_per_s: rate(counts.delivered),
+            sent_per_s: per(counts.sent, length_s),
+            acknowledged_per_s: per(counts.acknowledged, length_s),
+            delivered_per_s: per(counts.delivered, length_s),
             publish,
             delivery,
             lateness,

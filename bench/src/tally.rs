@@ -136,6 +136,11 @@ impl Tally {
     }
 }
 
+/// A count per second or per message; zero where there was no time or no message.
+pub fn per(count: u64, of: f64) -> f64 {
+    if of > 0.0 { count as f64 / of } else { 0.0 }
+}
+
 /// A percentile in microseconds.
 pub fn percentile_us(histogram: &Latencies, percentile: f64) -> f64 {
     histogram.value_at_percentile(percentile) as f64 / 1000.0

@@ -14,7 +14,7 @@ use crate::result::{
 use crate::scenario::{Consume, Scenario};
 use crate::self_check::{Observed, judge};
 use crate::series::{Sample, Series};
-use crate::tally::{percentiles, record};
+use crate::tally::{per, percentiles, record};
 
 /// A backlog below this says nothing about memory per message.
 const BACKLOG_MIN: u64 = 10_000;
@@ -109,13 +109,6 @@ impl MeasuredTimes {
 
 fn totals(scenario: &Scenario, recording: &Recording, times: &MeasuredTimes) -> Totals {
     let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
-    let per_s = |count: u64, seconds: f64| {
-        if seconds > 0.0 {
-            count as f64 / seconds
-        } else {
-            0.0
-        }
-    };
     let (all, measured) = (&recording.series.all.counts, &recording.series.measured);
     let measured_s = seconds(times.from_ns, times.published_ns);
     let limited = times.to_the_last && scenario.consume == Consume::AtOnce;
@@ -129,12 +122,8 @@ fn totals(scenario: &Scenario, recording: &Recording, times: &MeasuredTimes) -> 
     } else {
         measured.delivered
     };
-    let message_bytes_mean = if all.sent > 0 {
-        all.sent_bytes as f64 / all.sent as f64
-    } else {
-        0.0
-    };
-    let acknowledged_per_s = per_s(acknowledged, measured_s);
+    let message_bytes_mean = per(all.sent_bytes, all.sent as f64);
+    let acknowledged_per_s = per(acknowledged, measured_s);
     Totals {
         measured_s,
         offered_per_s: scenario
@@ -144,7 +133,7 @@ fn totals(scenario: &Scenario, recording: &Recording, times: &MeasuredTimes) -> 
         acknowledged,
         acknowledged_per_s,
         delivered,
-        delivered_per_s: per_s(delivered, seconds(times.delivered.0, times.delivered.1)),
+        delivered_per_s: per(delivered, seconds(times.delivered.0, times.delivered.1)),
         message_bytes_mean,
         acknowledged_bytes_per_s: acknowledged_per_s * message_bytes_mean,
         finished: all.finished,
