@@ -27,6 +27,7 @@ pub enum Via {
     Mpub,
     /// DPUB: one message a command, to be delivered `defer` later.
     Dpub,
+    /// HTTP `POST /pub`.
     HttpPub,
     /// HTTP `POST /mpub?binary=true`.
     HttpMpub,
@@ -56,6 +57,7 @@ pub enum Consume {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
+    /// At even distances.
     Even,
     /// At random, independent of one another (a Poisson process).
     Poisson,

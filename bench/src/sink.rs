@@ -46,6 +46,7 @@ pub enum Mode {
     /// Forgotten; consumers get messages that are made up.
     #[default]
     Null,
+    /// Delivered.
     Echo,
 }
 
@@ -75,11 +76,11 @@ pub struct SinkOptions {
     /// What becomes of published messages
     #[arg(long, value_enum, default_value = "null")]
     pub mode: Mode,
-    #[command(flatten)]
-    pub faults: Faults,
     /// Body size of the messages that `null` makes up, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 200, value_parser = parse_size)]
     pub size: usize,
+    #[command(flatten)]
+    pub faults: Faults,
 }
 
 fn parse_size(text: &str) -> Result<usize, String> {
