@@ -118,13 +118,14 @@ impl Latency {
     }
 }
 
-/// The latencies of these channels together.
+/// The latencies of these channels together. Without channels there are no percentiles, as in nsqd.
 pub(crate) fn stats<'a>(
     mono: Duration,
     options: Option<&LatencyOptions>,
     latencies: impl Iterator<Item = &'a Latency>,
 ) -> LatencyStats {
-    let Some(options) = options else {
+    let mut latencies = latencies.peekable();
+    let (Some(options), Some(_)) = (options, latencies.peek()) else {
         return LatencyStats::default();
     };
     let mut all = histogram();
@@ -232,6 +233,10 @@ mod tests {
         assert!((all.percentiles[1].value - 10e9).abs() < 0.1e9);
         assert_eq!(
             stats(now(100).mono, None, channels.iter()),
+            LatencyStats::default()
+        );
+        assert_eq!(
+            stats(now(100).mono, Some(&options()), std::iter::empty()),
             LatencyStats::default()
         );
     }
