@@ -10,14 +10,14 @@
 
 mod support;
 
-use std::collections::hash_map::DefaultHasher;
 use std::fs;
-use std::hash::Hasher;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use support::{Broker, Certificates, interop_dir, is_installed, run, whole_machine};
+use support::{
+    Broker, Certificates, go_program, install, is_installed, run, run_installer, source_dir,
+    whole_machine,
+};
 
 /// The number of messages per library and number of shards.
 const MESSAGES: usize = 100_000;
@@ -30,7 +30,6 @@ const MSG_TIMEOUT_FLAG: &str = "--msg-timeout=4s";
 
 /// The longest wait for a scenario, which gives up by itself after 100 s.
 const SCENARIO_PATIENCE: Duration = Duration::from_secs(150);
-const INSTALL_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Installs a client. Returns the command that runs it, or None if a runtime is missing.
 type Client = fn() -> Option<Command>;
@@ -231,53 +230,5 @@ fn nsqjs() -> Option<Command> {
 }
 
 fn go_nsq() -> Option<Command> {
-    if !is_installed("go", "Go 1.21 or later, such as golang-go") {
-        return None;
-    }
-    let files = ["go.mod", "go.sum", "main.go"];
-    let installed = install("go", &files, |source, target| {
-        run_installer(
-            Command::new("go")
-                .current_dir(source)
-                .args(["build", "-o"])
-                .arg(target.join("interop"))
-                .arg("."),
-        );
-    });
-    Some(Command::new(installed.join("interop")))
-}
-
-fn source_dir(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/interop")
-        .join(name)
-}
-
-/// Returns the directory in which `build` has installed the packages that `files` list. Its name
-/// depends on their content, so a changed manifest has a new directory. A stamp in the directory
-/// says that `build` has finished.
-fn install(name: &str, files: &[&str], build: impl FnOnce(&Path, &Path)) -> PathBuf {
-    let source = source_dir(name);
-    let mut hasher = DefaultHasher::new();
-    for file in files {
-        let path = source.join(file);
-        let content = fs::read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-        hasher.write(&content);
-    }
-    let target = interop_dir().join(format!("{name}-{:016x}", hasher.finish()));
-    fs::create_dir_all(&target).expect("a directory in target can be made");
-    // Two Cargo processes may share a target directory. The lock ends when the file is closed.
-    let lock = fs::File::create(interop_dir().join("lock")).expect("a file in target can be made");
-    lock.lock().expect("a file in target can be locked");
-    let stamp = target.join("installed");
-    if !stamp.exists() {
-        build(&source, &target);
-        fs::write(&stamp, b"").expect("a file in target can be written");
-    }
-    target
-}
-
-fn run_installer(command: &mut Command) {
-    let exit = run(command, INSTALL_PATIENCE);
-    assert!(exit.status.success(), "{command:?}: {exit}");
+    go_program("go", "1.21")
 }

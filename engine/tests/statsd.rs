@@ -2,41 +2,10 @@
 
 mod support;
 
-use std::net::UdpSocket;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Broker, Client, PATIENCE, wait_until};
-
-/// Returns a listener and the flags that make a broker push to it every second.
-fn statsd() -> (UdpSocket, String) {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    socket
-        .set_read_timeout(Some(PATIENCE))
-        .expect("longer than nothing");
-    let address = socket.local_addr().expect("bound");
-    (socket, format!("--statsd-address={address}"))
-}
-
-fn datagram(socket: &UdpSocket) -> String {
-    let mut buffer = [0; 65_536];
-    let bytes = socket.recv(&mut buffer).expect("a push");
-    String::from_utf8(buffer[..bytes].to_vec()).expect("text")
-}
-
-/// Returns the datagrams of one push, up to its last line.
-fn push(socket: &UdpSocket) -> Vec<String> {
-    let mut datagrams = Vec::new();
-    loop {
-        datagrams.push(datagram(socket));
-        if datagrams
-            .last()
-            .is_some_and(|last| last.contains("mem.gc_runs"))
-        {
-            return datagrams;
-        }
-    }
-}
+use support::{Broker, Client, PATIENCE, Statsd, wait_until};
 
 fn value(push: &[String], key: &str) -> Option<String> {
     let lines = push.iter().flat_map(|datagram| datagram.lines());
@@ -67,9 +36,9 @@ fn one_message_through(broker: &Broker) {
 
 #[test]
 fn pushes_have_every_topic_and_the_growth_since_the_last_push() {
-    let (socket, address) = statsd();
+    let statsd = Statsd::listen();
     let flags = [
-        &address,
+        &statsd.flag(),
         "--statsd-interval=1s",
         "--statsd-prefix=x.%s",
         "--broadcast-address=node.example.com",
@@ -86,7 +55,7 @@ fn pushes_have_every_topic_and_the_growth_since_the_last_push() {
     let mut total = 0;
     let mut last = Vec::new();
     let has_come = wait_until(PATIENCE, || {
-        last = push(&socket);
+        last = statsd.push();
         let counted = value(&last, &count).unwrap_or("0|c".to_owned());
         total += counted
             .trim_end_matches("|c")
@@ -114,7 +83,7 @@ fn pushes_have_every_topic_and_the_growth_since_the_last_push() {
         "{latency} ns"
     );
     assert_eq!(
-        value(&push(&socket), &count).as_deref(),
+        value(&statsd.push(), &count).as_deref(),
         Some("0|c"),
         "none was added"
     );
@@ -123,9 +92,9 @@ fn pushes_have_every_topic_and_the_growth_since_the_last_push() {
 
 #[test]
 fn ephemeral_topics_memory_and_packets_follow_the_flags() {
-    let (socket, address) = statsd();
+    let statsd = Statsd::listen();
     let flags = [
-        &address,
+        &statsd.flag(),
         "--statsd-interval=1s",
         "--statsd-mem-stats=false",
         "--statsd-exclude-ephemeral",
@@ -138,14 +107,14 @@ fn ephemeral_topics_memory_and_packets_follow_the_flags() {
             .post(&format!("/topic/create?topic={name}"), b"")
             .expect_status(200);
     }
-    let first = datagram(&socket);
+    let first = statsd.datagram();
     assert_eq!(
         first, "topic.kept.message_count:0|c\n",
         "a datagram per line"
     );
     let deadline = Instant::now() + Duration::from_millis(2500);
     while Instant::now() < deadline {
-        let next = datagram(&socket);
+        let next = statsd.datagram();
         assert!(next.starts_with("topic.kept."), "{next}");
         assert_eq!(next.lines().count(), 1);
     }
@@ -159,8 +128,8 @@ fn an_unknown_host_is_logged_and_the_end_waits_for_no_push() {
     broker.get("/ping").expect_status(200);
     drop(broker);
 
-    let (_socket, address) = statsd();
-    let mut broker = Broker::start(1, &[&address, "--statsd-interval=1h"]);
+    let statsd = Statsd::listen();
+    let mut broker = Broker::start(1, &[&statsd.flag(), "--statsd-interval=1h"]);
     let began = Instant::now();
     assert!(broker.sigterm_and_wait().success());
     assert!(began.elapsed() < PATIENCE);

@@ -23,17 +23,20 @@ mod broker;
 mod certificates;
 mod client;
 mod http;
+mod install;
 mod process;
 mod random;
 mod sandbox;
 mod server;
 mod skip;
+mod statsd;
 mod transport;
 
 pub use broker::{Broker, Confinement, Exit, Launch, io_args, nsqd_path, run, run_nsqd};
 pub use certificates::Certificates;
 pub use client::{Client, Frame, FrameType, Message, MessageId};
 pub use http::{Response, http, http_with_headers, parse as parse_http};
+pub use install::{go_program, install, run_installer, source_dir};
 pub use process::{Rss, cpu_time, descriptors, first_core, open_files, rss};
 pub use random::Random;
 pub use sandbox::{
@@ -42,6 +45,7 @@ pub use sandbox::{
 };
 pub use server::{Lookupd, Manner, Reply, Request, serve_http, serve_https};
 pub use skip::{kernel_lacks, not_tested};
+pub use statsd::Statsd;
 pub use transport::Upgrade;
 
 use std::path::PathBuf;

@@ -1,0 +1,68 @@
+//! Foreign programs from package registries, in `target/interop`.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs;
+use std::hash::Hasher;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::{interop_dir, is_installed, run};
+
+const INSTALL_PATIENCE: Duration = Duration::from_secs(600);
+
+/// Returns the directory in `engine/tests/interop` that has the sources of `name`.
+pub fn source_dir(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/interop")
+        .join(name)
+}
+
+/// Builds the Go program in the directory `name`, which needs this version of Go. Returns the
+/// command that runs it, or None if Go is missing.
+pub fn go_program(name: &str, version: &str) -> Option<Command> {
+    if !is_installed("go", &format!("Go {version} or later, such as golang-go")) {
+        return None;
+    }
+    let files = ["go.mod", "go.sum", "main.go"];
+    let installed = install(name, &files, |source, target| {
+        run_installer(
+            Command::new("go")
+                .current_dir(source)
+                .args(["build", "-o"])
+                .arg(target.join("interop"))
+                .arg("."),
+        );
+    });
+    Some(Command::new(installed.join("interop")))
+}
+
+/// Returns the directory in which `build` has installed the packages that `files` list. Its name
+/// depends on their content, so a changed manifest has a new directory. A stamp in the directory
+/// says that `build` has finished.
+pub fn install(name: &str, files: &[&str], build: impl FnOnce(&Path, &Path)) -> PathBuf {
+    let source = source_dir(name);
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        let path = source.join(file);
+        let content = fs::read(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        hasher.write(&content);
+    }
+    let target = interop_dir().join(format!("{name}-{:016x}", hasher.finish()));
+    fs::create_dir_all(&target).expect("a directory in target can be made");
+    // Two Cargo processes may share a target directory. The lock ends when the file is closed.
+    let lock = fs::File::create(interop_dir().join("lock")).expect("a file in target can be made");
+    lock.lock().expect("a file in target can be locked");
+    let stamp = target.join("installed");
+    if !stamp.exists() {
+        build(&source, &target);
+        fs::write(&stamp, b"").expect("a file in target can be written");
+    }
+    target
+}
+
+/// Runs a command of a package manager. Panics with its output if it fails.
+pub fn run_installer(command: &mut Command) {
+    let exit = run(command, INSTALL_PATIENCE);
+    assert!(exit.status.success(), "{command:?}: {exit}");
+}
