@@ -41,10 +41,10 @@ impl DataPath {
         if let Some(Failed { kind, text }) = &*failed
             && !is_planted(Bug::DataPathBelieved)
         {
-            return Err(SyncError::Sync(io::Error::new(*kind, text.clone())));
+            return Err(SyncError::Final(io::Error::new(*kind, text.clone())));
         }
         let synced = files.sync_dir(&self.path);
-        if let Err(SyncError::Sync(error)) = &synced {
+        if let Err(SyncError::Final(error)) = &synced {
             *failed = Some(Failed {
                 kind: error.kind(),
                 text: format!("an earlier sync failed: {}", system_text(error)),

@@ -1,4 +1,4 @@
-//! [`DiskError`]: what start-up and the directory functions return.
+//! [`DiskError`]: why the files of a data path could not be read or changed.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use wire::go_error::system_text;
 
-/// A failure of start-up, of the data path's lock or of the removal of a log.
+use crate::files::SyncError;
+
+/// Why the files of a data path could not be read or changed.
 #[derive(Debug)]
 pub enum DiskError {
     /// The directory does not exist. It is never created (as in nsqd).
@@ -17,7 +19,7 @@ pub enum DiskError {
     NotPermitted(PathBuf, io::Error),
     /// Another process holds the data path.
     Locked(PathBuf),
-    /// Any other failure: what was attempted, on what, and the system's answer.
+    /// Any other answer of the system: what was attempted, and on what.
     Io {
         /// The operation, as in "list".
         attempt: &'static str,
@@ -26,6 +28,30 @@ pub enum DiskError {
         /// The system's answer.
         source: io::Error,
     },
+    /// Any other reason. The text names the obstacle, and the remedy if there is one.
+    Failed(String),
+}
+
+/// Makes a [`DiskError`] of the system's answer to an attempt.
+pub trait Attempt<T> {
+    /// Says what was attempted, as in "list", and on what.
+    ///
+    /// # Errors
+    /// The attempt has failed.
+    fn in_attempt(self, attempt: &'static str, path: &Path) -> Result<T, DiskError>;
+}
+
+impl<T> Attempt<T> for io::Result<T> {
+    fn in_attempt(self, attempt: &'static str, path: &Path) -> Result<T, DiskError> {
+        self.map_err(|error| DiskError::io(attempt, path, error))
+    }
+}
+
+impl<T> Attempt<T> for Result<T, SyncError> {
+    fn in_attempt(self, attempt: &'static str, path: &Path) -> Result<T, DiskError> {
+        self.map_err(SyncError::into_inner)
+            .in_attempt(attempt, path)
+    }
 }
 
 impl DiskError {
@@ -48,6 +74,7 @@ impl fmt::Display for DiskError {
             DiskError::NotPermitted(path, source) => {
                 write!(f, "{}: {}", path.display(), system_text(source))
             }
+            DiskError::Failed(text) => f.write_str(text),
             DiskError::Locked(path) => {
                 write!(f, "{}: in use by another process", path.display())
             }
@@ -71,7 +98,10 @@ impl std::error::Error for DiskError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             DiskError::NotPermitted(_, source) | DiskError::Io { source, .. } => Some(source),
-            DiskError::Missing(_) | DiskError::NotADirectory(_) | DiskError::Locked(_) => None,
+            DiskError::Missing(_)
+            | DiskError::NotADirectory(_)
+            | DiskError::Locked(_)
+            | DiskError::Failed(_) => None,
         }
     }
 }

@@ -28,10 +28,10 @@ pub struct Entry {
 pub enum SyncError {
     /// It could not be opened for want of a descriptor or of memory: nothing was tried, nothing is lost,
     /// and the next attempt may work.
-    Open(io::Error),
+    Retryable(io::Error),
     /// The sync failed, or the file system no longer lets the file be opened. Final: the kernel may have
     /// dropped what it could not write.
-    Sync(io::Error),
+    Final(io::Error),
 }
 
 impl SyncError {
@@ -40,9 +40,9 @@ impl SyncError {
     /// sync.
     pub(crate) fn of_open(error: io::Error) -> SyncError {
         if is_shortage(&error) {
-            SyncError::Open(error)
+            SyncError::Retryable(error)
         } else {
-            SyncError::Sync(error)
+            SyncError::Final(error)
         }
     }
 
@@ -50,7 +50,7 @@ impl SyncError {
     #[must_use]
     pub fn into_inner(self) -> io::Error {
         match self {
-            SyncError::Open(error) | SyncError::Sync(error) => error,
+            SyncError::Retryable(error) | SyncError::Final(error) => error,
         }
     }
 }

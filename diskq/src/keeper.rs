@@ -13,18 +13,18 @@
 
 mod deletion;
 mod directory;
-mod failure;
+mod durable;
 mod jobs;
 mod names;
-mod peek;
+mod reading;
 mod shared_sync;
 
 pub use deletion::{Logs, Tombstone};
 pub(crate) use directory::LogDirectory;
-pub use directory::is_media_error;
 pub use jobs::Keeper;
 pub(crate) use names::log_path;
 pub use names::{LOG_SUFFIX, deleted_topic};
+pub use reading::is_media_error;
 pub use shared_sync::SharedSync;
 
 #[cfg(test)]

@@ -60,20 +60,19 @@ pub use data_path::DataPath;
 pub use diskq_log::planted;
 pub use diskq_log::{
     AppendError, ChannelCheckpoint, ChannelDraft, ChannelFacts, Checkpoint, CheckpointDraft,
-    CheckpointFailure, CheckpointNumber, CheckpointRun, Damage, DamageKind, Durable, Failure, Log,
-    LogOptions, LogStats, Memory, Notice, Pages, Piece, RecordedChannels, Recovered, Reply,
-    Request, Run, Runs, SPILLED_BYTES, SegmentNumber, Seq, SeqRange, SyncFailure, Taken,
-    TopicFacts, Written,
+    CheckpointJob, CheckpointNumber, CheckpointRun, Damage, DamageKind, Durable, Failure, Log,
+    LogOptions, LogStats, Memory, Notice, Pages, Piece, Recovered, Reply, Request, Run, Runs,
+    SPILLED_BYTES, SegmentNumber, Seq, SeqRange, SyncFailure, SyncJob, Taken, TopicFacts, Written,
 };
-pub use error::DiskError;
+pub use error::{Attempt, DiskError};
 pub use files::{Entry, Files, SyncError};
 pub use keeper::{Keeper, LOG_SUFFIX, Logs, SharedSync, Tombstone, deleted_topic, is_media_error};
 pub use lock::{DataPathLock, check_writable};
 pub use log_reader::{LogReader, existing, undistributed};
-pub use log_writer::{LogWriteError, LogWriter};
+pub use log_writer::LogWriter;
 pub use mapping::{Buffer, install_sigbus_reporter};
 pub use os_files::OsFiles;
-pub use recovery::open_log;
+pub use recovery::{open_log, read_log};
 #[cfg(any(test, feature = "sim"))]
 pub use sim_files::{Call, Crash, Fault, SimFileSystem, SimFiles};
 pub use trial::TrialFile;

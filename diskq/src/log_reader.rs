@@ -9,7 +9,7 @@ use diskq_log::{CheckpointRun, Damage, Recovered, SegmentNumber, SeqRange};
 use wire::frame::{DATA_AT, Message};
 use wire::id::Seq;
 
-use crate::error::DiskError;
+use crate::error::{Attempt, DiskError};
 use crate::files::Files;
 use crate::keeper::LogDirectory;
 use crate::mapping::Buffer;
@@ -140,7 +140,7 @@ impl<'a, F: Files> LogReader<'a, F> {
         let (number, head, count) = self.segments[index];
         let read = self.directory.read_segment(number, head.bytes);
         let path = self.directory.segment_path(number);
-        let read = read.map_err(|error| DiskError::io("read", &path, error))?;
+        let read = read.in_attempt("read", &path)?;
         self.damage.extend(read.damage);
         let scan = segment::scan(&read.image, &head, Some(count));
         self.loaded = Some(Loaded {

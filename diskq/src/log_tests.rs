@@ -5,14 +5,14 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use diskq_log::policy::{HUGE_FROM, LEAVING_ENOUGH};
+use diskq_log::policy::{HUGE_FROM, SPILLING_ENOUGH};
 use diskq_log::range::{normalise, within};
 use diskq_log::segment::{slot_at, slot_offset};
 use diskq_log::slot::SLOT_BYTES;
 use diskq_log::{
-    AppendError, ChannelCheckpoint, Checkpoint, CheckpointNumber, CheckpointRun, Damage,
-    DamageKind, Durable, Log, LogOptions, LogStats, Notice, Pages, Recovered, Reply, Request,
-    Residency, Run, Segment, SegmentNumber, Seq, SeqRange, Taken, segment_file,
+    AppendError, ChannelCheckpoint, Checkpoint, CheckpointJob, CheckpointNumber, CheckpointRun,
+    Damage, DamageKind, Durable, Log, LogOptions, LogStats, Notice, Pages, Recovered, Reply,
+    Request, Residency, Run, Segment, SegmentNumber, Seq, SeqRange, SyncJob, Taken, segment_file,
 };
 use proptest::prelude::*;
 use wire::frame::HEADER_BYTES;
@@ -234,7 +234,7 @@ impl World {
     }
 
     fn write_checkpoint(&mut self, durable: Durable) -> CheckpointNumber {
-        while self.log.is_recording() {
+        while self.log.is_checkpoint_under_way() {
             self.pump(1);
         }
         let checkpoint = self.checkpoint();
@@ -844,7 +844,7 @@ fn segments_of_a_backlog_are_no_larger_than_its_part_of_memory() {
 }
 
 /// Appends until nothing but spills can make room, and returns them, not done.
-fn append_until_all_is_leaving(world: &mut World) -> VecDeque<Request> {
+fn append_until_all_is_spilling(world: &mut World) -> VecDeque<Request> {
     let mut spills = VecDeque::new();
     loop {
         while world.append(500, 0).is_ok() {}
@@ -860,18 +860,18 @@ fn append_until_all_is_leaving(world: &mut World) -> VecDeque<Request> {
 #[test]
 fn nothing_new_is_made_while_enough_is_being_spilled() {
     let mut world = spilling_world();
-    let mut spills = append_until_all_is_leaving(&mut world);
-    assert_eq!(spills.len(), LEAVING_ENOUGH as usize);
+    let mut spills = append_until_all_is_spilling(&mut world);
+    assert_eq!(spills.len(), SPILLING_ENOUGH as usize);
     for _ in 0..100 {
         world.notices.clear();
         world.answer(spills.pop_front().expect("they are enough"));
         assert!(world.told(|notice| *notice == Notice::Room));
-        let more = append_until_all_is_leaving(&mut world);
+        let more = append_until_all_is_spilling(&mut world);
         assert_eq!(more.len(), 1, "what came back is used, and nothing else");
         spills.extend(more);
     }
     let mappings = world.log.stats().mappings;
-    assert!(mappings <= LEAVING_ENOUGH + 6, "{mappings} mappings");
+    assert!(mappings <= SPILLING_ENOUGH + 6, "{mappings} mappings");
     spills.into_iter().for_each(|spill| world.answer(spill));
     world.drain();
 }
@@ -879,7 +879,7 @@ fn nothing_new_is_made_while_enough_is_being_spilled() {
 #[test]
 fn what_fails_to_be_spilled_and_what_comes_back_too_small_is_no_supply() {
     let mut world = spilling_world();
-    let spills = append_until_all_is_leaving(&mut world);
+    let spills = append_until_all_is_spilling(&mut world);
     for spill in spills {
         world.files.fail_next(Call::Copy, ErrorKind::StorageFull);
         world.answer(spill);
@@ -890,7 +890,7 @@ fn what_fails_to_be_spilled_and_what_comes_back_too_small_is_no_supply() {
     world.must_append(500);
 
     let mut world = spilling_world();
-    let spills = append_until_all_is_leaving(&mut world);
+    let spills = append_until_all_is_spilling(&mut world);
     let too_large = 3 * world.options.segment_bytes_max as usize;
     assert!(world.append(too_large, 0).is_err());
     spills.into_iter().for_each(|spill| world.answer(spill));
@@ -1701,12 +1701,12 @@ fn syncs_are_grouped() {
     world.pump(10);
     world.log.sync_now();
     let request = world.log.next_request();
-    let Some(Request::Sync {
+    let Some(Request::Sync(SyncJob {
         segments,
         names: true,
         upto,
         ..
-    }) = request
+    })) = request
     else {
         panic!("{request:?}")
     };
@@ -1725,9 +1725,9 @@ fn syncs_are_grouped() {
         &mut world.notices,
     );
     let request = world.log.next_request();
-    let Some(Request::Sync {
+    let Some(Request::Sync(SyncJob {
         names: false, upto, ..
-    }) = request
+    })) = request
     else {
         panic!("{request:?}")
     };
@@ -1759,7 +1759,7 @@ fn what_is_published_together_is_synced_together() {
         }
     };
     let started = |world: &mut World| match world.log.next_request() {
-        Some(Request::Sync { upto, .. }) => Some(upto),
+        Some(Request::Sync(SyncJob { upto, .. })) => Some(upto),
         None => None,
         other => panic!("{other:?}"),
     };
@@ -1811,7 +1811,7 @@ fn a_sync_starts_by_count_and_by_time() {
         world.append(10, 0).unwrap();
     }
     assert!(
-        matches!(world.log.next_request(), Some(Request::Sync { .. })),
+        matches!(world.log.next_request(), Some(Request::Sync(_))),
         "by count"
     );
     let upto = world.log.next_seq();
@@ -1829,10 +1829,7 @@ fn a_sync_starts_by_count_and_by_time() {
     assert!(world.log.next_request().is_none(), "not within 200 ms");
     world.mono += Duration::from_millis(200);
     world.log.handle_timeout(world.mono);
-    assert!(matches!(
-        world.log.next_request(),
-        Some(Request::Sync { .. })
-    ));
+    assert!(matches!(world.log.next_request(), Some(Request::Sync(_))));
 }
 
 #[test]
@@ -2093,7 +2090,7 @@ fn a_new_message_is_never_lost_between_two_checkpoints_that_are_not_synced() {
         world.must_append(10);
         world.write_checkpoint(Durable::No);
         let request = world.log.next_request().unwrap();
-        if let Request::WriteCheckpoint { slot, .. } = &request {
+        if let Request::WriteCheckpoint(CheckpointJob { slot, .. }) = &request {
             slots.insert(*slot);
         }
         let reply = world.keeper.handle(TOPIC, request).unwrap();

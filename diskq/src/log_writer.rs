@@ -1,7 +1,6 @@
 //! [`LogWriter`]: the segments and the checkpoint of a log that nobody has open, written from end to
 //! end: for the import. A running topic's is [`Log`].
 
-use std::fmt;
 use std::path::Path;
 
 use diskq_log::checkpoint::Stamp;
@@ -11,55 +10,14 @@ use diskq_log::segment::{
 };
 use diskq_log::slot::SLOT_BYTES;
 use diskq_log::{
-    Checkpoint, CheckpointDraft, CheckpointFailure, CheckpointNumber, Failure, Log, LogOptions,
-    Reply, Request, SegmentNumber, next_generation, segment_file,
+    Checkpoint, CheckpointDraft, Log, LogOptions, SegmentNumber, SyncFailure, next_generation,
+    segment_file,
 };
 use wire::id::{MessageId, Seq};
 
-use crate::error::DiskError;
+use crate::error::{Attempt, DiskError};
 use crate::files::Files;
-use crate::keeper::{Keeper, log_path};
-
-/// Why a log was not written.
-#[derive(Debug)]
-pub enum LogWriteError {
-    /// The system refused something.
-    Disk(DiskError),
-    /// The message is larger than any segment.
-    TooLarge {
-        /// The bytes that the message takes in a segment.
-        bytes: u64,
-    },
-    /// The checkpoint was not written.
-    Checkpoint(Failure),
-}
-
-impl From<DiskError> for LogWriteError {
-    fn from(error: DiskError) -> LogWriteError {
-        LogWriteError::Disk(error)
-    }
-}
-
-impl fmt::Display for LogWriteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LogWriteError::Disk(error) => error.fmt(f),
-            LogWriteError::TooLarge { bytes } => {
-                write!(f, "a message of {bytes} bytes never fits a segment")
-            }
-            LogWriteError::Checkpoint(failure) => f.write_str(&failure.text),
-        }
-    }
-}
-
-impl std::error::Error for LogWriteError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            LogWriteError::Disk(error) => Some(error),
-            LogWriteError::TooLarge { .. } | LogWriteError::Checkpoint(_) => None,
-        }
-    }
-}
+use crate::keeper::{LogDirectory, log_path};
 
 /// Writes the log of one topic below a directory. Nothing is durable until the caller syncs.
 pub struct LogWriter<'a, F> {
@@ -117,7 +75,7 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
     ///
     /// # Errors
     /// A full segment could not be written, or the message fits no segment.
-    pub fn append(&mut self, timestamp_ns: i64, body: &[u8]) -> Result<Seq, LogWriteError> {
+    pub fn append(&mut self, timestamp_ns: i64, body: &[u8]) -> Result<Seq, DiskError> {
         let used = u64::from(self.end) + u64::from(self.count) * SLOT_BYTES as u64;
         let needed = bytes_needed(1, body.len() as u64);
         if self.count == 0 || used + needed > self.image.len() as u64 {
@@ -142,7 +100,7 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
     ///
     /// # Errors
     /// The last segment or the checkpoint could not be written.
-    pub fn finish(mut self, checkpoint: &Checkpoint) -> Result<Vec<u8>, LogWriteError> {
+    pub fn finish(mut self, checkpoint: &Checkpoint) -> Result<Vec<u8>, DiskError> {
         self.flush()?;
         let number = self.checkpoint_number;
         let mut draft = CheckpointDraft::from(checkpoint);
@@ -152,31 +110,22 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
             number,
             sync: true,
         };
-        let request = Request::WriteCheckpoint {
-            number: CheckpointNumber(number),
-            slot: 0,
-            draft,
-            sync: false,
-            names: false,
-        };
-        let keeper = Keeper::new(self.files.clone(), self.directory);
-        let Some(Reply::CheckpointWritten { result, .. }) = keeper.handle(self.topic, request)
-        else {
-            unreachable!("a checkpoint is answered as such")
-        };
-        match result {
+        let log = LogDirectory::new(self.files, self.directory, self.topic);
+        match log.write_checkpoint(0, &draft) {
             Ok(()) => Ok(self.image),
-            Err(CheckpointFailure::Write(failure) | CheckpointFailure::Sync(failure)) => {
-                Err(LogWriteError::Checkpoint(failure))
+            Err(SyncFailure::Retryable(failure) | SyncFailure::Final(failure)) => {
+                Err(DiskError::Failed(failure.text))
             }
         }
     }
 
-    fn start_segment(&mut self, needed: u64) -> Result<(), LogWriteError> {
+    fn start_segment(&mut self, needed: u64) -> Result<(), DiskError> {
         let bytes = u64::from(FRAMES_AT) + needed;
         let bytes = bytes.next_multiple_of(u64::from(PAGE_BYTES));
         if bytes > u64::from(SEGMENT_BYTES_LIMIT) {
-            return Err(LogWriteError::TooLarge { bytes: needed });
+            return Err(DiskError::Failed(format!(
+                "a message of {needed} bytes never fits a segment"
+            )));
         }
         let bytes = self.segment_bytes.max(bytes as u32);
         self.image.resize(bytes as usize, 0);
@@ -190,7 +139,7 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
     }
 
     /// Cuts the segment to the pages it fills, seals it and writes it.
-    fn flush(&mut self) -> Result<(), LogWriteError> {
+    fn flush(&mut self) -> Result<(), DiskError> {
         if self.count == 0 {
             return Ok(());
         }
@@ -209,10 +158,10 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
         write_seal(image, &self.head, &seal);
         let log = log_path(self.directory, self.topic);
         let path = log.join(segment_file(self.next_number));
-        let made = self.files.create_dir(&log);
-        made.map_err(|error| DiskError::io("make", &log, error))?;
-        let written = self.files.write_at(&path, 0, image);
-        written.map_err(|error| DiskError::io("write", &path, error))?;
+        self.files.create_dir(&log).in_attempt("make", &log)?;
+        self.files
+            .write_at(&path, 0, image)
+            .in_attempt("write", &path)?;
         self.next_number = SegmentNumber(self.next_number.0 + 1);
         self.count = 0;
         self.end = FRAMES_AT;

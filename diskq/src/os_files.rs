@@ -86,12 +86,12 @@ impl Files for OsFiles {
         // Covers the pages dirtied through a mapping, and the length.
         file.map_err(SyncError::of_open)?
             .sync_data()
-            .map_err(SyncError::Sync)
+            .map_err(SyncError::Final)
     }
 
     fn sync_dir(&self, path: &Path) -> Result<(), SyncError> {
         let directory = File::open(path).map_err(SyncError::of_open)?;
-        directory.sync_all().map_err(SyncError::Sync)
+        directory.sync_all().map_err(SyncError::Final)
     }
 
     fn open_file_system(&self, directory: &Path) -> io::Result<File> {

@@ -20,15 +20,16 @@ mod segments;
 use std::io;
 use std::path::Path;
 
+use diskq_log::checkpoint::Roster;
 use diskq_log::planted::{Bug, is_planted};
 use diskq_log::range::{within, without};
 use diskq_log::{
-    Checkpoint, Checkpoints, Damage, DamageKind, FoundLog, Log, LogOptions, RecordedChannels,
-    Recovered, Segment, SegmentNumber, SeqRange,
+    Checkpoint, Checkpoints, Damage, DamageKind, FoundLog, Log, LogOptions, Recovered, Segment,
+    SegmentNumber, SeqRange,
 };
 use wire::id::Seq;
 
-use crate::error::DiskError;
+use crate::error::{Attempt, DiskError};
 use crate::files::Files;
 use crate::keeper::LogDirectory;
 use wire::go_error::system_text;
@@ -48,27 +49,28 @@ pub fn open_log(
     options: LogOptions,
     wall_ns: u64,
 ) -> Result<Recovered, DiskError> {
-    let directory = LogDirectory::new(files, data_path, topic);
-    let entries = match files.list(directory.path()) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(DiskError::io("list", directory.path(), error)),
-    };
-    let mut opening = Opening::new(files, directory);
-    opening.read_checkpoints(&entries)?;
-    opening.read_segments(&entries)?;
-    opening.report_missing();
-    opening.tidy();
+    let opening = Opening::read(files, data_path, topic, true)?;
     Ok(opening.finish(options, wall_ns))
+}
+
+/// Does what [`open_log`] does, and changes no file. The log is not for appends.
+///
+/// # Errors
+/// The errors are those of [`open_log`].
+pub fn read_log(files: &impl Files, data_path: &Path, topic: &str) -> Result<Recovered, DiskError> {
+    let opening = Opening::read(files, data_path, topic, false)?;
+    Ok(opening.finish(LogOptions::default(), 0))
 }
 
 /// What start-up knows so far.
 struct Opening<'a, F> {
     files: &'a F,
     directory: LogDirectory<'a, F>,
+    /// False if no file may be changed.
+    may_change: bool,
     checkpoint: Option<Checkpoint>,
     checkpoints: Checkpoints,
-    recorded: RecordedChannels,
+    durable_channels: Roster,
     /// The `next` of the last checkpoint that is durable.
     durable_next: Seq,
     /// What the checkpoint owes, sorted.
@@ -90,13 +92,24 @@ struct Opening<'a, F> {
 }
 
 impl<'a, F: Files> Opening<'a, F> {
-    fn new(files: &'a F, directory: LogDirectory<'a, F>) -> Opening<'a, F> {
-        Opening {
+    fn read(
+        files: &'a F,
+        data_path: &Path,
+        topic: &str,
+        may_change: bool,
+    ) -> Result<Opening<'a, F>, DiskError> {
+        let directory = LogDirectory::new(files, data_path, topic);
+        let entries = match files.list(directory.path()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            entries => entries.in_attempt("list", directory.path())?,
+        };
+        let mut opening = Opening {
             files,
             directory,
+            may_change,
             checkpoint: None,
             checkpoints: Checkpoints::default(),
-            recorded: RecordedChannels::default(),
+            durable_channels: Roster::default(),
             durable_next: Seq(0),
             owed: Vec::new(),
             any_slot_is_bad: false,
@@ -109,7 +122,12 @@ impl<'a, F: Files> Opening<'a, F> {
             damage: Vec::new(),
             next: Seq(0),
             next_number: 1,
-        }
+        };
+        opening.read_checkpoints(&entries)?;
+        opening.read_segments(&entries)?;
+        opening.report_missing();
+        opening.tidy();
+        Ok(opening)
     }
 
     /// Everything below is synced.
@@ -146,14 +164,16 @@ impl<'a, F: Files> Opening<'a, F> {
 
     /// Removes what nobody needs, and keeps under another name what nobody can read.
     fn tidy(&mut self) {
-        for name in std::mem::take(&mut self.obsolete) {
+        let obsolete = std::mem::take(&mut self.obsolete);
+        for name in obsolete.iter().filter(|_| self.may_change) {
             // A file that stays costs room until the next start.
             let _ = self.files.remove(&self.directory.path().join(name));
         }
         for (name, why) in std::mem::take(&mut self.aside) {
-            let kept = match self.directory.rename_aside(&name) {
-                (aside, Ok(())) => format!("kept as {aside}"),
-                (aside, Err(error)) => {
+            let kept = match self.may_change.then(|| self.directory.rename_aside(&name)) {
+                None => "left alone".to_owned(),
+                Some((aside, Ok(()))) => format!("kept as {aside}"),
+                Some((aside, Err(error))) => {
                     format!("cannot be kept as {aside}: {}", system_text(&error))
                 }
             };
@@ -182,7 +202,7 @@ impl<'a, F: Files> Opening<'a, F> {
         Recovered {
             log: Log::from_found(options, found),
             checkpoint: self.checkpoint,
-            recorded: self.recorded,
+            durable_channels: self.durable_channels,
             found: self.found,
             deferred: self.deferred,
             damage: self.damage,

@@ -469,13 +469,13 @@ impl Files for SimFiles {
         match disk.faults.call(Call::Sync) {
             Some(Hit::Failed(error)) => {
                 disk.fail_sync(file);
-                Err(SyncError::Sync(error))
+                Err(SyncError::Final(error))
             }
-            Some(Hit::CutOff(error) | Hit::Dead(error)) => Err(SyncError::Sync(error)),
+            Some(Hit::CutOff(error) | Hit::Dead(error)) => Err(SyncError::Final(error)),
             Some(Hit::Flipped) | None => {
                 disk.files[file].write_all();
                 let told = disk.files[file].take_error();
-                told.map_err(SyncError::Sync)
+                told.map_err(SyncError::Final)
             }
         }
     }
@@ -486,8 +486,8 @@ impl Files for SimFiles {
             is_dir.then_some(()).ok_or_else(not_found)
         });
         opened.map_err(SyncError::of_open)?;
-        let mut disk = self.call(Call::SyncDir).map_err(SyncError::Sync)?;
-        disk.names.sync(path).map_err(SyncError::Sync)
+        let mut disk = self.call(Call::SyncDir).map_err(SyncError::Final)?;
+        disk.names.sync(path).map_err(SyncError::Final)
     }
 
     fn open_file_system(&self, _directory: &Path) -> io::Result<SimFileSystem> {

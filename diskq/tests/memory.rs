@@ -95,7 +95,7 @@ fn write_long_checkpoint(data_path: &Path) {
                 // Neighbours have different due times, so that they do not merge into one run.
                 due_ns: WALL_NS + number,
             };
-            log.record(&mut runs, run);
+            log.name_run(&mut runs, run);
         }
         runs
     };

@@ -38,3 +38,7 @@ pub mod id;
 pub mod identify;
 pub mod limits;
 pub mod name;
+
+/// The version of NSQ that ringq's programs replace. Clients and tools derive the features of a daemon from it. It is
+/// not the version of ringq.
+pub const NSQ_VERSION: &str = "1.3.0";

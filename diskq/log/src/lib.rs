@@ -55,9 +55,9 @@ pub use log::{
 pub use memory::{Memory, Pages, Written};
 pub use random::splitmix64;
 pub use range::SeqRange;
-pub use recovered::{RecordedChannels, Recovered};
+pub use recovered::Recovered;
 pub use request::{
-    CheckpointFailure, CheckpointNumber, Failure, Piece, Reply, Request, SyncFailure,
+    CheckpointJob, CheckpointNumber, Failure, Piece, Reply, Request, SyncFailure, SyncJob,
 };
 pub use segment::SPILLED_BYTES;
 pub use wire::id::Seq;

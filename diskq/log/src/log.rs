@@ -216,10 +216,10 @@ impl Log {
             .all(|segment| segment.end_seq() <= found.synced);
         log.sync = Sync::new(if is_synced { found.next } else { found.synced });
         if !is_synced {
-            log.sync.due_now();
+            log.sync.due = Some(Duration::ZERO);
         }
         for copy in found.voided {
-            log.sync.void(copy);
+            log.sync.voided.push(copy);
         }
         log
     }
@@ -227,10 +227,7 @@ impl Log {
     /// The numbers that the next segment file and the next checkpoint get.
     #[must_use]
     pub fn next_numbers(&self) -> (SegmentNumber, u64) {
-        (
-            self.supply.coming_number(),
-            self.checkpoints.last_number() + 1,
-        )
+        (self.supply.next_number, self.checkpoints.last_number() + 1)
     }
 
     /// The segments that hold messages, in the order of their seqs.
@@ -345,8 +342,8 @@ impl Log {
             stats.mappings += 1;
         }
         for stocked in self.supply.stock() {
-            stats.bytes_on_disk += stocked.memory.as_ref().len() as u64;
-            stats.resident_bytes += stocked.memory.as_ref().len() as u64;
+            stats.bytes_on_disk += stocked.bytes() as u64;
+            stats.resident_bytes += stocked.bytes() as u64;
             stats.mappings += 1;
         }
         stats.health = self.health().map(ToString::to_string);
@@ -356,28 +353,7 @@ impl Log {
     /// Why publishes are refused, if they are. Changes only with a reply.
     #[must_use]
     pub fn health(&self) -> Option<&Arc<str>> {
-        self.sync.poisoned().or(self.supply.refusal_text())
-    }
-
-    /// The bytes of everything that is mapped, by file, for a simulated file system.
-    pub fn segment_images(&self) -> impl Iterator<Item = (SegmentNumber, &[u8])> {
-        let segments = self
-            .segments
-            .iter()
-            .filter_map(|segment| match &segment.residency {
-                Residency::Mapped(memory) => Some((segment.number, memory.as_ref())),
-                Residency::Spilling { .. }
-                | Residency::Cold
-                | Residency::Loading(_)
-                | Residency::Loaded(_)
-                | Residency::Lost => None,
-            });
-        let leaving = self.requests.iter().filter_map(Request::segment_image);
-        let stock = self
-            .supply
-            .stock()
-            .map(|stocked| (stocked.number, stocked.memory.as_ref()));
-        segments.chain(leaving).chain(stock)
+        self.sync.poisoned.as_ref().or(self.supply.refusal_text())
     }
 
     /// Ends the log, for a graceful stop or a deletion. Returns the remaining jobs for the keeper: the jobs that were
@@ -400,10 +376,7 @@ impl Log {
     pub fn check(&self) {
         self.segments.check();
         self.supply.check(&self.options);
-        assert!(
-            self.sync.synced() <= self.next,
-            "more is synced than exists"
-        );
+        assert!(self.sync.synced <= self.next, "more is synced than exists");
         assert!(
             self.sync.upto().is_none_or(|upto| upto <= self.next),
             "a sync of the future"
@@ -418,7 +391,7 @@ impl Log {
         for segment in &self.segments.sealed {
             let is_kept = segment.is_held() || self.checkpoints.may_name(segment.named_by);
             assert!(
-                is_kept || segment.is_fresh_find,
+                is_kept || segment.is_unjudged,
                 "a segment stays that nobody needs"
             );
         }

@@ -18,7 +18,7 @@ pub(crate) const TAIL_IDLE_AFTER: Duration = Duration::from_secs(60);
 pub const HUGE_FROM: u32 = 4 << 20;
 /// While this many segments are being spilled, the log allocates no new one: their memory is about to be free. Two
 /// spills at a time keep the disk busy. The others wait in line, so that the disk never waits for the next spill.
-pub const LEAVING_ENOUGH: u32 = 8;
+pub const SPILLING_ENOUGH: u32 = 8;
 /// The buffers that a log keeps for the next loads. One is read while the next is loaded, and messages of two more may
 /// be in flight.
 pub(crate) const BUFFERS_MAX: usize = 4;
@@ -107,12 +107,6 @@ pub(crate) fn has_pool_place(
     memory: u64,
 ) -> bool {
     count < count_min || pooled + bytes <= memory
-}
-
-/// Returns whether so many segments are being spilled that the log needs no new one.
-#[inline]
-pub(crate) fn is_enough_leaving(leaving: u32) -> bool {
-    leaving >= LEAVING_ENOUGH
 }
 
 /// Returns whether a tail that nobody needs is begun anew. The tail has `bytes` bytes and is filled up to `end`. The

@@ -14,8 +14,10 @@ pub struct Recovered {
     pub log: Log,
     /// The newest readable checkpoint. `None`: there never was one, or see `damage`.
     pub checkpoint: Option<Checkpoint>,
-    /// The channels that survive a power failure for sure.
-    pub recorded: RecordedChannels,
+    /// The channels that survive a power failure for sure: those of the last surely durable checkpoint. Empty if the
+    /// newest checkpoint was written without a sync: a failed sync may have come before it, and after a failed sync no
+    /// checkpoint counts as durable.
+    pub durable_channels: Roster,
     /// All seqs that exist, sorted, without torn and damaged messages. A seq at or above the checkpoint's `next` is
     /// owed to every channel. A seq below it is owed where the checkpoint names it.
     pub found: Vec<SeqRange>,
@@ -24,21 +26,4 @@ pub struct Recovered {
     pub deferred: Vec<(Seq, u64)>,
     /// What was found damaged. Counted in the log's stats already.
     pub damage: Vec<Damage>,
-}
-
-/// The channels that survive a power failure for sure: those that a surely durable checkpoint names.
-#[derive(Debug, Default)]
-pub struct RecordedChannels {
-    /// The channels of the surely durable checkpoint. `None` if the newest checkpoint was written without a sync: a
-    /// failed sync may have come before it, and after a failed sync no checkpoint counts as durable.
-    pub durable: Option<Roster>,
-}
-
-impl RecordedChannels {
-    /// Returns whether a surely durable checkpoint names the channel.
-    #[must_use]
-    pub fn is_durable(&self, channel: &str) -> bool {
-        let durable = self.durable.as_ref();
-        durable.is_some_and(|roster| roster.names(channel))
-    }
 }

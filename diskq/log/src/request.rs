@@ -11,6 +11,7 @@ use crate::error::Damage;
 use crate::file_name::SegmentNumber;
 use crate::memory::{Memory, Pages, Written};
 use crate::range::SeqRange;
+use crate::segment::Head;
 use wire::go_error::system_text;
 
 /// Names a checkpoint within its log; newer ones are higher.
@@ -47,64 +48,28 @@ pub enum Request {
     Peek {
         /// The file.
         segment: SegmentNumber,
-        /// Its size.
-        bytes: u32,
-        /// The generation it must hold.
-        generation: u64,
-        /// The seq of its first message.
-        base: Seq,
-        /// The indices of the messages to read; the message at `base` has index 0.
+        /// What the messages in it must agree with.
+        head: Head,
+        /// The indices of the messages to read; the first message of the segment has index 0.
         indices: Range<u32>,
     },
     /// Read a segment back and check every message in it.
     Load {
         /// The file.
         segment: SegmentNumber,
-        /// Its size.
-        bytes: u32,
-        /// The generation it must hold.
-        generation: u64,
-        /// The seq of its first message.
-        base: Seq,
+        /// What the messages in it must agree with.
+        head: Head,
         /// How many messages it holds.
         count: u32,
-        /// True if the page cache may hold newer bytes than the disk: see `again` of [`Request::Sync`].
+        /// True if the page cache may hold newer bytes than the disk: see [`SyncJob::again`].
         cached: bool,
         /// Memory to read it into.
         reuse: Option<Memory>,
     },
-    /// Make the segments durable.
-    Sync {
-        /// The files with unsynced messages.
-        segments: Vec<SegmentNumber>,
-        /// More files with unsynced messages: the copies of earlier [`Request::Spill`]s. A copy that does not exist is
-        /// no error: its spill has failed, and the log does not rely on this sync.
-        copies: Vec<SegmentNumber>,
-        /// Their pages that are mapped.
-        written: Vec<Written>,
-        /// Pieces of files to be written again, with the contents of the page cache. A sync that failed in an earlier
-        /// process may have left pages that the kernel counts as clean although the disk does not have them.
-        again: Vec<(SegmentNumber, [Range<u32>; 2])>,
-        /// Files to be removed for good; `names` is set if there are any.
-        gone: Vec<SegmentNumber>,
-        /// Whether names changed since the last sync: the directories are synced too.
-        names: bool,
-        /// Everything below is synced when this succeeds.
-        upto: Seq,
-    },
+    /// Make segments durable.
+    Sync(SyncJob),
     /// Write a checkpoint into one of its slots.
-    WriteCheckpoint {
-        /// Its number.
-        number: CheckpointNumber,
-        /// Which of the slots.
-        slot: u8,
-        /// The contents of the checkpoint.
-        draft: CheckpointDraft,
-        /// Whether it must be durable before the reply.
-        sync: bool,
-        /// Whether names changed since the last sync: the directories are synced too.
-        names: bool,
-    },
+    WriteCheckpoint(CheckpointJob),
     /// Take back the mapping of a segment that stays on disk.
     Unmap {
         /// The file.
@@ -125,18 +90,49 @@ pub enum Request {
     },
 }
 
+/// What a [`Request::Sync`] asks for.
+#[derive(Debug, Default)]
+pub struct SyncJob {
+    /// The files with unsynced messages.
+    pub segments: Vec<SegmentNumber>,
+    /// More files with unsynced messages: the copies of earlier [`Request::Spill`]s. A copy that does not exist is no
+    /// error: its spill has failed, and the log does not rely on this sync.
+    pub copies: Vec<SegmentNumber>,
+    /// Their pages that are mapped.
+    pub written: Vec<Written>,
+    /// Pieces of files to be written again, with the contents of the page cache. A sync that failed in an earlier
+    /// process may have left pages that the kernel counts as clean although the disk does not have them.
+    pub again: Vec<(SegmentNumber, [Range<u32>; 2])>,
+    /// Files to be removed for good; `names` is set if there are any.
+    pub gone: Vec<SegmentNumber>,
+    /// Whether names changed since the last sync: the directories are synced too.
+    pub names: bool,
+    /// Everything below is synced when this succeeds.
+    pub upto: Seq,
+}
+
+/// What a [`Request::WriteCheckpoint`] asks for.
+#[derive(Debug)]
+pub struct CheckpointJob {
+    /// The number of the checkpoint.
+    pub number: CheckpointNumber,
+    /// Which of the slots.
+    pub slot: u8,
+    /// The contents of the checkpoint.
+    pub draft: CheckpointDraft,
+    /// Whether it must be durable before the reply.
+    pub sync: bool,
+    /// Whether names changed since the last sync: the directories are synced too.
+    pub names: bool,
+}
+
 impl Request {
     /// Returns whether the request ends with a sync that other requests may share.
     #[must_use]
     pub fn is_sync(&self) -> bool {
         match self {
-            Request::Sync {
-                segments,
-                copies,
-                names,
-                ..
-            } => *names || !segments.is_empty() || !copies.is_empty(),
-            Request::WriteCheckpoint { sync, .. } => *sync,
+            Request::Sync(job) => job.names || !job.segments.is_empty() || !job.copies.is_empty(),
+            Request::WriteCheckpoint(job) => job.sync,
             _ => false,
         }
     }
@@ -157,74 +153,24 @@ impl Request {
     pub fn is_urgent(&self) -> bool {
         match self {
             Request::Prepare { .. } => true,
-            Request::WriteCheckpoint { sync, draft, .. } => !sync && draft.is_short(),
+            Request::WriteCheckpoint(job) => !job.sync && job.draft.is_short(),
             _ => false,
         }
     }
 
-    /// Refuses a job for the reason `why`. Returns the reply to the job, and the job's memory if the reply does not
-    /// return that memory.
+    /// Makes the reply to a [`Request::Sync`] or [`Request::WriteCheckpoint`] with this result. The other jobs have
+    /// none.
     #[must_use]
-    pub fn refused(self, why: &Failure) -> (Option<Reply>, Option<Memory>) {
-        let (reply, memory) = match self {
-            Request::Prepare { segment, .. } => {
-                let result = Err(why.clone());
-                (Reply::Prepared { segment, result }, None)
-            }
-            Request::Spill {
-                segment,
-                memory,
-                copy,
-                ..
-            } => {
-                let reply = Reply::Spilled {
-                    segment,
-                    memory,
-                    copy,
-                    result: Err(why.clone()),
-                };
-                (reply, None)
-            }
-            Request::Peek { segment, .. } => {
-                let piece = None;
-                (Reply::Peeked { segment, piece }, None)
-            }
-            Request::Load { segment, reuse, .. } => {
-                let result = Err(why.clone());
-                (Reply::Loaded { segment, result }, reuse)
-            }
-            Request::Unmap { memory, .. } | Request::Free(memory) => return (None, Some(memory)),
-            Request::Discard { memory, .. } => return (None, memory),
-            other => return (other.refused_sync(why), None),
-        };
-        (Some(reply), memory)
-    }
-
-    /// The reply to a job that ends with a sync and is not done.
-    #[must_use]
-    pub fn refused_sync(&self, why: &Failure) -> Option<Reply> {
-        let failure = why.clone();
+    pub fn durable_reply(&self, result: Result<(), SyncFailure>) -> Option<Reply> {
         match self {
-            Request::Sync { upto, .. } => Some(Reply::Synced {
+            Request::Sync(SyncJob { upto, .. }) => Some(Reply::Synced {
                 upto: *upto,
-                result: Err(SyncFailure::Open(failure)),
+                result,
             }),
-            Request::WriteCheckpoint { number, .. } => Some(Reply::CheckpointWritten {
-                number: *number,
-                result: Err(CheckpointFailure::Write(failure)),
-            }),
-            _ => None,
-        }
-    }
-
-    /// The mapped bytes that it takes along, for a simulated file system.
-    #[must_use]
-    pub fn segment_image(&self) -> Option<(SegmentNumber, &[u8])> {
-        match self {
-            Request::Spill {
-                segment, memory, ..
+            Request::WriteCheckpoint(CheckpointJob { number, .. }) => {
+                let number = *number;
+                Some(Reply::CheckpointWritten { number, result })
             }
-            | Request::Unmap { segment, memory } => Some((*segment, memory.as_ref())),
             _ => None,
         }
     }
@@ -334,7 +280,7 @@ pub enum Reply {
         /// The request's `number`.
         number: CheckpointNumber,
         /// Whether it worked.
-        result: Result<(), CheckpointFailure>,
+        result: Result<(), SyncFailure>,
     },
 }
 
@@ -351,64 +297,15 @@ impl Reply {
             Reply::Synced { .. } | Reply::CheckpointWritten { .. } => None,
         }
     }
-
-    /// Returns false if a job that ends with a sync has failed. The shared sync of such a job may still be to come.
-    #[must_use]
-    pub fn is_ok(&self) -> bool {
-        match self {
-            Reply::Synced { result, .. } => result.is_ok(),
-            Reply::CheckpointWritten { result, .. } => result.is_ok(),
-            Reply::Prepared { .. }
-            | Reply::Spilled { .. }
-            | Reply::Peeked { .. }
-            | Reply::Loaded { .. } => true,
-        }
-    }
-
-    /// The reply to a job whose sync was done elsewhere, with `synced` as its result. A failed sync replaces any
-    /// other result.
-    #[must_use]
-    pub fn with_sync_result(self, synced: Result<(), SyncFailure>) -> Reply {
-        match (self, synced) {
-            (Reply::Synced { upto, result }, synced) => Reply::Synced {
-                upto,
-                result: synced.and(result),
-            },
-            (Reply::CheckpointWritten { number, result }, synced) => Reply::CheckpointWritten {
-                number,
-                result: synced.map_err(CheckpointFailure::from).and(result),
-            },
-            (other, _) => other,
-        }
-    }
 }
 
-/// Why something was not synced.
+/// Why something was not synced, or a checkpoint not written.
 #[derive(Clone, Debug)]
 pub enum SyncFailure {
-    /// A file could not be opened for want of descriptors or memory: some are synced, none is lost. Worth
-    /// trying again.
-    Open(Failure),
-    /// A sync failed, or what is to be synced is gone. Final.
-    Sync(Failure),
-}
-
-/// Why a checkpoint was not written.
-#[derive(Debug)]
-pub enum CheckpointFailure {
-    /// It could not be written for want of room, descriptors or memory: an older one stands. Worth trying
-    /// again.
-    Write(Failure),
-    /// The checkpoint could not be made durable, or its file refused a write for which it had room. This failure is
-    /// final, like every failed sync: nothing of this log becomes durable any more.
-    Sync(Failure),
-}
-
-impl From<SyncFailure> for CheckpointFailure {
-    fn from(failure: SyncFailure) -> CheckpointFailure {
-        match failure {
-            SyncFailure::Open(failure) => CheckpointFailure::Write(failure),
-            SyncFailure::Sync(failure) => CheckpointFailure::Sync(failure),
-        }
-    }
+    /// Descriptors or memory were short, or there was no room for the checkpoint. Nothing is lost, and an older
+    /// checkpoint stands. Worth trying again.
+    Retryable(Failure),
+    /// A sync failed, what is to be synced is gone, or the checkpoint's file refused a write for which it had room.
+    /// Nothing of this log becomes durable any more.
+    Final(Failure),
 }

@@ -4,24 +4,18 @@
 //! the topic's queue. nsqd's files know no deferral, so a deferred message is due at once. Ids,
 //! timestamps and attempts are kept.
 
-mod read_only;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use diskq::{
-    ChannelFacts, CheckpointRun, DiskError, Entry, Files, LogOptions, LogReader, Logs, Recovered,
-    TopicFacts, existing, open_log, undistributed,
+    Attempt, ChannelFacts, CheckpointRun, DiskError, Entry, Files, LogReader, Logs, Recovered,
+    TopicFacts, existing, read_log, undistributed,
 };
 use wire::id::Seq;
 use wire::name::{ChannelName, TopicName};
 
-use crate::error::TransferError;
-use crate::nsqd_files::{
-    FILE_NAME, FileKind, Metadata, QueueWriter, Record, parse_name, queue_name,
-};
-
-use read_only::ReadOnly;
+use crate::metadata::{FILE_NAME, Metadata};
+use crate::nsqd_files::{FileKind, QueueWriter, Record, parse_name, queue_name};
 
 /// The takeover's directory. The logs are not complete as long as it exists.
 const UNFINISHED: &str = crate::import::DONE;
@@ -59,13 +53,12 @@ pub fn export<F: Files + Clone>(
     output: &Path,
     metadata: &Metadata,
     options: &ExportOptions,
-) -> Result<Exported, TransferError> {
+) -> Result<Exported, DiskError> {
     let topics = topics(files, data_path, metadata)?;
-    let made = files.create_dir(output);
-    made.map_err(|error| DiskError::io("make", output, error))?;
-    if !list(files, output)?.is_empty() {
+    files.create_dir(output).in_attempt("make", output)?;
+    if !files.list(output).in_attempt("list", output)?.is_empty() {
         let text = format!("{} is not empty: choose a new directory", output.display());
-        return Err(TransferError::Failed(text));
+        return Err(DiskError::Failed(text));
     }
     let mut export = Export {
         files,
@@ -92,10 +85,10 @@ fn topics(
     files: &impl Files,
     data_path: &Path,
     metadata: &Metadata,
-) -> Result<Vec<TopicFacts>, TransferError> {
+) -> Result<Vec<TopicFacts>, DiskError> {
     let is_durable =
         |name: &str| TopicName::new(name.as_bytes()).is_some_and(|topic| !topic.is_ephemeral());
-    let entries = list(files, data_path)?;
+    let entries = files.list(data_path).in_attempt("list", data_path)?;
     let mut unlisted = Logs::among(&entries, data_path).topics(&metadata.topics);
     unlisted.retain(|name, _| is_durable(name));
     let listed = metadata.topics.iter();
@@ -118,7 +111,7 @@ fn topics(
                  once and stop it",
                 data_path.join(name).display()
             );
-            return Err(TransferError::Failed(text));
+            return Err(DiskError::Failed(text));
         }
     }
     topics.extend(unlisted.into_keys().map(|name| TopicFacts {
@@ -126,12 +119,6 @@ fn topics(
         ..TopicFacts::default()
     }));
     Ok(topics)
-}
-
-fn list(files: &impl Files, path: &Path) -> Result<Vec<Entry>, DiskError> {
-    files
-        .list(path)
-        .map_err(|error| DiskError::io("list", path, error))
 }
 
 struct Export<'a, F> {
@@ -143,9 +130,9 @@ struct Export<'a, F> {
 }
 
 impl<F: Files + Clone> Export<'_, F> {
-    fn write(&mut self, mut topics: Vec<TopicFacts>) -> Result<(), TransferError> {
+    fn write(&mut self, mut topics: Vec<TopicFacts>) -> Result<(), DiskError> {
         let file_system = self.files.open_file_system(self.output);
-        let file_system = file_system.map_err(|error| DiskError::io("open", self.output, error))?;
+        let file_system = file_system.in_attempt("open", self.output)?;
         for topic in &mut topics {
             self.topic(topic)?;
         }
@@ -156,21 +143,14 @@ impl<F: Files + Clone> Export<'_, F> {
         sync()
             .and_then(|()| self.files.write_at(&path, 0, metadata.as_bytes()))
             .and_then(|()| sync())
-            .map_err(|error| DiskError::io("write", &path, error))?;
+            .in_attempt("write", &path)?;
         Ok(())
     }
 
     /// Writes the queues of a topic. If its log has a checkpoint, the checkpoint's content replaces
     /// `topic`, as at a start.
-    fn topic(&mut self, topic: &mut TopicFacts) -> Result<(), TransferError> {
-        let files = ReadOnly(self.files.clone());
-        let recovered = open_log(
-            &files,
-            self.data_path,
-            &topic.name,
-            LogOptions::default(),
-            0,
-        )?;
+    fn topic(&mut self, topic: &mut TopicFacts) -> Result<(), DiskError> {
+        let recovered = read_log(self.files, self.data_path, &topic.name)?;
         let damage = recovered.damage.iter();
         let note = |damage| format!("topic {}: damaged on disk - {damage}", topic.name);
         self.exported.notes.extend(damage.map(note));
@@ -200,10 +180,9 @@ impl<F: Files + Clone> Export<'_, F> {
         topic: &str,
         channel: Option<&str>,
         runs: &[CheckpointRun],
-    ) -> Result<(), TransferError> {
+    ) -> Result<(), DiskError> {
         let name = queue_name(topic, channel);
-        let files = ReadOnly(self.files.clone());
-        let mut log = LogReader::new(&files, self.data_path, topic, recovered);
+        let mut log = LogReader::new(self.files, self.data_path, topic, recovered);
         let file_bytes_max = self.options.file_bytes_max;
         let mut queue = QueueWriter::new(self.files, self.output, &name, file_bytes_max);
         let mut lost_count = 0;

@@ -19,66 +19,22 @@
 mod commit;
 mod directory;
 mod seen;
+mod takeover;
 mod topic;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use diskq::{DiskError, Files, LogOptions, SPILLED_BYTES, TopicFacts};
+use diskq::{Attempt, DiskError, Files, SPILLED_BYTES, TopicFacts};
 use wire::name::{ChannelName, TopicName};
-
-use crate::error::TransferError;
 
 pub use commit::DONE;
 use commit::Manifest;
 use directory::Directory;
+pub use takeover::{Takeover, TakeoverOptions, TopicTakeover};
 
 /// A segment may hold one part in this many of the backlog, and at least [`SPILLED_BYTES`], as in a
 /// running log.
 const BACKLOG_SHARE: u64 = 1024;
-
-/// The options of a takeover.
-#[derive(Clone, Debug)]
-pub struct TakeoverOptions {
-    /// The options of the logs that will open the written files.
-    pub log: LogOptions,
-    /// `--max-msg-size`. A larger message is taken over if it is certainly a message, and noted.
-    pub message_bytes_max: u64,
-    /// The text behind `nsqd-original-` in the name of the directory that keeps nsqd's files.
-    pub label: String,
-    /// The wall-clock time in nanoseconds, from which ids are made.
-    pub wall_ns: u64,
-}
-
-/// The result of a takeover.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Takeover {
-    /// Topics with messages, in the order of nsqd.dat.
-    pub topics: Vec<TopicTakeover>,
-    /// The directory that now holds nsqd's files, if there were any.
-    pub original: Option<PathBuf>,
-    /// One sentence for each fault that was found.
-    pub notes: Vec<String>,
-    /// The sorted names of the queues with files that nsqd.dat does not list, or whose topic was
-    /// deleted since. Their files are unchanged.
-    pub unlisted: Vec<String>,
-    /// True when this call completed an earlier takeover that was interrupted after its commit.
-    pub completed_earlier: bool,
-}
-
-/// The result of a takeover for one topic.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TopicTakeover {
-    /// The topic's name.
-    pub name: String,
-    /// Number of stored messages. A message in the queues of several channels counts once.
-    pub message_count: u64,
-    /// Number of messages that wait for a channel.
-    pub undistributed_count: u64,
-    /// The number of messages that each channel with a queue owes, in the order of nsqd.dat.
-    pub channels: Vec<(String, u64)>,
-    /// True when the topic had a log of ours. The messages are appended to that log.
-    pub is_appended: bool,
-}
 
 /// Takes over nsqd's files, of which most starts find none. Blocks. `topics` is the content of
 /// nsqd.dat. The caller must hold the lock of the data path.
@@ -91,7 +47,7 @@ pub fn take_over<F: Files + Clone>(
     data_path: &Path,
     topics: &[TopicFacts],
     options: &TakeoverOptions,
-) -> Result<Takeover, TransferError> {
+) -> Result<Takeover, DiskError> {
     let mut takeover = Takeover {
         completed_earlier: commit::roll_forward(files, data_path)?,
         ..Takeover::default()
@@ -108,7 +64,9 @@ pub fn take_over<F: Files + Clone>(
     if directory.queues.is_empty() {
         return Ok(takeover);
     }
-    let file_system = commit::open_file_system(files, data_path)?;
+    let file_system = files
+        .open_file_system(data_path)
+        .in_attempt("open", data_path)?;
     let original = commit::original_name(&options.label, |name| directory.names.contains(name));
     let attempt = build(
         files,
@@ -146,10 +104,9 @@ fn build<F: Files + Clone>(
     directory: &Directory,
     options: &TakeoverOptions,
     takeover: &mut Takeover,
-) -> Result<(), TransferError> {
+) -> Result<(), DiskError> {
     let new = data_path.join(commit::NEW);
-    let made = files.create_dir(&new);
-    made.map_err(|error| DiskError::io("make", &new, error))?;
+    files.create_dir(&new).in_attempt("make", &new)?;
     let mut log = options.log.clone();
     let share = (directory.bytes() / BACKLOG_SHARE).max(u64::from(SPILLED_BYTES));
     log.segment_bytes_max = log

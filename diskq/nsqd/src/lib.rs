@@ -10,12 +10,11 @@
 //! and no sockets. The crates below it store the logs. Everything here blocks.
 #![forbid(unsafe_code)]
 
-mod error;
 mod export;
 mod import;
+mod metadata;
 mod nsqd_files;
 
-pub use error::TransferError;
 pub use export::{ExportOptions, Exported, export};
 pub use import::{DONE as COMMITTED_TAKEOVER, Takeover, TakeoverOptions, TopicTakeover, take_over};
-pub use nsqd_files::{FILE_NAME, Metadata, MetadataError};
+pub use metadata::{FILE_NAME, Metadata, MetadataError};

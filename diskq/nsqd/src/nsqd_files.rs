@@ -1,8 +1,7 @@
-//! The names and formats of the original nsqd's files, with their readers and writers.
+//! The names and formats of the files of nsqd's queues, with their reader and writer.
 //!
 //! ```text
-//!   <data-path>/nsqd.dat                                which topics and channels there are
-//!               <queue>.diskqueue.000000.dat            records, numbered on without end
+//!   <data-path>/<queue>.diskqueue.000000.dat            records, numbered on without end
 //!               <queue>.diskqueue.meta.dat              how far they are read and written
 //!               <queue>.diskqueue.000000.dat.bad        set aside after a read error, never read again
 //!               <queue>.diskqueue.meta.dat.<n>.tmp      left by a crash, never read
@@ -10,86 +9,14 @@
 //!   queue:   <topic> for what the topic has given to no channel, <topic>:<channel>
 //!   record:  | size[4] | timestamp[8] | attempts[2] | id[16] | body ... |     big endian
 //! ```
-//!
-//! Both programs keep `nsqd.dat` in the same place and write the same bytes.
 
-mod metadata;
+mod names;
 mod queue_reader;
 mod queue_writer;
 
-pub use metadata::{FILE_NAME, Metadata, MetadataError};
+pub(crate) use names::{FileKind, is_temporary, parse_name, queue_name};
 pub(crate) use queue_reader::{Queue, QueueReader, Record};
 pub(crate) use queue_writer::QueueWriter;
-
-use wire::limits::ID_BYTES;
-
-/// Bytes of a record's size field.
-const SIZE_BYTES: usize = 4;
-/// Bytes of a record in front of its body, without the size field. This is the smallest size of a
-/// record.
-const HEADER_BYTES: usize = 26;
-const _: () = assert!(HEADER_BYTES == 8 + 2 + ID_BYTES);
-
-/// The kind of a queue's file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FileKind {
-    /// Records. The number is that of the file.
-    Data(u64),
-    /// Positions.
-    Positions,
-    /// A file that no program reads: set aside after a read error, or left over by a crash.
-    Ignored,
-}
-
-/// Returns the queue and kind of a file with this name, or `None` if it belongs to no queue.
-pub(crate) fn parse_name(name: &str) -> Option<(&str, FileKind)> {
-    // A topic's name may contain the infix. The part behind the infix may not.
-    let (queue, rest) = name.rsplit_once(INFIX)?;
-    let number = |rest: &str| {
-        let digits = rest.strip_suffix(".dat")?;
-        let is_number = digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit());
-        if is_number { digits.parse().ok() } else { None }
-    };
-    let kind = if rest == POSITIONS {
-        FileKind::Positions
-    } else if let Some(number) = number(rest) {
-        FileKind::Data(number)
-    } else if rest.strip_suffix(".bad").and_then(number).is_some() || is_temporary(rest, POSITIONS)
-    {
-        FileKind::Ignored
-    } else {
-        return None;
-    };
-    (!queue.is_empty()).then_some((queue, kind))
-}
-
-/// Returns true when a crash during the replacement of `file` can have left this name behind.
-pub(crate) fn is_temporary(name: &str, file: &str) -> bool {
-    let number = (name.strip_prefix(file))
-        .and_then(|rest| rest.strip_prefix('.'))
-        .and_then(|rest| rest.strip_suffix(".tmp"));
-    number.is_some_and(|number| number.parse::<u64>().is_ok())
-}
-
-/// Returns the name of the queue of a topic or of one of its channels.
-pub(crate) fn queue_name(topic: &str, channel: Option<&str>) -> String {
-    match channel {
-        // No name contains a colon.
-        Some(channel) => format!("{topic}:{channel}"),
-        None => topic.to_owned(),
-    }
-}
-
-fn data_file(queue: &str, number: u64) -> String {
-    format!("{queue}{INFIX}{number:06}.dat")
-}
-
-fn positions_file(queue: &str) -> String {
-    format!("{queue}{INFIX}{POSITIONS}")
-}
-
-const INFIX: &str = ".diskqueue.";
-const POSITIONS: &str = "meta.dat";
 
 #[cfg(test)]
 mod tests;

@@ -13,11 +13,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{MutexGuard, PoisonError};
 
-use diskq_log::{Failure, Reply, Request, TopicFacts};
+use diskq_log::{Failure, TopicFacts};
 
 use super::jobs::Keeper;
 use super::names::{DELETED_INFIX, LOG_SUFFIX, deleted_topic, log_path, topic_of};
-use crate::error::DiskError;
+use crate::error::{Attempt, DiskError};
 use crate::files::{Entry, Files};
 
 /// The directory of a deleted log.
@@ -30,18 +30,19 @@ impl<F: Files> Keeper<F> {
     ///
     /// The caller then calls [`Keeper::unlink`] at once, and [`Keeper::bury`] when nsqd.dat is written.
     ///
+    /// # Errors
     /// The topic is not deleted. After a failed sync, the log has its old name again, unless the rename back fails,
     /// too. Until a later try works, the jobs of a topic of this name fail: the directory holds another topic's
     /// messages.
-    /// directory holds another topic's messages.
     pub fn delete_topic(&self, topic: &str) -> Result<Tombstone, DiskError> {
         self.remember_result(topic, || {
             let directory = log_path(&self.data_path, topic);
             let tombstone = self.free_tombstone(topic)?;
             let had_log = self.rename_log(&directory, &tombstone.0)?;
             if !had_log {
-                let made = self.files.create_dir(&tombstone.0);
-                made.map_err(|error| DiskError::io("make", &tombstone.0, error))?;
+                self.files
+                    .create_dir(&tombstone.0)
+                    .in_attempt("make", &tombstone.0)?;
             }
             self.data_path.sync_names(&self.files).map_err(|error| {
                 // The sync's error is the one to report. If the names stay, the next try finds no log.
@@ -90,8 +91,7 @@ impl<F: Files> Keeper<F> {
         };
         for entry in entries {
             let path = tombstone.0.join(entry.name);
-            let removed = self.files.remove(&path);
-            removed.map_err(|error| DiskError::io("remove", &path, error))?;
+            self.files.remove(&path).in_attempt("remove", &path)?;
         }
         Ok(())
     }
@@ -108,27 +108,6 @@ impl<F: Files> Keeper<F> {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Returns the request if its job may be done. Otherwise returns the answer: a topic of the same name could not be
-    /// deleted.
-    pub(super) fn refuse(&self, topic: &str, request: Request) -> Result<Request, Option<Reply>> {
-        match self.undeleted().get(topic) {
-            Some(failure) => {
-                let (reply, memory) = request.refused(failure);
-                memory
-                    .into_iter()
-                    .for_each(|memory| self.files.free(memory));
-                Err(reply)
-            }
-            None => Ok(request),
-        }
-    }
-
-    /// The answer to such a job if it ends with a sync. `None` means that the job can be done.
-    pub(super) fn refuse_sync(&self, topic: &str, request: &Request) -> Option<Reply> {
-        let undeleted = self.undeleted();
-        request.refused_sync(undeleted.get(topic)?)
     }
 
     /// Remembers whether a deletion worked.
@@ -178,7 +157,7 @@ impl<F: Files> Keeper<F> {
         unreachable!("a directory is finite")
     }
 
-    fn undeleted(&self) -> MutexGuard<'_, BTreeMap<String, Failure>> {
+    pub(super) fn undeleted(&self) -> MutexGuard<'_, BTreeMap<String, Failure>> {
         self.undeleted
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use diskq_log::segment::Head;
-use diskq_log::{Failure, Memory, Reply, Request, segment_file};
+use diskq_log::{Failure, Memory, Reply, Request, SyncFailure, segment_file};
 
 use crate::data_path::DataPath;
 use crate::files::Files;
-use crate::mapping;
 
 use super::directory::LogDirectory;
 
@@ -37,12 +35,6 @@ impl<F: Files> Keeper<F> {
         &self.files
     }
 
-    /// Returns the data path, which has to be synced as well, if file names in a log's directory have changed: the name
-    /// of the log's directory may be new, too.
-    fn names(&self, have_changed: bool) -> Option<&DataPath> {
-        have_changed.then_some(&self.data_path)
-    }
-
     /// Takes memory back: what a [`Request::Free`] brings, or the memory of a reply to a log that is closed. Blocks.
     pub fn free(&self, memory: Memory) {
         self.files.free(memory);
@@ -50,27 +42,23 @@ impl<F: Files> Keeper<F> {
 
     /// Does one job of the log of `topic`. Blocks.
     pub fn handle(&self, topic: &str, request: Request) -> Option<Reply> {
-        let request = match self.refuse(topic, request) {
-            Ok(request) => request,
-            Err(refusal) => return refusal,
-        };
-        let log = LogDirectory::new(&self.files, &self.data_path, topic);
+        let log = self.log(topic);
         match request {
             Request::Prepare {
                 segment,
                 bytes,
                 pages,
-            } => Some(Reply::Prepared {
-                segment,
-                result: log.prepare(segment, bytes, pages),
-            }),
+            } => {
+                let result = log.and_then(|log| log.prepare(segment, bytes, pages));
+                Some(Reply::Prepared { segment, result })
+            }
             Request::Spill {
                 segment,
                 memory,
                 copy,
                 sync,
             } => {
-                let result = log.spill(segment, &memory, copy, sync);
+                let result = log.and_then(|log| log.spill(segment, &memory, copy, sync));
                 Some(Reply::Spilled {
                     segment,
                     memory,
@@ -80,69 +68,37 @@ impl<F: Files> Keeper<F> {
             }
             Request::Peek {
                 segment,
-                bytes,
-                generation,
-                base,
+                head,
                 indices,
             } => {
-                let wanted = Head {
-                    generation,
-                    base,
-                    bytes,
-                    node: 0,
-                };
-                Some(Reply::Peeked {
-                    segment,
-                    piece: log.peek(segment, &wanted, indices),
-                })
+                let piece = log.ok().and_then(|log| log.peek(segment, &head, indices));
+                Some(Reply::Peeked { segment, piece })
             }
             Request::Load {
                 segment,
-                bytes,
-                generation,
-                base,
+                head,
                 count,
                 cached,
                 reuse,
             } => {
-                let wanted = Head {
-                    generation,
-                    base,
-                    bytes,
-                    node: 0,
+                let result = match log {
+                    Ok(log) => log.load(segment, &head, count, cached, reuse),
+                    Err(why) => {
+                        reuse.into_iter().for_each(|memory| self.free(memory));
+                        Err(why)
+                    }
                 };
-                Some(Reply::Loaded {
-                    segment,
-                    result: log.load(segment, &wanted, count, cached, reuse),
-                })
+                Some(Reply::Loaded { segment, result })
             }
-            Request::Sync {
-                segments,
-                copies,
-                written,
-                again,
-                gone,
-                names,
-                upto,
-            } => {
-                written.iter().for_each(mapping::let_go);
-                let prepared = log.prepare_sync(&again, &gone);
-                let result =
-                    prepared.and_then(|()| log.sync(&segments, &copies, self.names(names)));
-                Some(Reply::Synced { upto, result })
-            }
-            Request::WriteCheckpoint {
-                number,
-                slot,
-                draft,
-                sync,
-                names,
-            } => {
-                let result = log.write_checkpoint(slot, &draft, sync, self.names(names));
-                Some(Reply::CheckpointWritten { number, result })
+            Request::Sync(_) | Request::WriteCheckpoint(_) => {
+                let written = self.do_up_to_sync(topic, &request);
+                request.durable_reply(written.and_then(|()| self.sync(topic, &request)))
             }
             Request::Unmap { segment, memory } => {
-                self.files.unmap(&log.segment_path(segment), memory);
+                match log {
+                    Ok(log) => self.files.unmap(&log.segment_path(segment), memory),
+                    Err(_) => self.free(memory),
+                }
                 None
             }
             Request::Free(memory) => {
@@ -151,13 +107,58 @@ impl<F: Files> Keeper<F> {
             }
             Request::SetAside(segment) => {
                 // If the file stays, the next start finds that nobody holds it.
-                let (_aside, _renamed) = log.rename_aside(&segment_file(segment));
+                let _ = log.map(|log| log.rename_aside(&segment_file(segment)));
                 None
             }
             Request::Discard { segment, memory } => {
-                log.discard(segment, memory);
+                match log {
+                    Ok(log) => log.discard(segment, memory),
+                    Err(_) => memory.into_iter().for_each(|memory| self.free(memory)),
+                }
                 None
             }
         }
+    }
+
+    /// Returns the directory of a topic's log. Fails if an earlier topic of this name could not be deleted: the
+    /// directory holds that topic's messages.
+    fn log(&self, topic: &str) -> Result<LogDirectory<'_, F>, Failure> {
+        match self.undeleted().get(topic) {
+            Some(failure) => Err(failure.clone()),
+            None => Ok(LogDirectory::new(&self.files, &self.data_path, topic)),
+        }
+    }
+
+    /// Does the part of a job that comes before its sync.
+    pub(super) fn do_up_to_sync(&self, topic: &str, request: &Request) -> Result<(), SyncFailure> {
+        let log = self.log(topic).map_err(SyncFailure::Retryable)?;
+        match request {
+            Request::Sync(job) => log.prepare_sync(job),
+            Request::WriteCheckpoint(job) => log.write_checkpoint(job.slot, &job.draft),
+            _ => Ok(()),
+        }
+    }
+
+    /// Syncs what a job asks for: files, and names if some have changed. The name of the log's directory may be new,
+    /// too, so the data path is synced with the names.
+    fn sync(&self, topic: &str, request: &Request) -> Result<(), SyncFailure> {
+        let log = self.log(topic).map_err(SyncFailure::Retryable)?;
+        let have_names_changed = match request {
+            Request::Sync(job) => {
+                log.sync(job)?;
+                job.names
+            }
+            Request::WriteCheckpoint(job) => {
+                if job.sync {
+                    log.sync_file(&log.checkpoint_path())?;
+                }
+                job.names
+            }
+            _ => false,
+        };
+        if have_names_changed {
+            log.sync_names(&self.data_path)?;
+        }
+        Ok(())
     }
 }

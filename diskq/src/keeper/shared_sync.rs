@@ -24,11 +24,9 @@ use std::io;
 use diskq_log::planted::{Bug, is_planted};
 use diskq_log::{Failure, Reply, Request, SyncFailure};
 
-use super::directory::LogDirectory;
 use super::jobs::Keeper;
 use super::names::log_path;
 use crate::files::Files;
-use crate::mapping;
 
 /// A file system as one keeper thread syncs it as a whole, until that fails once.
 #[derive(Debug)]
@@ -64,24 +62,21 @@ impl<F: Files> Keeper<F> {
         jobs: Vec<(&str, Request)>,
     ) -> Vec<Option<Reply>> {
         if let Some(file_system) = &shared.file_system {
-            let handle =
-                |(topic, request): &(&str, Request)| self.handle_up_to_sync(topic, request);
-            let unsynced: Vec<_> = jobs.iter().map(handle).collect();
+            let write = |(topic, request): &(&str, Request)| self.do_up_to_sync(topic, request);
+            let written: Vec<_> = jobs.iter().map(write).collect();
             let synced = self.files.sync_file_system(file_system);
             let synced = synced.or_else(|error| match is_planted(Bug::SyncfsErrorSwallowed) {
                 true => Ok(()),
                 false => Err(error),
             });
             let Err(failure) = synced else {
-                let synced = |(reply, (topic, _)): (Option<Reply>, (&str, Request))| {
-                    // A job that failed before its sync has nothing to make durable: for example, a log without
-                    // a directory.
-                    reply.map(|reply| match reply.is_ok() {
-                        true => reply.with_sync_result(self.still_there(topic)),
-                        false => reply,
-                    })
+                let jobs = written.into_iter().zip(jobs);
+                // A job that failed before its sync has nothing to make durable: for example, a log without a
+                // directory.
+                let reply = |(written, (topic, request)): (Result<_, _>, (&str, Request))| {
+                    request.durable_reply(written.and_then(|()| self.still_there(topic)))
                 };
-                return unsynced.into_iter().zip(jobs).map(synced).collect();
+                return jobs.map(reply).collect();
             };
             shared.file_system = None;
             shared.failure = Some(failure);
@@ -91,46 +86,12 @@ impl<F: Files> Keeper<F> {
         jobs.into_iter().map(handle).collect()
     }
 
-    /// Does the part of a job that comes before its sync.
-    fn handle_up_to_sync(&self, topic: &str, request: &Request) -> Option<Reply> {
-        if let Some(refusal) = self.refuse_sync(topic, request) {
-            return Some(refusal);
-        }
-        let log = LogDirectory::new(&self.files, &self.data_path, topic);
-        match request {
-            Request::Sync {
-                written,
-                again,
-                gone,
-                upto,
-                ..
-            } => {
-                written.iter().for_each(mapping::let_go);
-                let result = log.prepare_sync(again, gone);
-                Some(Reply::Synced {
-                    upto: *upto,
-                    result,
-                })
-            }
-            Request::WriteCheckpoint {
-                number,
-                slot,
-                draft,
-                ..
-            } => Some(Reply::CheckpointWritten {
-                number: *number,
-                result: log.write_checkpoint(*slot, draft, false, None),
-            }),
-            _ => None,
-        }
-    }
-
     /// Fails if the log's directory is gone. An operator may have removed it, and then its messages are not durable.
     fn still_there(&self, topic: &str) -> Result<(), SyncFailure> {
         let path = log_path(&self.data_path, topic);
         match self.files.length(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(SyncFailure::Sync(Failure::of("sync", &path, &error)))
+                Err(SyncFailure::Final(Failure::of("sync", &path, &error)))
             }
             Ok(_) | Err(_) => Ok(()),
         }

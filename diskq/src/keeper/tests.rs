@@ -3,8 +3,8 @@ use std::path::{Path, PathBuf};
 
 use diskq_log::checkpoint;
 use diskq_log::{
-    ChannelDraft, CheckpointDraft, CheckpointFailure, CheckpointNumber, CheckpointRun, Failure,
-    Memory, Pages, Reply, Request, SegmentNumber, Seq, SyncFailure, segment_file, segment_number,
+    ChannelDraft, CheckpointDraft, CheckpointJob, CheckpointNumber, CheckpointRun, Failure, Memory,
+    Pages, Reply, Request, SegmentNumber, Seq, SyncFailure, SyncJob, segment_file, segment_number,
 };
 
 use super::*;
@@ -80,13 +80,13 @@ fn without_room_for_checkpoints_there_is_no_directory_to_count_on() {
 }
 
 fn write_checkpoint(slot: u8, draft: &CheckpointDraft, sync: bool) -> Request {
-    Request::WriteCheckpoint {
+    Request::WriteCheckpoint(CheckpointJob {
         number: CheckpointNumber(u64::from(slot) + 1),
         slot,
         draft: draft.clone(),
         sync,
         names: sync,
-    }
+    })
 }
 
 fn slot_contents(keeper: &Keeper<SimFiles>, slot: usize, count: usize) -> Vec<u8> {
@@ -108,8 +108,7 @@ fn checkpoints_grow_where_they_are_and_need_no_room_for_one_twice_as_long() {
         let bytes = vec![round as u8 + 1; 1000 << (round / 3)];
         let write = || {
             let log = LogDirectory::new(keeper.files(), Path::new("/data"), "t");
-            log.write_slot(slot as u8, &bytes, true, Some(&"/data".into()))
-                .unwrap();
+            log.write_slot(slot as u8, &bytes).unwrap();
         };
         if round > 0 {
             // The last checkpoint has reserved the room for this one.
@@ -143,7 +142,7 @@ fn a_checkpoint_whose_sync_is_shared_is_durable_after_it_and_final_without() {
         assert_eq!(*number, CheckpointNumber(2));
         keeper.files().crash(Crash::Power { seed: 0 });
         if fails {
-            assert!(matches!(result, Err(CheckpointFailure::Sync(_))));
+            assert!(matches!(result, Err(SyncFailure::Final(_))));
         } else {
             assert!(result.is_ok());
             let bytes = draft.encode().unwrap();
@@ -169,7 +168,7 @@ fn a_checkpoint_that_fails_twice_tells_of_the_sync() {
     let is_final = matches!(
         &reply[..],
         [Some(Reply::CheckpointWritten {
-            result: Err(CheckpointFailure::Sync(_)),
+            result: Err(SyncFailure::Final(_)),
             ..
         })]
     );
@@ -249,15 +248,13 @@ fn segment_path(topic: &str) -> PathBuf {
 
 fn sync_of(segments: &[u64], copies: &[u64]) -> Request {
     let numbers = |numbers: &[u64]| numbers.iter().copied().map(SegmentNumber).collect();
-    Request::Sync {
+    Request::Sync(SyncJob {
         segments: numbers(segments),
         copies: numbers(copies),
-        written: Vec::new(),
-        again: Vec::new(),
-        gone: Vec::new(),
         names: true,
-        upto: wire::id::Seq(1),
-    }
+        upto: Seq(1),
+        ..SyncJob::default()
+    })
 }
 
 /// A log without a directory was poisoned, as if an operator had removed the directory. In fact its first checkpoint
@@ -282,7 +279,7 @@ fn no_shortage_poisons_a_log_that_shares_a_sync() {
         let Some(Reply::CheckpointWritten { result, .. }) = replies.remove(0) else {
             panic!("another reply")
         };
-        assert!(matches!(result, Err(CheckpointFailure::Write(_))));
+        assert!(matches!(result, Err(SyncFailure::Retryable(_))));
     }
 }
 
@@ -297,7 +294,7 @@ fn sync_together(
     let is_synced = |reply: Option<Reply>| match reply {
         Some(Reply::Synced { result: Ok(()), .. }) => true,
         Some(Reply::Synced {
-            result: Err(SyncFailure::Sync(_)),
+            result: Err(SyncFailure::Final(_)),
             ..
         }) => false,
         reply => panic!("{reply:?}"),
@@ -439,6 +436,6 @@ fn what_is_gone_is_not_synced() {
             panic!("another reply")
         };
         assert_eq!(result.is_ok(), is_synced);
-        assert!(!matches!(result, Err(SyncFailure::Open(_))));
+        assert!(!matches!(result, Err(SyncFailure::Retryable(_))));
     }
 }

@@ -138,6 +138,6 @@ impl<F: Files> Opening<'_, F> {
             Checkpoints::from_found(slots, durable_number, last_number, self.synced(), is_unsure);
         self.durable_next = durable.map_or(Seq(0), |found| found.next);
         let believed = durable.filter(|_| newest.is_some_and(|newest| newest.sync));
-        self.recorded.durable = believed.map(|found| found.roster.clone());
+        self.durable_channels = believed.map_or_else(Roster::default, |found| found.roster.clone());
     }
 }

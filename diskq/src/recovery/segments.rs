@@ -206,7 +206,7 @@ impl<F: Files> Opening<'_, F> {
                 segment
             }
         };
-        segment.is_fresh_find = true;
+        segment.is_unjudged = true;
         // This applies even if the newest checkpoint does not name the file: see `Checkpoints::found_number`.
         segment.named_by = self.checkpoints.last_number();
         self.segments.push(segment);
@@ -298,9 +298,9 @@ impl<F: Files> Opening<'_, F> {
             .flat_map(|hole| within(*hole, &must_hold))
             .map(|lost| lost.start.since(head.base) as u32..lost.end.since(head.base) as u32)
             .collect();
-        let damage = self
-            .directory
-            .message_damage(number, &bytes, head.base, &bad);
+        let damage =
+            self.directory
+                .message_damage(number, &bytes, head.base, &bad, self.may_change);
         self.damage.extend(damage);
         self.add_deferred(&head, &scan);
         if seal.is_some() && !holes.is_empty() {
@@ -344,6 +344,9 @@ impl<F: Files> Opening<'_, F> {
         head: &Head,
         seal: Option<&Seal>,
     ) -> io::Result<()> {
+        if !self.may_change {
+            return Ok(());
+        }
         let mut blocks = [0; segment::FRAMES_AT as usize];
         segment::write_head(&mut blocks, head);
         if let Some(seal) = seal {

@@ -230,7 +230,7 @@ fn the_channels_of_the_last_but_one_checkpoint_are_durable() {
         files
     };
     let channels = ["gone", "kept", "new", "other"];
-    let durable = |it: &Recovered| channels.map(|name| it.recorded.is_durable(name));
+    let durable = |it: &Recovered| channels.map(|name| it.durable_channels.names(name));
     let whole = open(&record());
     assert_eq!(durable(&whole), [false, true, false, false]);
     let files = record();
@@ -269,7 +269,7 @@ fn a_channel_is_not_durable_by_a_sync_that_failed() {
     let recovered = open(&files);
     let newest = recovered.checkpoint.expect("both were written");
     assert_eq!((newest.number, newest.channels.len()), (2, 1));
-    assert!(!recovered.recorded.is_durable("new"));
+    assert!(!recovered.durable_channels.names("new"));
 }
 
 #[test]

@@ -174,7 +174,7 @@ fn a_failed_write_back_is_told_once_by_the_file_and_once_by_each_descriptor() {
         assert!(files.sync_file_system(whole).is_err());
         assert!(files.sync_file_system(whole).is_ok());
     }
-    assert!(matches!(files.sync(path), Err(SyncError::Sync(_))));
+    assert!(matches!(files.sync(path), Err(SyncError::Final(_))));
     assert!(files.sync(path).is_ok());
     let late = files.open_file_system(Path::new("/data")).unwrap();
     assert!(

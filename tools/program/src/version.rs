@@ -1,8 +1,6 @@
 //! The texts with which programs state their version.
 
-/// The version of NSQ that these programs replace. Clients and tools derive the features of a
-/// daemon from it. It is not the version of ringq.
-pub const NSQ_VERSION: &str = "1.3.0";
+pub use wire::NSQ_VERSION;
 
 /// The version of the compiler. A release build sets the variable. Other builds do not know the
 /// version and name the oldest supported one.

@@ -73,7 +73,7 @@ impl Log {
 
     #[inline]
     fn make_room(&mut self, mono: Duration, wall_ns: u64, needed: u64) -> Result<(), AppendError> {
-        if let Some(text) = self.sync.poisoned()
+        if let Some(text) = &self.sync.poisoned
             && !is_planted(Bug::PoisonIgnored)
         {
             return Err(AppendError::Poisoned(Arc::clone(text)));
@@ -167,7 +167,7 @@ impl Log {
         };
         let size = tail.head.bytes;
         self.follow_backlog();
-        if self.supply.is_large(size) {
+        if policy::is_oversized(size, self.supply.steady) {
             if self.supply.can_give(bytes) {
                 return false;
             }
@@ -215,7 +215,7 @@ impl Log {
         if self.next == Seq(0) {
             // The clock keeps a topic that is deleted and made again from repeating an id.
             self.next = Seq::from_clock(wall_ns);
-            self.sync.start_at(self.next);
+            self.sync.synced = self.next;
         }
         let Stocked { number, mut memory } = stocked;
         let head = Head {

@@ -79,7 +79,7 @@ impl Log {
     /// Lets go of every segment that nobody holds. Call this once, after start-up has retained all owed messages.
     pub fn release_unheld(&mut self) {
         for segment in &mut self.segments.sealed {
-            segment.is_fresh_find = false;
+            segment.is_unjudged = false;
         }
         self.drop_unneeded();
         if self.segments.iter().any(|segment| !segment.is_held()) {
@@ -121,9 +121,8 @@ impl Log {
     /// Lets go of the sealed segment `index` if nobody needs it any more. Whether it is gone.
     pub(super) fn drop_if_unneeded(&mut self, index: usize) -> bool {
         let segment = &self.segments.sealed[index];
-        let is_needed = segment.is_held()
-            || segment.is_fresh_find
-            || self.checkpoints.may_name(segment.named_by);
+        let is_needed =
+            segment.is_held() || segment.is_unjudged || self.checkpoints.may_name(segment.named_by);
         if is_needed {
             if !self.segments.sealed[index].is_held() {
                 self.free_buffer(index);

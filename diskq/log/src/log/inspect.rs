@@ -9,6 +9,7 @@ use crate::checkpoint::{Checkpoint, CheckpointDraft};
 use crate::file_name::SegmentNumber;
 use crate::request::{CheckpointNumber, Request};
 
+use super::supply::Stocked;
 use super::{Durable, Log, Residency, Segment};
 
 impl Log {
@@ -28,6 +29,19 @@ impl Log {
     #[must_use]
     pub fn segment_of(&self, seq: Seq) -> Option<&Segment> {
         self.segments.find(seq)
+    }
+
+    /// The bytes of everything that is mapped, by file, for a simulated file system.
+    pub fn segment_images(&self) -> impl Iterator<Item = (SegmentNumber, &[u8])> {
+        let segments = self.segments.iter();
+        let mapped = segments.filter_map(|segment| match &segment.residency {
+            Residency::Mapped(memory) => Some((segment.number, memory.as_ref())),
+            _ => None,
+        });
+        let requested = self.requests.iter().filter_map(Request::segment_image);
+        let stock = self.supply.stock();
+        let stock = stock.map(|stocked| (stocked.number, stocked.memory.as_ref()));
+        mapped.chain(requested).chain(stock)
     }
 
     /// The bytes of the segments that are mapped and hold messages, for a simulated kernel that changes them.
@@ -58,13 +72,13 @@ impl Log {
     /// The highest number of a segment file that the keeper was asked for and has answered.
     #[must_use]
     pub fn prepared_upto(&self) -> SegmentNumber {
-        self.supply.prepared_upto()
+        self.supply.prepared_upto
     }
 
     /// The sizes of the spare and of the segments in the pool.
     pub fn stock_bytes(&self) -> impl Iterator<Item = usize> {
         let stock = self.supply.stock();
-        stock.map(|stocked| stocked.memory.as_ref().len())
+        stock.map(Stocked::bytes)
     }
 
     /// The jobs that wait to be fetched. To fetch one here starts no sync, other than [`Log::next_request`].
@@ -106,5 +120,19 @@ impl Segment {
     #[must_use]
     pub fn is_in_memory(&self) -> bool {
         self.memory().is_some()
+    }
+}
+
+impl Request {
+    /// The mapped bytes that it takes along, for a simulated file system.
+    #[must_use]
+    pub fn segment_image(&self) -> Option<(SegmentNumber, &[u8])> {
+        match self {
+            Request::Spill {
+                segment, memory, ..
+            }
+            | Request::Unmap { segment, memory } => Some((*segment, memory.as_ref())),
+            _ => None,
+        }
     }
 }

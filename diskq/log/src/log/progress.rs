@@ -7,7 +7,7 @@ use crate::checkpoint::{CheckpointDraft, CheckpointRun, Runs, Stamp};
 use crate::planted::{Bug, is_planted};
 use crate::policy::PREPARE_RETRY;
 use crate::range::SeqRange;
-use crate::request::{CheckpointFailure, CheckpointNumber, Request};
+use crate::request::{CheckpointJob, CheckpointNumber, Request, SyncFailure};
 
 use super::checkpoints::{Drafting, Durable, EmptyCheckpoint, Writing};
 use super::{Log, Notice, Segment};
@@ -31,7 +31,7 @@ impl Log {
             .segments
             .index_at_or_after(self.checkpoints.synced_mark);
         let sealed = self.segments.sealed.range(unmarked..);
-        let mut synced = sealed.take_while(|segment| segment.end_seq() <= self.sync.synced());
+        let mut synced = sealed.take_while(|segment| segment.end_seq() <= self.sync.synced);
         if synced.any(Segment::is_held) {
             let state = &mut self.checkpoints;
             state.is_due_at_once |= state.last_began.is_none();
@@ -46,7 +46,7 @@ impl Log {
     /// Returns whether [`Notice::Checkpointed`] or [`Notice::CheckpointFailed`] of a checkpoint is still to come.
     #[must_use]
     pub fn expects_checkpoint(&self, number: CheckpointNumber) -> bool {
-        self.is_recording() && number.0 <= self.checkpoints.last_number
+        self.is_checkpoint_under_way() && number.0 <= self.checkpoints.last_number
     }
 
     /// Returns whether it is time for [`Log::begin_checkpoint`].
@@ -68,7 +68,7 @@ impl Log {
 
     /// Returns whether a checkpoint is being put together or written. There is one at a time.
     #[must_use]
-    pub fn is_recording(&self) -> bool {
+    pub fn is_checkpoint_under_way(&self) -> bool {
         self.checkpoints.is_under_way()
     }
 
@@ -79,7 +79,7 @@ impl Log {
     }
 
     /// Begins a checkpoint. Before [`Log::finish_checkpoint`], the caller names all owed messages below the log's next
-    /// seq with [`Log::record`]. Messages that are finished meanwhile may be named. Messages that are still owed at the
+    /// seq with [`Log::name_run`]. Messages that are finished meanwhile may be named. Messages that are still owed at the
     /// end must be named.
     ///
     /// A checkpoint that is not durable survives the end of the process, but not a power failure. It never overwrites
@@ -89,19 +89,19 @@ impl Log {
     /// checkpoint off for ever.
     ///
     /// # Panics
-    /// If [`Log::is_recording`].
+    /// If [`Log::is_checkpoint_under_way`].
     pub fn begin_checkpoint(&mut self, mono: Duration, durable: Durable) {
-        assert!(!self.is_recording(), "one checkpoint at a time");
+        assert!(!self.is_checkpoint_under_way(), "one checkpoint at a time");
         self.mono = self.mono.max(mono);
         // After a failed sync nothing becomes durable any more.
-        let may_sync = self.sync.poisoned().is_none() && !is_planted(Bug::ChangeNotSynced);
+        let may_sync = self.sync.poisoned.is_none() && !is_planted(Bug::ChangeNotSynced);
         let durable = if may_sync && self.checkpoint_due(self.mono) {
             durable.max(Durable::IfNeeded)
         } else {
             durable
         };
         self.checkpoints.last_number += 1;
-        self.checkpoints.synced_mark = self.sync.synced();
+        self.checkpoints.synced_mark = self.sync.synced;
         self.checkpoints.last_began = Some(self.mono);
         self.checkpoints.is_due_at_once = false;
         if may_sync && durable == Durable::No {
@@ -112,7 +112,7 @@ impl Log {
         }
         self.checkpoints.drafting = Some(Drafting {
             stamp: Stamp {
-                synced: self.sync.synced(),
+                synced: self.sync.synced,
                 next: self.next,
                 number: self.checkpoints.last_number,
                 sync: false,
@@ -127,9 +127,11 @@ impl Log {
     ///
     /// # Panics
     /// If no checkpoint was begun.
-    pub fn record(&mut self, list: &mut Runs, run: CheckpointRun) {
+    pub fn name_run(&mut self, list: &mut Runs, run: CheckpointRun) {
         let drafting = self.checkpoints.drafting.as_ref();
-        let stamp = drafting.expect("record() follows begin_checkpoint()").stamp;
+        let stamp = drafting
+            .expect("name_run() follows begin_checkpoint()")
+            .stamp;
         let known = stamp.next.0.saturating_sub(run.start.0);
         let run = CheckpointRun {
             count: run.count.min(known),
@@ -159,14 +161,14 @@ impl Log {
         let is_needed = match durable {
             Durable::No => false,
             Durable::IfNeeded => {
-                let on_disk = self.sync.on_disk();
+                let on_disk = self.sync.on_disk;
                 !self.checkpoints.is_durable_as_good(empty.as_ref(), on_disk)
             }
             Durable::Yes => true,
         };
         // A checkpoint of a poisoned log is never marked as synced, so that the next start does not take it for
-        // durable: see `RecordedChannels`.
-        let sync = (is_needed || is_first) && self.sync.poisoned().is_none();
+        // durable: see [`Recovered`](crate::Recovered).
+        let sync = (is_needed || is_first) && self.sync.poisoned.is_none();
         draft.stamp.sync = sync;
         if !self.checkpoints.equals_durable(empty.as_ref()) {
             self.checkpoints.last_different = number;
@@ -174,8 +176,8 @@ impl Log {
         let slot = self.checkpoints.free_slot();
         // Until it is written it holds nothing that counts.
         self.checkpoints.slots[slot] = 0;
-        let names = sync && !self.sync.names_are_synced();
-        let names_upto = names.then(|| self.supply.prepared_upto());
+        let names = sync && self.sync.names_synced.is_none();
+        let names_upto = names.then(|| self.supply.prepared_upto);
         self.checkpoints.writing = Some(Writing {
             number,
             slot,
@@ -184,13 +186,14 @@ impl Log {
             names_upto,
             began,
         });
-        self.requests.push_back(Request::WriteCheckpoint {
-            number: CheckpointNumber(number),
-            slot: slot as u8,
-            draft,
-            sync,
-            names,
-        });
+        self.requests
+            .push_back(Request::WriteCheckpoint(CheckpointJob {
+                number: CheckpointNumber(number),
+                slot: slot as u8,
+                draft,
+                sync,
+                names,
+            }));
     }
 
     /// Marks the segments of `range` as named by checkpoint `number`. They stay until a durable checkpoint does not
@@ -214,7 +217,7 @@ impl Log {
     pub(super) fn checkpoint_ended(
         &mut self,
         number: CheckpointNumber,
-        result: Result<(), CheckpointFailure>,
+        result: Result<(), SyncFailure>,
         notices: &mut Vec<Notice>,
     ) {
         let writing = self.checkpoints.writing.take();
@@ -229,7 +232,7 @@ impl Log {
                 self.checkpoints.slots[writing.slot] = writing.number;
                 // After a failed sync, a later sync that succeeds proves nothing: the kernel may have dropped the pages
                 // that it could not write.
-                let synced = writing.sync && self.sync.poisoned().is_none();
+                let synced = writing.sync && self.sync.poisoned.is_none();
                 notices.push(Notice::Checkpointed { number, synced });
                 if synced {
                     self.checkpoints.synced_number = writing.number;
@@ -238,19 +241,18 @@ impl Log {
                     self.drop_unneeded();
                 }
             }
-            Err(CheckpointFailure::Write(failure)) => {
+            Err(failure) => {
                 self.checkpoints.retry_later(self.mono);
-                let cause = failure.text.into();
-                notices.push(Notice::CheckpointFailed { number, cause });
-            }
-            Err(CheckpointFailure::Sync(failure)) => {
-                self.checkpoints.retry_later(self.mono);
-                let cause: Arc<str> = failure.text.into();
+                let (SyncFailure::Retryable(why) | SyncFailure::Final(why)) = &failure;
+                let cause: Arc<str> = why.text.as_str().into();
+                let is_final = matches!(failure, SyncFailure::Final(_));
                 notices.push(Notice::CheckpointFailed {
                     number,
                     cause: Arc::clone(&cause),
                 });
-                self.poison(cause, notices);
+                if is_final {
+                    self.poison(cause, notices);
+                }
             }
         }
     }

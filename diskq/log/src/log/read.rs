@@ -119,7 +119,7 @@ impl Log {
     #[inline]
     #[must_use]
     pub fn has_failed_sync(&self) -> bool {
-        self.sync.poisoned().is_some()
+        self.sync.poisoned.is_some()
     }
 
     /// Appends the bytes of a run to `into`, and checks the copies: a frame that leaves is whole, whatever

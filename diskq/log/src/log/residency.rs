@@ -29,9 +29,7 @@ impl Log {
         let end = first + policy::peek_count(segment.count);
         self.requests.push_back(Request::Peek {
             segment: segment.number,
-            bytes: segment.head.bytes,
-            generation: segment.head.generation,
-            base: segment.head.base,
+            head: segment.head,
             indices: first..end.min(segment.count),
         });
     }
@@ -60,16 +58,14 @@ impl Log {
     pub(super) fn load(&mut self, index: usize) {
         let segment = &mut self.segments.sealed[index];
         self.last_load = self.mono;
-        let cached = segment.is_doubtful && segment.end_seq() > self.sync.synced();
+        let cached = segment.is_doubtful && segment.end_seq() > self.sync.synced;
         let reuse = self.buffers.pop();
         if matches!(segment.residency, Residency::Cold) {
             segment.residency = Residency::Loading(None);
         }
         self.requests.push_back(Request::Load {
             segment: segment.number,
-            bytes: segment.head.bytes,
-            generation: segment.head.generation,
-            base: segment.head.base,
+            head: segment.head,
             count: segment.count,
             cached,
             reuse,
@@ -247,7 +243,7 @@ impl Log {
                 // one sync of many copies costs a fraction of one sync for each.
                 let is_synced = segment.head.base < self.sync.covered();
                 self.sync.raise_on_disk(segment.end_seq());
-                self.supply.count_leaving();
+                self.supply.spilling += 1;
                 segment.residency = Residency::Spilling {
                     copy,
                     is_synced,
@@ -307,7 +303,7 @@ impl Log {
                 if is_synced {
                     self.discard_file(copy);
                 } else {
-                    self.sync.void(copy);
+                    self.sync.voided.push(copy);
                 }
                 self.sync.spill_is_void();
             }

@@ -28,7 +28,7 @@ impl Log {
     /// Ends a spill, successful or not. If an append waits for room and the pool now has a segment that fits, reports
     /// [`Notice::Room`]. If no such segment is there or on its way, asks the keeper for a new one.
     pub(super) fn end_spill(&mut self, notices: &mut Vec<Notice>) {
-        self.supply.leaving -= 1;
+        self.supply.spilling -= 1;
         let Some(needed) = self.supply.waiting else {
             return;
         };
@@ -91,7 +91,7 @@ impl Log {
     }
 
     fn pages_of(&self, bytes: u32) -> Pages {
-        let is_unsynced = |since| self.sync.began().is_none_or(|began| began < since);
+        let is_unsynced = |since| self.sync.began.is_none_or(|began| began < since);
         let is_quicker = self.segments.tail.is_some() && is_unsynced(self.supply.tail_since);
         policy::pages(bytes, is_quicker)
     }
@@ -155,7 +155,7 @@ impl Log {
 
     /// Returns when the log asks for a segment again after a refusal. `None` for a poisoned log, which needs no room.
     pub(super) fn prepare_retry_at(&self) -> Option<Duration> {
-        let is_needed = self.sync.poisoned().is_none();
+        let is_needed = self.sync.poisoned.is_none();
         self.supply.retry_at().filter(|_| is_needed)
     }
 

@@ -68,7 +68,7 @@ pub struct Segment {
     /// clean, while the disk does not have it.
     pub is_doubtful: bool,
     /// Found at start and not yet judged by `release_unheld`.
-    pub is_fresh_find: bool,
+    pub is_unjudged: bool,
     /// The read that touched it last.
     pub(super) read_at: u64,
     /// The segment stays in memory until this time: its reader has not come yet, or its last spill has failed.
@@ -92,7 +92,7 @@ impl Segment {
             is_unreadable: false,
             is_durable: false,
             is_doubtful: false,
-            is_fresh_find: false,
+            is_unjudged: false,
             read_at: 0,
             keep_until: Duration::ZERO,
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::file_name::SegmentNumber;
 use crate::memory::Memory;
-use crate::policy;
+use crate::policy::{self, SPILLING_ENOUGH};
 use crate::random::splitmix64;
 
 use super::options::LogOptions;
@@ -15,6 +15,12 @@ use super::options::LogOptions;
 pub(super) struct Stocked {
     pub(super) number: SegmentNumber,
     pub(super) memory: Memory,
+}
+
+impl Stocked {
+    pub(super) fn bytes(&self) -> usize {
+        self.memory.as_ref().len()
+    }
 }
 
 /// Why there is no next segment.
@@ -37,7 +43,7 @@ pub(super) struct Supply {
     /// The job under way.
     pub(super) preparing: Option<SegmentNumber>,
     /// The number of segments that are being spilled. Their memory comes back to the pool.
-    pub(super) leaving: u32,
+    pub(super) spilling: u32,
     /// An append could not be done and needs a segment this large.
     pub(super) waiting: Option<u32>,
     pub(super) refusal: Option<Refusal>,
@@ -60,7 +66,7 @@ impl Supply {
             pool: Vec::new(),
             pool_min: options.pool_segments_min,
             preparing: None,
-            leaving: 0,
+            spilling: 0,
             waiting: None,
             refusal: None,
             steady: options.segment_bytes_min,
@@ -77,11 +83,6 @@ impl Supply {
         next_generation(&mut self.generations)
     }
 
-    /// The number the next new file gets.
-    pub(super) fn coming_number(&self) -> SegmentNumber {
-        self.next_number
-    }
-
     /// Whether a next segment is there or on its way.
     #[inline]
     pub(super) fn has_next(&self) -> bool {
@@ -90,12 +91,7 @@ impl Supply {
 
     #[inline]
     pub(super) fn is_coming(&self) -> bool {
-        self.preparing.is_some() || policy::is_enough_leaving(self.leaving)
-    }
-
-    /// Counts a segment that is being spilled from now on.
-    pub(super) fn count_leaving(&mut self) {
-        self.leaving += 1;
+        self.preparing.is_some() || self.spilling >= SPILLING_ENOUGH
     }
 
     /// A number for a new file.
@@ -117,7 +113,7 @@ impl Supply {
 
     /// A segment of `bytes` bytes at least: the warmest, else the prepared one.
     pub(super) fn take(&mut self, bytes: u32) -> Option<Stocked> {
-        let fits = |stocked: &Stocked| stocked.memory.as_ref().len() >= bytes as usize;
+        let fits = |stocked: &Stocked| stocked.bytes() >= bytes as usize;
         if self.pool.last().is_some_and(fits) {
             return self.pool.pop();
         }
@@ -127,12 +123,7 @@ impl Supply {
     /// Whether [`Supply::take`] has a segment of `bytes` bytes at least.
     pub(super) fn can_give(&self, bytes: u32) -> bool {
         let mut next = self.pool.last().into_iter().chain(&self.spare);
-        next.any(|stocked| stocked.memory.as_ref().len() >= bytes as usize)
-    }
-
-    /// Whether a segment of `bytes` bytes is one of a larger backlog.
-    pub(super) fn is_large(&self, bytes: u32) -> bool {
-        policy::is_oversized(bytes, self.steady)
+        next.any(|stocked| stocked.bytes() >= bytes as usize)
     }
 
     /// Takes a memory back for the next append, or returns it if it does not fit the pool.
@@ -152,13 +143,8 @@ impl Supply {
     }
 
     fn has_place(&self, bytes: u64, bytes_max: u64) -> bool {
-        let (count, pooled) = (self.pool.len(), self.pool_bytes());
-        policy::has_pool_place(count, self.pool_min, pooled, bytes, bytes_max)
-    }
-
-    fn pool_bytes(&self) -> u64 {
-        let bytes = |stocked: &Stocked| stocked.memory.as_ref().len() as u64;
-        self.pool.iter().map(bytes).sum()
+        let pooled = self.pool.iter().map(|stocked| stocked.bytes() as u64).sum();
+        policy::has_pool_place(self.pool.len(), self.pool_min, pooled, bytes, bytes_max)
     }
 
     pub(super) fn stock(&self) -> impl Iterator<Item = &Stocked> {
@@ -167,10 +153,6 @@ impl Supply {
 
     pub(super) fn into_stock(self) -> impl Iterator<Item = Stocked> {
         self.pool.into_iter().chain(self.spare)
-    }
-
-    pub(super) fn prepared_upto(&self) -> SegmentNumber {
-        self.prepared_upto
     }
 
     pub(super) fn refusal_text(&self) -> Option<&Arc<str>> {

@@ -38,6 +38,7 @@ pub(super) struct Sync {
     pub(super) due: Option<Duration>,
     /// The seq whose append makes the sync due early.
     pub(super) count_trigger: Seq,
+    /// When the last one began.
     pub(super) began: Option<Duration>,
     /// Files up to this number have durable names. `None`: not even the directory is known to.
     pub(super) names_synced: Option<SegmentNumber>,
@@ -70,46 +71,14 @@ impl Sync {
         }
     }
 
-    /// The next sync removes this copy for good.
-    pub(super) fn void(&mut self, copy: SegmentNumber) {
-        self.voided.push(copy);
-    }
-
-    /// The first seq of a new log: nothing below it exists.
-    pub(super) fn start_at(&mut self, first: Seq) {
-        self.synced = first;
-    }
-
-    pub(super) fn on_disk(&self) -> Seq {
-        self.on_disk
-    }
-
     /// Raises the mark below which messages may be on the disk: those below `upto` are being brought there.
     pub(super) fn raise_on_disk(&mut self, upto: Seq) {
         self.on_disk = self.on_disk.max(upto);
     }
 
-    /// When the last one began.
-    pub(super) fn began(&self) -> Option<Duration> {
-        self.began
-    }
-
-    pub(super) fn due_now(&mut self) {
-        self.due = Some(Duration::ZERO);
-    }
-
-    pub(super) fn synced(&self) -> Seq {
-        self.synced
-    }
-
     /// What the sync under way covers.
     pub(super) fn upto(&self) -> Option<Seq> {
         self.syncing.as_ref().map(|syncing| syncing.upto)
-    }
-
-    #[inline]
-    pub(super) fn poisoned(&self) -> Option<&Arc<str>> {
-        self.poisoned.as_ref()
     }
 
     /// Returns whether an append that ends at `next` may change the time of the next sync.
@@ -133,10 +102,6 @@ impl Sync {
         if let Some(syncing) = &mut self.syncing {
             syncing.is_void = true;
         }
-    }
-
-    pub(super) fn names_are_synced(&self) -> bool {
-        self.names_synced.is_some()
     }
 
     /// Raises the mark of the files whose names are durable.

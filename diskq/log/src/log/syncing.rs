@@ -7,7 +7,7 @@ use wire::id::Seq;
 
 use crate::file_name::SegmentNumber;
 use crate::planted::{Bug, is_planted};
-use crate::request::{Request, SyncFailure};
+use crate::request::{Request, SyncFailure, SyncJob};
 
 use super::segments::Residency;
 use super::sync::Syncing;
@@ -144,7 +144,7 @@ impl Log {
         }
         let gone = self.sync.voided.clone();
         let names = newest > self.sync.names_synced || !gone.is_empty();
-        let names_upto = names.then(|| self.supply.prepared_upto());
+        let names_upto = names.then(|| self.supply.prepared_upto);
         self.sync.syncing = Some(Syncing {
             upto: self.next,
             names_upto,
@@ -154,7 +154,7 @@ impl Log {
         self.sync.began = Some(self.mono);
         self.sync.due = None;
         self.sync.is_wanted = false;
-        self.requests.push_back(Request::Sync {
+        self.requests.push_back(Request::Sync(SyncJob {
             segments,
             copies,
             written,
@@ -162,7 +162,7 @@ impl Log {
             gone,
             names,
             upto: self.next,
-        });
+        }));
     }
 
     pub(super) fn sync_ended(
@@ -173,11 +173,13 @@ impl Log {
     ) {
         let syncing = self.sync.syncing.take();
         match result {
-            Err(SyncFailure::Sync(failure)) if is_planted(Bug::FailedSyncRetried) => {
+            Err(SyncFailure::Final(failure)) if is_planted(Bug::FailedSyncRetried) => {
                 return self.delay(failure.text.into(), notices);
             }
-            Err(SyncFailure::Sync(failure)) => return self.poison(failure.text.into(), notices),
-            Err(SyncFailure::Open(failure)) => return self.delay(failure.text.into(), notices),
+            Err(SyncFailure::Final(failure)) => return self.poison(failure.text.into(), notices),
+            Err(SyncFailure::Retryable(failure)) => {
+                return self.delay(failure.text.into(), notices);
+            }
             Ok(()) => self.sync.delayed = 0,
         }
         if self.sync.poisoned.is_some() {

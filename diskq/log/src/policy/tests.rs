@@ -109,7 +109,7 @@ fn both_bounds_of_memory_must_be_passed() {
 
 #[test]
 fn the_other_bounds() {
-    assert!(!is_enough_leaving(7) && is_enough_leaving(8));
+    assert_eq!(SPILLING_ENOUGH, 8);
     assert!(is_begun_anew(8192, 32_768) && !is_begun_anew(8191, 32_768));
     let counts = [1, 64, 65, 6400].map(peek_count);
     assert_eq!(counts, [1, 1, 2, 100]);

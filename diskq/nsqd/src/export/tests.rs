@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use diskq::SimFiles;
+use diskq::{LogOptions, SimFiles};
 use wire::id::MessageId;
 
 use super::*;
@@ -77,7 +77,7 @@ fn contents(files: &SimFiles, directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-fn run(files: &SimFiles, metadata: &Metadata) -> Result<Exported, TransferError> {
+fn run(files: &SimFiles, metadata: &Metadata) -> Result<Exported, DiskError> {
     let options = ExportOptions {
         file_bytes_max: 1 << 20,
     };
@@ -150,7 +150,9 @@ fn a_damaged_message_is_left_out_and_told() {
     let files = disk();
     let segment = data_path().join("orders.log/000000000001.segment");
     files.damage(&segment, 300, 1);
+    let before = contents(&files, &data_path());
     let exported = run(&files, &facts()).unwrap();
+    assert_eq!(contents(&files, &data_path()), before);
     assert_eq!(exported.queues[1].2, 99);
     assert!(
         exported

@@ -1,11 +1,10 @@
 //! Commits a takeover and completes it. The completion may run several times.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use diskq::{DiskError, Entry, Files, LOG_SUFFIX};
+use diskq::{Attempt, DiskError, Entry, Files, LOG_SUFFIX};
 
-use crate::error::TransferError;
-use crate::nsqd_files::FILE_NAME;
+use crate::metadata::FILE_NAME;
 
 /// The directory in which logs are built.
 pub(super) const NEW: &str = "import.new";
@@ -46,15 +45,19 @@ impl Manifest {
         files: &F,
         data_path: &Path,
         file_system: &F::FileSystem,
-    ) -> Result<(), TransferError> {
+    ) -> Result<(), DiskError> {
         let new = data_path.join(NEW);
         let manifest = new.join(MANIFEST);
-        let written = files.write_at(&manifest, 0, self.encode().as_bytes());
-        written.map_err(|error| DiskError::io("write", &manifest, error))?;
-        sync_file_system(files, data_path, file_system)?;
-        rename(files, &new, &data_path.join(DONE))?;
-        let synced = files.sync_dir(data_path);
-        Ok(synced.map_err(|error| DiskError::io("sync", data_path, error.into_inner()))?)
+        files
+            .write_at(&manifest, 0, self.encode().as_bytes())
+            .in_attempt("write", &manifest)?;
+        files
+            .sync_file_system(file_system)
+            .in_attempt("sync", data_path)?;
+        files
+            .rename(&new, &data_path.join(DONE))
+            .in_attempt("rename", &new)?;
+        files.sync_dir(data_path).in_attempt("sync", data_path)
     }
 
     fn encode(&self) -> String {
@@ -85,17 +88,18 @@ impl Manifest {
         files: &impl Files,
         path: &Path,
         entries: &[Entry],
-    ) -> Result<Option<Manifest>, TransferError> {
+    ) -> Result<Option<Manifest>, DiskError> {
         let Some(entry) = entries.iter().find(|entry| entry.name == MANIFEST) else {
             return Ok(None);
         };
         let path = path.join(MANIFEST);
         let mut text = vec![0; entry.bytes.min(MANIFEST_BYTES_MAX) as usize];
-        let read = files.read_at(&path, 0, &mut text);
-        read.map_err(|error| DiskError::io("read", &path, error))?;
+        files
+            .read_at(&path, 0, &mut text)
+            .in_attempt("read", &path)?;
         match Manifest::decode(&String::from_utf8_lossy(&text)) {
             Some(manifest) => Ok(Some(manifest)),
-            None => Err(TransferError::Failed(format!(
+            None => Err(DiskError::Failed(format!(
                 "{} is damaged: it lists the files of nsqd in the logs beside it. To take these files \
                  over again, move the directory {DONE} away. To do without them, move the files away",
                 path.display()
@@ -105,11 +109,11 @@ impl Manifest {
 
     /// Fails if nsqd's files have changed since the takeover. Another program may have written
     /// messages to them, which would be lost.
-    fn check_unchanged(&self, present: &[Entry]) -> Result<(), TransferError> {
+    fn check_unchanged(&self, present: &[Entry]) -> Result<(), DiskError> {
         for (name, bytes) in &self.files {
             let changed = present.iter().find(|entry| entry.name == *name);
             if let Some(changed) = changed.filter(|entry| entry.bytes != *bytes) {
-                return Err(TransferError::Failed(format!(
+                return Err(DiskError::Failed(format!(
                     "an unfinished takeover ({DONE}) has {bytes} bytes of {name}, but the file has {} now: \
                      another nsqd ran here meanwhile. Move the directory {DONE} away: the next start \
                      then takes over the files as they are now, and some messages may come twice",
@@ -123,47 +127,53 @@ impl Manifest {
 
 /// Moves every file of a committed takeover to its place. Returns true if there was one. The call
 /// has no effect without one, may be interrupted at any point, and may be repeated.
-pub(super) fn roll_forward(files: &impl Files, data_path: &Path) -> Result<bool, TransferError> {
+pub(super) fn roll_forward(files: &impl Files, data_path: &Path) -> Result<bool, DiskError> {
     let done = data_path.join(DONE);
-    let present = list(files, data_path)?;
+    let present = files.list(data_path).in_attempt("list", data_path)?;
     let is_there = |name: &str| present.iter().any(|entry| entry.name == name);
     if !is_there(DONE) {
         return Ok(false);
     }
-    let built = list(files, &done)?;
+    let built = files.list(&done).in_attempt("list", &done)?;
     if let Some(manifest) = Manifest::read(files, &done, &built)? {
         manifest.check_unchanged(&present)?;
-        let file_system = open_file_system(files, data_path)?;
+        // Reports every failure from now on.
+        let file_system = files
+            .open_file_system(data_path)
+            .in_attempt("open", data_path)?;
+        let sync = || {
+            files
+                .sync_file_system(&file_system)
+                .in_attempt("sync", data_path)
+        };
         let logs = built.iter().filter(|entry| entry.is_dir);
         for Entry { name, .. } in logs.filter(|entry| entry.name.ends_with(LOG_SUFFIX)) {
             let (from, to) = (done.join(name), data_path.join(name));
             if is_there(name) {
                 append_log(files, &from, &to)?;
             } else {
-                rename(files, &from, &to)?;
+                files.rename(&from, &to).in_attempt("rename", &from)?;
             }
         }
-        sync_file_system(files, data_path, &file_system)?;
+        sync()?;
         set_aside(files, data_path, &manifest, &present)?;
-        sync_file_system(files, data_path, &file_system)?;
+        sync()?;
         let manifest = done.join(MANIFEST);
-        let removed = files.remove(&manifest);
-        removed.map_err(|error| DiskError::io("remove", &manifest, error))?;
+        files.remove(&manifest).in_attempt("remove", &manifest)?;
     }
     remove_tree(files, &done)?;
-    let synced = files.sync_dir(data_path);
-    synced.map_err(|error| DiskError::io("sync", data_path, error.into_inner()))?;
+    files.sync_dir(data_path).in_attempt("sync", data_path)?;
     Ok(true)
 }
 
 /// Moves segments behind those of a log, then replaces the log's checkpoint. The segments have new
 /// names, and the checkpoint is renamed after them.
-fn append_log(files: &impl Files, from: &Path, to: &Path) -> Result<(), TransferError> {
-    for entry in list(files, from)? {
-        rename(files, &from.join(&entry.name), &to.join(&entry.name))?;
+fn append_log(files: &impl Files, from: &Path, to: &Path) -> Result<(), DiskError> {
+    for entry in files.list(from).in_attempt("list", from)? {
+        let (from, to) = (from.join(&entry.name), to.join(&entry.name));
+        files.rename(&from, &to).in_attempt("rename", &from)?;
     }
-    let removed = files.remove_dir(from);
-    Ok(removed.map_err(|error| DiskError::io("remove", from, error))?)
+    files.remove_dir(from).in_attempt("remove", from)
 }
 
 /// Moves nsqd's files aside together with a copy of nsqd.dat: the result is a data directory of
@@ -173,78 +183,48 @@ fn set_aside(
     data_path: &Path,
     manifest: &Manifest,
     present: &[Entry],
-) -> Result<(), TransferError> {
+) -> Result<(), DiskError> {
     let original = data_path.join(&manifest.original);
-    let made = files.create_dir(&original);
-    made.map_err(|error| DiskError::io("make", &original, error))?;
+    files.create_dir(&original).in_attempt("make", &original)?;
     if let Some(metadata) = present.iter().find(|entry| entry.name == FILE_NAME) {
         let path = data_path.join(FILE_NAME);
         let mut bytes = vec![0; metadata.bytes as usize];
-        let read = files.read_at(&path, 0, &mut bytes);
-        read.map_err(|error| DiskError::io("read", &path, error))?;
+        files
+            .read_at(&path, 0, &mut bytes)
+            .in_attempt("read", &path)?;
         let copy = original.join(FILE_NAME);
-        let written = files.write_at(&copy, 0, &bytes);
-        written.map_err(|error| DiskError::io("write", &copy, error))?;
+        files
+            .write_at(&copy, 0, &bytes)
+            .in_attempt("write", &copy)?;
     }
     for (name, _) in &manifest.files {
         if present.iter().any(|entry| entry.name == *name) {
-            rename(files, &data_path.join(name), &original.join(name))?;
+            let from = data_path.join(name);
+            files
+                .rename(&from, &original.join(name))
+                .in_attempt("rename", &from)?;
         }
     }
     Ok(())
 }
 
 /// Removes a directory of at most two levels with its content. A missing directory is no error.
-pub(super) fn remove_tree(files: &impl Files, path: &Path) -> Result<(), TransferError> {
-    let failed = |path: PathBuf| move |error| DiskError::io("remove", &path, error);
+pub(super) fn remove_tree(files: &impl Files, path: &Path) -> Result<(), DiskError> {
     let entries = match files.list(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(|error| DiskError::io("list", path, error))?,
+        entries => entries.in_attempt("list", path)?,
     };
     for entry in entries {
         let child = path.join(&entry.name);
         if entry.is_dir {
-            for entry in list(files, &child)? {
+            for entry in files.list(&child).in_attempt("list", &child)? {
                 let file = child.join(entry.name);
-                files.remove(&file).map_err(failed(file))?;
+                files.remove(&file).in_attempt("remove", &file)?;
             }
-            files.remove_dir(&child).map_err(failed(child))?;
+            files.remove_dir(&child).in_attempt("remove", &child)?;
         } else {
-            files.remove(&child).map_err(failed(child))?;
+            files.remove(&child).in_attempt("remove", &child)?;
         }
     }
-    Ok(files.remove_dir(path).map_err(failed(path.to_path_buf()))?)
-}
-
-fn list(files: &impl Files, path: &Path) -> Result<Vec<Entry>, DiskError> {
-    files
-        .list(path)
-        .map_err(|error| DiskError::io("list", path, error))
-}
-
-fn rename(files: &impl Files, from: &Path, to: &Path) -> Result<(), DiskError> {
-    files
-        .rename(from, to)
-        .map_err(|error| DiskError::io("rename", from, error))
-}
-
-/// Returns a handle of the data path's file system, which reports every failure from now on.
-pub(super) fn open_file_system<F: Files>(
-    files: &F,
-    data_path: &Path,
-) -> Result<F::FileSystem, DiskError> {
-    files
-        .open_file_system(data_path)
-        .map_err(|error| DiskError::io("open", data_path, error))
-}
-
-/// Makes everything durable that was written since `file_system` was opened, names included.
-fn sync_file_system<F: Files>(
-    files: &F,
-    data_path: &Path,
-    file_system: &F::FileSystem,
-) -> Result<(), DiskError> {
-    files
-        .sync_file_system(file_system)
-        .map_err(|error| DiskError::io("sync", data_path, error))
+    files.remove_dir(path).in_attempt("remove", path)
 }

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use diskq::{DiskError, Files, LOG_SUFFIX, TopicFacts, deleted_topic};
+use diskq::{Attempt, DiskError, Files, LOG_SUFFIX, TopicFacts, deleted_topic};
 
-use crate::nsqd_files::{FILE_NAME, FileKind, Queue, is_temporary, parse_name, queue_name};
+use crate::metadata::FILE_NAME;
+use crate::nsqd_files::{FileKind, Queue, is_temporary, parse_name, queue_name};
 
 use super::commit::NEW;
 
@@ -36,7 +37,7 @@ impl Directory {
             deleted: BTreeSet::new(),
             has_new: false,
         };
-        for entry in listed.map_err(|error| DiskError::io("list", data_path, error))? {
+        for entry in listed.in_attempt("list", data_path)? {
             directory.names.insert(entry.name.clone());
             if entry.is_dir {
                 directory.has_new |= entry.name == NEW;
@@ -55,10 +56,7 @@ impl Directory {
             let queue_files = directory.queues.entry(queue.clone());
             // A link may lead to a queue's file.
             let path = data_path.join(&entry.name);
-            let length = || {
-                let length = files.length(&path);
-                length.map_err(|error| DiskError::io("look at", &path, error))
-            };
+            let length = || files.length(&path).in_attempt("look at", &path);
             match kind {
                 FileKind::Data(number) => {
                     queue_files.or_default().data.insert(number, length()?);

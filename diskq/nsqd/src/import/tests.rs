@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use diskq::{
-    ChannelFacts, Crash, Durable, Keeper, Log, LogReader, Logs, Recovered, SimFiles, existing,
-    open_log, undistributed,
+    ChannelFacts, Crash, Durable, Keeper, Log, LogOptions, LogReader, Logs, Recovered, SimFiles,
+    existing, open_log, undistributed,
 };
 use wire::id::{MessageId, Seq};
 
 use super::*;
-use crate::nsqd_files::{FILE_NAME, Metadata, QueueWriter, Record};
+use crate::metadata::{FILE_NAME, Metadata};
+use crate::nsqd_files::{QueueWriter, Record};
 
 const WALL_NS: u64 = 1_760_000_000_000_000_000;
 const LABEL: &str = "today";
@@ -113,7 +114,7 @@ fn options() -> TakeoverOptions {
     }
 }
 
-fn take(files: &SimFiles) -> Result<Takeover, TransferError> {
+fn take(files: &SimFiles) -> Result<Takeover, DiskError> {
     take_over(files, &data_path(), &topics(), &options())
 }
 

@@ -17,18 +17,17 @@ use std::collections::BinaryHeap;
 use std::path::Path;
 
 use diskq::{
-    ChannelCheckpoint, ChannelFacts, Checkpoint, CheckpointRun, Files, LogOptions, LogReader,
-    LogWriter, Recovered, TopicFacts, existing, open_log, undistributed,
+    ChannelCheckpoint, ChannelFacts, Checkpoint, CheckpointRun, DiskError, Files, LogOptions,
+    LogReader, LogWriter, Recovered, TopicFacts, existing, open_log, undistributed,
 };
 use wire::id::Seq;
 use wire::limits::ID_BYTES;
 
-use crate::error::TransferError;
 use crate::nsqd_files::{QueueReader, queue_name};
 
 use super::directory::Directory;
 use super::seen::{Seen, Stored};
-use super::{TakeoverOptions, TopicTakeover};
+use super::takeover::{TakeoverOptions, TopicTakeover};
 
 /// The inputs that all topics of a takeover share.
 pub(super) struct Import<'a, F> {
@@ -67,7 +66,7 @@ impl<'a, F: Files + Clone> Import<'a, F> {
         facts: &'a TopicFacts,
         image: Vec<u8>,
         notes: &mut Vec<String>,
-    ) -> Result<Done, TransferError> {
+    ) -> Result<Done, DiskError> {
         let mut own = self.open(queue_name(&facts.name, None))?;
         let mut channels = Vec::new();
         for ChannelFacts { name, paused } in &facts.channels {
@@ -133,7 +132,7 @@ impl<'a, F: Files + Clone> Import<'a, F> {
         })
     }
 
-    fn open(&self, name: String) -> Result<Option<QueueReader<'a, F>>, TransferError> {
+    fn open(&self, name: String) -> Result<Option<QueueReader<'a, F>>, DiskError> {
         let Some(queue) = self.directory.queues.get(&name) else {
             return Ok(None);
         };
@@ -150,7 +149,7 @@ impl<'a, F: Files + Clone> Import<'a, F> {
         topic: &str,
         log: &mut LogWriter<'_, F>,
         notes: &mut Vec<String>,
-    ) -> Result<Vec<CheckpointRun>, TransferError> {
+    ) -> Result<Vec<CheckpointRun>, DiskError> {
         let mut moved = Vec::new();
         let mut lost_count = 0;
         let mut reader = LogReader::new(self.files, self.data_path, topic, recovered);
@@ -182,7 +181,7 @@ fn merge<F: Files + Clone>(
     has_own: bool,
     log: &mut LogWriter<'_, F>,
     seen: &mut Seen,
-) -> Result<u64, TransferError> {
+) -> Result<u64, DiskError> {
     let queues = channels.iter().filter(|channel| channel.queue.is_some());
     let is_alone = queues.count() == 1 && !has_own;
     let mut heads: BinaryHeap<Reverse<([u8; ID_BYTES], usize)>> = BinaryHeap::new();
@@ -230,7 +229,7 @@ fn append_own<F: Files + Clone>(
     log: &mut LogWriter<'_, F>,
     seen: &mut Seen,
     waiting: &mut Vec<CheckpointRun>,
-) -> Result<u64, TransferError> {
+) -> Result<u64, DiskError> {
     let mut count = 0;
     // With more than 64 channels, several channels share a bit.
     let is_exact = channels.len() <= u64::BITS as usize;

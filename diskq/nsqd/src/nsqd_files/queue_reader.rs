@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use diskq::{DiskError, Files, is_media_error};
+use diskq::{Attempt, DiskError, Files, is_media_error};
 use wire::id::MessageId;
 use wire::limits::ID_BYTES;
 
 use wire::go_error::system_text;
 
-use super::{HEADER_BYTES, SIZE_BYTES, data_file, positions_file};
+use super::names::{HEADER_BYTES, SIZE_BYTES, data_file, positions_file};
 
 /// Bytes of a file that are read at a time. A larger record is read at once.
 const WINDOW_BYTES: u64 = 64 << 10;
@@ -148,7 +148,7 @@ impl<'a, F: Files> QueueReader<'a, F> {
             let Some(open) = self.current.take() else {
                 continue;
             };
-            let why = why.map_err(|error| DiskError::io("read", &open.path, error))?;
+            let why = why.in_attempt("read", &open.path)?;
             let Open {
                 name,
                 offset,
@@ -195,8 +195,9 @@ impl<'a, F: Files> QueueReader<'a, F> {
         };
         let path = self.directory.join(positions_file(&self.name));
         let mut text = vec![0; bytes.min(POSITIONS_BYTES_MAX) as usize];
-        let read = self.files.read_at(&path, 0, &mut text);
-        read.map_err(|error| DiskError::io("read", &path, error))?;
+        self.files
+            .read_at(&path, 0, &mut text)
+            .in_attempt("read", &path)?;
         let fields = parse_positions(&text);
         let (depth, read, write) = match fields[..] {
             [depth, number, offset, write_number, write_offset] => {

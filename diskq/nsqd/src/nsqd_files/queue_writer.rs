@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use diskq::{DiskError, Files};
+use diskq::{Attempt, DiskError, Files};
 
-use super::{HEADER_BYTES, Record, SIZE_BYTES, data_file, positions_file};
+use super::names::{HEADER_BYTES, SIZE_BYTES, data_file, positions_file};
+use super::queue_reader::Record;
 
 /// Bytes that are collected before a write, so that not every record costs a call of the file
 /// system.
@@ -76,8 +77,9 @@ impl<'a, F: Files> QueueWriter<'a, F> {
             self.flush()?;
             let positions = format!("{}\n0,0\n{},{}\n", self.count, self.number, self.offset);
             let path = self.directory.join(positions_file(self.queue));
-            let written = self.files.write_at(&path, 0, positions.as_bytes());
-            written.map_err(|error| DiskError::io("write", &path, error))?;
+            self.files
+                .write_at(&path, 0, positions.as_bytes())
+                .in_attempt("write", &path)?;
         }
         Ok(self.count)
     }
@@ -85,8 +87,9 @@ impl<'a, F: Files> QueueWriter<'a, F> {
     fn flush(&mut self) -> Result<(), DiskError> {
         let path = self.directory.join(data_file(self.queue, self.number));
         let at = self.offset - self.collected.len() as u64;
-        let written = self.files.write_at(&path, at, &self.collected);
-        written.map_err(|error| DiskError::io("write", &path, error))?;
+        self.files
+            .write_at(&path, at, &self.collected)
+            .in_attempt("write", &path)?;
         self.collected.clear();
         Ok(())
     }

@@ -2,8 +2,11 @@ use std::path::Path;
 
 use diskq::{Files, SimFiles};
 use proptest::prelude::*;
+use wire::limits::ID_BYTES;
 
+use super::names::*;
 use super::*;
+use crate::metadata::FILE_NAME;
 
 const DIRECTORY: &str = "/data";
 const QUEUE: &str = "orders";

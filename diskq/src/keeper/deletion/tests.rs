@@ -1,6 +1,6 @@
 use std::io::ErrorKind;
 
-use diskq_log::{Pages, SegmentNumber};
+use diskq_log::{Pages, Reply, Request, SegmentNumber};
 
 use super::*;
 use crate::sim_files::{Call, Crash, SimFiles};

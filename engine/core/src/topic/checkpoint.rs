@@ -26,7 +26,7 @@ impl Topic {
     /// Call this before any other step of the turn that may release messages: a recorded message must be held.
     pub(super) fn record(&mut self, now: Now, work: &mut Work) {
         if let Some(durable) = self.wanted
-            && !self.log.is_recording()
+            && !self.log.is_checkpoint_under_way()
         {
             self.wanted = None;
             self.log.begin_checkpoint(now.mono, durable);
@@ -76,7 +76,7 @@ impl Topic {
             let runs = &mut recording.draft.channels[recording.index].runs;
             let log = &mut self.log;
             let unix_time_of = |at| unix_time_of(now, at);
-            let out = |run| log.record(runs, run);
+            let out = |run| log.name_run(runs, run);
             if !channel.scan(&mut recording.scan, work, unix_time_of, out) {
                 return false;
             }
@@ -111,16 +111,16 @@ impl Topic {
                 Some((seq, _)) if seq < start => *deferred_place = self.next_place(*deferred_place),
                 Some((seq, ms)) if seq < range.end => {
                     let before = SeqRange::new(start, seq);
-                    self.log.record(list, owed_run(before, 0));
+                    self.log.name_run(list, owed_run(before, 0));
                     let due = now.mono + Duration::from_millis(u64::from(ms));
                     let run = owed_run(SeqRange::one(seq), unix_time_of(now, due));
-                    self.log.record(list, run);
+                    self.log.name_run(list, run);
                     *seen = seq.offset(1).since(range.start);
                     *deferred_place = self.next_place(*deferred_place);
                 }
                 _ => {
                     let rest = SeqRange::new(start, range.end);
-                    self.log.record(list, owed_run(rest, 0));
+                    self.log.name_run(list, owed_run(rest, 0));
                     *place += 1;
                     *seen = 0;
                 }

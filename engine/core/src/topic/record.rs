@@ -42,7 +42,7 @@ impl Topic {
                 let id = topic.create_channel(name);
                 let (channel, log) = topic.channel_and_log(id).expect("just created");
                 channel.paused = saved.paused;
-                let is_durable = recovered.recorded.is_durable(&saved.name);
+                let is_durable = recovered.durable_channels.names(&saved.name);
                 channel.is_unsure = !is_durable && group_commit;
                 let mut deferred = Vec::new();
                 for run in &saved.runs {

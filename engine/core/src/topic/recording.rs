@@ -39,7 +39,7 @@ impl Recording {
     /// them.
     pub(super) fn record_given(&mut self, log: &mut Log, run: CheckpointRun) {
         for channel in self.draft.channels.iter_mut().take(self.index + 1) {
-            log.record(&mut channel.runs, run);
+            log.name_run(&mut channel.runs, run);
         }
     }
 

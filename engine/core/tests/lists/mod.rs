@@ -132,7 +132,9 @@ impl World {
                 for (name, log) in self.broker.logs() {
                     self.files.observe(Path::new(DATA_PATH), name, log);
                 }
-                if let diskq::Request::WriteCheckpoint { draft, .. } = &request {
+                if let diskq::Request::WriteCheckpoint(diskq::CheckpointJob { draft, .. }) =
+                    &request
+                {
                     self.checkpoints += 1;
                     let channels = draft.channels.iter();
                     self.runs = channels.map(|channel| channel.runs.count()).sum();

@@ -223,7 +223,7 @@ fn a_sync_that_counted_on_a_failed_copy_proves_nothing() {
     };
     let spill = wait_for(&mut log, |request| matches!(request, Request::Spill { .. }));
     log.sync_now();
-    let sync = wait_for(&mut log, |request| matches!(request, Request::Sync { .. }));
+    let sync = wait_for(&mut log, |request| matches!(request, Request::Sync(_)));
     files.fail_next(Call::Copy, ErrorKind::Other);
     answer(&mut log, spill);
     answer(&mut log, sync);

@@ -4,7 +4,7 @@ use super::{DATA_PATH, Mail, World};
 use std::path::Path;
 use std::time::Duration;
 
-use diskq::{Call, CheckpointFailure, Reply, SyncFailure};
+use diskq::{Call, Reply, SyncFailure};
 
 /// Errors of the environment that lose nothing: the next try may succeed.
 const PASSING: [(Call, i32); 12] = [
@@ -118,7 +118,7 @@ impl World {
         let failed = match reply {
             Reply::Synced { result, .. } => result.as_ref().err(),
             Reply::CheckpointWritten {
-                result: Err(CheckpointFailure::Sync(failure)),
+                result: Err(SyncFailure::Final(failure)),
                 ..
             } => {
                 self.say(&failure.text);
@@ -126,7 +126,7 @@ impl World {
                 return true;
             }
             Reply::CheckpointWritten {
-                result: Err(CheckpointFailure::Write(_)),
+                result: Err(SyncFailure::Retryable(_)),
                 ..
             } => {
                 self.at_risk.delay_checkpoint(topic, self.mono);
@@ -139,10 +139,10 @@ impl World {
             _ => None,
         };
         match failed {
-            Some(SyncFailure::Open(_)) => self.at_risk.delay(topic, self.mono),
-            Some(SyncFailure::Sync(_)) => self.at_risk.fail(topic),
+            Some(SyncFailure::Retryable(_)) => self.at_risk.delay(topic, self.mono),
+            Some(SyncFailure::Final(_)) => self.at_risk.fail(topic),
             None => {}
         }
-        matches!(failed, Some(SyncFailure::Sync(_)))
+        matches!(failed, Some(SyncFailure::Final(_)))
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use diskq::{CheckpointDraft, CheckpointNumber, Pages, SegmentNumber};
+use diskq::{CheckpointDraft, CheckpointJob, CheckpointNumber, Pages, SegmentNumber, SyncJob};
 use engine_core::{DeletedLog, TaskId};
 use futures_lite::StreamExt;
 use futures_lite::future::block_on;
@@ -17,26 +17,22 @@ fn key(index: u32) -> TopicKey {
 }
 
 fn sync(topic: &str, upto: u64) -> KeeperJob {
-    let request = Request::Sync {
+    let request = Request::Sync(SyncJob {
         segments: vec![SegmentNumber(1)],
-        copies: Vec::new(),
-        written: Vec::new(),
-        again: Vec::new(),
-        gone: Vec::new(),
-        names: false,
         upto: Seq(upto),
-    };
+        ..SyncJob::default()
+    });
     KeeperJob::Log(key(0), topic.into(), request)
 }
 
 fn checkpoint(topic: &str, number: u64, sync: bool) -> KeeperJob {
-    let request = Request::WriteCheckpoint {
+    let request = Request::WriteCheckpoint(CheckpointJob {
         number: CheckpointNumber(number),
         slot: 0,
         draft: CheckpointDraft::default(),
         sync,
         names: sync,
-    };
+    });
     KeeperJob::Log(key(0), topic.into(), request)
 }
 
@@ -83,8 +79,8 @@ fn shown(jobs: &[KeeperJob]) -> Vec<String> {
 
 fn show_task(topic: &str, request: &Request) -> String {
     match request {
-        Request::Sync { upto, .. } => format!("{topic} to {}", upto.0),
-        Request::WriteCheckpoint { number, .. } => format!("{topic}#{}", number.0),
+        Request::Sync(SyncJob { upto, .. }) => format!("{topic} to {}", upto.0),
+        Request::WriteCheckpoint(CheckpointJob { number, .. }) => format!("{topic}#{}", number.0),
         Request::Prepare { segment, .. } => format!("{topic}+{}", segment.0),
         Request::Spill { .. } => format!("{topic} spilled"),
         _ => unreachable!("not in these tests"),

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 use diskq::{ChannelFacts, DataPath, OsFiles, SyncError, TopicFacts};
 use serde_json::Value;
+use wire::NSQ_VERSION;
 use wire::go_json::{self, JsonObject, array, boolean, object, push_array, string};
 
 use crate::nsqd_files::is_temporary;
@@ -33,9 +34,6 @@ use wire::name::is_ephemeral;
 
 /// The file's name in the data directory.
 pub const FILE_NAME: &str = "nsqd.dat";
-
-/// The version of nsqd that is written to the file. nsqd never reads it.
-const VERSION: &str = "1.3.0";
 
 /// The content of `nsqd.dat`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -140,8 +138,8 @@ impl Metadata {
         }
         data_path.sync_names(&OsFiles).map_err(|error| {
             let attempt = match error {
-                SyncError::Open(_) => "open",
-                SyncError::Sync(_) => "sync",
+                SyncError::Retryable(_) => "open",
+                SyncError::Final(_) => "sync",
             };
             failed(attempt, data_path)(error.into_inner())
         })
@@ -196,7 +194,8 @@ impl Metadata {
             });
             object.end();
         });
-        object.text("version", VERSION);
+        // nsqd never reads the version.
+        object.text("version", NSQ_VERSION);
         object.end();
         json
     }

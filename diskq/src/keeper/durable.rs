@@ -1,0 +1,150 @@
+//! What the keeper does to make a log durable: syncs, checkpoints, and the names of files.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+use diskq_log::checkpoint::{self, CheckpointDraft};
+use diskq_log::planted::{Bug, is_planted};
+use diskq_log::segment::PAGE_BYTES;
+use diskq_log::{Failure, SyncFailure, SyncJob};
+
+use super::directory::LogDirectory;
+use super::reading::is_media_error;
+use crate::data_path::DataPath;
+use crate::files::{Files, SyncError, is_shortage};
+use crate::mapping;
+
+/// The number of bytes that are written again at a time.
+const AGAIN_BYTES: u32 = 1 << 20;
+
+impl<F: Files> LogDirectory<'_, F> {
+    /// Does what comes before the sync of a job.
+    pub(super) fn prepare_sync(&self, job: &SyncJob) -> Result<(), SyncFailure> {
+        job.written.iter().for_each(mapping::let_go);
+        for (segment, pieces) in &job.again {
+            let path = self.segment_path(*segment);
+            for piece in pieces {
+                let piece = piece.start / PAGE_BYTES * PAGE_BYTES..piece.end;
+                let written = self.write_again(&path, piece, AGAIN_BYTES);
+                written.map_err(|error| write_failure(&path, &error))?;
+            }
+        }
+        for &segment in &job.gone {
+            let path = self.segment_path(segment);
+            match self.files.remove(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(sync_failure(&path, &SyncError::of_open(error)));
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a piece of a segment again, as the page cache has it, so that a sync writes it: `at_once` bytes at a
+    /// time. Where the device cannot read some of these bytes, goes page by page. A page that the device cannot read
+    /// is damage already, and is left as it is.
+    fn write_again(&self, path: &Path, piece: Range<u32>, at_once: u32) -> io::Result<()> {
+        let mut bytes = vec![0; piece.len().min(at_once as usize)];
+        for start in piece.clone().step_by(at_once as usize) {
+            let end = piece.end.min(start + at_once);
+            let part = &mut bytes[..(end - start) as usize];
+            match self.files.read_at(path, start.into(), part) {
+                Ok(()) => self.files.write_at(path, start.into(), part)?,
+                Err(error) if !is_media_error(&error) => return Err(error),
+                Err(_) if at_once == PAGE_BYTES => {}
+                Err(_) => self.write_again(path, start..end, PAGE_BYTES)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Syncs the files of a job.
+    pub(super) fn sync(&self, job: &SyncJob) -> Result<(), SyncFailure> {
+        for &segment in &job.segments {
+            self.sync_file(&self.segment_path(segment))?;
+        }
+        for &copy in &job.copies {
+            let path = self.segment_path(copy);
+            match self.files.sync(&path) {
+                // The spill failed. The log knows that, and does not take this sync as proof that the copy is
+                // durable.
+                Err(SyncError::Final(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                synced => synced.map_err(|error| sync_failure(&path, &error))?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn sync_file(&self, path: &Path) -> Result<(), SyncFailure> {
+        let synced = self.files.sync(path);
+        synced.map_err(|error| sync_failure(path, &error))
+    }
+
+    /// Makes the names durable: of the log's files, and of the log.
+    pub(super) fn sync_names(&self, data_path: &DataPath) -> Result<(), SyncFailure> {
+        if is_planted(Bug::NamesNotSynced) {
+            return Ok(());
+        }
+        let synced = self.files.sync_dir(&self.path);
+        synced.map_err(|error| sync_failure(&self.path, &error))?;
+        if is_planted(Bug::LogNameNotSynced) {
+            return Ok(());
+        }
+        let synced = data_path.sync_names(self.files);
+        synced.map_err(|error| sync_failure(data_path, &error))
+    }
+
+    /// Writes a checkpoint. It is not synced.
+    pub(crate) fn write_checkpoint(
+        &self,
+        slot: u8,
+        draft: &CheckpointDraft,
+    ) -> Result<(), SyncFailure> {
+        let path = self.checkpoint_path();
+        let encoded = draft.encode();
+        let bytes = encoded
+            .map_err(|too_long| SyncFailure::Retryable(Failure::too_long(&path, &too_long)))?;
+        let written = self.write_slot(slot, &bytes);
+        written.map_err(|error| write_failure(&path, &error))
+    }
+
+    pub(super) fn write_slot(&self, slot: u8, bytes: &[u8]) -> io::Result<()> {
+        let path = self.checkpoint_path();
+        let room = checkpoint::slot_room(bytes.len());
+        let length = self.with_directory(|| self.files.length(&path))?;
+        if length < checkpoint::file_bytes(room) {
+            self.files.allocate(&path, checkpoint::file_bytes(room))?;
+        }
+        for (piece, at) in checkpoint::pieces(usize::from(slot), bytes.len() as u64) {
+            let piece = &bytes[piece.start as usize..piece.end as usize];
+            self.files.write_at(&path, at, piece)?;
+        }
+        // Room for the checkpoints that follow, while there is room: finishing must not need any.
+        if length < checkpoint::file_bytes(room * 2) {
+            // Not having it is no failure of this checkpoint. The next one tries again.
+            let _ = self.files.allocate(&path, checkpoint::file_bytes(room * 2));
+        }
+        Ok(())
+    }
+}
+
+/// The failure of a sync of `path`.
+fn sync_failure(path: &Path, error: &SyncError) -> SyncFailure {
+    match error {
+        SyncError::Retryable(error) => SyncFailure::Retryable(Failure::of("open", path, error)),
+        SyncError::Final(error) => SyncFailure::Final(Failure::of("sync", path, error)),
+    }
+}
+
+/// The failure of a write that a sync was to follow. A shortage of room, descriptors or memory is temporary. A file
+/// that has room for the bytes and refuses them counts as a failed sync.
+fn write_failure(path: &Path, error: &io::Error) -> SyncFailure {
+    let failure = Failure::of("write", path, error);
+    if failure.is_full() || is_shortage(error) {
+        SyncFailure::Retryable(failure)
+    } else {
+        SyncFailure::Final(failure)
+    }
+}

@@ -1,0 +1,256 @@
+//! What the keeper, start-up and the export read of a log: segments, whole or in part, although the device may fail.
+
+use std::io;
+use std::ops::Range;
+
+use diskq_log::planted::{Bug, is_planted};
+use diskq_log::segment::{self, FRAMES_AT, Head, PAGE_BYTES, seqs_at};
+use diskq_log::slot::SLOT_BYTES;
+use diskq_log::{
+    Damage, DamageKind, Failure, Memory, Piece, SegmentNumber, SeqRange, segment_file,
+};
+use wire::go_error::system_text;
+use wire::id::Seq;
+
+use super::directory::LogDirectory;
+use crate::files::Files;
+use crate::mapping::Buffer;
+use crate::platform;
+
+/// How much of a segment's damaged bytes is kept.
+const SET_ASIDE_BYTES_MAX: usize = 4 << 20;
+
+impl<F: Files> LogDirectory<'_, F> {
+    /// Reads the messages `indices` through the page cache, up to the first message that is not whole. A failure or
+    /// damage is not reported here: the load that follows finds and reports it.
+    pub(super) fn peek(
+        &self,
+        segment: SegmentNumber,
+        wanted: &Head,
+        indices: Range<u32>,
+    ) -> Option<Piece> {
+        let image = self.read_messages(segment, wanted.bytes, &indices).ok()?;
+        let is_whole = |index: &u32| segment::is_whole(&image, wanted, *index);
+        let count = indices.clone().take_while(is_whole).count() as u32;
+        let seqs = seqs_at(wanted.base, &(indices.start..indices.start + count));
+        (!seqs.is_empty()).then(|| Piece {
+            memory: self.files.lend(image),
+            seqs,
+        })
+    }
+
+    /// Reads the slots of `indices`, and the bytes between the start of the first slot's frame and the end of the last
+    /// slot's frame.
+    fn read_messages(
+        &self,
+        segment: SegmentNumber,
+        bytes: u32,
+        indices: &Range<u32>,
+    ) -> io::Result<Buffer> {
+        let path = self.segment_path(segment);
+        let mut image = Buffer::zeroed(bytes)?;
+        let slots_end = bytes as usize - indices.start as usize * SLOT_BYTES;
+        let slots_at = bytes as usize - indices.end as usize * SLOT_BYTES;
+        let slots = &mut image[slots_at..slots_end];
+        self.files.read_at(&path, slots_at as u64, slots)?;
+        let first = segment::slot_at(&image, indices.start);
+        let last = segment::slot_at(&image, indices.end - 1);
+        if let (Some(first), Some(last)) = (first, last) {
+            let frames = first.start as usize..(last.end as usize).min(slots_at);
+            // A damaged slot may have any bounds. Bounds out of range leave the frames unread, and frames
+            // that were not read are not whole.
+            if let Some(frames) = image.get_mut(frames) {
+                self.files.read_at(&path, first.start.into(), frames)?;
+            }
+        }
+        Ok(image)
+    }
+
+    pub(super) fn load(
+        &self,
+        segment: SegmentNumber,
+        wanted: &Head,
+        count: u32,
+        cached: bool,
+        reuse: Option<Memory>,
+    ) -> Result<(Memory, Vec<Damage>), Failure> {
+        let path = self.segment_path(segment);
+        let read = |read: io::Result<ReadSegment>| {
+            let ReadSegment { image, damage, .. } = read?;
+            Ok((self.files.lend(image), damage))
+        };
+        let loaded = if cached {
+            reuse.into_iter().for_each(|memory| self.files.free(memory));
+            read(self.read_segment(segment, wanted.bytes))
+        } else {
+            match self.files.load(&path, wanted.bytes, reuse) {
+                Err(error) if is_media_error(&error) => read(self.rescue(segment, wanted.bytes)),
+                loaded => loaded.map(|memory| (memory, Vec::new())),
+            }
+        };
+        let (memory, mut damage) = loaded.map_err(|error| Failure::of("load", &path, &error))?;
+        // Messages that have never left memory need no check. These messages come from the disk, so each one is
+        // checked.
+        let mut holes = segment::scan(memory.as_ref(), wanted, Some(count)).holes(count);
+        holes.retain(|_| !is_planted(Bug::LoadNotChecked));
+        damage.extend(self.message_damage(segment, memory.as_ref(), wanted.base, &holes, true));
+        Ok((memory, damage))
+    }
+
+    /// Reads from one of the files. What the device cannot read is read a second time: an error that
+    /// does not come again costs nothing.
+    pub(crate) fn read(&self, name: &str, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let path = self.path.join(name);
+        match self.files.read_at(&path, offset, out) {
+            Err(error) if is_media_error(&error) => self.files.read_at(&path, offset, out),
+            result => result,
+        }
+    }
+
+    /// Reads a segment through the page cache, which has the last appends. If the device cannot read all of the
+    /// segment, returns the part that it can read.
+    pub(crate) fn read_segment(
+        &self,
+        segment: SegmentNumber,
+        bytes: u32,
+    ) -> io::Result<ReadSegment> {
+        let mut image = Buffer::zeroed(bytes)?;
+        let path = self.segment_path(segment);
+        match self.files.read_at(&path, 0, &mut image) {
+            Ok(()) => Ok(ReadSegment::whole(image)),
+            Err(error) if is_media_error(&error) => self.rescue(segment, bytes),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads a segment page by page. A page that the device cannot read becomes zeros: its messages fail their CRC, and
+    /// all other messages are saved. The missing end of a file that is too short counts as unreadable. Any other
+    /// failure is returned, because it says nothing about the page.
+    fn rescue(&self, segment: SegmentNumber, bytes: u32) -> io::Result<ReadSegment> {
+        let path = self.segment_path(segment);
+        let length = self.files.length(&path)?.min(u64::from(bytes)) as u32;
+        let mut image = Buffer::zeroed(bytes)?;
+        let mut unreadable: Vec<(Range<u32>, String)> = Vec::new();
+        for start in (0..length).step_by(PAGE_BYTES as usize) {
+            let end = length.min(start + PAGE_BYTES);
+            let page = &mut image[start as usize..end as usize];
+            let Err(error) = self.files.read_at(&path, u64::from(start), page) else {
+                continue;
+            };
+            if !is_media_error(&error) {
+                return Err(error);
+            }
+            page.fill(0);
+            match unreadable.last_mut() {
+                Some((run, _)) if run.end == start => run.end = end,
+                _ => unreadable.push((start..end, system_text(&error))),
+            }
+        }
+        if length < bytes {
+            let text = format!("the file has {length} bytes, {bytes} are expected");
+            unreadable.push((length..bytes, text));
+        }
+        let damage = unreadable.iter().map(|(run, text)| Damage {
+            kind: DamageKind::Foreign,
+            file: self.shown(&segment_file(segment)),
+            offset: u64::from(run.start),
+            seqs: SeqRange::new(Seq(0), Seq(0)),
+            detail: format!("unreadable: {text}"),
+        });
+        Ok(ReadSegment {
+            damage: damage.collect(),
+            unreadable: unreadable.into_iter().map(|(run, _)| run).collect(),
+            image,
+        })
+    }
+
+    /// Reports the messages `bad` of a segment, and sets their bytes aside if it may.
+    pub(crate) fn message_damage(
+        &self,
+        segment: SegmentNumber,
+        bytes: &[u8],
+        base: Seq,
+        bad: &[Range<u32>],
+        may_keep: bool,
+    ) -> Vec<Damage> {
+        if bad.is_empty() {
+            return Vec::new();
+        }
+        let aside = format!("{:012}.damaged", segment.0);
+        let kept = match may_keep.then(|| self.set_aside(&aside, bytes, bad)) {
+            None => "its bytes stay where they are".to_owned(),
+            Some(Ok(())) => format!("its bytes are kept in {aside}"),
+            Some(Err(error)) => format!(
+                "its bytes could not be kept in {aside}: {}",
+                system_text(&error)
+            ),
+        };
+        let to_damage = |indices: &Range<u32>| Damage {
+            kind: DamageKind::Messages,
+            file: self.shown(&segment_file(segment)),
+            offset: segment::slot_offset(bytes.len(), indices.start).unwrap_or(0) as u64,
+            seqs: seqs_at(base, indices),
+            detail: format!("slot or frame does not agree with its CRC; {kept}"),
+        };
+        bad.iter().map(to_damage).collect()
+    }
+
+    /// Keeps the slots and frames of `bad` in a file for an operator. For each run of bad messages, the file has a line
+    /// of text, the slots, and the bytes between the frames of the two whole neighbours.
+    fn set_aside(&self, name: &str, bytes: &[u8], bad: &[Range<u32>]) -> io::Result<()> {
+        let mut out = Vec::new();
+        for indices in bad {
+            let slots_at = segment::slot_offset(bytes.len(), indices.end - 1).unwrap_or(0);
+            let slots_end = slots_at + (indices.end - indices.start) as usize * SLOT_BYTES;
+            let before = indices
+                .start
+                .checked_sub(1)
+                .and_then(|i| segment::slot_at(bytes, i));
+            let after = segment::slot_at(bytes, indices.end);
+            let start = before.map_or(FRAMES_AT, |slot| slot.end) as usize;
+            let end = after.map_or(0, |slot| slot.start) as usize;
+            let slots = bytes.get(slots_at..slots_end).unwrap_or_default();
+            let frames = bytes.get(start..end).unwrap_or_default();
+            let head = format!(
+                "\nslots {}..{}: {} bytes from {slots_at}, frames: {} bytes from {start}\n",
+                indices.start,
+                indices.end,
+                slots.len(),
+                frames.len()
+            );
+            for part in [head.as_bytes(), slots, frames] {
+                let room = SET_ASIDE_BYTES_MAX.saturating_sub(out.len());
+                out.extend_from_slice(&part[..part.len().min(room)]);
+            }
+        }
+        self.files.write_at(&self.path.join(name), 0, &out)
+    }
+}
+
+/// A segment as it was read.
+pub(crate) struct ReadSegment {
+    pub(crate) image: Buffer,
+    /// The parts of the file that could not be read.
+    pub(crate) damage: Vec<Damage>,
+    /// The ranges that could not be read; `image` holds zeros there.
+    pub(crate) unreadable: Vec<Range<u32>>,
+}
+
+impl ReadSegment {
+    fn whole(image: Buffer) -> ReadSegment {
+        ReadSegment {
+            image,
+            damage: Vec::new(),
+            unreadable: Vec::new(),
+        }
+    }
+}
+
+/// Returns whether the error is that of the file's device or of the file's length, and not of a limit of this process.
+#[must_use]
+pub fn is_media_error(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::UnexpectedEof
+        || error
+            .raw_os_error()
+            .is_some_and(|code| platform::MEDIA_ERRORS.contains(&code))
+}
