@@ -10,8 +10,7 @@ use diskq_log::segment::{
 };
 use diskq_log::slot::SLOT_BYTES;
 use diskq_log::{
-    Checkpoint, CheckpointDraft, Log, LogOptions, SegmentNumber, SyncFailure, next_generation,
-    segment_file,
+    Checkpoint, CheckpointDraft, Log, LogOptions, SegmentNumber, next_generation, segment_file,
 };
 use wire::id::{MessageId, Seq};
 
@@ -38,7 +37,7 @@ pub struct LogWriter<'a, F> {
 }
 
 impl<'a, F: Files + Clone> LogWriter<'a, F> {
-    /// Goes on where `log` ends, in a directory of its own. `image` is memory to fill segments in.
+    /// Goes on where `log` ends, in a directory of its own.
     #[must_use]
     pub fn behind(
         log: &Log,
@@ -46,7 +45,6 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
         directory: &'a Path,
         topic: &'a str,
         options: &LogOptions,
-        image: Vec<u8>,
     ) -> LogWriter<'a, F> {
         let (next_number, checkpoint_number) = log.next_numbers();
         LogWriter {
@@ -59,7 +57,7 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
             next_number,
             checkpoint_number,
             segment_bytes: (options.segment_bytes_max / PAGE_BYTES).max(1) * PAGE_BYTES,
-            image,
+            image: Vec::new(),
             head: Head {
                 generation: 0,
                 base: Seq(0),
@@ -96,11 +94,11 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
     }
 
     /// Writes the last segment, and a checkpoint that calls all messages synced. The caller must sync them before
-    /// anyone reads the log. Returns the memory for segments.
+    /// anyone reads the log.
     ///
     /// # Errors
     /// The last segment or the checkpoint could not be written.
-    pub fn finish(mut self, checkpoint: &Checkpoint) -> Result<Vec<u8>, DiskError> {
+    pub fn finish(mut self, checkpoint: &Checkpoint) -> Result<(), DiskError> {
         self.flush()?;
         let number = self.checkpoint_number;
         let mut draft = CheckpointDraft::from(checkpoint);
@@ -111,12 +109,9 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
             sync: true,
         };
         let log = LogDirectory::new(self.files, self.directory, self.topic);
-        match log.write_checkpoint(0, &draft) {
-            Ok(()) => Ok(self.image),
-            Err(SyncFailure::Retryable(failure) | SyncFailure::Final(failure)) => {
-                Err(DiskError::Failed(failure.text))
-            }
-        }
+        let encoded = draft.encode();
+        let written = encoded.and_then(|bytes| log.write_slot(0, &bytes));
+        written.in_attempt("write", &log.checkpoint_path())
     }
 
     fn start_segment(&mut self, needed: u64) -> Result<(), DiskError> {
@@ -128,7 +123,9 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
             )));
         }
         let bytes = self.segment_bytes.max(bytes as u32);
-        self.image.resize(bytes as usize, 0);
+        if self.image.len() != bytes as usize {
+            self.image = vec![0; bytes as usize];
+        }
         self.head = Head {
             generation: next_generation(&mut self.generations),
             base: self.next,

@@ -137,6 +137,13 @@ impl<'a, F: Files> Opening<'a, F> {
             .map_or(Seq(0), |checkpoint| checkpoint.synced)
     }
 
+    /// The first seq that the checkpoint knows nothing about.
+    fn checkpoint_next(&self) -> Seq {
+        self.checkpoint
+            .as_ref()
+            .map_or(Seq(0), |checkpoint| checkpoint.next)
+    }
+
     fn report(&mut self, kind: DamageKind, file: &str, seqs: SeqRange, detail: String) {
         let file = self.directory.shown(file);
         self.damage.push(Damage {

@@ -266,11 +266,7 @@ impl SimFiles {
     }
 
     fn call(&self, call: Call) -> io::Result<MutexGuard<'_, Disk>> {
-        let mut disk = self.disk();
-        match disk.faults.call(call) {
-            Some(Hit::Failed(error) | Hit::CutOff(error) | Hit::Dead(error)) => Err(error),
-            Some(Hit::Flipped) | None => Ok(disk),
-        }
+        self.call_to_read(call).map(|(disk, _)| disk)
     }
 
     /// Counts a call that reads. Returns whether the call gets a wrong bit.

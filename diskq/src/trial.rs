@@ -17,18 +17,26 @@ use crate::os_files;
 pub struct TrialFile(File);
 
 impl TrialFile {
-    /// Makes the file in `directory`. Another process may hold the lock of the data path meanwhile: a file without
-    /// a name is in nobody's way.
+    /// Makes the file in `directory` and removes its name at once. Another process may hold the lock of the data path
+    /// meanwhile: a file without a name is in nobody's way.
+    ///
+    /// A process that is killed in between leaves the name behind, and in a container each process has the same id. So
+    /// a name that is there is removed. The file behind it may belong to another process that runs: that process has
+    /// the file open already, and needs the name no more.
     ///
     /// # Errors
     /// The system's answer: no file can be made there.
     pub fn create(directory: &Path) -> io::Result<TrialFile> {
-        match unnamed(directory) {
-            // A file system that has none. It gets a file that loses its name at once.
-            Err(error) if is_unknown(&error) => briefly_named(directory),
+        let path = directory.join(format!(".nsqd-check-{}", std::process::id()));
+        let file = match create_new(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                remove_name(&path)?;
+                create_new(&path)
+            }
             result => result,
-        }
-        .map(TrialFile)
+        }?;
+        remove_name(&path)?;
+        Ok(TrialFile(file))
     }
 
     /// Reserves room, as for a segment. Returns false if the file system cannot reserve: the room is filled with
@@ -60,48 +68,6 @@ impl TrialFile {
     }
 }
 
-#[cfg(target_os = "linux")]
-fn unnamed(directory: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(libc::O_TMPFILE)
-        .mode(0o600)
-        .open(directory)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn unnamed(_directory: &Path) -> io::Result<File> {
-    Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
-}
-
-/// Returns whether the file system, or the kernel, has no files without a name.
-fn is_unknown(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EOPNOTSUPP | libc::EISDIR | libc::EINVAL)
-    )
-}
-
-/// Creates a file and removes its name at once.
-///
-/// A process that is killed in between leaves the name behind, and in a container each process has the same id. So a
-/// name that is there is removed. The file behind it may belong to another process that runs: that process has the
-/// file open already, and needs the name no more.
-fn briefly_named(directory: &Path) -> io::Result<File> {
-    let path = directory.join(format!(".nsqd-check-{}", std::process::id()));
-    let file = match create_new(&path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            remove_name(&path)?;
-            create_new(&path)
-        }
-        result => result,
-    }?;
-    remove_name(&path)?;
-    Ok(file)
-}
-
 fn create_new(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).open(path)
@@ -119,10 +85,10 @@ fn remove_name(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Every use of a file, by whichever way it was made; the directory stays empty.
-    fn check(make: impl Fn(&Path) -> io::Result<File>) {
+    /// Every use of a file; the directory stays empty.
+    fn check(make: impl Fn(&Path) -> io::Result<TrialFile>) {
         let directory = tempfile::tempdir().unwrap();
-        let trial = TrialFile(make(directory.path()).unwrap());
+        let trial = make(directory.path()).unwrap();
         let is_empty = || fs::read_dir(directory.path()).unwrap().next().is_none();
         assert!(is_empty());
         trial.reserve(64 << 10).unwrap();
@@ -138,8 +104,7 @@ mod tests {
 
     #[test]
     fn a_trial_leaves_no_name() {
-        check(|directory| TrialFile::create(directory).map(|trial| trial.0));
-        check(briefly_named);
+        check(TrialFile::create);
     }
 
     /// Every later check failed. Opened by a check that was killed before it removed its file's name, in a container,
@@ -149,7 +114,7 @@ mod tests {
         check(|directory| {
             let left = directory.join(format!(".nsqd-check-{}", std::process::id()));
             fs::write(left, "left over")?;
-            briefly_named(directory)
+            TrialFile::create(directory)
         });
     }
 

@@ -21,7 +21,7 @@ use crate::range::SeqRange;
 use encoding::{HEAD_BYTES, MAGIC, RUN_BYTES, VERSION, crc};
 
 pub use content::{ChannelCheckpoint, Checkpoint, CheckpointRun, Stamp};
-pub use draft::{ChannelDraft, CheckpointDraft, Runs, TooLong};
+pub use draft::{ChannelDraft, CheckpointDraft, Runs};
 
 /// The file of all slots.
 pub const CHECKPOINT_FILE: &str = "checkpoint";

@@ -4,11 +4,14 @@
 use std::time::Duration;
 
 use crate::memory::Pages;
-use crate::segment::{PAGE_BYTES, SEGMENT_BYTES_LIMIT, SPILLED_BYTES};
+use crate::segment::{PAGE_BYTES, SPILLED_BYTES};
 
-/// The time after which a failed allocation is tried again. Promise P6 (docs/reliability.md) asks for service within 1
-/// s after space becomes free. A failed checkpoint is tried again after the same time.
-pub(crate) const PREPARE_RETRY: Duration = Duration::from_millis(250);
+/// The time after which a failed allocation, load, sync or checkpoint is tried again. Promise P6
+/// (docs/reliability.md) asks for service within 1 s after space becomes free.
+pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(250);
+/// The least time that a segment stays in memory after it was loaded, because its reader has not come yet, or after its
+/// spill has failed.
+pub(crate) const STAYS_FOR: Duration = Duration::from_secs(1);
 /// A log without appends for this long gives back what it has in stock for them, and a log without loads its buffers.
 pub(crate) const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// A log without appends for this long gives back its last segment, too: a topic that has a message now and then would
@@ -30,10 +33,7 @@ const FILLED_SOON: Duration = Duration::from_millis(500);
 const POOL_SIZES: u64 = 4;
 /// A segment has this part (1/16) of the backlog's size, but at most [`SPILLED_BYTES`] and the log's part of memory. So
 /// a log has several segments in its part of memory.
-const SPILL_SHARE: u64 = 16;
-/// A segment is larger than [`SPILL_SHARE`] allows only if it has this part (1/1024) of the backlog's size. So a
-/// backlog of any size has about 1024 files at most.
-const BACKLOG_SHARE: u64 = 1024;
+const BACKLOG_SHARE: u64 = 16;
 /// A tail that nobody needs is begun anew only if it is filled to this part (1/4) at least.
 const SPENT_SHARE: u32 = 4;
 /// A peek reads the number of the segment's messages divided by this, rounded up: of 16 MiB about 256 KiB.
@@ -60,11 +60,8 @@ pub(crate) fn batch_bytes(needed: u32, most: u32) -> u32 {
 /// The size that a backlog of `live` bytes asks for, in a log that may keep `memory` bytes in memory: between `least`,
 /// which flow and batches need, and `most`.
 pub(crate) fn backlog_bytes(live: u64, memory: u64, least: u32, most: u32) -> u32 {
-    let spill_most = u64::from(SPILLED_BYTES).min(memory);
-    let share = (live / SPILL_SHARE)
-        .min(spill_most)
-        .max(live / BACKLOG_SHARE);
-    let share = share.min(u64::from(SEGMENT_BYTES_LIMIT)) as u32;
+    let spilled_most = u64::from(SPILLED_BYTES).min(memory);
+    let share = (live / BACKLOG_SHARE).min(spilled_most) as u32;
     share.next_power_of_two().clamp(least, most.max(least))
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use wire::id::Seq;
 
-use crate::checkpoint::{CheckpointDraft, TooLong};
+use crate::checkpoint::CheckpointDraft;
 use crate::error::Damage;
 use crate::file_name::SegmentNumber;
 use crate::memory::{Memory, Pages, Written};
@@ -214,21 +214,6 @@ impl Failure {
     pub fn is_full(&self) -> bool {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         full.contains(&self.kind)
-    }
-
-    /// Makes the failure of a checkpoint that is too long for its file.
-    #[must_use]
-    pub fn too_long(path: &Path, too_long: &TooLong) -> Failure {
-        let text = format!(
-            "cannot write {}: the checkpoint needs {} bytes, and may have {}",
-            path.display(),
-            too_long.bytes,
-            u32::MAX
-        );
-        Failure {
-            kind: io::ErrorKind::FileTooLarge,
-            text,
-        }
     }
 }
 

@@ -30,8 +30,8 @@ pub(crate) const VERSION: u16 = 2;
 pub const PAGE_BYTES: u32 = 4096;
 /// No segment is larger: offsets are 32 bits, and sums of two of them stay below 2^32.
 pub const SEGMENT_BYTES_LIMIT: u32 = 1 << 30;
-/// The largest size of segments that are spilled and read back, except in very large backlogs. At this size, the cost
-/// per file is small.
+/// The largest size of segments, unless a batch needs more. At this size, the cost of spilling and reading back a file
+/// is small.
 pub const SPILLED_BYTES: u32 = 16 << 20;
 
 const BLOCK_BYTES: usize = 64;

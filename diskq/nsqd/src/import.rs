@@ -24,17 +24,13 @@ mod topic;
 
 use std::path::Path;
 
-use diskq::{Attempt, DiskError, Files, SPILLED_BYTES, TopicFacts};
+use diskq::{Attempt, DiskError, Files, TopicFacts};
 use wire::name::{ChannelName, TopicName};
 
 pub use commit::DONE;
 use commit::Manifest;
 use directory::Directory;
 pub use takeover::{Takeover, TakeoverOptions, TopicTakeover};
-
-/// A segment may hold one part in this many of the backlog, and at least [`SPILLED_BYTES`], as in a
-/// running log.
-const BACKLOG_SHARE: u64 = 1024;
 
 /// Takes over nsqd's files, of which most starts find none. Blocks. `topics` is the content of
 /// nsqd.dat. The caller must hold the lock of the data path.
@@ -107,24 +103,16 @@ fn build<F: Files + Clone>(
 ) -> Result<(), DiskError> {
     let new = data_path.join(commit::NEW);
     files.create_dir(&new).in_attempt("make", &new)?;
-    let mut log = options.log.clone();
-    let share = (directory.bytes() / BACKLOG_SHARE).max(u64::from(SPILLED_BYTES));
-    log.segment_bytes_max = log
-        .segment_bytes_max
-        .min(u32::try_from(share).unwrap_or(u32::MAX));
     let import = topic::Import {
         files,
         data_path,
         new: &new,
         directory,
-        log: &log,
         options,
     };
-    let mut image = Vec::new();
     for facts in topics {
-        let done = import.topic(facts, image, &mut takeover.notes)?;
-        image = done.image;
-        takeover.topics.extend(done.topic);
+        let topic = import.topic(facts, &mut takeover.notes)?;
+        takeover.topics.extend(topic);
     }
     Ok(())
 }

@@ -97,20 +97,21 @@ impl<F: Files> LogDirectory<'_, F> {
     }
 
     /// Writes a checkpoint. It is not synced.
-    pub(crate) fn write_checkpoint(
+    pub(super) fn write_checkpoint(
         &self,
         slot: u8,
         draft: &CheckpointDraft,
     ) -> Result<(), SyncFailure> {
         let path = self.checkpoint_path();
         let encoded = draft.encode();
-        let bytes = encoded
-            .map_err(|too_long| SyncFailure::Retryable(Failure::too_long(&path, &too_long)))?;
+        // The last checkpoint stands if this one is too long for its file.
+        let bytes =
+            encoded.map_err(|error| SyncFailure::Retryable(Failure::of("write", &path, &error)))?;
         let written = self.write_slot(slot, &bytes);
         written.map_err(|error| write_failure(&path, &error))
     }
 
-    pub(super) fn write_slot(&self, slot: u8, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write_slot(&self, slot: u8, bytes: &[u8]) -> io::Result<()> {
         let path = self.checkpoint_path();
         let room = checkpoint::slot_room(bytes.len());
         let length = self.with_directory(|| self.files.length(&path))?;

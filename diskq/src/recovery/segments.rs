@@ -165,10 +165,7 @@ impl<F: Files> Opening<'_, F> {
     fn read_segment(&mut self, found: Found, limit: Seq) -> Result<(), DiskError> {
         // A torn tail may have named any seq that fits: none of them is given again.
         self.next = self.next.max(found.end());
-        let next = self
-            .checkpoint
-            .as_ref()
-            .map_or(Seq(0), |checkpoint| checkpoint.next);
+        let next = self.checkpoint_next();
         // A copy below the marks is whole, or it would be gone: see `Sync::voided`.
         let is_below_marks = found.is_long_enough && found.end() <= self.synced().min(next);
         let mut segment = match found.seal {
@@ -357,10 +354,7 @@ impl<F: Files> Opening<'_, F> {
     }
 
     fn add_deferred(&mut self, head: &Head, scan: &Scan) {
-        let next = self
-            .checkpoint
-            .as_ref()
-            .map_or(Seq(0), |checkpoint| checkpoint.next);
+        let next = self.checkpoint_next();
         for &(index, timestamp_ns, defer_ms) in &scan.deferred {
             let seq = head.base.offset(u64::from(index));
             if seq >= next {

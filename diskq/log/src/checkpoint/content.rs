@@ -8,7 +8,7 @@ use crate::range::SeqRange;
 ///
 /// All messages that the log has at or above `next` count as not yet distributed. A message below `next` is owed only
 /// where a run names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint {
     /// All messages below this seq were synced when the checkpoint began. Filled by the log.
     pub synced: Seq,
@@ -22,19 +22,6 @@ pub struct Checkpoint {
     pub undistributed: Vec<CheckpointRun>,
     /// The topic's channels.
     pub channels: Vec<ChannelCheckpoint>,
-}
-
-impl Default for Checkpoint {
-    fn default() -> Checkpoint {
-        Checkpoint {
-            synced: Seq(0),
-            next: Seq(0),
-            number: 0,
-            paused: false,
-            undistributed: Vec::new(),
-            channels: Vec::new(),
-        }
-    }
 }
 
 /// One channel's part of a [`Checkpoint`].
@@ -80,7 +67,8 @@ impl CheckpointRun {
     }
 
     /// Returns whether `next` is the rest of a longer run that begins with this one.
-    pub(super) fn is_continued_by(&self, next: &CheckpointRun) -> bool {
+    #[must_use]
+    pub fn is_continued_by(&self, next: &CheckpointRun) -> bool {
         self.range().end == next.start
             && (self.attempts, self.due_ns) == (next.attempts, next.due_ns)
     }

@@ -9,6 +9,7 @@
 
 use std::borrow::Cow;
 use std::collections::BinaryHeap;
+use std::io;
 
 use wire::id::Seq;
 
@@ -117,13 +118,6 @@ pub struct CheckpointDraft {
     pub stamp: Stamp,
 }
 
-/// The encoded checkpoint would be longer than its 32-bit length field can express.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLong {
-    /// The length that the checkpoint would have.
-    pub bytes: u64,
-}
-
 impl CheckpointDraft {
     /// A draft that names no message yet.
     #[must_use]
@@ -158,8 +152,8 @@ impl CheckpointDraft {
     /// The bytes of a slot that holds the checkpoint.
     ///
     /// # Errors
-    /// The checkpoint is too long.
-    pub fn encode(&self) -> Result<Vec<u8>, TooLong> {
+    /// The checkpoint would be longer than its 32-bit length field can express.
+    pub fn encode(&self) -> io::Result<Vec<u8>> {
         let undistributed = self.undistributed.resolved();
         let channels = self.channels.iter();
         let channels: Vec<_> = channels
@@ -170,10 +164,13 @@ impl CheckpointDraft {
         let names: usize = self.channels.iter().map(|channel| channel.name.len()).sum();
         let lists = 4 * (1 + channels.len()) + runs * RUN_BYTES;
         let body_bytes = 8 + 8 + 1 + 4 + names + 2 * channels.len() + lists;
-        let too_long = TooLong {
-            bytes: body_bytes as u64,
-        };
-        let body_bytes = u32::try_from(body_bytes).map_err(|_| too_long)?;
+        let body_bytes = u32::try_from(body_bytes).map_err(|_| {
+            let text = format!(
+                "the checkpoint needs {body_bytes} bytes, and may have {}",
+                u32::MAX
+            );
+            io::Error::new(io::ErrorKind::FileTooLarge, text)
+        })?;
         let mut out = Vec::with_capacity(HEAD_BYTES + body_bytes as usize);
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());

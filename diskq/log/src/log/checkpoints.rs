@@ -7,7 +7,7 @@ use wire::id::Seq;
 use crate::checkpoint::{CheckpointDraft, Roster, SLOTS, Stamp};
 use crate::file_name::SegmentNumber;
 use crate::planted::{Bug, is_planted};
-use crate::policy::PREPARE_RETRY;
+use crate::policy::RETRY_AFTER;
 
 /// When a checkpoint has to survive a power failure, and not only the end of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -185,6 +185,6 @@ impl Checkpoints {
         self.has_progress = true;
         self.began = mono;
         self.last_began = Some(mono);
-        self.rests_until = mono + PREPARE_RETRY;
+        self.rests_until = mono + RETRY_AFTER;
     }
 }

@@ -131,40 +131,36 @@ impl Log {
         }
         let segment = self.segments.remove(index);
         let number = segment.number;
-        match segment.residency {
+        let memory = match segment.residency {
             // A file with damage in it is not trusted with new messages.
             Residency::Mapped(memory) if segment.damaged.is_empty() => {
                 self.recycle(number, memory);
                 return true;
             }
-            Residency::Mapped(memory) if segment.is_unreadable => {
-                self.requests.push_back(Request::Unmap {
-                    segment: number,
-                    memory,
-                });
-            }
-            Residency::Mapped(memory) => {
-                self.requests.push_back(Request::Discard {
-                    segment: number,
-                    memory: Some(memory),
-                });
-                return true;
-            }
+            Residency::Mapped(memory) => Some(memory),
             // Comes back as a memory nobody knows: see `spilled`.
             Residency::Spilling { .. } => return true,
-            Residency::Loaded(memory) => self.keep_buffer(memory),
-            // One that is loading comes back as a memory nobody knows: see `loaded`.
-            Residency::Loading(piece) => self.free_piece(piece),
-            Residency::Cold | Residency::Lost => {}
-        }
-        self.requests.push_back(if segment.is_unreadable {
-            Request::SetAside(number)
-        } else {
-            Request::Discard {
-                segment: number,
-                memory: None,
+            Residency::Loaded(memory) => {
+                self.keep_buffer(memory);
+                None
             }
-        });
+            // One that is loading comes back as a memory nobody knows: see `loaded`.
+            Residency::Loading(piece) => {
+                self.free_piece(piece);
+                None
+            }
+            Residency::Cold | Residency::Lost => None,
+        };
+        if segment.is_unreadable {
+            let unmap = |memory| Request::Unmap {
+                segment: number,
+                memory,
+            };
+            self.requests.extend(memory.map(unmap));
+            self.requests.push_back(Request::SetAside(number));
+        } else {
+            self.discard(number, memory);
+        }
         true
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::segment::SPILLED_BYTES;
+
 /// How a log behaves. The rules that nobody chooses are in `policy.rs`.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
@@ -11,7 +13,7 @@ pub struct LogOptions {
     pub segment_bytes_min: u32,
     /// Up to here segments grow with the flow.
     pub segment_bytes_steady: u32,
-    /// Up to here segments grow with the live backlog (at most `--max-bytes-per-file`).
+    /// Up to here segments grow with the live backlog: [`SPILLED_BYTES`], or `--max-bytes-per-file` if that is less.
     pub segment_bytes_max: u32,
     /// Messages kept in memory (`--mem-queue-size`); beyond that sealed segments are only on disk.
     pub resident_messages: u64,
@@ -33,7 +35,7 @@ impl Default for LogOptions {
             node: 0,
             segment_bytes_min: 32 << 10,
             segment_bytes_steady: 1 << 20,
-            segment_bytes_max: 64 << 20,
+            segment_bytes_max: SPILLED_BYTES,
             resident_messages: 10_000,
             resident_bytes_min: 8 << 20,
             sync_every: 2_500,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::checkpoint::{CheckpointDraft, CheckpointRun, Runs, Stamp};
 use crate::planted::{Bug, is_planted};
-use crate::policy::PREPARE_RETRY;
+use crate::policy::RETRY_AFTER;
 use crate::range::SeqRange;
 use crate::request::{CheckpointJob, CheckpointNumber, Request, SyncFailure};
 
@@ -60,7 +60,7 @@ impl Log {
     pub(super) fn checkpoint_at(&self) -> Option<Duration> {
         let timeout = self.options.sync_timeout;
         let delay = match self.supply.refusal_text() {
-            Some(_) => timeout.min(PREPARE_RETRY),
+            Some(_) => timeout.min(RETRY_AFTER),
             None => timeout,
         };
         self.checkpoints.due_at(delay)

@@ -7,19 +7,13 @@ use wire::id::Seq;
 use crate::error::{Damage, DamageKind};
 use crate::file_name::SegmentNumber;
 use crate::memory::Memory;
-use crate::policy::{self, BUFFERS_MAX, IDLE_AFTER};
+use crate::policy::{self, BUFFERS_MAX, IDLE_AFTER, RETRY_AFTER, STAYS_FOR};
 use crate::range::{SeqRange, add_joined};
 use crate::request::{Failure, Piece, Request};
 
 use super::segments::{Residency, Segment};
 use super::{Log, Notice};
 
-/// How long a loaded segment waits for its reader before it may be evicted again.
-const KEEP_LOADED: Duration = Duration::from_secs(1);
-/// How long after a failed load the next is tried.
-const LOAD_RETRY: Duration = Duration::from_millis(250);
-/// How long after a failed spill a segment stays where it is.
-const SPILL_RETRY: Duration = Duration::from_secs(1);
 impl Log {
     /// Asks the keeper for some messages from `seq` on, for which a reader waits: to load the whole segment takes
     /// longer.
@@ -90,7 +84,7 @@ impl Log {
             // A socket write points into the piece. The piece is whole and the loaded segment is not: load it again.
             Ok((memory, damage)) if is_pinned && !damage.is_empty() => {
                 self.keep_buffer(memory);
-                self.load_retries.push((number, self.mono + LOAD_RETRY));
+                self.load_retries.push((number, self.mono + RETRY_AFTER));
             }
             Ok((memory, damage)) => self.take_memory(index, memory, damage, notices),
             Err(failure) => self.load_failed(index, &failure, notices),
@@ -107,7 +101,7 @@ impl Log {
     ) {
         self.end_loading(index, Residency::Loaded(memory));
         let segment = &mut self.segments.sealed[index];
-        segment.keep_until = self.mono + KEEP_LOADED;
+        segment.keep_until = self.mono + STAYS_FOR;
         self.reads += 1;
         segment.read_at = self.reads;
         for damage in damage {
@@ -131,7 +125,7 @@ impl Log {
         if failure.kind != std::io::ErrorKind::NotFound || segment.pins > 0 {
             // Mappings, memory or descriptors were short, which may pass; or a socket write points into the piece.
             self.load_retries
-                .push((segment.number, self.mono + LOAD_RETRY));
+                .push((segment.number, self.mono + RETRY_AFTER));
             return;
         }
         self.end_loading(index, Residency::Lost);
@@ -284,7 +278,7 @@ impl Log {
         else {
             // Its last holder went while it was copied.
             if result.is_ok() {
-                self.discard_file(copy);
+                self.discard(copy, None);
             }
             return self.recycle(number, memory);
         };
@@ -298,10 +292,10 @@ impl Log {
             // A reader has come for the segment. The segment stays mapped, and the copy is not used.
             Ok(()) => {
                 segment.residency = Residency::Mapped(memory);
-                segment.keep_until = self.mono + KEEP_LOADED;
+                segment.keep_until = self.mono + STAYS_FOR;
                 notices.push(Notice::Loaded(segment.range()));
                 if is_synced {
-                    self.discard_file(copy);
+                    self.discard(copy, None);
                 } else {
                     self.sync.voided.push(copy);
                 }
@@ -310,7 +304,7 @@ impl Log {
             // Nothing is lost: it is where it was.
             Err(failure) => {
                 segment.residency = Residency::Mapped(memory);
-                segment.keep_until = self.mono + SPILL_RETRY;
+                segment.keep_until = self.mono + STAYS_FOR;
                 if is_wanted {
                     notices.push(Notice::Loaded(segment.range()));
                 }
@@ -318,13 +312,6 @@ impl Log {
                 self.sync.spill_is_void();
             }
         }
-    }
-
-    fn discard_file(&mut self, segment: SegmentNumber) {
-        self.requests.push_back(Request::Discard {
-            segment,
-            memory: None,
-        });
     }
 
     /// When buffers nobody has used lately are given back.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::AppendError;
 use crate::file_name::SegmentNumber;
 use crate::memory::{Memory, Pages};
-use crate::policy::{self, IDLE_AFTER, PREPARE_RETRY, TAIL_IDLE_AFTER};
+use crate::policy::{self, IDLE_AFTER, RETRY_AFTER, TAIL_IDLE_AFTER};
 use crate::request::{Failure, Request};
 
 use super::supply::{Refusal, Stocked};
@@ -18,11 +18,14 @@ impl Log {
     pub(super) fn recycle(&mut self, segment: SegmentNumber, memory: Memory) {
         let bytes_max = self.options.resident_bytes_min;
         if let Some(memory) = self.supply.recycle(segment, memory, bytes_max) {
-            self.requests.push_back(Request::Discard {
-                segment,
-                memory: Some(memory),
-            });
+            self.discard(segment, Some(memory));
         }
+    }
+
+    /// Has a file removed, and its memory unmapped.
+    pub(super) fn discard(&mut self, segment: SegmentNumber, memory: Option<Memory>) {
+        let request = Request::Discard { segment, memory };
+        self.requests.push_back(request);
     }
 
     /// Ends a spill, successful or not. If an append waits for room and the pool now has a segment that fits, reports
@@ -125,10 +128,7 @@ impl Log {
         let was_refused = self.supply.refusal.take().is_some();
         let bytes = memory.as_ref().len();
         if let Some(small) = self.supply.spare.replace(Stocked { number, memory }) {
-            self.requests.push_back(Request::Discard {
-                segment: small.number,
-                memory: Some(small.memory),
-            });
+            self.discard(small.number, Some(small.memory));
         }
         match self.supply.waiting {
             // The segment was requested before a larger message came, which it does not fit.
@@ -144,7 +144,7 @@ impl Log {
 
     fn prepare_refused(&mut self, failure: &Failure, notices: &mut Vec<Notice>) {
         let text: Arc<str> = failure.text.as_str().into();
-        let retry_at = self.mono + PREPARE_RETRY;
+        let retry_at = self.mono + RETRY_AFTER;
         self.supply.refusal = Some(Refusal {
             is_full: failure.is_full(),
             text: Arc::clone(&text),
@@ -188,11 +188,9 @@ impl Log {
             self.seal_tail();
         }
         let spare = self.supply.spare.take_if(|_| self.segments.tail.is_none());
-        for Stocked { number, memory } in self.supply.pool.drain(..).chain(spare) {
-            self.requests.push_back(Request::Discard {
-                segment: number,
-                memory: Some(memory),
-            });
+        let pool = std::mem::take(&mut self.supply.pool);
+        for Stocked { number, memory } in pool.into_iter().chain(spare) {
+            self.discard(number, Some(memory));
         }
         self.supply.steady_min = self.options.segment_bytes_min;
         self.follow_backlog();

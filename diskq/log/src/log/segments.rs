@@ -1,5 +1,6 @@
 //! The segments that hold a log's messages, by seq.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
@@ -177,7 +178,7 @@ pub(super) struct Segments {
     pub(super) sealed: VecDeque<Segment>,
     pub(super) tail: Option<Segment>,
     /// Where the last lookup among the sealed ones ended: the next is likely to be there too.
-    last_hit: usize,
+    last_hit: Cell<usize>,
 }
 
 impl Segments {
@@ -185,7 +186,7 @@ impl Segments {
         Segments {
             sealed: found.into(),
             tail: None,
-            last_hit: 0,
+            last_hit: Cell::default(),
         }
     }
 
@@ -195,34 +196,31 @@ impl Segments {
 
     /// The segment that holds `seq`. A few ns for the tail and the one of the last lookup.
     #[inline]
-    pub(super) fn place(&mut self, seq: Seq) -> Option<Place> {
+    pub(super) fn place(&self, seq: Seq) -> Option<Place> {
         if let Some(tail) = &self.tail
             && seq >= tail.head.base
         {
             return (seq < tail.end_seq()).then_some(Place::Tail);
         }
         let is_hit = |segment: &Segment| segment.range().contains(seq);
-        if self.sealed.get(self.last_hit).is_some_and(is_hit) {
-            return Some(Place::Sealed(self.last_hit));
+        let last_hit = self.last_hit.get();
+        if self.sealed.get(last_hit).is_some_and(is_hit) {
+            return Some(Place::Sealed(last_hit));
         }
         let index = self.index_at_or_after(seq);
         if self.sealed.get(index).is_some_and(is_hit) {
-            self.last_hit = index;
+            self.last_hit.set(index);
             return Some(Place::Sealed(index));
         }
         None
     }
 
-    /// Finds what [`Segments::place`] finds, for readers that cannot remember the hit.
+    /// The segment that holds `seq`.
     pub(super) fn find(&self, seq: Seq) -> Option<&Segment> {
-        if let Some(tail) = &self.tail
-            && seq >= tail.head.base
-        {
-            return (seq < tail.end_seq()).then_some(tail);
+        match self.place(seq)? {
+            Place::Tail => self.tail.as_ref(),
+            Place::Sealed(index) => self.sealed.get(index),
         }
-        let is_hit = |segment: &&Segment| segment.range().contains(seq);
-        let last_hit = self.sealed.get(self.last_hit).filter(is_hit);
-        last_hit.or_else(|| self.sealed.get(self.index_at_or_after(seq)).filter(is_hit))
     }
 
     pub(super) fn at_mut(&mut self, place: Place) -> &mut Segment {
@@ -250,7 +248,7 @@ impl Segments {
     }
 
     pub(super) fn remove(&mut self, index: usize) -> Segment {
-        self.last_hit = 0;
+        self.last_hit.set(0);
         self.sealed
             .remove(index)
             .expect("the index was looked up just now")

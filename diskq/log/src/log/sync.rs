@@ -21,7 +21,7 @@ pub(super) struct Syncing {
 }
 
 /// The sync state of a log.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Sync {
     /// Everything below is synced, or nobody holds it any more.
     pub(super) synced: Seq,
@@ -57,17 +57,7 @@ impl Sync {
         Sync {
             synced,
             on_disk: synced,
-            syncing: None,
-            is_wanted: false,
-            group: 0,
-            gather_until: Duration::ZERO,
-            due: None,
-            count_trigger: Seq(0),
-            began: None,
-            names_synced: None,
-            delayed: 0,
-            poisoned: None,
-            voided: Vec::new(),
+            ..Sync::default()
         }
     }
 

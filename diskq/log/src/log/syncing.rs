@@ -7,6 +7,7 @@ use wire::id::Seq;
 
 use crate::file_name::SegmentNumber;
 use crate::planted::{Bug, is_planted};
+use crate::policy::RETRY_AFTER;
 use crate::request::{Request, SyncFailure, SyncJob};
 
 use super::segments::Residency;
@@ -22,8 +23,6 @@ const SYNC_INTERVAL_MIN: Duration = Duration::from_millis(200);
 /// whichever is earlier. So one sync serves all of them.
 const GATHER_MAX: Duration = Duration::from_millis(2);
 
-/// How long after a sync that could not open its files the next is tried.
-const SYNC_RETRY: Duration = Duration::from_millis(250);
 /// If syncs in a row cannot open their files, the first is reported, and then one every 10 s.
 const TOLD_EVERY: u32 = 40;
 
@@ -216,7 +215,7 @@ impl Log {
             notices.push(Notice::SyncDelayed(text));
         }
         self.sync.delayed = self.sync.delayed.saturating_add(1);
-        self.sync.due = Some(self.mono + SYNC_RETRY);
+        self.sync.due = Some(self.mono + RETRY_AFTER);
         self.sync.count_trigger = Seq(u64::MAX);
     }
 

@@ -11,6 +11,7 @@ use crate::nsqd_files::{FileKind, Queue, is_temporary, parse_name, queue_name};
 use super::commit::NEW;
 
 /// A listing of the data path.
+#[derive(Default)]
 pub(super) struct Directory {
     /// The queues with files, by name.
     pub(super) queues: BTreeMap<String, Queue>,
@@ -29,14 +30,7 @@ pub(super) struct Directory {
 impl Directory {
     pub(super) fn list(files: &impl Files, data_path: &Path) -> Result<Directory, DiskError> {
         let listed = files.list(data_path);
-        let mut directory = Directory {
-            queues: BTreeMap::new(),
-            ignored: Vec::new(),
-            files: Vec::new(),
-            names: BTreeSet::new(),
-            deleted: BTreeSet::new(),
-            has_new: false,
-        };
+        let mut directory = Directory::default();
         for entry in listed.in_attempt("list", data_path)? {
             directory.names.insert(entry.name.clone());
             if entry.is_dir {
@@ -93,11 +87,6 @@ impl Directory {
     /// Returns true when the topic has a log of ours.
     pub(super) fn has_log(&self, topic: &str) -> bool {
         self.names.contains(&format!("{topic}{LOG_SUFFIX}"))
-    }
-
-    /// Returns the number of bytes of all queues.
-    pub(super) fn bytes(&self) -> u64 {
-        self.files.iter().map(|(_, _, bytes)| bytes).sum()
     }
 
     /// Returns the files that the takeover moves aside: the queues' files, and those that no

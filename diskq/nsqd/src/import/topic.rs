@@ -17,8 +17,8 @@ use std::collections::BinaryHeap;
 use std::path::Path;
 
 use diskq::{
-    ChannelCheckpoint, ChannelFacts, Checkpoint, CheckpointRun, DiskError, Files, LogOptions,
-    LogReader, LogWriter, Recovered, TopicFacts, existing, open_log, undistributed,
+    ChannelCheckpoint, ChannelFacts, Checkpoint, CheckpointRun, DiskError, Files, LogReader,
+    LogWriter, Recovered, TopicFacts, existing, open_log, undistributed,
 };
 use wire::id::Seq;
 use wire::limits::ID_BYTES;
@@ -36,17 +36,7 @@ pub(super) struct Import<'a, F> {
     /// The directory in which the logs are built.
     pub(super) new: &'a Path,
     pub(super) directory: &'a Directory,
-    /// The options of the takeover, with the segments' size.
-    pub(super) log: &'a LogOptions,
     pub(super) options: &'a TakeoverOptions,
-}
-
-/// The result for one topic.
-pub(super) struct Done {
-    /// The result, or `None` if the topic has no message.
-    pub(super) topic: Option<TopicTakeover>,
-    /// The memory in which segments are filled, for the next topic.
-    pub(super) image: Vec<u8>,
 }
 
 /// One channel during the takeover.
@@ -60,13 +50,12 @@ struct Owing<'a, F> {
 }
 
 impl<'a, F: Files + Clone> Import<'a, F> {
-    /// Builds the log of a topic, if its queues hold messages.
+    /// Builds the log of a topic. `None`: its queues hold no message.
     pub(super) fn topic(
         &self,
         facts: &'a TopicFacts,
-        image: Vec<u8>,
         notes: &mut Vec<String>,
-    ) -> Result<Done, DiskError> {
+    ) -> Result<Option<TopicTakeover>, DiskError> {
         let mut own = self.open(queue_name(&facts.name, None))?;
         let mut channels = Vec::new();
         for ChannelFacts { name, paused } in &facts.channels {
@@ -86,14 +75,14 @@ impl<'a, F: Files + Clone> Import<'a, F> {
                     .chain(queues)
                     .flat_map(QueueReader::into_notes),
             );
-            return Ok(Done { topic: None, image });
+            return Ok(None);
         }
         // A topic without a log gets an empty one, whose seqs begin at the clock.
         let recovered = open_log(
             self.files,
             self.data_path,
             &facts.name,
-            self.log.clone(),
+            self.options.log.clone(),
             self.options.wall_ns,
         )?;
         let mut log = LogWriter::behind(
@@ -101,8 +90,7 @@ impl<'a, F: Files + Clone> Import<'a, F> {
             self.files,
             self.new,
             &facts.name,
-            self.log,
-            image,
+            &self.options.log,
         );
         let mut topic = TopicTakeover {
             name: facts.name.clone(),
@@ -110,7 +98,7 @@ impl<'a, F: Files + Clone> Import<'a, F> {
             ..TopicTakeover::default()
         };
         let mut seen = Seen::default();
-        topic.message_count = merge(&mut channels, own.is_some(), &mut log, &mut seen)?;
+        topic.message_count = merge(&mut channels, &mut log, &mut seen)?;
         let mut waiting = self.append_undistributed(&recovered, &facts.name, &mut log, notes)?;
         if let Some(own) = &mut own {
             let count = append_own(own, &mut channels, &mut log, &mut seen, &mut waiting)?;
@@ -118,7 +106,7 @@ impl<'a, F: Files + Clone> Import<'a, F> {
             topic.undistributed_count = count;
         }
         let checkpoint = checkpoint(facts.paused, &recovered, &mut channels, waiting);
-        let image = log.finish(&checkpoint)?;
+        log.finish(&checkpoint)?;
         notes.extend(own.map(QueueReader::into_notes).unwrap_or_default());
         for channel in channels {
             if let Some(queue) = channel.queue {
@@ -126,10 +114,7 @@ impl<'a, F: Files + Clone> Import<'a, F> {
                 topic.channels.push((channel.name, channel.count));
             }
         }
-        Ok(Done {
-            topic: Some(topic),
-            image,
-        })
+        Ok(Some(topic))
     }
 
     fn open(&self, name: String) -> Result<Option<QueueReader<'a, F>>, DiskError> {
@@ -178,12 +163,9 @@ impl<'a, F: Files + Clone> Import<'a, F> {
 /// Appends the messages that the channels owe. Returns the number of appended messages.
 fn merge<F: Files + Clone>(
     channels: &mut [Owing<'_, F>],
-    has_own: bool,
     log: &mut LogWriter<'_, F>,
     seen: &mut Seen,
 ) -> Result<u64, DiskError> {
-    let queues = channels.iter().filter(|channel| channel.queue.is_some());
-    let is_alone = queues.count() == 1 && !has_own;
     let mut heads: BinaryHeap<Reverse<([u8; ID_BYTES], usize)>> = BinaryHeap::new();
     heads.extend((0..channels.len()).filter_map(|index| head_id(&channels[index], index)));
     let mut count = 0;
@@ -203,10 +185,8 @@ fn merge<F: Files + Clone>(
             None => {
                 let seq = log.append(record.timestamp_ns, record.body)?;
                 count += 1;
-                if !is_alone {
-                    let channels = bit(index);
-                    seen.insert(&record, Stored { seq, channels });
-                }
+                let channels = bit(index);
+                seen.insert(&record, Stored { seq, channels });
                 seq
             }
         };
@@ -322,12 +302,7 @@ fn push(runs: &mut Vec<CheckpointRun>, start: Seq, attempts: u16, due_ns: u64) {
 /// Adds a run behind the last one. Joins both runs if they touch and have the same properties.
 fn push_run(runs: &mut Vec<CheckpointRun>, run: CheckpointRun) {
     match runs.last_mut() {
-        Some(last)
-            if last.range().end == run.start
-                && (last.attempts, last.due_ns) == (run.attempts, run.due_ns) =>
-        {
-            last.count += run.count;
-        }
+        Some(last) if last.is_continued_by(&run) => last.count += run.count,
         _ => runs.push(run),
     }
 }

@@ -140,15 +140,16 @@ impl<'a, F: Files> QueueReader<'a, F> {
                     None => return Ok(()),
                 },
             }
-            let why = match self.read_record() {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(why)) => Ok(why),
-                Err(error) => Err(error),
+            let Err(why) = self.read_record() else {
+                return Ok(());
             };
             let Some(open) = self.current.take() else {
                 continue;
             };
-            let why = why.in_attempt("read", &open.path)?;
+            let why = match why {
+                Unread::Damaged(why) => why,
+                Unread::Failed(error) => return Err(DiskError::io("read", &open.path, error)),
+            };
             let Open {
                 name,
                 offset,
@@ -273,44 +274,39 @@ impl<'a, F: Files> QueueReader<'a, F> {
         })
     }
 
-    /// Makes the next record of the current file the head. The inner error is the reason why there
-    /// is none.
-    fn read_record(&mut self) -> io::Result<Result<(), String>> {
-        let size = match self.bytes_ahead(0, SIZE_BYTES as u64)? {
-            Ok(start) => self.window.get(start..).and_then(|rest| rest.first_chunk()),
-            Err(why) => return Ok(Err(why)),
-        };
+    /// Makes the next record of the current file the head.
+    fn read_record(&mut self) -> Result<(), Unread> {
+        let start = self.bytes_ahead(0, SIZE_BYTES as u64)?;
+        let size = self.window.get(start..).and_then(|rest| rest.first_chunk());
         let size = i32::from_be_bytes(*size.expect("so many bytes are there"));
-        let bytes = match u64::try_from(size) {
-            Ok(bytes) if bytes >= HEADER_BYTES as u64 => bytes,
-            _ => return Ok(Err(format!("invalid message read size ({size})"))),
-        };
-        let start = match self.bytes_ahead(SIZE_BYTES as u64, bytes)? {
-            Ok(start) => start,
-            Err(why) => return Ok(Err(why)),
-        };
+        let invalid = || Unread::Damaged(format!("invalid message read size ({size})"));
+        let bytes = u64::try_from(size).map_err(|_| invalid())?;
+        if bytes < HEADER_BYTES as u64 {
+            return Err(invalid());
+        }
+        let start = self.bytes_ahead(SIZE_BYTES as u64, bytes)?;
         self.head = Some((start, start + bytes as usize));
         if bytes - HEADER_BYTES as u64 > self.body_bytes_max {
             let id = self.head().map(|record| MessageId(record.id).decode());
             if id.flatten().is_none() {
                 self.head = None;
-                return Ok(Err(format!("invalid message read size ({size})")));
+                return Err(invalid());
             }
             self.large_count += 1;
         }
         let open = self.current.as_mut().expect("a file is open");
         open.offset += SIZE_BYTES as u64 + bytes;
         self.count += 1;
-        Ok(Ok(()))
+        Ok(())
     }
 
     /// Returns the offset in the window of the `bytes` bytes that begin `ahead` bytes behind the
     /// current offset.
-    fn bytes_ahead(&mut self, ahead: u64, bytes: u64) -> io::Result<Result<usize, String>> {
+    fn bytes_ahead(&mut self, ahead: u64, bytes: u64) -> Result<usize, Unread> {
         let open = self.current.as_mut().expect("a file is open");
         let end = open.offset + ahead + bytes;
         if end > open.bytes {
-            return Ok(Err("unexpected EOF".to_owned()));
+            return Err(Unread::Damaged("unexpected EOF".to_owned()));
         }
         if end > open.window_at + self.window.len() as u64 {
             open.window_at = open.offset;
@@ -326,15 +322,26 @@ impl<'a, F: Files> QueueReader<'a, F> {
                 Err(error) if is_media_error(&error) => read(needed),
                 result => result,
             };
-            match result {
-                Err(error) if is_media_error(&error) => {
-                    self.window.clear();
-                    return Ok(Err(system_text(&error)));
-                }
-                result => result?,
-            }
+            result.inspect_err(|_| self.window.clear())?;
         }
-        Ok(Ok((open.offset + ahead - open.window_at) as usize))
+        Ok((open.offset + ahead - open.window_at) as usize)
+    }
+}
+
+/// Why the next record cannot be read.
+enum Unread {
+    /// Its bytes are wrong, missing, or unreadable for the device.
+    Damaged(String),
+    /// Another failure, which says nothing about the bytes.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Unread {
+    fn from(error: io::Error) -> Unread {
+        match is_media_error(&error) {
+            true => Unread::Damaged(system_text(&error)),
+            false => Unread::Failed(error),
+        }
     }
 }
 
