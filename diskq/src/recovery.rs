@@ -15,6 +15,7 @@
 //! the files of damaged bytes.
 
 mod checkpoints;
+mod heads;
 mod segments;
 
 use std::io;

@@ -1,35 +1,22 @@
-//! Start-up reads the segments: the heads of all, the slots of those that a crash may have torn.
+//! Start-up reads the slots of the segments that a crash may have torn, and judges what is not whole.
 
 use std::io;
 use std::ops::Range;
 
 use diskq_log::planted::{Bug, is_planted};
 use diskq_log::range::{normalise, push_joined, within, without};
-use diskq_log::segment::{self, Head, HeadState, Scan, Seal, count_limit, read_head, seqs_at};
-use diskq_log::slot::SLOT_BYTES;
+use diskq_log::segment::{self, Head, Scan, count_limit, seqs_at};
 use diskq_log::{
-    DamageKind, Residency, Segment, SegmentNumber, SeqRange, file_number, is_partial_file,
-    segment_file, segment_number,
+    DamageKind, Residency, Segment, SeqRange, file_number, is_partial_file, segment_file,
+    segment_number,
 };
-use wire::id::{SEQ_MAX, Seq};
+use wire::id::Seq;
 
+use super::heads::{Found, join_copies};
 use super::{NO_SEQS, Opening};
 use crate::error::DiskError;
 use crate::files::{Entry, Files};
-use crate::keeper::is_media_error;
 use crate::mapping::Buffer;
-use wire::go_error::system_text;
-
-/// A file with a readable head.
-struct Found {
-    number: SegmentNumber,
-    head: Head,
-    seal: Option<Seal>,
-    /// The file is as long as its head says.
-    is_long_enough: bool,
-    /// The files with the same head, from which this file was copied when the segment was spilled.
-    originals: Vec<Found>,
-}
 
 /// A segment's bytes, and what is whole in them.
 struct Image {
@@ -37,23 +24,6 @@ struct Image {
     scan: Scan,
     /// Bytes that the device could not read: zeros in `bytes`.
     unreadable: Vec<Range<u32>>,
-}
-
-impl Found {
-    /// One past the highest seq that the head allows.
-    fn end(&self) -> Seq {
-        let count = match self.seal {
-            Some(seal) => seal.count,
-            None => count_limit(self.head.bytes),
-        };
-        self.head.base.offset(u64::from(count))
-    }
-
-    /// Returns whether `scan` found all of its messages.
-    fn is_complete(&self, scan: &Scan) -> bool {
-        self.seal
-            .is_some_and(|seal| scan.holes(seal.count).is_empty())
-    }
 }
 
 impl Image {
@@ -93,73 +63,6 @@ impl<F: Files> Opening<'_, F> {
         }
         self.drop_overlapping();
         Ok(())
-    }
-
-    /// Returns the head of a segment file. `None` means that the file has no head; what becomes of such a file
-    /// is noted.
-    fn read_head(
-        &mut self,
-        number: SegmentNumber,
-        entry: &Entry,
-    ) -> Result<Option<Found>, DiskError> {
-        if entry.is_dir {
-            let detail = "is a directory: left alone".to_owned();
-            self.report(DamageKind::Foreign, &entry.name, NO_SEQS, detail);
-            return Ok(None);
-        }
-        let mut start = [0; segment::FRAMES_AT as usize];
-        let readable = start.len().min(entry.bytes as usize);
-        let read = self
-            .directory
-            .read(&entry.name, 0, &mut start[..readable])
-            .and_then(|()| match read_head(&start) {
-                HeadState::Unused => self.has_first_slot(entry).map(Some),
-                _ => Ok(None),
-            });
-        let has_messages = match read {
-            Ok(has_messages) => has_messages,
-            Err(error) if is_media_error(&error) => {
-                let why = format!("its head cannot be read ({})", system_text(&error));
-                self.aside.push((entry.name.clone(), why));
-                return Ok(None);
-            }
-            Err(error) => return Err(self.cannot_read(&entry.name, error)),
-        };
-        let why = match read_head(&start) {
-            HeadState::Segment(head, seal) if is_possible(&head) => {
-                return Ok(Some(Found {
-                    number,
-                    head,
-                    seal: seal.filter(|seal| seal.fits(&head)),
-                    is_long_enough: entry.bytes >= u64::from(head.bytes),
-                    originals: Vec::new(),
-                }));
-            }
-            HeadState::Newer(version) => {
-                let detail = format!("unknown version {version}: left alone");
-                self.report(DamageKind::Foreign, &entry.name, NO_SEQS, detail);
-                return Ok(None);
-            }
-            HeadState::Unused if has_messages == Some(false) => {
-                // Prepared, and never used.
-                self.obsolete.push(entry.name.clone());
-                return Ok(None);
-            }
-            HeadState::Unused => "has messages and no head, as after a power failure",
-            HeadState::Segment(..) | HeadState::Unreadable => "no readable head",
-        };
-        self.aside.push((entry.name.clone(), why.to_owned()));
-        Ok(None)
-    }
-
-    /// Returns whether anything was written where the first slot belongs.
-    fn has_first_slot(&self, entry: &Entry) -> io::Result<bool> {
-        let mut slot = [0; SLOT_BYTES];
-        let Some(at) = entry.bytes.checked_sub(SLOT_BYTES as u64) else {
-            return Ok(false);
-        };
-        self.directory.read(&entry.name, at, &mut slot)?;
-        Ok(slot != [0; SLOT_BYTES])
     }
 
     fn read_segment(&mut self, found: Found, limit: Seq) -> Result<(), DiskError> {
@@ -315,44 +218,6 @@ impl<F: Files> Opening<'_, F> {
         )
     }
 
-    /// Seals the last segment of a broker that was killed, so that later starts need not read the segment. The seal
-    /// hides seqs: it says how many messages are whole, the head says how many fit. So all seqs that fit must lie below
-    /// the `next` of a durable checkpoint. Then none of them is given again, even after a power failure.
-    fn seal(&self, found: &Found, segment: &Segment) {
-        let seal = Seal {
-            count: segment.count,
-            end: segment.end,
-        };
-        // If this fails, the next start reads the segment again.
-        let _ = self.rewrite_head(found.number, &found.head, Some(&seal));
-    }
-
-    /// Removes the seal of a segment that has torn messages. With the seal, the torn messages would look damaged as
-    /// soon as they lie below a synced mark. Without the seal, every start reads the slots and tells torn from damaged.
-    fn unseal(&self, number: SegmentNumber, head: &Head) {
-        // If this fails, finished messages may later be counted as damaged: no more than that.
-        let _ = self.rewrite_head(number, head, None);
-    }
-
-    /// Writes both head blocks of a segment file anew, with or without a seal.
-    fn rewrite_head(
-        &self,
-        number: SegmentNumber,
-        head: &Head,
-        seal: Option<&Seal>,
-    ) -> io::Result<()> {
-        if !self.may_change {
-            return Ok(());
-        }
-        let mut blocks = [0; segment::FRAMES_AT as usize];
-        segment::write_head(&mut blocks, head);
-        if let Some(seal) = seal {
-            segment::write_seal(&mut blocks, head, seal);
-        }
-        let path = self.directory.segment_path(number);
-        self.files.write_at(&path, 0, &blocks)
-    }
-
     fn add_deferred(&mut self, head: &Head, scan: &Scan) {
         let next = self.checkpoint_next();
         for &(index, timestamp_ns, defer_ms) in &scan.deferred {
@@ -388,25 +253,4 @@ impl<F: Files> Opening<'_, F> {
             }
         }
     }
-}
-
-/// Joins each copy with its original. The copy is the file that is sealed and has the higher number.
-fn join_copies(sorted: Vec<Found>) -> Vec<Found> {
-    let mut joined: Vec<Found> = Vec::with_capacity(sorted.len());
-    for mut found in sorted {
-        let is_copied = |last: &mut Found| last.head == found.head && found.seal.is_some();
-        if let Some(mut original) = joined.pop_if(is_copied) {
-            found.originals = std::mem::take(&mut original.originals);
-            found.originals.push(original);
-        }
-        joined.push(found);
-    }
-    joined
-}
-
-/// Returns whether a log of ours can have begun a segment with this head.
-fn is_possible(head: &Head) -> bool {
-    let highest = head.base.0.checked_add(count_limit(head.bytes).into());
-    let has_seqs = head.base > Seq(0) && highest.is_some_and(|end| end <= SEQ_MAX + 1);
-    has_seqs && segment::is_size(head.bytes)
 }

@@ -33,10 +33,16 @@ const COUNT_TO_REACH_ALL: u64 = 2_000;
 const BASE_WITHOUT_COMMIT: u64 = 1;
 
 /// Seeds that failed once, each with the bug that it showed. No entry is ever removed.
-const FAILED_ONCE: [(&str, u64); 1] = [(
-    "a full disk poisoned a log without a directory in a shared sync",
-    1_009_607,
-)];
+const FAILED_ONCE: [(&str, u64); 2] = [
+    (
+        "a full disk poisoned a log without a directory in a shared sync",
+        1_009_607,
+    ),
+    (
+        "the model believed the name of a log that was lost before a restart",
+        5_082_098_593_747_125_928,
+    ),
+];
 
 fn number(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok()?;

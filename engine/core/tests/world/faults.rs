@@ -47,7 +47,10 @@ impl World {
                 match self.random.below(2) {
                     0 => self.files.fail_write_back(seed),
                     // This loses the names of new logs or the deletions of logs.
-                    _ => self.files.fail_write_back_of(Path::new(DATA_PATH), seed),
+                    _ => {
+                        self.files.fail_write_back_of(Path::new(DATA_PATH), seed);
+                        self.were_names_lost |= self.files.failed_syncs() > failed;
+                    }
                 }
                 if self.files.failed_syncs() > failed {
                     self.reached.note("write-back failed");

@@ -244,6 +244,11 @@ pub(crate) struct World {
     may_be_flipped: bool,
     /// True if clean pages were dropped from the cache.
     was_reclaimed: bool,
+    /// True if names in the data path were lost, and no power failure has made that visible since.
+    were_names_lost: bool,
+    /// True if a process started while lost names were visible. It believes that they are stored (docs/reliability.md,
+    /// "Known limits"), so a power failure may take the logs that have them.
+    are_lost_names_believed: bool,
     /// Time by which the wall clock was set back.
     set_back: Duration,
     /// The number of starts of the program.
@@ -317,6 +322,8 @@ impl World {
             may_be_torn: false,
             may_be_flipped: false,
             was_reclaimed: false,
+            were_names_lost: false,
+            are_lost_names_believed: false,
             set_back: Duration::ZERO,
             starts: 0,
             model: Model::default(),
@@ -512,7 +519,9 @@ impl World {
             let seed = self.random.draw();
             self.say("power is lost");
             self.files.crash(Crash::Power { seed });
-            if had_failed_sync && self.was_reclaimed {
+            self.were_names_lost = false;
+            let are_names_believed = std::mem::take(&mut self.are_lost_names_believed);
+            if had_failed_sync && self.was_reclaimed || are_names_believed {
                 // After a failed sync and a restart, a disk may report lost pages as synced. No
                 // program can detect that.
                 self.model.forget_promises();
@@ -531,6 +540,7 @@ impl World {
             if self.was_reclaimed {
                 (_, unsure_channels) = self.at_risk.take(&mut self.model, &mut self.promises);
             }
+            self.are_lost_names_believed |= self.were_names_lost;
             self.files.crash(Crash::Process);
         }
         self.peers.clear();
