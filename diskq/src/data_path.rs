@@ -18,14 +18,8 @@ use wire::go_error::system_text;
 #[derive(Clone, Debug)]
 pub struct DataPath {
     path: PathBuf,
-    failed: Arc<Mutex<Option<Failed>>>,
-}
-
-/// The first failed sync.
-#[derive(Debug)]
-struct Failed {
-    kind: io::ErrorKind,
-    text: String,
+    /// The kind and text of the first failed sync.
+    failed: Arc<Mutex<Option<(io::ErrorKind, String)>>>,
 }
 
 impl DataPath {
@@ -38,17 +32,15 @@ impl DataPath {
         // The lock is held during the sync. Otherwise another sync could succeed between the failure of this sync
         // and the moment when the failure is stored.
         let mut failed = self.failed();
-        if let Some(Failed { kind, text }) = &*failed
+        if let Some((kind, text)) = &*failed
             && !is_planted(Bug::DataPathBelieved)
         {
             return Err(SyncError::Final(io::Error::new(*kind, text.clone())));
         }
         let synced = files.sync_dir(&self.path);
         if let Err(SyncError::Final(error)) = &synced {
-            *failed = Some(Failed {
-                kind: error.kind(),
-                text: format!("an earlier sync failed: {}", system_text(error)),
-            });
+            let text = format!("an earlier sync failed: {}", system_text(error));
+            *failed = Some((error.kind(), text));
         }
         synced
     }
@@ -59,7 +51,7 @@ impl DataPath {
         self.failed().is_some()
     }
 
-    fn failed(&self) -> MutexGuard<'_, Option<Failed>> {
+    fn failed(&self) -> MutexGuard<'_, Option<(io::ErrorKind, String)>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,21 +16,17 @@
 //!
 //! # Promises
 //!
+//! Those of the crate `diskq-log`, and:
+//!
 //! - **What was appended survives the process.** A message is in the page cache when
 //!   [`Log::append`] returns; after a kill, [`open_log`] finds every one of them.
 //! - **What is synced survives a power loss** ([`Log::synced`]), until it is released by all its
 //!   holders, and a durable checkpoint no longer names it.
-//! - **Never a wrong message.** A slot's CRC covers the frame, its place, its seq and the
-//!   generation of the segment. Whatever comes from the disk is checked before it is handed out;
-//!   nothing of a recycled file's earlier life is valid.
+//! - **Whatever comes from the disk is checked** before it is handed out. Nothing of a recycled file's earlier life is
+//!   valid.
 //! - **Damage stays small and loud.** A flipped bit costs one message at most. What the checkpoint owes and the disk
 //!   lost is counted and reported as [`Damage`], and its bytes are set aside. Damage never stops a start or another
 //!   log.
-//! - **A seq is used once**, over crashes too.
-//! - **A full disk refuses appends at once** ([`AppendError::Full`]); reading, releasing and
-//!   checkpoints need no room. **A failed sync is final** ([`AppendError::Poisoned`]); one that
-//!   could not start for want of a descriptor is none, and is tried again.
-//! - **A reactor never waits.** [`Log`] makes no system call; all that may block is a [`Request`].
 //!
 //! Not promised: the kernel may evict pages under memory pressure and read them back, and such pages are checked only
 //! if the log itself had let go of them. Two devices that fail at once are not covered, nor is a data path that another

@@ -57,8 +57,8 @@ pub(crate) struct Question {
 impl Question {
     /// Takes the question back if it waits and fewer threads are free than questions wait. Returns true if the question
     /// will never be asked.
-    pub(crate) fn take_back_if_queued(&self) -> bool {
-        self.pool.take_back_if_queued(self.number)
+    pub(crate) fn take_back_if_no_thread(&self) -> bool {
+        self.pool.take_back_if_no_thread(self.number)
     }
 }
 

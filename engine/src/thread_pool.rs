@@ -123,7 +123,7 @@ impl ThreadPool {
 
     /// Forgets a job that waits, unless enough threads are free for all jobs that wait. Returns whether the job is
     /// forgotten.
-    pub(crate) fn take_back_if_queued(&self, number: JobNumber) -> bool {
+    pub(crate) fn take_back_if_no_thread(&self, number: JobNumber) -> bool {
         let mut state = self.shared.lock();
         let free = state.threads - state.busy;
         let removed = match state.waiting.len() > free {
@@ -279,7 +279,7 @@ mod tests {
             let threads = pool.shared.lock().threads;
             assert!(threads <= 2, "{threads} threads");
             let (last, _) = gates.iter().max_by_key(|(number, _)| *number).expect("8");
-            assert!(pool.take_back_if_queued(*last), "7 are before it");
+            assert!(pool.take_back_if_no_thread(*last), "7 are before it");
         }
     }
 
@@ -296,7 +296,7 @@ mod tests {
         assert!(!pool.take_back(first), "it is being done");
         let (second, _) = give(2);
         let (third, _) = give(3);
-        assert!(pool.take_back_if_queued(third), "two wait for the first");
+        assert!(pool.take_back_if_no_thread(third), "two wait for the first");
         assert!(!pool.take_back(third), "it is gone");
         assert!(pool.take_back(second));
         let (_, last) = give(4);

@@ -15,7 +15,7 @@
 //!
 //! - **A reactor never waits.** No call of [`Log`] blocks; all that may block is a [`Request`].
 //! - **Never a wrong message.** A slot's CRC covers the frame, its place, its seq and the generation of the segment.
-//! - **A seq is used once.**
+//! - **A seq is used once**, over crashes too.
 //! - **A full disk refuses appends at once** ([`AppendError::Full`]); reading, releasing and checkpoints need no room.
 //! - **A failed sync is final** ([`AppendError::Poisoned`]); a sync that could not start for want of a descriptor is not
 //!   a failed one, and is tried again.

@@ -94,15 +94,8 @@ pub fn normalise(ranges: &mut Vec<SeqRange>) {
 #[must_use]
 pub fn without(range: SeqRange, others: &[SeqRange]) -> Vec<SeqRange> {
     let mut left = Vec::new();
-    if range.is_empty() {
-        return left;
-    }
     let mut start = range.start;
-    let first = others.partition_point(|other| other.end <= range.start);
-    for other in others[first..]
-        .iter()
-        .take_while(|other| other.start < range.end)
-    {
+    for other in within(range, others) {
         push_joined(&mut left, SeqRange::new(start, other.start));
         start = other.end;
     }

@@ -46,7 +46,7 @@ impl Connection {
             return false;
         };
         while Pin::new(&mut asking.look).poll(cx).is_ready() {
-            if self.transport.stream().has_hung_up() && asking.question.take_back_if_queued() {
+            if self.transport.stream().has_hung_up() && asking.question.take_back_if_no_thread() {
                 return true;
             }
             asking.interval = (asking.interval * 2).min(GONE_INTERVAL_MAX);
