@@ -177,7 +177,7 @@ impl Log {
         // Until it is written it holds nothing that counts.
         self.checkpoints.slots[slot] = 0;
         let names = sync && self.sync.names_synced.is_none();
-        let names_upto = names.then(|| self.supply.prepared_upto);
+        let names_upto = names.then_some(self.supply.prepared_upto);
         self.checkpoints.writing = Some(Writing {
             number,
             slot,

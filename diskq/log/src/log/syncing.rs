@@ -143,7 +143,7 @@ impl Log {
         }
         let gone = self.sync.voided.clone();
         let names = newest > self.sync.names_synced || !gone.is_empty();
-        let names_upto = names.then(|| self.supply.prepared_upto);
+        let names_upto = names.then_some(self.supply.prepared_upto);
         self.sync.syncing = Some(Syncing {
             upto: self.next,
             names_upto,
