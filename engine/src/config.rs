@@ -143,12 +143,6 @@ pub struct Config {
     pub io: String,
     /// `--check`
     pub check: Check,
-    /// `--http-read-timeout`; 0: none.
-    pub http_read_timeout: Duration,
-    /// `--http-write-timeout`; 0: none.
-    pub http_write_timeout: Duration,
-    /// `--http-idle-timeout`; 0: none.
-    pub http_idle_timeout: Duration,
     /// `--old-http-endpoints`
     pub old_http_endpoints: bool,
     /// All values as they were given, for `/config`.
@@ -241,9 +235,6 @@ impl Config {
             pin_shards: boolean("pin-shards"),
             io: text("io"),
             check: Check::of(options.word("check")),
-            http_read_timeout: duration("http-read-timeout"),
-            http_write_timeout: duration("http-write-timeout"),
-            http_idle_timeout: duration("http-idle-timeout"),
             old_http_endpoints: boolean("old-http-endpoints"),
             options: Arc::new(options),
         })

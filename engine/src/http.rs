@@ -15,7 +15,7 @@ use engine_core::stats::{StatsFilter, StatsSnapshot};
 use http::{Method, StatusCode};
 use program::http::{
     Connection, Failure, Head, Io, OldRequest, Reply, RequestBody, Route, Served, Service,
-    parse_query,
+    parse_query, profiler,
 };
 
 use crate::config::TlsRequired;
@@ -144,10 +144,10 @@ impl<B: Broker> Service for Nsqd<'_, B> {
             Endpoint::Channel(action) => admin::change_channel(broker, action, query, body).await,
             Endpoint::ConfigGet => config::get(broker, &segments[0]),
             Endpoint::ConfigPut => config::put(broker, &segments[0], body).await,
-            Endpoint::PprofIndex => Ok(debug::index()),
-            Endpoint::PprofCommandLine => Ok(debug::command_line()),
-            Endpoint::PprofSymbol => Ok(debug::symbols()),
-            Endpoint::Pprof => Ok(debug::profile()),
+            Endpoint::PprofIndex => Ok(profiler::index("")),
+            Endpoint::PprofCommandLine => Ok(profiler::command_line()),
+            Endpoint::PprofSymbol => Ok(profiler::symbols()),
+            Endpoint::Pprof => Ok(profiler::profile("/stats")),
             Endpoint::SetBlockRate => Ok(debug::set_block_rate(query, body).await),
             Endpoint::FreeMemory => Ok(debug::free_memory()),
         }

@@ -3,15 +3,13 @@
 use engine::check::{self, State};
 use engine::config::{Check, Config};
 use engine::daemon::Daemon;
+use program::stop::{self, StopSignals};
 use program::{log, log_fatal};
-use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
 use std::io::{self, Write};
-use std::panic;
-use std::process::{self, ExitCode};
+use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    abort_on_panic();
+    stop::abort_on_panic();
     let config = match Config::from_args(std::env::args_os().skip(1)) {
         Ok(config) => config,
         Err(exit) => return exit.print(),
@@ -29,7 +27,7 @@ fn main() -> ExitCode {
         return ExitCode::from(1);
     }
     // Before any other thread, so that none of them takes the signals.
-    let mut signals = match Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2]) {
+    let signals = match StopSignals::catch() {
         Ok(signals) => signals,
         Err(error) => {
             log_fatal!("cannot receive signals: {error}");
@@ -39,7 +37,7 @@ fn main() -> ExitCode {
     };
     match Daemon::start(config) {
         Ok(daemon) => {
-            if !is_stop_wanted(&mut signals) {
+            if !signals.wait() {
                 return ExitCode::from(2);
             }
             daemon.stop();
@@ -51,15 +49,6 @@ fn main() -> ExitCode {
             ExitCode::from(1)
         }
     }
-}
-
-/// Makes a panic on any thread end the process, whatever the build's profile: no broker runs on with a thread missing.
-fn abort_on_panic() {
-    let report = panic::take_hook();
-    panic::set_hook(Box::new(move |panic| {
-        report(panic);
-        process::abort();
-    }));
 }
 
 /// Says on standard output whether this machine is ready.
@@ -75,21 +64,4 @@ fn check(config: Config) -> ExitCode {
         return ExitCode::from(1);
     }
     ExitCode::from(u8::from(report.state() == State::Failure))
-}
-
-/// Waits for a signal that ends the broker. False: it is to end at once, as if it were killed.
-fn is_stop_wanted(signals: &mut Signals) -> bool {
-    for signal in signals.forever() {
-        match signal {
-            SIGINT | SIGTERM => return true,
-            SIGQUIT => {
-                log_fatal!("SIGQUIT: ending at once");
-                log::flush();
-                return false;
-            }
-            // nsqd survives SIGUSR1 and SIGUSR2, and scripts may rely on that.
-            _ => {}
-        }
-    }
-    unreachable!("the signals never end")
 }

@@ -3,7 +3,7 @@
 
 use crate::config::Config;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 /// The values that do not change while the process runs.
 #[derive(Clone, Debug)]
@@ -19,28 +19,6 @@ pub struct Info {
     pub statsd_prefix: String,
     /// The time at which the process started.
     pub start_time: SystemTime,
-}
-
-/// The limits on the time that an HTTP client may take; `None` is no limit.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HttpTimeouts {
-    /// `--http-read-timeout`
-    pub read: Option<Duration>,
-    /// `--http-write-timeout`
-    pub write: Option<Duration>,
-    /// `--http-idle-timeout`
-    pub idle: Option<Duration>,
-}
-
-impl HttpTimeouts {
-    pub(crate) fn new(config: &Config) -> HttpTimeouts {
-        let some = |timeout: Duration| (!timeout.is_zero()).then_some(timeout);
-        HttpTimeouts {
-            read: some(config.http_read_timeout),
-            write: some(config.http_write_timeout),
-            idle: some(config.http_idle_timeout),
-        }
-    }
 }
 
 /// The ports of a broker: those that are listened on, or, in [`Info::announced`], those that nsqlookupd is told.

@@ -97,7 +97,7 @@ const NSQD_FLAGS: &[Flag] = {
 /// The flags that nsqd does not have.
 #[rustfmt::skip]
 const OWN_FLAGS: &[Flag] = {
-    use Kind::{Boolean, Duration, Integer, Text, Word};
+    use Kind::{Boolean, Integer, Text, Word};
     &[
     flag::LOG_FORMAT,
     Flag::new("shards", Integer(0, SHARDS_MAX), "0", "number of shards; 0 for one per core that this process may use"),
@@ -105,9 +105,9 @@ const OWN_FLAGS: &[Flag] = {
     Flag::new("io", Text, "auto", "how shards wait for sockets: io_uring, epoll (runs everywhere), or auto: io_uring where the system allows it, else epoll"),
     Flag::new("check", Word(&words::CHECK), "false", "check whether this machine is ready for a start with these flags, and end: true for a text, json for programs")
         .without_key(),
-    Flag::new("http-read-timeout", Duration(MIN, MAX), "1m0s", "time that an HTTP client may take for a TLS handshake, for the head of a request, and for every 4 KiB of a body; 0 for no limit"),
-    Flag::new("http-write-timeout", Duration(MIN, MAX), "1m0s", "time in which 4 KiB of an answer must leave, for which a client may have to read 128 KiB; 0 for no limit"),
-    Flag::new("http-idle-timeout", Duration(MIN, MAX), "15m0s", "time that an HTTP connection may be open without a request; 0 for no limit"),
+    flag::HTTP_TIMEOUTS[0],
+    flag::HTTP_TIMEOUTS[1],
+    flag::HTTP_TIMEOUTS[2],
     Flag::new("old-http-endpoints", Boolean, "false", "also serve the HTTP endpoints of nsqd before 1.0: /put, /mput, /create_topic, ..."),
     ]
 };

@@ -1,5 +1,5 @@
 use program::log::Format;
-use program::{Value, markdown_table};
+use program::{Value, page_with_table};
 
 use super::*;
 
@@ -673,8 +673,8 @@ fn fields_and_keys_are_named_as_nsqd_names_them() {
 fn the_documentation_has_every_flag() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration.md");
     let page = std::fs::read_to_string(path).expect("the page exists");
-    let updated = with_table(&page, "nsqd's flags", NSQD.flags);
-    let updated = with_table(&updated, "our flags", NSQD.own_flags);
+    let updated = page_with_table(&page, "nsqd's flags", NSQD.flags);
+    let updated = page_with_table(&updated, "our flags", NSQD.own_flags);
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(path, &updated).expect("the page can be written");
     }
@@ -682,16 +682,4 @@ fn the_documentation_has_every_flag() {
         page == updated,
         "out of date: run with UPDATE_DOCS=1 and look at the difference"
     );
-}
-
-/// The page with the text between two marks replaced by the table of `flags`.
-fn with_table(page: &str, name: &str, flags: &[program::flag::Flag]) -> String {
-    let (begin, end) = (
-        format!("<!-- {name} -->\n"),
-        format!("<!-- end of {name} -->\n"),
-    );
-    let (before, rest) = page.split_once(&begin).expect("the mark is there");
-    let (_, after) = rest.split_once(&end).expect("the end mark is there");
-    let rows = markdown_table(flags);
-    format!("{before}{begin}{rows}{end}{after}")
 }

@@ -1,10 +1,11 @@
 //! Addresses: from what the operator wrote to what the shards listen on.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use program::tcp_address;
 use socket2::{Domain, Protocol, Socket, Type};
 use wire::go_error::system_text;
 
@@ -53,13 +54,13 @@ impl Reserved {
 /// Takes what is `<host>:<port>` for an IP address and everything else for the path of a unix socket,
 /// as nsqd does for TCP and HTTP. May block for up to a second.
 pub fn reserve(address: &str) -> Result<Reserved, PreflightError> {
-    if split_host_port(address).is_some() {
+    if tcp_address::split_host_port(address).is_some() {
         return reserve_tcp(address).map(Reserved::Tcp);
     }
     let socket = UnixSocket::bind(address).map_err(|error| PreflightError::Listen {
         address: address.to_string(),
         why: format!("listen unix {address}: bind: {}", system_text(&error)),
-        hint: unix_hint(&error),
+        hint: unix_hint(&error).to_string(),
     })?;
     Ok(Reserved::Unix(Arc::new(socket)))
 }
@@ -84,29 +85,17 @@ pub fn reserve_tcp(address: &str) -> Result<ReservedAddress, PreflightError> {
 }
 
 fn reserve_within(address: &str, patience: Duration) -> Result<ReservedAddress, PreflightError> {
-    let refuse = |why: String, hint: &'static str| PreflightError::Listen {
+    let refuse = |why: String, hint: String| PreflightError::Listen {
         address: address.to_string(),
         why,
         hint,
     };
-    let (host, port) = split_host_port(address).ok_or_else(|| {
-        let why = format!("listen tcp: address {address}: missing port in address");
-        refuse(why, "")
-    })?;
-    let port = parse_port(port).map_err(|why| refuse(format!("listen tcp: {why}"), ""))?;
-    let candidate = resolve(host, port)
-        .map_err(|why| refuse(format!("listen tcp: lookup {host}: {why}"), ""))?;
-    let Some(candidate) = candidate else {
-        return Err(refuse(
-            format!("listen tcp: lookup {host}: no such host"),
-            "",
-        ));
-    };
+    let candidate = tcp_address::resolve(address).map_err(|why| refuse(why, String::new()))?;
     reserve_patiently(candidate, patience).map_err(|error| {
         let why = system_text(&error);
         refuse(
             format!("listen tcp {candidate}: bind: {why}"),
-            bind_hint(&error),
+            tcp_address::bind_hint(&error, "nsqd"),
         )
     })
 }
@@ -149,84 +138,6 @@ fn share_with_shards(socket: Socket) -> io::Result<ReservedAddress> {
         address,
         _socket: cfg!(target_os = "linux").then_some(socket),
     })
-}
-
-fn bind_hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "another process listens there, perhaps another nsqd (see: ss -ltnp); stop it, or \
-             choose another port"
-        }
-        io::ErrorKind::AddrNotAvailable => "no interface of this machine has this address",
-        io::ErrorKind::PermissionDenied => {
-            "ports below 1024 need privileges (CAP_NET_BIND_SERVICE); choose a higher one"
-        }
-        _ => "",
-    }
-}
-
-/// Splits as Go's `net.SplitHostPort`: an IPv6 address needs brackets.
-fn split_host_port(address: &str) -> Option<(&str, &str)> {
-    let (host, port) = address.rsplit_once(':')?;
-    if let Some(inner) = host.strip_prefix('[') {
-        let inner = inner.strip_suffix(']')?;
-        return (!inner.contains(['[', ']'])).then_some((inner, port));
-    }
-    (!host.contains([':', '[', ']']) && !port.contains(['[', ']'])).then_some((host, port))
-}
-
-/// A number, or the name of a service. The error is Go's text.
-fn parse_port(text: &str) -> Result<u16, String> {
-    if text.is_empty() {
-        return Ok(0);
-    }
-    if let Ok(port) = text.parse::<i64>() {
-        return u16::try_from(port).map_err(|_| format!("address {text}: invalid port"));
-    }
-    let services = std::fs::read_to_string("/etc/services").unwrap_or_default();
-    find_service(&services, text).ok_or_else(|| format!("lookup tcp/{text}: unknown port"))
-}
-
-/// The TCP port of a service, by name or alias.
-///
-/// ```text
-///   http    80/tcp   www    # WorldWideWeb HTTP
-/// ```
-fn find_service(services: &str, name: &str) -> Option<u16> {
-    services.lines().find_map(|line| {
-        let line = line.split('#').next().unwrap_or_default();
-        let mut words = line.split_ascii_whitespace();
-        let (service, port) = (words.next()?, words.next()?);
-        let port = port.strip_suffix("/tcp")?;
-        let mut names = std::iter::once(service).chain(words);
-        names
-            .any(|known| known.eq_ignore_ascii_case(name))
-            .then(|| port.parse().ok())?
-    })
-}
-
-/// The address to bind. A wildcard is both families on one socket, as in nsqd, or IPv4 alone where
-/// the system has no IPv6. A name gives one address, IPv4 if it has one: listening on only one of
-/// several is what nsqd does, too.
-fn resolve(host: &str, port: u16) -> Result<Option<SocketAddr>, String> {
-    if matches!(host, "" | "0.0.0.0" | "::") {
-        let any4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
-        let any6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
-        return Ok(Some(if has_ipv6() { any6 } else { any4 }));
-    }
-    let found = (host, port).to_socket_addrs().map_err(|error| {
-        // The C library's text, behind the standard library's own words.
-        let text = error.to_string();
-        text.rsplit(": ")
-            .next()
-            .unwrap_or_default()
-            .to_ascii_lowercase()
-    })?;
-    Ok(found.min_by_key(SocketAddr::is_ipv6))
-}
-
-fn has_ipv6() -> bool {
-    TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok()
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ pub enum PreflightError {
         /// In nsqd's words, where it has some.
         why: String,
         /// What to do.
-        hint: &'static str,
+        hint: String,
     },
 }
 
@@ -100,7 +100,7 @@ impl PreflightError {
             PreflightError::DescriptorsTooFew { .. } => {
                 format!("raise it ({RAISE_DESCRIPTORS}), or use fewer --shards")
             }
-            PreflightError::Listen { hint, .. } => (*hint).to_owned(),
+            PreflightError::Listen { hint, .. } => hint.clone(),
         }
     }
 

@@ -1,7 +1,6 @@
 //! HTTP connections on one shard: accepting, TLS, deadlines, and the move to another shard. [`crate::http`] answers the
 //! requests.
 
-mod deadline;
 mod stream;
 
 use crate::http;
@@ -9,13 +8,12 @@ use crate::net::address::Peer;
 use crate::net::listener::Listener;
 use crate::net::transport::MovingTransport;
 use crate::net::upgraded::HandshakeError;
-use crate::process::HttpTimeouts;
 use crate::reactor;
 use crate::shard::Shard;
 use crate::shard::http_broker::HttpBroker;
 use crate::shard::mail::Mail;
 use futures_lite::AsyncWriteExt;
-use program::http::{Awaited, Connection, Served};
+use program::http::{Awaited, Connection, HttpTimeouts, Served};
 use program::{log_debug, log_info, log_warn};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,7 +38,7 @@ pub(crate) struct MovingHttp {
 }
 
 fn timeouts(shard: &Shard) -> HttpTimeouts {
-    HttpTimeouts::new(&shard.shared.info.config)
+    HttpTimeouts::from_options(&shard.shared.info.config.options)
 }
 
 /// Serves HTTP requests until the task is dropped.

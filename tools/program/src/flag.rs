@@ -231,6 +231,31 @@ pub const LOG_FORMAT: Flag = Flag::new(
     "form of log lines: text, or json: one object a line with time, level, program and message",
 );
 
+/// The limits on the time that an HTTP client may take: reading, writing, idle.
+/// [`HttpTimeouts`](crate::http::HttpTimeouts) are their values. NSQ's programs have no such flags.
+pub const HTTP_TIMEOUTS: [Flag; 3] = [
+    Flag::new(
+        "http-read-timeout",
+        Kind::Duration(i64::MIN, i64::MAX),
+        "1m0s",
+        "time that an HTTP client may take for a TLS handshake, for the head of a request, and for \
+         every 4 KiB of a body; 0 for no limit",
+    ),
+    Flag::new(
+        "http-write-timeout",
+        Kind::Duration(i64::MIN, i64::MAX),
+        "1m0s",
+        "time in which 4 KiB of an answer must leave, for which a client may have to read 128 KiB; 0 \
+         for no limit",
+    ),
+    Flag::new(
+        "http-idle-timeout",
+        Kind::Duration(i64::MIN, i64::MAX),
+        "15m0s",
+        "time that an HTTP connection may be open without a request; 0 for no limit",
+    ),
+];
+
 /// A flag without effect that NSQ's daemons still accept.
 pub const VERBOSE: Flag = Flag::new(
     "verbose",

@@ -26,13 +26,16 @@ mod body;
 mod chunked;
 mod connection;
 mod date;
+mod deadline;
 mod head;
+pub mod profiler;
 mod query;
 mod reply;
 mod route;
 
 pub use body::{End, Received, RequestBody};
 pub use connection::{Awaited, Connection, Io};
+pub use deadline::{Alarm, Deadline, HttpTimeouts};
 pub use head::{HEAD_BYTES_MAX, Head};
 pub use query::{Query, QueryError};
 pub use reply::{Failure, Reply};

@@ -65,11 +65,13 @@ pub mod local_time;
 pub mod log;
 mod options;
 mod program;
+pub mod stop;
+pub mod tcp_address;
 mod value;
 pub mod version;
 
 pub use options::Options;
-pub use program::{Exit, Program, markdown_table};
+pub use program::{Exit, Program, page_with_table};
 pub use value::Value;
 
 /// Returns the system's name for this machine.

@@ -144,8 +144,24 @@ fn append_usage(usage: &mut String, flags: &[Flag], hostname: &str) {
     }
 }
 
-/// Returns a table of flags in Markdown, for a page of the documentation.
-pub fn markdown_table(flags: &[Flag]) -> String {
+/// Returns a page of the documentation with the table of `flags` between the marks `<!-- name -->`
+/// and `<!-- end of name -->`.
+///
+/// # Panics
+/// The page lacks the marks.
+pub fn page_with_table(page: &str, name: &str, flags: &[Flag]) -> String {
+    let (begin, end) = (
+        format!("<!-- {name} -->\n"),
+        format!("<!-- end of {name} -->\n"),
+    );
+    let (before, rest) = page.split_once(&begin).expect("the mark is there");
+    let (_, after) = rest.split_once(&end).expect("the end mark is there");
+    let rows = markdown_table(flags);
+    format!("{before}{begin}{rows}{end}{after}")
+}
+
+/// Returns a table of flags in Markdown.
+fn markdown_table(flags: &[Flag]) -> String {
     let mut rows =
         String::from("| flag | type | default | config key | meaning |\n|---|---|---|---|---|\n");
     for flag in flags {

@@ -1,37 +1,9 @@
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use socket2::{Domain, Socket, Type};
 
 use super::*;
-
-#[test]
-fn services_are_found_by_name_and_alias() {
-    let services = "# comment\nhttp\t\t80/tcp\twww # web\ndomain 53/udp\ndomain 53/tcp\n";
-    assert_eq!(find_service(services, "http"), Some(80));
-    assert_eq!(find_service(services, "WWW"), Some(80));
-    assert_eq!(find_service(services, "domain"), Some(53));
-    assert_eq!(find_service(services, "web"), None);
-    assert_eq!(find_service("", "http"), None);
-}
-
-#[test]
-fn addresses_split_as_go_splits_them() {
-    let check = |address: &str, expected: Option<(&str, &str)>| {
-        assert_eq!(split_host_port(address), expected, "{address}");
-    };
-    check("127.0.0.1:4150", Some(("127.0.0.1", "4150")));
-    check(":4150", Some(("", "4150")));
-    check("[::1]:4150", Some(("::1", "4150")));
-    check("/run/a:b", Some(("/run/a", "b")));
-    check("4150", None);
-    check("localhost", None);
-    check("", None);
-    check("::1:4150", None);
-    check("[::1]", None);
-    check("[::1", None);
-    check("/run/nsqd.sock", None);
-}
 
 #[test]
 fn addresses_that_cannot_be_are_refused_in_nsqds_words() {
@@ -100,7 +72,8 @@ fn a_port_in_use_is_found_and_a_free_one_is_picked() {
 fn wildcards_are_both_families() {
     for address in [":0", "0.0.0.0:0", "[::]:0"] {
         let probe = reserve_tcp(address).unwrap();
-        assert_eq!(probe.address().is_ipv6(), has_ipv6(), "{address}");
+        let has_ipv6 = TcpListener::bind("[::]:0").is_ok();
+        assert_eq!(probe.address().is_ipv6(), has_ipv6, "{address}");
         assert!(probe.address().ip().is_unspecified());
     }
     assert_eq!(

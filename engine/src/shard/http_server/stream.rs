@@ -1,16 +1,16 @@
 //! [`HttpStream`]: the transport of an HTTP connection, with the deadlines of its waits.
 
-use super::deadline::Deadline;
 use crate::net::socket::Stream;
 use crate::net::transport::{MovingTransport, Taken, Transport};
 use crate::net::upgraded::HandshakeError;
-use crate::process::HttpTimeouts;
+use crate::reactor::Alarm;
 use futures_lite::{AsyncRead, AsyncWrite, future};
-use program::http::{Awaited, Io};
+use program::http::{Awaited, Deadline, HttpTimeouts, Io};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 use upgrade::{Layer, ServerConfig};
 
 /// How requests begin, as Go's server tells them from TLS.
@@ -19,7 +19,7 @@ const REQUEST_STARTS: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OP
 /// A stream of an HTTP connection.
 pub(crate) struct HttpStream {
     transport: Transport,
-    deadline: Deadline,
+    deadline: Deadline<Alarm>,
     /// A write has failed. TLS may have encoded bytes of it, so the connection takes no other bytes.
     has_failed: bool,
 }
@@ -29,7 +29,7 @@ impl HttpStream {
     pub(crate) fn plain(stream: Stream, timeouts: HttpTimeouts) -> HttpStream {
         HttpStream {
             transport: Transport::new(stream),
-            deadline: Deadline::new(timeouts),
+            deadline: Deadline::new(timeouts, Alarm::new()),
             has_failed: false,
         }
     }
@@ -75,7 +75,7 @@ impl HttpStream {
     pub(crate) fn adopt(moving: MovingTransport, timeouts: HttpTimeouts) -> HttpStream {
         HttpStream {
             transport: Transport::adopt(moving),
-            deadline: Deadline::new(timeouts),
+            deadline: Deadline::new(timeouts, Alarm::new()),
             has_failed: false,
         }
     }
@@ -95,7 +95,7 @@ impl HttpStream {
     }
 
     /// Writes what is encoded, which comes from TLS itself: the bytes of an answer leave in `poll_write`.
-    fn poll_flush_encoded(&mut self, cx: &Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush_encoded(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.transport.has_unsent() {
             ready!(self.poll_send(cx, &[]))?;
         }
@@ -103,7 +103,7 @@ impl HttpStream {
     }
 
     /// Writes once, when the socket has room. After an error, every write fails.
-    fn poll_send(&mut self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.has_failed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
@@ -112,7 +112,7 @@ impl HttpStream {
         sent
     }
 
-    fn poll_send_once(&mut self, cx: &Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_send_once(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = self.transport.send(&[IoSlice::new(bytes)])?;
         if written.taken == Taken::Nothing {
             self.transport.stream().wait_writable(cx);
@@ -120,6 +120,12 @@ impl HttpStream {
         }
         self.deadline.count_bytes(written.left);
         Poll::Ready(Ok(written.left))
+    }
+}
+
+impl program::http::Alarm for Alarm {
+    fn poll(&mut self, cx: &mut Context<'_>, now: Instant, end: Instant) -> Poll<()> {
+        Alarm::poll(self, cx, now, end)
     }
 }
 

@@ -1,0 +1,235 @@
+use super::*;
+use crate::peer::PeerInfo;
+
+/// A database with its clock, and the lines that it logged.
+struct World {
+    database: Database,
+    now: Now,
+    events: Vec<Event>,
+}
+
+impl World {
+    fn new() -> World {
+        World {
+            database: Database::new(Lifetimes {
+                inactive: Duration::from_secs(300),
+                tombstone: Duration::from_secs(45),
+            }),
+            now: Now::default(),
+            events: Vec::new(),
+        }
+    }
+
+    fn join(&mut self, name: &str) -> ClientKey {
+        let info = PeerInfo {
+            broadcast_address: name.to_string(),
+            tcp_port: 4150,
+            http_port: 4151,
+            version: "1.3.0".to_string(),
+            ..PeerInfo::default()
+        };
+        let peer = Arc::new(Peer::new(format!("{name}:9").into(), info));
+        self.database.join(peer, self.now, &mut self.events)
+    }
+
+    fn register(&mut self, client: ClientKey, topic: &str, channel: Option<&str>) {
+        self.database
+            .register(client, topic, channel, &mut self.events);
+        self.database.check();
+    }
+
+    fn unregister(&mut self, client: ClientKey, topic: &str, channel: Option<&str>) {
+        self.database
+            .unregister(client, topic, channel, &mut self.events);
+        self.database.check();
+    }
+
+    fn leave(&mut self, client: ClientKey) {
+        while !self.database.leave(client, 1, &mut self.events) {
+            self.database.check();
+        }
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        self.now.monotonic += Duration::from_secs(seconds);
+    }
+
+    fn producers(&self, topic: &str) -> Option<Vec<&str>> {
+        let producers = self.database.producers(topic, self.now)?;
+        Some(
+            producers
+                .map(|peer| peer.info.broadcast_address.as_str())
+                .collect(),
+        )
+    }
+
+    fn topics(&self) -> Vec<&str> {
+        self.database.topics().collect()
+    }
+
+    fn channels(&self, topic: &str) -> Vec<&str> {
+        self.database.channels(topic).collect()
+    }
+
+    fn nodes(&self) -> String {
+        let mut json = String::new();
+        for client in self.database.clients() {
+            self.database.append_node(client, self.now, &mut json);
+        }
+        json
+    }
+}
+
+#[test]
+fn keys_outlive_their_producers() {
+    let mut world = World::new();
+    let node = world.join("b1");
+    world.register(node, "t", Some("c"));
+    world.register(node, "e#ephemeral", Some("x#ephemeral"));
+    world.leave(node);
+    assert_eq!(world.topics(), ["e#ephemeral", "t"]);
+    assert_eq!(world.channels("t"), ["c"]);
+    assert_eq!(world.channels("e#ephemeral"), ["x#ephemeral"]);
+    assert_eq!(world.producers("t"), Some(vec![]));
+    assert_eq!(world.producers("nope"), None);
+    assert_eq!(world.nodes(), "");
+}
+
+#[test]
+fn an_unregister_deletes_ephemeral_keys_without_producers() {
+    let mut world = World::new();
+    let (one, two) = (world.join("b1"), world.join("b2"));
+    world.register(one, "e#ephemeral", Some("x#ephemeral"));
+    world.register(two, "e#ephemeral", Some("x#ephemeral"));
+    world.unregister(one, "e#ephemeral", Some("x#ephemeral"));
+    world.unregister(one, "e#ephemeral", None);
+    assert_eq!(world.channels("e#ephemeral"), ["x#ephemeral"]);
+    world.unregister(two, "e#ephemeral", None);
+    assert!(world.topics().is_empty());
+    // The key of the channel stays behind, as in the original, and can be deleted.
+    assert_eq!(world.channels("e#ephemeral"), ["x#ephemeral"]);
+    assert_eq!(world.producers("e#ephemeral"), None);
+    world.unregister(two, "e#ephemeral", Some("x#ephemeral"));
+    assert!(world.channels("e#ephemeral").is_empty());
+    assert!(world.database.topics_by_name.is_empty());
+}
+
+#[test]
+fn silent_producers_are_hidden() {
+    let mut world = World::new();
+    let node = world.join("b1");
+    world.register(node, "t", None);
+    world.pass(300);
+    assert_eq!(world.producers("t"), Some(vec!["b1"]));
+    world.pass(1);
+    assert_eq!(world.producers("t"), Some(vec![]));
+    assert_eq!(world.nodes(), "");
+    assert_ne!(world.database.debug(), "{}");
+    let now = world.now;
+    world.database.ping(node, now, &mut world.events);
+    assert_eq!(world.producers("t"), Some(vec!["b1"]));
+}
+
+#[test]
+fn tombstones_hide_until_they_expire_or_the_registration_is_new() {
+    let mut world = World::new();
+    let node = world.join("b1");
+    world.register(node, "t", None);
+    world.register(node, "u", None);
+    let now = world.now;
+    world.database.tombstone("t", "b1:4152", now);
+    world.database.tombstone("t", "b1", now);
+    world.database.tombstone("nope", "b1:4151", now);
+    assert_eq!(world.producers("t"), Some(vec!["b1"]));
+    world.database.tombstone("t", "b1:4151", now);
+    assert_eq!(world.producers("t"), Some(vec![]));
+    assert_eq!(world.producers("u"), Some(vec!["b1"]));
+    let tombstones = r#""tombstones":[true,false],"topics":["t","u"]}"#;
+    assert!(world.nodes().ends_with(tombstones), "{}", world.nodes());
+    world.register(node, "t", None);
+    assert_eq!(world.producers("t"), Some(vec![]), "it is no news");
+    world.pass(45);
+    assert_eq!(world.producers("t"), Some(vec!["b1"]));
+    assert!(world.database.debug().contains("\"tombstoned\":true"));
+    let now = world.now;
+    world.database.tombstone("t", "b1:4151", now);
+    world.unregister(node, "t", None);
+    world.register(node, "t", None);
+    assert_eq!(world.producers("t"), Some(vec!["b1"]));
+    assert!(!world.database.debug().contains("\"tombstoned\":true"));
+}
+
+#[test]
+fn deletion_keeps_the_clients() {
+    let mut world = World::new();
+    let node = world.join("b1");
+    world.register(node, "t", Some("c"));
+    world.register(node, "t", Some("d"));
+    assert!(!world.database.delete_channel("t", "x", &mut world.events));
+    assert!(!world.database.delete_channel("x", "c", &mut world.events));
+    assert!(world.database.delete_channel("t", "c", &mut world.events));
+    world.database.check();
+    assert_eq!(world.channels("t"), ["d"]);
+    world.events.clear();
+    world.database.delete_topic("t", &mut world.events);
+    world.database.delete_topic("t", &mut world.events);
+    world.database.check();
+    let lines: Vec<String> = world.events.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "DB: removing channel(d) from topic(t)",
+            "DB: removing topic(t)"
+        ]
+    );
+    assert!(world.topics().is_empty());
+    assert!(world.nodes().ends_with(r#""tombstones":[],"topics":[]}"#));
+    world.register(node, "t", None);
+    assert_eq!(world.producers("t"), Some(vec!["b1"]));
+}
+
+#[test]
+fn a_star_is_a_name_like_any_other() {
+    let mut world = World::new();
+    let node = world.join("b1");
+    world.register(node, "t", Some("c"));
+    assert!(world.channels("*").is_empty());
+    assert_eq!(world.producers("*"), None);
+    world.database.delete_topic("*", &mut world.events);
+    let now = world.now;
+    world.database.tombstone("*", "b1:4151", now);
+    assert_eq!(world.producers("t"), Some(vec!["b1"]));
+    assert_eq!(world.channels("t"), ["c"]);
+}
+
+#[test]
+fn created_names_have_no_producers() {
+    let mut world = World::new();
+    world.database.create_channel("t", "c");
+    world.database.create_topic("u");
+    world.database.check();
+    assert_eq!(world.topics(), ["t", "u"]);
+    assert_eq!(world.channels("t"), ["c"]);
+    assert_eq!(world.producers("u"), Some(vec![]));
+    assert_eq!(world.database.debug(), "{}");
+}
+
+#[test]
+fn debug_shows_every_registration() {
+    let mut world = World::new();
+    world.now.unix_nanos = 1_795_252_910_461_076_181;
+    let node = world.join("b1");
+    world.register(node, "t-x", Some("c"));
+    world.register(node, "t", Some("c"));
+    let entry = r#"[{"broadcast_address":"b1","hostname":"","http_port":4151,"id":"b1:9","last_update":1795252910461076181,"tcp_port":4150,"tombstoned":false,"tombstoned_at":-6795364578871345152,"topology_region":"","topology_zone":"","version":"1.3.0"}]"#;
+    // The order is that of the whole keys.
+    let keys = [
+        "channel:t-x:c",
+        "channel:t:c",
+        "client::",
+        "topic:t-x:",
+        "topic:t:",
+    ];
+    let fields = keys.map(|key| format!("\"{key}\":{entry}")).join(",");
+    assert_eq!(world.database.debug(), format!("{{{fields}}}"));
+}

@@ -1,0 +1,391 @@
+//! The HTTP interface: each endpoint is a function from a query to an answer, over the
+//! [`Database`].
+//!
+//! [`Api`] connects the functions with the server in `program::http`. It holds a lock on the
+//! database only while it writes one answer, or one node of `/nodes`.
+
+use std::borrow::Cow;
+use std::sync::{PoisonError, RwLock};
+
+use ::http::{Method, StatusCode};
+use program::http::{
+    Failure, Io, OldRequest, Query, Reply, RequestBody, Route, Service, parse_query, profiler,
+};
+use program::version::NSQ_VERSION;
+use wire::go_json::{JsonObject, push_array, push_string};
+use wire::name::is_valid_name;
+
+use crate::database::{Database, Now};
+use crate::event::Event;
+
+const TOPIC_NOT_FOUND: Failure = Failure::new(StatusCode::NOT_FOUND, "TOPIC_NOT_FOUND");
+const CHANNEL_NOT_FOUND: Failure = Failure::new(StatusCode::NOT_FOUND, "CHANNEL_NOT_FOUND");
+
+/// The endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// `/ping`
+    Ping,
+    /// `/info`
+    Info,
+    /// `/topics`
+    Topics,
+    /// `/nodes`
+    Nodes,
+    /// `/debug`
+    Debug,
+    /// An endpoint that only reads.
+    Read(Read),
+    /// An endpoint that changes the database.
+    Change(Change),
+    /// `/debug/pprof`
+    PprofIndex,
+    /// `/debug/pprof/cmdline`
+    PprofCommandLine,
+    /// `/debug/pprof/symbol`
+    PprofSymbol,
+    /// The profiles.
+    Pprof,
+}
+
+/// The endpoints with parameters that only read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// `/lookup`
+    Lookup,
+    /// `/channels`
+    Channels,
+}
+
+/// The endpoints that change the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// `/topic/create`
+    CreateTopic,
+    /// `/topic/delete`
+    DeleteTopic,
+    /// `/topic/tombstone`
+    Tombstone,
+    /// `/channel/create`
+    CreateChannel,
+    /// `/channel/delete`
+    DeleteChannel,
+}
+
+const ROUTES: &[Route<Endpoint>] = &[
+    ("GET", "/ping", Endpoint::Ping),
+    ("GET", "/info", Endpoint::Info),
+    ("GET", "/debug", Endpoint::Debug),
+    ("GET", "/lookup", Endpoint::Read(Read::Lookup)),
+    ("GET", "/topics", Endpoint::Topics),
+    ("GET", "/channels", Endpoint::Read(Read::Channels)),
+    ("GET", "/nodes", Endpoint::Nodes),
+    (
+        "POST",
+        "/topic/create",
+        Endpoint::Change(Change::CreateTopic),
+    ),
+    (
+        "POST",
+        "/topic/delete",
+        Endpoint::Change(Change::DeleteTopic),
+    ),
+    (
+        "POST",
+        "/channel/create",
+        Endpoint::Change(Change::CreateChannel),
+    ),
+    (
+        "POST",
+        "/channel/delete",
+        Endpoint::Change(Change::DeleteChannel),
+    ),
+    (
+        "POST",
+        "/topic/tombstone",
+        Endpoint::Change(Change::Tombstone),
+    ),
+    ("GET", "/debug/pprof", Endpoint::PprofIndex),
+    ("GET", "/debug/pprof/cmdline", Endpoint::PprofCommandLine),
+    ("GET", "/debug/pprof/symbol", Endpoint::PprofSymbol),
+    ("POST", "/debug/pprof/symbol", Endpoint::PprofSymbol),
+    ("GET", "/debug/pprof/profile", Endpoint::Pprof),
+    ("GET", "/debug/pprof/heap", Endpoint::Pprof),
+    ("GET", "/debug/pprof/goroutine", Endpoint::Pprof),
+    ("GET", "/debug/pprof/block", Endpoint::Pprof),
+    ("GET", "/debug/pprof/threadcreate", Endpoint::Pprof),
+];
+
+/// The endpoints of nsqlookupd before 1.0 that were renamed: the path then, the path now.
+const RENAMED: &[(&str, &str)] = &[
+    ("/create_topic", "/topic/create"),
+    ("/delete_topic", "/topic/delete"),
+    ("/create_channel", "/channel/create"),
+    ("/delete_channel", "/channel/delete"),
+    ("/tombstone_topic_producer", "/topic/tombstone"),
+];
+
+/// The endpoints of nsqlookupd before 1.0 that have kept their names.
+const KEPT: &[&str] = &[
+    "/info",
+    "/lookup",
+    "/topics",
+    "/channels",
+    "/nodes",
+    "/debug",
+];
+
+/// Returns the answer to an endpoint that only reads.
+///
+/// # Errors
+/// The status and the word for the client.
+pub fn read(
+    endpoint: Read,
+    query: &Query<'_>,
+    database: &Database,
+    now: Now,
+) -> Result<Reply, Failure> {
+    let topic = argument(query, "topic", "MISSING_ARG_TOPIC")?;
+    let mut json = String::new();
+    let mut object = JsonObject::new(&mut json);
+    push_names(object.key("channels"), database.channels(topic));
+    if endpoint == Read::Lookup {
+        let producers = database.producers(topic, now).ok_or(TOPIC_NOT_FOUND)?;
+        push_array(object.key("producers"), producers, |out, peer| {
+            out.push('{');
+            out.push_str(peer.fields());
+            out.push('}');
+        });
+    }
+    object.end();
+    Ok(Reply::json(StatusCode::OK, json))
+}
+
+/// Returns the answer to `/topics`.
+pub fn topics(database: &Database) -> Reply {
+    let mut json = String::new();
+    let mut object = JsonObject::new(&mut json);
+    push_names(object.key("topics"), database.topics());
+    object.end();
+    Reply::json(StatusCode::OK, json)
+}
+
+/// Returns the answer to `/info`.
+pub fn info() -> Reply {
+    let mut json = String::new();
+    let mut object = JsonObject::new(&mut json);
+    object.text("version", NSQ_VERSION);
+    object.end();
+    Reply::json(StatusCode::OK, json)
+}
+
+/// Changes the database.
+///
+/// # Errors
+/// The status and the word for the client.
+pub fn change(
+    endpoint: Change,
+    query: &Query<'_>,
+    database: &mut Database,
+    now: Now,
+    events: &mut Vec<Event>,
+) -> Result<Reply, Failure> {
+    let topic = argument(query, "topic", "MISSING_ARG_TOPIC")?;
+    match endpoint {
+        Change::CreateTopic => {
+            check(topic, "INVALID_ARG_TOPIC")?;
+            events.push(Event::AddingTopic(topic.to_string()));
+            database.create_topic(topic);
+        }
+        Change::DeleteTopic => database.delete_topic(topic, events),
+        Change::Tombstone => {
+            let node = argument(query, "node", "MISSING_ARG_NODE")?;
+            events.push(Event::SettingTombstone {
+                topic: topic.to_string(),
+                node: node.to_string(),
+            });
+            database.tombstone(topic, node, now);
+        }
+        Change::CreateChannel => {
+            let channel = channel(topic, query)?;
+            events.push(Event::AddingChannel {
+                topic: topic.to_string(),
+                channel: channel.to_string(),
+            });
+            events.push(Event::AddingTopic(topic.to_string()));
+            database.create_channel(topic, channel);
+        }
+        Change::DeleteChannel => {
+            let channel = channel(topic, query)?;
+            if !database.delete_channel(topic, channel, events) {
+                return Err(CHANNEL_NOT_FOUND);
+            }
+        }
+    }
+    Ok(Reply::text(""))
+}
+
+/// Returns the request of today that a request of the time before 1.0 means, or `None` if it is no
+/// such request.
+pub fn translate<'a>(method: &Method, path: &str, query: &'a str) -> Option<OldRequest<'a>> {
+    let query = Cow::Borrowed(query);
+    let is_get_or_post = method == Method::GET || method == Method::POST;
+    if let Some((_, path)) = RENAMED.iter().find(|(then, _)| *then == path) {
+        return is_get_or_post.then_some(OldRequest {
+            method: "POST",
+            path,
+            query,
+        });
+    }
+    let path = KEPT.iter().find(|kept| **kept == path)?;
+    (method == Method::GET).then_some(OldRequest {
+        method: "GET",
+        path,
+        query,
+    })
+}
+
+fn argument<'a>(
+    query: &'a Query<'_>,
+    name: &str,
+    missing: &'static str,
+) -> Result<&'a str, Failure> {
+    query.get(name).ok_or(Failure::bad(missing))
+}
+
+fn check(name: &str, invalid: &'static str) -> Result<(), Failure> {
+    match is_valid_name(name.as_bytes()) {
+        true => Ok(()),
+        false => Err(Failure::bad(invalid)),
+    }
+}
+
+/// Returns the channel of a `/channel/*` endpoint, which checks the topic first.
+fn channel<'a>(topic: &str, query: &'a Query<'_>) -> Result<&'a str, Failure> {
+    check(topic, "INVALID_ARG_TOPIC")?;
+    let channel = argument(query, "channel", "MISSING_ARG_CHANNEL")?;
+    check(channel, "INVALID_ARG_CHANNEL")?;
+    Ok(channel)
+}
+
+fn push_names<'a>(out: &mut String, names: impl Iterator<Item = &'a str>) {
+    push_array(out, names, push_string);
+}
+
+/// The endpoints over a shared database.
+#[derive(Debug)]
+pub struct Api<'a> {
+    /// The database.
+    pub database: &'a RwLock<Database>,
+    /// The clock.
+    pub now: fn() -> Now,
+    /// `--old-http-endpoints`
+    pub has_old_endpoints: bool,
+}
+
+impl Api<'_> {
+    fn read<T>(&self, read: impl FnOnce(&Database) -> T) -> T {
+        read(&self.database.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change(&self, endpoint: Change, query: &Query<'_>) -> Result<Reply, Failure> {
+        let mut events = Vec::new();
+        let mut database = self
+            .database
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let reply = change(endpoint, query, &mut database, (self.now)(), &mut events);
+        drop(database);
+        crate::event::log(&events);
+        reply
+    }
+
+    /// Returns the answer to `/nodes`. Nodes with very many topics make it long, so other tasks
+    /// have their turn, and the lock, between two nodes.
+    async fn nodes(&self) -> Reply {
+        let mut json = String::from("{\"producers\":[");
+        let mut needs_comma = false;
+        for client in self.read(Database::clients) {
+            let length = json.len();
+            if needs_comma {
+                json.push(',');
+            }
+            let now = (self.now)();
+            if self.read(|database| database.append_node(client, now, &mut json)) {
+                needs_comma = true;
+            } else {
+                json.truncate(length);
+            }
+            futures_lite::future::yield_now().await;
+        }
+        json.push_str("]}");
+        Reply::json(StatusCode::OK, json)
+    }
+}
+
+impl Service for Api<'_> {
+    type Endpoint = Endpoint;
+
+    const ROUTES: &'static [Route<Endpoint>] = ROUTES;
+
+    async fn answer(
+        &self,
+        endpoint: Endpoint,
+        _segments: &[String],
+        query: &str,
+        body: &mut RequestBody<'_, impl Io>,
+    ) -> Result<Reply, Failure> {
+        match endpoint {
+            Endpoint::Ping => Ok(Reply::plain(StatusCode::OK, "OK")),
+            Endpoint::Info => Ok(info()),
+            Endpoint::Topics => Ok(self.read(topics)),
+            Endpoint::Nodes => Ok(self.nodes().await),
+            Endpoint::Debug => Ok(Reply::json(StatusCode::OK, self.read(Database::debug))),
+            Endpoint::Read(endpoint) => {
+                let query = parse_query(query)?;
+                read_body(body).await?;
+                self.read(|database| read(endpoint, &query, database, (self.now)()))
+            }
+            Endpoint::Change(endpoint) => {
+                let query = parse_query(query)?;
+                read_body(body).await?;
+                self.change(endpoint, &query)
+            }
+            Endpoint::PprofIndex => Ok(profiler::index("/debug/pprof/")),
+            Endpoint::PprofCommandLine => Ok(profiler::command_line()),
+            Endpoint::PprofSymbol => Ok(profiler::symbols()),
+            Endpoint::Pprof => Ok(profiler::profile("/proc")),
+        }
+    }
+
+    fn is_logged(endpoint: Endpoint) -> bool {
+        !matches!(
+            endpoint,
+            Endpoint::PprofIndex
+                | Endpoint::PprofCommandLine
+                | Endpoint::PprofSymbol
+                | Endpoint::Pprof
+        )
+    }
+
+    fn old_request<'a>(
+        &self,
+        method: &Method,
+        path: &str,
+        query: &'a str,
+    ) -> Option<OldRequest<'a>> {
+        self.has_old_endpoints
+            .then(|| translate(method, path, query))?
+    }
+}
+
+/// Reads the body of a request whose endpoint has parameters. No endpoint uses the body.
+async fn read_body(body: &mut RequestBody<'_, impl Io>) -> Result<(), Failure> {
+    match body.read_and_forget().await {
+        true => Ok(()),
+        false => Err(Failure::bad("INVALID_REQUEST")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

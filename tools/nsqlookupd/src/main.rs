@@ -1,0 +1,46 @@
+//! The program `nsqlookupd`.
+
+use std::process::ExitCode;
+
+use nsqlookupd::config::Config;
+use nsqlookupd::server::Server;
+use program::stop::{self, StopSignals};
+use program::{log, log_fatal};
+use tokio::runtime::Runtime;
+
+fn main() -> ExitCode {
+    stop::abort_on_panic();
+    let config = match Config::from_args(std::env::args_os().skip(1)) {
+        Ok(config) => config,
+        Err(exit) => return exit.print(),
+    };
+    if let Err(error) = log::init(config.log_level, config.log_style.clone()) {
+        log_fatal!("cannot start the log's thread: {error}");
+        return ExitCode::from(1);
+    }
+    match run(&config) {
+        Ok(code) => code,
+        Err(why) => {
+            log_fatal!("{why}");
+            log::flush();
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Serves until a signal comes. The error is the text for the FATAL line.
+fn run(config: &Config) -> Result<ExitCode, String> {
+    // Before any other thread, so that no thread takes the signals.
+    let signals =
+        StopSignals::catch().map_err(|error| format!("cannot receive signals: {error}"))?;
+    let runtime = Runtime::new().map_err(|error| format!("cannot start threads: {error}"))?;
+    let server = runtime
+        .block_on(Server::start(config))
+        .map_err(|why| format!("failed to instantiate nsqlookupd - {why}"))?;
+    if !signals.wait() {
+        return Ok(ExitCode::from(2));
+    }
+    runtime.block_on(server.stop());
+    log::flush();
+    Ok(ExitCode::SUCCESS)
+}
