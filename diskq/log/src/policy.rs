@@ -19,8 +19,8 @@ pub(crate) const IDLE_AFTER: Duration = Duration::from_secs(5);
 pub(crate) const TAIL_IDLE_AFTER: Duration = Duration::from_secs(60);
 /// The least size of a segment that may lie in huge pages: two huge pages of 2 MiB.
 pub const HUGE_FROM: u32 = 4 << 20;
-/// While this many segments are being spilled, the log allocates no new one: their memory is about to be free. Two
-/// spills at a time keep the disk busy. The others wait in line, so that the disk never waits for the next spill.
+/// While this many segments are being spilled, the log allocates no new one: their memory is about to be free. They
+/// wait in line, so that the disk never waits for the next spill.
 pub const SPILLING_ENOUGH: u32 = 8;
 /// The buffers that a log keeps for the next loads. One is read while the next is loaded, and messages of two more may
 /// be in flight.

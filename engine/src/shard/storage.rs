@@ -26,10 +26,9 @@ use program::{log_error, log_warn};
 use std::collections::HashSet;
 use std::io;
 use std::ops::ControlFlow;
-use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle};
 use wire::go_error::system_text;
 
 /// This many waiting syncs are done as one `syncfs`. For fewer, a `syncfs` does not pay: it also writes what others
@@ -143,7 +142,7 @@ struct KeeperThread {
     shared: SharedSync<OsFiles>,
     post: Post,
     order: Arc<JobOrder>,
-    failed_deletions: Mutex<FailedDeletions>,
+    failed_deletions: FailedDeletions,
 }
 
 impl KeeperThread {
@@ -161,7 +160,7 @@ impl KeeperThread {
             keeper,
             post: post.clone(),
             order: Arc::clone(order),
-            failed_deletions: Mutex::default(),
+            failed_deletions: FailedDeletions::default(),
         })
     }
 
@@ -174,8 +173,8 @@ impl KeeperThread {
     }
 
     /// Waits for jobs, and for the deletions that are to be tried again. `None`: there will be none.
-    fn next_jobs(&self, queue: &Receiver<KeeperJob>) -> Option<Vec<KeeperJob>> {
-        let due_in = self.failed_deletions().due_in();
+    fn next_jobs(&mut self, queue: &Receiver<KeeperJob>) -> Option<Vec<KeeperJob>> {
+        let due_in = self.failed_deletions.due_in();
         let first = match due_in {
             None => Some(queue.recv().ok()?),
             Some(time) => match queue.recv_timeout(time) {
@@ -184,14 +183,8 @@ impl KeeperThread {
                 Err(RecvTimeoutError::Disconnected) => return None,
             },
         };
-        let due = self.failed_deletions().take_due().map(KeeperJob::Delete);
+        let due = self.failed_deletions.take_due().map(KeeperJob::Delete);
         Some(due.chain(first).chain(queue.try_iter()).collect())
-    }
-
-    fn failed_deletions(&self) -> MutexGuard<'_, FailedDeletions> {
-        self.failed_deletions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does what waited at the same time.
@@ -201,39 +194,8 @@ impl KeeperThread {
         self.do_jobs(batch.after)
     }
 
-    fn do_jobs(&self, jobs: Vec<KeeperJob>) -> ControlFlow<()> {
-        let mut jobs = jobs.into_iter().peekable();
-        while let Some(job) = jobs.next() {
-            let beside = if job.is_spill() {
-                jobs.next_if(KeeperJob::is_spill)
-            } else {
-                None
-            };
-            match beside {
-                None => self.do_job(job)?,
-                Some(other) => self.do_two(job, other)?,
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// Two spills at a time: one alone leaves the disk idle while its file is made.
-    fn do_two(&self, job: KeeperJob, other: KeeperJob) -> ControlFlow<()> {
-        let other = Mutex::new(Some(other));
-        let do_other = || {
-            let job = other.lock().unwrap_or_else(PoisonError::into_inner).take();
-            job.map_or(ControlFlow::Continue(()), |job| self.do_job(job))
-        };
-        thread::scope(|scope| {
-            let name = format!("spiller-{}", self.shard.0);
-            // Without a thread, or if it comes late, this one does both.
-            let spiller = Builder::new().name(name).spawn_scoped(scope, do_other);
-            self.do_job(job)?;
-            do_other()?;
-            spiller.map_or(ControlFlow::Continue(()), |spiller| {
-                spiller.join().unwrap_or_else(|panic| resume_unwind(panic))
-            })
-        })
+    fn do_jobs(&mut self, jobs: Vec<KeeperJob>) -> ControlFlow<()> {
+        jobs.into_iter().try_for_each(|job| self.do_job(job))
     }
 
     fn sync_together(&mut self, syncs: Vec<LogJob>) {
@@ -265,7 +227,7 @@ impl KeeperThread {
         }
     }
 
-    fn do_job(&self, job: KeeperJob) -> ControlFlow<()> {
+    fn do_job(&mut self, job: KeeperJob) -> ControlFlow<()> {
         let noted = match self.duty {
             Duty::Keeper => job.barrier().cloned(),
             Duty::Urgent => job.topic().cloned(),

@@ -72,7 +72,7 @@ impl FailedDeletions {
 impl KeeperThread {
     /// Does the last jobs of a log and deletes the log. Returns false if the deletion failed. Then the barrier stays
     /// until another try works, or for ever if there is no other try.
-    pub(super) fn delete(&self, mut deletion: Deletion) -> bool {
+    pub(super) fn delete(&mut self, mut deletion: Deletion) -> bool {
         let topic = deletion.topic.clone();
         self.order.wait_for_urgent(&topic);
         for request in deletion.requests.drain(..) {
@@ -91,7 +91,7 @@ impl KeeperThread {
         self.post.send(self.shard, answer);
         match deleted {
             Ok(tombstone) => {
-                for _ in 0..self.failed_deletions().forget(&topic) {
+                for _ in 0..self.failed_deletions.forget(&topic) {
                     self.order.finish(&topic, self.duty);
                 }
                 // The tombstone is buried a moment later. A file that still cannot be removed then is reported.
@@ -102,7 +102,7 @@ impl KeeperThread {
                 deletion.failed_count += 1;
                 if deletion.is_ephemeral || self.keeper.can_delete_topics() {
                     tell(&deletion, &error);
-                    self.failed_deletions().put(deletion);
+                    self.failed_deletions.put(deletion);
                 } else {
                     log_error!(
                         "TOPIC({topic}): cannot delete its log: the topic is back after the next start; until then \
