@@ -90,7 +90,7 @@ pub enum Request {
     },
 }
 
-/// What a [`Request::Sync`] asks for.
+/// The job of a [`Request::Sync`].
 #[derive(Debug, Default)]
 pub struct SyncJob {
     /// The files with unsynced messages.
@@ -111,7 +111,7 @@ pub struct SyncJob {
     pub upto: Seq,
 }
 
-/// What a [`Request::WriteCheckpoint`] asks for.
+/// The job of a [`Request::WriteCheckpoint`].
 #[derive(Debug)]
 pub struct CheckpointJob {
     /// The number of the checkpoint.
@@ -158,8 +158,8 @@ impl Request {
         }
     }
 
-    /// Makes the reply to a [`Request::Sync`] or [`Request::WriteCheckpoint`] with this result. The other jobs have
-    /// none.
+    /// Makes the reply to a [`Request::Sync`] or [`Request::WriteCheckpoint`] with this result. `None`: the job is
+    /// another one.
     #[must_use]
     pub fn durable_reply(&self, result: Result<(), SyncFailure>) -> Option<Reply> {
         match self {

@@ -10,7 +10,7 @@ use diskq_log::{Failure, Memory, Pages, SegmentNumber, partial_file, segment_fil
 use super::names::log_path;
 use crate::files::{Files, SyncError};
 
-/// One log's directory. What is read in it is in `reading`, and what is made durable in `durable`.
+/// One log's directory. The modules `reading` and `durable` have the methods that read, and that make durable.
 pub(crate) struct LogDirectory<'a, F> {
     pub(super) files: &'a F,
     pub(super) path: PathBuf,

@@ -1,4 +1,4 @@
-//! What the keeper does to make a log durable: syncs, checkpoints, and the names of files.
+//! Makes a log durable: syncs its files and their names, and writes its checkpoints.
 
 use std::io;
 use std::ops::Range;

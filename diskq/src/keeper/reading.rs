@@ -1,4 +1,5 @@
-//! What the keeper, start-up and the export read of a log: segments, whole or in part, although the device may fail.
+//! Reads segments, whole or in part, even if the device cannot read all of them: for the keeper, for start-up, and for
+//! the export.
 
 use std::io;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What a takeover is asked for, and what comes of it.
+//! [`TakeoverOptions`] and [`Takeover`]: the options and the result of a takeover.
 
 use std::path::PathBuf;
 
