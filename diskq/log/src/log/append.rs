@@ -151,7 +151,7 @@ impl Log {
         let behind_full = self.segments.tail.is_some();
         self.supply
             .follow_flow(&self.options, self.mono, behind_full);
-        self.seal_tail();
+        self.seal();
         self.start_tail(stocked, wall_ns);
         self.follow_backlog();
         self.evict();
@@ -187,14 +187,10 @@ impl Log {
         true
     }
 
-    /// Ends the last segment, before a stop: a start does not read a sealed segment whose messages are
-    /// synced. A later append begins a new one.
+    /// Ends the last segment: writes its seal. The segment becomes the last of the sealed ones, or goes at once. A later
+    /// append begins a new one. Call this before a stop: a start does not read a sealed segment whose messages are
+    /// synced.
     pub fn seal(&mut self) {
-        self.seal_tail();
-    }
-
-    /// Writes the seal; the tail becomes the last of the sealed ones, or goes at once.
-    pub(super) fn seal_tail(&mut self) {
         let Some(mut tail) = self.segments.tail.take() else {
             return;
         };

@@ -155,8 +155,9 @@ impl Log {
 
     /// Returns when the log asks for a segment again after a refusal. `None` for a poisoned log, which needs no room.
     pub(super) fn prepare_retry_at(&self) -> Option<Duration> {
-        let is_needed = self.sync.poisoned.is_none();
-        self.supply.retry_at().filter(|_| is_needed)
+        let is_idle = self.supply.preparing.is_none() && self.sync.poisoned.is_none();
+        let refusal = self.supply.refusal.as_ref().filter(|_| is_idle);
+        refusal.map(|refusal| refusal.retry_at)
     }
 
     /// Asks for room again.
@@ -185,7 +186,7 @@ impl Log {
                 .as_ref()
                 .is_some_and(|tail| !tail.is_held());
         if is_idle_tail {
-            self.seal_tail();
+            self.seal();
         }
         let spare = self.supply.spare.take_if(|_| self.segments.tail.is_none());
         let pool = std::mem::take(&mut self.supply.pool);

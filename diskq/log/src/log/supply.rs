@@ -159,12 +159,6 @@ impl Supply {
         self.refusal.as_ref().map(|refusal| &refusal.text)
     }
 
-    /// When a failed allocation is tried again.
-    pub(super) fn retry_at(&self) -> Option<Duration> {
-        let refusal = self.refusal.as_ref().filter(|_| self.preparing.is_none());
-        refusal.map(|refusal| refusal.retry_at)
-    }
-
     pub(super) fn check(&self, options: &LogOptions) {
         assert!(
             self.has_place(0, options.resident_bytes_min)
