@@ -6,6 +6,7 @@ use futures_lite::future::block_on;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 use wire::id::Seq;
 
@@ -342,7 +343,7 @@ fn a_deleted_log_leaves_no_mapping() {
     let order = Arc::new(JobOrder::default());
     let keeper = Keeper::new(OsFiles, directory.path());
     let thread = KeeperThread::new(ShardId(0), Duty::Keeper, keeper, &post, &order);
-    let thread = thread.expect("a directory");
+    let mut thread = thread.expect("a directory");
     let prepare = || Request::Prepare {
         segment: SegmentNumber(1),
         bytes: 1 << 16,
