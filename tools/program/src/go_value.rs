@@ -38,9 +38,11 @@ pub(crate) fn parse_int(text: &str) -> Result<i64, &'static str> {
     let sign = &text[..text.len() - unsigned.len()];
     let (radix, digits) = split_radix(unsigned);
     let digits = digits.replace('_', "");
+    // Each underscore stands between two digits, or between a base prefix and a digit.
+    let has_good_underscores = unsigned.split('_').all(|part| !part.is_empty());
     // Rust would accept a second sign here.
     let is_number = digits.chars().all(|c| c.is_digit(radix));
-    if !is_number || !are_underscores_placed_well(unsigned) {
+    if !is_number || !has_good_underscores {
         return Err(PARSE_ERROR);
     }
     i64::from_str_radix(&format!("{sign}{digits}"), radix).map_err(|error| match error.kind() {
@@ -61,26 +63,6 @@ fn split_radix(unsigned: &str) -> (u32, &str) {
         Some(b'b') => (2, &unsigned[2..]),
         _ => (8, unsigned),
     }
-}
-
-/// Returns true when each underscore is between two digits, or between a base prefix and a digit.
-fn are_underscores_placed_well(unsigned: &str) -> bool {
-    let mut previous_is_digit = false;
-    let mut previous_is_underscore = false;
-    for c in unsigned.chars() {
-        if c == '_' {
-            if !previous_is_digit {
-                return false;
-            }
-            previous_is_underscore = true;
-            previous_is_digit = false;
-            continue;
-        }
-        // The letter of a prefix counts as a digit: 0x_1 is valid.
-        previous_is_digit = c.is_ascii_alphanumeric();
-        previous_is_underscore = false;
-    }
-    !previous_is_underscore
 }
 
 /// Parses a duration into nanoseconds like `time.ParseDuration`: `1h30m`, `.5s`, `0`.
@@ -156,25 +138,23 @@ fn digit_count(text: &str) -> usize {
 
 /// Returns the reason why a text is not a duration, in the words of `time.ParseDuration`.
 pub(crate) fn duration_error(text: &str) -> String {
+    let is_number = |part: &str| part.matches('.').count() < 2 && part.contains(char::is_numeric);
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
-    while let Some(number) = rest.find(|c: char| c != '.' && !c.is_ascii_digit()) {
-        let (digits, after) = rest.split_at(number);
+    while let Some(number_bytes) = rest.find(|c: char| c != '.' && !c.is_ascii_digit()) {
+        let (number, after) = rest.split_at(number_bytes);
         let unit_bytes = after.find(|c: char| c == '.' || c.is_ascii_digit());
         let (unit, after) = after.split_at(unit_bytes.unwrap_or(after.len()));
-        let is_number = digits.matches('.').count() < 2 && digits.contains(char::is_numeric);
-        if is_number && unit_nanos(unit).is_none() {
-            return format!("time: unknown unit {unit:?} in duration {text:?}");
-        }
-        if !is_number {
+        if !is_number(number) {
             return format!("time: invalid duration {text:?}");
+        }
+        if unit_nanos(unit).is_none() {
+            return format!("time: unknown unit {unit:?} in duration {text:?}");
         }
         rest = after;
     }
-    let is_number = rest.matches('.').count() < 2 && rest.contains(char::is_numeric);
-    if is_number {
-        format!("time: missing unit in duration {text:?}")
-    } else {
-        format!("time: invalid duration {text:?}")
+    match is_number(rest) {
+        true => format!("time: missing unit in duration {text:?}"),
+        false => format!("time: invalid duration {text:?}"),
     }
 }
 
