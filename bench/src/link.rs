@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use upgrade::{Layer, Layers, UpgradeError};
+use upgrade::{Upgrade, UpgradeError, Upgrades};
 use wire::encode::{FrameDecoded, decode_frame};
 use wire::frame::FrameType;
 
@@ -29,7 +29,7 @@ pub struct Link {
     /// Input behind the last complete frame.
     rest: Vec<u8>,
     /// TLS and compression, if there are any.
-    layers: Option<Box<Layers>>,
+    upgrades: Option<Box<Upgrades>>,
 }
 
 /// The outcome of a read.
@@ -66,22 +66,22 @@ impl Link {
             output: Vec::new(),
             sent: 0,
             rest: Vec::new(),
-            layers: None,
+            upgrades: None,
         }
     }
 
     pub fn is_upgraded(&self) -> bool {
-        self.layers.is_some()
+        self.upgrades.is_some()
     }
 
-    /// Adds a layer. Output that is there already goes out as it would have before.
+    /// Adds an upgrade. Output that is there already goes out as it would have before.
     /// Fails when a library fails.
-    pub fn upgrade(&mut self, layer: Layer) -> io::Result<()> {
-        let layers = self.layers.get_or_insert_default();
-        layers.seal(&[IoSlice::new(&self.output[self.sent..])])?;
+    pub fn upgrade(&mut self, upgrade: Upgrade) -> io::Result<()> {
+        let upgrades = self.upgrades.get_or_insert_default();
+        upgrades.seal(&[IoSlice::new(&self.output[self.sent..])])?;
         self.output.clear();
         self.sent = 0;
-        layers.push(layer);
+        upgrades.push(upgrade);
         Ok(())
     }
 
@@ -93,12 +93,12 @@ impl Link {
         scratch: &mut Vec<u8>,
         part: Range<usize>,
     ) -> io::Result<Range<usize>> {
-        let Some(layers) = &mut self.layers else {
+        let Some(upgrades) = &mut self.upgrades else {
             return Ok(part);
         };
         let input = scratch[part].to_vec();
         let mut input = &input[..];
-        let length = open_all(scratch, 0, |plain| layers.open_last(&mut input, plain))?;
+        let length = open_all(scratch, 0, |plain| upgrades.open_last(&mut input, plain))?;
         Ok(0..length)
     }
 
@@ -109,8 +109,8 @@ impl Link {
     /// Bytes that wait to be sent.
     #[inline]
     pub fn unsent(&self) -> usize {
-        let sealed = match &self.layers {
-            Some(layers) => layers.wire.len() - layers.sent,
+        let sealed = match &self.upgrades {
+            Some(upgrades) => upgrades.wire.len() - upgrades.sent,
             None => 0,
         };
         self.output.len() - self.sent + sealed
@@ -119,17 +119,17 @@ impl Link {
     /// Writes what the socket takes; true when nothing is left.
     /// Fails when the connection is broken.
     pub fn flush(&mut self) -> io::Result<bool> {
-        let Some(layers) = &mut self.layers else {
+        let Some(upgrades) = &mut self.upgrades else {
             return write(&mut self.stream, &mut self.output, &mut self.sent);
         };
         loop {
-            if !write(&mut self.stream, &mut layers.wire, &mut layers.sent)? {
+            if !write(&mut self.stream, &mut upgrades.wire, &mut upgrades.sent)? {
                 return Ok(false);
             }
             if self.output.is_empty() {
                 return Ok(true);
             }
-            layers.seal(&[IoSlice::new(&self.output)])?;
+            upgrades.seal(&[IoSlice::new(&self.output)])?;
             self.output.clear();
         }
     }
@@ -138,8 +138,8 @@ impl Link {
     /// the whole input. The caller handles it and gives the new rest to [`Link::keep`].
     /// Fails when the connection is broken.
     pub fn read(&mut self, scratch: &mut Vec<u8>, most: usize) -> io::Result<(ReadOutcome, usize)> {
-        if let Some(layers) = &mut self.layers {
-            return read_and_open(&mut self.stream, layers, &mut self.rest, scratch, most);
+        if let Some(upgrades) = &mut self.upgrades {
+            return read_and_open(&mut self.stream, upgrades, &mut self.rest, scratch, most);
         }
         let kept = self.rest.len();
         if scratch.len() < kept + most {
@@ -223,7 +223,7 @@ fn read_some(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<ReadOutcom
 /// Does [`Link::read`] through TLS and compression.
 fn read_and_open(
     stream: &mut TcpStream,
-    layers: &mut Layers,
+    upgrades: &mut Upgrades,
     rest: &mut Vec<u8>,
     scratch: &mut Vec<u8>,
     most: usize,
@@ -240,11 +240,11 @@ fn read_and_open(
     }
     scratch[..kept].copy_from_slice(rest);
     let mut wire = &wire[..bytes];
-    let length = match open_all(scratch, kept, |plain| layers.open(&mut wire, plain)) {
+    let length = match open_all(scratch, kept, |plain| upgrades.open(&mut wire, plain)) {
         Ok(length) => length,
         Err(error) => {
             // TLS tells the other side why. If that fails, this error is still the cause.
-            let _ = write(stream, &mut layers.wire, &mut layers.sent);
+            let _ = write(stream, &mut upgrades.wire, &mut upgrades.sent);
             return Err(error.into());
         }
     };

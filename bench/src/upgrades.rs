@@ -1,5 +1,5 @@
 //! [`Upgrades`]: TLS and compression of a run's connections. It knows what IDENTIFY asks for, checks that
-//! the answer grants it, and makes the layers that follow.
+//! the answer grants it, and makes the upgrades that follow.
 //!
 //! IDENTIFY asks for upgrades and its answer, still in the old encoding, grants them. Then comes TLS,
 //! then compression, and the daemon says OK in the new encoding after each of them. A run ends if the
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use upgrade::pki_types::ServerName;
 use upgrade::{
-    ClientConfig, ClientTls, ClientTrust, ConfigError, Layer, ServerConfig, ServerTls,
+    ClientConfig, ClientTls, ClientTrust, ConfigError, ServerConfig, ServerTls, Upgrade,
     UpgradeError, authorities, client_config,
 };
 
@@ -117,18 +117,18 @@ impl Upgrades {
         Ok(())
     }
 
-    /// The layer to add when `done` layers are there; `None` when none is missing.
+    /// The upgrade to add when `done` upgrades are there; `None` when none is missing.
     /// Fails when the library refuses the configuration.
-    pub fn layer(&self, done: usize) -> Result<Option<Layer>, UpgradeError> {
+    pub fn upgrade(&self, done: usize) -> Result<Option<Upgrade>, UpgradeError> {
         let compression = match &self.tls {
             Some((config, name)) if done == 0 => {
-                return Layer::tls_client(config, name.clone()).map(Some);
+                return Upgrade::tls_client(config, name.clone()).map(Some);
             }
             tls => done == usize::from(tls.is_some()),
         };
         Ok(match (compression, self.snappy, self.deflate) {
-            (true, true, _) => Some(Layer::snappy()),
-            (true, false, level) if level > 0 => Some(Layer::deflate(level)),
+            (true, true, _) => Some(Upgrade::snappy()),
+            (true, false, level) if level > 0 => Some(Upgrade::deflate(level)),
             _ => None,
         })
     }

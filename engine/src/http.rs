@@ -83,7 +83,7 @@ pub trait Broker {
 
     /// All shards' snapshots, merged; see [`StatsFilter`] for what is to be in it.
     async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot;
-    /// Returns the complaint of a log that takes no messages, or of a topic that is set aside, as an error.
+    /// Returns why a log takes no messages, or a topic is set aside, as an error.
     fn health(&self) -> Result<(), String>;
     /// Where nsqlookupd is, as it was set last; `None`: set to `null`.
     fn lookupd_addresses(&self) -> Option<Vec<String>>;

@@ -243,7 +243,7 @@ impl Shard {
             Output::Log(Level::Info, line) => log_info!("{line}"),
             Output::Log(Level::Warning, line) => log_warn!("{line}"),
             Output::Log(Level::Error, line) => log_error!("{line}"),
-            Output::Complaint { cause, line } => log_repeated!(cause, "{line}"),
+            Output::RepeatedError { cause, line } => log_repeated!(cause, "{line}"),
         }
     }
 

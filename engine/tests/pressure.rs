@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use support::{
     Broker, Certificates, Client, PATIENCE, Upgrade, http, rss, wait_until, whole_machine,
 };
-use upgrade::{Layer, Layers};
+use upgrade::Upgrades;
 
 /// The number of bytes of commands that a client offers.
 const OFFERED_BYTES: u64 = 100_000_000;
@@ -38,7 +38,7 @@ impl Flood {
     /// Sends `command(0)`, `command(1)` and so on, then `last`.
     fn start(
         mut stream: TcpStream,
-        mut layers: Option<Layers>,
+        mut upgrades: Option<Upgrades>,
         command: impl Fn(u64) -> Vec<u8> + Send + 'static,
         last: &'static [u8],
     ) -> Flood {
@@ -67,9 +67,9 @@ impl Flood {
                     piece.extend_from_slice(last);
                 }
                 let bytes = piece.len() as u64;
-                if let Some(layers) = &mut layers {
-                    layers.seal(&[IoSlice::new(&piece)])?;
-                    piece = std::mem::take(&mut layers.wire);
+                if let Some(upgrades) = &mut upgrades {
+                    upgrades.seal(&[IoSlice::new(&piece)])?;
+                    piece = std::mem::take(&mut upgrades.wire);
                 }
                 stream.write_all(&piece)?;
                 sent.fetch_add(bytes, Ordering::Relaxed);
@@ -134,22 +134,27 @@ fn check_fins(upgrade: Option<&Upgrade>) {
         if let Some(upgrade) = upgrade {
             client.upgrade(std::slice::from_ref(upgrade));
         }
-        let layers = upgrade.map(|upgrade| {
+        let upgrades = upgrade.map(|upgrade| {
             // The two directions are separate streams.
-            let mut layers = Layers::default();
-            layers.push(match upgrade {
-                Upgrade::Snappy => Layer::snappy(),
-                Upgrade::Deflate(level) => Layer::deflate(*level),
+            let mut upgrades = Upgrades::default();
+            upgrades.push(match upgrade {
+                Upgrade::Snappy => upgrade::Upgrade::snappy(),
+                Upgrade::Deflate(level) => upgrade::Upgrade::deflate(*level),
                 Upgrade::Tls(_) => unreachable!("its directions belong together"),
             });
-            layers
+            upgrades
         });
         let before = anonymous(&broker);
         let command = move |at: u64| match at {
             0 => format!("SUB {topic} channel\n").into_bytes(),
             _ => format!("FIN {at:016x}\n").into_bytes(),
         };
-        let flood = Flood::start(client.writer(), layers, command, b"FIN 0000000000000000\n");
+        let flood = Flood::start(
+            client.writer(),
+            upgrades,
+            command,
+            b"FIN 0000000000000000\n",
+        );
         flood.wait_for_stall(&broker, before);
         check_idle(&broker);
         client.expect_ok();

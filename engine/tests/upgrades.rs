@@ -13,7 +13,7 @@ use support::{
     Broker, Certificates, Client, FrameType, PATIENCE, Random, Upgrade, is_installed, rss, run,
     wait_until, whole_machine,
 };
-use upgrade::{ClientTls, Layer, Layers, client_config};
+use upgrade::{ClientTls, Upgrades, client_config};
 
 /// Returns every combination except plain text.
 fn combinations(certificates: &Certificates) -> Vec<Vec<Upgrade>> {
@@ -403,17 +403,17 @@ fn half_a_handshake_and_silence_end_after_5_s_without_a_heartbeat() {
     );
 }
 
-fn sealed(layer: Layer, plain: &[u8]) -> Vec<u8> {
-    let mut layers = Layers::default();
-    layers.push(layer);
+fn sealed(upgrade: upgrade::Upgrade, plain: &[u8]) -> Vec<u8> {
+    let mut upgrades = Upgrades::default();
+    upgrades.push(upgrade);
     // The test sends the pieces one after the other, because the whole bomb does not fit into
     // memory.
     for piece in plain.chunks(1 << 20) {
-        layers
+        upgrades
             .seal(&[IoSlice::new(piece)])
             .expect("a buffer takes all");
     }
-    layers.wire
+    upgrades.wire
 }
 
 /// A corrupt stream closes the connection without a frame. The commands before the corruption
@@ -421,13 +421,16 @@ fn sealed(layer: Layer, plain: &[u8]) -> Vec<u8> {
 #[test]
 fn compressed_garbage_closes_without_an_answer() {
     let broker = Broker::start(1, &[]);
-    for (upgrade, layer) in [
-        (Upgrade::Snappy, Layer::snappy as fn() -> Layer),
-        (Upgrade::Deflate(6), || Layer::deflate(6)),
+    for (asked, upgrade) in [
+        (
+            Upgrade::Snappy,
+            upgrade::Upgrade::snappy as fn() -> upgrade::Upgrade,
+        ),
+        (Upgrade::Deflate(6), || upgrade::Upgrade::deflate(6)),
     ] {
         let mut client = Client::connect(broker.tcp_addr());
-        client.upgrade(&[upgrade]);
-        let mut wire = sealed(layer(), &Client::command_with_body("PUB topic", b"x"));
+        client.upgrade(&[asked]);
+        let mut wire = sealed(upgrade(), &Client::command_with_body("PUB topic", b"x"));
         wire.extend([0x7f; 100]);
         client.writer().write_all(&wire).expect("connected");
         client.expect_ok();
@@ -451,7 +454,7 @@ fn a_bomb_is_opened_piece_by_piece() {
     nops.extend(Client::command_with_body("PUB end", b"x"));
     let mut client = Client::connect(broker.tcp_addr());
     client.upgrade(&[Upgrade::Deflate(6)]);
-    let mut wire = sealed(Layer::deflate(6), &nops);
+    let mut wire = sealed(upgrade::Upgrade::deflate(6), &nops);
     assert!(wire.len() < 400_000, "{} bytes", wire.len());
     client.writer().write_all(&wire).expect("connected");
     let mut watched = 0;
@@ -476,7 +479,7 @@ fn a_bomb_is_opened_piece_by_piece() {
     ] {
         let mut client = Client::connect(broker.tcp_addr());
         client.upgrade(&[Upgrade::Snappy]);
-        wire = sealed(Layer::snappy(), &plain);
+        wire = sealed(upgrade::Upgrade::snappy(), &plain);
         let mut writer = client.writer();
         // The broker stops reading and closes long before all bytes are sent.
         let sender = std::thread::spawn(move || writer.write_all(&wire));

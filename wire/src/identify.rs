@@ -266,13 +266,13 @@ pub enum Response {
     /// `OK`, to a client that negotiates nothing.
     Ok,
     /// The settings, and the upgrades that follow.
-    Json(String, Vec<Upgrade>),
+    Json(String, Vec<GrantedUpgrade>),
 }
 
 /// A change of the connection after the answer to its IDENTIFY. TLS comes first. A connection has
 /// at most one compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Upgrade {
+pub enum GrantedUpgrade {
     /// TLS, in which the broker is the server.
     Tls,
     /// Snappy's framing format in both directions.
@@ -282,12 +282,12 @@ pub enum Upgrade {
 }
 
 /// Displays the name in nsqd's log.
-impl fmt::Display for Upgrade {
+impl fmt::Display for GrantedUpgrade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Upgrade::Tls => f.write_str("TLS"),
-            Upgrade::Snappy => f.write_str("snappy"),
-            Upgrade::Deflate(level) => write!(f, "deflate (level {level})"),
+            GrantedUpgrade::Tls => f.write_str("TLS"),
+            GrantedUpgrade::Snappy => f.write_str("snappy"),
+            GrantedUpgrade::Deflate(level) => write!(f, "deflate (level {level})"),
         }
     }
 }
@@ -338,9 +338,9 @@ pub fn negotiate(
     object.text("topology_zone", &server.topology_zone);
     object.end();
     let upgrades = [
-        tls.then_some(Upgrade::Tls),
-        snappy.then_some(Upgrade::Snappy),
-        deflate.then_some(Upgrade::Deflate(deflate_level as u8)),
+        tls.then_some(GrantedUpgrade::Tls),
+        snappy.then_some(GrantedUpgrade::Snappy),
+        deflate.then_some(GrantedUpgrade::Deflate(deflate_level as u8)),
     ];
     let upgrades = upgrades.into_iter().flatten().collect();
     Ok(Response::Json(json, upgrades))

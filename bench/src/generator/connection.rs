@@ -203,8 +203,8 @@ impl Connection {
         let Some(link) = &mut self.link else {
             return Ok(false);
         };
-        if let Some(layer) = self.upgrades.layer(done).map_err(|e| e.to_string())? {
-            link.upgrade(layer).map_err(|error| error.to_string())?;
+        if let Some(upgrade) = self.upgrades.upgrade(done).map_err(|e| e.to_string())? {
+            link.upgrade(upgrade).map_err(|error| error.to_string())?;
             self.stage = Stage::Upgrading(done + 1);
             return Ok(true);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use upgrade::{Layer, ServerConfig};
+use upgrade::{ServerConfig, Upgrade};
 use wire::command::Command;
 use wire::decode::{ClientState, Context, Decoded, Decoder, MAGIC_V2};
 use wire::encode;
@@ -240,21 +240,21 @@ fn identify(link: &mut Link, body: &[u8], shared: &ClientContext<'_>) -> Result<
         "max_deflate_level": DEFLATE_LEVEL.1,
     });
     encode::response(&mut link.output, identity.to_string().as_bytes());
-    let mut layers = Vec::new();
+    let mut upgrades = Vec::new();
     if let Some(config) = tls {
-        let layer = Layer::tls_server(config);
-        layers.push(layer.map_err(|error| WireError::identify_failed(&error.to_string()))?);
+        let upgrade = Upgrade::tls_server(config);
+        upgrades.push(upgrade.map_err(|error| WireError::identify_failed(&error.to_string()))?);
     }
     if snappy {
-        layers.push(Layer::snappy());
+        upgrades.push(Upgrade::snappy());
     }
     if deflate {
         let level = u32::try_from(level).expect("between 1 and the highest");
-        layers.push(Layer::deflate(level));
+        upgrades.push(Upgrade::deflate(level));
     }
-    let upgraded = !layers.is_empty();
-    for layer in layers {
-        link.upgrade(layer)
+    let upgraded = !upgrades.is_empty();
+    for upgrade in upgrades {
+        link.upgrade(upgrade)
             .map_err(|error| WireError::identify_failed(&error.to_string()))?;
         // TLS keeps its OK, and the output behind it, until the handshake is done.
         link.output.extend_from_slice(encode::OK);

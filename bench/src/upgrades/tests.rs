@@ -4,8 +4,6 @@ mod certificates;
 use std::io::IoSlice;
 use std::path::Path;
 
-use upgrade::Layers;
-
 use super::*;
 use crate::link::Link;
 
@@ -21,7 +19,7 @@ fn tls_scenario(directory: &Path) -> Scenario {
 }
 
 /// Hands over what one side wants to send.
-fn carry(from: &mut Layers, to: &mut Layers) -> Result<(), UpgradeError> {
+fn carry(from: &mut upgrade::Upgrades, to: &mut upgrade::Upgrades) -> Result<(), UpgradeError> {
     let wire = std::mem::take(&mut from.wire);
     let opened = to.open(&mut &wire[..], &mut [0; 4096])?;
     assert_eq!(opened, 0, "a handshake is no text");
@@ -35,12 +33,12 @@ fn a_link_is_upgraded_once() {
     let mut link = Link::new(stream);
     link.output.extend_from_slice(OK);
     assert!(!link.is_upgraded());
-    link.upgrade(Layer::snappy()).unwrap();
+    link.upgrade(Upgrade::snappy()).unwrap();
     assert!(link.is_upgraded());
     // What was there waits as it was.
     assert_eq!((link.unsent(), link.output.len()), (OK.len(), 0));
-    let mut sealed = Layers::default();
-    sealed.push(Layer::snappy());
+    let mut sealed = upgrade::Upgrades::default();
+    sealed.push(Upgrade::snappy());
     sealed.seal(&[IoSlice::new(b"behind")]).unwrap();
     let mut scratch = [b"answer", &sealed.wire[..]].concat();
     let part = 6..scratch.len();
@@ -58,9 +56,9 @@ fn a_certificate_that_is_not_for_the_daemon_is_refused() {
     let server_config = server_config(&path("server.pem"), &path("server-key.pem"), None).unwrap();
     let check = |scenario: &Scenario, address: &str| {
         let upgrades = Upgrades::new(scenario, address.parse().unwrap()).unwrap();
-        let (mut client, mut server) = (Layers::default(), Layers::default());
-        client.push(upgrades.layer(0).unwrap().unwrap());
-        server.push(Layer::tls_server(&server_config).unwrap());
+        let (mut client, mut server) = (upgrade::Upgrades::default(), upgrade::Upgrades::default());
+        client.push(upgrades.upgrade(0).unwrap().unwrap());
+        server.push(Upgrade::tls_server(&server_config).unwrap());
         carry(&mut client, &mut server).unwrap();
         let outcome = carry(&mut server, &mut client);
         if outcome.is_err() {

@@ -218,13 +218,17 @@ impl Run {
     }
 
     fn in_flight(&mut self) -> u64 {
-        let mut stats = self.broker.stats(self.now(), &StatsFilter::default());
+        let mut stats = self
+            .broker
+            .distribute_and_snapshot(self.now(), &StatsFilter::default());
         stats.topics.remove(0).channels.remove(0).in_flight_count
     }
 
     /// Returns the channel's numbers of waiting and of deferred messages.
     fn depths(&mut self) -> (u64, u64) {
-        let mut stats = self.broker.stats(self.now(), &StatsFilter::default());
+        let mut stats = self
+            .broker
+            .distribute_and_snapshot(self.now(), &StatsFilter::default());
         let channel = stats.topics.remove(0).channels.remove(0);
         (channel.depth, channel.deferred_count)
     }

@@ -12,9 +12,11 @@ mod report;
 mod start;
 mod time;
 mod timers;
+mod trace;
 pub(crate) mod turn;
 mod upgrade;
 
+use crate::client::output::Token;
 use crate::client::{Blocked, Client, Clients, Ending};
 use crate::dirty_set::DirtySet;
 use crate::discarded::Discarded;
@@ -22,12 +24,12 @@ use crate::forward::{ForwardBatch, ForwardReply};
 use crate::ids::{ClientId, ShardId, TopicKey};
 use crate::now::Now;
 use crate::random::Random;
-use crate::slab::Slab;
 use crate::topic::{Topic, TopicOptions};
 use crate::topology::Topology;
 use crate::work::Work;
 use diskq_log::{Recovered, TopicFacts};
-use output::{Change, Level, Output};
+use output::{Change, Output};
+use slotmap::SlotMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use timers::{Timer, Timers};
@@ -77,10 +79,13 @@ struct SetAside {
 ///
 /// Invariants: a topic is here only if [`place`] says so; a client's subscription names a topic and
 /// channel that list it as a consumer.
+///
+/// A connection goes only in [`Broker::detach`] and [`Broker::disconnect`], and a topic only in `remove_topic`. What was
+/// found before in the same call is taken by its key (`self.clients[id]`), which panics if it is gone.
 #[derive(Debug)]
 pub struct Broker {
     options: BrokerOptions,
-    topics: Slab<Topic>,
+    topics: SlotMap<TopicKey, Topic>,
     by_name: BTreeMap<Arc<str>, TopicKey>,
     clients: Clients,
     random: Random,
@@ -155,9 +160,9 @@ impl Broker {
             entries_spent: 0,
             discarded: Vec::new(),
             options,
-            topics: Slab::default(),
+            topics: SlotMap::default(),
             by_name: BTreeMap::new(),
-            clients: Slab::default(),
+            clients: Clients::default(),
             topics_to_pump: DirtySet::default(),
             clients_to_flush: DirtySet::default(),
             timers: Timers::new(),
@@ -167,11 +172,6 @@ impl Broker {
             set_aside: BTreeMap::new(),
             is_tracing: false,
         }
-    }
-
-    /// Switches a log line for every command on or off. Operators use these lines to find a client's mistake.
-    pub fn set_tracing(&mut self, is_tracing: bool) {
-        self.is_tracing = is_tracing;
     }
 
     /// Restores a topic of an earlier run from its recovered log. `listed` is the topic's entry in nsqd.dat, if there
@@ -257,16 +257,11 @@ impl Broker {
         let Some((topic_key, channel_id)) = client.consumer.subscription else {
             return;
         };
-        let Some(topic) = self.topics.get_mut(topic_key) else {
-            return;
-        };
+        let topic = &mut self.topics[topic_key];
         client.output.queue.clear(|run| topic.log.unpin(run.first));
-        let mut is_unused = false;
-        if let Some(channel) = topic.channel_mut(channel_id) {
-            channel.unsubscribe(id, &mut client);
-            is_unused = channel.ephemeral && channel.consumers.is_empty();
-        }
-        if is_unused {
+        let channel = topic.channel_mut(channel_id);
+        channel.unsubscribe(id, &mut client);
+        if channel.ephemeral && channel.consumers.is_empty() {
             self.remove_channel(topic_key, channel_id, out);
         } else {
             self.pump_later(topic_key);
@@ -280,19 +275,15 @@ impl Broker {
 
     /// Number of connections.
     pub fn clients_count(&self) -> usize {
-        self.clients.iter().count()
+        self.clients.len()
     }
 
     /// Answers with an error; a fatal one ends the connection.
     fn fail(&mut self, id: ClientId, error: WireError, out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        out.push(Output::Log(
-            Level::Error,
-            format!("[{}] - {}", client.address, error.text),
-        ));
-        if error.fatal {
+        let client = &mut self.clients[id];
+        let line = format!("[{}] - {}", client.address, error.text);
+        out.push(Output::error(line));
+        if error.is_fatal() {
             client.set_end_reason(error.text.clone());
         }
         client.reply_error(error);
@@ -304,7 +295,7 @@ impl Broker {
     fn resolve(
         &mut self,
         id: ClientId,
-        token: crate::client::output::Token,
+        token: Token,
         result: Result<(), &str>,
         out: &mut Vec<Output>,
     ) {
@@ -312,10 +303,8 @@ impl Broker {
             return;
         };
         if let Some(text) = client.resolve(token, result) {
-            out.push(Output::Log(
-                Level::Error,
-                format!("[{}] - {text}", client.address),
-            ));
+            let line = format!("[{}] - {text}", client.address);
+            out.push(Output::error(line));
             // The commands whose answers are promised (PUB, MPUB, DPUB, SUB) have only fatal errors.
             client.set_end_reason(text);
         }
@@ -350,9 +339,7 @@ impl Broker {
 
     /// Stops reading a connection and moves it to `to` once all it is owed is answered.
     fn start_move(&mut self, id: ClientId, to: ShardId, out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = &mut self.clients[id];
         client.block(Blocked::Moving(to));
         if client.output.all_answered() {
             out.push(Output::Move(id, to));
@@ -394,10 +381,8 @@ impl Broker {
         let shared = topic.name.clone();
         let key = self.topics.insert(topic);
         self.by_name.insert(shared.clone(), key);
-        out.push(Output::Log(
-            Level::Info,
-            format!("TOPIC({}): created", name.as_str()),
-        ));
+        let line = format!("TOPIC({}): created", name.as_str());
+        out.push(Output::info(line));
         if !name.is_ephemeral() {
             out.push(Output::MetadataChanged);
         }
@@ -409,7 +394,8 @@ impl Broker {
         Ok(Found::Ready(key))
     }
 
-    fn create_topic_if_here(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) {
+    /// Creates a topic if it does not exist, here or on the shard that owns it.
+    fn create_topic_at_owner(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) {
         if place(name.as_bytes(), self.options.shards) == self.options.shard {
             // The command is refused in any case, so the result does not matter.
             let _ = self.topic_key(name, out);
@@ -427,12 +413,9 @@ impl Broker {
             assert!(place(&*topic.name, self.options.shards) == self.options.shard);
             assert_eq!(self.unhealthy.contains(&key), topic.log.health().is_some());
         }
-        assert!(
-            self.unhealthy
-                .iter()
-                .all(|key| self.topics.get(*key).is_some())
-        );
-        let timers_max = self.topics.iter().count() + 2 * self.clients.iter().count();
+        let mut unhealthy = self.unhealthy.iter();
+        assert!(unhealthy.all(|key| self.topics.contains_key(*key)));
+        let timers_max = self.topics.len() + 2 * self.clients.len();
         assert!(
             self.timers.len() <= timers_max,
             "timers of things that are gone"
@@ -443,21 +426,13 @@ impl Broker {
                 client.heartbeat_at.map(|at| (at, Timer::Heartbeat(id))),
                 client.deadline_at.map(|at| (at, Timer::Deadline(id))),
             ];
-            assert!(
-                timers
-                    .iter()
-                    .flatten()
-                    .all(|timer| self.timers.contains(timer))
-            );
+            let mut timers = timers.iter().flatten();
+            assert!(timers.all(|timer| self.timers.contains(timer)));
             self.clients_to_flush.check(id, &client.output.in_to_flush);
             if let Some((topic, channel)) = client.consumer.subscription
                 && client.ending() == Ending::No
             {
-                let topic = self
-                    .topics
-                    .get(topic)
-                    .expect("a subscription names a topic");
-                let channel = topic.channel(channel).expect("and a channel");
+                let channel = self.topics[topic].channel(channel);
                 assert!(channel.consumers.contains(&id));
             }
         }
@@ -469,13 +444,13 @@ fn log_exit(client: &mut Client, out: &mut Vec<Output>) {
     let reason = client.take_end_reason();
     let address = &client.address;
     let line = format!("PROTOCOL(V2): [{address}] exiting ioloop");
-    out.push(Output::Log(Level::Info, line));
+    out.push(Output::info(line));
     if let Some(reason) = reason {
         let line = format!("client({address}) - {reason}");
-        out.push(Output::Log(Level::Error, line));
+        out.push(Output::error(line));
     }
     let line = format!("PROTOCOL(V2): [{address}] exiting messagePump");
-    out.push(Output::Log(Level::Info, line));
+    out.push(Output::info(line));
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 //! A first delivery is a run straight out of the log; a redelivery goes frame by frame, with the
 //! attempts patched in a copy of its header.
 
+pub(crate) mod delivery;
 pub(crate) mod scan;
 
 use crate::client::{Client, Clients};
@@ -22,15 +23,13 @@ use crate::ids::ClientId;
 use crate::latency::Latency;
 use crate::long_queue::LongQueue;
 use crate::now::Now;
-use crate::random::Random;
 use crate::ranges::Ranges;
-use crate::requeued::Requeued;
-use crate::topology::{Locality, Topology};
+use crate::single_message::SingleMessage;
+use crate::topology::Locality;
 use crate::window::{NotYours, Window};
 use crate::work::Work;
-use diskq_log::{CheckpointNumber, Log, SeqRange, Taken, planted::Bug, planted::is_planted};
+use diskq_log::{CheckpointNumber, Log, SeqRange, planted::Bug, planted::is_planted};
 use std::time::Duration;
-use wire::frame;
 use wire::id::Seq;
 
 /// Messages a consumer gets before the next one has its turn. Measured: 16, 64 and 512 cost the
@@ -42,21 +41,6 @@ const TURN_MESSAGES: u32 = 64;
 /// for an eighth of its RDY or for [`TURN_MESSAGES`], or after this time. With RDY below 16, an eighth is one message,
 /// and the consumer does not wait.
 const REFILL_DELAY: Duration = Duration::from_millis(1);
-
-/// Bytes a consumer gets before the next one has its turn.
-const TURN_BYTES: u32 = 256 * 1024;
-
-/// What a delivery needs of its surroundings.
-pub(crate) struct Delivery<'a> {
-    pub(crate) log: &'a mut Log,
-    pub(crate) clients: &'a mut Clients,
-    pub(crate) random: &'a mut Random,
-    /// Which consumers come first, if any do.
-    pub(crate) topology: Option<&'a Topology>,
-    pub(crate) now: Duration,
-    /// Clients that have something to send.
-    pub(crate) to_flush: &'a mut DirtySet<ClientId>,
-}
 
 /// Counters since the start of the process, as in /stats.
 #[derive(Debug, Default, Clone, Copy)]
@@ -93,7 +77,7 @@ pub(crate) struct Channel {
     /// From publish to FIN, if that is measured.
     pub(crate) latency: Option<Box<Latency>>,
     waiting: Ranges,
-    requeued: LongQueue<Requeued>,
+    requeued: LongQueue<SingleMessage>,
     deferred: Deferred,
     window: Window,
     /// The moves that a checkpoint's scan would miss; noted while a scan is under way.
@@ -115,15 +99,6 @@ struct Moved {
     seq: Seq,
     attempts: u16,
     due: Option<Duration>,
-}
-
-/// The result of one attempt to deliver messages to one client.
-enum Delivered {
-    Messages,
-    /// The next message is on its way from the disk.
-    Loading,
-    /// Nothing is left.
-    Nothing,
 }
 
 impl Channel {
@@ -221,7 +196,7 @@ impl Channel {
         }
         for seq in range.start.0..range.end.0 {
             let seq = Seq(seq);
-            self.requeued.push_back(Requeued { seq, attempts });
+            self.requeued.push_back(SingleMessage { seq, attempts });
         }
     }
 
@@ -333,7 +308,7 @@ impl Channel {
         }
         self.counters.requeue_count += 1;
         if timeout.is_zero() {
-            self.requeued.push_back(Requeued { seq, attempts });
+            self.requeued.push_back(SingleMessage { seq, attempts });
             self.tell_scan(seq, attempts, None);
         } else {
             let due = now + timeout;
@@ -378,7 +353,7 @@ impl Channel {
                 return;
             }
             let attempts = entry.attempts;
-            requeued.push_back(Requeued { seq, attempts });
+            requeued.push_back(SingleMessage { seq, attempts });
             if let Some(noted) = noted {
                 let due = None;
                 noted.push(Moved { seq, attempts, due });
@@ -408,7 +383,7 @@ impl Channel {
         {
             moved = true;
             work.spend(1);
-            self.requeued.push_back(Requeued {
+            self.requeued.push_back(SingleMessage {
                 seq: entry.seq,
                 attempts: entry.attempts,
             });
@@ -447,203 +422,6 @@ impl Channel {
             }
         }
         discarded
-    }
-
-    /// Delivers messages to the ready consumers in turn, until there are no messages or no ready consumers.
-    pub(crate) fn deliver(&mut self, delivery: &mut Delivery<'_>) {
-        while !self.paused && self.depth() > 0 {
-            let Some(id) = self.next_ready(delivery) else {
-                return;
-            };
-            let Some(client) = delivery.clients.get_mut(id) else {
-                continue;
-            };
-            let credit = client.credit().min(TURN_MESSAGES);
-            if credit == 0 {
-                continue;
-            }
-            let delivered = self.deliver_to(
-                id,
-                client,
-                credit,
-                delivery.log,
-                delivery.random,
-                delivery.now,
-            );
-            let is_cut = delivery.log.has_failed_sync() && !client.copy_runs(delivery.log);
-            if client.credit() > 0 {
-                let in_ready = &mut client.consumer.in_ready;
-                match delivered {
-                    Delivered::Messages => self.ready.insert(id, in_ready),
-                    Delivered::Loading | Delivered::Nothing => {
-                        self.ready.insert_first(id, in_ready)
-                    }
-                }
-            }
-            // The shell learns of a connection that is over when it has something to flush.
-            if is_cut || !client.output.queue.is_empty() {
-                delivery.to_flush.insert(id, &mut client.output.in_to_flush);
-            }
-            if matches!(delivered, Delivered::Loading) {
-                return;
-            }
-        }
-    }
-
-    /// Takes the consumer whose turn it is off the ready list. With a topology, the nearest of them.
-    fn next_ready(&mut self, delivery: &mut Delivery<'_>) -> Option<ClientId> {
-        let clients = &mut *delivery.clients;
-        let Some(topology) = delivery.topology else {
-            return self
-                .ready
-                .pop_first(|id| Some(&mut clients.get_mut(id)?.consumer.in_ready));
-        };
-        let rank = |id| Some((topology.rank(clients.get(id)?.consumer.locality), id));
-        // The first of equals.
-        let ranked = self.ready.iter().filter_map(rank);
-        let (_, nearest) = ranked.min_by_key(|(rank, _)| *rank)?;
-        let client = clients.get_mut(nearest)?;
-        self.ready.remove(nearest, &mut client.consumer.in_ready);
-        Some(nearest)
-    }
-
-    fn deliver_to(
-        &mut self,
-        id: ClientId,
-        client: &mut Client,
-        credit: u32,
-        log: &mut Log,
-        random: &mut Random,
-        now: Duration,
-    ) -> Delivered {
-        self.requeued_turn = !self.requeued_turn;
-        let again = !self.requeued.is_empty() && (self.requeued_turn || self.waiting.is_empty());
-        let delivered = if again {
-            self.redeliver_to(id, client, credit, log, random, now)
-        } else {
-            self.deliver_run_to(id, client, credit, log, random, now)
-        };
-        match delivered {
-            // The chosen kind of messages (requeued or waiting) is on the disk. The other kind may be in memory.
-            Delivered::Loading if again && !self.waiting.is_empty() => {
-                self.deliver_run_to(id, client, credit, log, random, now)
-            }
-            Delivered::Loading if !again && !self.requeued.is_empty() => {
-                self.redeliver_to(id, client, credit, log, random, now)
-            }
-            delivered => delivered,
-        }
-    }
-
-    /// First deliveries: one run of the log, as it is.
-    fn deliver_run_to(
-        &mut self,
-        id: ClientId,
-        client: &mut Client,
-        credit: u32,
-        log: &mut Log,
-        random: &mut Random,
-        now: Duration,
-    ) -> Delivered {
-        let sampled = client.consumer.settings.sample_rate > 0;
-        loop {
-            let Some(range) = self.waiting.front() else {
-                return Delivered::Nothing;
-            };
-            let count_max = if sampled { 1 } else { credit };
-            let run = match log.take_run(range, count_max, TURN_BYTES) {
-                Taken::Run(run) => run,
-                Taken::Loading => return Delivered::Loading,
-                Taken::Damaged(damaged) => {
-                    // Counted and reported when it was found.
-                    log.release_range(self.waiting.take_front(damaged.len()));
-                    continue;
-                }
-            };
-            let seqs = self.waiting.take_front(u64::from(run.count));
-            if sampled && is_sampled_out(client, random) {
-                log.release_range(seqs);
-                continue;
-            }
-            if let Some(latency) = &mut self.latency {
-                latency.start_samples(run.first, log.bytes(&run));
-            }
-            if client.output.queue.push_run(run) {
-                log.pin(run.first);
-            }
-            self.window
-                .insert(seqs, id, 1, now, client.consumer.settings.msg_timeout);
-            client.consumer.delivered(run.count);
-            self.counters.deliveries[client.consumer.locality as usize] += u64::from(run.count);
-            return Delivered::Messages;
-        }
-    }
-
-    /// Redeliveries: header with the attempts patched, body from the log.
-    fn redeliver_to(
-        &mut self,
-        id: ClientId,
-        client: &mut Client,
-        credit: u32,
-        log: &mut Log,
-        random: &mut Random,
-        now: Duration,
-    ) -> Delivered {
-        let mut delivered = 0;
-        while delivered < credit && client.credit() > 0 {
-            let Some(Requeued { seq, attempts }) = self.requeued.pop_front() else {
-                break;
-            };
-            let one = SeqRange {
-                start: seq,
-                end: seq.offset(1),
-            };
-            let run = match log.take_run(one, 1, TURN_BYTES) {
-                Taken::Run(run) => run,
-                Taken::Loading => {
-                    self.requeued.push_front(Requeued { seq, attempts });
-                    return if delivered > 0 {
-                        Delivered::Messages
-                    } else {
-                        Delivered::Loading
-                    };
-                }
-                Taken::Damaged(_) => {
-                    log.release(seq);
-                    continue;
-                }
-            };
-            if client.consumer.settings.sample_rate > 0 && is_sampled_out(client, random) {
-                log.release(seq);
-                continue;
-            }
-            let attempts =
-                attempts.saturating_add(1 - u16::from(is_planted(Bug::AttemptsNotCounted)));
-            if let Some(latency) = &mut self.latency {
-                latency.start_samples(seq, log.bytes(&run));
-            }
-            let mut header = [0; frame::HEADER_BYTES];
-            header.copy_from_slice(&log.bytes(&run)[..frame::HEADER_BYTES]);
-            frame::patch_attempts(&mut header, attempts);
-            client.output.queue.push_header(&header);
-            let body = diskq_log::Run {
-                start: run.start + frame::HEADER_BYTES as u32,
-                ..run
-            };
-            if client.output.queue.push_run(body) {
-                log.pin(seq);
-            }
-            self.window
-                .insert(one, id, attempts, now, client.consumer.settings.msg_timeout);
-            client.consumer.delivered(1);
-            self.counters.deliveries[client.consumer.locality as usize] += 1;
-            delivered += 1;
-        }
-        if delivered > 0 {
-            Delivered::Messages
-        } else {
-            Delivered::Nothing
-        }
     }
 
     /// Every seq the channel owes, for invariant checks.
@@ -698,12 +476,6 @@ impl Channel {
         let credits = self.ready.iter().filter_map(|id| clients.get(id));
         credits.map(|client| u64::from(client.credit())).sum()
     }
-}
-
-/// Decides at random whether a client with a sample rate does not get a message. The channel drops such a message. The
-/// comparison is nsqd's: with a rate of r, the client gets (r + 1) % of the messages.
-fn is_sampled_out(client: &Client, random: &mut Random) -> bool {
-    random.below(100) > u64::from(client.consumer.settings.sample_rate)
 }
 
 #[cfg(test)]

@@ -9,20 +9,20 @@ pub(crate) mod session;
 
 use crate::auth::AuthReason;
 use crate::dirty_set::Listed;
-use crate::ids::{ShardId, TopicKey};
-use crate::slab::Slab;
+use crate::ids::{ClientId, ShardId, TopicKey};
 use consumer::Consumer;
 use diskq_log::Log;
 use output::{ClientOutput, Token, Verb};
 use producer::Producer;
 use session::Session;
+use slotmap::SlotMap;
 use std::time::Duration;
 use wire::decode::ClientState;
 use wire::error::WireError;
 use wire::identify::ClientSettings;
 
 /// All connections of a shard.
-pub(crate) type Clients = Slab<Client>;
+pub(crate) type Clients = SlotMap<ClientId, Client>;
 
 /// A client whose unsent output exceeds this takes no more messages until some of it left: what it
 /// cannot read stays in the log for others.
@@ -51,7 +51,7 @@ pub(crate) enum Blocked {
     Output,
     /// It moves to another shard as soon as all answers are out.
     Moving(ShardId),
-    /// Its encoding changes: as soon as all answers are out, and until the last layer is there.
+    /// Its encoding changes: as soon as all answers are out, and until the last upgrade is there.
     Upgrading,
 }
 
@@ -233,7 +233,7 @@ impl Client {
 
     /// Answers the current command with an error; a fatal one ends the connection once it is out.
     pub(crate) fn reply_error(&mut self, error: WireError) {
-        if error.fatal {
+        if error.is_fatal() {
             self.end_after_output();
         }
         self.output.reply_error(error);

@@ -3,7 +3,7 @@
 use crate::deferred::Deferred;
 use crate::long_queue::LongQueue;
 use crate::ranges::Ranges;
-use crate::requeued::Requeued;
+use crate::single_message::SingleMessage;
 use crate::window::Window;
 use crate::work::Work;
 use diskq_log::{Log, Runs, planted::Bug, planted::is_planted};
@@ -13,7 +13,7 @@ use wire::id::Seq;
 #[derive(Debug, Default)]
 pub(crate) struct Discarded {
     pub(crate) waiting: Ranges,
-    pub(crate) requeued: LongQueue<Requeued>,
+    pub(crate) requeued: LongQueue<SingleMessage>,
     pub(crate) deferred: Deferred,
     pub(crate) window: Window,
     /// The deferred messages of a topic. They are among the waiting messages, too.

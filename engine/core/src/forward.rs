@@ -133,10 +133,7 @@ impl ForwardBatch {
         let name = topic.as_bytes();
         self.bytes.extend_from_slice(name);
         self.entries.push(ForwardEntry {
-            client: ClientId {
-                index: u32::MAX,
-                generation: 0,
-            },
+            client: ClientId::default(),
             token: Token::NONE,
             verb: None,
             topic_bytes: name.len() as u8,

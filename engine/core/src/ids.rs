@@ -1,12 +1,10 @@
 //! The names of a broker's things, as numbers.
 
-use crate::slab::Key;
-
 /// A shard of this process, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u32);
 
-/// A channel of a topic.
+/// A channel of a topic. The id ends with its channel: a later channel may have the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u32);
 
@@ -14,8 +12,16 @@ pub struct ChannelId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u64);
 
-/// A connection of this shard.
-pub type ClientId = Key;
+slotmap::new_key_type! {
+    /// A connection of this shard. No later connection of the shard has the same id.
+    pub struct ClientId;
 
-/// A topic of this shard.
-pub type TopicKey = Key;
+    /// A topic of this shard. No later topic of the shard has the same key.
+    pub struct TopicKey;
+}
+
+/// The id of the connection with this number, for tests.
+#[cfg(test)]
+pub(crate) fn client_id(number: u64) -> ClientId {
+    slotmap::KeyData::from_ffi(1 << 32 | number).into()
+}

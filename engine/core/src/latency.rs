@@ -38,7 +38,7 @@ pub(crate) struct Latency {
     older: Histogram<u32>,
     half_window: Duration,
     /// When `newer` becomes `older`.
-    turn_at: Duration,
+    rotate_at: Duration,
 }
 
 impl Latency {
@@ -48,7 +48,7 @@ impl Latency {
             newer: histogram(),
             older: histogram(),
             half_window: options.window / 2,
-            turn_at: Duration::ZERO,
+            rotate_at: Duration::ZERO,
         }
     }
 
@@ -70,7 +70,7 @@ impl Latency {
 
     /// Counts the time that finished messages took.
     pub(crate) fn add_samples(&mut self, now: Now, seqs: SeqRange) {
-        self.turn(now.mono);
+        self.rotate(now.mono);
         for seq in seqs.start.0..seqs.end.0 {
             if let Some(published) = self.published_ns.remove(&Seq(seq)) {
                 let took = now.wall_ns.saturating_sub(published).min(VALUE_MAX_NS);
@@ -94,8 +94,8 @@ impl Latency {
         self.published_ns.len() as u64
     }
 
-    fn turn(&mut self, mono: Duration) {
-        if mono < self.turn_at {
+    fn rotate(&mut self, mono: Duration) {
+        if mono < self.rotate_at {
             return;
         }
         std::mem::swap(&mut self.newer, &mut self.older);
@@ -103,17 +103,17 @@ impl Latency {
         if self.is_out_of_date(mono) {
             self.older.reset();
         }
-        self.turn_at = mono + self.half_window;
+        self.rotate_at = mono + self.half_window;
     }
 
     /// Returns whether no sample was added for so long that even the newer half is out of date.
     fn is_out_of_date(&self, mono: Duration) -> bool {
-        mono >= self.turn_at + self.half_window
+        mono >= self.rotate_at + self.half_window
     }
 
     fn halves(&self, mono: Duration) -> impl Iterator<Item = &Histogram<u32>> {
         let newer = (!self.is_out_of_date(mono)).then_some(&self.newer);
-        let older = (mono < self.turn_at).then_some(&self.older);
+        let older = (mono < self.rotate_at).then_some(&self.older);
         newer.into_iter().chain(older)
     }
 }

@@ -141,12 +141,6 @@ pub struct ClientStats {
     pub in_flight_count: u64,
     /// Messages sent to it, redeliveries included.
     pub message_count: u64,
-    /// Always 0 in nsqd, which counts these for channels only. Left out of the JSON when 0.
-    pub zone_local_msg_count: u64,
-    /// Always 0 in nsqd. Left out of the JSON when 0.
-    pub region_local_msg_count: u64,
-    /// Always 0 in nsqd. Left out of the JSON when 0.
-    pub global_msg_count: u64,
     /// FIN commands that found their message.
     pub finish_count: u64,
     /// REQ commands that found their message.
@@ -180,10 +174,6 @@ pub struct ClientStats {
     pub tls_cipher_suite: String,
     /// `TLS1.2` and the like, empty without TLS.
     pub tls_version: String,
-    /// Always empty: the shards do not fill this field.
-    pub tls_negotiated_protocol: String,
-    /// nsqd reports true on every TLS connection.
-    pub tls_negotiated_protocol_is_mutual: bool,
 }
 
 /// Messages that one connection published to one topic.

@@ -10,23 +10,24 @@
 //! passes to the first channel and the others add one each.
 
 mod checkpoint;
-mod record;
-mod recording;
+mod distribution;
+mod restore;
+mod stop;
+mod unfinished_checkpoint;
+mod waiters;
 
-use crate::channel::{Channel, Delivery};
+use crate::channel::Channel;
+use crate::channel::delivery::Delivery;
 use crate::client::Clients;
-use crate::client::output::Token;
 use crate::dirty_set::{DirtySet, Listed};
 use crate::discarded::Discarded;
-use crate::forward::{ForwardId, WaitingPublish};
+use crate::forward::WaitingPublish;
 use crate::ids::{ChannelId, ClientId, TaskId};
 use crate::latency::{Latency, LatencyOptions};
 use crate::long_queue::LongQueue;
 use crate::now::Now;
 use crate::publication::Publication;
-use crate::random::Random;
 use crate::ranges::Ranges;
-use crate::topology::Topology;
 use crate::work::Work;
 use diskq_log::{
     AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange, planted::Bug,
@@ -35,19 +36,11 @@ use diskq_log::{
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use unfinished_checkpoint::UnfinishedCheckpoint;
+pub(crate) use waiters::Waiter;
+use waiters::Waiters;
 use wire::id::Seq;
 use wire::name::{ChannelName, TopicName};
-
-/// A client, task or shard that waits for an answer until the keeper has done a sync or a checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waiter {
-    /// An answer promised to a connection.
-    Client(ClientId, Token),
-    /// A task of the shell, for example an HTTP request.
-    Task(TaskId),
-    /// A publish that came from another shard.
-    Forward(ForwardId),
-}
 
 /// A connection or task whose command is tried again once the topic has started (only the topic's creator waits for
 /// that), or has caught up ([`Topic::catch_up`]).
@@ -89,6 +82,10 @@ pub struct TopicOptions {
     pub latency: Option<LatencyOptions>,
 }
 
+/// A channel keeps its id until it is deleted, and so does who has the id: the consumers' subscriptions, the lists of the
+/// topic, and the unfinished checkpoint.
+const HAS_CHANNEL: &str = "an id is forgotten with its channel";
+
 /// One topic.
 ///
 /// Invariants: after `distribute`, `undistributed` is empty unless the topic is not open ([`Topic::is_open`]) or
@@ -125,8 +122,7 @@ pub(crate) struct Topic {
     /// True after a failed sync. The log is poisoned, and messages that are not synced never will be.
     pub(crate) sync_failed: bool,
     stopping: Stopping,
-    waiting_for_sync: VecDeque<(Seq, Waiter)>,
-    waiting_for_checkpoint: Vec<(CheckpointNumber, Waiter)>,
+    pub(crate) waiters: Waiters,
     options: TopicOptions,
     undistributed: Ranges,
     /// The number of deferred messages that were published since the last call of [`Topic::distribute`].
@@ -135,7 +131,7 @@ pub(crate) struct Topic {
     undistributed_deferred: LongQueue<(Seq, u32)>,
     /// The checkpoint that is to follow the one under way.
     wanted: Option<Durable>,
-    recording: Option<Box<recording::Recording>>,
+    unfinished: Option<Box<UnfinishedCheckpoint>>,
     discarded: Vec<Discarded>,
     channels: Vec<Option<Channel>>,
     by_name: BTreeMap<Box<str>, ChannelId>,
@@ -173,14 +169,13 @@ impl Topic {
             is_recorded: false,
             sync_failed: false,
             stopping: Stopping::No,
-            waiting_for_sync: VecDeque::new(),
-            waiting_for_checkpoint: Vec::new(),
+            waiters: Waiters::default(),
             options,
             undistributed: Ranges::default(),
             new_deferred: 0,
             undistributed_deferred: LongQueue::default(),
             wanted: None,
-            recording: None,
+            unfinished: None,
             discarded: Vec::new(),
             channels: Vec::new(),
             by_name: BTreeMap::new(),
@@ -251,54 +246,6 @@ impl Topic {
         self.log.limit_resident(bytes.max(LEAST).min(most));
     }
 
-    /// Gives published messages to the channels. The cost is that of the range ends and of the deferred messages,
-    /// whatever the number of the others. Messages beyond the turn's budget stay. But the budget always covers
-    /// as many deferred messages as were published since the last call: otherwise a flood of deferred messages would
-    /// leave more of them behind each turn.
-    pub(crate) fn distribute(&mut self, now: Now, clients: &Clients, work: &mut Work) {
-        let new_deferred = std::mem::take(&mut self.new_deferred);
-        if self.undistributed.is_empty() || !self.can_distribute() {
-            return;
-        }
-        let channels = self.by_name.len();
-        work.ensure((new_deferred + 1) * channels);
-        while let Some(range) = self.undistributed.front()
-            && work.is_left()
-        {
-            work.spend(channels);
-            match self.undistributed_deferred.front().copied() {
-                // The message was found in a file that start-up did not read: no channel has it.
-                Some((seq, _)) if seq < range.start => {
-                    self.undistributed_deferred.pop_front();
-                }
-                Some((seq, ms)) if seq < range.end => {
-                    self.undistributed_deferred.pop_front();
-                    self.give(seq.since(range.start), clients);
-                    let due = now.mono + Duration::from_millis(u64::from(ms));
-                    self.give_deferred(now, due);
-                }
-                _ => self.give(range.len(), clients),
-            }
-        }
-        self.make_checkpoint_due();
-    }
-
-    /// Gives published messages to the channels, before a change of which channels get messages. Returns false if the
-    /// turn's budget is too small for all of them. Then the change has to wait: the remaining messages are owed to the
-    /// channels as they are before the change.
-    #[must_use]
-    pub(crate) fn catch_up(&mut self, now: Now, clients: &Clients, work: &mut Work) -> bool {
-        work.begin_share();
-        self.distribute(now, clients, work);
-        self.is_caught_up()
-    }
-
-    /// True when no message is on its way to the channels. The messages that a topic keeps because it is not open are
-    /// not on their way.
-    pub(crate) fn is_caught_up(&self) -> bool {
-        self.undistributed.is_empty() || !self.is_open()
-    }
-
     /// Makes a checkpoint due, for something that it records has changed. An ephemeral topic has no checkpoints, and
     /// one that never comes would be due for ever.
     pub(crate) fn make_checkpoint_due(&mut self) {
@@ -324,78 +271,13 @@ impl Topic {
             .min();
     }
 
-    /// Gives the first `count` of the undistributed to every channel.
-    fn give(&mut self, count: u64, clients: &Clients) {
-        if count == 0 {
-            return;
-        }
-        let range = self.take_undistributed(count, 0);
-        let depth_max = self.options.mem_queue_size;
-        for (index, channel) in self.channels.iter_mut().enumerate() {
-            let Some(channel) = channel else { continue };
-            channel.accept(range, depth_max, clients, &mut self.log);
-            if channel.wants_pump() {
-                let id = ChannelId(index as u32);
-                self.channels_to_pump.insert(id, &mut channel.in_to_pump);
-            }
-        }
-    }
-
-    /// Gives the first of the undistributed to every channel, to be delivered when it is due.
-    fn give_deferred(&mut self, now: Now, due: Duration) {
-        let due_ns = recording::unix_time_of(now, due);
-        let seq = self.take_undistributed(1, due_ns).start;
-        for channel in self.channels.iter_mut().flatten() {
-            channel.defer(seq, due);
-        }
-        self.lower_deadline(Some(due));
-    }
-
-    /// Takes messages that every channel holds from now on.
-    fn take_undistributed(&mut self, count: u64, due_ns: u64) -> SeqRange {
-        let range = self.undistributed.take_front(count);
-        if self.by_name.len() > 1 {
-            self.log.retain(range, self.by_name.len() as u64 - 1);
-        }
-        if let Some(recording) = &mut self.recording {
-            recording.record_given(&mut self.log, recording::owed_run(range, due_ns));
-        }
-        range
-    }
-
-    /// True when published messages belong to the channels. A topic that is not open keeps them.
-    pub(crate) fn is_open(&self) -> bool {
-        self.started && !self.paused && !self.by_name.is_empty()
-    }
-
-    /// True when messages may pass to the channels in this turn.
-    fn can_distribute(&self) -> bool {
-        let recording = self.recording.as_deref();
-        self.is_open() && !recording.is_some_and(recording::Recording::is_past_channels)
-    }
-
-    /// An ephemeral topic that cannot pass messages on keeps --mem-queue-size of them.
-    fn drop_beyond_memory(&mut self) {
-        while self.undistributed.count() > self.options.mem_queue_size {
-            let Some(seq) = self.undistributed.pop_newest() else {
-                return;
-            };
-            let newest = self.undistributed_deferred.back();
-            if newest.is_some_and(|(deferred, _)| *deferred == seq) {
-                self.undistributed_deferred.pop_back();
-            }
-            self.log.release(seq);
-        }
-    }
-
     /// Delivers from the channels that have a message for a consumer, and continues work that takes more than
     /// one turn.
-    pub(crate) fn pump(&mut self, now: Now, delivery: PumpContext<'_>) {
-        let work = delivery.work;
+    pub(crate) fn pump(&mut self, now: Now, work: &mut Work, delivery: &mut Delivery<'_>) {
         work.begin_share();
         self.distribute(now, delivery.clients, work);
         work.begin_long_share();
-        self.record(now, work);
+        self.continue_checkpoint(now, work);
         loop {
             let channels = &mut self.channels;
             let id = self
@@ -405,14 +287,7 @@ impl Topic {
                 break;
             };
             if let Some(channel) = self.channels[id.0 as usize].as_mut() {
-                channel.deliver(&mut Delivery {
-                    log: &mut self.log,
-                    clients: delivery.clients,
-                    random: delivery.random,
-                    topology: delivery.topology,
-                    now: now.mono,
-                    to_flush: delivery.to_flush,
-                });
+                channel.deliver(&mut self.log, delivery);
                 let at = channel.next_timeout();
                 self.lower_deadline(at.filter(|_| !is_planted(Bug::TimerLost)));
             }
@@ -426,7 +301,7 @@ impl Topic {
 
     /// Returns true when the next turn has to continue unfinished work.
     pub(crate) fn has_work_left(&self) -> bool {
-        self.recording.is_some() || !self.discarded.is_empty() || self.wants_pump()
+        self.unfinished.is_some() || !self.discarded.is_empty() || self.wants_pump()
     }
 
     /// Names a channel for the next pump, if it has something for someone.
@@ -442,8 +317,7 @@ impl Topic {
     /// may be deliveries or an earlier timeout.
     pub(crate) fn after_answer(&mut self, id: ChannelId) {
         self.make_checkpoint_due();
-        let at = self.channel(id).and_then(Channel::next_timeout);
-        self.lower_deadline(at);
+        self.lower_deadline(self.channel(id).next_timeout());
         self.pump_channel_later(id);
     }
 
@@ -466,27 +340,24 @@ impl Topic {
         self.by_name.get(name).copied()
     }
 
-    pub(crate) fn channel(&self, id: ChannelId) -> Option<&Channel> {
-        self.channels.get(id.0 as usize)?.as_ref()
+    /// Returns a channel that is there.
+    pub(crate) fn channel(&self, id: ChannelId) -> &Channel {
+        self.channels[id.0 as usize].as_ref().expect(HAS_CHANNEL)
     }
 
-    pub(crate) fn channel_mut(&mut self, id: ChannelId) -> Option<&mut Channel> {
-        self.channels.get_mut(id.0 as usize)?.as_mut()
+    pub(crate) fn channel_mut(&mut self, id: ChannelId) -> &mut Channel {
+        self.channel_and_log(id).0
     }
 
     /// The channel and the log it reads, together.
-    pub(crate) fn channel_and_log(&mut self, id: ChannelId) -> Option<(&mut Channel, &mut Log)> {
-        Some((
-            self.channels.get_mut(id.0 as usize)?.as_mut()?,
-            &mut self.log,
-        ))
+    pub(crate) fn channel_and_log(&mut self, id: ChannelId) -> (&mut Channel, &mut Log) {
+        let channel = self.channels[id.0 as usize].as_mut();
+        (channel.expect(HAS_CHANNEL), &mut self.log)
     }
 
     /// Channels in the order of their names.
     pub(crate) fn channels(&self) -> impl Iterator<Item = (ChannelId, &Channel)> {
-        self.by_name
-            .values()
-            .filter_map(|id| self.channel(*id).map(|channel| (*id, channel)))
+        self.by_name.values().map(|id| (*id, self.channel(*id)))
     }
 
     /// Finds or creates a channel. The caller has the topic catch up first, so a new channel gets earlier messages only
@@ -522,8 +393,8 @@ impl Topic {
         }
         self.channels_to_pump.remove(id, &mut channel.in_to_pump);
         let mut discarded = channel.empty(clients);
-        if let Some(recording) = &mut self.recording {
-            discarded.runs.extend(recording.remove_channel(id));
+        if let Some(unfinished) = &mut self.unfinished {
+            discarded.runs.extend(unfinished.remove_channel(id));
         }
         self.discarded.push(discarded);
         self.make_checkpoint_due();
@@ -532,8 +403,8 @@ impl Topic {
 
     /// Drops what a channel owes.
     pub(crate) fn empty_channel(&mut self, id: ChannelId, clients: &mut Clients) {
-        let discarded = self.channel_mut(id).map(|channel| channel.empty(clients));
-        self.discarded.extend(discarded);
+        let discarded = self.channel_mut(id).empty(clients);
+        self.discarded.push(discarded);
         self.make_checkpoint_due();
     }
 
@@ -544,7 +415,7 @@ impl Topic {
         discarded.push(Discarded {
             waiting: self.undistributed,
             undistributed_deferred: self.undistributed_deferred,
-            runs: self.recording.map_or(Vec::new(), |it| it.into_runs()),
+            runs: self.unfinished.map_or(Vec::new(), |it| it.into_runs()),
             ..Discarded::default()
         });
         (self.log, discarded)
@@ -580,78 +451,6 @@ impl Topic {
                     .is_some_and(|client| !client.copy_runs(log))
             })
             .collect()
-    }
-
-    pub(crate) fn wait_for_sync(&mut self, upto: Seq, waiter: Waiter) {
-        self.waiting_for_sync.push_back((upto, waiter));
-    }
-
-    /// Removes and returns the waiters whose messages lie below `synced`.
-    pub(crate) fn take_synced(&mut self, synced: Seq) -> Vec<Waiter> {
-        let ready = self
-            .waiting_for_sync
-            .iter()
-            .take_while(|(upto, _)| *upto <= synced)
-            .count();
-        self.waiting_for_sync
-            .drain(..ready)
-            .map(|(_, waiter)| waiter)
-            .collect()
-    }
-
-    /// Removes and returns all waiters for a sync. Called when a sync has failed, and when the topic is deleted.
-    pub(crate) fn take_unsynced(&mut self) -> Vec<Waiter> {
-        self.waiting_for_sync
-            .drain(..)
-            .map(|(_, waiter)| waiter)
-            .collect()
-    }
-
-    pub(crate) fn wait_for_checkpoint(&mut self, number: CheckpointNumber, waiter: Waiter) {
-        self.waiting_for_checkpoint.push((number, waiter));
-    }
-
-    /// Removes and returns the waiters for checkpoint `number` or an earlier one. The attempt to write checkpoint
-    /// `number` has ended, successfully or not.
-    pub(crate) fn take_checkpointed(&mut self, number: CheckpointNumber) -> Vec<Waiter> {
-        let waiting = std::mem::take(&mut self.waiting_for_checkpoint);
-        let (done, rest): (Vec<_>, Vec<_>) = waiting
-            .into_iter()
-            .partition(|(wanted, _)| *wanted <= number);
-        self.waiting_for_checkpoint = rest;
-        done.into_iter().map(|(_, waiter)| waiter).collect()
-    }
-
-    /// Removes and returns all waiters for a checkpoint. Called when the topic is deleted.
-    pub(crate) fn take_uncheckpointed(&mut self) -> Vec<Waiter> {
-        self.waiting_for_checkpoint
-            .drain(..)
-            .map(|(_, waiter)| waiter)
-            .collect()
-    }
-
-    /// Marks the topic, and the channels that wait for checkpoint `number` ([`Topic::write_promise`]), as recorded. The
-    /// checkpoint is written.
-    ///
-    /// # Errors
-    /// `--sync-every=1` needs a synced checkpoint, and checkpoint `number` is not synced.
-    pub(crate) fn mark_recorded(
-        &mut self,
-        number: CheckpointNumber,
-        synced: bool,
-    ) -> Result<(), &'static str> {
-        if self.options.group_commit && !synced {
-            return Err("nothing is durable any more since a failed sync");
-        }
-        self.is_recorded = true;
-        for channel in self.channels.iter_mut().flatten() {
-            // Every checkpoint of this run of the process names the channels that an earlier run left.
-            let is_named = channel.unrecorded.is_some_and(|wanted| wanted <= number);
-            if std::mem::take(&mut channel.is_unsure) || is_named {
-                channel.unrecorded = None;
-            }
-        }
-        Ok(())
     }
 
     // --- time and checkpoints
@@ -717,15 +516,6 @@ impl Topic {
             self.channels_to_pump.check(id, &channel.in_to_pump);
         }
         let mut to_pump = self.channels_to_pump.iter();
-        assert!(to_pump.all(|id| self.channel(id).is_some()));
+        assert!(to_pump.all(|id| self.channels[id.0 as usize].is_some()));
     }
-}
-
-/// What a topic borrows of its broker for a pump.
-pub(crate) struct PumpContext<'a> {
-    pub(crate) clients: &'a mut Clients,
-    pub(crate) random: &'a mut Random,
-    pub(crate) topology: Option<&'a Topology>,
-    pub(crate) to_flush: &'a mut DirtySet<ClientId>,
-    pub(crate) work: &'a mut Work,
 }

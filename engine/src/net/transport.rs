@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
-use upgrade::{Layer, Session};
+use upgrade::{Session, Upgrade};
 
 /// What carries a connection.
 pub(crate) struct Transport {
@@ -84,26 +84,26 @@ impl Transport {
 
     // --- upgrades
 
-    /// Adds a layer behind `output`, all of which is encoded without the layer.
+    /// Adds an upgrade behind `output`, all of which is encoded without the upgrade.
     ///
     /// # Errors
     /// A library failed.
-    pub(crate) fn upgrade(&self, layer: Layer, output: &[IoSlice<'_>]) -> io::Result<()> {
+    pub(crate) fn upgrade(&self, upgrade: Upgrade, output: &[IoSlice<'_>]) -> io::Result<()> {
         let mut upgraded = self.upgraded.borrow_mut();
         let upgraded = upgraded.get_or_insert_default();
         upgraded.seal_all(output)?;
-        upgraded.push(layer);
+        upgraded.push(upgrade);
         Ok(())
     }
 
-    /// Goes back to no layer, behind everything that is encoded.
+    /// Goes back to no upgrade, behind everything that is encoded.
     pub(crate) fn clear(&self) {
         if let Some(upgraded) = &mut *self.upgraded.borrow_mut() {
             upgraded.clear();
         }
     }
 
-    /// Returns whether a layer was ever added: true also after [`Transport::clear`].
+    /// Returns whether an upgrade was ever added: true also after [`Transport::clear`].
     pub(crate) fn was_upgraded(&self) -> bool {
         self.upgraded.borrow().is_some()
     }

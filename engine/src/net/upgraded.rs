@@ -1,8 +1,8 @@
 //! [`Upgraded`]: TLS and compression between a socket and who reads and writes it.
 //!
 //! ```text
-//!   socket ──► unopened ──► layers ──► room of the reader        only what fits is opened
-//!   socket ◄──   wire   ◄── layers ◄── output of the writer      sealed when the socket took the rest
+//!   socket ──► unopened ──► upgrades ──► room of the reader        only what fits is opened
+//!   socket ◄──   wire   ◄── upgrades ◄── output of the writer      sealed when the socket took the rest
 //! ```
 //!
 //! Both sides are bounded: of what came, the connection keeps one read's worth at most, and of what
@@ -13,7 +13,7 @@ use crate::net::transport::{Taken, Written};
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
-use upgrade::{Layer, Layers, Session, UpgradeError};
+use upgrade::{Session, Upgrade, UpgradeError, Upgrades};
 
 /// What one read brings at most.
 const WIRE_BYTES: usize = 32 * 1024;
@@ -32,7 +32,7 @@ thread_local! {
 /// The upgrades of a connection, from the first one on.
 #[derive(Default)]
 pub(super) struct Upgraded {
-    layers: Layers,
+    upgrades: Upgrades,
     /// Received, and not opened: there was no room, or the handshake has just ended.
     unopened: Vec<u8>,
     /// Bytes of the output that are sealed and have not left.
@@ -40,24 +40,24 @@ pub(super) struct Upgraded {
 }
 
 impl Upgraded {
-    /// Adds a layer behind everything that was sealed.
-    pub(super) fn push(&mut self, layer: Layer) {
-        self.layers.push(layer);
+    /// Adds an upgrade behind everything that was sealed.
+    pub(super) fn push(&mut self, upgrade: Upgrade) {
+        self.upgrades.push(upgrade);
     }
 
-    /// Goes back to no layer, behind everything that was sealed.
+    /// Goes back to no upgrade, behind everything that was sealed.
     pub(super) fn clear(&mut self) {
-        self.layers.clear();
+        self.upgrades.clear();
     }
 
     /// True while TLS has not agreed on its keys.
     pub(super) fn is_handshaking(&self) -> bool {
-        self.layers.is_handshaking()
+        self.upgrades.is_handshaking()
     }
 
     /// What TLS has agreed on.
     pub(super) fn session(&self) -> Option<Session> {
-        self.layers.session()
+        self.upgrades.session()
     }
 
     // --- input
@@ -80,7 +80,7 @@ impl Upgraded {
             }
             let mut rest = &wire[..bytes];
             look(rest)?;
-            let done = self.layers.shake_hands(&mut rest);
+            let done = self.upgrades.shake_hands(&mut rest);
             self.unopened.extend_from_slice(rest);
             Poll::Ready(done.map_err(HandshakeError::Refused))
         })
@@ -97,22 +97,22 @@ impl Upgraded {
         room: &mut [u8],
     ) -> Poll<io::Result<usize>> {
         let mut unopened = &self.unopened[..];
-        let opened = self.layers.open(&mut unopened, room)?;
+        let opened = self.upgrades.open(&mut unopened, room)?;
         let left = unopened.len();
         self.unopened.drain(..self.unopened.len() - left);
         if self.unopened.is_empty() {
             self.unopened = Vec::new();
         }
-        if opened > 0 || self.layers.has_ended() {
+        if opened > 0 || self.upgrades.has_ended() {
             return Poll::Ready(Ok(opened));
         }
         WIRE.with_borrow_mut(|wire| {
             let bytes = ready!(stream.poll_read(cx, wire))?;
             let mut rest = &wire[..bytes];
-            let opened = self.layers.open(&mut rest, room)?;
+            let opened = self.upgrades.open(&mut rest, room)?;
             self.unopened.extend_from_slice(rest);
-            if opened == 0 && bytes > 0 && !self.layers.has_ended() {
-                // The layers' own business. Others have their turn before what follows.
+            if opened == 0 && bytes > 0 && !self.upgrades.has_ended() {
+                // The upgrades' own business. Others have their turn before what follows.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -143,10 +143,10 @@ impl Upgraded {
 
     /// What the socket has to take first.
     pub(super) fn unsent(&self) -> &[u8] {
-        self.layers.unsent()
+        self.upgrades.unsent()
     }
 
-    /// Seals all of the output, for a layer that begins behind it.
+    /// Seals all of the output, for an upgrade that begins behind it.
     ///
     /// # Errors
     /// A library failed.
@@ -167,7 +167,8 @@ impl Upgraded {
             *piece = IoSlice::new(rest);
         }
         if bytes > 0 {
-            self.layers.seal(&pieces[..output.len().min(SLICES_MAX)])?;
+            self.upgrades
+                .seal(&pieces[..output.len().min(SLICES_MAX)])?;
             self.sealed += bytes;
         }
         Ok(())
@@ -176,8 +177,8 @@ impl Upgraded {
     /// Drops the first `bytes` sealed bytes, which the socket took. Returns how many bytes of the output have left by
     /// that. If a sealed piece leaves in parts, the bytes of its output count in proportion.
     fn take_sent(&mut self, bytes: usize) -> usize {
-        let unsent = self.layers.unsent().len();
-        self.layers.drop_sent(bytes);
+        let unsent = self.upgrades.unsent().len();
+        self.upgrades.drop_sent(bytes);
         let left = match bytes == unsent {
             true => self.sealed,
             false => (self.sealed as u64 * bytes as u64 / unsent as u64) as usize,
@@ -186,9 +187,9 @@ impl Upgraded {
         left
     }
 
-    /// Says that nothing follows, as far as a layer has a word for that.
+    /// Says that nothing follows, as far as an upgrade has a word for that.
     pub(super) fn end(&mut self) {
-        self.layers.end();
+        self.upgrades.end();
     }
 }
 

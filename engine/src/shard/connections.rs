@@ -6,6 +6,7 @@ use crate::shard::connection::Connection;
 use crate::shard::mail::Mail;
 use engine_core::{ClientId, ShardId};
 use program::{log_error, log_warn};
+use slotmap::SecondaryMap;
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
@@ -18,32 +19,23 @@ const MOVE_TRIES: u32 = 300;
 
 /// The connections of a shard by their id.
 #[derive(Default)]
-pub(super) struct Connections(RefCell<Vec<Option<Rc<Connection>>>>);
+pub(super) struct Connections(RefCell<SecondaryMap<ClientId, Rc<Connection>>>);
 
 impl Connections {
     pub(super) fn add(&self, connection: Rc<Connection>) {
-        let mut connections = self.0.borrow_mut();
-        let index = connection.id.index as usize;
-        if connections.len() <= index {
-            connections.resize_with(index + 1, || None);
-        }
-        connections[index] = Some(connection);
+        self.0.borrow_mut().insert(connection.id, connection);
     }
 
     pub(super) fn remove(&self, id: ClientId) {
-        if let Some(slot) = self.0.borrow_mut().get_mut(id.index as usize) {
-            slot.take_if(|connection| connection.id == id);
-        }
+        self.0.borrow_mut().remove(id);
     }
 
     pub(super) fn get(&self, id: ClientId) -> Option<Rc<Connection>> {
-        let connections = self.0.borrow();
-        let connection = connections.get(id.index as usize)?.as_ref()?;
-        (connection.id == id).then(|| connection.clone())
+        self.0.borrow().get(id).cloned()
     }
 
     pub(super) fn all(&self) -> Vec<Rc<Connection>> {
-        self.0.borrow().iter().flatten().cloned().collect()
+        self.0.borrow().values().cloned().collect()
     }
 }
 

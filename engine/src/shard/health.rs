@@ -1,19 +1,16 @@
 //! [`Health`]: whether the logs of all shards take messages.
 //!
-//! A shard complains of a log that takes no messages, and of a topic that is set aside. Threads share the complaints.
-//! Only a change of a complaint, /ping and /stats touch them: no message does.
+//! A shard is unhealthy if one of its logs takes no messages, or a topic is set aside. Threads share the reasons. Only a
+//! change of a reason, /ping and /stats touch them: no message does.
 
 use engine_core::ShardId;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a shard complains of.
-type Complaint = Option<Arc<str>>;
-
 /// One health value for all shards.
 #[derive(Clone)]
 pub(crate) struct Health {
-    of_shards: Arc<Mutex<Vec<Complaint>>>,
+    of_shards: Arc<Mutex<Vec<Option<Arc<str>>>>>,
 }
 
 impl Health {
@@ -24,31 +21,31 @@ impl Health {
         }
     }
 
-    /// The first complaint, if there is one.
+    /// Returns the reason of the first unhealthy shard as an error.
     pub(crate) fn get(&self) -> Result<(), String> {
         let of_shards = self
             .of_shards
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         match of_shards.iter().flatten().next() {
-            Some(complaint) => Err(complaint.to_string()),
+            Some(reason) => Err(reason.to_string()),
             None => Ok(()),
         }
     }
 
-    fn set(&self, shard: ShardId, complaint: Complaint) {
+    fn set(&self, shard: ShardId, reason: Option<Arc<str>>) {
         let mut of_shards = self
             .of_shards
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        of_shards[shard.0 as usize] = complaint;
+        of_shards[shard.0 as usize] = reason;
     }
 }
 
 /// What a shard says of its own health: only changes reach the others.
 pub(crate) struct ShardHealth {
     shard: ShardId,
-    told: RefCell<Complaint>,
+    told: RefCell<Option<Arc<str>>>,
     health: Health,
 }
 
@@ -62,11 +59,11 @@ impl ShardHealth {
         }
     }
 
-    /// Tells the others what the shard complains of now. Costs a comparison when that is what it was.
-    pub(crate) fn report(&self, complaint: Option<&Arc<str>>) {
+    /// Tells the others why the shard is unhealthy, if it is. Costs a comparison if nothing has changed.
+    pub(crate) fn report(&self, reason: Option<&Arc<str>>) {
         let mut told = self.told.borrow_mut();
-        if told.as_ref() != complaint {
-            *told = complaint.cloned();
+        if told.as_ref() != reason {
+            *told = reason.cloned();
             self.health.set(self.shard, told.clone());
         }
     }
@@ -77,12 +74,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_complaint_of_the_first_shard_that_has_one_is_shown() {
+    fn the_newest_reason_of_the_first_shard_that_has_one_is_shown() {
         let health = Health::new(2);
         let shards = [0, 1].map(|shard| ShardHealth::new(ShardId(shard), health.clone()));
-        let note = |shard: usize, complaint: &str| {
-            let complaint = (!complaint.is_empty()).then(|| Arc::from(complaint));
-            shards[shard].report(complaint.as_ref());
+        let note = |shard: usize, reason: &str| {
+            let reason = (!reason.is_empty()).then(|| Arc::from(reason));
+            shards[shard].report(reason.as_ref());
             health.get().err().unwrap_or_default()
         };
         assert_eq!(note(1, ""), "");

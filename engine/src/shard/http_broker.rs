@@ -118,7 +118,7 @@ pub(crate) async fn stats_of_all(post: &Post, filter: &StatsFilter) -> StatsSnap
     for peer in post.shards() {
         let filter = filter.clone();
         let call = move |shard: Rc<Shard>| async move {
-            shard.with_broker(|broker, now, _| broker.stats(now, &filter))
+            shard.with_broker(|broker, now, _| broker.distribute_and_snapshot(now, &filter))
         };
         // A shard that has stopped has nothing to show.
         parts.extend(post.call(peer, call).await);

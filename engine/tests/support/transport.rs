@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use upgrade::pki_types::ServerName;
-use upgrade::{ClientConfig, Layer, Layers};
+use upgrade::{ClientConfig, Upgrades};
 
 /// An upgrade that a client asks for.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl Upgrade {
 
 pub struct Transport {
     stream: TcpStream,
-    layers: Option<Layers>,
+    upgrades: Option<Upgrades>,
     /// Received bytes that are not opened yet.
     unopened: Vec<u8>,
     /// Opened bytes that are not read yet.
@@ -42,7 +42,7 @@ impl Transport {
     pub fn new(stream: TcpStream) -> Transport {
         Transport {
             stream,
-            layers: None,
+            upgrades: None,
             unopened: Vec::new(),
             opened: Vec::new(),
             piece: usize::MAX,
@@ -57,26 +57,26 @@ impl Transport {
         self.piece = 1;
     }
 
-    /// Adds a layer for all further output, and for bytes that were read before and do not belong
-    /// to the older layers. For TLS, waits for the end of the handshake.
+    /// Adds an upgrade for all further output, and for bytes that were read before and do not belong
+    /// to the older upgrades. For TLS, waits for the end of the handshake.
     pub fn push(&mut self, upgrade: &Upgrade, mut behind: &[u8]) -> io::Result<()> {
-        let layer = match upgrade {
+        let upgrade = match upgrade {
             Upgrade::Tls(config) => {
                 let name = ServerName::try_from("127.0.0.1").expect("an address is a name");
-                Layer::tls_client(config, name)?
+                upgrade::Upgrade::tls_client(config, name)?
             }
-            Upgrade::Snappy => Layer::snappy(),
-            Upgrade::Deflate(level) => Layer::deflate(*level),
+            Upgrade::Snappy => upgrade::Upgrade::snappy(),
+            Upgrade::Deflate(level) => upgrade::Upgrade::deflate(*level),
         };
-        let layers = self.layers.get_or_insert_default();
-        layers.push(layer);
+        let upgrades = self.upgrades.get_or_insert_default();
+        upgrades.push(upgrade);
         let mut plain = vec![0; 1 << 20];
-        let bytes = layers.open_last(&mut behind, &mut plain)?;
+        let bytes = upgrades.open_last(&mut behind, &mut plain)?;
         self.opened.extend_from_slice(&plain[..bytes]);
         while self
-            .layers
+            .upgrades
             .as_ref()
-            .is_some_and(|layers| layers.is_handshaking())
+            .is_some_and(|upgrades| upgrades.is_handshaking())
         {
             self.send()?;
             let mut wire = [0; 4096];
@@ -85,8 +85,8 @@ impl Transport {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             let mut wire = &wire[..bytes];
-            if let Some(layers) = &mut self.layers {
-                let done = layers.shake_hands(&mut wire);
+            if let Some(upgrades) = &mut self.upgrades {
+                let done = upgrades.shake_hands(&mut wire);
                 self.unopened.extend_from_slice(wire);
                 self.send()?;
                 done?;
@@ -96,10 +96,10 @@ impl Transport {
     }
 
     fn send(&mut self) -> io::Result<()> {
-        let Some(layers) = &mut self.layers else {
+        let Some(upgrades) = &mut self.upgrades else {
             return Ok(());
         };
-        let wire = std::mem::take(&mut layers.wire);
+        let wire = std::mem::take(&mut upgrades.wire);
         wire.chunks(self.piece.min(wire.len().max(1)))
             .try_for_each(|piece| self.stream.write_all(piece))
     }
@@ -107,7 +107,7 @@ impl Transport {
 
 impl Read for Transport {
     fn read(&mut self, plain: &mut [u8]) -> io::Result<usize> {
-        let Some(layers) = &mut self.layers else {
+        let Some(upgrades) = &mut self.upgrades else {
             return self.stream.read(plain);
         };
         if !self.opened.is_empty() {
@@ -118,7 +118,7 @@ impl Read for Transport {
         }
         loop {
             let mut wire = &self.unopened[..];
-            let opened = layers.open(&mut wire, plain)?;
+            let opened = upgrades.open(&mut wire, plain)?;
             self.unopened = wire.to_vec();
             if opened > 0 {
                 return Ok(opened);
@@ -136,10 +136,10 @@ impl Read for Transport {
 impl Write for Transport {
     fn write(&mut self, plain: &[u8]) -> io::Result<usize> {
         let taken = &plain[..plain.len().min(self.piece)];
-        match &mut self.layers {
+        match &mut self.upgrades {
             None => self.stream.write(taken),
-            Some(layers) => {
-                layers.seal(&[IoSlice::new(taken)])?;
+            Some(upgrades) => {
+                upgrades.seal(&[IoSlice::new(taken)])?;
                 self.send()?;
                 Ok(taken.len())
             }

@@ -174,11 +174,8 @@ impl<'a> Body<'a, '_> {
     }
 
     #[cold]
-    fn bad_size(&self, code: ErrorCode, verb: &str, complaint: &str, number: i32) -> Stop<'a> {
-        reject(WireError::new(
-            code,
-            format_args!("{verb} {complaint} {number}"),
-        ))
+    fn bad_size(&self, code: ErrorCode, verb: &str, what: &str, number: i32) -> Stop<'a> {
+        reject(WireError::new(code, format_args!("{verb} {what} {number}")))
     }
 
     #[cold]

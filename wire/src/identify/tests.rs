@@ -539,11 +539,14 @@ fn upgrades_need_both_sides() {
     };
     let all = r#","tls_v1":true,"snappy":true"#;
     assert_eq!(upgrades(all, &none), []);
-    assert_eq!(upgrades(all, &server), [Upgrade::Tls, Upgrade::Snappy]);
+    assert_eq!(
+        upgrades(all, &server),
+        [GrantedUpgrade::Tls, GrantedUpgrade::Snappy]
+    );
     let deflate = r#","deflate":true,"deflate_level":3"#;
-    assert_eq!(upgrades(deflate, &server), [Upgrade::Deflate(3)]);
-    assert_eq!(upgrades(deflate, &capped), [Upgrade::Deflate(2)]);
-    assert_eq!(Upgrade::Deflate(2).to_string(), "deflate (level 2)");
+    assert_eq!(upgrades(deflate, &server), [GrantedUpgrade::Deflate(3)]);
+    assert_eq!(upgrades(deflate, &capped), [GrantedUpgrade::Deflate(2)]);
+    assert_eq!(GrantedUpgrade::Deflate(2).to_string(), "deflate (level 2)");
 
     let both = r#"{"feature_negotiation":true,"snappy":true,"deflate":true}"#;
     let text = "E_IDENTIFY_FAILED cannot enable both deflate and snappy compression";

@@ -1,4 +1,4 @@
-//! [`UpgradeError`]: the errors of a layer.
+//! [`UpgradeError`]: the errors of an upgrade.
 
 use std::fmt;
 use std::io;

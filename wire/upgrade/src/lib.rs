@@ -48,7 +48,7 @@ const KEPT_BYTES: usize = 16 * 1024;
 
 /// One upgrade of a connection.
 #[derive(Debug)]
-pub enum Layer {
+pub enum Upgrade {
     /// TLS, which comes before compression.
     Tls(Box<Tls>),
     /// Snappy's framing format.
@@ -57,25 +57,25 @@ pub enum Layer {
     Deflate(Box<Deflate>),
 }
 
-impl Layer {
-    /// Makes a snappy layer.
+impl Upgrade {
+    /// Makes a snappy upgrade.
     #[must_use]
-    pub fn snappy() -> Layer {
-        Layer::Snappy(Box::new(Snappy::new()))
+    pub fn snappy() -> Upgrade {
+        Upgrade::Snappy(Box::new(Snappy::new()))
     }
 
-    /// Makes a deflate layer. The level, 1 to 9, is that of the sending direction.
+    /// Makes a deflate upgrade. The level, 1 to 9, is that of the sending direction.
     #[must_use]
-    pub fn deflate(level: u32) -> Layer {
-        Layer::Deflate(Box::new(Deflate::new(level)))
+    pub fn deflate(level: u32) -> Upgrade {
+        Upgrade::Deflate(Box::new(Deflate::new(level)))
     }
 
     /// Makes the daemon's side of TLS.
     ///
     /// # Errors
     /// When the library refuses the configuration.
-    pub fn tls_server(config: &Arc<ServerConfig>) -> Result<Layer, UpgradeError> {
-        Ok(Layer::Tls(Box::new(Tls::server(Arc::clone(config))?)))
+    pub fn tls_server(config: &Arc<ServerConfig>) -> Result<Upgrade, UpgradeError> {
+        Ok(Upgrade::Tls(Box::new(Tls::server(Arc::clone(config))?)))
     }
 
     /// Makes the client's side of TLS. The certificate must be for `name`.
@@ -85,9 +85,9 @@ impl Layer {
     pub fn tls_client(
         config: &Arc<ClientConfig>,
         name: ServerName<'static>,
-    ) -> Result<Layer, UpgradeError> {
+    ) -> Result<Upgrade, UpgradeError> {
         let tls = Tls::client(Arc::clone(config), name)?;
-        Ok(Layer::Tls(Box::new(tls)))
+        Ok(Upgrade::Tls(Box::new(tls)))
     }
 }
 
@@ -116,7 +116,7 @@ impl Compression {
 
 /// The upgrades of a connection, in the order in which they were added.
 #[derive(Debug, Default)]
-pub struct Layers {
+pub struct Upgrades {
     tls: Option<Box<Tls>>,
     compression: Option<Compression>,
     /// Sealed bytes for the socket.
@@ -131,28 +131,28 @@ pub struct Layers {
     failure: Option<UpgradeError>,
 }
 
-impl Layers {
-    /// Adds the next layer. Bytes that were sealed before stay unchanged.
+impl Upgrades {
+    /// Adds the next upgrade. Bytes that were sealed before stay unchanged.
     ///
     /// # Panics
-    /// When TLS does not come first, or a layer comes twice.
-    pub fn push(&mut self, layer: Layer) {
+    /// When TLS does not come first, or an upgrade comes twice.
+    pub fn push(&mut self, upgrade: Upgrade) {
         assert!(
             self.compression.is_none(),
             "compression comes last, and once"
         );
-        match layer {
-            Layer::Tls(tls) => {
+        match upgrade {
+            Upgrade::Tls(tls) => {
                 assert!(self.tls.is_none(), "TLS comes once");
                 self.tls = Some(tls);
                 self.drain_tls();
             }
-            Layer::Snappy(snappy) => self.compression = Some(Compression::Snappy(snappy)),
-            Layer::Deflate(deflate) => self.compression = Some(Compression::Deflate(deflate)),
+            Upgrade::Snappy(snappy) => self.compression = Some(Compression::Snappy(snappy)),
+            Upgrade::Deflate(deflate) => self.compression = Some(Compression::Deflate(deflate)),
         }
     }
 
-    /// Removes all layers. A connection that could not agree on TLS continues in plain text, behind
+    /// Removes all upgrades. A connection that could not agree on TLS continues in plain text, behind
     /// the bytes that are sealed already.
     pub fn clear(&mut self) {
         (self.tls, self.compression) = (None, None);
@@ -203,7 +203,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Appends the end marks of the layers to `wire`, if a layer has one.
+    /// Appends the end marks of the upgrades to `wire`, if an upgrade has one.
     pub fn end(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.end();
@@ -245,7 +245,7 @@ impl Layers {
 
     /// Opens bytes from the socket into `plain` and returns the number of plain bytes. The opened
     /// bytes are removed from the front of `wire`. When `plain` is full there may be more plain
-    /// bytes, also without new `wire`. Otherwise all of `wire` is taken, and the layers keep no
+    /// bytes, also without new `wire`. Otherwise all of `wire` is taken, and the upgrades keep no
     /// complete record, chunk or block. The answers of TLS are appended to `self.wire`, also after
     /// an error.
     ///
@@ -287,8 +287,8 @@ impl Layers {
         Ok(())
     }
 
-    /// Opens bytes as [`open`](Layers::open) does, but through the last layer only: the bytes had
-    /// passed the older layers when the last one was added.
+    /// Opens bytes as [`open`](Upgrades::open) does, but through the last upgrade only: the bytes had
+    /// passed the older upgrades when the last one was added.
     ///
     /// # Errors
     /// When the other side breaks a format.

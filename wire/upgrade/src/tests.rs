@@ -23,33 +23,33 @@ fn pieces() -> Vec<Vec<u8>> {
     ]
 }
 
-fn sealed(mut layer: Layers, pieces: &[Vec<u8>]) -> Vec<u8> {
+fn sealed(mut upgrade: Upgrades, pieces: &[Vec<u8>]) -> Vec<u8> {
     for piece in pieces {
-        layer.seal(&[IoSlice::new(piece)]).unwrap();
+        upgrade.seal(&[IoSlice::new(piece)]).unwrap();
     }
-    layer.wire
+    upgrade.wire
 }
 
-fn of(layer: Layer) -> Layers {
-    let mut layers = Layers::default();
-    layers.push(layer);
-    layers
+fn of(upgrade: Upgrade) -> Upgrades {
+    let mut upgrades = Upgrades::default();
+    upgrades.push(upgrade);
+    upgrades
 }
 
-/// Returns all plain bytes that `layers` makes of the parts.
-fn opened(mut layers: Layers, parts: &[&[u8]]) -> Result<Vec<u8>, UpgradeError> {
+/// Returns all plain bytes that `upgrades` makes of the parts.
+fn opened(mut upgrades: Upgrades, parts: &[&[u8]]) -> Result<Vec<u8>, UpgradeError> {
     let mut out = Vec::new();
     for part in parts {
-        out.extend(open(&mut layers, part, 1 << 16)?);
+        out.extend(open(&mut upgrades, part, 1 << 16)?);
     }
     Ok(out)
 }
 
-/// Returns all plain bytes that `layers` makes of `wire`, in pieces of at most `space` bytes.
-fn open(layers: &mut Layers, mut wire: &[u8], space: usize) -> Result<Vec<u8>, UpgradeError> {
+/// Returns all plain bytes that `upgrades` makes of `wire`, in pieces of at most `space` bytes.
+fn open(upgrades: &mut Upgrades, mut wire: &[u8], space: usize) -> Result<Vec<u8>, UpgradeError> {
     let (mut out, mut plain) = (Vec::new(), vec![0; space]);
     loop {
-        let opened = layers.open(&mut wire, &mut plain)?;
+        let opened = upgrades.open(&mut wire, &mut plain)?;
         out.extend_from_slice(&plain[..opened]);
         if opened < space {
             assert!(wire.is_empty(), "who has room takes everything");
@@ -60,7 +60,7 @@ fn open(layers: &mut Layers, mut wire: &[u8], space: usize) -> Result<Vec<u8>, U
 
 /// Checks that every cut of a stream gives the same bytes, and that no bytes before a cut wait for
 /// those behind it.
-fn check_cuts(make: impl Fn() -> Layer) {
+fn check_cuts(make: impl Fn() -> Upgrade) {
     let pieces = pieces();
     let plain = pieces.concat();
     let wire = sealed(of(make()), &pieces);
@@ -90,9 +90,9 @@ fn check_cuts(make: impl Fn() -> Layer) {
 
 #[test]
 fn compressed_streams_may_be_cut_at_every_byte() {
-    check_cuts(Layer::snappy);
+    check_cuts(Upgrade::snappy);
     for level in [1, 6, 9] {
-        check_cuts(|| Layer::deflate(level));
+        check_cuts(|| Upgrade::deflate(level));
     }
 }
 
@@ -102,10 +102,10 @@ fn the_answers_of_the_original_are_understood() {
     let mut stream = snappy.to_vec();
     stream.extend_from_slice(&crc_of_ok());
     stream.extend_from_slice(OK);
-    assert_eq!(opened(of(Layer::snappy()), &[&stream]).unwrap(), OK);
-    assert_eq!(sealed(of(Layer::snappy()), &[OK.to_vec()]), stream);
+    assert_eq!(opened(of(Upgrade::snappy()), &[&stream]).unwrap(), OK);
+    assert_eq!(sealed(of(Upgrade::snappy()), &[OK.to_vec()]), stream);
     let deflate = b"\x62\x60\x60\x60\x63\x60\x60\x60\xf0\xf7\x06\x00\x00\x00\xff\xff";
-    assert_eq!(opened(of(Layer::deflate(6)), &[deflate]).unwrap(), OK);
+    assert_eq!(opened(of(Upgrade::deflate(6)), &[deflate]).unwrap(), OK);
 }
 
 /// CRC-32C of the OK frame, bit by bit, masked as the format says.
@@ -123,42 +123,54 @@ fn crc_of_ok() -> [u8; 4] {
 
 #[test]
 fn invalid_streams_are_refused() {
-    let check = |layer: Layer, stream: &[u8], words: &str| {
-        let error = opened(of(layer), &[stream]).unwrap_err().to_string();
+    let check = |upgrade: Upgrade, stream: &[u8], words: &str| {
+        let error = opened(of(upgrade), &[stream]).unwrap_err().to_string();
         assert!(error.contains(words), "{stream:?}: {error}");
     };
-    let mut stream = sealed(of(Layer::snappy()), &[OK.to_vec()]);
+    let mut stream = sealed(of(Upgrade::snappy()), &[OK.to_vec()]);
     let identifier = stream[..10].to_vec();
     let behind = |bytes: &[u8]| [&identifier, bytes].concat();
-    check(Layer::snappy(), &stream[10..], "identifier");
-    check(Layer::snappy(), b"\xff\x06\x00\x00sNaPpX", "identifier");
-    check(Layer::snappy(), &behind(b"\x02\x00\x00\x00"), "type 0x02");
-    check(Layer::snappy(), &behind(b"\x7f\x00\x00\x00"), "type 0x7f");
-    check(Layer::snappy(), &behind(b"\x01\x03\x00\x00abc"), "3 bytes");
-    check(Layer::snappy(), &behind(b"\x01\x05\x00\x01"), "65541 bytes");
+    check(Upgrade::snappy(), &stream[10..], "identifier");
+    check(Upgrade::snappy(), b"\xff\x06\x00\x00sNaPpX", "identifier");
+    check(Upgrade::snappy(), &behind(b"\x02\x00\x00\x00"), "type 0x02");
+    check(Upgrade::snappy(), &behind(b"\x7f\x00\x00\x00"), "type 0x7f");
     check(
-        Layer::snappy(),
+        Upgrade::snappy(),
+        &behind(b"\x01\x03\x00\x00abc"),
+        "3 bytes",
+    );
+    check(
+        Upgrade::snappy(),
+        &behind(b"\x01\x05\x00\x01"),
+        "65541 bytes",
+    );
+    check(
+        Upgrade::snappy(),
         &behind(b"\x00\x00\x00\xff"),
         "16711680 bytes",
     );
-    check(Layer::snappy(), &behind(b"\x00\x04\x00\x00abcd"), "snappy");
+    check(
+        Upgrade::snappy(),
+        &behind(b"\x00\x04\x00\x00abcd"),
+        "snappy",
+    );
     // These chunks are skipped, also when empty or long. A second identifier follows.
     let mut skipped = behind(b"\x80\x02\x00\x00ab\xfe\x00\x00\x00");
     skipped.extend_from_slice(b"\xfe\x00\x00\x02");
     skipped.extend_from_slice(&[0; 0x2_0000]);
     skipped.extend_from_slice(&stream);
-    assert_eq!(opened(of(Layer::snappy()), &[&skipped]).unwrap(), OK);
+    assert_eq!(opened(of(Upgrade::snappy()), &[&skipped]).unwrap(), OK);
     for part in [1, 3, 70_000] {
         let parts: Vec<&[u8]> = skipped.chunks(part).collect();
-        assert_eq!(opened(of(Layer::snappy()), &parts).unwrap(), OK);
+        assert_eq!(opened(of(Upgrade::snappy()), &parts).unwrap(), OK);
     }
     *stream.last_mut().unwrap() ^= 1;
-    check(Layer::snappy(), &stream, "checksum");
-    check(Layer::deflate(6), b"\xff\xff\xff\xff", "deflate");
+    check(Upgrade::snappy(), &stream, "checksum");
+    check(Upgrade::deflate(6), b"\xff\xff\xff\xff", "deflate");
     // A final block has bytes behind it.
-    check(Layer::deflate(6), b"\x03\x00x", "end");
+    check(Upgrade::deflate(6), b"\x03\x00x", "end");
     assert!(
-        opened(of(Layer::deflate(6)), &[b"\x03\x00"])
+        opened(of(Upgrade::deflate(6)), &[b"\x03\x00"])
             .unwrap()
             .is_empty()
     );
@@ -174,7 +186,7 @@ fn server_tls<'a>(cert: &'a Path, key: &'a Path) -> ServerTls<'a> {
 }
 
 /// Carries the bytes of one side to the other in parts of `part` bytes. Returns the plain bytes.
-fn carry(from: &mut Layers, to: &mut Layers, part: usize) -> Result<Vec<u8>, UpgradeError> {
+fn carry(from: &mut Upgrades, to: &mut Upgrades, part: usize) -> Result<Vec<u8>, UpgradeError> {
     let mut out = Vec::new();
     for bytes in std::mem::take(&mut from.wire).chunks(part) {
         out.extend(open(to, bytes, 1 << 16)?);
@@ -197,13 +209,13 @@ fn tls_and_its_content_may_be_cut_anywhere() {
     let name = ServerName::try_from("127.0.0.1").unwrap();
     for compression in [
         None,
-        Some(Layer::snappy as fn() -> Layer),
-        Some(|| Layer::deflate(6)),
+        Some(Upgrade::snappy as fn() -> Upgrade),
+        Some(|| Upgrade::deflate(6)),
     ] {
         for part in [1, 2, 7, 1000, 1 << 20] {
-            let (mut client, mut server) = (Layers::default(), Layers::default());
-            client.push(Layer::tls_client(&client_config, name.clone()).unwrap());
-            server.push(Layer::tls_server(&server_config).unwrap());
+            let (mut client, mut server) = (Upgrades::default(), Upgrades::default());
+            client.push(Upgrade::tls_client(&client_config, name.clone()).unwrap());
+            server.push(Upgrade::tls_server(&server_config).unwrap());
             // Bytes sealed before the handshake wait.
             server.seal(&[IoSlice::new(OK)]).unwrap();
             assert!(server.wire.is_empty());
@@ -213,9 +225,9 @@ fn tls_and_its_content_may_be_cut_anywhere() {
                 answer = carry(&mut server, &mut client, part).unwrap();
             }
             assert_eq!(answer, OK);
-            if let Some(layer) = compression {
-                client.push(layer());
-                server.push(layer());
+            if let Some(upgrade) = compression {
+                client.push(upgrade());
+                server.push(upgrade());
             }
             for piece in [OK.to_vec(), b"a body ".repeat(9000), vec![1]] {
                 server.seal(&[IoSlice::new(&piece)]).unwrap();
@@ -245,8 +257,8 @@ proptest::proptest! {
         for side in [&mut client, &mut server] {
             match compression {
                 0 => {}
-                1 => side.push(Layer::snappy()),
-                _ => side.push(Layer::deflate(6)),
+                1 => side.push(Upgrade::snappy()),
+                _ => side.push(Upgrade::deflate(6)),
             }
         }
         // Some of the data repeat, some do not.
@@ -271,7 +283,7 @@ proptest::proptest! {
 }
 
 /// Returns both sides of TLS after the handshake.
-fn shaken_hands() -> (Layers, Layers) {
+fn shaken_hands() -> (Upgrades, Upgrades) {
     static CONFIGS: std::sync::LazyLock<(Arc<ClientConfig>, Arc<ServerConfig>)> =
         std::sync::LazyLock::new(|| {
             let directory = tempfile::tempdir().unwrap();
@@ -282,10 +294,10 @@ fn shaken_hands() -> (Layers, Layers) {
             (client_config(&ClientTls::default()).unwrap(), server)
         });
     let (client_config, server_config) = &*CONFIGS;
-    let (mut client, mut server) = (Layers::default(), Layers::default());
+    let (mut client, mut server) = (Upgrades::default(), Upgrades::default());
     let name = ServerName::try_from("127.0.0.1").unwrap();
-    client.push(Layer::tls_client(client_config, name).unwrap());
-    server.push(Layer::tls_server(server_config).unwrap());
+    client.push(Upgrade::tls_client(client_config, name).unwrap());
+    server.push(Upgrade::tls_server(server_config).unwrap());
     while client.is_handshaking() || server.is_handshaking() {
         carry(&mut client, &mut server, 1 << 14).unwrap();
         carry(&mut server, &mut client, 1 << 14).unwrap();
@@ -297,15 +309,15 @@ fn shaken_hands() -> (Layers, Layers) {
 #[test]
 fn bytes_beyond_the_room_stay_compressed() {
     let zeros = vec![vec![0; 10_000_000]];
-    for layer in [Layer::snappy as fn() -> Layer, || Layer::deflate(9)] {
-        let wire = sealed(of(layer()), &zeros);
-        let (mut layers, mut rest, mut plain) = (of(layer()), &wire[..], [0; 1000]);
+    for upgrade in [Upgrade::snappy as fn() -> Upgrade, || Upgrade::deflate(9)] {
+        let wire = sealed(of(upgrade()), &zeros);
+        let (mut upgrades, mut rest, mut plain) = (of(upgrade()), &wire[..], [0; 1000]);
         let before = rest.len();
-        assert_eq!(layers.open(&mut rest, &mut plain).unwrap(), 1000);
+        assert_eq!(upgrades.open(&mut rest, &mut plain).unwrap(), 1000);
         assert!(before - rest.len() < 80_000, "one chunk at most is taken");
         // Without further input `open` gives the bytes it holds, and no more.
         let mut given = 1000;
-        while let bytes @ 1.. = layers.open(&mut &b""[..], &mut plain).unwrap() {
+        while let bytes @ 1.. = upgrades.open(&mut &b""[..], &mut plain).unwrap() {
             given += bytes;
         }
         assert!(given <= 1 << 17, "{given}");
@@ -327,8 +339,8 @@ fn each_record_decompresses_to_something() {
     // record.
     for bytes in (16_300..16_400).chain(32_700..32_800) {
         let (mut client, mut server) = shaken_hands();
-        client.push(Layer::deflate(6));
-        server.push(Layer::deflate(6));
+        client.push(Upgrade::deflate(6));
+        server.push(Upgrade::deflate(6));
         server.seal(&[IoSlice::new(&noise[..bytes])]).unwrap();
         let mut out = Vec::new();
         let mut rest = &server.wire[..];

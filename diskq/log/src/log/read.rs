@@ -23,7 +23,10 @@ impl Log {
     pub fn take_run(&mut self, mut range: SeqRange, count_max: u32, bytes_max: u32) -> Taken {
         assert!(!range.is_empty() && count_max > 0, "took a run of nothing");
         let Some(place) = self.segments.place(range.start) else {
-            let end = self.segments.next_held(range.start).unwrap_or(range.end);
+            let end = self
+                .segments
+                .next_contained(range.start)
+                .unwrap_or(range.end);
             return Taken::Damaged(SeqRange::new(range.start, end.min(range.end)));
         };
         if let Place::Sealed(index) = place {

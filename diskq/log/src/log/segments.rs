@@ -240,7 +240,7 @@ impl Segments {
     }
 
     /// Returns the first seq at or after `seq` that lies in a segment, whether it has holders or not.
-    pub(super) fn next_held(&self, seq: Seq) -> Option<Seq> {
+    pub(super) fn next_contained(&self, seq: Seq) -> Option<Seq> {
         let sealed = self.sealed.get(self.index_at_or_after(seq));
         sealed
             .or(self.tail.as_ref())

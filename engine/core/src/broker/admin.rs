@@ -1,6 +1,6 @@
 //! What operators do: create, delete, empty, pause. For topics of this shard.
 
-use super::output::{Change, DeletedLog, Level, Output};
+use super::output::{Change, DeletedLog, Output};
 use super::timers::Timer;
 use super::{Broker, Found};
 use crate::ids::{ChannelId, ClientId, TaskId, TopicKey};
@@ -44,11 +44,10 @@ impl Broker {
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
         let found = self.topic_key(name, out).map_err(AdminError::SetAside)?;
-        let topic = self.topics.get_mut(found.key());
-        let topic = topic.ok_or(AdminError::TopicNotFound)?;
+        let topic = &self.topics[found.key()];
         match found {
             Found::Ready(_) if topic.is_recorded => Ok(Outcome::Done),
-            Found::Ready(key) => Ok(self.record(key, task)),
+            Found::Ready(key) => Ok(self.wait_until_recorded(key, task)),
             Found::Starting(key) => Ok(self.try_later(key, task)),
         }
     }
@@ -74,12 +73,12 @@ impl Broker {
     /// When there is no such topic.
     pub fn empty_topic(&mut self, name: &str, task: TaskId) -> Result<Outcome, AdminError> {
         let key = self.find_topic(name)?;
-        let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
+        let topic = &mut self.topics[key];
         // An open topic keeps no messages of its own: those on their way belong to the channels.
         if !topic.is_open() {
             topic.empty();
         }
-        Ok(self.record(key, task))
+        Ok(self.wait_until_recorded(key, task))
     }
 
     /// Stops or starts the flow from a topic to its channels.
@@ -95,13 +94,13 @@ impl Broker {
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
         let key = self.find_topic(name)?;
-        let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
+        let topic = &mut self.topics[key];
         if !topic.catch_up(now, &self.clients, &mut self.work) {
             return Ok(self.try_later(key, task));
         }
         topic.paused = paused;
         out.push(Output::MetadataChanged);
-        Ok(self.record(key, task))
+        Ok(self.wait_until_recorded(key, task))
     }
 
     /// Creates a channel if it is not there.
@@ -120,10 +119,10 @@ impl Broker {
         let Some(id) = self.channel_id(now, key, channel, out) else {
             return Ok(self.try_later(key, task));
         };
-        let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
+        let topic = &mut self.topics[key];
         match topic.unrecorded(id) {
             Some(number) => {
-                topic.wait_for_checkpoint(number, Waiter::Task(task));
+                topic.waiters.add_for_checkpoint(number, Waiter::Task(task));
                 self.pump_later(key);
                 Ok(Outcome::Wait)
             }
@@ -144,7 +143,7 @@ impl Broker {
     ) -> Result<Outcome, AdminError> {
         let (key, id) = self.find_channel(topic, channel)?;
         self.remove_channel(key, id, out);
-        Ok(self.record(key, task))
+        Ok(self.wait_until_recorded(key, task))
     }
 
     /// Drops a channel's messages: waiting, deferred and in flight.
@@ -159,12 +158,12 @@ impl Broker {
         task: TaskId,
     ) -> Result<Outcome, AdminError> {
         let (key, id) = self.find_channel(topic, channel)?;
-        let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
+        let topic = &mut self.topics[key];
         if !topic.catch_up(now, &self.clients, &mut self.work) {
             return Ok(self.try_later(key, task));
         }
         topic.empty_channel(id, &mut self.clients);
-        Ok(self.record(key, task))
+        Ok(self.wait_until_recorded(key, task))
     }
 
     /// Stops or starts the delivery of a channel to its consumers.
@@ -180,27 +179,21 @@ impl Broker {
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
         let (key, id) = self.find_channel(topic, channel)?;
-        let topic = self.topics.get_mut(key).ok_or(AdminError::TopicNotFound)?;
-        topic
-            .channel_mut(id)
-            .ok_or(AdminError::ChannelNotFound)?
-            .paused = paused;
+        let topic = &mut self.topics[key];
+        topic.channel_mut(id).paused = paused;
         topic.pump_channel_later(id);
         out.push(Output::MetadataChanged);
-        Ok(self.record(key, task))
+        Ok(self.wait_until_recorded(key, task))
     }
 
     /// Asks every log for a sync and a last checkpoint. Returns how many topics are not durable
     /// yet; call [`Broker::end_turn`], perform the jobs, and call again until it returns 0.
     pub fn shut_down(&mut self) -> usize {
         let mut left = 0;
-        for key in self.topics.keys() {
-            let Some(topic) = self.topics.get_mut(key) else {
-                continue;
-            };
+        for (key, topic) in &mut self.topics {
             if topic.drive_stop() {
                 left += 1;
-                self.pump_later(key);
+                self.topics_to_pump.insert(key, &mut topic.in_to_pump);
             }
         }
         left
@@ -208,7 +201,7 @@ impl Broker {
 
     /// Says in the log which topics and channels are about to be shut down.
     pub fn announce_end(&self, out: &mut Vec<Output>) {
-        let mut say = |line: String| out.push(Output::Log(Level::Info, line));
+        let mut say = |line| out.push(Output::info(line));
         for (_, topic) in self.topics.iter() {
             say(format!("TOPIC({}): closing", topic.name));
             for (_, channel) in topic.channels() {
@@ -218,38 +211,30 @@ impl Broker {
     }
 
     /// Has a change recorded and the task woken when that is done.
-    fn record(&mut self, key: TopicKey, task: TaskId) -> Outcome {
+    fn wait_until_recorded(&mut self, key: TopicKey, task: TaskId) -> Outcome {
         self.pump_later(key);
-        let Some(topic) = self.topics.get_mut(key) else {
-            return Outcome::Done;
-        };
+        let topic = &mut self.topics[key];
         if topic.ephemeral {
             return Outcome::Done;
         }
-        let number = topic.write_promise();
-        topic.wait_for_checkpoint(number, Waiter::Task(task));
+        let number = topic.request_promised_checkpoint();
+        topic.waiters.add_for_checkpoint(number, Waiter::Task(task));
         Outcome::Wait
     }
 
     /// Lets a task try its command again when the topic has started, or has caught up.
     fn try_later(&mut self, key: TopicKey, task: TaskId) -> Outcome {
-        if let Some(topic) = self.topics.get_mut(key) {
-            topic.retriers.push(Retrier::Task(task));
-        }
+        self.topics[key].retriers.push(Retrier::Task(task));
         Outcome::Later
     }
 
     pub(super) fn remove_channel(&mut self, key: TopicKey, id: ChannelId, out: &mut Vec<Output>) {
-        let Some(topic) = self.topics.get_mut(key) else {
-            return;
-        };
-        let Some(channel) = topic.channel(id) else {
-            return;
-        };
+        let topic = &mut self.topics[key];
+        let channel = topic.channel(id);
         let line = format!("TOPIC({}): deleting channel {}", topic.name, channel.name);
-        out.push(Output::Log(Level::Info, line));
+        out.push(Output::info(line));
         let line = format!("CHANNEL({}): deleting", channel.name);
-        out.push(Output::Log(Level::Info, line));
+        out.push(Output::info(line));
         if !channel.ephemeral && !topic.ephemeral {
             out.push(Output::MetadataChanged);
         }
@@ -266,59 +251,49 @@ impl Broker {
     }
 
     fn remove_topic(&mut self, key: TopicKey, task: Option<TaskId>, out: &mut Vec<Output>) {
-        let Some(topic) = self.topics.get_mut(key) else {
-            return;
-        };
-        out.push(Output::Log(
-            Level::Info,
-            format!("TOPIC({}): deleting", topic.name),
-        ));
+        let topic = &self.topics[key];
+        let line = format!("TOPIC({}): deleting", topic.name);
+        out.push(Output::info(line));
         let mut channels = Vec::new();
         for (id, channel) in topic.channels() {
             let line = format!("CHANNEL({}): deleting", channel.name);
-            out.push(Output::Log(Level::Info, line));
+            out.push(Output::info(line));
             let change = Change::channel(&topic.name, &channel.name, false);
             out.push(Output::Changed(change));
             channels.push(id);
         }
         out.push(Output::Changed(Change::topic(&topic.name, false)));
         for id in channels {
-            let Some(topic) = self.topics.get_mut(key) else {
-                return;
-            };
-            let consumers = topic.delete_channel(id, &mut self.clients);
+            let consumers = self.topics[key].delete_channel(id, &mut self.clients);
             self.cut_off(key, consumers, out);
         }
         self.refuse_all(key, out);
-        if let Some(mut topic) = self.topics.remove(key) {
-            self.topics_to_pump.remove(key, &mut topic.in_to_pump);
-            self.unhealthy.remove(&key);
-            if let Some(at) = topic.timer_at {
-                self.timers.remove(&(at, Timer::Topic(key)));
-            }
-            self.by_name.remove(&topic.name);
-            let is_ephemeral = topic.ephemeral;
-            let name = topic.name.clone();
-            let (log, discarded) = topic.close();
-            self.discarded.extend(discarded);
-            out.push(Output::DeleteLog(DeletedLog {
-                topic: name,
-                is_ephemeral,
-                requests: log.close(),
-                task,
-            }));
+        let Some(mut topic) = self.topics.remove(key) else {
+            return;
+        };
+        self.topics_to_pump.remove(key, &mut topic.in_to_pump);
+        self.unhealthy.remove(&key);
+        if let Some(at) = topic.timer_at {
+            self.timers.remove(&(at, Timer::Topic(key)));
         }
+        self.by_name.remove(&topic.name);
+        let is_ephemeral = topic.ephemeral;
+        let name = topic.name.clone();
+        let (log, discarded) = topic.close();
+        self.discarded.extend(discarded);
+        out.push(Output::DeleteLog(DeletedLog {
+            topic: name,
+            is_ephemeral,
+            requests: log.close(),
+            task,
+        }));
     }
 
     /// Closes the connections of a channel that is gone.
     fn cut_off(&mut self, key: TopicKey, consumers: Vec<ClientId>, out: &mut Vec<Output>) {
-        let Some(topic) = self.topics.get_mut(key) else {
-            return;
-        };
+        let topic = &mut self.topics[key];
         for id in consumers {
-            let Some(client) = self.clients.get_mut(id) else {
-                continue;
-            };
+            let client = &mut self.clients[id];
             client.output.queue.clear(|run| topic.log.unpin(run.first));
             client.end_now();
             client.consumer.channel_gone();
@@ -338,12 +313,7 @@ impl Broker {
 
     fn find_channel(&self, topic: &str, name: &str) -> Result<(TopicKey, ChannelId), AdminError> {
         let key = self.find_topic(topic)?;
-        let topic = self.topics.get(key).ok_or(AdminError::TopicNotFound)?;
-        Ok((
-            key,
-            topic
-                .find_channel(name)
-                .ok_or(AdminError::ChannelNotFound)?,
-        ))
+        let channel = self.topics[key].find_channel(name);
+        Ok((key, channel.ok_or(AdminError::ChannelNotFound)?))
     }
 }

@@ -8,8 +8,8 @@
 //!
 //! Meanwhile the client's commands wait, and nobody else's.
 
+use super::Broker;
 use super::output::{Level, Output};
-use super::{Broker, Flow};
 use crate::auth::{Auth, AuthQuery, AuthReason, Grants, ip_of};
 use crate::client::output::Verb;
 use crate::client::{Blocked, Ending};
@@ -31,35 +31,20 @@ pub(super) enum Permit {
 
 impl Broker {
     /// AUTH.
-    pub(super) fn authenticate(
-        &mut self,
-        id: ClientId,
-        secret: &[u8],
-        out: &mut Vec<Output>,
-    ) -> Flow {
-        let Some(client) = self.clients.get_mut(id) else {
-            return Flow::Next;
-        };
-        if client
-            .session
-            .auth
-            .as_ref()
-            .is_some_and(|auth| auth.has_grants())
-        {
+    pub(super) fn authenticate(&mut self, id: ClientId, secret: &[u8], out: &mut Vec<Output>) {
+        let session = &mut self.clients[id].session;
+        if session.has_grants() {
             self.fail(id, WireError::auth_already_set(), out);
         } else if !self.options.server.auth_required {
             self.fail(id, WireError::auth_disabled(), out);
         } else {
-            client.session.auth = Some(Box::new(Auth::new(secret)));
+            session.auth = Some(Box::new(Auth::new(secret)));
             self.ask_for_grants(id, AuthReason::Command, out);
         }
-        Flow::Next
     }
 
     fn ask_for_grants(&mut self, id: ClientId, reason: AuthReason, out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = &mut self.clients[id];
         let Some(auth) = &client.session.auth else {
             return;
         };
@@ -103,7 +88,7 @@ impl Broker {
                 let warning = format!("PROTOCOL(V2): [{address}] AUTH failed {why}");
                 let line = format!("[{address}] - {} - {why}", error.text);
                 out.push(Output::Log(Level::Warning, warning));
-                out.push(Output::Log(Level::Error, line));
+                out.push(Output::error(line));
                 client.reply_error(error);
             }
             Ok(grants) => {
@@ -137,10 +122,7 @@ impl Broker {
         if !self.options.server.auth_required {
             return Permit::Granted;
         }
-        let auth = self
-            .clients
-            .get(id)
-            .and_then(|client| client.session.auth.as_ref());
+        let auth = self.clients[id].session.auth.as_ref();
         let topic = topic.as_str();
         let channel = channel.map_or("", |channel| channel.as_str());
         let error = match auth {

@@ -21,23 +21,14 @@ impl Broker {
     /// What this turn publishes to topics of shard `to`.
     pub fn take_forwards(&mut self, to: ShardId) -> Option<ForwardBatch> {
         let batch = &mut self.forwards[to.0 as usize];
-        if batch.is_empty() {
-            return None;
-        }
-        Some(std::mem::replace(
-            batch,
-            ForwardBatch::new(self.options.shard),
-        ))
+        let empty = ForwardBatch::new(self.options.shard);
+        (!batch.is_empty()).then(|| std::mem::replace(batch, empty))
     }
 
     /// The answers to publishes that shard `to` forwarded here.
     pub fn take_forward_replies(&mut self, to: ShardId) -> Option<Vec<ForwardReply>> {
         let replies = &mut self.forward_replies[to.0 as usize];
-        if replies.is_empty() {
-            None
-        } else {
-            Some(std::mem::take(replies))
-        }
+        (!replies.is_empty()).then(|| std::mem::take(replies))
     }
 
     /// Publishes what another shard sent.
@@ -62,10 +53,7 @@ impl Broker {
             if entry.verb.is_none() {
                 continue;
             }
-            let queue_is_free = self
-                .topics
-                .get(key)
-                .is_some_and(|topic| topic.waiting_publishes.is_empty());
+            let queue_is_free = self.topics[key].waiting_publishes.is_empty();
             let may_publish = queue_is_free && found == Found::Ready(key);
             // Behind a publish that waits, others wait too: a producer's order stays.
             if !may_publish || !self.publish_forwarded(now, key, batch.from, entry, packed) {
@@ -74,9 +62,7 @@ impl Broker {
                     entry: *entry,
                     packed: packed.to_vec(),
                 };
-                if let Some(topic) = self.topics.get_mut(key) {
-                    topic.waiting_publishes.push_back(waiting);
-                }
+                self.topics[key].waiting_publishes.push_back(waiting);
             }
             self.pump_later(key);
         }
@@ -97,18 +83,12 @@ impl Broker {
 
     /// Tries the forwarded publishes again that wait at a topic.
     pub(super) fn retry_forwarded(&mut self, now: Now, key: TopicKey) {
-        if self.topics.get(key).is_some_and(|topic| !topic.started) {
+        if !self.topics[key].started {
             return;
         }
-        while let Some(waiting) = self
-            .topics
-            .get_mut(key)
-            .and_then(|topic| topic.waiting_publishes.pop_front())
-        {
+        while let Some(waiting) = self.topics[key].waiting_publishes.pop_front() {
             if !self.publish_forwarded(now, key, waiting.from, &waiting.entry, &waiting.packed) {
-                if let Some(topic) = self.topics.get_mut(key) {
-                    topic.waiting_publishes.push_front(waiting);
-                }
+                self.topics[key].waiting_publishes.push_front(waiting);
                 return;
             }
         }
@@ -116,14 +96,9 @@ impl Broker {
 
     /// Refuses the forwarded publishes that wait at a topic.
     pub(super) fn refuse_forwarded(&mut self, key: TopicKey, cause: &str) {
-        let Some(topic) = self.topics.get_mut(key) else {
-            return;
-        };
-        for waiting in std::mem::take(&mut topic.waiting_publishes) {
-            self.reply_forward(
-                waiting.entry.forward_id(waiting.from),
-                Err(cause.to_owned()),
-            );
+        for waiting in std::mem::take(&mut self.topics[key].waiting_publishes) {
+            let id = waiting.entry.forward_id(waiting.from);
+            self.reply_forward(id, Err(cause.to_owned()));
         }
     }
 
@@ -140,9 +115,7 @@ impl Broker {
         entry: &ForwardEntry,
         packed: &[u8],
     ) -> bool {
-        let Some(topic) = self.topics.get_mut(key) else {
-            return true;
-        };
+        let topic = &mut self.topics[key];
         let batch = Batch::from_packed(entry.count, packed).expect("the sender packed it");
         let publication = Publication {
             bodies: batch.iter(),
@@ -154,7 +127,7 @@ impl Broker {
         let result = match topic.publish(now, &publication) {
             Ok(Published::Done) => Ok(()),
             Ok(Published::AfterSync(upto)) => {
-                topic.wait_for_sync(upto, Waiter::Forward(id));
+                topic.waiters.add_for_sync(upto, Waiter::Forward(id));
                 return true;
             }
             Err(AppendError::WouldBlock) => return false,

@@ -3,7 +3,7 @@
 use diskq_log::{Notice, Reply};
 
 use super::Broker;
-use super::output::{Level, Output, Wakeup};
+use super::output::{Output, Wakeup};
 use crate::client::Blocked;
 use crate::ids::TopicKey;
 use crate::now::Now;
@@ -11,10 +11,10 @@ use crate::topic::Waiter;
 
 /// Makes an ERROR line about an action that is tried again. `why` ends with the system's error text. The cause leaves
 /// out the text before it, because that has file names, which differ between topics.
-fn complaint(what: &str, why: &str, line: String) -> Output {
+fn repeated_error(what: &str, why: &str, line: String) -> Output {
     let answer = why.rsplit(": ").next().unwrap_or(why);
     let cause = format!("{what}: {answer}");
-    Output::Complaint { cause, line }
+    Output::RepeatedError { cause, line }
 }
 
 /// The error text for clients that wait for a topic while it is deleted.
@@ -42,9 +42,7 @@ impl Broker {
     }
 
     fn handle_notice(&mut self, now: Now, key: TopicKey, notice: Notice, out: &mut Vec<Output>) {
-        let Some(topic) = self.topics.get_mut(key) else {
-            return;
-        };
+        let topic = &mut self.topics[key];
         let name = topic.name.clone();
         match notice {
             Notice::Room => {
@@ -54,7 +52,7 @@ impl Broker {
             Notice::RoomRefused(cause) => {
                 let what = "failed to write message to backend";
                 let line = format!("TOPIC({name}) ERROR: {what} - {cause}");
-                out.push(complaint(what, &cause, line));
+                out.push(repeated_error(what, &cause, line));
                 // The blocked clients and tasks publish again, and this time are refused with the reason.
                 self.wake_blocked(key, out);
                 self.refuse_forwarded(key, &cause);
@@ -63,35 +61,35 @@ impl Broker {
             Notice::LoadFailed(seqs, cause) => {
                 let count = seqs.len();
                 let line = format!("TOPIC({name}): cannot read {count} messages back - {cause}");
-                out.push(complaint("cannot read messages back", &cause, line));
+                out.push(repeated_error("cannot read messages back", &cause, line));
                 topic.pump_channels_later();
             }
             Notice::SpillFailed(cause) => {
                 let what = "a backlog stays in memory";
                 let line = format!("TOPIC({name}): {what} - {cause}");
-                out.push(complaint(what, &cause, line));
+                out.push(repeated_error(what, &cause, line));
             }
             Notice::Synced(upto) => {
-                for waiter in topic.take_synced(upto) {
+                for waiter in topic.waiters.take_synced(upto) {
                     self.answer(waiter, Ok(()), out);
                 }
             }
             Notice::SyncDelayed(cause) => {
                 let what = "sync waits, is tried again";
                 let line = format!("TOPIC({name}) ERROR: {what} - {cause}");
-                out.push(complaint(what, &cause, line));
+                out.push(repeated_error(what, &cause, line));
             }
             Notice::SyncFailed(cause) => {
                 let line = format!(
                     "TOPIC({name}) ERROR: sync failed, no more messages are taken; \
                      what is stored is still delivered - {cause}"
                 );
-                out.push(Output::Log(Level::Error, line));
+                out.push(Output::error(line));
                 topic.mark_sync_failed();
                 for id in topic.copy_runs(&mut self.clients) {
                     out.push(Output::Close(id));
                 }
-                for waiter in topic.take_unsynced() {
+                for waiter in topic.waiters.take_all_for_sync() {
                     self.answer(waiter, Err(&cause), out);
                 }
                 self.wake_blocked(key, out);
@@ -100,41 +98,36 @@ impl Broker {
             Notice::Checkpointed { number, synced } => {
                 let kept = topic.mark_recorded(number, synced);
                 topic.advance_stop(number);
-                for waiter in topic.take_checkpointed(number) {
+                for waiter in topic.waiters.take_checkpointed(number) {
                     self.answer(waiter, kept, out);
                 }
             }
             Notice::CheckpointFailed { number, cause } => {
                 let what = "cannot record progress";
                 let line = format!("TOPIC({name}): {what} - {cause}");
-                out.push(complaint(what, &cause, line));
+                out.push(repeated_error(what, &cause, line));
                 topic.advance_stop(number);
-                for waiter in topic.take_checkpointed(number) {
+                for waiter in topic.waiters.take_checkpointed(number) {
                     self.answer(waiter, Err(&cause), out);
                 }
             }
             Notice::Damage(damage) => {
                 let line = format!("TOPIC({name}): damaged on disk, skipped - {damage}");
-                out.push(Output::Log(Level::Error, line));
+                out.push(Output::error(line));
             }
         }
     }
 
     /// Lets the clients and tasks whose publish found no room try again.
     fn wake_blocked(&mut self, key: TopicKey, out: &mut Vec<Output>) {
-        let Some(topic) = self.topics.get_mut(key) else {
-            return;
-        };
+        let topic = &mut self.topics[key];
         let clients = std::mem::take(&mut topic.blocked_clients);
         let tasks = std::mem::take(&mut topic.blocked_tasks);
         for id in clients {
             self.resume(id, Blocked::Room(key), out);
         }
-        out.extend(
-            tasks
-                .into_iter()
-                .map(|task| Output::Wake(task, Wakeup::Retry)),
-        );
+        let tasks = tasks.into_iter();
+        out.extend(tasks.map(|task| Output::Wake(task, Wakeup::Retry)));
     }
 
     pub(super) fn answer(
@@ -155,12 +148,8 @@ impl Broker {
 
     /// Refuses everything that waits for a topic, because the topic is being deleted.
     pub(super) fn refuse_all(&mut self, key: TopicKey, out: &mut Vec<Output>) {
-        let Some(topic) = self.topics.get_mut(key) else {
-            return;
-        };
-        let mut waiters = topic.take_unsynced();
-        waiters.extend(topic.take_uncheckpointed());
-        for waiter in waiters {
+        let topic = &mut self.topics[key];
+        for waiter in topic.waiters.take_all() {
             match waiter {
                 Waiter::Task(task) => out.push(Output::Wake(task, Wakeup::Exiting)),
                 waiter => self.answer(waiter, Err(EXITING), out),

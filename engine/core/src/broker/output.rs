@@ -4,7 +4,7 @@ use crate::auth::AuthQuery;
 use crate::ids::{ClientId, ShardId, TaskId, TopicKey};
 use diskq_log::{Memory, Request};
 use std::sync::Arc;
-use wire::identify::Upgrade;
+use wire::identify::GrantedUpgrade;
 
 /// How important a log line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,10 +38,10 @@ pub enum Output {
     /// Take the connection to another shard: [`Broker::detach`] here, [`Broker::attach`] there,
     /// unread input included.
     Move(ClientId, ShardId),
-    /// Put a layer under the connection. The output that is there already leaves without the layer. Drop the unread
-    /// input. If the layer waits for the peer, call [`Broker::upgrade_begins`]. When the layer is there or has failed,
-    /// call [`Broker::upgraded`] or [`Broker::upgrade_failed`].
-    Upgrade(ClientId, Upgrade),
+    /// Upgrade the connection. The output that is there already leaves without the upgrade. Drop the unread input. If
+    /// the upgrade waits for the peer, call [`Broker::upgrade_begins`]. When the upgrade is there or has failed, call
+    /// [`Broker::upgraded`] or [`Broker::upgrade_failed`].
+    Upgrade(ClientId, GrantedUpgrade),
     /// Offer the unread input again.
     Resume(ClientId),
     /// The peer was silent for too long: treat its input as ended.
@@ -73,12 +73,22 @@ pub enum Output {
     Log(Level, String),
     /// An ERROR line for the log about something that is tried again, and may fail again as often as it is tried.
     /// The shell writes only some of the lines of one cause.
-    Complaint {
+    RepeatedError {
         /// The cause: equal for all topics that fail in this way.
         cause: String,
         /// The text of the line: the action that failed, its topic, and the reason.
         line: String,
     },
+}
+
+impl Output {
+    pub(super) fn info(line: String) -> Output {
+        Output::Log(Level::Info, line)
+    }
+
+    pub(super) fn error(line: String) -> Output {
+        Output::Log(Level::Error, line)
+    }
 }
 
 /// The log of a deleted topic.

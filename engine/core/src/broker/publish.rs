@@ -2,7 +2,7 @@
 
 use super::admin::Outcome;
 use super::authorize::Permit;
-use super::output::{Output, Wakeup};
+use super::output::Output;
 use super::{Broker, Flow, Found, place};
 use crate::client::Blocked;
 use crate::client::output::Verb;
@@ -59,11 +59,8 @@ impl Broker {
             Permit::Refused => return Flow::Next,
             Permit::Asked => return Flow::Retry,
         }
-        let Some(client) = self.clients.get(id) else {
-            return Flow::Next;
-        };
         // Where it published last is where it publishes now, nearly always.
-        let hint = client.producer.topic_hint;
+        let hint = self.clients[id].producer.topic_hint;
         let hint = hint.filter(|key| {
             self.topics
                 .get(*key)
@@ -86,13 +83,9 @@ impl Broker {
                 }
             }
         };
-        let (Some(topic), Some(client)) = (self.topics.get_mut(key), self.clients.get_mut(id))
-        else {
-            return Flow::Next;
-        };
+        let (topic, client) = (&mut self.topics[key], &mut self.clients[id]);
         client.producer.found_topic(key);
-        let published = topic.publish(now, publication);
-        let flow = match published {
+        let flow = match topic.publish(now, publication) {
             Ok(done) => {
                 client
                     .producer
@@ -101,7 +94,7 @@ impl Broker {
                     Published::Done => client.reply(wire::encode::OK),
                     Published::AfterSync(upto) => {
                         let token = client.reply_later(verb);
-                        topic.wait_for_sync(upto, Waiter::Client(id, token));
+                        topic.waiters.add_for_sync(upto, Waiter::Client(id, token));
                     }
                 }
                 Flow::Next
@@ -134,9 +127,7 @@ impl Broker {
     where
         B: Iterator<Item = &'b [u8]> + Clone,
     {
-        let Some(client) = self.clients.get_mut(id) else {
-            return Flow::Next;
-        };
+        let client = &mut self.clients[id];
         let streak = client.producer.count_remote(shard);
         if streak > REMOTE_STREAK_MAX && client.consumer.subscription.is_none() {
             self.start_move(id, shard, out);
@@ -174,10 +165,7 @@ impl Broker {
             .topic_key(name, out)
             .map_err(PublishRefused::SetAside)?;
         let key = found.key();
-        let Some(topic) = self.topics.get_mut(key) else {
-            out.push(Output::Wake(task, Wakeup::Exiting));
-            return Ok(Outcome::Later);
-        };
+        let topic = &mut self.topics[key];
         if found == Found::Starting(key) {
             topic.retriers.push(Retrier::Task(task));
             return Ok(Outcome::Later);
@@ -185,7 +173,7 @@ impl Broker {
         let result = match topic.publish(now, publication) {
             Ok(Published::Done) => Ok(Outcome::Done),
             Ok(Published::AfterSync(upto)) => {
-                topic.wait_for_sync(upto, Waiter::Task(task));
+                topic.waiters.add_for_sync(upto, Waiter::Task(task));
                 Ok(Outcome::Wait)
             }
             Err(AppendError::WouldBlock) => {

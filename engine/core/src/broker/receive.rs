@@ -48,6 +48,17 @@ const IDENTIFY_COMMANDS: usize = 256;
 /// The room in [`command_bytes_max`] for size and count fields. A command has four of them at most (16 bytes).
 const COMMAND_SIZES_BYTES: usize = 64;
 
+/// What became of the command at the start of the input.
+#[derive(Clone, Copy)]
+pub(super) enum Next {
+    /// The command was carried out, and has this many bytes.
+    Carried(usize),
+    /// The command was refused before it was carried out.
+    Refused,
+    /// There is no command yet, or none that the broker looks at, or the command is offered again later.
+    Later,
+}
+
 impl Broker {
     /// Carries out the commands at the start of `input`. Returns how many bytes were consumed. The caller offers the
     /// rest again when more input has come, or after [`Output::Resume`]. If [`Broker::has_more`] is true, the caller
@@ -59,7 +70,7 @@ impl Broker {
         input: &[u8],
         out: &mut Vec<Output>,
     ) -> usize {
-        self.hold_if_behind(id);
+        self.block_if_answers_pile_up(id);
         let outputs_max = out.len() + OUTPUTS_MAX;
         let mut commands = 0;
         let mut consumed = 0;
@@ -83,95 +94,92 @@ impl Broker {
                     continue;
                 }
             }
-            let Some(client) = self.clients.get_mut(id) else {
-                break;
-            };
-            let context = context(client, &self.options);
-            match client.session.decoder.decode(rest, &context) {
-                Decoded::NeedMore(needs) => {
-                    let is_too_big = needs > command_bytes_max(&self.options.limits);
-                    if !is_too_big && !self.options.server.auth_required {
-                        break;
-                    }
-                    // The permission for an MPUB is checked before its messages have arrived, as in nsqd.
-                    let unfinished = client.session.decoder.unfinished(rest, &context);
-                    if is_too_big {
-                        // The command will be refused, perhaps after a question to the auth server. So no more of its
-                        // input is needed.
-                        client.session.decoder.reset();
-                    }
-                    let topic = unfinished.and_then(|(_, topic)| topic);
-                    if self.may_publish_many(now, id, topic, out) && is_too_big {
-                        self.refuse_large_mpub(id, topic, needs, out);
-                    }
-                    break;
-                }
-                Decoded::Close => {
-                    self.set_end_reason(
-                        id,
-                        "failed to read command - bufio: buffer full".to_owned(),
-                    );
-                    self.end_after_output(id, out);
-                    break;
-                }
-                Decoded::Reject {
-                    error,
-                    creates_topic,
-                } => {
-                    if self.is_tracing {
-                        self.trace_command(id, rest, out);
-                    }
-                    if !self.may_publish_many(now, id, creates_topic, out) {
-                        break;
-                    }
-                    if let Some(topic) = creates_topic {
-                        self.create_topic_if_here(topic, out);
-                    }
-                    self.fail(id, error, out);
-                    break;
-                }
-                // An MPUB that is too large and arrives as a whole is refused like one that arrives in parts.
-                Decoded::Command {
-                    command: Command::Mpub { topic, .. },
-                    consumed: bytes,
-                } if bytes > command_bytes_max(&self.options.limits) => {
-                    if self.may_publish_many(now, id, Some(topic), out) {
-                        self.refuse_large_mpub(id, Some(topic), bytes, out);
-                    }
-                    break;
-                }
-                Decoded::Command {
-                    command,
-                    consumed: bytes,
-                } => {
-                    client.heard(now.mono);
-                    commands += 1;
-                    let line_at = out.len();
-                    if self.is_tracing {
-                        self.trace_command(id, rest, out);
-                    }
-                    match self.command(now, id, command, &mut commands, out) {
-                        Flow::Next => consumed += bytes,
-                        Flow::Retry => {
-                            if self.is_tracing {
-                                // The command is offered again later, and is traced again then.
-                                out.remove(line_at);
-                            }
-                            break;
-                        }
-                    }
-                    if self.is_tracing {
-                        self.trace_state(id, out);
-                    }
-                }
+            let line_at = out.len();
+            let next = self.receive_one(now, id, rest, &mut commands, out);
+            if self.is_tracing {
+                self.trace(id, rest, next, line_at, out);
+            }
+            match next {
+                Next::Carried(bytes) => consumed += bytes,
+                Next::Refused | Next::Later => break,
             }
         }
         consumed
     }
 
+    /// Decodes the command at the start of `input`, and carries the command out. Counts in `commands` what it takes.
+    #[inline]
+    fn receive_one(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        input: &[u8],
+        commands: &mut usize,
+        out: &mut Vec<Output>,
+    ) -> Next {
+        let client = &mut self.clients[id];
+        let context = context(client, &self.options);
+        match client.session.decoder.decode(input, &context) {
+            Decoded::NeedMore(needs) => {
+                let is_too_big = needs > command_bytes_max(&self.options.limits);
+                if !is_too_big && !self.options.server.auth_required {
+                    return Next::Later;
+                }
+                // The permission for an MPUB is checked before its messages have arrived, as in nsqd.
+                let unfinished = client.session.decoder.unfinished(input, &context);
+                if is_too_big {
+                    // The command will be refused, perhaps after a question to the auth server. So no more of its
+                    // input is needed.
+                    client.session.decoder.reset();
+                }
+                let topic = unfinished.and_then(|(_, topic)| topic);
+                if self.may_publish_many(now, id, topic, out) && is_too_big {
+                    self.refuse_large_mpub(id, topic, needs, out);
+                }
+                Next::Later
+            }
+            Decoded::Close => {
+                let reason = "failed to read command - bufio: buffer full";
+                client.set_end_reason(reason.to_owned());
+                self.end_after_output(id, out);
+                Next::Later
+            }
+            Decoded::Reject {
+                error,
+                creates_topic,
+            } => {
+                if self.may_publish_many(now, id, creates_topic, out) {
+                    if let Some(topic) = creates_topic {
+                        self.create_topic_at_owner(topic, out);
+                    }
+                    self.fail(id, error, out);
+                }
+                Next::Refused
+            }
+            // An MPUB that is too large and arrives as a whole is refused like one that arrives in parts.
+            Decoded::Command {
+                command: Command::Mpub { topic, .. },
+                consumed,
+            } if consumed > command_bytes_max(&self.options.limits) => {
+                if self.may_publish_many(now, id, Some(topic), out) {
+                    self.refuse_large_mpub(id, Some(topic), consumed, out);
+                }
+                Next::Later
+            }
+            Decoded::Command { command, consumed } => {
+                client.heard(now.mono);
+                *commands += 1;
+                match self.command(now, id, command, commands, out) {
+                    Flow::Next => Next::Carried(consumed),
+                    Flow::Retry => Next::Later,
+                }
+            }
+        }
+    }
+
     /// Stops reading a client that has too many bytes of unsent answers. One check per read is enough, because one read
     /// brings a bounded number of bytes.
-    fn hold_if_behind(&mut self, id: ClientId) {
+    fn block_if_answers_pile_up(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(id)
             && !client.is_stopped()
             && client.output.answer_bytes() >= ANSWER_BYTES_MAX
@@ -190,19 +198,18 @@ impl Broker {
             return;
         }
         let context = context(client, &self.options);
-        let complaint = if client.session.magic_seen {
-            client.session.decoder.finish(rest, &context)
-        } else {
-            None
+        let error = match client.session.magic_seen {
+            true => client.session.decoder.finish(rest, &context),
+            false => {
+                let line = "failed to read protocol version - EOF".to_owned();
+                out.push(Output::error(line));
+                None
+            }
         };
-        if !client.session.magic_seen {
-            let line = "failed to read protocol version - EOF".to_owned();
-            out.push(Output::Log(Level::Error, line));
-        }
-        match complaint {
+        match error {
             Some((error, creates_topic)) => {
                 if let Some(topic) = creates_topic {
-                    self.create_topic_if_here(topic, out);
+                    self.create_topic_at_owner(topic, out);
                 }
                 self.fail(id, error, out);
             }
@@ -212,9 +219,7 @@ impl Broker {
 
     /// Closes a connection once its output has left. Adds no error frame to the output.
     pub(super) fn end_after_output(&mut self, id: ClientId, out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = &mut self.clients[id];
         client.end_after_output();
         if client.is_over() {
             out.push(Output::Close(id));
@@ -223,53 +228,20 @@ impl Broker {
         }
     }
 
-    /// The line of the command at the start of `input`, whatever becomes of it.
-    fn trace_command(&self, id: ClientId, input: &[u8], out: &mut Vec<Output>) {
-        let line = input
-            .split(|&byte| byte == b'\n')
-            .next()
-            .unwrap_or_default();
-        let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
-        let address = self.address(id).unwrap_or_default();
-        let line = format!("PROTOCOL(V2): [{address}] [{line}]");
-        out.push(Output::Log(Level::Debug, line));
-    }
-
-    /// Logs RDY and the number of messages in flight of a consumer. Called after each of its commands.
-    pub(super) fn trace_state(&self, id: ClientId, out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get(id) else {
-            return;
-        };
-        if client.consumer.subscription.is_some() {
-            let (address, ready) = (&client.address, client.consumer.ready_count);
-            let line = format!(
-                "[{address}] state rdy: {ready:4} inflt: {:4}",
-                client.consumer.in_flight
-            );
-            out.push(Output::Log(Level::Debug, line));
-        }
-    }
-
     /// Takes the magic. The client's heartbeats, and the time for its first command, begin here.
     fn read_magic(&mut self, now: Now, id: ClientId, magic: [u8; 4], out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = &mut self.clients[id];
         let address = &client.address;
         let shown = String::from_utf8_lossy(&magic);
-        out.push(Output::Log(
-            Level::Info,
-            format!("CLIENT({address}): desired protocol magic '{shown}'"),
-        ));
+        let line = format!("CLIENT({address}): desired protocol magic '{shown}'");
+        out.push(Output::info(line));
         if magic == MAGIC_V2 {
             client.session.magic_seen = true;
             client.heard(now.mono);
             self.arm_heartbeat(id, now.mono);
         } else {
-            out.push(Output::Log(
-                Level::Error,
-                format!("client({address}) bad protocol magic '{shown}'"),
-            ));
+            let line = format!("client({address}) bad protocol magic '{shown}'");
+            out.push(Output::error(line));
             client.reply_error(WireError::bad_protocol());
             self.flush_later(id);
         }
@@ -285,9 +257,9 @@ impl Broker {
         out: &mut Vec<Output>,
     ) -> Flow {
         match command {
-            Command::Fin { id: message } => self.finish(now, id, message, out),
             Command::Pub { topic, body } => {
-                self.publish(now, id, Verb::Pub, topic, &Publication::one(body, 0), out)
+                let publication = Publication::one(body, 0);
+                return self.publish(now, id, Verb::Pub, topic, &publication, out);
             }
             Command::Mpub { topic, batch } => {
                 *commands += batch.count() as usize;
@@ -297,56 +269,67 @@ impl Broker {
                     body_bytes: batch.body_bytes(),
                     defer_ms: 0,
                 };
-                self.publish(now, id, Verb::Mpub, topic, &publication, out)
+                return self.publish(now, id, Verb::Mpub, topic, &publication, out);
             }
+            Command::Dpub { topic, defer, body } => {
+                // Deadlines are kept in milliseconds; anything above zero is at least one.
+                let ms = u32::try_from(defer.as_millis()).unwrap_or(u32::MAX);
+                let ms = if defer.is_zero() { 0 } else { ms.max(1) };
+                let publication = Publication::one(body, ms);
+                return self.publish(now, id, Verb::Dpub, topic, &publication, out);
+            }
+            Command::Sub { topic, channel } => {
+                return self.subscribe(now, id, topic, channel, out);
+            }
+            Command::Fin { id: message } => self.finish(now, id, message, out),
             Command::Rdy { count } => self.ready(id, count),
             Command::Req {
                 id: message,
                 timeout,
                 clamped_from_ns,
             } => {
-                if let Some(asked) = clamped_from_ns {
-                    self.log_clamped(id, asked, out);
+                if let Some(asked_ns) = clamped_from_ns {
+                    self.log_clamped(id, asked_ns, out);
                 }
-                self.requeue(now, id, message, timeout, out)
+                self.requeue(now, id, message, timeout, out);
             }
             Command::Touch { id: message } => self.touch(now, id, message, out),
-            Command::Dpub { topic, defer, body } => {
-                // Deadlines are kept in milliseconds; anything above zero is at least one.
-                let ms = u32::try_from(defer.as_millis()).unwrap_or(u32::MAX);
-                let ms = if defer.is_zero() { 0 } else { ms.max(1) };
-                self.publish(now, id, Verb::Dpub, topic, &Publication::one(body, ms), out)
-            }
-            Command::Sub { topic, channel } => self.subscribe(now, id, topic, channel, out),
-            Command::Nop => Flow::Next,
+            Command::Nop => {}
             Command::Cls => self.close_wait(id),
             Command::RdyIgnored => {
-                let address = self.address(id).unwrap_or_default();
+                let address = &self.clients[id].address;
                 let line = format!(
                     "PROTOCOL(V2): [{address}] ignoring RDY after CLS in state ClientStateV2Closing"
                 );
-                out.push(Output::Log(Level::Info, line));
-                Flow::Next
+                out.push(Output::info(line));
             }
             Command::Identify { body } => {
                 *commands += IDENTIFY_COMMANDS;
-                self.identify(now, id, body, out)
+                self.identify(now, id, body, out);
             }
             Command::Auth { secret } => self.authenticate(id, secret, out),
         }
+        Flow::Next
     }
 
-    fn identify(&mut self, now: Now, id: ClientId, body: &[u8], out: &mut Vec<Output>) -> Flow {
-        let Some(client) = self.clients.get_mut(id) else {
-            return Flow::Next;
-        };
+    fn log_clamped(&self, id: ClientId, asked_ns: i64, out: &mut Vec<Output>) {
+        let max = self.options.limits.req_timeout_max.as_nanos();
+        let address = &self.clients[id].address;
+        let set = if asked_ns < 0 { 0 } else { max };
+        out.push(Output::info(format!(
+            "PROTOCOL(V2): [{address}] REQ timeout {asked_ns} out of range 0-{max}. Setting to {set}"
+        )));
+    }
+
+    fn identify(&mut self, now: Now, id: ClientId, body: &[u8], out: &mut Vec<Output>) {
+        let client = &mut self.clients[id];
         let result = IdentifyRequest::decode(body).and_then(|mut request| {
             if self.is_tracing {
                 let line = format!("PROTOCOL(V2): [{}] {request}", client.address);
                 out.push(Output::Log(Level::Debug, line));
             }
             let line = format!("[{}] IDENTIFY: {request}", client.address);
-            out.push(Output::Log(Level::Info, line));
+            out.push(Output::info(line));
             if client.session.is_upgraded() {
                 // Upgrades come once; an IDENTIFY that is sent again gets none.
                 (request.tls_v1, request.snappy, request.deflate) = (false, false, false);
@@ -356,10 +339,7 @@ impl Broker {
         });
         let (request, response) = match result {
             Ok(done) => done,
-            Err(error) => {
-                self.fail(id, error, out);
-                return Flow::Next;
-            }
+            Err(error) => return self.fail(id, error, out),
         };
         let upgrades = match response {
             Response::Ok => {
@@ -386,7 +366,6 @@ impl Broker {
         self.start_upgrades(id, out);
         self.arm_deadline(id, now.mono);
         self.flush_later(id);
-        Flow::Next
     }
 
     /// Refuses an MPUB that has at least `bytes` bytes; see [`command_bytes_max`]. As in nsqd, the topic is created
@@ -399,7 +378,7 @@ impl Broker {
         out: &mut Vec<Output>,
     ) {
         if let Some(topic) = topic {
-            self.create_topic_if_here(topic, out);
+            self.create_topic_at_owner(topic, out);
         }
         let max = self.options.limits.body_bytes_max;
         let text = format_args!("MPUB body too big {bytes} > {max}");

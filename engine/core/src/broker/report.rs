@@ -4,7 +4,6 @@ use super::Broker;
 use super::output::Change;
 use crate::channel::Channel;
 use crate::client::Client;
-use crate::ids::ClientId;
 use crate::latency;
 use crate::now::Now;
 use crate::stats::{
@@ -13,35 +12,28 @@ use crate::stats::{
 use crate::topology::Locality;
 use diskq_log::{ChannelFacts, TopicFacts};
 use std::sync::Arc;
-use wire::identify::Upgrade;
+use wire::identify::GrantedUpgrade;
 
 impl Broker {
-    /// Takes a snapshot of this shard's topics, channels and connections. First distributes published messages to the
-    /// channels, within the turn's budget, so that the depths are those of the channels.
-    pub fn stats(&mut self, now: Now, filter: &StatsFilter) -> StatsSnapshot {
+    /// Distributes published messages to the channels, within the turn's budget, so that the depths are those of the
+    /// channels. Then takes a snapshot of this shard's topics, channels and connections.
+    pub fn distribute_and_snapshot(&mut self, now: Now, filter: &StatsFilter) -> StatsSnapshot {
         let mut snapshot = StatsSnapshot::default();
         let keys = self.by_name.values().copied().collect::<Vec<_>>();
         for key in keys {
-            let Some(topic) = self.topics.get_mut(key) else {
-                continue;
-            };
+            let topic = &mut self.topics[key];
             if !filter.wants_topic(&topic.name) {
                 continue;
             }
             topic.distribute(now, &self.clients, &mut self.work);
-            let Some(topic) = self.topics.get(key) else {
-                continue;
-            };
+            let topic = &self.topics[key];
             let all = || topic.channels().map(|(_, channel)| channel);
             let latency = self.latency_stats(now, all());
             let channels = all().filter(|channel| filter.wants_channel(&channel.name));
             let resident = self.options.topic.mem_queue_size;
-            let backend = |depth: u64, ephemeral: bool| {
-                if ephemeral {
-                    0
-                } else {
-                    depth.saturating_sub(resident)
-                }
+            let backend = |depth: u64, ephemeral| match ephemeral {
+                true => 0,
+                false => depth.saturating_sub(resident),
             };
             snapshot.topics.push(TopicStats {
                 topic_name: topic.name.to_string(),
@@ -58,11 +50,9 @@ impl Broker {
             self.pump_later(key);
         }
         if filter.include_clients {
-            let producers = self
-                .clients
-                .iter()
-                .filter(|(_, client)| !client.producer.pub_counts.is_empty());
-            snapshot.producers = producers.map(|(_, client)| client_stats(client)).collect();
+            let clients = self.clients.values();
+            let producers = clients.filter(|client| !client.producer.pub_counts.is_empty());
+            snapshot.producers = producers.map(client_stats).collect();
         }
         snapshot
     }
@@ -84,12 +74,11 @@ impl Broker {
         filter: &StatsFilter,
         backend: &impl Fn(u64, bool) -> u64,
     ) -> ChannelStats {
-        let clients = |ids: &[ClientId]| -> Vec<ClientStats> {
-            ids.iter()
-                .filter_map(|id| self.clients.get(*id))
-                .map(client_stats)
-                .collect()
+        let consumers = match filter.include_clients {
+            true => channel.consumers.as_slice(),
+            false => &[],
         };
+        let clients = consumers.iter().map(|id| client_stats(&self.clients[*id]));
         ChannelStats {
             channel_name: channel.name.to_string(),
             depth: channel.depth(),
@@ -103,11 +92,7 @@ impl Broker {
             requeue_count: channel.counters.requeue_count,
             timeout_count: channel.counters.timeout_count,
             client_count: channel.consumers.len() as u64,
-            clients: if filter.include_clients {
-                clients(&channel.consumers)
-            } else {
-                Vec::new()
-            },
+            clients: clients.collect(),
             paused: channel.paused,
             e2e_processing_latency: self.latency_stats(now, std::iter::once(channel)),
         }
@@ -117,10 +102,7 @@ impl Broker {
     pub fn durable_topics(&self) -> Vec<TopicFacts> {
         let set_aside = self.set_aside.values();
         let set_aside = set_aside.filter_map(|aside| aside.listed.as_ref());
-        let topics = self
-            .by_name
-            .values()
-            .filter_map(|key| self.topics.get(*key));
+        let topics = self.by_name.values().map(|key| &self.topics[*key]);
         topics
             .filter(|topic| !topic.ephemeral)
             .map(|topic| TopicFacts {
@@ -141,10 +123,7 @@ impl Broker {
 
     /// Every topic and channel that is there, as if it came now.
     pub fn changes_so_far(&self) -> Vec<Change> {
-        let topics = self
-            .by_name
-            .values()
-            .filter_map(|key| self.topics.get(*key));
+        let topics = self.by_name.values().map(|key| &self.topics[*key]);
         topics
             .flat_map(|topic| {
                 let channels = topic.channels().map(|(_, channel)| channel);
@@ -157,12 +136,15 @@ impl Broker {
     /// Returns why a topic of this shard cannot be published to, if there is such a topic: its log takes no messages,
     /// or the topic is set aside. Cheap enough for every turn.
     pub fn health(&self) -> Option<&Arc<str>> {
-        let mut logs = self
-            .unhealthy
-            .iter()
-            .filter_map(|key| self.topics.get(*key));
-        let complaint = logs.find_map(|topic| topic.log.health());
-        complaint.or_else(|| self.set_aside.values().next().map(|aside| &aside.cause))
+        let mut topics = self.unhealthy.iter().map(|key| &self.topics[*key]);
+        let reason = topics.find_map(|topic| topic.log.health());
+        reason.or_else(|| self.set_aside.values().next().map(|aside| &aside.cause))
+    }
+
+    /// The logs of this shard with their topics' names, for the simulation of the disk.
+    pub fn logs(&self) -> impl Iterator<Item = (&str, &diskq_log::Log)> {
+        let topics = self.topics.values();
+        topics.map(|topic| (&*topic.name, &topic.log))
     }
 }
 
@@ -181,14 +163,10 @@ fn client_stats(client: &Client) -> ClientStats {
         requeue_count: client.consumer.requeue_count,
         connect_ts: client.connected_at,
         sample_rate: client.consumer.settings.sample_rate,
-        deflate: matches!(client.session.compression, Some(Upgrade::Deflate(_))),
-        snappy: client.session.compression == Some(Upgrade::Snappy),
+        deflate: matches!(client.session.compression, Some(GrantedUpgrade::Deflate(_))),
+        snappy: client.session.compression == Some(GrantedUpgrade::Snappy),
         user_agent: client.session.user_agent.clone(),
-        authed: client
-            .session
-            .auth
-            .as_ref()
-            .is_some_and(|auth| auth.has_grants()),
+        authed: client.session.has_grants(),
         auth_identity: grants.map_or("", |grants| &grants.identity).to_owned(),
         auth_identity_url: grants.map_or("", |grants| &grants.identity_url).to_owned(),
         topology_zone: client.session.topology_zone.clone(),
@@ -205,16 +183,5 @@ fn client_stats(client: &Client) -> ClientStats {
         tls: client.session.tls.is_some(),
         tls_cipher_suite: tls.cipher_suite,
         tls_version: tls.version,
-        tls_negotiated_protocol_is_mutual: client.session.tls.is_some(),
-        ..ClientStats::default()
-    }
-}
-
-impl Broker {
-    /// The logs of this shard with their topics' names, for the simulation of the disk.
-    pub fn logs(&self) -> impl Iterator<Item = (&str, &diskq_log::Log)> {
-        self.topics
-            .iter()
-            .map(|(_, topic)| (&*topic.name, &topic.log))
     }
 }

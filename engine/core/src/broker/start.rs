@@ -31,7 +31,7 @@ impl Broker {
         out: &mut Vec<Output>,
     ) {
         for name in channels {
-            if self.topics.get(key).is_some() {
+            if self.topics.contains_key(key) {
                 let made = self.channel_id(now, key, *name, out);
                 debug_assert!(
                     made.is_some(),
@@ -50,20 +50,15 @@ impl Broker {
 
     /// Lets a client wait until a topic has started, or has caught up. Then the client's command is tried again.
     pub(super) fn wait_for_topic(&mut self, id: ClientId, key: TopicKey) -> Flow {
-        if let (Some(topic), Some(client)) = (self.topics.get_mut(key), self.clients.get_mut(id)) {
-            client.block(Blocked::Topic(key));
-            topic.retriers.push(Retrier::Client(id));
-        }
+        self.clients[id].block(Blocked::Topic(key));
+        self.topics[key].retriers.push(Retrier::Client(id));
         Flow::Retry
     }
 
     /// Lets the clients and tasks that wait for a topic try again. Call this when the topic has started, has caught up,
     /// or was deleted.
     pub(super) fn wake_retriers(&mut self, key: TopicKey, out: &mut Vec<Output>) {
-        let Some(topic) = self.topics.get_mut(key) else {
-            return;
-        };
-        for retrier in std::mem::take(&mut topic.retriers) {
+        for retrier in std::mem::take(&mut self.topics[key].retriers) {
             match retrier {
                 Retrier::Client(id) => self.resume(id, Blocked::Topic(key), out),
                 Retrier::Task(task) => out.push(Output::Wake(task, Wakeup::Retry)),

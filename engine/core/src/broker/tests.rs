@@ -1403,7 +1403,7 @@ fn granted(tls: bool, deflate: bool, level: u32, snappy: bool) -> String {
     )
 }
 
-/// The answer first, then layer by layer, each with its OK; nothing is read or said meanwhile.
+/// The answer first, then upgrade by upgrade, each with its OK; nothing is read or said meanwhile.
 #[test]
 fn upgrades_follow_the_answer_one_by_one() {
     let (both, none) = (

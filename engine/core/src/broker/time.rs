@@ -1,7 +1,7 @@
 //! Heartbeats, read and write deadlines, and the timers of topics.
 
 use super::Broker;
-use super::output::{Level, Output};
+use super::output::Output;
 use super::timers::{Timer, replace};
 use crate::client::{Blocked, Client, Ending};
 use crate::ids::{ClientId, TopicKey};
@@ -25,11 +25,10 @@ impl Broker {
                 Timer::Heartbeat(id) => self.heartbeat(now, id, out),
                 Timer::Deadline(id) => self.deadline(now, id, out),
                 Timer::Topic(key) => {
-                    if let Some(topic) = self.topics.get_mut(key) {
-                        topic.timer_at = None;
-                        topic.handle_timeout(now, &mut self.clients, &mut self.work);
-                        self.pump_later(key);
-                    }
+                    let topic = &mut self.topics[key];
+                    topic.timer_at = None;
+                    topic.handle_timeout(now, &mut self.clients, &mut self.work);
+                    self.pump_later(key);
                 }
             }
         }
@@ -37,9 +36,7 @@ impl Broker {
 
     /// Has a topic's timer fire at `at`, unless it fires earlier anyway.
     pub(super) fn arm_topic(&mut self, key: TopicKey, at: Duration) {
-        let Some(topic) = self.topics.get_mut(key) else {
-            return;
-        };
+        let topic = &mut self.topics[key];
         if topic.timer_at.is_some_and(|armed| armed <= at) {
             return;
         }
@@ -52,35 +49,24 @@ impl Broker {
     /// Sets a client's heartbeat timer, which also checks the write deadline. Called at connect for the write deadline
     /// alone, and for the heartbeats at the magic and at the first IDENTIFY.
     pub(super) fn arm_heartbeat(&mut self, id: ClientId, now: Duration) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = &mut self.clients[id];
         let at = client.consumer.settings.heartbeat.map(|interval| {
             let tick = (interval / TICKS_PER_HEARTBEAT).as_nanos().max(1);
             let ticks = (now + interval).as_nanos().div_ceil(tick);
             Duration::from_nanos((ticks * tick) as u64)
         });
-        replace(
-            &mut self.timers,
-            Timer::Heartbeat(id),
-            &mut client.heartbeat_at,
-            at,
-        );
+        let armed = &mut client.heartbeat_at;
+        replace(&mut self.timers, Timer::Heartbeat(id), armed, at);
     }
 
     /// Starts a client's read deadline: at connect, and again at each IDENTIFY and upgrade. While an upgrade is under
     /// way, there is no read deadline, but that of [`Broker::upgrade_begins`].
     pub(super) fn arm_deadline(&mut self, id: ClientId, now: Duration) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = &self.clients[id];
+        let interval = client.session.settings.heartbeat;
         let at = match client.blocked() {
             Some(Blocked::Upgrading) => None,
-            _ => client
-                .session
-                .settings
-                .heartbeat
-                .map(|interval| now + interval * 2),
+            _ => interval.map(|interval| now + interval * 2),
         };
         self.set_deadline(id, at);
     }
@@ -95,24 +81,13 @@ impl Broker {
 
     /// Forgets the timers of a client that leaves this shard.
     pub(super) fn disarm(&mut self, id: ClientId, client: &mut Client) {
-        replace(
-            &mut self.timers,
-            Timer::Heartbeat(id),
-            &mut client.heartbeat_at,
-            None,
-        );
-        replace(
-            &mut self.timers,
-            Timer::Deadline(id),
-            &mut client.deadline_at,
-            None,
-        );
+        let (heartbeat, deadline) = (&mut client.heartbeat_at, &mut client.deadline_at);
+        replace(&mut self.timers, Timer::Heartbeat(id), heartbeat, None);
+        replace(&mut self.timers, Timer::Deadline(id), deadline, None);
     }
 
     fn heartbeat(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = &mut self.clients[id];
         client.heartbeat_at = None;
         if client.is_overdue(now.mono) {
             // Linux reports room in a socket late: when a third of the socket's send buffer is free.
@@ -132,7 +107,7 @@ impl Broker {
                 "PROTOCOL(V2): [{}] messagePump error - i/o timeout",
                 client.address
             );
-            out.push(Output::Log(Level::Error, line));
+            out.push(Output::error(line));
             client.end_now();
             return out.push(Output::Close(id));
         }
@@ -141,9 +116,7 @@ impl Broker {
 
     /// Sends a heartbeat, and arms the timer of the next one.
     fn beat(&mut self, now: Now, id: ClientId) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = &mut self.clients[id];
         if client.ending() == Ending::Now {
             return;
         }
@@ -159,9 +132,7 @@ impl Broker {
     }
 
     fn deadline(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = &mut self.clients[id];
         client.deadline_at = None;
         if client.ending() != Ending::No {
             return;

@@ -2,11 +2,11 @@
 
 use super::Broker;
 use super::output::Output;
+use crate::channel::delivery::Delivery;
 use crate::client::{ANSWER_BYTES_MAX, Blocked, Ending};
 use crate::ids::ClientId;
 use crate::now::Now;
 use crate::outbound::Piece;
-use crate::topic::PumpContext;
 use crate::work::Work;
 use std::io::IoSlice;
 use std::time::Duration;
@@ -40,16 +40,14 @@ impl Broker {
                 continue;
             };
             topic.limit_resident(resident_bytes);
-            topic.pump(
-                now,
-                PumpContext {
-                    clients: &mut self.clients,
-                    random: &mut self.random,
-                    topology: self.options.topology.as_ref(),
-                    to_flush: &mut self.clients_to_flush,
-                    work: &mut self.work,
-                },
-            );
+            let mut delivery = Delivery {
+                clients: &mut self.clients,
+                random: &mut self.random,
+                topology: self.options.topology.as_ref(),
+                now: now.mono,
+                to_flush: &mut self.clients_to_flush,
+            };
+            topic.pump(now, &mut self.work, &mut delivery);
             if topic.has_work_left() {
                 unfinished.push(key);
             }
@@ -105,10 +103,8 @@ impl Broker {
         let Some(client) = self.clients.get(id) else {
             return 0;
         };
-        let topic = client
-            .consumer
-            .subscription
-            .and_then(|(key, _)| self.topics.get(key));
+        let subscription = client.consumer.subscription;
+        let topic = subscription.map(|(key, _)| &self.topics[key]);
         let mut count = 0;
         for (slice, (piece, bytes)) in slices.iter_mut().zip(client.output.queue.pieces()) {
             *slice = IoSlice::new(match piece {
@@ -133,22 +129,11 @@ impl Broker {
         if client.ending() == Ending::Now {
             return Sent::Over;
         }
-        let topic = client
-            .consumer
-            .subscription
-            .and_then(|(key, _)| self.topics.get_mut(key));
-        match topic {
-            Some(topic) => {
-                client
-                    .output
-                    .queue
-                    .sent(bytes as u64, |run| topic.log.unpin(run.first));
-            }
-            None => client
-                .output
-                .queue
-                .sent(bytes as u64, |_| unreachable!("runs need a topic")),
-        }
+        let subscription = client.consumer.subscription;
+        client.output.queue.sent(bytes as u64, |run| {
+            let (topic, _) = subscription.expect("runs belong to the subscribed topic");
+            self.topics[topic].log.unpin(run.first);
+        });
         if client.is_over() {
             return Sent::Over;
         }

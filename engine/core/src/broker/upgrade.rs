@@ -1,4 +1,4 @@
-//! The upgrades that an IDENTIFY was granted: one layer after the other, and an OK through each.
+//! The upgrades that an IDENTIFY was granted: one upgrade after the other, and an OK through each.
 //!
 //! ```text
 //!   JSON in the clear ──► Output::Upgrade(TLS) ──► upgraded: OK ──► Output::Upgrade(snappy) ──► ...
@@ -7,7 +7,7 @@
 //! Nothing else is said meanwhile, and no command is read: a client takes the next frame for the OK.
 
 use super::Broker;
-use super::output::{Level, Output};
+use super::output::Output;
 use crate::client::Blocked;
 use crate::ids::ClientId;
 use crate::now::Now;
@@ -21,9 +21,7 @@ const UPGRADE_TIME_MAX: Duration = Duration::from_secs(5);
 impl Broker {
     /// Begins the granted upgrades as soon as all earlier commands are answered.
     pub(super) fn start_upgrades(&mut self, id: ClientId, out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = &mut self.clients[id];
         if client.session.next_upgrade().is_none() {
             return;
         }
@@ -33,28 +31,26 @@ impl Broker {
         }
     }
 
-    /// Asks for the next layer; behind the last one, commands are read again.
+    /// Asks for the next upgrade; behind the last one, commands are read again.
     pub(super) fn next_upgrade(&mut self, id: ClientId, out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
+        let client = &self.clients[id];
         match client.session.next_upgrade() {
             Some(upgrade) => {
                 let address = &client.address;
                 let line = format!("PROTOCOL(V2): [{address}] upgrading connection to {upgrade}");
-                out.push(Output::Log(Level::Info, line));
+                out.push(Output::info(line));
                 out.push(Output::Upgrade(id, upgrade));
             }
             None => self.resume(id, Blocked::Upgrading, out),
         }
     }
 
-    /// Starts the deadline of the peer's part of an upgrade: the layer that was asked for waits for the peer now.
+    /// Starts the deadline of the peer's part of the upgrade that was asked for.
     pub fn upgrade_begins(&mut self, now: Now, id: ClientId) {
         self.set_deadline(id, Some(now.mono + UPGRADE_TIME_MAX));
     }
 
-    /// The layer that was asked for is there, and everything from now on passes it: first an OK. TLS
+    /// The upgrade that was asked for is there, and everything from now on passes it: first an OK. TLS
     /// comes with what it agreed on.
     ///
     /// # Panics
@@ -77,7 +73,7 @@ impl Broker {
         self.flush_later(id);
     }
 
-    /// The layer that was asked for cannot be had. The peer is told, in the encoding that the shell has
+    /// The upgrade that was asked for cannot be had. The peer is told, in the encoding that the shell has
     /// gone back to, and the connection ends.
     pub fn upgrade_failed(&mut self, id: ClientId, cause: &str, out: &mut Vec<Output>) {
         if let Some(client) = self.clients.get_mut(id) {

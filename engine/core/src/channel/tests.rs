@@ -1,14 +1,15 @@
 use super::scan::Scan;
 use super::*;
 use crate::Random;
+use crate::ids::client_id;
 use crate::window::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-const OWNER: ClientId = ClientId {
-    index: 1,
-    generation: 1,
-};
 const MINUTE: Duration = Duration::from_secs(60);
+
+fn owner() -> ClientId {
+    client_id(1)
+}
 
 fn seqs(start: u64, end: u64) -> SeqRange {
     SeqRange::new(Seq(start), Seq(end))
@@ -81,22 +82,25 @@ impl World {
                 let count = 1 + self.random.below(front.len());
                 let range = self.channel.waiting.take_front(count);
                 let window = &mut self.channel.window;
-                window.insert(range, OWNER, 1, self.now, MINUTE);
+                window.insert(range, owner(), 1, self.now, MINUTE);
                 for seq in range.start.0..range.end.0 {
                     self.note(Seq(seq), 1, None);
                 }
             }
             2 => {
-                let Some(Requeued { seq, attempts }) = self.channel.requeued.pop_front() else {
+                let Some(SingleMessage { seq, attempts }) = self.channel.requeued.pop_front()
+                else {
                     return;
                 };
                 if self.random.below(4) == 0 {
-                    self.channel.requeued.push_front(Requeued { seq, attempts });
+                    self.channel
+                        .requeued
+                        .push_front(SingleMessage { seq, attempts });
                     return;
                 }
                 let (one, attempts) = (SeqRange::one(seq), attempts + 1);
                 let window = &mut self.channel.window;
-                window.insert(one, OWNER, attempts, self.now, MINUTE);
+                window.insert(one, owner(), attempts, self.now, MINUTE);
                 self.note(seq, attempts, None);
             }
             3 => {
@@ -104,7 +108,7 @@ impl World {
                     return;
                 };
                 let wait = MINUTE * self.random.below(3) as u32;
-                let requeued = self.channel.requeue(seq, OWNER, self.now, wait);
+                let requeued = self.channel.requeue(seq, owner(), self.now, wait);
                 requeued.expect("it is in flight");
                 self.note(seq, attempts, (!wait.is_zero()).then(|| self.now + wait));
             }
@@ -112,7 +116,7 @@ impl World {
                 let Some((seq, _)) = self.any_in_flight() else {
                     return;
                 };
-                let taken = self.channel.window.take(seq, OWNER);
+                let taken = self.channel.window.take(seq, owner());
                 taken.expect("it is in flight");
                 self.finished.insert(seq);
             }

@@ -223,7 +223,7 @@ impl ClientOutput {
                 Reply::Ready(frame) => self.queue.push_bytes(&frame),
                 Reply::Failed(error) => {
                     self.queue.push_with(|out| wire::encode::error(out, &error));
-                    if error.fatal {
+                    if error.is_fatal() {
                         // Later commands were carried out, but nothing follows a fatal error.
                         self.replies_gone += self.replies.len() as u64;
                         self.replies.clear();

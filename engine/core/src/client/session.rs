@@ -4,7 +4,7 @@ use crate::auth::Auth;
 use crate::tls::TlsSession;
 use std::collections::VecDeque;
 use wire::decode::{ClientState, Decoder, MAGIC_V2};
-use wire::identify::{ClientSettings, IdentifyRequest, Upgrade};
+use wire::identify::{ClientSettings, GrantedUpgrade, IdentifyRequest};
 
 /// The state of a connection's protocol: magic, IDENTIFY, upgrades, AUTH, and the unfinished command.
 #[derive(Debug)]
@@ -22,10 +22,10 @@ pub(crate) struct Session {
     pub(crate) user_agent: String,
     pub(crate) topology_region: String,
     pub(crate) topology_zone: String,
-    upgrades_left: VecDeque<Upgrade>,
+    upgrades_left: VecDeque<GrantedUpgrade>,
     /// The TLS session. `None` without TLS.
     pub(crate) tls: Option<Box<TlsSession>>,
-    pub(crate) compression: Option<Upgrade>,
+    pub(crate) compression: Option<GrantedUpgrade>,
     /// What it is authorised for; `None` before AUTH.
     pub(crate) auth: Option<Box<Auth>>,
 }
@@ -63,7 +63,11 @@ impl Session {
     }
 
     /// Takes over what an IDENTIFY says. Returns true if it is the first one.
-    pub(crate) fn identify(&mut self, request: IdentifyRequest, upgrades: Vec<Upgrade>) -> bool {
+    pub(crate) fn identify(
+        &mut self,
+        request: IdentifyRequest,
+        upgrades: Vec<GrantedUpgrade>,
+    ) -> bool {
         self.client_id = request.client_id;
         self.hostname = request.hostname;
         self.user_agent = request.user_agent;
@@ -78,18 +82,23 @@ impl Session {
         self.tls.is_some() || self.compression.is_some()
     }
 
+    /// Returns true if the auth server has granted something.
+    pub(crate) fn has_grants(&self) -> bool {
+        self.auth.as_ref().is_some_and(|auth| auth.has_grants())
+    }
+
     /// Returns the first of the granted upgrades that are not in place yet.
-    pub(crate) fn next_upgrade(&self) -> Option<Upgrade> {
+    pub(crate) fn next_upgrade(&self) -> Option<GrantedUpgrade> {
         self.upgrades_left.front().copied()
     }
 
-    /// Takes over the layer that was asked for. TLS comes with what it agreed on.
+    /// Takes over the upgrade that was asked for. TLS comes with what it agreed on.
     ///
     /// # Panics
     /// If none was asked for.
     pub(crate) fn upgraded(&mut self, session: Option<TlsSession>) {
         match self.upgrades_left.pop_front() {
-            Some(Upgrade::Tls) => self.tls = Some(Box::new(session.unwrap_or_default())),
+            Some(GrantedUpgrade::Tls) => self.tls = Some(Box::new(session.unwrap_or_default())),
             Some(compression) => self.compression = Some(compression),
             None => panic!("an upgrade is asked for before it is there"),
         }

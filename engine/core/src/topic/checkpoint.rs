@@ -1,8 +1,9 @@
-//! The checkpoints of a topic: when one begins, and its next slice.
+//! The checkpoints of a topic: when one begins, its next slice, and what is answered when one is written.
 
 use super::Topic;
-use super::recording::{Recording, Undistributed, owed_run, unix_time_of};
+use super::unfinished_checkpoint::{Undistributed, UnfinishedCheckpoint, owed_run, unix_time_of};
 use crate::channel::scan::Scan;
+use crate::ids::ChannelId;
 use crate::now::Now;
 use crate::work::Work;
 use diskq_log::{ChannelDraft, CheckpointDraft, CheckpointNumber, Durable, Runs, SeqRange};
@@ -24,27 +25,27 @@ impl Topic {
     /// Goes on with the checkpoint that is wanted or under way.
     ///
     /// Call this before any other step of the turn that may release messages: a recorded message must be held.
-    pub(super) fn record(&mut self, now: Now, work: &mut Work) {
+    pub(super) fn continue_checkpoint(&mut self, now: Now, work: &mut Work) {
         if let Some(durable) = self.wanted
             && !self.log.is_checkpoint_under_way()
         {
             self.wanted = None;
             self.log.begin_checkpoint(now.mono, durable);
-            self.recording = Some(self.begin_recording());
+            self.unfinished = Some(self.unfinished_checkpoint());
         }
-        let Some(mut recording) = self.recording.take() else {
+        let Some(mut unfinished) = self.unfinished.take() else {
             return;
         };
-        if self.record_channels(&mut recording, now, work)
-            && self.record_undistributed(&mut recording, now, work)
+        if self.add_channels(&mut unfinished, now, work)
+            && self.add_undistributed(&mut unfinished, now, work)
         {
-            self.log.finish_checkpoint(recording.draft);
+            self.log.finish_checkpoint(unfinished.draft);
         } else {
-            self.recording = Some(recording);
+            self.unfinished = Some(unfinished);
         }
     }
 
-    fn begin_recording(&self) -> Box<Recording> {
+    fn unfinished_checkpoint(&self) -> Box<UnfinishedCheckpoint> {
         let kept = self.channels().filter(|(_, channel)| !channel.ephemeral);
         let drafts = kept.map(|(id, channel)| {
             let draft = ChannelDraft {
@@ -55,7 +56,7 @@ impl Topic {
             (id, draft)
         });
         let (channels, drafts) = drafts.unzip();
-        Box::new(Recording {
+        Box::new(UnfinishedCheckpoint {
             draft: CheckpointDraft::new(self.paused, drafts),
             channels,
             index: 0,
@@ -65,31 +66,34 @@ impl Topic {
     }
 
     /// Returns whether all channels were scanned.
-    fn record_channels(&mut self, recording: &mut Recording, now: Now, work: &mut Work) -> bool {
-        while let Some(id) = recording.channels.get(recording.index) {
+    fn add_channels(
+        &mut self,
+        unfinished: &mut UnfinishedCheckpoint,
+        now: Now,
+        work: &mut Work,
+    ) -> bool {
+        while let Some(id) = unfinished.channels.get(unfinished.index) {
             if !work.is_left() {
                 return false;
             }
             work.spend(1);
-            let channel = self.channels[id.0 as usize].as_mut();
-            let channel = channel.expect("a channel that is deleted leaves the recording");
-            let runs = &mut recording.draft.channels[recording.index].runs;
-            let log = &mut self.log;
+            let (channel, log) = self.channel_and_log(*id);
+            let runs = &mut unfinished.draft.channels[unfinished.index].runs;
             let unix_time_of = |at| unix_time_of(now, at);
             let out = |run| log.name_run(runs, run);
-            if !channel.scan(&mut recording.scan, work, unix_time_of, out) {
+            if !channel.scan(&mut unfinished.scan, work, unix_time_of, out) {
                 return false;
             }
-            recording.index += 1;
-            recording.scan = Scan::Begin;
+            unfinished.index += 1;
+            unfinished.scan = Scan::Begin;
         }
         true
     }
 
     /// Returns whether all undistributed messages were seen. Meanwhile none of them is removed, unless all are.
-    fn record_undistributed(
+    fn add_undistributed(
         &mut self,
-        recording: &mut Recording,
+        unfinished: &mut UnfinishedCheckpoint,
         now: Now,
         work: &mut Work,
     ) -> bool {
@@ -97,9 +101,9 @@ impl Topic {
             place,
             seen,
             deferred_place,
-        } = &mut recording.undistributed;
+        } = &mut unfinished.undistributed;
         *place = (*place).max(self.undistributed.first_place());
-        let list = &mut recording.draft.undistributed;
+        let list = &mut unfinished.draft.undistributed;
         while let Some(range) = self.undistributed.iter_from(*place).next() {
             if !work.is_left() {
                 return false;
@@ -131,5 +135,77 @@ impl Topic {
 
     fn next_place(&self, place: u64) -> u64 {
         place.max(self.undistributed_deferred.first_place()) + 1
+    }
+
+    // --- what waits for a checkpoint
+
+    /// Requests a checkpoint for a change whose answer waits until the change is recorded. An answered change is as
+    /// durable as an acknowledged message: with `--sync-every=1` it survives a power failure. The change must not
+    /// depend on nsqd.dat, which is written later.
+    pub(crate) fn request_promised_checkpoint(&mut self) -> CheckpointNumber {
+        let durable = match self.options.group_commit {
+            true => Durable::Yes,
+            false => Durable::No,
+        };
+        self.want_checkpoint(durable)
+    }
+
+    /// Requests a checkpoint that records a channel. A client that wants the channel waits for that
+    /// checkpoint.
+    pub(crate) fn request_record_of(&mut self, id: ChannelId) -> CheckpointNumber {
+        let number = self.request_promised_checkpoint();
+        self.channel_mut(id).unrecorded = Some(number);
+        number
+    }
+
+    /// The number of the checkpoint that will record a channel; `None` once the channel is recorded. If that
+    /// checkpoint could not be written, a later one takes its place, and the clients that wait are answered.
+    pub(crate) fn unrecorded(&mut self, id: ChannelId) -> Option<CheckpointNumber> {
+        match self.channel(id).unrecorded {
+            Some(number) if self.expects_checkpoint(number) => Some(number),
+            Some(_) => Some(self.request_record_of(id)),
+            None => self.is_unsure(id).then(|| self.request_record_of(id)),
+        }
+    }
+
+    /// Returns whether the channel must be recorded before a SUB to it is answered, because an earlier run left it and
+    /// no sufficiently durable checkpoint names it. False after a failed sync: then nothing can be recorded any more,
+    /// but consumers still get the stored messages.
+    fn is_unsure(&self, id: ChannelId) -> bool {
+        !self.sync_failed && self.channel(id).is_unsure
+    }
+
+    /// Marks the topic, and the channels that wait for checkpoint `number` ([`Topic::request_promised_checkpoint`]), as recorded. The
+    /// checkpoint is written.
+    ///
+    /// # Errors
+    /// `--sync-every=1` needs a synced checkpoint, and checkpoint `number` is not synced.
+    pub(crate) fn mark_recorded(
+        &mut self,
+        number: CheckpointNumber,
+        synced: bool,
+    ) -> Result<(), &'static str> {
+        if self.options.group_commit && !synced {
+            return Err("nothing is durable any more since a failed sync");
+        }
+        self.is_recorded = true;
+        for channel in self.channels.iter_mut().flatten() {
+            // Every checkpoint of this run of the process names the channels that an earlier run left.
+            let is_named = channel.unrecorded.is_some_and(|wanted| wanted <= number);
+            if std::mem::take(&mut channel.is_unsure) || is_named {
+                channel.unrecorded = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks the topic as one of which nothing becomes durable any more. A SUB to a channel of an earlier run no longer waits
+    /// for a checkpoint.
+    pub(crate) fn mark_sync_failed(&mut self) {
+        self.sync_failed = true;
+        let channels = self.channels.iter_mut().flatten();
+        for channel in channels.filter(|channel| channel.is_unsure) {
+            channel.unrecorded = None;
+        }
     }
 }

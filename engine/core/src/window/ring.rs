@@ -185,15 +185,13 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ClientId, Random};
+    use crate::Random;
+    use crate::ids::client_id;
     use std::time::Duration;
 
     fn entry(name: u64) -> Entry {
         Entry {
-            owner: ClientId {
-                index: 1,
-                generation: 1,
-            },
+            owner: client_id(1),
             attempts: 1,
             deadline: Duration::from_nanos(name),
             delivered: Duration::ZERO,

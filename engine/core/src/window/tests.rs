@@ -1,15 +1,16 @@
 use super::*;
+use crate::ids::client_id;
 use std::collections::BTreeMap;
 
 const MINUTE: Duration = Duration::from_secs(60);
-const OWNER: ClientId = ClientId {
-    index: 1,
-    generation: 1,
-};
-const OTHER: ClientId = ClientId {
-    index: 2,
-    generation: 1,
-};
+
+fn owner() -> ClientId {
+    client_id(1)
+}
+
+fn other() -> ClientId {
+    client_id(2)
+}
 
 fn seqs(start: u64, end: u64) -> SeqRange {
     SeqRange {
@@ -44,12 +45,12 @@ fn expire_in_slices(window: &mut Window, now: Duration, entries: usize) -> Vec<u
 #[test]
 fn only_the_owner_takes_and_only_once() {
     let mut window = Window::default();
-    window.insert(seqs(10, 13), OWNER, 1, Duration::ZERO, MINUTE);
-    assert_eq!(window.take(Seq(11), OTHER), Err(NotYours::OtherOwner));
-    assert_eq!(window.take(Seq(11), OWNER).map(|e| e.attempts), Ok(1));
-    assert_eq!(window.take(Seq(11), OWNER), Err(NotYours::NotInFlight));
-    assert_eq!(window.take(Seq(9), OWNER), Err(NotYours::NotInFlight));
-    assert_eq!(window.take(Seq(13), OWNER), Err(NotYours::NotInFlight));
+    window.insert(seqs(10, 13), owner(), 1, Duration::ZERO, MINUTE);
+    assert_eq!(window.take(Seq(11), other()), Err(NotYours::OtherOwner));
+    assert_eq!(window.take(Seq(11), owner()).map(|e| e.attempts), Ok(1));
+    assert_eq!(window.take(Seq(11), owner()), Err(NotYours::NotInFlight));
+    assert_eq!(window.take(Seq(9), owner()), Err(NotYours::NotInFlight));
+    assert_eq!(window.take(Seq(13), owner()), Err(NotYours::NotInFlight));
     assert_eq!(window.count(), 2);
     window.check();
 }
@@ -58,21 +59,21 @@ fn only_the_owner_takes_and_only_once() {
 fn touch_moves_the_deadline_up_to_the_cap() {
     let mut window = Window::default();
     let second = Duration::from_secs(1);
-    window.insert(seqs(1, 3), OWNER, 1, Duration::ZERO, 2 * second);
+    window.insert(seqs(1, 3), owner(), 1, Duration::ZERO, 2 * second);
     window
-        .touch(Seq(1), OWNER, second, 2 * second, 5 * second)
+        .touch(Seq(1), owner(), second, 2 * second, 5 * second)
         .unwrap();
     assert_eq!(expire(&mut window, second * 2 + TICK), [2]);
     window
-        .touch(Seq(1), OWNER, second * 2, 2 * second, 5 * second)
+        .touch(Seq(1), owner(), second * 2, 2 * second, 5 * second)
         .unwrap();
     window
-        .touch(Seq(1), OWNER, second * 4, 2 * second, 5 * second)
+        .touch(Seq(1), owner(), second * 4, 2 * second, 5 * second)
         .unwrap();
     assert!(expire(&mut window, second * 5 - TICK).is_empty());
     assert_eq!(expire(&mut window, second * 5 + TICK), [1]);
     assert_eq!(
-        window.touch(Seq(1), OWNER, second, second, second),
+        window.touch(Seq(1), owner(), second, second, second),
         Err(NotYours::NotInFlight)
     );
 }
@@ -80,11 +81,11 @@ fn touch_moves_the_deadline_up_to_the_cap() {
 #[test]
 fn one_straggler_does_not_pin_the_ring() {
     let mut window = Window::default();
-    window.insert(seqs(0, 1), OTHER, 1, Duration::ZERO, MINUTE);
+    window.insert(seqs(0, 1), other(), 1, Duration::ZERO, MINUTE);
     for start in (1..1_000_000).step_by(64) {
-        window.insert(seqs(start, start + 64), OWNER, 1, Duration::ZERO, MINUTE);
+        window.insert(seqs(start, start + 64), owner(), 1, Duration::ZERO, MINUTE);
         for seq in start..start + 64 {
-            window.take(Seq(seq), OWNER).unwrap();
+            window.take(Seq(seq), owner()).unwrap();
         }
     }
     window.check();
@@ -101,19 +102,19 @@ fn one_straggler_does_not_pin_the_ring() {
 #[test]
 fn a_gap_of_any_width_costs_nothing() {
     let mut window = Window::default();
-    window.insert(seqs(5, 6), OWNER, 1, Duration::ZERO, MINUTE);
+    window.insert(seqs(5, 6), owner(), 1, Duration::ZERO, MINUTE);
     window.insert(
         seqs(1 << 53, (1 << 53) + 2),
-        OWNER,
+        owner(),
         1,
         Duration::ZERO,
         MINUTE,
     );
-    window.insert(seqs(7, 8), OWNER, 2, Duration::ZERO, MINUTE);
+    window.insert(seqs(7, 8), owner(), 2, Duration::ZERO, MINUTE);
     window.check();
     assert_eq!(window.count(), 4);
     for seq in [5, 1 << 53, (1 << 53) + 1, 7] {
-        window.take(Seq(seq), OWNER).unwrap();
+        window.take(Seq(seq), owner()).unwrap();
         window.check();
     }
 }
@@ -128,7 +129,11 @@ fn agrees_with_a_simple_model() {
         let mut returned: Vec<u64> = Vec::new();
         let (mut next, mut now) = (random.below(1000), Duration::ZERO);
         for _ in 0..400 {
-            let owner = if random.below(2) == 0 { OWNER } else { OTHER };
+            let owner = if random.below(2) == 0 {
+                owner()
+            } else {
+                other()
+            };
             let timeout = Duration::from_millis([1000, 1500, 60_000][random.below(3) as usize]);
             match random.below(10) {
                 0..=2 => {
@@ -218,10 +223,7 @@ fn agrees_with_a_simple_model() {
 #[test]
 fn touching_one_message_in_a_loop_leaves_nothing_behind() {
     let mut window = Window::default();
-    let owner = ClientId {
-        index: 1,
-        generation: 1,
-    };
+    let owner = owner();
     let (timeout, timeout_max) = (Duration::from_secs(60), Duration::from_secs(900));
     let seq = Seq(1);
     window.insert(
@@ -262,31 +264,31 @@ fn free_places_and_old_entries_leave_a_long_ring_in_parts() {
     const LONG: u64 = 200_000;
     let far = 100 * LONG;
     let mut window = Window::default();
-    window.insert(seqs(0, LONG), OWNER, 1, Duration::ZERO, MINUTE);
+    window.insert(seqs(0, LONG), owner(), 1, Duration::ZERO, MINUTE);
     for seq in 1..LONG - 1 {
-        window.take(Seq(seq), OWNER).unwrap();
+        window.take(Seq(seq), owner()).unwrap();
     }
-    window.take(Seq(0), OWNER).unwrap();
+    window.take(Seq(0), owner()).unwrap();
     window.check();
     let places = LONG as usize - window.ring.len();
     assert!(places <= ring::PIECE, "{places} places left the ring");
     let mut next = LONG;
     while window.ring.len() > 2 * RING_ENTRIES_MIN as usize {
         let before = window.ring.len();
-        window.insert(seqs(next, next + 1), OWNER, 1, Duration::ZERO, MINUTE);
+        window.insert(seqs(next, next + 1), owner(), 1, Duration::ZERO, MINUTE);
         next += 1;
         assert!(before - window.ring.len() <= ring::PIECE + MOVES_MAX);
     }
-    window.insert(seqs(next, next + LONG), OWNER, 1, Duration::ZERO, MINUTE);
+    window.insert(seqs(next, next + LONG), owner(), 1, Duration::ZERO, MINUTE);
     for seq in [far, far + 1, 2 * far] {
         let (before, stragglers) = (window.ring.len(), window.stragglers.len());
-        window.insert(seqs(seq, seq + 1), OWNER, 1, Duration::ZERO, MINUTE);
+        window.insert(seqs(seq, seq + 1), owner(), 1, Duration::ZERO, MINUTE);
         window.check();
         assert!(before - window.ring.len() <= ring::PIECE + MOVES_MAX);
         assert!(window.stragglers.len() - stragglers <= MOVES_MAX + 1);
     }
     for seq in [far, far + 1, 2 * far, next, next + LONG - 1] {
-        window.take(Seq(seq), OWNER).unwrap();
+        window.take(Seq(seq), owner()).unwrap();
     }
     window.check();
 }
@@ -296,13 +298,13 @@ fn free_places_and_old_entries_leave_a_long_ring_in_parts() {
 fn finished_batches_are_forgotten_a_few_at_a_time() {
     const MESSAGES: u64 = 5_000;
     let mut window = Window::default();
-    window.insert(seqs(0, MESSAGES), OWNER, 1, Duration::ZERO, MINUTE);
+    window.insert(seqs(0, MESSAGES), owner(), 1, Duration::ZERO, MINUTE);
     let mut most = 0;
     for round in 1..10 {
         let now = Duration::from_secs(round);
         for seq in (0..MESSAGES).step_by(2) {
             let before = window.batches_count;
-            let done = window.touch(Seq(seq), OWNER, now, MINUTE, 2 * MINUTE);
+            let done = window.touch(Seq(seq), owner(), now, MINUTE, 2 * MINUTE);
             done.unwrap();
             assert!(before <= window.batches_count + SWEPT_BATCHES);
             most = most.max(window.batches_count);

@@ -216,7 +216,9 @@ impl World {
 
     pub(crate) fn counts_of(&mut self, name: &str) -> (u64, u64, u64) {
         let now = self.now();
-        let mut stats = self.broker.stats(now, &StatsFilter::default());
+        let mut stats = self
+            .broker
+            .distribute_and_snapshot(now, &StatsFilter::default());
         let mut channels = stats.topics.remove(0).channels.into_iter();
         let channel = channels.find(|it| it.channel_name == name).unwrap();
         (

@@ -438,7 +438,7 @@ impl World {
             self.turn(shard);
             let stats = self.shards[shard]
                 .broker
-                .stats(now, &StatsFilter::default());
+                .distribute_and_snapshot(now, &StatsFilter::default());
             for (place, owes, received) in ledgers(&stats) {
                 self.model.open_ledger(place, owes, received);
             }
@@ -761,7 +761,7 @@ impl World {
                 if is_done(&outcome) {
                     self.reached.note("emptied");
                     self.model.empty((topic, channel));
-                    let stats = broker.stats(now, &StatsFilter::default());
+                    let stats = broker.distribute_and_snapshot(now, &StatsFilter::default());
                     for (place, owes, received) in ledgers(&stats) {
                         if place == (topic, channel) {
                             assert_eq!(owes, 0, "an emptied channel is empty");
@@ -773,7 +773,7 @@ impl World {
             }
             5 => {
                 let outcome = broker.empty_topic(topic_text, task);
-                let stats = broker.stats(now, &StatsFilter::default());
+                let stats = broker.distribute_and_snapshot(now, &StatsFilter::default());
                 let mut topics = stats.topics.iter();
                 let found = topics.find(|stats| stats.topic_name == topic_text);
                 let is_open = found.is_some_and(|it| !it.paused && !it.channels.is_empty());
@@ -947,7 +947,7 @@ impl World {
                     self.shards[shard].keeper.free(memory);
                 }
                 Output::MetadataChanged => self.shards[shard].is_metadata_old = true,
-                Output::Log(_, line) | Output::Complaint { line, .. } => self.read_log(&line),
+                Output::Log(_, line) | Output::RepeatedError { line, .. } => self.read_log(&line),
                 Output::Changed(change) => {
                     self.promises.note(&change);
                     let told = &mut self.shards[shard].told;
@@ -1232,7 +1232,9 @@ impl World {
                     .map(|c| (c.topic, c.channel))
                     .eq(shard.told.iter().cloned())
             );
-            let stats = shard.broker.stats(now, &StatsFilter::default());
+            let stats = shard
+                .broker
+                .distribute_and_snapshot(now, &StatsFilter::default());
             for (place, owes, received) in ledgers(&stats) {
                 if is_durable(place) && self.model.check_ledger(place, owes, received) {
                     self.reached.note("ledger agreed");

@@ -93,9 +93,6 @@ impl View<'_> {
         object.number("ready_count", client.ready_count);
         object.number("in_flight_count", client.in_flight_count);
         object.number("message_count", client.message_count);
-        object.number_unless_zero("zone_local_msg_count", client.zone_local_msg_count);
-        object.number_unless_zero("region_local_msg_count", client.region_local_msg_count);
-        object.number_unless_zero("global_msg_count", client.global_msg_count);
         object.number("finish_count", client.finish_count);
         object.number("requeue_count", client.requeue_count);
         object.number("connect_ts", client.connect_ts);
@@ -121,9 +118,9 @@ impl View<'_> {
         object.boolean("tls", client.tls);
         object.text("tls_cipher_suite", &client.tls_cipher_suite);
         object.text("tls_version", &client.tls_version);
-        object.text("tls_negotiated_protocol", &client.tls_negotiated_protocol);
-        let is_mutual = client.tls_negotiated_protocol_is_mutual;
-        object.boolean("tls_negotiated_protocol_is_mutual", is_mutual);
+        // nsqd negotiates no protocol, and yet calls it mutual on every TLS connection.
+        object.text("tls_negotiated_protocol", "");
+        object.boolean("tls_negotiated_protocol_is_mutual", client.tls);
         object.end();
     }
 }

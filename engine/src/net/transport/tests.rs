@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use upgrade::Layers;
+use upgrade::Upgrades;
 
 /// Larger than what a socket takes at once.
 const OUTPUT_BYTES: usize = 4 << 20;
@@ -20,21 +20,21 @@ fn output() -> Vec<u8> {
     std::iter::repeat_with(byte).take(OUTPUT_BYTES).collect()
 }
 
-/// Waits until the socket is full, reads to the end, and undoes the layer.
-fn received(mut peer: UnixStream, is_full: &Receiver<()>, layer: Option<Layer>) -> Vec<u8> {
+/// Waits until the socket is full, reads to the end, and undoes the upgrade.
+fn received(mut peer: UnixStream, is_full: &Receiver<()>, upgrade: Option<Upgrade>) -> Vec<u8> {
     is_full
         .recv()
         .expect("the output is larger than the socket");
     let mut wire = Vec::new();
     peer.read_to_end(&mut wire).expect("connected");
-    let Some(layer) = layer else {
+    let Some(upgrade) = upgrade else {
         return wire;
     };
-    let mut layers = Layers::default();
-    layers.push(layer);
+    let mut upgrades = Upgrades::default();
+    upgrades.push(upgrade);
     let (mut wire, mut plain, mut room) = (&wire[..], Vec::new(), vec![0; 1 << 16]);
     loop {
-        match layers.open(&mut wire, &mut room).expect("the format") {
+        match upgrades.open(&mut wire, &mut room).expect("the format") {
             0 => return plain,
             bytes => plain.extend_from_slice(&room[..bytes]),
         }
@@ -68,19 +68,20 @@ async fn send_all(transport: &Transport, output: &[u8], full: &Sender<()>) {
 
 #[test]
 fn what_did_not_leave_is_offered_again_and_arrives_once() {
-    let kinds: [Option<fn() -> Layer>; 3] = [None, Some(Layer::snappy), Some(|| Layer::deflate(1))];
+    let kinds: [Option<fn() -> Upgrade>; 3] =
+        [None, Some(Upgrade::snappy), Some(|| Upgrade::deflate(1))];
     for kind in kinds {
         let (ours, peer) = UnixStream::pair().expect("two descriptors");
         ours.set_nonblocking(true).expect("a socket");
-        let layer = kind.map(|make| make());
+        let upgrade = kind.map(|make| make());
         let (full, is_full) = channel();
         let reader = thread::spawn(move || received(peer, &is_full, kind.map(|make| make())));
         let output = output();
         let sent = output.clone();
         reactor::run(Engine::Epoll, async move {
             let transport = Transport::new(Stream::adopt(ours.into()));
-            if let Some(layer) = layer {
-                transport.upgrade(layer, &[]).expect("the first layer");
+            if let Some(upgrade) = upgrade {
+                transport.upgrade(upgrade, &[]).expect("the first upgrade");
             }
             send_all(&transport, &sent, &full).await;
             transport.stream().shut_down().expect("connected");

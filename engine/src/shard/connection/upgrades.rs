@@ -8,47 +8,47 @@ use crate::tls;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use upgrade::Layer;
-use wire::identify::Upgrade;
+use upgrade::Upgrade;
+use wire::identify::GrantedUpgrade;
 
 impl Connection {
-    /// Puts a layer behind the output that is there.
-    pub(crate) fn upgrade(self: &Rc<Self>, shard: &Rc<Shard>, upgrade: Upgrade) {
+    /// Puts an upgrade behind the output that is there.
+    pub(crate) fn upgrade(self: &Rc<Self>, shard: &Rc<Shard>, granted: GrantedUpgrade) {
         // Input that came before the client could know of the upgrade is dropped, as in nsqd.
         self.take_input(shard);
-        let layer = match upgrade {
-            Upgrade::Tls => {
+        let upgrade = match granted {
+            GrantedUpgrade::Tls => {
                 let config = shard.shared.tls.as_ref();
                 let config = config.expect("IDENTIFY grants TLS only where there is a certificate");
-                Layer::tls_server(config)
+                Upgrade::tls_server(config)
             }
-            Upgrade::Snappy => Ok(Layer::snappy()),
-            Upgrade::Deflate(level) => Ok(Layer::deflate(u32::from(level))),
+            GrantedUpgrade::Snappy => Ok(Upgrade::snappy()),
+            GrantedUpgrade::Deflate(level) => Ok(Upgrade::deflate(u32::from(level))),
         };
-        if let Err(error) = layer
+        if let Err(error) = upgrade
             .map_err(io::Error::from)
-            .and_then(|layer| self.push_layer(shard, layer))
+            .and_then(|upgrade| self.add_upgrade(shard, upgrade))
         {
             return shard.with_broker(|broker, _, out| {
                 broker.upgrade_failed(self.id, &error.to_string(), out);
             });
         }
-        match upgrade {
-            Upgrade::Tls => {
+        match granted {
+            GrantedUpgrade::Tls => {
                 shard.with_broker(|broker, now, _| broker.upgrade_begins(now, self.id));
                 self.wake_reader();
             }
-            Upgrade::Snappy | Upgrade::Deflate(_) => {
+            GrantedUpgrade::Snappy | GrantedUpgrade::Deflate(_) => {
                 shard.with_broker(|broker, now, out| broker.upgraded(now, self.id, None, out));
             }
         }
     }
 
-    fn push_layer(&self, shard: &Rc<Shard>, layer: Layer) -> io::Result<()> {
+    fn add_upgrade(&self, shard: &Rc<Shard>, upgrade: Upgrade) -> io::Result<()> {
         shard.with_broker_in_turn(|broker, _, _| {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let count = broker.output(self.id, &mut slices);
-            self.transport.upgrade(layer, &slices[..count])
+            self.transport.upgrade(upgrade, &slices[..count])
         })
     }
 

@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
-use upgrade::{Layer, ServerConfig};
+use upgrade::{ServerConfig, Upgrade};
 
 /// How requests begin, as Go's server tells them from TLS.
 const REQUEST_STARTS: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
@@ -40,8 +40,8 @@ impl HttpStream {
         &mut self,
         config: &Arc<ServerConfig>,
     ) -> Result<(), HandshakeError> {
-        let layer = Layer::tls_server(config).map_err(HandshakeError::Refused)?;
-        self.transport.upgrade(layer, &[])?;
+        let upgrade = Upgrade::tls_server(config).map_err(HandshakeError::Refused)?;
+        self.transport.upgrade(upgrade, &[])?;
         self.deadline.begin(Awaited::Handshake);
         let mut is_first = true;
         while self.transport.is_handshaking() {

@@ -4,6 +4,7 @@ use engine_core::{DeletedLog, TaskId};
 use futures_lite::StreamExt;
 use futures_lite::future::block_on;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use slotmap::KeyData;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -11,10 +12,7 @@ use std::time::Duration;
 use wire::id::Seq;
 
 fn key(index: u32) -> TopicKey {
-    TopicKey {
-        index,
-        generation: 0,
-    }
+    KeyData::from_ffi(u64::from(index)).into()
 }
 
 fn sync(topic: &str, upto: u64) -> KeeperJob {

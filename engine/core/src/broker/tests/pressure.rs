@@ -163,7 +163,7 @@ p< OK
     check(&(head + &modem));
 }
 
-/// What a layer above the socket had kept of the output left after the channel was deleted, and the
+/// What an upgrade above the socket had kept of the output left after the channel was deleted, and the
 /// broker took that for more than it had queued.
 #[test]
 fn output_that_leaves_behind_the_end_of_a_channel_is_nobodys() {

@@ -447,7 +447,10 @@ impl Session {
             }
             Output::UpgradeExpired(id) => {
                 if let Some(name) = self.name_of(id) {
-                    assert!(self.peers[&name].is_upgrading, "no layer waits for {name}");
+                    assert!(
+                        self.peers[&name].is_upgrading,
+                        "no upgrade waits for {name}"
+                    );
                     self.broker.upgrade_failed(id, "i/o timeout", out);
                 }
             }
@@ -490,7 +493,7 @@ impl Session {
             | Output::MetadataChanged
             | Output::Changed(_)
             | Output::Log(..)
-            | Output::Complaint { .. } => {}
+            | Output::RepeatedError { .. } => {}
         }
     }
 
@@ -621,7 +624,9 @@ impl Session {
             Some((topic, channel)) => (topic, Some(channel)),
             None => (what, None),
         };
-        let stats = self.broker.stats(self.now, &StatsFilter::default());
+        let stats = self
+            .broker
+            .distribute_and_snapshot(self.now, &StatsFilter::default());
         let topic = stats.topics.iter().find(|t| t.topic_name == topic);
         let text = match (topic, channel) {
             (None, _) => "no such topic".to_owned(),
@@ -651,7 +656,9 @@ impl Session {
     }
 
     fn show_localities(&mut self, what: &str) {
-        let stats = self.broker.stats(self.now, &StatsFilter::default());
+        let stats = self
+            .broker
+            .distribute_and_snapshot(self.now, &StatsFilter::default());
         let (topic, channel) = what.split_once('/').expect("a channel");
         let topics = stats.topics.iter().filter(|t| t.topic_name == topic);
         let mut channels = topics.flat_map(|t| &t.channels);

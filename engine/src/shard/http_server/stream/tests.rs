@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// A layer keeps the encoded bytes of a write that failed. They counted as the beginning of what was written next.
+/// An upgrade keeps the encoded bytes of a write that failed. They counted as the beginning of what was written next.
 #[test]
 fn a_write_after_one_that_failed_fails_too() {
     reactor::run(Engine::Epoll, async {
@@ -17,8 +17,8 @@ fn a_write_after_one_that_failed_fails_too() {
             ..HttpTimeouts::default()
         };
         let mut stream = HttpStream::plain(Stream::adopt(ours.into()), timeouts);
-        let layer = Layer::snappy();
-        stream.transport.upgrade(layer, &[]).expect("it is plain");
+        let upgrade = Upgrade::snappy();
+        stream.transport.upgrade(upgrade, &[]).expect("it is plain");
         let mut filled = 0;
         for piece in [4096, 256, 1] {
             while let Ok(bytes) = filler.write(&vec![0; piece]) {

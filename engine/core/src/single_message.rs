@@ -1,4 +1,4 @@
-//! [`Requeued`]: a message that waits to be delivered by itself, outside of the ranges.
+//! [`SingleMessage`]: a message that waits to be delivered by itself, outside of the ranges.
 
 use diskq_log::SeqRange;
 use wire::id::Seq;
@@ -6,12 +6,12 @@ use wire::id::Seq;
 /// A message that a consumer requeued, that timed out, or whose deferral has ended. A message whose deferral has ended
 /// may have 0 attempts.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Requeued {
+pub(crate) struct SingleMessage {
     pub(crate) seq: Seq,
     pub(crate) attempts: u16,
 }
 
-impl Requeued {
+impl SingleMessage {
     /// The message as a range.
     pub(crate) fn range(&self) -> SeqRange {
         SeqRange::one(self.seq)

@@ -1,19 +1,14 @@
-//! Restoring a topic at the start, the checkpoints that clients wait for, and the last checkpoint of a graceful stop.
+//! Restoring a topic at the start.
 
-use super::{Stopping, Topic, TopicOptions};
-use crate::channel::Channel;
+use super::{Topic, TopicOptions};
 use crate::client::Clients;
 use crate::deferred::DeferredEntry;
-use crate::ids::ChannelId;
 use crate::now::Now;
 use crate::work::Work;
-use diskq_log::{CheckpointNumber, CheckpointRun, Durable, Recovered, SeqRange, TopicFacts};
+use diskq_log::{CheckpointRun, Recovered, SeqRange, TopicFacts};
 use std::time::Duration;
 use wire::id::Seq;
 use wire::name::{ChannelName, TopicName};
-
-/// A stop waits for descriptors while this many syncs in a row could not open their files: 10 s.
-const DELAYED_SYNCS_MAX: u32 = 40;
 
 impl Topic {
     /// A topic as an earlier run left it. What the checkpoint does not know any more (it is older
@@ -40,7 +35,7 @@ impl Topic {
         for saved in &checkpoint.channels {
             if let Some(name) = ChannelName::new(saved.name.as_bytes()) {
                 let id = topic.create_channel(name);
-                let (channel, log) = topic.channel_and_log(id).expect("just created");
+                let (channel, log) = topic.channel_and_log(id);
                 channel.paused = saved.paused;
                 let is_durable = recovered.durable_channels.names(&saved.name);
                 channel.is_unsure = !is_durable && group_commit;
@@ -104,7 +99,7 @@ impl Topic {
         for facts in &facts.channels {
             if let Some(name) = ChannelName::new(facts.name.as_bytes()) {
                 let id = self.create_channel(name);
-                let channel = self.channel_mut(id).expect("just created");
+                let channel = self.channel_mut(id);
                 channel.paused = facts.paused;
                 channel.is_unsure = true;
             }
@@ -118,94 +113,6 @@ impl Topic {
             .max(1);
         for seq in range.start.0..range.end.0 {
             self.undistributed_deferred.push_back((Seq(seq), ms));
-        }
-    }
-
-    /// Requests a checkpoint for a change whose answer waits until the change is recorded. An answered change is as
-    /// durable as an acknowledged message: with `--sync-every=1` it survives a power failure. The change must not
-    /// depend on nsqd.dat, which is written later.
-    pub(crate) fn write_promise(&mut self) -> CheckpointNumber {
-        let durable = if self.options.group_commit {
-            Durable::Yes
-        } else {
-            Durable::No
-        };
-        self.want_checkpoint(durable)
-    }
-
-    /// Requests a checkpoint that records the channel. A client that wants the channel waits for that
-    /// checkpoint.
-    pub(crate) fn record_channel(&mut self, id: ChannelId) -> CheckpointNumber {
-        let number = self.write_promise();
-        if let Some(channel) = self.channel_mut(id) {
-            channel.unrecorded = Some(number);
-        }
-        number
-    }
-
-    /// The number of the checkpoint that will record a channel; `None` once the channel is recorded. If that
-    /// checkpoint could not be written, a later one takes its place, and the clients that wait are answered.
-    pub(crate) fn unrecorded(&mut self, id: ChannelId) -> Option<CheckpointNumber> {
-        match self.channel(id)?.unrecorded {
-            Some(number) if self.expects_checkpoint(number) => Some(number),
-            Some(_) => Some(self.record_channel(id)),
-            None => self.is_unsure(id).then(|| self.record_channel(id)),
-        }
-    }
-
-    /// Returns whether the channel must be recorded before a SUB to it is answered, because an earlier run left it and
-    /// no sufficiently durable checkpoint names it. False after a failed sync: then nothing can be recorded any more,
-    /// but consumers still get the stored messages.
-    fn is_unsure(&self, id: ChannelId) -> bool {
-        let is_unsure = |channel: &Channel| channel.is_unsure;
-        !self.sync_failed && self.channel(id).is_some_and(is_unsure)
-    }
-
-    /// Notes that nothing of this topic becomes durable any more. A SUB to a channel of an earlier run no longer waits
-    /// for a checkpoint.
-    pub(crate) fn mark_sync_failed(&mut self) {
-        self.sync_failed = true;
-        let channels = self.channels.iter_mut().flatten();
-        for channel in channels.filter(|channel| channel.is_unsure) {
-            channel.unrecorded = None;
-        }
-    }
-
-    /// Does the next step of a graceful stop: syncs all messages, then writes one last checkpoint. Returns true while
-    /// the last checkpoint has not ended. Call this again after the keeper's next answer.
-    pub(crate) fn drive_stop(&mut self) -> bool {
-        match self.stopping {
-            _ if self.ephemeral => false,
-            Stopping::Done => false,
-            Stopping::Checkpoint(_) => true,
-            Stopping::No
-                if !self.log.is_synced()
-                    && !self.sync_failed
-                    && self.log.delayed_syncs() < DELAYED_SYNCS_MAX =>
-            {
-                self.log.sync_now();
-                true
-            }
-            Stopping::No => {
-                let durable = if self.sync_failed {
-                    Durable::No
-                } else {
-                    Durable::Yes
-                };
-                self.log.seal();
-                let number = self.want_checkpoint(durable);
-                self.stopping = Stopping::Checkpoint(number);
-                true
-            }
-        }
-    }
-
-    /// Ends a stop if checkpoint `number`, which was written or could not be, is its last one.
-    pub(crate) fn advance_stop(&mut self, number: CheckpointNumber) {
-        if let Stopping::Checkpoint(wanted) = self.stopping
-            && number >= wanted
-        {
-            self.stopping = Stopping::Done;
         }
     }
 }

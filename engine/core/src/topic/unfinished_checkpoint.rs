@@ -1,9 +1,9 @@
-//! [`Recording`]: a checkpoint that a topic puts together, a slice per turn.
+//! [`UnfinishedCheckpoint`]: a checkpoint that a topic puts together, a slice per turn.
 //!
 //! The channels come first, one after another. `channel/scan.rs` explains how a scan misses no message that
-//! moves. If the topic gives messages to channels meanwhile, the recording notes them for the channels that
-//! were already scanned. Messages that the topic has not given to any channel come last, and the topic gives
-//! nothing until they are recorded.
+//! moves. If the topic gives messages to channels meanwhile, they are added for the channels that were
+//! already scanned. Messages that the topic has not given to any channel come last, and the topic gives
+//! nothing until they are added.
 
 use crate::channel::scan::Scan;
 use crate::ids::ChannelId;
@@ -14,7 +14,7 @@ use diskq_log::{CheckpointDraft, CheckpointRun, Log, Runs, SeqRange};
 
 /// The progress of the checkpoint.
 #[derive(Debug)]
-pub(super) struct Recording {
+pub(super) struct UnfinishedCheckpoint {
     pub(super) draft: CheckpointDraft,
     /// The channels of the draft, in its order.
     pub(super) channels: Vec<ChannelId>,
@@ -34,17 +34,15 @@ pub(super) struct Undistributed {
     pub(super) deferred_place: u64,
 }
 
-impl Recording {
-    /// Notes messages that every channel is given: otherwise the record of the scanned channels would lack
-    /// them.
-    pub(super) fn record_given(&mut self, log: &mut Log, run: CheckpointRun) {
+impl UnfinishedCheckpoint {
+    /// Adds messages that every channel is given: otherwise the scanned channels would lack them.
+    pub(super) fn add_given(&mut self, log: &mut Log, run: CheckpointRun) {
         for channel in self.draft.channels.iter_mut().take(self.index + 1) {
             log.name_run(&mut channel.runs, run);
         }
     }
 
-    /// Returns whether all channels were scanned. Messages given to channels after that would be recorded
-    /// twice.
+    /// Returns whether all channels were scanned. Messages given to channels after that would be named twice.
     pub(super) fn is_past_channels(&self) -> bool {
         self.index == self.channels.len()
     }
@@ -61,7 +59,7 @@ impl Recording {
         Some(self.draft.channels.remove(index).runs)
     }
 
-    /// Ends the recording of a deleted topic. Returns what was found so far.
+    /// Ends the checkpoint of a deleted topic. Returns what was found so far.
     pub(super) fn into_runs(self) -> Vec<Runs> {
         let channels = self.draft.channels.into_iter();
         let mut runs: Vec<Runs> = channels.map(|channel| channel.runs).collect();
@@ -70,7 +68,7 @@ impl Recording {
     }
 }
 
-/// The recorded state of messages that were never delivered.
+/// Describes messages that were never delivered.
 pub(super) fn owed_run(range: SeqRange, due_ns: u64) -> CheckpointRun {
     CheckpointRun {
         start: range.start,
