@@ -29,8 +29,8 @@ use body::Body;
 pub use fin::{FIN_BYTES, fin};
 use line::{find_line_end, number, words};
 use stop::{
-    Missing, Stop, bad_name, invalid, not_a_number, reject, too_few_parameters, too_few_params,
-    wrong_state,
+    Missing, Stop, bad_name, invalid, not_a_number, reject, short, too_few_parameters,
+    too_few_params, wrong_state,
 };
 
 /// The first bytes of a connection. They precede the first command; this module does not decode
@@ -214,12 +214,8 @@ impl Decoder {
         // A client asks for TLS with IDENTIFY, so IDENTIFY is exempt.
         if context.tls_missing && verb != b"IDENTIFY" {
             let after = " in current state (TLS required)";
-            return Err(reject(WireError::with_raw(
-                ErrorCode::Invalid,
-                "cannot ",
-                verb,
-                after,
-            )));
+            let error = WireError::with_raw(ErrorCode::Invalid, "cannot ", verb, after);
+            return Err(reject(error));
         }
         let command = match verb {
             b"FIN" => Command::Fin {
@@ -288,11 +284,7 @@ impl Decoder {
             None if window.len() == LINE_BYTES_MAX => Err(Stop::TooLong),
             None => {
                 self.searched = window.len();
-                Err(Stop::Short {
-                    needs: window.len() + 1,
-                    missing: Missing::Line,
-                    creates_topic: None,
-                })
+                Err(short(window.len() + 1, Missing::Line))
             }
         }
     }
@@ -358,7 +350,7 @@ fn ready<'a>(count: Option<&[u8]>, context: &Context<'_>) -> Result<Command<'a>,
     let max = context.limits.rdy_count_max;
     if count < 0 || count > max {
         let description = format_args!("RDY count {count} out of range 0-{max}");
-        return Err(reject(WireError::invalid(description)));
+        return Err(invalid(description));
     }
     Ok(Command::Rdy {
         count: u32::try_from(count).unwrap_or(u32::MAX),
@@ -394,7 +386,7 @@ fn deferral<'a>(
     if defer_ns < 0 || defer_ns > limits.req_timeout_max_ns() {
         let max_ms = limits.req_timeout_max.as_millis();
         let description = format_args!("DPUB timeout {ms} out of range 0-{max_ms}");
-        return Err(reject(WireError::invalid(description)));
+        return Err(invalid(description));
     }
     Ok((topic, Duration::from_nanos(defer_ns.unsigned_abs())))
 }

@@ -78,19 +78,12 @@ pub fn auth(out: &mut Vec<u8>, secret: &[u8]) {
 
 /// Appends `SUB`.
 pub fn sub(out: &mut Vec<u8>, topic: TopicName<'_>, channel: ChannelName<'_>) {
-    line(
-        out,
-        &[
-            b"SUB",
-            topic.as_str().as_bytes(),
-            channel.as_str().as_bytes(),
-        ],
-    );
+    line(out, &[b"SUB", topic.as_bytes(), channel.as_bytes()]);
 }
 
 /// Appends `PUB`. A broker refuses an empty message.
 pub fn publish(out: &mut Vec<u8>, topic: TopicName<'_>, message: &[u8]) {
-    line(out, &[b"PUB", topic.as_str().as_bytes()]);
+    line(out, &[b"PUB", topic.as_bytes()]);
     body(out, message);
 }
 
@@ -100,7 +93,7 @@ pub fn mpub<B: AsRef<[u8]>>(
     topic: TopicName<'_>,
     messages: impl IntoIterator<Item = B>,
 ) {
-    line(out, &[b"MPUB", topic.as_str().as_bytes()]);
+    line(out, &[b"MPUB", topic.as_bytes()]);
     let size_at = out.len();
     // The size and the count are known only at the end.
     out.extend_from_slice(&[0; 2 * SIZE_BYTES]);
@@ -119,7 +112,7 @@ pub fn mpub<B: AsRef<[u8]>>(
 /// Appends `DPUB`. `defer` is truncated to whole milliseconds.
 pub fn dpub(out: &mut Vec<u8>, topic: TopicName<'_>, defer: Duration, message: &[u8]) {
     let ms = defer.as_millis().to_string();
-    line(out, &[b"DPUB", topic.as_str().as_bytes(), ms.as_bytes()]);
+    line(out, &[b"DPUB", topic.as_bytes(), ms.as_bytes()]);
     body(out, message);
 }
 
@@ -135,14 +128,8 @@ pub fn fin(out: &mut Vec<u8>, id: &MessageId) {
 
 /// Appends `REQ`. `timeout` is truncated to whole milliseconds.
 pub fn req(out: &mut Vec<u8>, id: &MessageId, timeout: Duration) {
-    line(
-        out,
-        &[
-            b"REQ",
-            id.as_bytes(),
-            timeout.as_millis().to_string().as_bytes(),
-        ],
-    );
+    let ms = timeout.as_millis().to_string();
+    line(out, &[b"REQ", id.as_bytes(), ms.as_bytes()]);
 }
 
 /// Appends `TOUCH`.

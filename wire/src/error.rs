@@ -94,8 +94,6 @@ pub struct WireError {
     /// The whole text for logs, code included. If nsqd repeats bytes of the peer that are not
     /// UTF-8, U+FFFD stands for them here. [`WireError::data`] has the original bytes.
     pub text: String,
-    /// True when the connection ends once the error is sent. See [`ErrorCode::is_fatal`].
-    pub fatal: bool,
     /// The bytes to send, if they are not UTF-8 and `text` cannot hold them.
     exact: Option<Box<[u8]>>,
 }
@@ -104,11 +102,9 @@ impl WireError {
     /// Makes an error of `code`, a space, and `description`.
     #[must_use]
     pub fn new(code: ErrorCode, description: impl fmt::Display) -> WireError {
-        let text = format!("{code} {description}");
         WireError {
             code,
-            text,
-            fatal: code.is_fatal(),
+            text: format!("{code} {description}"),
             exact: None,
         }
     }
@@ -129,6 +125,12 @@ impl WireError {
         error
     }
 
+    /// Returns true when the connection ends once the error is sent.
+    #[must_use]
+    pub fn is_fatal(&self) -> bool {
+        self.code.is_fatal()
+    }
+
     /// The data of the error frame.
     #[must_use]
     pub fn data(&self) -> &[u8] {
@@ -143,7 +145,6 @@ impl WireError {
         WireError {
             code,
             text: code.as_str().to_owned(),
-            fatal: true,
             exact: None,
         }
     }
@@ -205,10 +206,8 @@ impl WireError {
     /// The answer to IDENTIFY or an upgrade failed.
     #[must_use]
     pub fn identify_failed(cause: &str) -> WireError {
-        WireError::new(
-            ErrorCode::IdentifyFailed,
-            format_args!("IDENTIFY failed {cause}"),
-        )
+        let description = format_args!("IDENTIFY failed {cause}");
+        WireError::new(ErrorCode::IdentifyFailed, description)
     }
 
     /// A client sent AUTH, but no auth server is configured.
@@ -226,10 +225,8 @@ impl WireError {
     /// A client that is not authorised for anything yet sent `verb` (PUB, MPUB, DPUB or SUB).
     #[must_use]
     pub fn auth_first(verb: &str) -> WireError {
-        WireError::new(
-            ErrorCode::AuthFirst,
-            format_args!("AUTH required before {verb}"),
-        )
+        let description = format_args!("AUTH required before {verb}");
+        WireError::new(ErrorCode::AuthFirst, description)
     }
 
     /// The auth server gave no usable answer. Only the log gets the details.

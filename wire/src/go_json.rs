@@ -4,5 +4,6 @@
 mod read;
 mod write;
 
+pub(crate) use read::fold;
 pub use read::{array, boolean, field, integer, object, parse, string, text};
 pub use write::{JsonObject, escape_into, push_array, push_bytes, push_float, push_string};

@@ -81,26 +81,17 @@ impl IdentifyRequest {
 /// Displays the request as Go prints the struct with `%+v`. nsqd logs this text.
 impl fmt::Display for IdentifyRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{{ClientID:{} Hostname:{}",
-            self.client_id, self.hostname
-        )?;
+        write!(f, "{{ClientID:{}", self.client_id)?;
+        write!(f, " Hostname:{}", self.hostname)?;
         write!(f, " HeartbeatInterval:{}", self.heartbeat_interval)?;
         write!(f, " OutputBufferSize:{}", self.output_buffer_size)?;
         write!(f, " OutputBufferTimeout:{}", self.output_buffer_timeout)?;
         write!(f, " FeatureNegotiation:{}", self.feature_negotiation)?;
         write!(f, " TLSv1:{} Deflate:{}", self.tls_v1, self.deflate)?;
-        write!(
-            f,
-            " DeflateLevel:{} Snappy:{}",
-            self.deflate_level, self.snappy
-        )?;
-        write!(
-            f,
-            " SampleRate:{} UserAgent:{}",
-            self.sample_rate, self.user_agent
-        )?;
+        write!(f, " DeflateLevel:{}", self.deflate_level)?;
+        write!(f, " Snappy:{}", self.snappy)?;
+        write!(f, " SampleRate:{}", self.sample_rate)?;
+        write!(f, " UserAgent:{}", self.user_agent)?;
         write!(f, " MsgTimeout:{}", self.msg_timeout)?;
         write!(f, " TopologyRegion:{}", self.topology_region)?;
         write!(f, " TopologyZone:{}}}", self.topology_zone)
@@ -212,11 +203,7 @@ impl ClientSettings {
             ms if (INTERVAL_MS_MIN..=whole_ms(server.heartbeat_interval_max)).contains(&ms) => {
                 self.heartbeat = Some(from_ms(ms));
             }
-            ms => {
-                return Err(bad_body(format_args!(
-                    "heartbeat interval ({ms}) is invalid"
-                )));
-            }
+            ms => return Err(out_of_range("heartbeat interval", ms)),
         }
         let shortest = whole_ms(server.output_buffer_timeout_min);
         let longest = whole_ms(server.output_buffer_timeout_max);
@@ -226,11 +213,7 @@ impl ClientSettings {
             ms if (shortest..=longest).contains(&ms) => {
                 self.output_buffer_timeout = non_zero(from_ms(ms));
             }
-            ms => {
-                return Err(bad_body(format_args!(
-                    "output buffer timeout ({ms}) is invalid"
-                )));
-            }
+            ms => return Err(out_of_range("output buffer timeout", ms)),
         }
         match ask.output_buffer_size {
             KEEP => {}
@@ -239,22 +222,18 @@ impl ClientSettings {
             bytes if (OUTPUT_BUFFER_BYTES_MIN..=server.output_buffer_size_max).contains(&bytes) => {
                 self.output_buffer_size = bytes as usize;
             }
-            bytes => {
-                return Err(bad_body(format_args!(
-                    "output buffer size ({bytes}) is invalid"
-                )));
-            }
+            bytes => return Err(out_of_range("output buffer size", bytes)),
         }
         match ask.sample_rate {
             percent @ 0..=SAMPLE_RATE_MAX => self.sample_rate = percent as u8,
-            percent => return Err(bad_body(format_args!("sample rate ({percent}) is invalid"))),
+            percent => return Err(out_of_range("sample rate", percent.into())),
         }
         match ask.msg_timeout {
             KEEP => {}
             ms if (INTERVAL_MS_MIN..=whole_ms(server.msg_timeout_max)).contains(&ms) => {
                 self.msg_timeout = from_ms(ms);
             }
-            ms => return Err(bad_body(format_args!("msg timeout ({ms}) is invalid"))),
+            ms => return Err(out_of_range("msg timeout", ms)),
         }
         Ok(())
     }
@@ -348,6 +327,10 @@ pub fn negotiate(
 
 fn bad_body(what: impl fmt::Display) -> WireError {
     WireError::new(ErrorCode::BadBody, format_args!("IDENTIFY {what}"))
+}
+
+fn out_of_range(what: &str, value: i64) -> WireError {
+    bad_body(format_args!("{what} ({value}) is invalid"))
 }
 
 /// Returns a limit as nsqd compares it: truncated to milliseconds.

@@ -1,6 +1,6 @@
 //! [`Body`]: the binary part behind the line of a command.
 
-use super::stop::{Missing, Stop, reject};
+use super::stop::{Missing, Stop, reject, short};
 use crate::batch::{Batch, Halt, Walk, checked_count};
 use crate::error::{ErrorCode, WireError};
 use crate::limits::{Limits, SIZE_BYTES};
@@ -21,11 +21,7 @@ impl<'a> Body<'a, '_> {
         let end = at + SIZE_BYTES;
         match self.input.get(at..).and_then(<[u8]>::first_chunk) {
             Some(bytes) => Ok((i32::from_be_bytes(*bytes), end)),
-            None => Err(Stop::Short {
-                needs: end,
-                missing,
-                creates_topic: None,
-            }),
+            None => Err(short(end, missing)),
         }
     }
 
@@ -35,11 +31,7 @@ impl<'a> Body<'a, '_> {
         let end = at + size as usize;
         match self.input.get(at..end) {
             Some(bytes) => Ok((bytes, end)),
-            None => Err(Stop::Short {
-                needs: end,
-                missing,
-                creates_topic: None,
-            }),
+            None => Err(short(end, missing)),
         }
     }
 
@@ -47,27 +39,16 @@ impl<'a> Body<'a, '_> {
     #[inline]
     pub(super) fn message(&self, verb: &'static str) -> Result<(&'a [u8], usize), Stop<'a>> {
         let code = ErrorCode::BadMessage;
-        let missing = Missing::Part {
-            code,
-            verb,
-            what: "message body size",
-        };
-        let (size, at) = self.int(self.at, missing)?;
+        let what = "message body size";
+        let (size, at) = self.int(self.at, Missing::Part { code, verb, what })?;
         if size <= 0 {
             return Err(self.bad_size(code, verb, "invalid message body size", size));
         }
         if size > self.limits.message_bytes_max {
             return Err(self.too_big(code, verb, "message", size, self.limits.message_bytes_max));
         }
-        self.bytes(
-            at,
-            size,
-            Missing::Part {
-                code,
-                verb,
-                what: "message body",
-            },
-        )
+        let what = "message body";
+        self.bytes(at, size, Missing::Part { code, verb, what })
     }
 
     /// Reads the declared size of a whole body. Returns the size and its end.
@@ -89,15 +70,8 @@ impl<'a> Body<'a, '_> {
         if size <= 0 {
             return Err(self.bad_size(code, verb, "invalid body size", size));
         }
-        self.bytes(
-            at,
-            size,
-            Missing::Part {
-                code,
-                verb,
-                what: "body",
-            },
-        )
+        let what = "body";
+        self.bytes(at, size, Missing::Part { code, verb, what })
     }
 
     /// Reads the messages of an MPUB. Returns the messages and their end. nsqd checks the range of
@@ -112,14 +86,8 @@ impl<'a> Body<'a, '_> {
         if size > self.limits.body_bytes_max {
             return Err(self.too_big(code, verb, "body", size, self.limits.body_bytes_max));
         }
-        let (count, at) = self.int(
-            at,
-            Missing::Part {
-                code,
-                verb,
-                what: "message count",
-            },
-        )?;
+        let what = "message count";
+        let (count, at) = self.int(at, Missing::Part { code, verb, what })?;
         let Some(count_checked) = checked_count(count, self.limits) else {
             return Err(self.bad_size(code, verb, "invalid message count", count));
         };
@@ -140,32 +108,22 @@ impl<'a> Body<'a, '_> {
     fn halted(&self, walk: &Walk, count: u32, halt: Halt) -> Stop<'a> {
         let (code, verb, index) = (ErrorCode::BadMessage, "MPUB", walk.index);
         match halt {
-            Halt::SizeMissing => Stop::Short {
-                needs: walk.offset + SIZE_BYTES,
-                missing: Missing::MessageSize { index },
-                creates_topic: None,
-            },
-            Halt::BodyMissing(end) => Stop::Short {
+            Halt::SizeMissing => {
+                let missing = Missing::MessageSize { index };
+                short(walk.offset + SIZE_BYTES, missing)
+            }
+            Halt::BodyMissing(end) => {
                 // Behind each body except the last there is a size, and the next check needs that
                 // size.
-                needs: if index + 1 < count {
-                    end + SIZE_BYTES
-                } else {
-                    end
-                },
-                missing: Missing::Part {
-                    code,
-                    verb,
-                    what: "message body",
-                },
-                creates_topic: None,
-            },
-            Halt::SizeInvalid(size) => self.bad_size(
-                code,
-                verb,
-                &format!("invalid message({index}) body size"),
-                size,
-            ),
+                let is_last = index + 1 == count;
+                let needs = if is_last { end } else { end + SIZE_BYTES };
+                let what = "message body";
+                short(needs, Missing::Part { code, verb, what })
+            }
+            Halt::SizeInvalid(size) => {
+                let what = format!("invalid message({index}) body size");
+                self.bad_size(code, verb, &what, size)
+            }
             // nsqd names no index in this error.
             Halt::TooBig(size) => {
                 self.too_big(code, verb, "message", size, self.limits.message_bytes_max)
@@ -180,9 +138,7 @@ impl<'a> Body<'a, '_> {
 
     #[cold]
     fn too_big(&self, code: ErrorCode, verb: &str, what: &str, size: i32, max: i32) -> Stop<'a> {
-        reject(WireError::new(
-            code,
-            format_args!("{verb} {what} too big {size} > {max}"),
-        ))
+        let description = format_args!("{verb} {what} too big {size} > {max}");
+        reject(WireError::new(code, description))
     }
 }

@@ -1,5 +1,7 @@
 //! [`Stop`]: the reason why there is no command, and the text of the error.
 
+use std::fmt::Display;
+
 use crate::error::{ErrorCode, WireError, quote};
 use crate::name::TopicName;
 
@@ -34,6 +36,15 @@ impl<'a> Stop<'a> {
     }
 }
 
+#[inline]
+pub(super) fn short<'a>(needs: usize, missing: Missing) -> Stop<'a> {
+    Stop::Short {
+        needs,
+        missing,
+        creates_topic: None,
+    }
+}
+
 #[cold]
 pub(super) fn reject<'a>(error: WireError) -> Stop<'a> {
     Stop::Reject {
@@ -43,7 +54,7 @@ pub(super) fn reject<'a>(error: WireError) -> Stop<'a> {
 }
 
 #[cold]
-pub(super) fn invalid<'a>(description: &str) -> Stop<'a> {
+pub(super) fn invalid<'a>(description: impl Display) -> Stop<'a> {
     reject(WireError::invalid(description))
 }
 
@@ -65,48 +76,39 @@ impl Missing {
     pub(super) fn error(self) -> Option<WireError> {
         match self {
             Missing::Line => None,
-            Missing::Part { code, verb, what } => Some(WireError::new(
-                code,
-                format_args!("{verb} failed to read {what}"),
-            )),
-            Missing::MessageSize { index } => Some(WireError::new(
-                ErrorCode::BadMessage,
-                format_args!("MPUB failed to read message({index}) body size"),
-            )),
+            Missing::Part { code, verb, what } => {
+                let description = format_args!("{verb} failed to read {what}");
+                Some(WireError::new(code, description))
+            }
+            Missing::MessageSize { index } => {
+                let description = format_args!("MPUB failed to read message({index}) body size");
+                Some(WireError::new(ErrorCode::BadMessage, description))
+            }
         }
     }
 }
 
 #[cold]
 pub(super) fn wrong_state<'a>(verb: &'static str) -> Stop<'a> {
-    reject(WireError::invalid(format_args!(
-        "cannot {verb} in current state"
-    )))
+    invalid(format_args!("cannot {verb} in current state"))
 }
 
 /// Returns the error for missing parameters. PUB, MPUB, DPUB and SUB say "parameters"; FIN, REQ and
 /// TOUCH say "params".
 #[cold]
 pub(super) fn too_few_parameters<'a>(verb: &'static str) -> Stop<'a> {
-    reject(WireError::invalid(format_args!(
-        "{verb} insufficient number of parameters"
-    )))
+    invalid(format_args!("{verb} insufficient number of parameters"))
 }
 
 #[cold]
 pub(super) fn too_few_params<'a>(verb: &'static str) -> Stop<'a> {
-    reject(WireError::invalid(format_args!(
-        "{verb} insufficient number of params"
-    )))
+    invalid(format_args!("{verb} insufficient number of params"))
 }
 
 #[cold]
 pub(super) fn bad_name<'a>(code: ErrorCode, what: &str, name: &[u8]) -> Stop<'a> {
-    let name = quote(name);
-    reject(WireError::new(
-        code,
-        format_args!("{what} name {name} is not valid"),
-    ))
+    let description = format_args!("{what} name {} is not valid", quote(name));
+    reject(WireError::new(code, description))
 }
 
 #[cold]

@@ -59,7 +59,7 @@ fn check_in(input: impl AsRef<[u8]>, context: &Context<'_>, expected: Expected<'
         let data = error.data().escape_ascii().to_string();
         assert_eq!(data, text.escape_ascii().to_string(), "{shown}");
         assert!(
-            error.fatal && text.starts_with(error.code.as_str().as_bytes()),
+            error.is_fatal() && text.starts_with(error.code.as_str().as_bytes()),
             "{error:?}"
         );
         assert_eq!(name(*creates_topic).as_deref(), topic, "{shown}");

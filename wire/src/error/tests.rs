@@ -68,7 +68,7 @@ fn texts_are_those_of_nsqd() {
         assert!(text.starts_with(error.code.as_str()), "{text}");
         let forgiven = ["E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED"];
         assert_eq!(
-            error.fatal,
+            error.is_fatal(),
             !forgiven.contains(&error.code.as_str()),
             "{text}"
         );

@@ -12,28 +12,26 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
     })
 }
 
-/// Compares keys like Go: without regard to case, and with Unicode's odd folds of `s` and `k`.
-fn is_key(given: &str, key: &str) -> bool {
-    let folded = given.chars().map(|c| match c {
-        '\u{17f}' => 's',
-        '\u{212a}' => 'k',
-        other => other.to_ascii_lowercase(),
-    });
-    folded.eq(key.chars())
+/// Folds the case of a key with Unicode's simple folding, as far as it leads to ASCII. Go also
+/// folds two letters beyond ASCII to ASCII.
+pub(crate) fn fold(key: &str) -> String {
+    key.chars()
+        .map(|c| match c {
+            '\u{17f}' => 's',
+            '\u{212a}' => 'k',
+            c => c.to_ascii_lowercase(),
+        })
+        .collect()
 }
 
 /// Returns the value of a field. An exact key is preferred; `null` counts as a missing field.
 pub fn field<'a>(fields: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     let any_case = || {
-        fields
-            .iter()
-            .find(|(given, _)| is_key(given, key))
-            .map(|(_, value)| value)
+        let found = fields.iter().find(|(given, _)| fold(given) == key);
+        found.map(|(_, value)| value)
     };
-    fields
-        .get(key)
-        .or_else(any_case)
-        .filter(|value| !value.is_null())
+    let value = fields.get(key).or_else(any_case);
+    value.filter(|value| !value.is_null())
 }
 
 /// Returns the fields of an object, or `None` for `null`. `place` names the object in the error.

@@ -22,6 +22,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::IdentifyRequest;
+use crate::go_json::fold;
 use crate::limits::IDENTIFY_TEXT_BYTES_MAX;
 
 /// Parses `body`. The error is for debugging only: the peer gets the same error in all cases.
@@ -115,18 +116,6 @@ fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(IDENTIFY_TEXT_BYTES_MAX));
     text.shrink_to_fit();
     text
-}
-
-/// Folds the case of a key with Unicode's simple folding, as far as it leads to ASCII. Go also
-/// folds two letters beyond ASCII to ASCII.
-pub(super) fn fold(key: &str) -> String {
-    key.chars()
-        .map(|c| match c {
-            '\u{17f}' => 's',
-            '\u{212a}' => 'k',
-            c => c.to_ascii_lowercase(),
-        })
-        .collect()
 }
 
 /// Returns the same JSON with U+FFFD for each part that Go reads as an invalid character.

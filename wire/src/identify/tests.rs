@@ -17,7 +17,7 @@ fn check_bad(json: impl AsRef<[u8]>) {
     let json = json.as_ref();
     let error = IdentifyRequest::decode(json).expect_err(&json.escape_ascii().to_string());
     assert_eq!(error.text, "E_BAD_BODY IDENTIFY failed to decode JSON body");
-    assert!(error.fatal);
+    assert!(error.is_fatal());
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn keys_match_in_any_case() {
 }
 
 fn request_fold(key: &str) -> String {
-    super::request::fold(key)
+    crate::go_json::fold(key)
 }
 
 #[test]
