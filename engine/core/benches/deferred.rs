@@ -17,7 +17,7 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use diskq::{ChannelFacts, Keeper, LogOptions, OsFiles, Recovered, TopicFacts, open_log};
+use diskq::{ChannelFacts, Keeper, LogOptions, OsFiles, Recovered, Request, TopicFacts, open_log};
 use engine_core::stats::StatsFilter;
 use engine_core::{
     Broker, BrokerOptions, ClientId, Now, Output, Random, Sent, ShardId, TURN_ENTRIES, TaskId,
@@ -36,8 +36,9 @@ const MESSAGES: u64 = 10_000_000;
 const BATCH: u64 = 100;
 /// The time between two turns.
 const STEP: Duration = Duration::from_micros(100);
-/// A time that is longer than `--sync-timeout`, so that a checkpoint becomes due.
-const PAUSE: Duration = Duration::from_millis(2100);
+/// A time that is longer than `--sync-timeout`, and than a checkpoint takes, so that the next checkpoint becomes due. It
+/// is shorter than the timeout of messages.
+const PAUSE: Duration = Duration::from_secs(10);
 const WALL_NS: u64 = 1_800_000_000_000_000_000;
 
 fn options() -> BrokerOptions {
@@ -81,16 +82,18 @@ struct Turns {
     sum: Duration,
     longest: Duration,
     beyond_1_ms: u64,
+    checkpoints: u64,
 }
 
 impl Turns {
     fn print(&mut self, name: &str) {
         println!(
-            "{name:24} {:8} turns {:9.1} ms in all, longest {:10.1} us, {} above 1 ms",
+            "{name:24} {:8} turns {:9.1} ms in all, longest {:10.1} us, {} above 1 ms, {} checkpoints",
             self.count,
             self.sum.as_secs_f64() * 1e3,
             self.longest.as_secs_f64() * 1e6,
             self.beyond_1_ms,
+            self.checkpoints,
         );
         *self = Turns::default();
     }
@@ -169,6 +172,8 @@ impl Run {
             for output in std::mem::take(&mut out) {
                 match output {
                     Output::Keeper(key, topic, request) => {
+                        let is_checkpoint = matches!(request, Request::WriteCheckpoint { .. });
+                        self.turns.checkpoints += u64::from(is_checkpoint);
                         answers.extend(keeper.handle(&topic, request).map(|reply| (key, reply)));
                     }
                     Output::Log(_, line) if line.contains("ERROR") => panic!("{line}"),
@@ -217,6 +222,13 @@ impl Run {
         }
     }
 
+    /// Lets time pass until a checkpoint is due, and turns until there is nothing to do.
+    fn pause(&mut self) {
+        self.rest();
+        self.mono += PAUSE;
+        self.rest();
+    }
+
     fn in_flight(&mut self) -> u64 {
         let mut stats = self
             .broker
@@ -250,13 +262,16 @@ fn run(path: &Path, messages: u64) {
         run.send(producer, &input);
     }
     run.turns.print("published, deferred");
+    // The checkpoint that is under way may not know of the last messages. The next one does.
+    run.pause();
+    run.turns.print("first checkpoint");
     input.clear();
     encode::dpub(&mut input, topic(), Duration::from_secs(3500), b"message");
     for _ in 0..3 {
         run.send(producer, &input);
-        run.mono += PAUSE;
-        run.rest();
+        run.pause();
     }
+    assert_eq!(run.turns.checkpoints, 3, "one after each message");
     run.turns.print("recorded, deferred");
     let (depth, deferred) = run.depths();
     assert_eq!((depth, deferred), (0, messages / BATCH * BATCH + 3));
@@ -286,8 +301,7 @@ fn run(path: &Path, messages: u64) {
     input.clear();
     encode::publish(&mut input, topic(), b"message");
     run.send(producer, &input);
-    run.mono += PAUSE;
-    run.rest();
+    run.pause();
     run.turns.print("recorded, requeued");
 
     run.turn(None, |broker, now, _| {
@@ -326,8 +340,7 @@ fn run_in_flight(run: &mut Run, producer: ClientId, messages: u64) {
     input.clear();
     encode::rdy(&mut input, 0);
     run.send(consumer, &input);
-    run.mono += PAUSE;
-    run.rest();
+    run.pause();
     run.turns.print("recorded, in flight");
 
     run.mono += Duration::from_secs(100);
