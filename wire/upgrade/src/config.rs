@@ -118,13 +118,7 @@ impl std::error::Error for ConfigError {
         match self {
             ConfigError::Open(_, error) => Some(error),
             ConfigError::Tls(error) => Some(error),
-            ConfigError::NoCertificate(_)
-            | ConfigError::KeyForCertificate(_)
-            | ConfigError::NoKey(_)
-            | ConfigError::CertificateForKey(_)
-            | ConfigError::KeyMismatch
-            | ConfigError::NoAuthority(_)
-            | ConfigError::NoAuthorities => None,
+            _ => None,
         }
     }
 }
@@ -247,32 +241,6 @@ fn provider() -> Arc<CryptoProvider> {
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 
-impl Anybody {
-    fn check_tls12(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, cert, signed, algorithms)
-    }
-
-    fn check_tls13(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        verify_tls13_signature(message, cert, signed, algorithms)
-    }
-
-    fn schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
 impl ServerCertVerifier for Anybody {
     fn verify_server_cert(
         &self,
@@ -291,7 +259,8 @@ impl ServerCertVerifier for Anybody {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.check_tls12(message, cert, signed)
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, signed, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -300,11 +269,12 @@ impl ServerCertVerifier for Anybody {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.check_tls13(message, cert, signed)
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.schemes()
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -328,7 +298,8 @@ impl ClientCertVerifier for Anybody {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.check_tls12(message, cert, signed)
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, cert, signed, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -337,10 +308,11 @@ impl ClientCertVerifier for Anybody {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.check_tls13(message, cert, signed)
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.schemes()
+        self.0.signature_verification_algorithms.supported_schemes()
     }
 }

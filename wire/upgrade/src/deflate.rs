@@ -11,7 +11,7 @@ use crate::{Room, UpgradeError};
 const STEP_BYTES: usize = 16 * 1024;
 
 /// The deflate streams of both directions of a connection.
-pub struct Deflate {
+pub(crate) struct Deflate {
     compress: Compress,
     decompress: Decompress,
     /// True when the other side has ended its stream.

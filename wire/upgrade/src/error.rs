@@ -52,12 +52,7 @@ impl std::error::Error for UpgradeError {
             UpgradeError::Snappy(error) => Some(error),
             UpgradeError::Deflate(error) => Some(error),
             UpgradeError::Inflate(error) => Some(error),
-            UpgradeError::NoTls
-            | UpgradeError::SnappyIdentifier
-            | UpgradeError::SnappyChunk(_)
-            | UpgradeError::SnappyLength(_)
-            | UpgradeError::SnappyChecksum
-            | UpgradeError::InflateEnded => None,
+            _ => None,
         }
     }
 }

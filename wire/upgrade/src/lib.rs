@@ -48,26 +48,28 @@ const KEPT_BYTES: usize = 16 * 1024;
 
 /// One upgrade of a connection.
 #[derive(Debug)]
-pub enum Upgrade {
+pub struct Upgrade(Kind);
+
+#[derive(Debug)]
+enum Kind {
     /// TLS, which comes before compression.
     Tls(Box<Tls>),
-    /// Snappy's framing format.
-    Snappy(Box<Snappy>),
-    /// One raw deflate stream in each direction.
-    Deflate(Box<Deflate>),
+    Compression(Compression),
 }
 
 impl Upgrade {
     /// Makes a snappy upgrade.
     #[must_use]
     pub fn snappy() -> Upgrade {
-        Upgrade::Snappy(Box::new(Snappy::new()))
+        let snappy = Box::new(Snappy::new());
+        Upgrade(Kind::Compression(Compression::Snappy(snappy)))
     }
 
     /// Makes a deflate upgrade. The level, 1 to 9, is that of the sending direction.
     #[must_use]
     pub fn deflate(level: u32) -> Upgrade {
-        Upgrade::Deflate(Box::new(Deflate::new(level)))
+        let deflate = Box::new(Deflate::new(level));
+        Upgrade(Kind::Compression(Compression::Deflate(deflate)))
     }
 
     /// Makes the daemon's side of TLS.
@@ -75,7 +77,8 @@ impl Upgrade {
     /// # Errors
     /// When the library refuses the configuration.
     pub fn tls_server(config: &Arc<ServerConfig>) -> Result<Upgrade, UpgradeError> {
-        Ok(Upgrade::Tls(Box::new(Tls::server(Arc::clone(config))?)))
+        let tls = Tls::server(Arc::clone(config))?;
+        Ok(Upgrade(Kind::Tls(Box::new(tls))))
     }
 
     /// Makes the client's side of TLS. The certificate must be for `name`.
@@ -87,14 +90,16 @@ impl Upgrade {
         name: ServerName<'static>,
     ) -> Result<Upgrade, UpgradeError> {
         let tls = Tls::client(Arc::clone(config), name)?;
-        Ok(Upgrade::Tls(Box::new(tls)))
+        Ok(Upgrade(Kind::Tls(Box::new(tls))))
     }
 }
 
 /// The compression of a connection, which has at most one.
 #[derive(Debug)]
 enum Compression {
+    /// Snappy's framing format.
     Snappy(Box<Snappy>),
+    /// One raw deflate stream in each direction.
     Deflate(Box<Deflate>),
 }
 
@@ -141,14 +146,13 @@ impl Upgrades {
             self.compression.is_none(),
             "compression comes last, and once"
         );
-        match upgrade {
-            Upgrade::Tls(tls) => {
+        match upgrade.0 {
+            Kind::Tls(tls) => {
                 assert!(self.tls.is_none(), "TLS comes once");
                 self.tls = Some(tls);
                 self.drain_tls();
             }
-            Upgrade::Snappy(snappy) => self.compression = Some(Compression::Snappy(snappy)),
-            Upgrade::Deflate(deflate) => self.compression = Some(Compression::Deflate(deflate)),
+            Kind::Compression(compression) => self.compression = Some(compression),
         }
     }
 
@@ -174,11 +178,8 @@ impl Upgrades {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         let tls = self.tls.as_ref().is_some_and(|tls| tls.has_ended());
-        let deflate = match &self.compression {
-            Some(Compression::Deflate(deflate)) => deflate.has_ended(),
-            Some(Compression::Snappy(_)) | None => false,
-        };
-        tls || deflate
+        let compression = &self.compression;
+        tls || matches!(compression, Some(Compression::Deflate(deflate)) if deflate.has_ended())
     }
 
     /// Seals plain bytes and appends them to `wire`.

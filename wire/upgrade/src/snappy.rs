@@ -27,7 +27,7 @@ const IDENTIFIES: u8 = 0xff;
 
 /// The snappy streams of both directions of a connection.
 #[derive(Debug)]
-pub struct Snappy {
+pub(crate) struct Snappy {
     encoder: snap::raw::Encoder,
     /// True when the identifier has been written.
     written: bool,

@@ -10,7 +10,7 @@ use crate::{Room, UpgradeError};
 
 /// One side of a TLS session.
 #[derive(Debug)]
-pub struct Tls {
+pub(crate) struct Tls {
     connection: Connection,
     /// True when the other side has announced its end.
     ended: bool,
