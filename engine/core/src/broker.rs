@@ -80,8 +80,8 @@ struct SetAside {
 /// Invariants: a topic is here only if [`place`] says so; a client's subscription names a topic and
 /// channel that list it as a consumer.
 ///
-/// A connection goes only in [`Broker::detach`] and [`Broker::disconnect`], and a topic only in `remove_topic`. What was
-/// found before in the same call is taken by its key (`self.clients[id]`), which panics if it is gone.
+/// A connection goes only in [`Broker::detach`] and [`Broker::disconnect`], and a topic only in `remove_topic`. Code
+/// that runs after a connection or topic was found takes it by its key (`self.clients[id]`), and panics if it is gone.
 #[derive(Debug)]
 pub struct Broker {
     options: BrokerOptions,
@@ -396,11 +396,12 @@ impl Broker {
 
     /// Creates a topic if it does not exist, here or on the shard that owns it.
     fn create_topic_at_owner(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) {
-        if place(name.as_bytes(), self.options.shards) == self.options.shard {
+        let owner = place(name.as_bytes(), self.options.shards);
+        if owner == self.options.shard {
             // The command is refused in any case, so the result does not matter.
             let _ = self.topic_key(name, out);
         } else {
-            self.forward_creation(name);
+            self.forwards[owner.0 as usize].push_creation(name);
         }
     }
 

@@ -59,7 +59,7 @@ pub(crate) struct ChannelCounters {
 ///
 /// Invariants: each seq the channel owes is in exactly one of waiting, requeued, deferred and
 /// window, and is held in the log once for it; a consumer with credit is in `ready` or `refills`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Channel {
     pub(crate) name: Box<str>,
     pub(crate) ephemeral: bool,
@@ -106,22 +106,8 @@ impl Channel {
         Channel {
             name: name.into(),
             ephemeral,
-            paused: false,
-            consumers: Vec::new(),
-            counters: ChannelCounters::default(),
-            in_to_pump: Listed::default(),
-            unrecorded: None,
-            is_unsure: false,
             latency: latency.map(Box::new),
-            waiting: Ranges::default(),
-            requeued: LongQueue::default(),
-            deferred: Deferred::default(),
-            window: Window::default(),
-            moved: None,
-            ready: DirtySet::default(),
-            refills: DirtySet::default(),
-            refill_at: None,
-            requeued_turn: false,
+            ..Channel::default()
         }
     }
 
@@ -168,10 +154,7 @@ impl Channel {
             };
             let room = limit.saturating_sub(self.depth()).min(range.len());
             kept.end = range.start.offset(room);
-            log.release_range(SeqRange {
-                start: kept.end,
-                end: range.end,
-            });
+            log.release_range(SeqRange::new(kept.end, range.end));
         }
         self.waiting.push(kept);
     }

@@ -96,7 +96,7 @@ impl Client {
             address,
             connected_at,
             session: Session::new(ip, settings.clone()),
-            producer: Producer::new(),
+            producer: Producer::default(),
             consumer: Consumer::new(settings),
             output: ClientOutput::default(),
             blocked: None,

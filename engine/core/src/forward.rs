@@ -34,9 +34,7 @@ pub struct ForwardBatch {
 /// The answer to one forwarded publish.
 #[derive(Debug, Clone)]
 pub struct ForwardReply {
-    pub(crate) client: ClientId,
-    pub(crate) token: Token,
-    pub(crate) bytes: usize,
+    pub(crate) id: ForwardId,
     pub(crate) result: Result<(), String>,
 }
 
@@ -52,20 +50,9 @@ pub(crate) struct WaitingPublish {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForwardId {
     pub(crate) from: ShardId,
-    client: ClientId,
-    token: Token,
-    bytes: usize,
-}
-
-impl ForwardId {
-    pub(crate) fn reply(self, result: Result<(), String>) -> ForwardReply {
-        ForwardReply {
-            client: self.client,
-            token: self.token,
-            bytes: self.bytes,
-            result,
-        }
-    }
+    pub(crate) client: ClientId,
+    pub(crate) token: Token,
+    pub(crate) bytes: usize,
 }
 
 impl ForwardEntry {
@@ -94,17 +81,14 @@ impl ForwardBatch {
     }
 
     /// Adds one command; returns the bytes it takes.
-    pub(crate) fn push<'b, B>(
+    pub(crate) fn push<'b>(
         &mut self,
         client: ClientId,
         token: Token,
         verb: Verb,
         topic: TopicName<'_>,
-        publication: &Publication<B>,
-    ) -> usize
-    where
-        B: Iterator<Item = &'b [u8]> + Clone,
-    {
+        publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
+    ) -> usize {
         let name = topic.as_bytes();
         self.bytes.extend_from_slice(name);
         let before = self.bytes.len();

@@ -4,10 +4,6 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u32);
 
-/// A channel of a topic. The id ends with its channel: a later channel may have the same id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ChannelId(pub u32);
-
 /// A task of the shell that waits for the broker, for example an HTTP request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u64);
@@ -18,6 +14,9 @@ slotmap::new_key_type! {
 
     /// A topic of this shard. No later topic of the shard has the same key.
     pub struct TopicKey;
+
+    /// A channel of a topic. No later channel of the topic has the same id.
+    pub(crate) struct ChannelId;
 }
 
 /// The id of the connection with this number, for tests.

@@ -55,7 +55,7 @@ pub use broker::turn::Sent;
 pub use broker::{Broker, BrokerOptions, place};
 pub use client::Client;
 pub use forward::{ForwardBatch, ForwardId, ForwardReply};
-pub use ids::{ChannelId, ClientId, ShardId, TaskId, TopicKey};
+pub use ids::{ClientId, ShardId, TaskId, TopicKey};
 pub use latency::LatencyOptions;
 pub use now::Now;
 pub use outbound::Piece;

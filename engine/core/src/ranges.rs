@@ -62,15 +62,9 @@ impl Ranges {
     /// # Panics
     /// If the first range is shorter than `count`.
     pub(crate) fn take_front(&mut self, count: u64) -> SeqRange {
-        let front = self
-            .ranges
-            .front_mut()
-            .expect("take_front on ranges that hold something");
+        let front = self.ranges.front_mut().expect("there is a range");
         assert!(count <= front.len(), "a run lies within one range");
-        let taken = SeqRange {
-            start: front.start,
-            end: front.start.offset(count),
-        };
+        let taken = SeqRange::new(front.start, front.start.offset(count));
         front.start = taken.end;
         if front.is_empty() {
             self.ranges.pop_front();
@@ -136,16 +130,6 @@ impl Ranges {
     }
 }
 
-impl FromIterator<SeqRange> for Ranges {
-    fn from_iter<I: IntoIterator<Item = SeqRange>>(ranges: I) -> Self {
-        let mut result = Ranges::default();
-        for range in ranges {
-            result.push(range);
-        }
-        result
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,9 +143,10 @@ mod tests {
 
     #[test]
     fn touching_ranges_become_one_and_gaps_stay() {
-        let mut ranges: Ranges = [range(1, 3), range(3, 3), range(3, 5), range(9, 12)]
-            .into_iter()
-            .collect();
+        let mut ranges = Ranges::default();
+        for (start, end) in [(1, 3), (3, 3), (3, 5), (9, 12)] {
+            ranges.push(range(start, end));
+        }
         ranges.check();
         assert_eq!(
             ranges.iter().collect::<Vec<_>>(),
@@ -181,6 +166,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "ranges arrive in order")]
     fn a_seq_cannot_be_owned_twice() {
-        let _: Ranges = [range(1, 5), range(4, 6)].into_iter().collect();
+        let mut ranges = Ranges::default();
+        ranges.push(range(1, 5));
+        ranges.push(range(4, 6));
     }
 }

@@ -33,6 +33,7 @@ use diskq_log::{
     AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange, planted::Bug,
     planted::is_planted,
 };
+use slotmap::SlotMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,15 +83,12 @@ pub struct TopicOptions {
     pub latency: Option<LatencyOptions>,
 }
 
-/// A channel keeps its id until it is deleted, and so does who has the id: the consumers' subscriptions, the lists of the
-/// topic, and the unfinished checkpoint.
-const HAS_CHANNEL: &str = "an id is forgotten with its channel";
-
 /// One topic.
 ///
 /// Invariants: after `distribute`, `undistributed` is empty unless the topic is not open ([`Topic::is_open`]) or
 /// [`Topic::has_work_left`]. The log holds each seq once for each channel that owes it, once if it is undistributed,
-/// and once for each list of discarded messages that has it.
+/// and once for each list of discarded messages that has it. The subscriptions and lists that have the id of a channel
+/// lose the id when the channel is deleted.
 #[derive(Debug)]
 pub(crate) struct Topic {
     pub(crate) name: Arc<str>,
@@ -133,7 +131,7 @@ pub(crate) struct Topic {
     wanted: Option<Durable>,
     unfinished: Option<Box<UnfinishedCheckpoint>>,
     discarded: Vec<Discarded>,
-    channels: Vec<Option<Channel>>,
+    channels: SlotMap<ChannelId, Channel>,
     by_name: BTreeMap<Box<str>, ChannelId>,
     channels_to_pump: DirtySet<ChannelId>,
 }
@@ -177,7 +175,7 @@ impl Topic {
             wanted: None,
             unfinished: None,
             discarded: Vec::new(),
-            channels: Vec::new(),
+            channels: SlotMap::default(),
             by_name: BTreeMap::new(),
             channels_to_pump: DirtySet::default(),
         }
@@ -188,46 +186,29 @@ impl Topic {
     /// # Errors
     /// `WouldBlock` when the keeper has yet to make room (nothing was appended: try again when
     /// woken); any other error refuses the publish.
-    pub(crate) fn publish<'b, B>(
+    pub(crate) fn publish<'b>(
         &mut self,
         now: Now,
-        publication: &Publication<B>,
-    ) -> Result<Published, AppendError>
-    where
-        B: Iterator<Item = &'b [u8]> + Clone,
-    {
-        let range = if publication.count == 1 {
-            let body = publication
-                .bodies
-                .clone()
-                .next()
-                .expect("count says there is one");
-            let seq = self
-                .log
-                .append(now.mono, now.wall_ns, body, publication.defer_ms)?;
-            if publication.defer_ms > 0 {
+        publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
+    ) -> Result<Published, AppendError> {
+        let (mut bodies, count) = (publication.bodies.clone(), publication.count);
+        let (bytes, defer_ms) = (publication.body_bytes, publication.defer_ms);
+        let (mono, wall_ns) = (now.mono, now.wall_ns);
+        let range = if count == 1 {
+            let body = bodies.next().expect("count says there is one");
+            let seq = self.log.append(mono, wall_ns, body, defer_ms)?;
+            if defer_ms > 0 {
                 self.new_deferred += 1;
-                self.undistributed_deferred
-                    .push_back((seq, publication.defer_ms));
+                self.undistributed_deferred.push_back((seq, defer_ms));
             }
-            SeqRange {
-                start: seq,
-                end: seq.offset(1),
-            }
+            SeqRange::one(seq)
         } else {
-            let (count, bytes) = (publication.count, publication.body_bytes);
-            self.log.append_batch(
-                now.mono,
-                now.wall_ns,
-                publication.bodies.clone(),
-                count,
-                bytes,
-            )?
+            self.log.append_batch(mono, wall_ns, bodies, count, bytes)?
         };
         self.log.retain(range, 1);
         self.undistributed.push(range);
         self.message_count += range.len();
-        self.message_bytes += publication.body_bytes;
+        self.message_bytes += bytes;
         if self.ephemeral && !self.can_distribute() {
             self.drop_beyond_memory();
         }
@@ -256,19 +237,12 @@ impl Topic {
 
     /// Brings the deadline forward to `at`, when a channel has something to do.
     fn lower_deadline(&mut self, at: Option<Duration>) {
-        self.deadline = match (self.deadline, at) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        self.deadline = self.deadline.into_iter().chain(at).min();
     }
 
-    fn recompute_deadline(&mut self) {
-        self.deadline = self
-            .channels
-            .iter()
-            .flatten()
-            .filter_map(Channel::next_timeout)
-            .min();
+    fn channels_deadline(&self) -> Option<Duration> {
+        let channels = self.channels.values();
+        channels.filter_map(Channel::next_timeout).min()
     }
 
     /// Delivers from the channels that have a message for a consumer, and continues work that takes more than
@@ -282,15 +256,14 @@ impl Topic {
             let channels = &mut self.channels;
             let id = self
                 .channels_to_pump
-                .pop_last(|id| Some(&mut channels[id.0 as usize].as_mut()?.in_to_pump));
+                .pop_last(|id| Some(&mut channels.get_mut(id)?.in_to_pump));
             let Some(id) = id else {
                 break;
             };
-            if let Some(channel) = self.channels[id.0 as usize].as_mut() {
-                channel.deliver(&mut self.log, delivery);
-                let at = channel.next_timeout();
-                self.lower_deadline(at.filter(|_| !is_planted(Bug::TimerLost)));
-            }
+            let channel = &mut self.channels[id];
+            channel.deliver(&mut self.log, delivery);
+            let at = channel.next_timeout();
+            self.lower_deadline(at.filter(|_| !is_planted(Bug::TimerLost)));
         }
         while let Some(discarded) = self.discarded.last_mut()
             && discarded.let_go(Some(&mut self.log), work)
@@ -306,9 +279,8 @@ impl Topic {
 
     /// Names a channel for the next pump, if it has something for someone.
     pub(crate) fn pump_channel_later(&mut self, id: ChannelId) {
-        if let Some(channel) = self.channels[id.0 as usize].as_mut()
-            && channel.wants_pump()
-        {
+        let channel = &mut self.channels[id];
+        if channel.wants_pump() {
             self.channels_to_pump.insert(id, &mut channel.in_to_pump);
         }
     }
@@ -323,8 +295,10 @@ impl Topic {
 
     /// Names every channel for the next pump that has something for someone.
     pub(crate) fn pump_channels_later(&mut self) {
-        for index in 0..self.channels.len() {
-            self.pump_channel_later(ChannelId(index as u32));
+        for (id, channel) in &mut self.channels {
+            if channel.wants_pump() {
+                self.channels_to_pump.insert(id, &mut channel.in_to_pump);
+            }
         }
     }
 
@@ -340,19 +314,17 @@ impl Topic {
         self.by_name.get(name).copied()
     }
 
-    /// Returns a channel that is there.
     pub(crate) fn channel(&self, id: ChannelId) -> &Channel {
-        self.channels[id.0 as usize].as_ref().expect(HAS_CHANNEL)
+        &self.channels[id]
     }
 
     pub(crate) fn channel_mut(&mut self, id: ChannelId) -> &mut Channel {
-        self.channel_and_log(id).0
+        &mut self.channels[id]
     }
 
     /// The channel and the log it reads, together.
     pub(crate) fn channel_and_log(&mut self, id: ChannelId) -> (&mut Channel, &mut Log) {
-        let channel = self.channels[id.0 as usize].as_mut();
-        (channel.expect(HAS_CHANNEL), &mut self.log)
+        (&mut self.channels[id], &mut self.log)
     }
 
     /// Channels in the order of their names.
@@ -368,13 +340,7 @@ impl Topic {
         }
         let latency = self.options.latency.as_ref().map(Latency::new);
         let channel = Channel::new(name.as_str(), name.is_ephemeral(), latency);
-        let free = self.channels.iter().position(Option::is_none);
-        let index = free.unwrap_or_else(|| {
-            self.channels.push(None);
-            self.channels.len() - 1
-        });
-        self.channels[index] = Some(channel);
-        let id = ChannelId(index as u32);
+        let id = self.channels.insert(channel);
         self.by_name.insert(name.as_str().into(), id);
         self.make_checkpoint_due();
         id
@@ -383,7 +349,7 @@ impl Topic {
     /// Removes a channel and drops its messages. If it was the last channel, this includes the messages on their way to
     /// it. Returns the channel's consumers.
     pub(crate) fn delete_channel(&mut self, id: ChannelId, clients: &mut Clients) -> Vec<ClientId> {
-        let Some(mut channel) = self.channels[id.0 as usize].take() else {
+        let Some(mut channel) = self.channels.remove(id) else {
             return Vec::new();
         };
         let was_open = self.is_open();
@@ -441,15 +407,11 @@ impl Topic {
     /// Replaces the runs of the log that are queued for consumers by copies: after a failed sync, the log's bytes may
     /// change. Returns the consumers for which a frame was damaged. The connections of these consumers end.
     pub(crate) fn copy_runs(&mut self, clients: &mut Clients) -> Vec<ClientId> {
-        let channels = self.channels.iter().flatten();
+        let channels = self.channels.values();
         let consumers = channels.flat_map(|channel| channel.consumers.iter().copied());
         let log = &mut self.log;
         consumers
-            .filter(|id| {
-                clients
-                    .get_mut(*id)
-                    .is_some_and(|client| !client.copy_runs(log))
-            })
+            .filter(|id| !clients[*id].copy_runs(log))
             .collect()
     }
 
@@ -457,17 +419,18 @@ impl Topic {
 
     /// Timeouts, deferrals, syncs and checkpoints that are due.
     pub(crate) fn handle_timeout(&mut self, now: Now, clients: &mut Clients, work: &mut Work) {
-        for index in 0..self.channels.len() {
+        let mut has_changed = false;
+        for channel in self.channels.values_mut() {
             work.begin_share();
-            if let Some(channel) = self.channels[index].as_mut()
-                && channel.next_timeout().is_some_and(|at| at <= now.mono)
-                && channel.handle_timeout(now.mono, clients, work)
-            {
-                self.make_checkpoint_due();
-                self.pump_channel_later(ChannelId(index as u32));
+            if channel.next_timeout().is_some_and(|at| at <= now.mono) {
+                has_changed |= channel.handle_timeout(now.mono, clients, work);
             }
         }
-        self.recompute_deadline();
+        if has_changed {
+            self.make_checkpoint_due();
+            self.pump_channels_later();
+        }
+        self.deadline = self.channels_deadline();
         self.log.handle_timeout(now.mono);
         if !self.ephemeral && self.log.checkpoint_due(now.mono) {
             self.want_checkpoint(Durable::IfNeeded);
@@ -475,10 +438,8 @@ impl Topic {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
-        match (self.deadline, self.log.next_timeout()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let log = self.log.next_timeout();
+        self.deadline.into_iter().chain(log).min()
     }
 
     /// Asserts the invariants written on the type.
@@ -487,35 +448,29 @@ impl Topic {
         self.log.check();
         self.undistributed_deferred.check();
         assert!(self.undistributed_deferred.iter().is_sorted());
-        let channels = self
-            .channels
-            .iter()
-            .flatten()
-            .filter_map(Channel::next_timeout)
-            .min();
+        let deadline = self.channels_deadline();
         assert!(
-            channels.is_none() || self.deadline.is_some_and(|at| Some(at) <= channels),
+            deadline.is_none() || self.deadline.is_some_and(|at| Some(at) <= deadline),
             "a channel's timeout is forgotten"
         );
-        for (_, channel) in self.channels() {
+        assert_eq!(self.channels.len(), self.by_name.len());
+        for (id, channel) in &self.channels {
             channel.check(clients);
+            self.channels_to_pump.check(id, &channel.in_to_pump);
             let mut consumers = channel.consumers.iter().filter_map(|id| clients.get(*id));
             assert!(
                 !self.log.has_failed_sync() || consumers.all(|it| !it.output.queue.holds_runs()),
                 "pages that may change are lent"
             );
         }
-        let owed = self.channels().map(|(_, channel)| channel.owed_count());
+        let owed = self.channels.values().map(Channel::owed_count);
         let discarded = self.discarded.iter().map(Discarded::count);
         assert_eq!(
             self.log.holders(),
             self.undistributed.count() + owed.chain(discarded).sum::<u64>(),
             "a message is held as often as it is owed"
         );
-        for (id, channel) in self.channels() {
-            self.channels_to_pump.check(id, &channel.in_to_pump);
-        }
         let mut to_pump = self.channels_to_pump.iter();
-        assert!(to_pump.all(|id| self.channels[id.0 as usize].is_some()));
+        assert!(to_pump.all(|id| self.channels.contains_key(id)));
     }
 }

@@ -209,10 +209,7 @@ impl Window {
         let slot = self.get_mut(seq).expect("owned() found it");
         slot.deadline = deadline;
         if deadline == wanted {
-            let seqs = SeqRange {
-                start: seq,
-                end: seq.offset(1),
-            };
+            let seqs = SeqRange::one(seq);
             self.push_batch(timeout, Batch { deadline, seqs });
         } else {
             // Out of its list's order: a capped deadline is earlier than what the list ends with.

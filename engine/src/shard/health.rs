@@ -1,7 +1,7 @@
 //! [`Health`]: whether the logs of all shards take messages.
 //!
-//! A shard is unhealthy if one of its logs takes no messages, or a topic is set aside. Threads share the reasons. Only a
-//! change of a reason, /ping and /stats touch them: no message does.
+//! A shard is unhealthy if one of its logs takes no messages, or a topic is set aside. Threads share the reasons. Only
+//! a change of a reason, /ping and /stats touch them: no message does.
 
 use engine_core::ShardId;
 use std::cell::RefCell;

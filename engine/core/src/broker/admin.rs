@@ -213,10 +213,10 @@ impl Broker {
     /// Has a change recorded and the task woken when that is done.
     fn wait_until_recorded(&mut self, key: TopicKey, task: TaskId) -> Outcome {
         self.pump_later(key);
-        let topic = &mut self.topics[key];
-        if topic.ephemeral {
+        // An ephemeral topic is gone if its last channel was deleted.
+        let Some(topic) = self.topics.get_mut(key).filter(|topic| !topic.ephemeral) else {
             return Outcome::Done;
-        }
+        };
         let number = topic.request_promised_checkpoint();
         topic.waiters.add_for_checkpoint(number, Waiter::Task(task));
         Outcome::Wait

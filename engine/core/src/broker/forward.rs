@@ -13,11 +13,6 @@ use wire::command::Batch;
 use wire::name::TopicName;
 
 impl Broker {
-    pub(super) fn forward_creation(&mut self, topic: TopicName<'_>) {
-        let shard = super::place(topic.as_bytes(), self.options.shards);
-        self.forwards[shard.0 as usize].push_creation(topic);
-    }
-
     /// What this turn publishes to topics of shard `to`.
     pub fn take_forwards(&mut self, to: ShardId) -> Option<ForwardBatch> {
         let batch = &mut self.forwards[to.0 as usize];
@@ -72,12 +67,12 @@ impl Broker {
     pub fn handle_forward_replies(&mut self, replies: Vec<ForwardReply>, out: &mut Vec<Output>) {
         for reply in replies {
             let result = reply.result.as_ref().map(|_| ()).map_err(String::as_str);
-            self.resolve(reply.client, reply.token, result, out);
-            let Some(client) = self.clients.get_mut(reply.client) else {
-                continue;
-            };
-            client.producer.forwarded_bytes -= reply.bytes;
-            self.resume(reply.client, Blocked::Forwards, out);
+            let id = reply.id;
+            self.resolve(id.client, id.token, result, out);
+            if let Some(client) = self.clients.get_mut(id.client) {
+                client.producer.forwarded_bytes -= id.bytes;
+                self.resume(id.client, Blocked::Forwards, out);
+            }
         }
     }
 
@@ -103,7 +98,7 @@ impl Broker {
     }
 
     pub(super) fn reply_forward(&mut self, id: ForwardId, result: Result<(), String>) {
-        self.forward_replies[id.from.0 as usize].push(id.reply(result));
+        self.forward_replies[id.from.0 as usize].push(ForwardReply { id, result });
     }
 
     /// Returns false when there is no room yet.

@@ -42,18 +42,15 @@ impl fmt::Display for PublishRefused {
 impl std::error::Error for PublishRefused {}
 
 impl Broker {
-    pub(super) fn publish<'b, B>(
+    pub(super) fn publish<'b>(
         &mut self,
         now: Now,
         id: ClientId,
         verb: Verb,
         name: TopicName<'_>,
-        publication: &Publication<B>,
+        publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
         out: &mut Vec<Output>,
-    ) -> Flow
-    where
-        B: Iterator<Item = &'b [u8]> + Clone,
-    {
+    ) -> Flow {
         match self.permit(now, id, verb, (name, None), out) {
             Permit::Granted => {}
             Permit::Refused => return Flow::Next,
@@ -115,18 +112,15 @@ impl Broker {
         flow
     }
 
-    fn publish_elsewhere<'b, B>(
+    fn publish_elsewhere<'b>(
         &mut self,
         id: ClientId,
         verb: Verb,
         shard: ShardId,
         name: TopicName<'_>,
-        publication: &Publication<B>,
+        publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
         out: &mut Vec<Output>,
-    ) -> Flow
-    where
-        B: Iterator<Item = &'b [u8]> + Clone,
-    {
+    ) -> Flow {
         let client = &mut self.clients[id];
         let streak = client.producer.count_remote(shard);
         if streak > REMOTE_STREAK_MAX && client.consumer.subscription.is_none() {
@@ -150,17 +144,14 @@ impl Broker {
     ///
     /// # Errors
     /// When the publish was refused.
-    pub fn publish_for_task<'b, B>(
+    pub fn publish_for_task<'b>(
         &mut self,
         now: Now,
         task: TaskId,
         name: TopicName<'_>,
-        publication: &Publication<B>,
+        publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
         out: &mut Vec<Output>,
-    ) -> Result<Outcome, PublishRefused>
-    where
-        B: Iterator<Item = &'b [u8]> + Clone,
-    {
+    ) -> Result<Outcome, PublishRefused> {
         let found = self
             .topic_key(name, out)
             .map_err(PublishRefused::SetAside)?;

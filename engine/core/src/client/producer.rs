@@ -5,32 +5,25 @@ use std::collections::BTreeMap;
 use wire::name::TopicName;
 
 /// The publishes of a connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Producer {
     /// Messages published, by the bytes of the topic's name.
     pub(crate) pub_counts: BTreeMap<Box<[u8]>, u64>,
     /// The topic of the last publish. The broker compares the topic's name before it uses the hint.
     pub(crate) topic_hint: Option<TopicKey>,
-    /// The other shard that the last publishes went to, and the number of these publishes in a row.
-    remote_streak: (ShardId, u32),
+    /// The other shard that the last publishes went to.
+    remote_shard: Option<ShardId>,
+    /// The number of these publishes in a row.
+    remote_streak: u32,
     /// Bytes on their way to other shards.
     pub(crate) forwarded_bytes: usize,
 }
 
 impl Producer {
-    pub(super) fn new() -> Producer {
-        Producer {
-            pub_counts: BTreeMap::new(),
-            topic_hint: None,
-            remote_streak: (ShardId(0), 0),
-            forwarded_bytes: 0,
-        }
-    }
-
     /// Forgets what holds for one shard only.
     pub(super) fn change_shard(&mut self) {
         self.topic_hint = None;
-        self.remote_streak.1 = 0;
+        self.remote_streak = 0;
     }
 
     /// Counts `messages` published to `topic`.
@@ -43,19 +36,19 @@ impl Producer {
         }
     }
 
-    /// Notes a publish to a topic of this shard: the topic becomes the hint, and the streak of remote publishes ends.
+    /// Makes the topic of a publish the hint, and ends the streak of remote publishes: the topic is on this shard.
     #[inline]
     pub(crate) fn found_topic(&mut self, key: TopicKey) {
         self.topic_hint = Some(key);
-        self.remote_streak.1 = 0;
+        self.remote_streak = 0;
     }
 
     /// Counts a publish to a topic of shard `to`. Returns how many publishes in a row went to this shard.
     pub(crate) fn count_remote(&mut self, to: ShardId) -> u32 {
-        if self.remote_streak.0 != to {
-            self.remote_streak = (to, 0);
+        if self.remote_shard.replace(to) != Some(to) {
+            self.remote_streak = 0;
         }
-        self.remote_streak.1 += 1;
-        self.remote_streak.1
+        self.remote_streak += 1;
+        self.remote_streak
     }
 }

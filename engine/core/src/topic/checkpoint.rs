@@ -150,8 +150,7 @@ impl Topic {
         self.want_checkpoint(durable)
     }
 
-    /// Requests a checkpoint that records a channel. A client that wants the channel waits for that
-    /// checkpoint.
+    /// Requests a checkpoint that records a channel. A client that wants the channel waits for that checkpoint.
     pub(crate) fn request_record_of(&mut self, id: ChannelId) -> CheckpointNumber {
         let number = self.request_promised_checkpoint();
         self.channel_mut(id).unrecorded = Some(number);
@@ -175,8 +174,8 @@ impl Topic {
         !self.sync_failed && self.channel(id).is_unsure
     }
 
-    /// Marks the topic, and the channels that wait for checkpoint `number` ([`Topic::request_promised_checkpoint`]), as recorded. The
-    /// checkpoint is written.
+    /// Marks the topic, and the channels that wait for checkpoint `number`, as recorded
+    /// ([`Topic::request_promised_checkpoint`]). The checkpoint is written.
     ///
     /// # Errors
     /// `--sync-every=1` needs a synced checkpoint, and checkpoint `number` is not synced.
@@ -189,7 +188,7 @@ impl Topic {
             return Err("nothing is durable any more since a failed sync");
         }
         self.is_recorded = true;
-        for channel in self.channels.iter_mut().flatten() {
+        for channel in self.channels.values_mut() {
             // Every checkpoint of this run of the process names the channels that an earlier run left.
             let is_named = channel.unrecorded.is_some_and(|wanted| wanted <= number);
             if std::mem::take(&mut channel.is_unsure) || is_named {
@@ -199,11 +198,11 @@ impl Topic {
         Ok(())
     }
 
-    /// Marks the topic as one of which nothing becomes durable any more. A SUB to a channel of an earlier run no longer waits
-    /// for a checkpoint.
+    /// Marks the topic as one of which nothing becomes durable any more. A SUB to a channel of an earlier run no longer
+    /// waits for a checkpoint.
     pub(crate) fn mark_sync_failed(&mut self) {
         self.sync_failed = true;
-        let channels = self.channels.iter_mut().flatten();
+        let channels = self.channels.values_mut();
         for channel in channels.filter(|channel| channel.is_unsure) {
             channel.unrecorded = None;
         }

@@ -3,7 +3,6 @@
 use super::Topic;
 use super::unfinished_checkpoint::{owed_run, unix_time_of};
 use crate::client::Clients;
-use crate::ids::ChannelId;
 use crate::now::Now;
 use crate::work::Work;
 use diskq_log::SeqRange;
@@ -76,11 +75,9 @@ impl Topic {
         }
         let range = self.take_undistributed(count, 0);
         let depth_max = self.options.mem_queue_size;
-        for (index, channel) in self.channels.iter_mut().enumerate() {
-            let Some(channel) = channel else { continue };
+        for (id, channel) in &mut self.channels {
             channel.accept(range, depth_max, clients, &mut self.log);
             if channel.wants_pump() {
-                let id = ChannelId(index as u32);
                 self.channels_to_pump.insert(id, &mut channel.in_to_pump);
             }
         }
@@ -90,7 +87,7 @@ impl Topic {
     fn give_deferred(&mut self, now: Now, due: Duration) {
         let due_ns = unix_time_of(now, due);
         let seq = self.take_undistributed(1, due_ns).start;
-        for channel in self.channels.iter_mut().flatten() {
+        for channel in self.channels.values_mut() {
             channel.defer(seq, due);
         }
         self.lower_deadline(Some(due));

@@ -80,15 +80,11 @@ impl Topic {
             if let Some(due) = due_time(now, due_ns)
                 && due > now.mono
             {
-                let range = SeqRange {
-                    start: seq,
-                    end: seq.offset(1),
-                };
-                topic.defer_undistributed(range, due - now.mono);
+                topic.defer_undistributed(SeqRange::one(seq), due - now.mono);
             }
         }
         topic.distribute(now, &Clients::default(), &mut Work::unbounded());
-        topic.recompute_deadline();
+        topic.deadline = topic.channels_deadline();
         topic.log.release_unheld();
         topic
     }
@@ -131,8 +127,5 @@ fn intersect(found: &[SeqRange], run: &CheckpointRun) -> impl Iterator<Item = Se
     let parts = found[first..]
         .iter()
         .take_while(move |range| range.start < end);
-    parts.map(move |range| SeqRange {
-        start: range.start.max(start),
-        end: range.end.min(end),
-    })
+    parts.map(move |range| SeqRange::new(range.start.max(start), range.end.min(end)))
 }
