@@ -22,7 +22,6 @@
 mod broker;
 mod certificates;
 mod client;
-mod http;
 mod install;
 mod process;
 mod random;
@@ -35,7 +34,6 @@ mod transport;
 pub use broker::{Broker, Confinement, Exit, Launch, io_args, nsqd_path, run, run_nsqd};
 pub use certificates::Certificates;
 pub use client::{Client, Frame, FrameType, Message, MessageId};
-pub use http::{Response, http, http_with_headers, parse as parse_http};
 pub use install::{go_program, install, run_installer, source_dir};
 pub use process::{Rss, cpu_time, descriptors, first_core, open_files, rss};
 pub use random::Random;
@@ -46,15 +44,12 @@ pub use sandbox::{
 pub use server::{Lookupd, Manner, Reply, Request, serve_http, serve_https};
 pub use skip::{kernel_lacks, not_tested};
 pub use statsd::Statsd;
+pub use test_support::http::{Response, http, http_with_headers, parse as parse_http};
+pub use test_support::{PATIENCE, wait_until};
 pub use transport::Upgrade;
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-/// The longest wait, on a busy machine, for an event that normally takes milliseconds. A longer
-/// wait is a failure.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the lock of the tests that load the whole machine, so that the threads of one test
 /// binary run these tests one after the other. Cargo itself runs test binaries one after the other.
@@ -62,20 +57,6 @@ pub fn whole_machine() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
     // If a test failed while it had the lock, the next test must not fail because of that.
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Calls `done` every 20 ms until it returns true. Returns false if `patience` ends first.
-pub fn wait_until(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + patience;
-    loop {
-        if done() {
-            return true;
-        }
-        if Instant::now() >= deadline {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Returns a number from the environment, in decimal with optional `_`, or `default`.

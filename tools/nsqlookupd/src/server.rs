@@ -104,6 +104,16 @@ impl Server {
         })
     }
 
+    /// Returns the address that nsqds connect to.
+    pub fn tcp_address(&self) -> SocketAddr {
+        self.tcp_address
+    }
+
+    /// Returns the address of the HTTP interface.
+    pub fn http_address(&self) -> SocketAddr {
+        self.http_address
+    }
+
     /// Ends all connections, and waits until the log has their last lines.
     pub async fn stop(self) {
         // Fails only if nobody is left to be told.
@@ -298,7 +308,9 @@ async fn serve_http(socket: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
         now,
         has_old_endpoints: shared.has_old_endpoints,
     };
-    program::http::serve_connection(&mut connection, &peer, &api, sleep(LINGER)).await;
+    // A timer of tokio counts from the moment when it is made.
+    let linger = async { sleep(LINGER).await };
+    program::http::serve_connection(&mut connection, &peer, &api, linger).await;
     match connection.stream().missed() {
         Some(Awaited::Request) => log_debug!("http: closed idle {peer}"),
         Some(awaited) => log_info!("http: closed {peer} - i/o timeout {awaited}"),

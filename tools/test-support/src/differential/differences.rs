@@ -13,7 +13,7 @@ use std::path::Path;
 use super::case::Case;
 
 /// The page on which users read about differences.
-const COMPATIBILITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/compatibility.md");
+const COMPATIBILITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compatibility.md");
 
 const ANSWER: &str = "  < ";
 

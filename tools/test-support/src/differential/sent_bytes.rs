@@ -32,7 +32,7 @@ enum Part {
 
 /// The values of the names in braces.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub struct Names {
     pub(crate) topic: String,
     /// Message ids in the order in which they were first received.
     pub(crate) ids: Vec<String>,
@@ -51,7 +51,7 @@ impl Names {
     }
 
     /// Replaces the ids by their names.
-    pub(crate) fn hide(&self, text: &str) -> String {
+    pub fn hide(&self, text: &str) -> String {
         let mut hidden = text.to_owned();
         for (index, id) in self.ids.iter().enumerate() {
             hidden = hidden.replace(id, &format!("{{id{}}}", index + 1));
@@ -60,7 +60,7 @@ impl Names {
     }
 
     /// Returns the name of an id, and adds a new id.
-    pub(crate) fn name(&mut self, id: &str) -> String {
+    pub fn name(&mut self, id: &str) -> String {
         if !self.ids.iter().any(|known| known == id) {
             self.ids.push(id.to_owned());
         }
@@ -182,7 +182,7 @@ pub(crate) fn unescape(text: &str) -> Vec<u8> {
 }
 
 /// Formats bytes in the notation that `SentBytes::parse` reads.
-pub(crate) fn show(bytes: &[u8]) -> String {
+pub fn show(bytes: &[u8]) -> String {
     let quote = if bytes.contains(&b'"') { b'\'' } else { b'"' };
     let mut shown = String::new();
     let mut plain = Vec::new();

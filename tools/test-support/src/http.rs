@@ -3,18 +3,21 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use super::PATIENCE;
+use crate::PATIENCE;
 
 /// A response with its complete body.
 #[derive(Clone, Debug)]
 pub struct Response {
+    /// The status.
     pub status: u16,
     /// The headers in the order of the wire, with names in lower case.
     pub headers: Vec<(String, String)>,
+    /// The body without its framing.
     pub body: Vec<u8>,
 }
 
 impl Response {
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }

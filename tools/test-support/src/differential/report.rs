@@ -12,17 +12,26 @@ const PRINTED_MAX: usize = 50;
 /// Collects differences. The test fails at its end if one of them is unknown.
 #[derive(Default)]
 pub(crate) struct Report {
+    /// The package with the cases.
+    package: &'static str,
     stale: Vec<String>,
     unknown: Vec<String>,
     gone: Vec<String>,
 }
 
 impl Report {
+    pub(crate) fn new(package: &'static str) -> Report {
+        Report {
+            package,
+            ..Report::default()
+        }
+    }
+
     /// Compares the original's answers with the recorded ones.
     pub(crate) fn original(&mut self, case: &Case, answers: &Answers) {
         let differing = differing_steps(case, answers);
         if !differing.is_empty() {
-            self.stale.push(describe(case, &differing));
+            self.stale.push(describe(case, &differing, self.package));
         }
     }
 
@@ -34,12 +43,12 @@ impl Report {
             if differing.is_empty() {
                 self.gone.push(format!("{name}: take out {place}"));
             } else if !is_as_accepted(&differing, accepted) {
-                let what = describe(case, &differing);
+                let what = describe(case, &differing, self.package);
                 self.unknown
                     .push(format!("{what}    (accepted otherwise: {place})\n"));
             }
         } else if !differing.is_empty() {
-            self.unknown.push(describe(case, &differing));
+            self.unknown.push(describe(case, &differing, self.package));
         }
     }
 
@@ -103,7 +112,7 @@ fn is_as_accepted(differing: &[Differing<'_>], accepted: &Difference) -> bool {
             .all(|(differing, (step, got))| differing.step == step && differing.got == got)
 }
 
-fn describe(case: &Case, differing: &[Differing<'_>]) -> String {
+fn describe(case: &Case, differing: &[Differing<'_>], package: &str) -> String {
     let mut text = format!("case {} ({})\n", case.name, case.place);
     for differing in differing {
         let (expected, got) = (in_one_line(differing.expected), in_one_line(differing.got));
@@ -117,7 +126,7 @@ fn describe(case: &Case, differing: &[Differing<'_>]) -> String {
     let name = &case.name;
     let _ = writeln!(
         text,
-        "    alone: RINGQ_CASE={name} cargo test -p engine --test differential"
+        "    alone: RINGQ_CASE={name} cargo test -p {package} --test differential"
     );
     text
 }

@@ -1,37 +1,105 @@
-//! Plays one case against one broker and returns its answers in words.
+//! Plays one case against one daemon and returns its answers in words.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::case::{Action, Case, HttpRequest};
-use super::normal::normal;
 use super::sent_bytes::{Names, SentBytes, show, unescape};
-use super::support::{Client, FrameType, Message, PATIENCE, http, parse_http, wait_until};
+use crate::http::{http, parse as parse_http};
+use crate::{PATIENCE, wait_until};
 
 /// The time for which the test watches a silent connection.
 const QUIET: Duration = Duration::from_millis(300);
-/// The largest difference between the timestamp of a message and the test's clock.
-const CLOCK_ERROR_MAX: Duration = Duration::from_secs(60);
-/// Errors that do not end the connection.
-const NOT_FATAL: [&[u8]; 3] = [b"E_FIN_FAILED", b"E_REQ_FAILED", b"E_TOUCH_FAILED"];
 
-/// The addresses of a broker.
+/// The addresses of a daemon.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Addresses {
-    pub(crate) tcp: SocketAddr,
-    pub(crate) http: SocketAddr,
+pub struct Addresses {
+    /// The address of the TCP protocol.
+    pub tcp: SocketAddr,
+    /// The address of HTTP.
+    pub http: SocketAddr,
+}
+
+/// A client of a daemon's TCP protocol.
+pub trait Client {
+    /// Connects and sends the magic of the protocol.
+    fn connect(address: SocketAddr) -> Self;
+
+    /// Connects and sends nothing.
+    fn connect_without_magic(address: SocketAddr) -> Self;
+
+    /// Sends bytes.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    fn try_send(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Ends the client's side.
+    fn close_write(&mut self);
+
+    /// Sets the longest wait for a frame.
+    fn set_read_timeout(&mut self, timeout: Duration);
+
+    /// Reads the next frame. Returns `None` at an orderly end.
+    ///
+    /// # Errors
+    /// The connection is broken, or silent for too long.
+    fn next_frame(&mut self, words: &mut Words) -> io::Result<Option<Frame>>;
+}
+
+/// A frame in words.
+#[derive(Debug)]
+pub struct Frame {
+    /// The words.
+    pub text: String,
+    /// The meaning for the connection.
+    pub kind: FrameKind,
+}
+
+/// The meaning of a frame for its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameKind {
+    /// Others may follow.
+    Ordinary,
+    /// A heartbeat, which may come at any time.
+    Heartbeat,
+    /// An error that ends the connection.
+    Fatal,
+}
+
+/// The words in which frames are described.
+#[derive(Debug)]
+pub struct Words {
+    /// The ids that this case has met.
+    pub names: Names,
+    /// Replaces each value that differs from run to run.
+    normal: fn(&str) -> String,
+}
+
+impl Words {
+    /// Returns bytes in the notation of the cases.
+    pub fn show(&self, bytes: &[u8]) -> String {
+        self.names.hide(&(self.normal)(&show(bytes)))
+    }
 }
 
 /// Plays the case. Returns the answers of each step. After the last step, the test ends the input.
 /// Everything that arrives up to the close belongs to the last step.
-pub(crate) fn play(case: &Case, addresses: Addresses) -> Vec<Vec<String>> {
-    let mut stage = Stage {
+pub(crate) fn play<C: Client>(
+    case: &Case,
+    addresses: Addresses,
+    normal: fn(&str) -> String,
+) -> Vec<Vec<String>> {
+    let mut stage = Stage::<C> {
         addresses,
-        names: Names {
-            topic: case.name.clone(),
-            ..Names::default()
+        words: Words {
+            names: Names {
+                topic: case.name.clone(),
+                ..Names::default()
+            },
+            normal,
         },
         connections: BTreeMap::new(),
     };
@@ -51,18 +119,34 @@ pub(crate) fn is_vain(answer: &str) -> bool {
     answer.ends_with(NOTHING) || answer == NEVER || answer.starts_with(BROKEN)
 }
 
-struct Stage {
+struct Stage<C> {
     addresses: Addresses,
-    names: Names,
+    words: Words,
     /// The open connections by name.
-    connections: BTreeMap<String, Client>,
+    connections: BTreeMap<String, C>,
 }
 
-impl Stage {
+/// The next thing on a connection.
+enum Next {
+    Frame(Frame),
+    /// No frame can follow.
+    End(String),
+}
+
+impl Next {
+    fn text(self) -> String {
+        match self {
+            Next::Frame(frame) => frame.text,
+            Next::End(text) => text,
+        }
+    }
+}
+
+impl<C: Client> Stage<C> {
     fn perform(&mut self, action: &Action) -> Vec<String> {
         match action {
             Action::Raw(name) => {
-                let client = Client::connect_without_magic(self.addresses.tcp);
+                let client = C::connect_without_magic(self.addresses.tcp);
                 self.connections.insert(name.clone(), client);
                 Vec::new()
             }
@@ -75,16 +159,16 @@ impl Stage {
             Action::Read(name, count) => self.read(name, *count),
             Action::Heartbeat(name) => {
                 self.client(name).set_read_timeout(PATIENCE);
-                vec![self.frame(name).0]
+                vec![self.frame(name).text()]
             }
             Action::Quiet(name) => {
                 let client = self.client(name);
                 client.set_read_timeout(QUIET);
-                let (text, is_end) = self.frame(name);
-                if is_end && text != NOTHING {
+                let next = self.frame(name);
+                if matches!(&next, Next::End(text) if text != NOTHING) {
                     self.connections.remove(name);
                 }
-                vec![text]
+                vec![next.text()]
             }
             Action::Finish(name) => {
                 self.client(name).close_write();
@@ -97,12 +181,12 @@ impl Stage {
             }
             Action::Http(request) => self.http(request),
             Action::HttpRaw(sent) => {
-                let bytes = sent.bytes(&self.names);
+                let bytes = sent.bytes(&self.words.names);
                 self.http_exchange(&bytes, false, Part::Everything)
             }
             Action::Until(target, text) => {
-                let target = self.names.fill(target);
-                let text = unescape(&self.names.fill(text));
+                let target = self.words.names.fill(target);
+                let text = unescape(&self.words.names.fill(text));
                 let came = wait_until(PATIENCE, || {
                     let page = http(self.addresses.http, "GET", &target, b"").body;
                     page.windows(text.len()).any(|window| window == text)
@@ -117,16 +201,16 @@ impl Stage {
     }
 
     /// Returns the connection of this name. Opens a new one.
-    fn client(&mut self, name: &str) -> &mut Client {
+    fn client(&mut self, name: &str) -> &mut C {
         let tcp = self.addresses.tcp;
         self.connections
             .entry(name.to_owned())
-            .or_insert_with(|| Client::connect(tcp))
+            .or_insert_with(|| C::connect(tcp))
     }
 
     fn send(&mut self, name: &str, sent: &SentBytes) -> Vec<String> {
-        let bytes = sent.bytes(&self.names);
-        // A broker that has closed the connection has sent the reason, which is read next.
+        let bytes = sent.bytes(&self.words.names);
+        // A daemon that has closed the connection has sent the reason, which is read next.
         let _ = self.client(name).try_send(&bytes);
         Vec::new()
     }
@@ -137,96 +221,59 @@ impl Stage {
         let mut answers = Vec::new();
         while answers.len() < count {
             self.client(name).set_read_timeout(PATIENCE);
-            let (text, is_end) = self.frame(name);
-            if text == HEARTBEAT {
-                continue;
-            }
-            let is_fatal = text.starts_with("error ") && !is_end && !self.goes_on(&text);
-            answers.push(text);
-            if is_fatal {
-                answers.extend(self.read_to_end(name));
-                break;
-            }
-            if is_end {
-                self.connections.remove(name);
-                break;
+            match self.frame(name) {
+                Next::Frame(frame) => match frame.kind {
+                    FrameKind::Heartbeat => {}
+                    FrameKind::Ordinary => answers.push(frame.text),
+                    FrameKind::Fatal => {
+                        answers.push(frame.text);
+                        answers.extend(self.read_to_end(name));
+                        break;
+                    }
+                },
+                Next::End(text) => {
+                    answers.push(text);
+                    self.connections.remove(name);
+                    break;
+                }
             }
         }
         answers
     }
 
-    fn goes_on(&self, text: &str) -> bool {
-        NOT_FATAL
-            .iter()
-            .any(|code| text.as_bytes()["error \"".len()..].starts_with(code))
-    }
-
-    /// Reads all frames up to the close. Skips heartbeats, because one may come just before the
-    /// close.
+    /// Reads all frames up to the close. Heartbeats are skipped, because one may come just before
+    /// the close.
     fn read_to_end(&mut self, name: &str) -> Vec<String> {
         let mut answers = Vec::new();
         self.client(name).set_read_timeout(PATIENCE);
         loop {
-            let (text, is_end) = self.frame(name);
-            if text != HEARTBEAT {
-                answers.push(text);
-            }
-            if is_end {
-                self.connections.remove(name);
-                return answers;
+            match self.frame(name) {
+                Next::Frame(frame) if frame.kind == FrameKind::Heartbeat => {}
+                Next::Frame(frame) => answers.push(frame.text),
+                Next::End(text) => {
+                    answers.push(text);
+                    self.connections.remove(name);
+                    return answers;
+                }
             }
         }
     }
 
-    /// Returns the next frame in words, and true if no frame can follow.
-    fn frame(&mut self, name: &str) -> (String, bool) {
-        let frame = match self.client(name).try_frame() {
-            Ok(Some(frame)) => frame,
-            Ok(None) => return (CLOSED.to_owned(), true),
-            Err(error) => {
-                return match error.kind() {
-                    // The kernel resets a connection with unread bytes.
-                    io::ErrorKind::ConnectionReset => (CLOSED.to_owned(), true),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                        (NOTHING.to_owned(), true)
-                    }
-                    _ => (format!("{BROKEN}{error}"), true),
-                };
-            }
-        };
-        let text = match frame.kind {
-            FrameType::Response => format!("response {}", self.show(&frame.data)),
-            FrameType::Error => format!("error {}", self.show(&frame.data)),
-            FrameType::Message => match Message::parse(&frame.data) {
-                Some(message) => self.show_message(&message),
-                None => format!("message too short {}", show(&frame.data)),
+    fn frame(&mut self, name: &str) -> Next {
+        // The connection is opened if it is new.
+        self.client(name);
+        let client = self.connections.get_mut(name).expect("it is open");
+        let end = match client.next_frame(&mut self.words) {
+            Ok(Some(frame)) => return Next::Frame(frame),
+            Ok(None) => CLOSED.to_owned(),
+            Err(error) => match error.kind() {
+                // The kernel resets a connection with unread bytes.
+                io::ErrorKind::ConnectionReset => CLOSED.to_owned(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => NOTHING.to_owned(),
+                _ => format!("{BROKEN}{error}"),
             },
         };
-        (text, false)
-    }
-
-    fn show(&self, bytes: &[u8]) -> String {
-        self.names.hide(&normal(&show(bytes)))
-    }
-
-    fn show_message(&mut self, message: &Message) -> String {
-        let id = match std::str::from_utf8(&message.id) {
-            Ok(id) if id.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f')) => {
-                self.names.name(id)
-            }
-            _ => format!("bad id {}", show(&message.id)),
-        };
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .expect("the clock is set");
-        let sent = Duration::from_nanos(message.timestamp.try_into().unwrap_or(0));
-        let clock = match now.abs_diff(sent) {
-            error if error > CLOCK_ERROR_MAX => " at a wrong time",
-            _ => "",
-        };
-        let attempts = message.attempts;
-        let body = self.show(&message.body);
-        format!("message {id} attempts={attempts}{clock} {body}")
+        Next::End(end)
     }
 
     fn http(&self, request: &HttpRequest) -> Vec<String> {
@@ -236,8 +283,8 @@ impl Stage {
             headers,
             body,
         } = request;
-        let target = self.names.fill(target);
-        let body = body.bytes(&self.names);
+        let target = self.words.names.fill(target);
+        let body = body.bytes(&self.words.names);
         let mut head = format!("{method} {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
         for header in headers {
             head.push_str(header);
@@ -281,7 +328,7 @@ impl Stage {
         for (name, value) in &headers {
             let is_shown = match (name.as_str(), part) {
                 ("date", _) => false,
-                // The broker may choose how to frame a body. `parse` has checked that the body is
+                // The daemon may choose how to frame a body. `parse` has checked that the body is
                 // complete.
                 ("content-length" | "transfer-encoding", _) => is_head,
                 ("connection", Part::WhatWasNotAskedFor) => value != "close",
@@ -291,9 +338,9 @@ impl Stage {
                 head.push_str(&format!(" | {name}: {value}"));
             }
         }
-        let mut answers = vec![normal(&head)];
+        let mut answers = vec![(self.words.normal)(&head)];
         for line in response.body.split_inclusive(|byte| *byte == b'\n') {
-            answers.push(format!("body {}", self.show(line)));
+            answers.push(format!("body {}", self.words.show(line)));
         }
         answers
     }
@@ -326,7 +373,6 @@ const CLOSED: &str = "closed";
 const NOTHING: &str = "nothing";
 const NEVER: &str = "never";
 const BROKEN: &str = "broken: ";
-const HEARTBEAT: &str = "response \"_heartbeat_\"";
 
 /// Sends `bytes`, ends the client's side if `is_all`, and reads to the end.
 fn exchange(address: SocketAddr, bytes: &[u8], is_all: bool) -> io::Result<Vec<u8>> {

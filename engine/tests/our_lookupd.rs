@@ -1,0 +1,106 @@
+//! Our nsqd with our nsqlookupd, which runs inside the test.
+
+mod support;
+
+use nsqlookupd::config::Config;
+use nsqlookupd::server::Server;
+use support::{Broker, Client, PATIENCE, http, wait_until};
+use tokio::runtime::Runtime;
+
+/// A running nsqlookupd.
+struct Lookupd {
+    runtime: Runtime,
+    server: Server,
+}
+
+impl Lookupd {
+    fn start(tcp: &str, http: &str) -> Lookupd {
+        let args = [
+            format!("--tcp-address={tcp}"),
+            format!("--http-address={http}"),
+            "--broadcast-address=127.0.0.1".to_owned(),
+        ];
+        let config = Config::from_args(args.map(Into::into)).expect("the flags are good");
+        let runtime = Runtime::new().expect("the system has threads");
+        let server = runtime.block_on(Server::start(&config));
+        Lookupd {
+            runtime,
+            server: server.expect("the addresses are free"),
+        }
+    }
+
+    /// Ends the nsqlookupd and starts another on the same addresses, which knows nothing.
+    fn restart(self) -> Lookupd {
+        let tcp = self.server.tcp_address().to_string();
+        let http = self.server.http_address().to_string();
+        self.runtime.block_on(self.server.stop());
+        drop(self.runtime);
+        Lookupd::start(&tcp, &http)
+    }
+
+    fn flag(&self) -> String {
+        format!("--lookupd-tcp-address={}", self.server.tcp_address())
+    }
+
+    /// Waits until `/lookup` shows these channels and as many producers as `ports`, each with one
+    /// of these TCP ports.
+    fn wait_for(&self, topic: &str, channels: &[&str], ports: &[u16]) {
+        let target = format!("/lookup?topic={topic}");
+        let mut text = String::new();
+        let is_shown = || {
+            let answer = http(self.server.http_address(), "GET", &target, b"");
+            text = answer.text();
+            if answer.status != 200 {
+                return false;
+            }
+            let found = answer.json();
+            let producers = found["producers"].as_array().expect("a list");
+            let mut shown: Vec<u64> = producers
+                .iter()
+                .filter_map(|producer| producer["tcp_port"].as_u64())
+                .collect();
+            let mut wanted: Vec<u64> = ports.iter().map(|port| u64::from(*port)).collect();
+            shown.sort_unstable();
+            wanted.sort_unstable();
+            found["channels"] == serde_json::json!(channels) && shown == wanted
+        };
+        assert!(wait_until(PATIENCE, is_shown), "{topic}: {text}");
+    }
+}
+
+#[test]
+fn a_broker_is_found_as_long_as_it_lives() {
+    let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0");
+    let flag = lookupd.flag();
+    let mut broker = Broker::start(2, &[&flag, "--broadcast-address=b1"]);
+    let mut client = Client::connect(broker.tcp_addr());
+    client.publish("orders", b"x");
+    client.subscribe("orders", "billing");
+    lookupd.wait_for("orders", &["billing"], &[broker.tcp_addr().port()]);
+    broker.kill9();
+    lookupd.wait_for("orders", &["billing"], &[]);
+    broker.restart();
+    lookupd.wait_for("orders", &["billing"], &[broker.tcp_addr().port()]);
+
+    // A new nsqlookupd hears everything again, at the next event or ping.
+    let lookupd = lookupd.restart();
+    broker
+        .post("/topic/create?topic=more", b"")
+        .expect_status(200);
+    lookupd.wait_for("more", &[], &[broker.tcp_addr().port()]);
+    lookupd.wait_for("orders", &["billing"], &[broker.tcp_addr().port()]);
+
+    // A second broker makes the channels that the topic has elsewhere.
+    let second = Broker::start(1, &[&flag, "--broadcast-address=b2"]);
+    second.wait_for_log("): peer info {TCPPort:");
+    second
+        .post("/topic/create?topic=orders", b"")
+        .expect_status(200);
+    let both = [broker.tcp_addr().port(), second.tcp_addr().port()];
+    lookupd.wait_for("orders", &["billing"], &both);
+    assert!(second.channel_stats("orders", "billing").is_some());
+    second
+        .post("/topic/delete?topic=orders", b"")
+        .expect_status(200);
+    lookupd.wait_for("orders", &["billing"], &[broker.tcp_addr().port()]);
+}

@@ -1,0 +1,189 @@
+//! The real binary over real sockets: start, stop, bad input, silent clients.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use support::{Client, Lookupd, MAGIC, identify, run_nsqlookupd};
+use test_support::differential::Client as _;
+use test_support::{PATIENCE, wait_until};
+
+#[test]
+fn a_start_that_fails_says_why() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let exit = run_nsqlookupd(&[
+        &format!("--tcp-address={address}"),
+        "--http-address=127.0.0.1:0",
+    ]);
+    assert_eq!(exit.code(), 1);
+    let text = format!(
+        "FATAL: failed to instantiate nsqlookupd - listen ({address}) failed - listen tcp \
+         {address}: bind: address already in use - another process listens there, perhaps another \
+         nsqlookupd"
+    );
+    assert!(exit.stderr.contains(&text), "{exit}");
+    let exit = run_nsqlookupd(&["--tcp-address=4160", "--http-address=127.0.0.1:0"]);
+    assert_eq!(exit.code(), 1);
+    let text = "listen (4160) failed - listen tcp: address 4160: missing port in address";
+    assert!(exit.stderr.contains(text), "{exit}");
+    let exit = run_nsqlookupd(&["--nope"]);
+    assert_eq!(exit.code(), 2);
+    let exit = run_nsqlookupd(&["--version"]);
+    assert_eq!(exit.code(), 0);
+    assert!(
+        exit.stdout.starts_with("nsqlookupd v1.3.0 (built w/"),
+        "{exit}"
+    );
+    let exit = run_nsqlookupd(&["--help"]);
+    assert_eq!(exit.code(), 0);
+    assert!(exit.stderr.starts_with("Usage of nsqlookupd:\n"), "{exit}");
+}
+
+#[test]
+fn a_stop_ends_every_connection_and_logs_it() {
+    for signal in ["TERM", "INT"] {
+        let mut lookupd = Lookupd::start(&[]);
+        let mut client = Client::identified(lookupd.tcp, "b1");
+        assert_eq!(client.ask(b"REGISTER t c\n"), "OK");
+        let silent = TcpStream::connect(lookupd.tcp).unwrap();
+        let idle = TcpStream::connect(lookupd.http).unwrap();
+        lookupd.signal(signal);
+        assert_eq!(lookupd.wait().code(), Some(0));
+        assert!(matches!(client.answer(), Ok(None) | Err(_)));
+        let log = lookupd.log();
+        let mut rest = log.as_str();
+        for line in [
+            "INFO: nsqlookupd v1.3.0 (built w/",
+            "INFO: TCP: listening on 127.0.0.1:",
+            "INFO: HTTP: listening on 127.0.0.1:",
+            "INFO: TCP: new client(127.0.0.1:",
+            "): desired protocol magic '  V1'",
+            "): IDENTIFY Address:b1 TCP:4150 HTTP:4151 Version:1.3.0",
+            "REGISTER category:client key: subkey:\n",
+            "REGISTER category:channel key:t subkey:c\n",
+            "REGISTER category:topic key:t subkey:\n",
+            "] exiting ioloop\n",
+            "UNREGISTER category:client key: subkey:\n",
+            "UNREGISTER category:channel key:t subkey:c\n",
+            "UNREGISTER category:topic key:t subkey:\n",
+            "INFO: TCP: closing 127.0.0.1:",
+            "INFO: HTTP: closing 127.0.0.1:",
+        ] {
+            let (_, after) = rest
+                .split_once(line)
+                .unwrap_or_else(|| panic!("{line:?} is missing in:\n{log}"));
+            rest = after;
+        }
+        assert!(
+            log.lines().all(|line| line.starts_with("[nsqlookupd] ")),
+            "{log}"
+        );
+        drop((silent, idle));
+    }
+}
+
+#[test]
+fn sigquit_ends_it_at_once() {
+    let mut lookupd = Lookupd::start(&[]);
+    lookupd.signal("USR1");
+    lookupd.signal("QUIT");
+    assert_eq!(lookupd.wait().code(), Some(2));
+}
+
+/// Each of these inputs ends the original or lets it allocate gigabytes, or is nonsense.
+#[test]
+fn no_input_ends_the_daemon() {
+    let mut lookupd = Lookupd::start(&[]);
+    let inputs: [Vec<u8>; 7] = [
+        [MAGIC, b"IDENTIFY\n\xff\xff\xff\xff"].concat(),
+        [MAGIC, b"IDENTIFY\n\x80\0\0\0"].concat(),
+        [MAGIC, b"IDENTIFY\n\x7f\xff\xff\xff"].concat(),
+        [MAGIC, "x".repeat(1 << 20).as_bytes()].concat(),
+        [MAGIC, &identify(&"[".repeat(200_000))].concat(),
+        vec![0xff; 1 << 16],
+        b"GET /lookup HTTP/1.1\r\n\r\n".to_vec(),
+    ];
+    for (number, input) in inputs.iter().enumerate() {
+        for address in [lookupd.tcp, lookupd.http] {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            // The daemon may close before it has read everything.
+            let _ = stream.write_all(input);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+        assert!(lookupd.is_running(), "input {number}");
+    }
+    assert_eq!(lookupd.get("/ping").text(), "OK");
+}
+
+#[test]
+fn http_changes_what_tcp_registered() {
+    let lookupd = Lookupd::start(&["--log-level=debug"]);
+    let mut client = Client::identified(lookupd.tcp, "b1");
+    assert_eq!(client.ask(b"REGISTER t c\n"), "OK");
+    lookupd
+        .post("/topic/tombstone?topic=t&node=b1:4151")
+        .expect_status(200);
+    lookupd.wait_for_log("INFO: DB: setting tombstone for producer@b1:4151 of topic(t)");
+    assert_eq!(
+        lookupd.get("/lookup?topic=t").text(),
+        r#"{"channels":["c"],"producers":[]}"#
+    );
+    lookupd.post("/topic/delete?topic=t").expect_status(200);
+    lookupd.wait_for_log("INFO: DB: removing channel(c) from topic(t)");
+    lookupd.wait_for_log("INFO: DB: removing topic(t)");
+    let request = lookupd.wait_for_log("INFO: 200 POST /topic/delete?topic=t (127.0.0.1:");
+    assert!(request.ends_with('s'), "{request}");
+    lookupd
+        .get("/lookup?topic=t")
+        .expect_error(404, "TOPIC_NOT_FOUND");
+}
+
+#[test]
+fn old_endpoints_are_served_on_request() {
+    let lookupd = Lookupd::start(&["--old-http-endpoints"]);
+    let envelope = |data: &str| format!(r#"{{"status_code":200,"status_txt":"OK","data":{data}}}"#);
+    let created = lookupd.get("/create_channel?topic=t&channel=c");
+    assert_eq!(created.text(), envelope("null"));
+    assert_eq!(
+        lookupd.get("/lookup?topic=t").text(),
+        envelope(r#"{"channels":["c"],"producers":[]}"#)
+    );
+    let failed = lookupd.get("/lookup?topic=u").expect_status(500);
+    let text = r#"{"status_code":500,"status_txt":"TOPIC_NOT_FOUND","data":null}"#;
+    assert_eq!(failed.text(), text);
+    lookupd.post("/delete_topic?topic=t").expect_status(200);
+    assert_eq!(lookupd.get("/topics").text(), envelope(r#"{"topics":[]}"#));
+}
+
+#[test]
+fn slow_http_clients_are_cut_off() {
+    let lookupd = Lookupd::start(&["--http-read-timeout=200ms", "--http-idle-timeout=200ms"]);
+    for sent in [&b""[..], b"GET /pi"] {
+        let mut stream = TcpStream::connect(lookupd.http).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(sent).unwrap();
+        assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+    }
+}
+
+/// A client that never reads its answers must not disturb the others.
+#[test]
+fn a_client_that_does_not_read_is_alone_with_it() {
+    let lookupd = Lookupd::start(&[]);
+    let mut greedy = Client::connect(lookupd.tcp);
+    greedy
+        .stream()
+        .set_write_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
+    let pings = "PING\n".repeat(10_000);
+    let is_full = wait_until(PATIENCE, || greedy.try_send(pings.as_bytes()).is_err());
+    assert!(is_full, "the daemon stops reading");
+    let mut other = Client::identified(lookupd.tcp, "b2");
+    assert_eq!(other.ask(b"REGISTER t\n"), "OK");
+    assert_eq!(lookupd.get("/ping").text(), "OK");
+}

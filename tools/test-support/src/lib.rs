@@ -1,0 +1,28 @@
+//! The parts that tests of several programs share: an HTTP client, processes and their output, and
+//! the differential tests against the originals.
+
+#![forbid(unsafe_code)]
+
+pub mod differential;
+pub mod http;
+pub mod process;
+
+use std::time::{Duration, Instant};
+
+/// The longest wait, on a busy machine, for an event that normally takes milliseconds. A longer
+/// wait is a failure.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Calls `done` every 20 ms until it returns true. Returns false if `patience` ends first.
+pub fn wait_until(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + patience;
+    loop {
+        if done() {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
