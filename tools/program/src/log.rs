@@ -114,7 +114,7 @@ pub fn enabled(level: Level) -> bool {
 
 /// Writes a line. The macros have checked the level.
 pub fn write(level: Level, text: fmt::Arguments<'_>) {
-    let line = Line::now(level, fmt::format(text));
+    let line = Line::format(level, text);
     #[cfg(any(test, feature = "capture"))]
     if capture::take_in(level, &line.text) {
         return;
@@ -136,7 +136,7 @@ pub fn write_repeated(cause: String, text: fmt::Arguments<'_>) {
     let Some(logger) = LOGGER.get() else {
         return write(Level::Error, text);
     };
-    let line = Line::now(Level::Error, fmt::format(text));
+    let line = Line::format(Level::Error, text);
     logger.send(Entry::Repeated(cause, line));
 }
 

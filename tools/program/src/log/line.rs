@@ -61,14 +61,21 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Returns a line of this moment. A long text is cut.
-    pub(super) fn now(level: Level, mut text: String) -> Line {
-        cut(&mut text);
+    /// Returns a line of this moment.
+    pub(super) fn now(level: Level, text: String) -> Line {
         Line {
             at: SystemTime::now(),
             level,
             text,
         }
+    }
+
+    /// Formats the text of a line of this moment. A long text is cut.
+    pub(super) fn format(level: Level, text: fmt::Arguments<'_>) -> Line {
+        let mut line = Line::now(level, String::new());
+        line.text = fmt::format(text);
+        cut(&mut line.text);
+        line
     }
 
     /// Appends the line in the form that `style` names, with its line feed.

@@ -232,6 +232,29 @@ fn a_fatal_line_has_the_fixed_prefix_and_ends_in_a_line_feed() {
     );
 }
 
+/// Regression: the line was cut like the lines of the queue.
+#[test]
+fn a_fatal_line_before_the_log_starts_is_whole() {
+    let why = "x".repeat(LINE_BYTES_MAX + 1);
+    let text = fatal_line("nsqd", &why);
+    assert!(text.ends_with(&format!(" FATAL: {why}\n")));
+}
+
+/// Regression: the time was taken when the text was formatted already.
+#[test]
+fn a_line_has_the_time_before_its_text_is_formatted() {
+    struct Clock(std::cell::Cell<Option<SystemTime>>);
+    impl fmt::Display for Clock {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.set(Some(SystemTime::now()));
+            Ok(())
+        }
+    }
+    let clock = Clock(Default::default());
+    let line = Line::format(Level::Info, format_args!("{clock}"));
+    assert!(Some(line.at) <= clock.0.get());
+}
+
 #[test]
 fn lines_below_the_level_are_not_formatted() {
     struct Loud;
