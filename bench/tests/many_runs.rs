@@ -147,7 +147,6 @@ fn a_comparison_takes_turns_and_judges() {
     assert!(!result.passed && said.contains("FAILED"));
 }
 
-/// Checks that a comparison measures publishing and delivering separately if one follows the other.
 #[test]
 fn a_comparison_measures_publishing_and_delivering_apart() {
     let directory = tempfile::tempdir().unwrap();

@@ -344,7 +344,7 @@ fn a_search_for_the_highest_rate() {
     );
 }
 
-/// The other tests rely on this: the browser reports requests and errors.
+/// The other tests rely on these reports.
 #[test]
 fn the_browser_notices_requests_and_errors() {
     if !is_installed() {

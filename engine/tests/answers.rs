@@ -404,7 +404,7 @@ fn a_failed_sync_of_the_data_path_is_final() {
     assert_eq!(bodies(&broker, "doomed", "new", 1), ["after"]);
 }
 
-/// A topic with unreadable files is set aside. The other topics are served.
+/// The other topics are served.
 #[test]
 fn a_log_that_cannot_be_read_is_set_aside() {
     let mut broker = unprivileged().start();

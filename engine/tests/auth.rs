@@ -360,7 +360,7 @@ fn expired_grants_are_requested_again() {
     failing.expect_close();
 }
 
-/// A slow auth server delays only the clients that wait for it. Its timeout is the configured one.
+/// The timeout of an auth server is the configured one.
 #[test]
 fn a_slow_server_delays_only_waiting_clients() {
     let (open, gate) = mpsc::channel::<()>();

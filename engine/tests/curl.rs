@@ -618,7 +618,7 @@ fn routing(session: &Session) {
     );
 }
 
-/// The answers were captured from nsqd 0.3.8 (nsqd-http §15).
+/// The answers were recorded from nsqd 0.3.8.
 #[test]
 fn producers_from_before_1_0_find_their_endpoints_where_they_are_wanted() {
     let broker = Broker::start(2, &["--old-http-endpoints"]);

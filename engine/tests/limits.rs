@@ -648,7 +648,6 @@ fn a_full_disk_recovers_when_others_make_room() {
     full.finish();
 }
 
-/// The process dies on a full disk and starts on it again with every owed message.
 #[test]
 fn a_crash_on_a_full_disk_loses_nothing() {
     let _machine = whole_machine();

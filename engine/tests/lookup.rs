@@ -239,7 +239,7 @@ fn a_new_topic_gets_the_channels_that_others_know() {
     one.wait_for("REGISTER pub0 a");
 }
 
-/// Only the client that creates a topic waits for the answer. No message is lost during this time.
+/// No message is lost while the creator waits.
 #[test]
 fn only_the_creator_of_a_topic_waits_for_an_answer() {
     let (open, gate) = mpsc::channel::<()>();
@@ -313,7 +313,6 @@ fn an_unreachable_nsqlookupd_is_ignored() {
     broker.wait_for_log("for topic t - got response 500 Internal Server Error \"boom\"");
 }
 
-/// Topics that are created at the same time share one timeout.
 #[test]
 fn many_topics_wait_for_one_timeout() {
     const TOPICS: usize = 64;

@@ -307,8 +307,6 @@ fn a_batch_of_tiny_messages_takes_no_more_memory_than_its_body() {
     assert!(grown < 3 * body_bytes, "{grown} bytes for {body_bytes}");
 }
 
-/// The broker serves other clients while fifty clients send as many requests as they can and read
-/// the answers.
 #[test]
 fn others_are_served_beside_fifty_that_ask_without_end() {
     let _machine = whole_machine();

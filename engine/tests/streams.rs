@@ -1195,7 +1195,7 @@ fn clients_cannot_forge_lines_of_the_log() {
     assert!(!log.lines().any(is_forged), "{log}");
 }
 
-/// Noise, from the first byte or after a valid start, is refused.
+/// The noise begins at the first byte or after a valid start.
 #[test]
 fn noise_is_refused_without_harm() {
     let broker = Broker::start(2, &[]);

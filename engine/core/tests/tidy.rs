@@ -114,7 +114,6 @@ fn the_rules_depend_on_no_system_call() {
     }
 }
 
-/// No release has a feature that only tests need.
 #[test]
 fn no_release_has_a_feature_of_the_tests() {
     let features_of = |edges: &str| cargo_tree(&["--workspace", "--edges", edges]);
