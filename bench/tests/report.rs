@@ -126,11 +126,7 @@ fn check(page: &Path, charts: &[&str], texts: &[&str]) {
                 Value::Array(Vec::new()),
                 "texts outside of their chart"
             );
-            assert_eq!(
-                seen["overlaps"],
-                Value::Array(Vec::new()),
-                "texts over each other"
-            );
+            assert_eq!(seen["overlaps"], Value::Array(Vec::new()), "texts overlap");
             assert!(
                 seen["overflow"].as_i64().unwrap() <= 0,
                 "{width}: the page scrolls sideways"

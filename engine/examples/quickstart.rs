@@ -60,7 +60,7 @@ fn main() -> Result<(), Failure> {
     );
 
     if !once {
-        println!("\nThe broker goes on running. Try:");
+        println!("\nThe broker keeps running. Try:");
         println!("  curl -d 'hello' 'http://{http_address}/pub?topic=greetings'");
         println!("  curl 'http://{http_address}/stats'");
         println!("Ctrl-C stops it.");
@@ -88,7 +88,7 @@ fn start(data_path: &std::path::Path) -> Result<Daemon, Failure> {
     match Daemon::start(quiet) {
         Ok(daemon) => Ok(daemon),
         Err(error) => {
-            println!("{error}\n... so on free ports instead");
+            println!("{error}\nThe broker starts on free ports instead.");
             Ok(Daemon::start(config(&free)?)?)
         }
     }

@@ -132,7 +132,7 @@ fn authorised_clients_are_served_and_shown() {
     assert_eq!(clients[0]["authed"], true);
     assert_eq!(clients[0]["auth_identity"], "<a>&");
     assert_eq!(clients[0]["auth_identity_url"], "http://example.com/a");
-    assert_eq!(server.requests().len(), 1, "one question for all of it");
+    assert_eq!(server.requests().len(), 1, "all commands share one request");
 }
 
 /// Checks every error in nsqd's order.

@@ -85,7 +85,10 @@ fn delete_under_load(doomed: &Doomed) {
             }
             let closings = victim.join().expect("the consumer does not panic");
             // A topic may have existed without its channel when it was deleted.
-            assert!(closings * 2 > DELETIONS, "closed only {closings} times");
+            assert!(
+                closings * 2 > DELETIONS,
+                "the connection was closed only {closings} times"
+            );
             let is_drained = wait_until(PATIENCE, || {
                 let channel = broker.channel_stats(KEPT, KEPT).unwrap_or_default();
                 channel["depth"] == 0 && channel["in_flight_count"] == 0
@@ -95,7 +98,7 @@ fn delete_under_load(doomed: &Doomed) {
             (owed, finished.join().expect("the consumer does not panic"))
         });
         eprintln!(
-            "deletion: {shards} shards, {} messages kept, {} got what was deleted",
+            "deletion: {shards} shards, {} messages kept, {} received of deleted channels",
             owed.len(),
             progress.received.load(Ordering::SeqCst)
         );

@@ -145,7 +145,7 @@ fn clients_that_stop_are_disconnected_and_others_are_not() {
         while start.elapsed() < LATE && stream.write_all(b"G").is_ok() {
             thread::sleep(Duration::from_millis(100));
         }
-        assert!(start.elapsed() < LATE, "a head without end");
+        assert!(start.elapsed() < LATE, "an endless head");
     }));
     // A body that arrives slowly is accepted, although it takes longer than the timeout of its
     // pieces.

@@ -189,9 +189,7 @@ fn an_idle_broker_is_no_busy_disk() {
     };
     drop(broker);
     if quiet_window(PATIENCE).is_err() {
-        return not_tested(
-            "another program of this machine waits for I/O, or in a ring, all the time",
-        );
+        return not_tested("another program on this machine always waits for I/O or in a ring");
     }
-    panic!("I/O wait without I/O: {least:?}");
+    panic!("an idle broker causes I/O wait: {least:?}");
 }

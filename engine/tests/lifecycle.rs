@@ -302,7 +302,7 @@ fn stop_under_load(signal: &str, shards: usize, topics: u64) {
     }
     assert_eq!(
         attempts_max, 2,
-        "what was in flight at the stop comes as a second attempt"
+        "a message in flight at the stop comes as a second attempt"
     );
 }
 
@@ -445,11 +445,11 @@ fn the_log_tells_the_life_of_the_broker() {
     let complaints = log.matches("ERROR: client(").count();
     assert_eq!(
         complaints, 2,
-        "whoever leaves in peace, or is sent away, has none: {log}"
+        "a client that leaves in order, or that the broker closes, causes no ERROR line: {log}"
     );
     assert!(
         !log.contains(&format!("[{}] exiting", silent)),
-        "who never spoke the protocol does not leave its loop: {log}"
+        "a client that never sent the magic has no loop to exit: {log}"
     );
     let expected = [
         "INFO: nsqd v1.3.0 (built w/".to_owned(),
@@ -882,10 +882,10 @@ fn a_topic_that_is_made_again_never_repeats_an_id() {
             let body = String::from_utf8_lossy(&message.body);
             assert!(
                 body.starts_with(&format!("{round} ")),
-                "{body} is of an earlier life"
+                "{body} is from before the deletion"
             );
             assert!(ids.insert(message.id), "an id is repeated in round {round}");
-            assert!(last < Some(message.id), "ids grow, also over lives");
+            assert!(last < Some(message.id), "ids grow, even after a deletion");
         }
         last = messages.last().map(|message| message.id);
         broker

@@ -90,9 +90,9 @@ fn descriptors_run_out_and_come_back() {
         eprintln!("limits: round {round}: {percent:.1} % of a core, {exchanges} exchanges");
         assert!(
             percent < CPU_PERCENT_MAX,
-            "{percent:.1} % of a core is spinning"
+            "the broker uses {percent:.1} % of a core"
         );
-        assert!(exchanges > 10, "clients that were there are served");
+        assert!(exchanges > 10, "connected clients are served");
 
         // A segment of a new topic needs descriptors too. The publish may be refused or late, but
         // the broker survives.
@@ -116,7 +116,7 @@ fn descriptors_run_out_and_come_back() {
         let is_back = wait_until(PATIENCE, || open_files(broker.pid()) < DESCRIPTORS / 2 + 10);
         assert!(
             is_back,
-            "{} descriptors are open still",
+            "{} descriptors are still open",
             open_files(broker.pid())
         );
     }
@@ -128,7 +128,7 @@ fn leave_descriptors(broker: &Broker, spare: usize) {
     // The limit is not a count, but the lowest number that the kernel does not assign.
     let open = descriptors(broker.pid());
     let mut free = (0..).filter(|number| !open.contains(number));
-    let limit = free.nth(spare).expect("numbers do not end");
+    let limit = free.nth(spare).expect("there is always a next number");
     let status = Command::new("prlimit")
         .args([
             format!("--pid={}", broker.pid()),
@@ -137,7 +137,7 @@ fn leave_descriptors(broker: &Broker, spare: usize) {
         .status();
     assert!(
         status.is_ok_and(|status| status.success()),
-        "one's own process can be limited"
+        "a child process can be limited"
     );
 }
 
@@ -200,7 +200,7 @@ fn newcomers_wait_while_there_is_no_descriptor() {
     eprintln!("limits: {percent:.1} % of a core while newcomers wait");
     assert!(
         percent < CPU_PERCENT_MAX,
-        "{percent:.1} % of a core is spinning"
+        "the broker uses {percent:.1} % of a core"
     );
     let free = Instant::now();
     drop(held);
@@ -302,7 +302,7 @@ fn half_sent_requests_hold_no_descriptors() {
     }
     assert!(
         is_free(before),
-        "{} descriptors are held for clients that do not go on",
+        "clients that stopped hold {} descriptors",
         open_files(broker.pid()) - before
     );
 }
@@ -343,7 +343,10 @@ fn a_new_topic_without_descriptors_is_refused_and_works_later() {
             Some(frame) => {
                 let text = frame.text();
                 assert!(text.starts_with("E_PUB_FAILED PUB failed "), "{text}");
-                assert!(text.contains("open files"), "the reason is told: {text}");
+                assert!(
+                    text.contains("open files"),
+                    "the answer has the reason: {text}"
+                );
             }
             None => panic!("a publish without descriptors is answered at once"),
         }
@@ -476,7 +479,7 @@ impl Full {
             std::thread::sleep(Duration::from_millis(20));
             client = Client::connect(self.broker.tcp_addr());
         }
-        panic!("200 MB were OK'd on a file system of a few");
+        panic!("200 MB got OK on a file system of a few MB");
     }
 
     /// Checks that every interface reports the full disk at once.

@@ -95,7 +95,7 @@ impl Flood {
             }
             last.1.elapsed() >= STALL
         });
-        assert!(is_over, "the broker reads on");
+        assert!(is_over, "the broker still reads");
         assert!(last.0 < OFFERED_BYTES, "the broker took everything");
         self.is_enough.store(true, Ordering::Relaxed);
     }

@@ -58,12 +58,12 @@ fn fatal_text(exit: &Exit) -> String {
     for other in &lines[..lines.len() - 1] {
         assert!(
             other.contains(" INFO: "),
-            "not a line of a stranger's concern: {other:?}"
+            "only INFO lines come before the FATAL line: {other:?}"
         );
     }
     fatal[0]
         .split_once(" FATAL: ")
-        .expect("it was found by it")
+        .expect("the line has FATAL")
         .1
         .to_owned()
 }
@@ -550,7 +550,11 @@ fn the_first_of_several_reasons_is_that_of_nsqd() {
     let exit = start(data.path(), &[bad_value, "--node-id=-1"]);
     let text = "failed to instantiate nsqd - --max-deflate-level must be [1,9]";
     assert_eq!(fatal_text(&exit), text);
-    assert_eq!(exit.stderr.lines().count(), 1, "before the version: {exit}");
+    assert_eq!(
+        exit.stderr.lines().count(),
+        1,
+        "the error comes before the version: {exit}"
+    );
     let exit = start(data.path(), &[]);
     says(&fatal_text(&exit), &["invalid port"]);
     says(&exit.stderr, &["INFO: nsqd v1.3.0 (built w/", "INFO: ID: "]);

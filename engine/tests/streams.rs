@@ -940,7 +940,7 @@ fn a_client_that_never_reads_harms_nobody() {
     });
     assert!(
         gone,
-        "a client that takes nothing for two heartbeats is closed"
+        "a client that reads nothing for two heartbeat intervals is closed"
     );
     // The client still reads nothing and the socket stays full, but the broker must close it.
     let is_free = wait_until(PATIENCE, || !is_open(broker.tcp_addr(), idle.local_addr()));
@@ -1009,7 +1009,7 @@ fn a_consumer_that_reads_slowly_is_kept() {
     assert_eq!(channel["client_count"], 1);
     assert!(
         channel["depth"].as_u64() > Some(0),
-        "everything fits the buffers of the sockets"
+        "everything fits into the buffers of the sockets"
     );
 }
 

@@ -144,7 +144,7 @@ fn the_files_come_and_go_with_the_broker() {
     broker.kill9();
     assert!(tcp.exists(), "a killed process removes nothing");
     let Err(exit) = launch.clone().try_start() else {
-        panic!("what is there is refused, whoever made it");
+        panic!("a start with an existing socket file is refused");
     };
     assert!(exit.stderr.contains(&why), "{exit}");
     assert!(tcp.exists(), "and left alone");
@@ -169,7 +169,7 @@ fn an_empty_tcp_address_is_a_socket_without_a_file() {
     };
     let broker = launch.start();
     let line = broker.wait_for_log(" TCP: listening on @");
-    let (_, name) = line.rsplit_once('@').expect("it was found by it");
+    let (_, name) = line.rsplit_once('@').expect("the line has an @");
     let address = SocketAddr::from_abstract_name(name).expect("a name");
     let mut client = UnixStream::connect_addr(&address).expect("the broker listens");
     client.write_all(b"  V2").expect("connected");

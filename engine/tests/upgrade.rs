@@ -132,7 +132,11 @@ fn check_deliveries(broker: &Broker, fixture: &Fixture) {
             let message = client.message();
             client.finish(&message.id);
             let again = delivered.insert(message.body, message.attempts);
-            assert_eq!(again, None, "{} {channel}: a message twice", fixture.name);
+            assert_eq!(
+                again, None,
+                "{} {channel}: a message came twice",
+                fixture.name
+            );
         }
         assert_eq!(delivered, expected, "{} {channel}", fixture.name);
         let is_drained = || {
@@ -143,7 +147,7 @@ fn check_deliveries(broker: &Broker, fixture: &Fixture) {
         let name = fixture.name;
         assert!(
             wait_until(PATIENCE, is_drained),
-            "{name} {channel}: there is more"
+            "{name} {channel}: messages are left"
         );
     }
 }
@@ -213,7 +217,7 @@ fn going_back_loses_nothing() {
     if original.is_none() {
         // The original is not on every machine. The checks above have covered every byte of the
         // export.
-        eprintln!("skipped: NSQD_ORIGINAL names no nsqd 1.3.0 to read what is exported");
+        eprintln!("skipped: NSQD_ORIGINAL names no nsqd 1.3.0 that could read the export");
     }
     for fixture in fixtures() {
         let (directory, output) = (directory(), directory());
@@ -293,7 +297,7 @@ fn one_unreadable_file_refuses_the_takeover() {
         let before = contents(data.path());
         allow(0o000);
         let Err(exit) = launch().try_start() else {
-            panic!("it started without {closed}");
+            panic!("the broker started without {closed}");
         };
         assert_eq!(exit.code(), 1, "{exit}");
         let line = exit.stderr.lines().find(|line| line.contains("FATAL"));
@@ -326,7 +330,7 @@ fn a_committed_takeover_that_cannot_be_completed_is_not_to_be_undone() {
         ..Launch::new(1, &[])
     };
     let Err(exit) = launch.try_start() else {
-        panic!("it started without a manifest");
+        panic!("the broker started without a manifest");
     };
     assert_eq!(exit.code(), 1, "{exit}");
     let line = exit.stderr.lines().find(|line| line.contains("FATAL"));
@@ -349,7 +353,7 @@ fn without_room_nothing_changes() {
         ..Launch::new(1, &[])
     };
     let Err(exit) = launch.try_start() else {
-        panic!("it started without room");
+        panic!("the broker started without room");
     };
     assert_eq!(exit.code(), 1, "{exit}");
     assert!(

@@ -74,7 +74,7 @@ fn a_stopped_brokers_messages_are_written_for_nsqd() {
         .expect("a file")
         .permissions()
         .mode();
-    assert_eq!(mode & 0o077, 0, "messages are nobody else's business");
+    assert_eq!(mode & 0o077, 0, "other users cannot read the messages");
     // An export does not overwrite existing files.
     let ended = diskq(data_path.path(), &output);
     assert_eq!(ended.status.code(), Some(1));

@@ -281,7 +281,7 @@ fn run(path: &Path, messages: u64) {
     let (began, cpu) = (Instant::now(), spent());
     let mut run = Run::start(path, mono);
     println!(
-        "{:24} {:.2} s, {:.2} s of the processor",
+        "{:24} {:.2} s, {:.2} s of CPU",
         "restart",
         began.elapsed().as_secs_f64(),
         (spent() - cpu).as_secs_f64()
@@ -358,7 +358,7 @@ fn main() {
     let path = std::env::temp_dir().join(format!("ringq-deferred-{}", std::process::id()));
     std::fs::create_dir(&path).expect("a directory for temporary files");
     run(&path, messages);
-    std::fs::remove_dir_all(&path).expect("what was made goes");
+    std::fs::remove_dir_all(&path).expect("the directory can be removed");
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let peak = status.lines().find(|line| line.starts_with("VmHWM"));
     println!("{}", peak.unwrap_or_default());

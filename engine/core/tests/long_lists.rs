@@ -38,7 +38,7 @@ impl World {
                 self.turn();
             }
         }
-        panic!("the operator waits for ever");
+        panic!("the operator waits forever");
     }
 
     fn pause(&mut self, paused: bool) -> usize {
@@ -192,7 +192,7 @@ fn a_crash_between_two_slices_loses_neither_message_nor_deadline() {
         let there = depth + in_flight + deferred;
         assert!(
             (owed..=owed + finished).contains(&there),
-            "{there} are there of {owed} that are owed, after {crash_after} turns"
+            "{there} of {owed} owed messages exist after {crash_after} turns"
         );
         assert!(deferred >= MESSAGES + crash_after);
         let consumer = world.subscribe(2500);
@@ -298,7 +298,10 @@ fn a_checkpoint_comes_although_messages_are_requeued_all_the_time() {
                 break;
             }
         }
-        assert_eq!(world.checkpoints, 1, "{requeued} were requeued meanwhile");
+        assert_eq!(
+            world.checkpoints, 1,
+            "{requeued} messages were requeued during the checkpoint"
+        );
         assert!(requeued > MESSAGES / 4, "{requeued}");
         let runs_max = 2 * MESSAGES + 2 * per_turn as usize;
         assert!(world.runs <= runs_max, "{} runs", world.runs);

@@ -199,7 +199,7 @@ impl Lookupd {
         let is_told = || self.told().iter().any(|told| told == line);
         assert!(
             wait_until(PATIENCE, is_told),
-            "nobody said {line}, but: {:#?}",
+            "{line} was not received, but: {:#?}",
             self.told()
         );
     }

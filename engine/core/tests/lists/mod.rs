@@ -157,7 +157,7 @@ impl World {
                 return;
             }
         }
-        panic!("there is no end to it");
+        panic!("the broker never comes to rest");
     }
 
     pub(crate) fn subscribe(&mut self, rdy: u32) -> ClientId {

@@ -20,7 +20,7 @@ pub(super) const ALL: [(&str, fn()); 9] = [
         a_torn_copy_leaves_its_original_alone,
     ),
     (
-        "a wrong bit in a checkpoint is seen",
+        "a wrong bit in a checkpoint is detected",
         a_wrong_bit_in_a_checkpoint_is_seen,
     ),
     (
@@ -28,11 +28,11 @@ pub(super) const ALL: [(&str, fn()); 9] = [
         the_last_durable_checkpoint_survives,
     ),
     (
-        "a sync that counted on a copy that failed proves nothing",
+        "a sync counts for nothing if a copy failed that it relied on",
         a_sync_that_counted_on_a_failed_copy_proves_nothing,
     ),
     (
-        "a shared sync that fails is believed of nobody",
+        "a failed shared sync makes no topic synced",
         a_shared_sync_that_fails_is_believed_of_nobody,
     ),
     (
@@ -44,7 +44,7 @@ pub(super) const ALL: [(&str, fn()); 9] = [
         an_unfinished_write_keeps_its_segment,
     ),
     (
-        "a checkpoint has what is requeued while it is put together",
+        "a checkpoint has messages that are requeued while it is put together",
         a_checkpoint_has_what_is_requeued_meanwhile,
     ),
 ];
@@ -258,7 +258,7 @@ fn a_lost_name_is_lost_for_every_keeper() {
     for topic in ["one", "other"] {
         let keeper = Keeper::new(files.clone(), data_path.clone());
         let deleted = keeper.delete_topic(topic);
-        deleted.expect_err("no sync of the data path is believed any more");
+        deleted.expect_err("no later sync of the data path is trusted");
     }
 }
 
@@ -291,7 +291,7 @@ fn a_checkpoint_has_what_is_requeued_meanwhile() {
     world.checkpoints = 0;
     world.mono += lists::PAUSE;
     world.turn();
-    assert_eq!(world.checkpoints, 0, "it takes more turns");
+    assert_eq!(world.checkpoints, 0, "the checkpoint takes more turns");
     let (last, ..) = messages.last().expect("all were delivered");
     input.clear();
     encode::req(&mut input, last, Duration::from_secs(10));

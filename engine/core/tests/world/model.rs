@@ -161,7 +161,7 @@ impl Model {
         let tracked = self
             .messages
             .get(number as usize)
-            .expect("a message that somebody published");
+            .expect("the message was published");
         assert_eq!(tracked.topic, place.0, "a message stays in its topic");
         assert_eq!(tracked.body, delivered.body, "byte for byte");
         assert!(attempts >= 1);

@@ -503,12 +503,16 @@ impl World {
             return;
         }
         let peer = &mut self.peers[index];
-        let wanted: &[u8] = match peer.awaiting.front().expect("an answer to something") {
+        let wanted: &[u8] = match peer.awaiting.front().expect("an answer has its command") {
             Awaited::CloseWait => b"CLOSE_WAIT",
             Awaited::Publish(..) | Awaited::Sub | Awaited::Identify => b"OK",
         };
         assert_eq!(data, wanted);
-        match peer.awaiting.pop_front().expect("looked at just now") {
+        match peer
+            .awaiting
+            .pop_front()
+            .expect("the command is still there")
+        {
             Awaited::Publish(numbers, refuses) => {
                 let topic = self.model.messages[numbers[0] as usize].topic;
                 let still = self.model.poisoned.get(&topic).copied();
@@ -556,7 +560,7 @@ impl World {
                 peer.awaiting.clear();
             }
             _ if peer.is_cut_short && text.contains("failed to read") => peer.was_refused = true,
-            _ => panic!("an error that nobody provoked: {text}"),
+            _ => panic!("an unexpected error: {text}"),
         }
     }
 

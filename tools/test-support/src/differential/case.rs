@@ -109,7 +109,7 @@ impl CaseFile {
     ) -> Result<(), String> {
         if let Some(answer) = line.strip_prefix(ANSWER) {
             let step = self.cases.last_mut().and_then(|case| case.steps.last_mut());
-            let step = step.ok_or("an answer stands behind no step")?;
+            let step = step.ok_or("an answer follows no step")?;
             step.answers.push(answer.to_owned());
             return Ok(());
         }
@@ -134,7 +134,7 @@ impl CaseFile {
             }
             _ => {}
         }
-        let case = self.cases.last_mut().ok_or("a step stands in no case")?;
+        let case = self.cases.last_mut().ok_or("a step is outside of a case")?;
         if word == "alone" {
             case.is_alone = true;
             return Ok(());
@@ -201,7 +201,7 @@ impl Action {
                 let (text, behind) = quoted(behind)?;
                 match behind {
                     "" => Ok(Action::Until(connection, text.to_owned())),
-                    _ => Err(format!("what is this: {behind}")),
+                    _ => Err(format!("an unknown line: {behind}")),
                 }
             }
             _ => Err(format!("there is no step {word}")),

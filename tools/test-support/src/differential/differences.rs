@@ -102,7 +102,7 @@ fn read_line(line: &str, place: &str, all: &mut Vec<Difference>) -> Result<(), S
         });
         return Ok(());
     }
-    let difference = all.last_mut().ok_or("this stands behind no difference")?;
+    let difference = all.last_mut().ok_or("this line follows no difference")?;
     if let Some(why) = line.strip_prefix("why ") {
         difference.why = why.to_owned();
     } else if let Some(doc) = line.strip_prefix("doc ") {
@@ -111,10 +111,10 @@ fn read_line(line: &str, place: &str, all: &mut Vec<Difference>) -> Result<(), S
         difference.steps.push((step.to_owned(), Vec::new()));
     } else if let Some(answer) = line.strip_prefix(ANSWER) {
         let step = difference.steps.last_mut();
-        let (_, answers) = step.ok_or("an answer stands behind no step")?;
+        let (_, answers) = step.ok_or("an answer follows no step")?;
         answers.push(answer.to_owned());
     } else {
-        return Err(format!("what is this: {line}"));
+        return Err(format!("an unknown line: {line}"));
     }
     Ok(())
 }

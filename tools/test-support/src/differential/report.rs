@@ -41,7 +41,7 @@ impl Report {
         if let Some(accepted) = known.accepted(case) {
             let (name, place) = (&case.name, &accepted.place);
             if differing.is_empty() {
-                self.gone.push(format!("{name}: take out {place}"));
+                self.gone.push(format!("{name}: remove {place}"));
             } else if !is_as_accepted(&differing, accepted) {
                 let what = describe(case, &differing, self.package);
                 self.unknown
@@ -56,9 +56,12 @@ impl Report {
     pub(crate) fn end(self) {
         let mut text = String::new();
         for (title, found) in [
-            ("the recording is not what the original answers", self.stale),
-            ("ours does not answer as the original", self.unknown),
-            ("accepted differences that are none any more", self.gone),
+            (
+                "the recorded answers differ from the original's",
+                self.stale,
+            ),
+            ("our answers differ from the original's", self.unknown),
+            ("accepted differences that no longer differ", self.gone),
         ] {
             if found.is_empty() {
                 continue;
