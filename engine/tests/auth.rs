@@ -314,7 +314,7 @@ fn posts_redirects_and_urls() {
         );
         assert_eq!(request.body.len(), body_bytes);
     }
-    // A URL with a query of its own gets a second question mark.
+    // A URL that already has a query gets a second question mark.
     let broker = Broker::start(1, &[&format!("--auth-http-address={url}")]);
     authed(&broker);
     let target = server.requests().pop().expect("it was asked").target;

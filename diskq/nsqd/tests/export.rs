@@ -14,7 +14,7 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Returns a data path of ours with the messages of a fixture.
+/// Returns a data path of ringq with the messages of a fixture.
 fn taken_over(name: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a temporary directory");
     for entry in fs::read_dir(fixture(name)).expect("the fixture is there") {

@@ -325,7 +325,7 @@ fn messages_that_time_out_together_come_back_in_slices() {
     assert_eq!(messages.len(), MESSAGES);
     let mut input = Vec::new();
     encode::rdy(&mut input, 0);
-    // A third of the messages are finished, and one has a deadline of its own.
+    // A third of the messages are finished, and one has another deadline.
     encode::touch(&mut input, &messages[1].0);
     for (id, ..) in messages.iter().step_by(3) {
         encode::fin(&mut input, id);
