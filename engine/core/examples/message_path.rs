@@ -4,8 +4,9 @@
 //!     cargo run --release -p engine-core --example message_path -- 1000
 //!
 //! The broker's work for publishing is in functions whose names end in `publishing`, and its work
-//! for delivering in functions whose names end in `delivering`: `valgrind --tool=callgrind
-//! --toggle-collect='*publishing*'`.
+//! for delivering in functions whose names end in `delivering`:
+//!
+//!     valgrind --tool=callgrind --toggle-collect='*publishing*'
 
 #[path = "../tests/path/mod.rs"]
 mod path;
