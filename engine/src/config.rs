@@ -145,6 +145,8 @@ pub struct Config {
     pub check: Check,
     /// `--old-http-endpoints`
     pub old_http_endpoints: bool,
+    /// `--lookupd-tls-root-ca-file`; empty: no TLS to nsqlookupds.
+    pub lookupd_tls_root_ca_file: String,
     /// All values as they were given, for `/config`.
     pub options: Arc<Options>,
 }
@@ -235,6 +237,7 @@ impl Config {
             pin_shards: boolean("pin-shards"),
             io: text("io"),
             check: Check::of(options.word("check")),
+            lookupd_tls_root_ca_file: text("lookupd-tls-root-ca-file"),
             old_http_endpoints: boolean("old-http-endpoints"),
             options: Arc::new(options),
         })

@@ -33,6 +33,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
+use upgrade::ClientConfig;
 
 /// How often every nsqlookupd hears that this node is alive.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
@@ -74,6 +75,14 @@ struct Known {
     failure: Arc<Mutex<LastFailure>>,
 }
 
+/// The settings of connections to nsqlookupds.
+pub(crate) struct LookupSettings {
+    /// The questions over HTTP.
+    pub(crate) http: HttpSettings,
+    /// The TLS of the connections that register; `None` stands for none.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
+}
+
 enum Message {
     Changes(Vec<Change>),
     /// The list of addresses is another one.
@@ -90,13 +99,13 @@ impl LookupPeers {
     pub(crate) fn start(
         config: &Config,
         ports: Ports,
-        http: HttpSettings,
+        settings: LookupSettings,
         tell_has_peers: impl Fn(bool) + Send + Sync + 'static,
     ) -> io::Result<LookupPeers> {
         let (messages, queue) = channel();
         let known = Arc::new(Mutex::new(Vec::new()));
         let registrar = Registrar {
-            node: Node::new(config, ports),
+            node: Node::new(config, ports, settings.tls),
             registry: Registry::default(),
             peers: Vec::new(),
             known: known.clone(),
@@ -106,7 +115,7 @@ impl LookupPeers {
             .spawn(move || registrar.run(&queue))?;
         let http = HttpClient::new(HttpSettings {
             idle_connections_max: INQUIRIES_MAX,
-            ..http
+            ..settings.http
         });
         Ok(LookupPeers {
             shared: Arc::new(Shared {

@@ -7,7 +7,8 @@ use program::http_client::{Authorities, HttpSettings};
 use std::path::Path;
 use std::sync::Arc;
 use upgrade::{
-    ClientTrust, ConfigError, ServerConfig, ServerTls, Session, authorities, server_config,
+    ClientConfig, ClientTls, ClientTrust, ConfigError, ServerConfig, ServerTls, Session,
+    authorities, client_config, server_config,
 };
 use wire::go_error::system_text;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -86,6 +87,28 @@ pub(crate) fn http_settings(config: &Config) -> Result<HttpSettings, String> {
         idle_connections_max: 0,
         authorities,
         needs_tls13: config.tls_min_version == TlsVersion::V13,
+    })
+}
+
+/// Returns the TLS of connections to nsqlookupds, or `None` if no file of authorities for them is given. The node shows
+/// its own certificate, if it has one.
+///
+/// # Errors
+/// A file cannot be used.
+pub(crate) fn lookup_client(config: &Config) -> Result<Option<Arc<ClientConfig>>, String> {
+    if config.lookupd_tls_root_ca_file.is_empty() {
+        return Ok(None);
+    }
+    let own = (Path::new(&config.tls_cert), Path::new(&config.tls_key));
+    let client = authorities(Path::new(&config.lookupd_tls_root_ca_file)).and_then(|roots| {
+        client_config(&ClientTls {
+            authorities: Some(roots),
+            cert_and_key: config.has_certificate().then_some(own),
+        })
+    });
+    client.map(Some).map_err(|error| {
+        let why = error_text(&error);
+        format!("failed to build TLS config for nsqlookupd - {why}")
     })
 }
 

@@ -4,7 +4,8 @@ mod support;
 
 use nsqlookupd::config::Config;
 use nsqlookupd::server::Server;
-use support::{Broker, Client, PATIENCE, http, wait_until};
+use program::log::{self, Level};
+use support::{Broker, Certificates, Client, PATIENCE, http, wait_until};
 use tokio::runtime::Runtime;
 
 /// A running nsqlookupd.
@@ -14,13 +15,16 @@ struct Lookupd {
 }
 
 impl Lookupd {
-    fn start(tcp: &str, http: &str) -> Lookupd {
+    fn start(tcp: &str, http: &str, further: &[String]) -> Lookupd {
+        // Without a log thread, each line would go to the output of the test.
+        log::set_level(Level::Fatal);
         let args = [
             format!("--tcp-address={tcp}"),
             format!("--http-address={http}"),
             "--broadcast-address=127.0.0.1".to_owned(),
         ];
-        let config = Config::from_args(args.map(Into::into)).expect("the flags are good");
+        let args = args.iter().chain(further).map(Into::into);
+        let config = Config::from_args(args).expect("the flags are good");
         let runtime = Runtime::new().expect("the system has threads");
         let server = runtime.block_on(Server::start(&config));
         Lookupd {
@@ -35,7 +39,7 @@ impl Lookupd {
         let http = self.server.http_address().to_string();
         self.runtime.block_on(self.server.stop());
         drop(self.runtime);
-        Lookupd::start(&tcp, &http)
+        Lookupd::start(&tcp, &http, &[])
     }
 
     fn flag(&self) -> String {
@@ -70,7 +74,7 @@ impl Lookupd {
 
 #[test]
 fn a_broker_is_found_as_long_as_it_lives() {
-    let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0");
+    let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &[]);
     let flag = lookupd.flag();
     let mut broker = Broker::start(2, &[&flag, "--broadcast-address=b1"]);
     let mut client = Client::connect(broker.tcp_addr());
@@ -103,4 +107,50 @@ fn a_broker_is_found_as_long_as_it_lives() {
         .post("/topic/delete?topic=orders", b"")
         .expect_status(200);
     lookupd.wait_for("orders", &["billing"], &[broker.tcp_addr().port()]);
+}
+
+/// Registrations go over TLS if nsqd knows who signs the certificate of nsqlookupd. Each side
+/// refuses a peer whose certificate nobody signed whom it knows.
+#[test]
+fn a_broker_registers_over_tls() {
+    let (certificates, others) = (Certificates::new(), Certificates::new());
+    let file = |flag: &str, of: &Certificates, name: &str| format!("--{flag}={}", of.text(name));
+    let lookupd = Lookupd::start(
+        "127.0.0.1:0",
+        "127.0.0.1:0",
+        &[
+            "--tls-tcp-address=127.0.0.1:0".to_owned(),
+            "--tls-client-auth-policy=require-verify".to_owned(),
+            file("tls-root-ca-file", &certificates, "ca.pem"),
+            file("tls-cert", &certificates, "server.pem"),
+            file("tls-key", &certificates, "server-key.pem"),
+        ],
+    );
+    let address = lookupd.server.tls_tcp_address().expect("it listens");
+    let broker = |roots: &Certificates, own: &Certificates, topic: &str| {
+        let broker = Broker::start(
+            1,
+            &[
+                &format!("--lookupd-tcp-address={address}"),
+                "--https-address=",
+                &file("lookupd-tls-root-ca-file", roots, "ca.pem"),
+                &file("tls-cert", own, "client.pem"),
+                &file("tls-key", own, "client-key.pem"),
+            ],
+        );
+        broker
+            .post(&format!("/topic/create?topic={topic}"), b"")
+            .expect_status(200);
+        broker
+    };
+    let good = broker(&certificates, &certificates, "good");
+    lookupd.wait_for("good", &[], &[good.tcp_addr().port()]);
+    let deceived = broker(&others, &certificates, "deceived");
+    deceived.wait_for_log(" - write tcp 127.0.0.1:");
+    let stranger = broker(&certificates, &others, "stranger");
+    stranger.wait_for_log("ERROR: LOOKUPD(");
+    for topic in ["deceived", "stranger"] {
+        let target = format!("/lookup?topic={topic}");
+        http(lookupd.server.http_address(), "GET", &target, b"").expect_status(404);
+    }
 }

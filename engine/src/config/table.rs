@@ -105,6 +105,8 @@ const OWN_FLAGS: &[Flag] = {
     Flag::new("io", Text, "auto", "how shards wait for sockets: io_uring, epoll (runs everywhere), or auto: io_uring where the system allows it, else epoll"),
     Flag::new("check", Word(&words::CHECK), "false", "check whether this machine is ready for a start with these flags, and end: true for a text, json for programs")
         .without_key(),
+    Flag::new("lookupd-tls-root-ca-file", Text, "", "path to the file of authorities that sign the certificates of nsqlookupds (PEM); if given, nsqd registers over TLS")
+        .with_key("nsqlookupd_tls_root_ca_file"),
     flag::HTTP_TIMEOUTS[0],
     flag::HTTP_TIMEOUTS[1],
     flag::HTTP_TIMEOUTS[2],

@@ -5,12 +5,16 @@ use super::command::Command;
 use super::registry::Registry;
 use crate::config::Config;
 use crate::process::Ports;
+use program::tcp_address::split_host_port;
 use program::version::NSQ_VERSION;
 use program::{log_error, log_info};
+use rustls::{ClientConnection, StreamOwned};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use upgrade::ClientConfig;
+use upgrade::pki_types::ServerName;
 use wire::go_error::system_text;
 use wire::go_json::{self, JsonObject, integer, string};
 
@@ -28,6 +32,8 @@ pub(super) struct Node {
     identify: Vec<u8>,
     /// The most bytes of an answer.
     answer_bytes_max: usize,
+    /// `None` stands for connections without TLS.
+    tls: Option<Arc<ClientConfig>>,
 }
 
 /// What a peer says of itself.
@@ -78,7 +84,7 @@ impl Failure {
 }
 
 impl Node {
-    pub(super) fn new(config: &Config, ports: Ports) -> Node {
+    pub(super) fn new(config: &Config, ports: Ports, tls: Option<Arc<ClientConfig>>) -> Node {
         let mut json = String::new();
         let mut object = JsonObject::new(&mut json);
         // Sorted, as Go writes a map.
@@ -96,6 +102,7 @@ impl Node {
         Node {
             identify,
             answer_bytes_max: usize::try_from(config.body_bytes_max).unwrap_or(usize::MAX),
+            tls,
         }
     }
 }
@@ -159,7 +166,7 @@ impl Peer {
     /// The text for the log, where it is not logged yet.
     pub(super) fn connect(&mut self, node: &Node, registry: &Registry) -> Result<(), String> {
         log_info!("LOOKUP connecting to {}", self.address);
-        self.link = Some(Link::connect(&self.address)?);
+        self.link = Some(Link::connect(&self.address, node.tls.as_ref())?);
         if self.introduce(node, registry) {
             return Ok(());
         }
@@ -245,13 +252,13 @@ impl Peer {
 
 /// One connection.
 struct Link {
-    stream: TcpStream,
+    stream: Stream,
     /// Read, but not yet taken as an answer.
     input: Vec<u8>,
 }
 
 impl Link {
-    fn connect(address: &str) -> Result<Link, String> {
+    fn connect(address: &str, tls: Option<&Arc<ClientConfig>>) -> Result<Link, String> {
         let fail = |error: io::Error| format!("dial tcp {address}: {}", cause(&error));
         let deadline = Instant::now() + PATIENCE;
         let mut result = Err(ErrorKind::AddrNotAvailable.into());
@@ -265,6 +272,11 @@ impl Link {
         let stream =
             result.map_err(|error| format!("dial tcp {address}: connect: {}", cause(&error)))?;
         stream.set_nodelay(true).map_err(fail)?;
+        let stream = match tls {
+            None => Stream::Plain(stream),
+            Some(config) => Stream::secure(stream, address, config)
+                .map_err(|why| format!("dial tcp {address}: tls: {why}"))?,
+        };
         Ok(Link {
             stream,
             input: Vec::new(),
@@ -273,8 +285,9 @@ impl Link {
 
     fn write(&mut self, bytes: &[u8], deadline: Instant) -> Result<(), String> {
         remaining(deadline)
-            .and_then(|patience| self.stream.set_write_timeout(Some(patience)))
+            .and_then(|patience| self.stream.set_timeouts(patience))
             .and_then(|()| self.stream.write_all(bytes))
+            .and_then(|()| self.stream.flush())
             .map_err(|error| self.text("write", &error))
     }
 
@@ -286,7 +299,7 @@ impl Link {
             }
             let mut buffer = [0; 4096];
             let bytes = remaining(deadline)
-                .and_then(|patience| self.stream.set_read_timeout(Some(patience)))
+                .and_then(|patience| self.stream.set_timeouts(patience))
                 .and_then(|()| self.stream.read(&mut buffer))
                 .map_err(|error| self.text("read", &error))?;
             if bytes == 0 {
@@ -301,9 +314,68 @@ impl Link {
         let show = |address: io::Result<std::net::SocketAddr>| {
             address.map_or("?".to_owned(), |address| address.to_string())
         };
-        let (local, peer) = (self.stream.local_addr(), self.stream.peer_addr());
+        let socket = self.stream.socket();
+        let (local, peer) = (socket.local_addr(), socket.peer_addr());
         let (local, peer) = (show(local), show(peer));
         format!("{verb} tcp {local}->{peer}: {}", cause(error))
+    }
+}
+
+/// The stream of a connection. The handshake of TLS is part of the first exchange.
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    fn secure(
+        socket: TcpStream,
+        address: &str,
+        config: &Arc<ClientConfig>,
+    ) -> Result<Stream, String> {
+        let (host, _) = split_host_port(address).ok_or("missing port in address")?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+        let client =
+            ClientConnection::new(config.clone(), name).map_err(|error| error.to_string())?;
+        Ok(Stream::Tls(Box::new(StreamOwned::new(client, socket))))
+    }
+
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(stream) => &stream.sock,
+        }
+    }
+
+    /// Sets both timeouts: a write of TLS may have to read.
+    fn set_timeouts(&self, patience: Duration) -> io::Result<()> {
+        self.socket().set_read_timeout(Some(patience))?;
+        self.socket().set_write_timeout(Some(patience))
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(socket) => socket.read(buffer),
+            Stream::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(socket) => socket.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Plain(socket) => socket.flush(),
+            Stream::Tls(stream) => stream.flush(),
+        }
     }
 }
 

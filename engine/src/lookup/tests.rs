@@ -23,7 +23,10 @@ fn welcome(listener: &TcpListener, answers: usize) -> (TcpStream, String) {
 #[test]
 fn the_list_changes_while_the_program_runs() {
     let config = Config::from_args(std::iter::empty()).expect("the defaults");
-    let http = crate::tls::http_settings(&config).expect("no file is named");
+    let settings = LookupSettings {
+        http: crate::tls::http_settings(&config).expect("no file is named"),
+        tls: None,
+    };
     let ports = Ports {
         tcp: 1,
         http: 2,
@@ -31,7 +34,7 @@ fn the_list_changes_while_the_program_runs() {
     };
     let (sender, has_peers) = channel();
     let tell = move |has_peers| sender.send(has_peers).expect("the test listens");
-    let peers = LookupPeers::start(&config, ports, http, tell).expect("threads");
+    let peers = LookupPeers::start(&config, ports, settings, tell).expect("threads");
     let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
     let [one, two] = listeners
         .each_ref()

@@ -8,6 +8,7 @@ use program::log::{Level, Style};
 use program::{Exit, Options, Program, version};
 
 use crate::database::Lifetimes;
+use crate::tls::TlsFlags;
 
 /// nsqlookupd, as its command line shows it.
 pub static NSQLOOKUPD: Program = Program {
@@ -41,6 +42,32 @@ const FLAGS: &[Flag] = {
 /// The flags that nsqlookupd does not have.
 const OWN_FLAGS: &[Flag] = &[
     flag::LOG_FORMAT,
+    text(
+        "tls-tcp-address",
+        "<addr>:<port> to listen on for TCP clients with TLS; empty for none",
+    ),
+    text(
+        "https-address",
+        "<addr>:<port> to listen on for HTTPS clients; empty for none",
+    ),
+    text("tls-cert", "path to the certificate file (PEM)"),
+    text("tls-key", "path to the private key file (PEM)"),
+    Flag::new(
+        "tls-client-auth-policy",
+        Kind::Choice(&["", "require", "require-verify"]),
+        "",
+        "client certificate policy: require or require-verify",
+    ),
+    text(
+        "tls-root-ca-file",
+        "path to the file of the certificate authorities of clients (PEM)",
+    ),
+    Flag::new(
+        "tls-min-version",
+        Kind::Choice(&["tls1.2", "tls1.3"]),
+        "tls1.2",
+        "lowest version of TLS: tls1.2 or tls1.3",
+    ),
     flag::HTTP_TIMEOUTS[0],
     flag::HTTP_TIMEOUTS[1],
     flag::HTTP_TIMEOUTS[2],
@@ -51,6 +78,10 @@ const OWN_FLAGS: &[Flag] = &[
         "also serve the HTTP endpoints of nsqlookupd before 1.0: /create_topic, /delete_topic, ...",
     ),
 ];
+
+const fn text(name: &'static str, help: &'static str) -> Flag {
+    Flag::new(name, Kind::Text, "", help)
+}
 
 /// The values of the flags.
 #[derive(Clone, Debug)]
@@ -73,6 +104,8 @@ pub struct Config {
     pub http_timeouts: HttpTimeouts,
     /// `--old-http-endpoints`
     pub has_old_endpoints: bool,
+    /// `--tls-*`, `--https-address`
+    pub tls: TlsFlags,
     /// The keys of the configuration file that mean nothing.
     pub unknown_keys: Vec<String>,
 }
@@ -103,6 +136,15 @@ impl Config {
             },
             http_timeouts: HttpTimeouts::from_options(options),
             has_old_endpoints: options.boolean("old-http-endpoints"),
+            tls: TlsFlags {
+                cert: options.text("tls-cert"),
+                key: options.text("tls-key"),
+                client_auth_policy: options.text("tls-client-auth-policy"),
+                root_ca_file: options.text("tls-root-ca-file"),
+                min_version: options.text("tls-min-version"),
+                tcp_address: options.text("tls-tcp-address"),
+                https_address: options.text("https-address"),
+            },
             unknown_keys: options.unknown_keys().to_vec(),
         }
     }

@@ -21,3 +21,4 @@ pub mod peer;
 pub mod server;
 pub mod session;
 mod stream;
+pub mod tls;

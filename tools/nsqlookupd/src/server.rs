@@ -12,7 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use wire::go_error::system_text;
 
 use crate::config::{Config, NSQLOOKUPD};
@@ -20,7 +22,8 @@ use crate::database::{Database, Now};
 use crate::event;
 use crate::http::Api;
 use crate::session::{Effects, Session, identify_answer};
-use crate::stream::HttpStream;
+use crate::stream::{HttpStream, Stream};
+use crate::tls;
 
 /// The backlog of a listener; the kernel's net.core.somaxconn caps it.
 const LISTEN_BACKLOG: i32 = 4096;
@@ -45,17 +48,33 @@ const READ_BYTES: usize = 4 * 1024;
 /// unread input is reset, and the reset can overtake the answer.
 const LINGER: Duration = Duration::from_millis(500);
 
+/// Time that a client may take for a TLS handshake.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(60);
+
 /// Longest wait for connections at the end of the process.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The names of the listeners with TLS, in the log.
+const TLS_TCP: &str = "TCP with TLS";
+const HTTPS: &str = "HTTPS";
 
 /// A running nsqlookupd.
 #[derive(Debug)]
 pub struct Server {
     stop: watch::Sender<bool>,
-    tcp: JoinHandle<()>,
-    http: JoinHandle<()>,
+    listeners: Vec<Listening>,
     tcp_address: SocketAddr,
     http_address: SocketAddr,
+}
+
+/// A listener and its connections.
+#[derive(Debug)]
+struct Listening {
+    name: &'static str,
+    address: SocketAddr,
+    task: JoinHandle<()>,
+    /// True if a stop waits for the connections.
+    has_registrations: bool,
 }
 
 /// The parts that all connections share.
@@ -65,6 +84,14 @@ struct Shared {
     http_timeouts: HttpTimeouts,
     has_old_endpoints: bool,
     stop: watch::Receiver<bool>,
+}
+
+/// A connection that was just accepted.
+struct Accepted {
+    socket: TcpStream,
+    peer: SocketAddr,
+    shared: Arc<Shared>,
+    tls: Option<TlsAcceptor>,
 }
 
 impl Server {
@@ -78,8 +105,11 @@ impl Server {
             let keys = config.unknown_keys.join(", ");
             log_warn!("keys in the config file that mean nothing, ignored: {keys}");
         }
+        let tls = tls::configure(&config.tls)?.map(TlsAcceptor::from);
         let (tcp, tcp_address) = listen(&config.tcp_address).await?;
         let (http, http_address) = listen(&config.http_address).await?;
+        let tls_tcp = listen_unless_empty(&config.tls.tcp_address).await?;
+        let https = listen_unless_empty(&config.tls.https_address).await?;
         let (stop, stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
             database: RwLock::new(Database::new(config.lifetimes)),
@@ -93,12 +123,31 @@ impl Server {
             has_old_endpoints: config.has_old_endpoints,
             stop: stopped,
         });
-        log_info!("TCP: listening on {tcp_address}");
-        log_info!("HTTP: listening on {http_address}");
+        let listen_tcp = |name, (listener, address): Bound, tls| {
+            log_info!("{name}: listening on {address}");
+            Listening {
+                name,
+                address,
+                task: tokio::spawn(accept(listener, shared.clone(), tls, serve_tcp)),
+                has_registrations: true,
+            }
+        };
+        let listen_http = |name, (listener, address): Bound, tls| {
+            log_info!("{name}: listening on {address}");
+            Listening {
+                name,
+                address,
+                task: tokio::spawn(accept(listener, shared.clone(), tls, serve_http)),
+                has_registrations: false,
+            }
+        };
+        let mut listeners = vec![listen_tcp("TCP", (tcp, tcp_address), None)];
+        listeners.extend(tls_tcp.map(|bound| listen_tcp(TLS_TCP, bound, tls.clone())));
+        listeners.push(listen_http("HTTP", (http, http_address), None));
+        listeners.extend(https.map(|bound| listen_http(HTTPS, bound, tls.clone())));
         Ok(Server {
             stop,
-            tcp: tokio::spawn(accept(tcp, shared.clone(), serve_tcp)),
-            http: tokio::spawn(accept(http, shared, serve_http)),
+            listeners,
             tcp_address,
             http_address,
         })
@@ -114,22 +163,51 @@ impl Server {
         self.http_address
     }
 
+    /// Returns the address that nsqds connect to over TLS, if there is one.
+    pub fn tls_tcp_address(&self) -> Option<SocketAddr> {
+        self.address_of(TLS_TCP)
+    }
+
+    /// Returns the address of HTTPS, if there is one.
+    pub fn https_address(&self) -> Option<SocketAddr> {
+        self.address_of(HTTPS)
+    }
+
+    fn address_of(&self, name: &str) -> Option<SocketAddr> {
+        let found = self.listeners.iter().find(|listener| listener.name == name);
+        found.map(|listener| listener.address)
+    }
+
     /// Ends all connections, and waits until the log has their last lines.
     pub async fn stop(self) {
         // Fails only if nobody is left to be told.
         let _ = self.stop.send(true);
-        if tokio::time::timeout(STOP_PATIENCE, self.tcp).await.is_err() {
-            log_error!("TCP: connections are still open after {STOP_PATIENCE:?}");
+        for listener in self.listeners {
+            let name = listener.name;
+            if !listener.has_registrations {
+                // Requests that are under way end with the process, as in the original.
+                listener.task.abort();
+            } else if timeout(STOP_PATIENCE, listener.task).await.is_err() {
+                log_error!("{name}: connections are still open after {STOP_PATIENCE:?}");
+            }
+            log_info!("{name}: closing {}", listener.address);
         }
-        log_info!("TCP: closing {}", self.tcp_address);
-        // Requests that are under way end with the process, as in the original.
-        self.http.abort();
-        log_info!("HTTP: closing {}", self.http_address);
+    }
+}
+
+/// A listener and its address.
+type Bound = (TcpListener, SocketAddr);
+
+/// Listens on an address, if there is one.
+async fn listen_unless_empty(address: &str) -> Result<Option<Bound>, String> {
+    match address {
+        "" => Ok(None),
+        address => listen(address).await.map(Some),
     }
 }
 
 /// Listens on an address.
-async fn listen(address: &str) -> Result<(TcpListener, SocketAddr), String> {
+async fn listen(address: &str) -> Result<Bound, String> {
     let refuse = |why: String| format!("listen ({address}) failed - {why}");
     let resolved = tcp_address::resolve(address).map_err(refuse)?;
     let deadline = Instant::now() + BIND_PATIENCE;
@@ -152,7 +230,7 @@ async fn listen(address: &str) -> Result<(TcpListener, SocketAddr), String> {
     }
 }
 
-fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+fn bind(address: SocketAddr) -> io::Result<Bound> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {
@@ -171,7 +249,8 @@ fn bind(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
 async fn accept<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     shared: Arc<Shared>,
-    serve: impl Fn(TcpStream, SocketAddr, Arc<Shared>) -> F,
+    tls: Option<TlsAcceptor>,
+    serve: impl Fn(Accepted) -> F,
 ) {
     let mut stop = shared.stop.clone();
     let mut connections = JoinSet::new();
@@ -189,7 +268,12 @@ async fn accept<F: Future<Output = ()> + Send + 'static>(
                 let _ = set_options(&socket);
                 // An IPv4 peer of a listener for both families is shown as IPv4.
                 let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-                connections.spawn(serve(socket, peer, shared.clone()));
+                connections.spawn(serve(Accepted {
+                    socket,
+                    peer,
+                    shared: shared.clone(),
+                    tls: tls.clone(),
+                }));
             }
             Err(error) => {
                 log_warn!("temporary Accept() failure - {}", system_text(&error));
@@ -210,22 +294,59 @@ fn set_options(socket: &TcpStream) -> io::Result<()> {
     SockRef::from(socket).set_tcp_keepalive(&keep_alive)
 }
 
-/// Serves one client of protocol V1.
-async fn serve_tcp(mut socket: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
+/// Returns the result of a TLS handshake, or `None` after a failure, which is logged.
+async fn shake_hands(
+    tls: &TlsAcceptor,
+    socket: TcpStream,
+    name: &str,
+    peer: SocketAddr,
+) -> Option<TlsStream<TcpStream>> {
+    let why = match timeout(HANDSHAKE_PATIENCE, tls.accept(socket)).await {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => system_text(&error),
+        Err(_) => "i/o timeout".to_string(),
+    };
+    log_warn!("{name}: TLS handshake error from {peer}: {why}");
+    None
+}
+
+/// Serves one client of protocol V1, perhaps over TLS.
+async fn serve_tcp(accepted: Accepted) {
+    let Accepted {
+        socket,
+        peer,
+        shared,
+        tls,
+    } = accepted;
     log_info!("TCP: new client({peer})");
-    let address: Arc<str> = peer.to_string().into();
+    let ends = Ends::of(&socket, peer);
+    let Some(tls) = tls else {
+        return serve_v1(socket, ends, &shared).await;
+    };
+    let mut stop = shared.stop.clone();
+    let secured = tokio::select! {
+        secured = shake_hands(&tls, socket, "TCP", peer) => secured,
+        _ = stop.wait_for(|is_stopped| *is_stopped) => None,
+    };
+    if let Some(stream) = secured {
+        serve_v1(stream, ends, &shared).await;
+    }
+}
+
+async fn serve_v1(mut stream: impl Stream, ends: Ends, shared: &Shared) {
+    let address: Arc<str> = ends.peer.to_string().into();
     let mut session = Session::new(address, shared.identify_answer.clone());
     let mut effects = Effects::default();
     let mut stop = shared.stop.clone();
     let is_stopped = tokio::select! {
-        () = converse(&mut socket, &mut session, &mut effects, &shared) => false,
+        () = converse(&mut stream, &ends, &mut session, &mut effects, shared) => false,
         _ = stop.wait_for(|is_stopped| *is_stopped) => true,
     };
     if is_stopped {
         session.stop();
     }
     loop {
-        let is_done = session.leave(&mut write(&shared), &mut effects);
+        let is_done = session.leave(&mut write(shared), &mut effects);
         tell(&mut effects);
         if is_done {
             break;
@@ -233,41 +354,48 @@ async fn serve_tcp(mut socket: TcpStream, peer: SocketAddr, shared: Arc<Shared>)
         tokio::task::yield_now().await;
     }
     if !is_stopped {
-        close(socket).await;
+        close(stream).await;
     }
 }
 
 /// Reads, carries out and answers commands until the session is over.
 async fn converse(
-    socket: &mut TcpStream,
+    stream: &mut impl Stream,
+    ends: &Ends,
     session: &mut Session,
     effects: &mut Effects,
     shared: &Shared,
 ) {
     let mut buffer = vec![0; READ_BYTES];
     while !session.is_over() {
-        match socket.read(&mut buffer).await {
+        match stream.read(&mut buffer).await {
             Ok(0) => session.end(None, effects),
             Ok(count) => {
                 if session.receive(&buffer[..count]) {
                     session.execute(&mut write(shared), now(), effects);
                 }
             }
-            Err(error) => session.end(Some(&text(socket, "read", &error)), effects),
+            Err(error) => session.end(Some(&ends.text("read", &error)), effects),
         }
         tell(effects);
-        let sent = socket.write_all(&effects.output).await;
+        let sent = send(stream, &effects.output).await;
         effects.output.clear();
         if let Err(error) = sent {
-            session.end(Some(&text(socket, "write", &error)), effects);
+            session.end(Some(&ends.text("write", &error)), effects);
             effects.output.clear();
             tell(effects);
         }
     }
 }
 
+async fn send(stream: &mut impl Stream, bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await?;
+    // TLS has its own buffer.
+    stream.flush().await
+}
+
 /// Ends the output, and drops input for a while.
-async fn close(mut socket: TcpStream) {
+async fn close(mut socket: impl Stream) {
     // A failure means that the peer has gone.
     if socket.shutdown().await.is_err() {
         return;
@@ -275,7 +403,7 @@ async fn close(mut socket: TcpStream) {
     let mut buffer = [0; READ_BYTES];
     let drain = async { while matches!(socket.read(&mut buffer).await, Ok(1..)) {} };
     // Both outcomes have the same meaning: the wait is over.
-    let _ = tokio::time::timeout(LINGER, drain).await;
+    let _ = timeout(LINGER, drain).await;
 }
 
 fn tell(effects: &mut Effects) {
@@ -289,19 +417,52 @@ fn write(shared: &Shared) -> std::sync::RwLockWriteGuard<'_, Database> {
     guard.unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the text of a failed read or write in Go's words.
-fn text(socket: &TcpStream, verb: &str, error: &io::Error) -> String {
-    let show = |address: io::Result<SocketAddr>| match address {
-        Ok(address) => SocketAddr::new(address.ip().to_canonical(), address.port()).to_string(),
-        Err(_) => "?".to_string(),
-    };
-    let (local, peer) = (show(socket.local_addr()), show(socket.peer_addr()));
-    format!("{verb} tcp {local}->{peer}: {verb}: {}", system_text(error))
+/// The addresses of both ends of a connection.
+struct Ends {
+    local: Option<SocketAddr>,
+    peer: SocketAddr,
 }
 
-/// Serves one HTTP connection.
-async fn serve_http(socket: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
-    let stream = HttpStream::new(socket, shared.http_timeouts);
+impl Ends {
+    fn of(socket: &TcpStream, peer: SocketAddr) -> Ends {
+        let local = socket.local_addr().ok();
+        let local = local.map(|local| SocketAddr::new(local.ip().to_canonical(), local.port()));
+        Ends { local, peer }
+    }
+
+    /// Returns the text of a failed read or write in Go's words.
+    fn text(&self, verb: &str, error: &io::Error) -> String {
+        let local = self
+            .local
+            .map_or("?".to_string(), |local| local.to_string());
+        format!(
+            "{verb} tcp {local}->{}: {verb}: {}",
+            self.peer,
+            system_text(error)
+        )
+    }
+}
+
+/// Serves one HTTP connection, perhaps over TLS.
+async fn serve_http(accepted: Accepted) {
+    let Accepted {
+        socket,
+        peer,
+        shared,
+        tls,
+    } = accepted;
+    match tls {
+        None => serve_requests(socket, peer, &shared).await,
+        Some(tls) => {
+            if let Some(stream) = shake_hands(&tls, socket, "http", peer).await {
+                serve_requests(stream, peer, &shared).await;
+            }
+        }
+    }
+}
+
+async fn serve_requests(stream: impl Stream, peer: SocketAddr, shared: &Shared) {
+    let stream = HttpStream::new(stream, shared.http_timeouts);
     let mut connection = Connection::new(stream, b"");
     let api = Api {
         database: &shared.database,

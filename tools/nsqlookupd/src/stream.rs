@@ -1,4 +1,5 @@
-//! [`HttpStream`]: a socket of tokio as the HTTP server wants it, with the deadlines of its waits.
+//! [`HttpStream`]: a stream of tokio, with or without TLS, as the HTTP server wants it, with the
+//! deadlines of its waits.
 
 use std::io;
 use std::pin::Pin;
@@ -7,18 +8,25 @@ use std::time::Instant;
 
 use futures_lite::{AsyncRead, AsyncWrite};
 use program::http::{Alarm, Awaited, Deadline, HttpTimeouts, Io};
-use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::ReadBuf;
 use tokio::time::Sleep;
 
+/// A socket, or TLS on a socket.
+pub(crate) trait Stream:
+    tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin
+{
+}
+
+impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> Stream for S {}
+
 /// A stream of an HTTP connection.
-pub(crate) struct HttpStream {
-    socket: TcpStream,
+pub(crate) struct HttpStream<S> {
+    socket: S,
     deadline: Deadline<Timer>,
 }
 
-impl HttpStream {
-    pub(crate) fn new(socket: TcpStream, timeouts: HttpTimeouts) -> HttpStream {
+impl<S> HttpStream<S> {
+    pub(crate) fn new(socket: S, timeouts: HttpTimeouts) -> HttpStream<S> {
         HttpStream {
             socket,
             deadline: Deadline::new(timeouts, Timer { sleep: None }),
@@ -59,13 +67,13 @@ impl Alarm for Timer {
     }
 }
 
-impl Io for HttpStream {
+impl<S: Stream> Io for HttpStream<S> {
     fn begin(&mut self, awaited: Awaited) {
         self.deadline.begin(awaited);
     }
 }
 
-impl AsyncRead for HttpStream {
+impl<S: Stream> AsyncRead for HttpStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -84,7 +92,7 @@ impl AsyncRead for HttpStream {
     }
 }
 
-impl AsyncWrite for HttpStream {
+impl<S: Stream> AsyncWrite for HttpStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,14 +1,20 @@
 //! The real binary over real sockets: start, stop, bad input, silent clients.
 
+#[path = "../../../wire/upgrade/tests/certificates/mod.rs"]
+mod certificates;
 mod support;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+use rustls::{ClientConnection, StreamOwned};
 use support::{Client, Lookupd, MAGIC, identify, run_nsqlookupd};
 use test_support::differential::Client as _;
+use test_support::process::address_in;
 use test_support::{PATIENCE, wait_until};
+use upgrade::pki_types::ServerName;
+use upgrade::{ClientTls, authorities, client_config};
 
 #[test]
 fn a_start_that_fails_says_why() {
@@ -186,4 +192,61 @@ fn a_client_that_does_not_read_is_alone_with_it() {
     let mut other = Client::identified(lookupd.tcp, "b2");
     assert_eq!(other.ask(b"REGISTER t\n"), "OK");
     assert_eq!(lookupd.get("/ping").text(), "OK");
+}
+
+#[test]
+fn https_is_http_over_tls() {
+    let directory = tempfile::tempdir().unwrap();
+    certificates::write(directory.path());
+    let file =
+        |flag: &str, name: &str| format!("--{flag}={}", directory.path().join(name).display());
+    let (cert, key) = (
+        file("tls-cert", "server.pem"),
+        file("tls-key", "server-key.pem"),
+    );
+    let lookupd = Lookupd::start(&["--https-address=127.0.0.1:0", &cert, &key]);
+    let line = lookupd.wait_for_log(" HTTPS: listening on ");
+    let address = address_in(&line).unwrap();
+    let roots = authorities(&directory.path().join("ca.pem")).unwrap();
+    let config = client_config(&ClientTls {
+        authorities: Some(roots),
+        cert_and_key: None,
+    });
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let client = ClientConnection::new(config.unwrap(), name).unwrap();
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = StreamOwned::new(client, socket);
+    stream
+        .write_all(b"GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("OK"),
+        "{answer}"
+    );
+
+    // Plain HTTP where HTTPS is served does no harm.
+    let mut plain = TcpStream::connect(address).unwrap();
+    plain.set_read_timeout(Some(PATIENCE)).unwrap();
+    plain.write_all(b"GET /ping HTTP/1.1\r\n\r\n").unwrap();
+    let _ = plain.read_to_end(&mut Vec::new());
+    lookupd.wait_for_log("WARNING: http: TLS handshake error from 127.0.0.1:");
+    assert_eq!(lookupd.get("/ping").text(), "OK");
+
+    let refused = |args: &[&str], why: &str| {
+        let free = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"];
+        let exit = run_nsqlookupd(&[&free[..], args].concat());
+        assert_eq!(exit.code(), 1);
+        assert!(exit.stderr.contains(why), "{exit}");
+    };
+    refused(
+        &["--https-address=127.0.0.1:0"],
+        "need --tls-cert and --tls-key",
+    );
+    refused(&[&cert, &key], "need --tls-tcp-address or --https-address");
+    let missing = file("tls-key", "nope.pem");
+    let why = "failed to build TLS config - open ";
+    refused(&["--https-address=127.0.0.1:0", &cert, &missing], why);
 }
