@@ -11,6 +11,7 @@
 
 use std::time::Duration;
 
+use engine_core::Refusal;
 use engine_core::stats::{StatsFilter, StatsSnapshot};
 use http::{Method, StatusCode};
 use program::http::{
@@ -46,6 +47,15 @@ pub enum PublishError {
     Backend(String),
 }
 
+impl From<Refusal> for PublishError {
+    fn from(refusal: Refusal) -> PublishError {
+        match refusal {
+            Refusal::Exiting => PublishError::Exiting,
+            other => PublishError::Backend(other.to_string()),
+        }
+    }
+}
+
 /// Why an administrative request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminError {
@@ -57,6 +67,15 @@ pub enum AdminError {
     Exiting,
     /// 500 `INTERNAL_ERROR`. The text goes to the log, and is logged only here.
     Backend(String),
+}
+
+impl From<Refusal> for AdminError {
+    fn from(refusal: Refusal) -> AdminError {
+        match refusal {
+            Refusal::Exiting => AdminError::Exiting,
+            other => AdminError::Backend(other.to_string()),
+        }
+    }
 }
 
 /// The broker, as HTTP sees it. Names are valid when they get here. Dropping one of the futures

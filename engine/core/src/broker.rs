@@ -24,6 +24,7 @@ use crate::forward::{ForwardBatch, ForwardReply};
 use crate::ids::{ClientId, ShardId, TopicKey};
 use crate::now::Now;
 use crate::random::Random;
+use crate::refusal::Refusal;
 use crate::topic::{Topic, TopicOptions};
 use crate::topology::Topology;
 use crate::work::Work;
@@ -296,7 +297,7 @@ impl Broker {
         &mut self,
         id: ClientId,
         token: Token,
-        result: Result<(), &str>,
+        result: Result<(), &Refusal>,
         out: &mut Vec<Output>,
     ) {
         let Some(client) = self.clients.get_mut(id) else {

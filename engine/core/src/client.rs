@@ -10,6 +10,7 @@ pub(crate) mod session;
 use crate::auth::AuthReason;
 use crate::dirty_set::Listed;
 use crate::ids::{ClientId, ShardId, TopicKey};
+use crate::refusal::Refusal;
 use consumer::Consumer;
 use diskq_log::Log;
 use output::{ClientOutput, Token, Verb};
@@ -245,7 +246,7 @@ impl Client {
     }
 
     /// Fills in the answer that `reply_later` promised. Returns the text of the error frame if the answer is an error.
-    pub(crate) fn resolve(&mut self, token: Token, result: Result<(), &str>) -> Option<String> {
+    pub(crate) fn resolve(&mut self, token: Token, result: Result<(), &Refusal>) -> Option<String> {
         let resolved = self.output.resolve(token, result);
         if resolved.is_fatal {
             self.end_after_output();

@@ -8,6 +8,7 @@
 use crate::client::output::{Token, Verb};
 use crate::ids::{ClientId, ShardId};
 use crate::publication::Publication;
+use crate::refusal::Refusal;
 use wire::name::TopicName;
 
 /// One publish command on its way to the shard of its topic, or the creation of a topic (`verb` is `None`).
@@ -35,7 +36,7 @@ pub struct ForwardBatch {
 #[derive(Debug, Clone)]
 pub struct ForwardReply {
     pub(crate) id: ForwardId,
-    pub(crate) result: Result<(), String>,
+    pub(crate) result: Result<(), Refusal>,
 }
 
 /// A forwarded publish that waits at its topic, for room or for the topic's start.

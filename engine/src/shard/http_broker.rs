@@ -153,12 +153,12 @@ async fn publish(
         match published {
             Ok(Outcome::Done) => return Ok(()),
             Ok(Outcome::Wait | Outcome::Later) => {}
-            Err(refused) => return Err(PublishError::Backend(refused.to_string())),
+            Err(refusal) => return Err(refusal.into()),
         }
         match task.woken().await {
             Some(Wakeup::Retry) => {}
-            Some(Wakeup::Done(result)) => return result.map_err(PublishError::Backend),
-            Some(Wakeup::Exiting) | None => return Err(PublishError::Exiting),
+            Some(Wakeup::Done(result)) => return result.map_err(PublishError::from),
+            None => return Err(PublishError::Exiting),
         }
     }
 }
@@ -186,8 +186,8 @@ async fn administer(
         }
         match task.woken().await {
             Some(Wakeup::Retry) => {}
-            Some(Wakeup::Done(result)) => break result.map_err(AdminError::Backend),
-            Some(Wakeup::Exiting) | None => break Err(AdminError::Exiting),
+            Some(Wakeup::Done(result)) => break result.map_err(AdminError::from),
+            None => break Err(AdminError::Exiting),
         }
     };
     if let Action::Pause | Action::Unpause = action {

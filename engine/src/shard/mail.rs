@@ -10,7 +10,7 @@ use crate::shard::Shard;
 use crate::shard::connection::Moving;
 use crate::shard::http_server::MovingHttp;
 use diskq::{Reply, Tombstone};
-use engine_core::{ForwardBatch, ForwardReply, ShardId, TaskId, TopicKey};
+use engine_core::{ForwardBatch, ForwardReply, Refusal, ShardId, TaskId, TopicKey};
 use futures_channel::{mpsc, oneshot};
 use std::future::Future;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ pub(crate) enum Mail {
     /// A keeper's answer.
     Keeper(TopicKey, Reply),
     /// A topic's log is deleted, with a tombstone if nsqd.dat may list the topic, or could not be deleted.
-    Deleted(Option<TaskId>, Result<Option<Tombstone>, String>),
+    Deleted(Option<TaskId>, Result<Option<Tombstone>, Refusal>),
     /// Publishes to topics of the receiving shard.
     Forwards(ForwardBatch),
     /// Answers to publishes of the receiving shard.

@@ -5,7 +5,7 @@ use crate::reactor;
 use crate::shard::Shard;
 use crate::shard::storage::KeeperJob;
 use diskq::Tombstone;
-use engine_core::{TaskId, Wakeup};
+use engine_core::{Refusal, TaskId, Wakeup};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl Shard {
     pub(super) fn handle_deleted(
         &self,
         task: Option<TaskId>,
-        result: Result<Option<Tombstone>, String>,
+        result: Result<Option<Tombstone>, Refusal>,
     ) {
         let result = result.map(|tombstone| {
             if let Some(tombstone) = tombstone {

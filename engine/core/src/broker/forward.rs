@@ -7,6 +7,7 @@ use crate::forward::{ForwardBatch, ForwardEntry, ForwardId, ForwardReply, Waitin
 use crate::ids::{ShardId, TopicKey};
 use crate::now::Now;
 use crate::publication::Publication;
+use crate::refusal::Refusal;
 use crate::topic::{Published, Waiter};
 use diskq_log::AppendError;
 use wire::command::Batch;
@@ -39,7 +40,10 @@ impl Broker {
                 Ok(found) => found,
                 Err(cause) => {
                     if entry.verb.is_some() {
-                        self.reply_forward(entry.forward_id(batch.from), Err(cause.to_string()));
+                        self.reply_forward(
+                            entry.forward_id(batch.from),
+                            Err(Refusal::SetAside(cause)),
+                        );
                     }
                     continue;
                 }
@@ -66,9 +70,8 @@ impl Broker {
     /// Answers to what this shard forwarded.
     pub fn handle_forward_replies(&mut self, replies: Vec<ForwardReply>, out: &mut Vec<Output>) {
         for reply in replies {
-            let result = reply.result.as_ref().map(|_| ()).map_err(String::as_str);
             let id = reply.id;
-            self.resolve(id.client, id.token, result, out);
+            self.resolve(id.client, id.token, reply.result.as_ref().copied(), out);
             if let Some(client) = self.clients.get_mut(id.client) {
                 client.producer.forwarded_bytes -= id.bytes;
                 self.resume(id.client, Blocked::Forwards, out);
@@ -90,14 +93,14 @@ impl Broker {
     }
 
     /// Refuses the forwarded publishes that wait at a topic.
-    pub(super) fn refuse_forwarded(&mut self, key: TopicKey, cause: &str) {
+    pub(super) fn refuse_forwarded(&mut self, key: TopicKey, refusal: &Refusal) {
         for waiting in std::mem::take(&mut self.topics[key].waiting_publishes) {
             let id = waiting.entry.forward_id(waiting.from);
-            self.reply_forward(id, Err(cause.to_owned()));
+            self.reply_forward(id, Err(refusal.clone()));
         }
     }
 
-    pub(super) fn reply_forward(&mut self, id: ForwardId, result: Result<(), String>) {
+    pub(super) fn reply_forward(&mut self, id: ForwardId, result: Result<(), Refusal>) {
         self.forward_replies[id.from.0 as usize].push(ForwardReply { id, result });
     }
 
@@ -126,7 +129,7 @@ impl Broker {
                 return true;
             }
             Err(AppendError::WouldBlock) => return false,
-            Err(refused) => Err(refused.to_string()),
+            Err(refused) => Err(Refusal::Log(refused)),
         };
         self.reply_forward(id, result);
         true

@@ -7,6 +7,7 @@ use super::output::{Output, Wakeup};
 use crate::client::Blocked;
 use crate::ids::TopicKey;
 use crate::now::Now;
+use crate::refusal::Refusal;
 use crate::topic::Waiter;
 
 /// Makes an ERROR line about an action that is tried again. `why` ends with the system's error text. The cause leaves
@@ -16,9 +17,6 @@ fn repeated_error(what: &str, why: &str, line: String) -> Output {
     let cause = format!("{what}: {answer}");
     Output::RepeatedError { cause, line }
 }
-
-/// The error text for clients that wait for a topic while it is deleted.
-const EXITING: &str = "exiting";
 
 impl Broker {
     /// Takes the keeper's answer to a job of a topic's log. If the topic was deleted meanwhile, the memory of the
@@ -55,7 +53,7 @@ impl Broker {
                 out.push(repeated_error(what, &cause, line));
                 // The blocked clients and tasks publish again, and this time are refused with the reason.
                 self.wake_blocked(key, out);
-                self.refuse_forwarded(key, &cause);
+                self.refuse_forwarded(key, &Refusal::Disk(cause));
             }
             Notice::Loaded(_) => topic.pump_channels_later(),
             Notice::LoadFailed(seqs, cause) => {
@@ -89,17 +87,18 @@ impl Broker {
                 for id in topic.copy_runs(&mut self.clients) {
                     out.push(Output::Close(id));
                 }
+                let refusal = Refusal::Disk(cause);
                 for waiter in topic.waiters.take_all_for_sync() {
-                    self.answer(waiter, Err(&cause), out);
+                    self.answer(waiter, Err(&refusal), out);
                 }
                 self.wake_blocked(key, out);
-                self.refuse_forwarded(key, &cause);
+                self.refuse_forwarded(key, &refusal);
             }
             Notice::Checkpointed { number, synced } => {
                 let kept = topic.mark_recorded(number, synced);
                 topic.advance_stop(number);
                 for waiter in topic.waiters.take_checkpointed(number) {
-                    self.answer(waiter, kept, out);
+                    self.answer(waiter, kept.as_ref().copied(), out);
                 }
             }
             Notice::CheckpointFailed { number, cause } => {
@@ -107,8 +106,9 @@ impl Broker {
                 let line = format!("TOPIC({name}): {what} - {cause}");
                 out.push(repeated_error(what, &cause, line));
                 topic.advance_stop(number);
+                let refusal = Refusal::Disk(cause);
                 for waiter in topic.waiters.take_checkpointed(number) {
-                    self.answer(waiter, Err(&cause), out);
+                    self.answer(waiter, Err(&refusal), out);
                 }
             }
             Notice::Damage(damage) => {
@@ -133,16 +133,18 @@ impl Broker {
     pub(super) fn answer(
         &mut self,
         waiter: Waiter,
-        result: Result<(), &str>,
+        result: Result<(), &Refusal>,
         out: &mut Vec<Output>,
     ) {
         match waiter {
             Waiter::Client(id, token) => self.resolve(id, token, result, out),
             Waiter::Task(task) => {
-                let result = result.map_err(str::to_owned);
-                out.push(Output::Wake(task, Wakeup::Done(result)));
+                out.push(Output::Wake(
+                    task,
+                    Wakeup::Done(result.map_err(Refusal::clone)),
+                ));
             }
-            Waiter::Forward(id) => self.reply_forward(id, result.map_err(str::to_owned)),
+            Waiter::Forward(id) => self.reply_forward(id, result.map_err(Refusal::clone)),
         }
     }
 
@@ -150,13 +152,10 @@ impl Broker {
     pub(super) fn refuse_all(&mut self, key: TopicKey, out: &mut Vec<Output>) {
         let topic = &mut self.topics[key];
         for waiter in topic.waiters.take_all() {
-            match waiter {
-                Waiter::Task(task) => out.push(Output::Wake(task, Wakeup::Exiting)),
-                waiter => self.answer(waiter, Err(EXITING), out),
-            }
+            self.answer(waiter, Err(&Refusal::Exiting), out);
         }
         self.wake_blocked(key, out);
         self.wake_retriers(key, out);
-        self.refuse_forwarded(key, EXITING);
+        self.refuse_forwarded(key, &Refusal::Exiting);
     }
 }

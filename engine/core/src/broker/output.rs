@@ -2,6 +2,7 @@
 
 use crate::auth::AuthQuery;
 use crate::ids::{ClientId, ShardId, TaskId, TopicKey};
+use crate::refusal::Refusal;
 use diskq_log::{Memory, Request};
 use std::sync::Arc;
 use wire::identify::GrantedUpgrade;
@@ -25,9 +26,7 @@ pub enum Wakeup {
     /// Try again: there may be room for the publish now, or the topic has started or has caught up.
     Retry,
     /// What it waited for is done, or failed for this reason.
-    Done(Result<(), String>),
-    /// The topic is being deleted.
-    Exiting,
+    Done(Result<(), Refusal>),
 }
 
 /// What the shell has to do.

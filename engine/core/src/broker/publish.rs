@@ -9,10 +9,9 @@ use crate::client::output::Verb;
 use crate::ids::{ClientId, ShardId, TaskId};
 use crate::now::Now;
 use crate::publication::Publication;
+use crate::refusal::Refusal;
 use crate::topic::{Published, Retrier, Waiter};
 use diskq_log::AppendError;
-use std::fmt;
-use std::sync::Arc;
 use wire::name::TopicName;
 
 /// A producer whose publishes went to the same other shard this often in a row moves there.
@@ -20,26 +19,6 @@ pub const REMOTE_STREAK_MAX: u32 = 16;
 
 /// Bytes a connection may have on their way to other shards before it waits for answers.
 const FORWARDED_BYTES_MAX: usize = 1024 * 1024;
-
-/// The reason why the publish of a task was refused.
-#[derive(Debug)]
-pub enum PublishRefused {
-    /// The topic is not served, for this reason.
-    SetAside(Arc<str>),
-    /// The topic's log does not take the messages.
-    Log(AppendError),
-}
-
-impl fmt::Display for PublishRefused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PublishRefused::SetAside(cause) => f.write_str(cause),
-            PublishRefused::Log(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for PublishRefused {}
 
 impl Broker {
     pub(super) fn publish<'b>(
@@ -151,10 +130,8 @@ impl Broker {
         name: TopicName<'_>,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
         out: &mut Vec<Output>,
-    ) -> Result<Outcome, PublishRefused> {
-        let found = self
-            .topic_key(name, out)
-            .map_err(PublishRefused::SetAside)?;
+    ) -> Result<Outcome, Refusal> {
+        let found = self.topic_key(name, out).map_err(Refusal::SetAside)?;
         let key = found.key();
         let topic = &mut self.topics[key];
         if found == Found::Starting(key) {
@@ -171,7 +148,7 @@ impl Broker {
                 topic.blocked_tasks.push(task);
                 Ok(Outcome::Later)
             }
-            Err(refused) => Err(PublishRefused::Log(refused)),
+            Err(refused) => Err(Refusal::Log(refused)),
         };
         self.pump_later(key);
         result

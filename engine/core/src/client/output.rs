@@ -2,6 +2,7 @@
 
 use crate::dirty_set::Listed;
 use crate::outbound::Outbound;
+use crate::refusal::Refusal;
 use diskq_log::Log;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -197,7 +198,7 @@ impl ClientOutput {
 
     /// Fills in the promised answer. The answer, and later answers that are known, leave once no earlier answer is
     /// outstanding.
-    pub(super) fn resolve(&mut self, token: Token, result: Result<(), &str>) -> Resolved {
+    pub(super) fn resolve(&mut self, token: Token, result: Result<(), &Refusal>) -> Resolved {
         let mut resolved = Resolved::default();
         let Some(at) = token.0.checked_sub(self.replies_gone) else {
             return resolved;
@@ -208,8 +209,8 @@ impl ClientOutput {
         };
         let reply = match result {
             Ok(()) => Reply::Ready(wire::encode::OK.to_vec()),
-            Err(cause) => {
-                let error = verb.failed(cause);
+            Err(refusal) => {
+                let error = verb.failed(&refusal.to_string());
                 resolved.error_text = Some(error.text.clone());
                 Reply::Failed(error)
             }

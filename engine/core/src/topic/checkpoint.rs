@@ -5,6 +5,7 @@ use super::unfinished_checkpoint::{Undistributed, UnfinishedCheckpoint, owed_run
 use crate::channel::scan::Scan;
 use crate::ids::ChannelId;
 use crate::now::Now;
+use crate::refusal::Refusal;
 use crate::work::Work;
 use diskq_log::{ChannelDraft, CheckpointDraft, CheckpointNumber, Durable, Runs, SeqRange};
 use std::time::Duration;
@@ -183,9 +184,9 @@ impl Topic {
         &mut self,
         number: CheckpointNumber,
         synced: bool,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), Refusal> {
         if self.options.group_commit && !synced {
-            return Err("nothing is durable any more since a failed sync");
+            return Err(Refusal::NothingDurable);
         }
         self.is_recorded = true;
         for channel in self.channels.values_mut() {

@@ -20,8 +20,8 @@ use diskq::{
 use engine_core::stats::StatsFilter;
 use engine_core::{
     AdminError, Broker, BrokerOptions, Client, DeletedLog, ForwardBatch, ForwardReply,
-    LatencyOptions, Now, Outcome, Output, Random, ShardId, TaskId, TopicKey, TopicOptions, Wakeup,
-    place,
+    LatencyOptions, Now, Outcome, Output, Random, Refusal, ShardId, TaskId, TopicKey, TopicOptions,
+    Wakeup, place,
 };
 use model::{Model, Place};
 use peer::TestClient;
@@ -850,7 +850,7 @@ impl World {
                 }
                 self.model.confirm_deletion(task);
             }
-            Wakeup::Done(Err(_)) | Wakeup::Exiting => {}
+            Wakeup::Done(Err(_)) => {}
             Wakeup::Retry => {
                 let Some(topic) = creating else { return };
                 self.creating.insert(task, topic);
@@ -1191,6 +1191,7 @@ impl World {
         match mail {
             Mail::Keeper(key, reply, _) => broker.handle_reply(now, key, reply, &mut out),
             Mail::Deleted(task, result) => {
+                let result = result.map_err(|why| Refusal::Disk(why.into()));
                 return self.answer_task(shard, task, Wakeup::Done(result));
             }
             Mail::Forwards(batch) => broker.handle_forwards(now, &batch, &mut out),

@@ -2,7 +2,7 @@
 
 use crate::shard::mail::Mail;
 use diskq::{DiskError, Reply, Request};
-use engine_core::{DeletedLog, TaskId};
+use engine_core::{DeletedLog, Refusal, TaskId};
 use program::log_error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -86,7 +86,8 @@ impl KeeperThread {
             true => self.keeper.delete_ephemeral(&topic).map(|()| None),
             false => self.keeper.delete_topic(&topic).map(Some),
         };
-        let answer = deleted.as_ref().map_err(ToString::to_string);
+        let answer = deleted.as_ref();
+        let answer = answer.map_err(|error| Refusal::Disk(error.to_string().into()));
         let answer = Mail::Deleted(deletion.task.take(), answer.cloned());
         self.post.send(self.shard, answer);
         match deleted {
