@@ -1,4 +1,4 @@
-//! Auth servers: what a client may do is asked of them over HTTP, on threads of their own.
+//! Auth servers: threads beside the shards ask them over HTTP what a client may do.
 //!
 //! ```text
 //!   shard: Output::Authorize ──► AuthServers::ask ──► ThreadPool: one server after the other ──► HTTP
@@ -74,12 +74,12 @@ struct Servers {
     addresses: Vec<String>,
     is_post: bool,
     http: HttpClient,
-    /// Where in the list a question starts, so that the servers share the work.
+    /// Chooses the server that a question goes to first, so that the servers share the work.
     random: Mutex<Random>,
 }
 
 impl AuthServers {
-    /// The configured ones; `None` where there are none, and nobody needs AUTH.
+    /// Starts the threads that ask the configured auth servers. `None` if no server is configured.
     ///
     /// # Errors
     /// No thread could be started.
@@ -192,7 +192,7 @@ fn post_body(query: &AuthQuery) -> String {
     json
 }
 
-/// What a server answers. The error is for the log.
+/// Decodes the answer of a server. The error is for the log.
 fn decode(body: &[u8]) -> Result<Grants, String> {
     let value = go_json::parse(body)?;
     let nothing = Map::new();
@@ -215,7 +215,7 @@ fn decode(body: &[u8]) -> Result<Grants, String> {
     }
 }
 
-/// nsqd overwrites it, but has to understand it first.
+/// Checks the field `expires`. nsqd does not use its value, but refuses an answer in which the value is no time.
 fn check_expires(fields: &Map<String, Value>) -> Result<(), String> {
     match field(fields, "expires") {
         None => Ok(()),
@@ -257,7 +257,7 @@ fn authorization(fields: &Map<String, Value>) -> Result<Authorization, String> {
 fn compile(of: &str, pattern: &str) -> Result<Regex, String> {
     Regex::new(pattern).map_err(|error| {
         let why = error.to_string();
-        // What is before the last line draws the place.
+        // The lines before the last one only mark the place in the pattern.
         let why = why.lines().last().unwrap_or_default();
         let why = why.trim_start_matches("error: ");
         let pattern = quote(pattern.as_bytes());

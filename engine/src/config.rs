@@ -1,4 +1,4 @@
-//! What the operator chose: nsqd's table of flags ([`table`]), and the typed form of their values ([`Config`]).
+//! The operator's settings: nsqd's table of flags (`table.rs`), and the typed form of their values ([`Config`]).
 //!
 //! The crate `program` reads the command line and the configuration file.
 
@@ -152,7 +152,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Whether there is TLS; half of a certificate and its key is an error at the start.
+    /// Returns whether a certificate or its key is configured. A start fails if only one of them is.
     pub fn has_certificate(&self) -> bool {
         !self.tls_cert.is_empty() || !self.tls_key.is_empty()
     }

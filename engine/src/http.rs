@@ -5,8 +5,8 @@
 //!   (the server)                  (checks, in nsqd's order)
 //! ```
 //!
-//! This module knows bytes, names and limits. What a topic is, it knows only as [`Broker`], which
-//! the shell implements over its shards. One connection is one call of [`serve_connection`], on one
+//! This module knows bytes, names and limits. It reaches topics only through the trait [`Broker`],
+//! which `shard/http_broker.rs` implements over all shards. One connection is one call of [`serve_connection`], on one
 //! shard: nothing here is `Send`, nothing is shared.
 
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub use admin::Action;
 pub use bodies::Bodies;
 pub(crate) use stats::memory_fields;
 
-/// Why a publish was not accepted. Clients cannot tell: both are 503 `EXITING`.
+/// The reason why a publish was not accepted. Clients cannot tell: both are 503 `EXITING`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PublishError {
     /// The topic is being deleted, or the process ends.
@@ -56,7 +56,7 @@ impl From<Refusal> for PublishError {
     }
 }
 
-/// Why an administrative request failed.
+/// The reason why an administrative request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminError {
     /// 404 `TOPIC_NOT_FOUND`
@@ -91,8 +91,8 @@ pub trait Broker {
         defer: Option<Duration>,
     ) -> Result<(), PublishError>;
 
-    /// Carries out an action on a topic, or on a channel of the topic. Returns when a checkpoint records the change, and
-    /// for a pause when `nsqd.dat` was written, too. A failed write of `nsqd.dat` is no error here.
+    /// Carries out an action on a topic, or on a channel of the topic. Returns when a checkpoint records the change,
+    /// and for a pause when `nsqd.dat` was written, too. A failed write of `nsqd.dat` is no error here.
     async fn administer(
         &self,
         topic: &str,
@@ -104,15 +104,15 @@ pub trait Broker {
     async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot;
     /// Returns why a log takes no messages, or a topic is set aside, as an error.
     fn health(&self) -> Result<(), String>;
-    /// Where nsqlookupd is, as it was set last; `None`: set to `null`.
+    /// Returns the addresses of the nsqlookupds, as they were set last. `None`: they were set to `null`.
     fn lookupd_addresses(&self) -> Option<Vec<String>>;
     /// Replaces that list, until the process ends.
     fn set_lookupd_addresses(&self, addresses: Option<Vec<String>>);
-    /// See [`Info`].
+    /// Returns the facts about the process that do not change.
     fn info(&self) -> &Info;
-    /// Whether the connection came over TLS.
+    /// Returns whether the connection came over TLS.
     fn is_secure(&self) -> bool;
-    /// Whether the connection would be better off on another shard. Asked between requests.
+    /// Returns whether the connection should move to another shard. The server asks this between requests.
     fn is_better_elsewhere(&self) -> bool;
 }
 
@@ -217,7 +217,8 @@ async fn discard_body(body: &mut RequestBody<'_, impl Io>) -> Result<(), Failure
     }
 }
 
-/// To plain HTTP where it is not served. Not by the encoder: nsqd writes it with these spaces.
+/// Makes the answer to a plain HTTP request where TLS is required. The JSON encoder is not used, because nsqd's text
+/// has these spaces.
 fn tls_required(https_port: i32) -> Reply {
     let body = format!(r#"{{"message": "TLS_REQUIRED", "https_port": {https_port}}}"#);
     Reply::json(StatusCode::FORBIDDEN, body)

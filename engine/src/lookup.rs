@@ -1,4 +1,4 @@
-//! nsqlookupd: it is told which topics and channels are here, and asked which channels a new topic has
+//! The nsqlookupds: this node tells them which topics and channels it has, and asks them which channels a new topic has
 //! elsewhere.
 //!
 //! ```text
@@ -35,7 +35,7 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 use upgrade::ClientConfig;
 
-/// How often every nsqlookupd hears that this node is alive.
+/// The time between two PINGs, which tell an nsqlookupd that this node is alive.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Questions to nsqlookupds at the same time: topics that are created together, times nsqlookupds.
@@ -71,7 +71,7 @@ struct Shared {
 struct Known {
     address: String,
     info: SharedInfo,
-    /// When and why it last gave no answer over HTTP.
+    /// The time and reason of its last failure to answer over HTTP.
     failure: Arc<Mutex<LastFailure>>,
 }
 

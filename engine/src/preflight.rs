@@ -1,5 +1,5 @@
-//! What is checked before anything starts: that this system lets the shards run, and that the
-//! addresses are free. A check that fails says what happened and what to do about it, to a reader
+//! The checks before anything starts: that this system lets the shards run, and that the addresses
+//! are free. A check that fails says what happened and what to do about it, to a reader
 //! who has never heard of io_uring.
 //!
 //! ```text

@@ -1,5 +1,5 @@
-//! What this process is to others: its flags, its ports, and what follows from them. Nothing of that changes while the
-//! process runs.
+//! [`Info`]: the facts about this process that other programs see: flags, ports, and values that follow from them. They
+//! do not change while the process runs.
 
 use crate::config::Config;
 use std::sync::Arc;

@@ -12,7 +12,7 @@
 //! `sendmsg` for each connection that has something. A socket is polled only while somebody waits for it: one that is
 //! left to gather input wakes nobody. Tasks are those of `async-executor`.
 //!
-//! Why not an executor with its own sockets: docs/decisions/0004-reactor.md.
+//! docs/decisions/0004-reactor.md says why this is not an executor with its own sockets.
 
 mod alarm;
 mod driver;
@@ -56,13 +56,13 @@ const TASKS_PER_LOOK: usize = 64;
 /// The reactor also asks after 128 KiB read, so that one busy sender does not hide the others.
 const BYTES_PER_LOOK: usize = 128 * 1024;
 
-/// How long an engine is waited for when it is tried.
+/// The longest wait for an engine that is tried.
 const TRY_TIME: Duration = Duration::from_secs(1);
 
-/// How often a spinning thread looks for answers before it lets others run.
+/// The number of looks for answers after which a spinning thread lets other threads run.
 const LOOKS_PER_YIELD: usize = 20;
 
-/// What wakes the tasks of a thread.
+/// The part of a thread's executor that wakes tasks.
 struct Reactor {
     driver: Driver,
     notify: Arc<Notify>,
@@ -75,11 +75,11 @@ struct Reactor {
     /// Tasks that have much to do and come last.
     last: RefCell<VecDeque<Waker>>,
     spin: RefCell<Spin>,
-    /// When the last wait ended.
+    /// The time at which the last wait ended.
     awake_since: Cell<Instant>,
 }
 
-/// What the tasks of a thread can reach.
+/// The executor of a thread, which its tasks reach through [`CURRENT`].
 struct Runtime {
     executor: LocalExecutor<'static>,
     reactor: Rc<Reactor>,
@@ -246,7 +246,7 @@ impl Runtime {
         }
     }
 
-    /// Whether the thread may wait, after a look for one more task.
+    /// Returns whether the thread may wait, after a look for one more task.
     fn may_wait(&self, tick: Poll<()>) -> bool {
         tick.is_pending()
             && self.reactor.last.borrow().is_empty()

@@ -1,4 +1,4 @@
-//! What an earlier run left on disk becomes the topics of the shards again.
+//! The start of the shards' topics from the files that an earlier run has left.
 
 use crate::config::Config;
 use crate::shard::Clock;
@@ -49,7 +49,7 @@ pub(crate) fn divide(
     Ok(stored)
 }
 
-/// Opens the logs of a shard's topics. One that cannot be opened is set aside.
+/// Opens the logs of a shard's topics. A topic whose log cannot be opened is set aside.
 pub(crate) fn restore(
     options: BrokerOptions,
     path: &DataPath,

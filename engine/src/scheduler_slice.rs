@@ -9,7 +9,7 @@ use std::io;
 use std::mem;
 use std::time::Duration;
 
-/// The least there is.
+/// The shortest slice that Linux grants.
 const SLICE: Duration = Duration::from_micros(100);
 
 const SIZE: u32 = mem::size_of::<libc::sched_attr>() as u32;
@@ -83,7 +83,7 @@ mod tests {
         thread::spawn(act).join().expect("no panic")
     }
 
-    /// Whether slices are told at all.
+    /// Returns whether the kernel tells a thread its slice.
     fn knows_slices() -> bool {
         attributes().expect("a thread has attributes").sched_runtime > 0
     }

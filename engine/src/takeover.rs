@@ -10,8 +10,8 @@ use jiff::fmt::strtime;
 use program::{log_info, log_warn};
 use std::time::{Instant, SystemTime};
 
-/// The end of the FATAL line before the takeover is committed. Unlike at other starts, no single topic is set aside: the
-/// takeover happens wholly or not at all, so that the original can still go on with all of its files.
+/// The end of the FATAL line before the takeover is committed. Unlike at other starts, no single topic is set aside:
+/// the takeover happens wholly or not at all, so that the original can still go on with all of its files.
 const WAY_OUT: &str = "a takeover happens wholly or not at all: mend the cause and start nsqd again, or move the \
                        *.diskqueue.* files in question out of the data path to start without their messages";
 
@@ -96,7 +96,7 @@ fn line(topic: &TopicTakeover) -> String {
     line
 }
 
-/// When it happened, in local time.
+/// Makes the name suffix of the directory for nsqd's files: the local time.
 fn label() -> String {
     // A clock outside jiff's range is not worth refusing to start for.
     strtime::format("%Y-%m-%d-%H%M%S", &Zoned::now()).unwrap_or_else(|_| "undated".to_owned())

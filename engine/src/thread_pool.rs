@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// How long a thread that is not the only one waits for more to do.
+/// The time after which an idle thread ends, unless it is the only one.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 
 /// Something to be done, and its result reported.

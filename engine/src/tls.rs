@@ -122,7 +122,7 @@ fn common_name(certificate: &[u8]) -> String {
     name.unwrap_or_default().to_owned()
 }
 
-/// What /stats shows of a session: nsqd knows names for the suites of its youth only.
+/// Describes a session as /stats shows it. nsqd has names for old cipher suites only.
 pub(crate) fn describe(session: Session) -> TlsSession {
     let version = match session.version {
         0x0303 => "TLS1.2".to_owned(),

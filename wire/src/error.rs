@@ -39,7 +39,7 @@ pub enum ErrorCode {
     AuthDisabled,
     /// FIN of a message that is not in flight to this client.
     FinFailed,
-    /// REQ of a message that is not in flight to this client, or that could not be put back.
+    /// REQ of a message that is not in flight to this client.
     ReqFailed,
     /// TOUCH of a message that is not in flight to this client.
     TouchFailed,
@@ -162,8 +162,8 @@ impl WireError {
         WireError::of_message(ErrorCode::FinFailed, "FIN ", id, cause)
     }
 
-    /// REQ of `id` failed: `cause` is a cause of FIN, `exiting`, `ID already deferred`, or the
-    /// disk's error. Not fatal.
+    /// REQ of `id` failed: `cause` is a cause of FIN. nsqd has more causes, such as `exiting`. Not
+    /// fatal.
     #[must_use]
     pub fn req_failed(id: &MessageId, cause: &str) -> WireError {
         WireError::of_message(ErrorCode::ReqFailed, "REQ ", id, cause)
@@ -181,7 +181,8 @@ impl WireError {
         WireError::with_raw(code, verb, id.as_bytes(), &format!(" failed {cause}"))
     }
 
-    /// A publish failed: `cause` is `exiting` or the disk's error.
+    /// A publish failed: `cause` is `exiting`, the reason why the topic is set aside, or the disk's
+    /// error.
     ///
     /// # Panics
     /// When `verb` is not `PUB`, `MPUB` or `DPUB`.
@@ -196,8 +197,8 @@ impl WireError {
         WireError::new(code, format_args!("{verb} failed {cause}"))
     }
 
-    /// SUB failed: `cause` is `exiting`, `consumers for <topic>:<channel> exceeds limit of <n>`, or
-    /// `to deleted topic/channel`.
+    /// SUB failed: `cause` is `exiting`, `consumers for <topic>:<channel> exceeds limit of <n>`, the
+    /// reason why the topic is set aside, or the disk's error.
     #[must_use]
     pub fn sub_failed(cause: &str) -> WireError {
         WireError::new(ErrorCode::SubFailed, format_args!("SUB failed {cause}"))

@@ -1,12 +1,12 @@
-//! What can go wrong in a log: [`AppendError`] is what a publisher hears. Damage is no error: it is counted, reported
-//! as [`Damage`] and stepped over.
+//! The failures of a log. An [`AppendError`] refuses a publish. [`Damage`] is no error: the log counts and reports the
+//! damage, and skips the damaged messages.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::range::SeqRange;
 
-/// Why an append took nothing. The log is unchanged in every case.
+/// The reason why an append took nothing. The log is unchanged in every case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppendError {
     /// The keeper has been asked for room and is late. Try again after [`Notice::Room`].
@@ -36,7 +36,7 @@ impl fmt::Display for AppendError {
 
 impl std::error::Error for AppendError {}
 
-/// What kind of thing was found damaged.
+/// The kind of a damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DamageKind {
     /// Slots or frames of messages that were synced do not agree with their CRC.
@@ -57,7 +57,7 @@ pub enum DamageKind {
 /// Something on disk that is not what was written there. Counted, reported, never fatal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// What was found damaged.
+    /// The kind of the damage.
     pub kind: DamageKind,
     /// The file, below the data path.
     pub file: String,

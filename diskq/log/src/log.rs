@@ -16,6 +16,15 @@
 //! A backlog beyond what is kept in memory goes through the same few mapped files: each is copied to
 //! a file of its own and used again.
 //!
+//! Each part of the state has a file, and the code that acts on this part has others:
+//!
+//! ```text
+//!   segments.rs      append.rs, read.rs; holders.rs: who needs a segment; residency.rs: spill, load, peek
+//!   supply.rs        room.rs: where the next segment comes from
+//!   sync.rs          syncing.rs: when a sync starts, and what its result means
+//!   checkpoints.rs   progress.rs: when a checkpoint is due, how it is put together, what it keeps
+//! ```
+//!
 //! An append only touches the memory of the tail and a few numbers. All other work happens once per segment, per sync
 //! or per checkpoint, and leaves as a [`Request`].
 
@@ -59,7 +68,7 @@ pub use options::LogOptions;
 pub use segments::{Residency, Segment};
 pub use supply::next_generation;
 
-/// What a log tells its topic.
+/// A message of a log to its topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Appends that would have blocked or were refused may be tried again.
@@ -85,21 +94,21 @@ pub enum Notice {
     Checkpointed {
         /// The checkpoint.
         number: CheckpointNumber,
-        /// Whether it is durable; never after a failed sync.
+        /// True if it is durable; never after a failed sync.
         synced: bool,
     },
     /// This checkpoint could not be written; an older one stands. It is due again.
     CheckpointFailed {
         /// The checkpoint.
         number: CheckpointNumber,
-        /// What was attempted, on what, and the system's answer.
+        /// The failed attempt, its file, and the system's answer.
         cause: Arc<str>,
     },
     /// Something on disk is not what was written there.
     Damage(Damage),
 }
 
-/// What [`Log::take_run`] found.
+/// The result of [`Log::take_run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// Frames to send.
@@ -115,11 +124,11 @@ pub enum Taken {
 pub struct Run {
     /// The seq of the first frame.
     pub first: Seq,
-    /// How many frames.
+    /// The number of frames.
     pub count: u32,
-    /// Where they start in the segment.
+    /// The offset in the segment at which the run starts.
     pub start: u32,
-    /// Where they end in the segment.
+    /// The offset in the segment at which the run ends.
     pub end: u32,
 }
 
@@ -132,13 +141,13 @@ pub struct LogStats {
     pub resident_bytes: u64,
     /// Segments that hold messages.
     pub segments: u32,
-    /// Those of them that are not in memory.
+    /// Segments that hold messages and are not in memory.
     pub cold_segments: u32,
     /// Mappings held, the spare and the pool included.
     pub mappings: u32,
     /// Messages lost to damage that start-up or this run has found.
     pub damaged_count: u64,
-    /// What [`Log::health`] says.
+    /// The answer of [`Log::health`].
     pub health: Option<String>,
 }
 
@@ -168,9 +177,9 @@ pub struct Log {
     reads: u64,
     /// The newest time any call has brought.
     mono: Duration,
-    /// When the last append came, successful or not: a log without appends gives memory back.
+    /// The time at which the last append came, successful or not: a log without appends gives memory back.
     last_append: Duration,
-    /// When the last load was asked for.
+    /// The time at which the last load was asked for.
     last_load: Duration,
     damaged_count: u64,
     /// Damage that was found and is to be told with the next answer of the keeper.
@@ -277,7 +286,7 @@ impl Log {
         }
     }
 
-    /// When [`Log::handle_timeout`], or a checkpoint, is due next. May lie in the past.
+    /// Returns when [`Log::handle_timeout`], or a checkpoint, is due next. May lie in the past.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Duration> {
         let due = Timer::ALL
@@ -286,7 +295,7 @@ impl Log {
         due.min()
     }
 
-    /// When a timer is due. `None`: it is not set.
+    /// Returns when a timer is due. `None`: it is not set.
     #[inline]
     fn due_at(&self, timer: Timer) -> Option<Duration> {
         match timer {
@@ -350,7 +359,7 @@ impl Log {
         stats
     }
 
-    /// Why publishes are refused, if they are. Changes only with a reply.
+    /// Returns why publishes are refused, if they are. Changes only with a reply.
     #[must_use]
     pub fn health(&self) -> Option<&Arc<str>> {
         self.sync.poisoned.as_ref().or(self.supply.refusal_text())

@@ -27,25 +27,25 @@ impl SeqRange {
         }
     }
 
-    /// How many seqs the range holds.
+    /// Returns how many seqs the range holds.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.end.0.saturating_sub(self.start.0)
     }
 
-    /// Whether the range holds no seq at all.
+    /// Returns whether the range holds no seq at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.start.0 >= self.end.0
     }
 
-    /// Whether `seq` lies in the range.
+    /// Returns whether `seq` lies in the range.
     #[must_use]
     pub fn contains(&self, seq: Seq) -> bool {
         self.start.0 <= seq.0 && seq.0 < self.end.0
     }
 
-    /// What both ranges hold; empty if they do not meet.
+    /// Returns the seqs that both ranges hold. The result is empty if the ranges do not meet.
     #[must_use]
     pub fn intersection(&self, other: &SeqRange) -> SeqRange {
         SeqRange {
@@ -90,7 +90,7 @@ pub fn normalise(ranges: &mut Vec<SeqRange>) {
     });
 }
 
-/// What of `range` none of the sorted, disjoint `others` holds.
+/// Returns the parts of `range` that none of the sorted, disjoint `others` holds.
 #[must_use]
 pub fn without(range: SeqRange, others: &[SeqRange]) -> Vec<SeqRange> {
     let mut left = Vec::new();
@@ -103,7 +103,7 @@ pub fn without(range: SeqRange, others: &[SeqRange]) -> Vec<SeqRange> {
     left
 }
 
-/// What of `range` the sorted, disjoint `others` hold.
+/// Returns the parts of `range` that the sorted, disjoint `others` hold.
 #[must_use]
 pub fn within(range: SeqRange, others: &[SeqRange]) -> Vec<SeqRange> {
     if range.is_empty() {

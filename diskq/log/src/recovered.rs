@@ -24,6 +24,6 @@ pub struct Recovered {
     /// Messages at or above the checkpoint's `next` that were published deferred, by seq, with the
     /// Unix time in ns at which they are due.
     pub deferred: Vec<(Seq, u64)>,
-    /// What was found damaged. Counted in the log's stats already.
+    /// The damage that was found. The log's stats count it already.
     pub damage: Vec<Damage>,
 }

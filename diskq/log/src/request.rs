@@ -1,4 +1,4 @@
-//! What a log asks of the keeper, and what it is answered.
+//! [`Request`] and [`Reply`]: a log's jobs for the keeper, and the keeper's answers.
 
 use std::io;
 use std::ops::Range;
@@ -28,7 +28,7 @@ pub enum Request {
         segment: SegmentNumber,
         /// Its size.
         bytes: u32,
-        /// What its memory is made of.
+        /// The pages of its memory.
         pages: Pages,
     },
     /// Copy a sealed segment to a file of its own, so that the memory and the file it belongs to are
@@ -40,7 +40,7 @@ pub enum Request {
         memory: Memory,
         /// The new file.
         copy: SegmentNumber,
-        /// Whether it must be durable before the reply.
+        /// True if it must be durable before the reply.
         sync: bool,
     },
     /// Read a few messages of a cold segment, from the one that a reader waits for, and check them. A [`Request::Load`]
@@ -48,7 +48,7 @@ pub enum Request {
     Peek {
         /// The file.
         segment: SegmentNumber,
-        /// What the messages in it must agree with.
+        /// The segment's head, which the messages must agree with.
         head: Head,
         /// The indices of the messages to read; the first message of the segment has index 0.
         indices: Range<u32>,
@@ -57,9 +57,9 @@ pub enum Request {
     Load {
         /// The file.
         segment: SegmentNumber,
-        /// What the messages in it must agree with.
+        /// The segment's head, which the messages must agree with.
         head: Head,
-        /// How many messages it holds.
+        /// The number of its messages.
         count: u32,
         /// True if the page cache may hold newer bytes than the disk: see [`SyncJob::again`].
         cached: bool,
@@ -105,7 +105,7 @@ pub struct SyncJob {
     pub again: Vec<(SegmentNumber, [Range<u32>; 2])>,
     /// Files to be removed for good; `names` is set if there are any.
     pub gone: Vec<SegmentNumber>,
-    /// Whether names changed since the last sync: the directories are synced too.
+    /// True if names changed since the last sync: the directories are synced too.
     pub names: bool,
     /// Everything below is synced when this succeeds.
     pub upto: Seq,
@@ -120,9 +120,9 @@ pub struct CheckpointJob {
     pub slot: u8,
     /// The contents of the checkpoint.
     pub draft: CheckpointDraft,
-    /// Whether it must be durable before the reply.
+    /// True if it must be durable before the reply.
     pub sync: bool,
-    /// Whether names changed since the last sync: the directories are synced too.
+    /// True if names changed since the last sync: the directories are synced too.
     pub names: bool,
 }
 
@@ -185,12 +185,12 @@ pub struct Piece {
     pub seqs: SeqRange,
 }
 
-/// Why a job failed.
+/// The reason why a job failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The kind of the system's answer.
     pub kind: io::ErrorKind,
-    /// What was attempted, on what, and the answer.
+    /// The failed attempt, its file, and the system's answer.
     pub text: String,
 }
 
@@ -235,7 +235,7 @@ pub enum Reply {
         memory: Memory,
         /// The new file, there as a whole if it worked, and not there if not.
         copy: SegmentNumber,
-        /// Whether it worked.
+        /// `Ok` if the job worked.
         result: Result<(), Failure>,
     },
     /// To [`Request::Peek`].
@@ -257,14 +257,14 @@ pub enum Reply {
     Synced {
         /// The request's `upto`.
         upto: Seq,
-        /// Whether it worked.
+        /// `Ok` if the job worked.
         result: Result<(), SyncFailure>,
     },
     /// To [`Request::WriteCheckpoint`].
     CheckpointWritten {
         /// The request's `number`.
         number: CheckpointNumber,
-        /// Whether it worked.
+        /// `Ok` if the job worked.
         result: Result<(), SyncFailure>,
     },
 }
@@ -284,7 +284,7 @@ impl Reply {
     }
 }
 
-/// Why something was not synced, or a checkpoint not written.
+/// The reason why something was not synced, or a checkpoint not written.
 #[derive(Clone, Debug)]
 pub enum SyncFailure {
     /// Descriptors or memory were short, or there was no room for the checkpoint. Nothing is lost, and an older

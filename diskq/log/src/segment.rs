@@ -22,7 +22,7 @@ use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
 use crate::slot::{SLOT_BYTES, Slot};
 
-/// Where the first frame starts.
+/// The offset at which the first frame starts.
 pub const FRAMES_AT: u32 = 128;
 /// The format this code writes and reads. 2: CRC-32C in the slots.
 pub(crate) const VERSION: u16 = 2;
@@ -39,7 +39,7 @@ const HEAD_MAGIC: [u8; 4] = *b"RQSG";
 const TWIN_MAGIC: [u8; 4] = *b"RQST";
 const _: () = assert!(FRAMES_AT as usize == 2 * BLOCK_BYTES);
 
-/// What the head blocks say about a segment from its first append on.
+/// The content of both head blocks, from the segment's first append on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Random per use of the file: nothing written under another one is valid.
@@ -52,12 +52,12 @@ pub struct Head {
     pub node: u16,
 }
 
-/// What the twin says in addition once the segment is sealed.
+/// The content that the twin has in addition once the segment is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
-    /// How many messages there are.
+    /// The number of messages.
     pub count: u32,
-    /// Where the last frame ends.
+    /// The offset at which the last frame ends.
     pub end: u32,
 }
 
@@ -77,7 +77,7 @@ pub fn is_size(bytes: u32) -> bool {
     (PAGE_BYTES..=SEGMENT_BYTES_LIMIT).contains(&bytes)
 }
 
-/// What the first 128 bytes of a file turn out to be.
+/// The result of reading the first 128 bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadState {
     /// Nothing was ever written: prepared, not used.
@@ -184,7 +184,7 @@ pub fn count_limit(bytes: u32) -> u32 {
     bytes.saturating_sub(FRAMES_AT) / (HEADER_BYTES + SLOT_BYTES) as u32
 }
 
-/// Where the slot of the `index`-th message starts.
+/// Returns where the slot of the `index`-th message starts.
 #[inline]
 pub fn slot_offset(segment_bytes: usize, index: u32) -> Option<usize> {
     segment_bytes.checked_sub((index as usize + 1) * SLOT_BYTES)
@@ -198,8 +198,8 @@ pub fn slot_at(bytes: &[u8], index: u32) -> Option<Slot> {
     Some(Slot::decode(slot))
 }
 
-/// Where the messages from the `index`-th on are, of `count` whose last frame ends at `end`: frames,
-/// and slots.
+/// Returns the place of the frames and the place of the slots of the messages from the `index`-th on. The segment has
+/// `count` messages, and the last frame ends at `end`.
 pub(crate) fn pieces_from(bytes: &[u8], index: u32, count: u32, end: u32) -> [Range<u32>; 2] {
     let length = bytes.len() as u32;
     let slot_end = |count: u32| length.saturating_sub(count.saturating_mul(SLOT_BYTES as u32));
@@ -213,11 +213,11 @@ pub(crate) fn pieces_from(bytes: &[u8], index: u32, count: u32, end: u32) -> [Ra
 /// One message to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct NewFrame<'a> {
-    /// When it was published, in Unix nanoseconds.
+    /// The time of the publish, in Unix nanoseconds.
     pub timestamp_ns: i64,
     /// Its id.
     pub id: MessageId,
-    /// By how many milliseconds it is deferred; 0: not.
+    /// The deferral in milliseconds. 0: the message is not deferred.
     pub defer_ms: u32,
     /// Its body.
     pub body: &'a [u8],
@@ -257,14 +257,14 @@ pub fn seqs_at(base: Seq, indices: &Range<u32>) -> SeqRange {
     SeqRange::new(at(indices.start), at(indices.end))
 }
 
-/// What reading every slot of a segment found. Indices count messages from the segment's base.
+/// The messages that reading every slot of a segment has found. Indices count messages from the segment's base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
     /// The whole messages.
     pub whole: Vec<Range<u32>>,
     /// Whole messages that were deferred: index, timestamp of the frame, deferral.
     pub deferred: Vec<(u32, i64, u32)>,
-    /// Where the last whole frame ends.
+    /// The offset at which the last whole frame ends.
     pub end: u32,
 }
 

@@ -17,7 +17,7 @@ use crate::crc::crc32c;
 /// The size of a slot.
 pub const SLOT_BYTES: usize = 16;
 
-/// Where a frame is, and the proof that it is whole.
+/// The place of a frame, and the proof that the frame is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// The frame's first byte in the segment.
@@ -26,7 +26,7 @@ pub struct Slot {
     pub end: u32,
     /// Never 0, so that sixteen zero bytes are no slot.
     pub crc: u32,
-    /// By how much the message was deferred when published; 0: not.
+    /// The deferral in milliseconds with which the message was published. 0: the message was not deferred.
     pub defer_ms: u32,
 }
 
@@ -44,7 +44,7 @@ impl Slot {
         }
     }
 
-    /// Whether `frame` is what this slot was made for, under this generation and seq.
+    /// Returns whether `frame` is what this slot was made for, under this generation and seq.
     pub(crate) fn is_proof_of(&self, generation: u64, seq: Seq, frame: &[u8]) -> bool {
         self.crc
             == crc(

@@ -1,4 +1,4 @@
-//! What a client may do, as an auth server said, and until when.
+//! The rights that an auth server has granted to a client, and their end.
 
 use crate::tls::TlsSession;
 use regex::Regex;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::go_json::JsonObject;
 
-/// What an auth server is asked.
+/// A question to an auth server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AuthQuery {
     /// The body of AUTH.
@@ -32,13 +32,13 @@ impl std::fmt::Debug for AuthQuery {
 /// An auth server's answer.
 #[derive(Debug, Clone, Default)]
 pub struct Grants {
-    /// How long it holds.
+    /// The time for which the grants hold.
     pub ttl: Duration,
     /// The name of the client, by the auth server.
     pub identity: String,
-    /// Where more is to be found about it.
+    /// A URL with more about the client, by the auth server.
     pub identity_url: String,
-    /// What it may do; any of them suffices.
+    /// The client's rights. A command needs only one of them.
     pub authorizations: Vec<Authorization>,
 }
 
@@ -70,7 +70,7 @@ impl Authorization {
     }
 }
 
-/// Why an auth server is asked.
+/// The reason why an auth server is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AuthReason {
     /// AUTH, which wants an answer.
@@ -79,7 +79,7 @@ pub(crate) enum AuthReason {
     Expired,
 }
 
-/// What a client is authorised for. It goes with the connection, to whatever shard.
+/// The grants of a client. They move to another shard with the connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Auth {
     pub(crate) secret: Arc<[u8]>,
@@ -108,7 +108,7 @@ impl Auth {
         !self.grants.authorizations.is_empty()
     }
 
-    /// Whether something is granted, `channel` being empty for a publish.
+    /// Returns whether the grants allow a SUB to `channel`, or with an empty `channel` a publish.
     pub(crate) fn allows(&self, topic: &str, channel: &str) -> bool {
         let grants = self.grants.authorizations.iter();
         grants.into_iter().any(|grant| grant.allows(topic, channel))

@@ -39,18 +39,18 @@ use wire::identify::{ClientSettings, ServerSettings};
 use wire::limits::Limits;
 use wire::name::TopicName;
 
-/// What a broker is told once.
+/// The settings of a broker. They do not change, except for `asks_for_channels`.
 #[derive(Debug, Clone)]
 pub struct BrokerOptions {
-    /// Which shard this is.
+    /// The shard of this broker.
     pub shard: ShardId,
-    /// How many there are.
+    /// The number of shards.
     pub shards: u32,
-    /// Sizes of messages and commands.
+    /// The largest sizes of messages and commands.
     pub limits: Limits,
-    /// What IDENTIFY negotiates with.
+    /// The broker's side of the negotiation at IDENTIFY.
     pub server: ServerSettings,
-    /// For every topic.
+    /// The settings of every topic.
     pub topic: TopicOptions,
     /// Bytes of sealed segments that stay in memory, of all topics together; each has an equal part,
     /// 4 MiB at least, and no more than its own bound.
@@ -59,9 +59,9 @@ pub struct BrokerOptions {
     pub turn_entries: usize,
     /// --max-channel-consumers; 0 for no limit.
     pub channel_consumers_max: u64,
-    /// Whether a new topic asks for channels before it starts; see [`Broker::set_asks_for_channels`].
+    /// True if a new topic asks for channels before it starts; see [`Broker::set_asks_for_channels`].
     pub asks_for_channels: bool,
-    /// Where this node is, if near consumers are to come first.
+    /// The place of this node, if near consumers are to come first.
     pub topology: Option<Topology>,
     /// Seed of the sampling generator.
     pub seed: u64,
@@ -202,7 +202,7 @@ impl Broker {
 
     // --- connections
 
-    /// A new connection. `address` is `ip:port`, `ip` stands for its id until IDENTIFY.
+    /// Adds a new connection. `address` is `ip:port`. Until IDENTIFY, /stats shows `ip` as the client's id.
     pub fn connect(&mut self, now: Now, address: String, ip: String) -> ClientId {
         let settings = ClientSettings::from_server(&self.options.server);
         let connected_at = (now.wall_ns / 1_000_000_000) as i64;
@@ -245,7 +245,7 @@ impl Broker {
         }
     }
 
-    /// A connection is gone. What it holds stays in flight until its timeout.
+    /// Removes a connection that has ended. Its messages stay in flight until their timeout.
     pub fn disconnect(&mut self, id: ClientId, out: &mut Vec<Output>) {
         let Some(mut client) = self.clients.remove(id) else {
             return;

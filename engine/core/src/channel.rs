@@ -374,7 +374,7 @@ impl Channel {
         moved
     }
 
-    /// When [`Channel::handle_timeout`] has something to do; may be early.
+    /// Returns when [`Channel::handle_timeout`] has something to do; may be early.
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let timeouts = [
             self.window.next_timeout(),

@@ -34,7 +34,7 @@ pub(crate) const OUTBOUND_BYTES_MAX: u64 = 256 * 1024;
 /// that is slow to take them may finish the ones it has.
 pub(crate) const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Why a connection reads no further commands for now.
+/// The reason why a connection reads no further commands for now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blocked {
     /// Its publish found no room in the log; it is retried when the keeper has made some.
@@ -56,10 +56,10 @@ pub(crate) enum Blocked {
     Upgrading,
 }
 
-/// How a connection ends.
+/// The end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// It does not.
+    /// The connection does not end.
     No,
     /// The connection is closed when all of its output has left.
     AfterOutput,
@@ -80,9 +80,9 @@ pub struct Client {
     pub(crate) output: ClientOutput,
     blocked: Option<Blocked>,
     ending: Ending,
-    /// Why it ends, if that is worth a line in the log.
+    /// The reason of the end, if it is worth a line in the log.
     end_reason: Option<String>,
-    /// When the current wait for a command began.
+    /// The time at which the current wait for a command began.
     pub(crate) waiting_since: Duration,
     /// The times under which the broker's set of timers has the heartbeat and the read deadline of this client.
     pub(crate) heartbeat_at: Option<Duration>,
@@ -138,7 +138,7 @@ impl Client {
         is_reason
     }
 
-    /// Why its commands are not read.
+    /// Returns why its commands are not read.
     pub(crate) fn blocked(&self) -> Option<Blocked> {
         self.blocked
     }
@@ -162,7 +162,7 @@ impl Client {
 
     // --- how it ends
 
-    /// How the connection ends.
+    /// Returns how the connection ends.
     pub(crate) fn ending(&self) -> Ending {
         self.ending
     }
@@ -200,7 +200,7 @@ impl Client {
 
     // --- what it is sent
 
-    /// How many messages it may be sent now.
+    /// Returns how many messages it may be sent now.
     pub(crate) fn credit(&self) -> u32 {
         let takes = self.session.state == ClientState::Subscribed
             && self.ending == Ending::No

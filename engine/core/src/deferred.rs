@@ -9,7 +9,7 @@ use wire::id::Seq;
 /// One deferred message of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeferredEntry {
-    /// When it becomes due, on the monotonic clock.
+    /// The time at which it becomes due, on the monotonic clock.
     pub due: Duration,
     /// Which message.
     pub seq: Seq,
@@ -72,7 +72,7 @@ impl Deferred {
         self.entries.pop_first().map(entry)
     }
 
-    /// When the next one becomes due.
+    /// Returns when the next one becomes due.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         let ((due, _), _) = self.entries.first_key_value()?;
         Some(Duration::from_nanos(*due))

@@ -24,7 +24,7 @@ pub(crate) struct ForwardEntry {
     pub(crate) packed_bytes: usize,
 }
 
-/// What one shard publishes to the topics of another in one turn.
+/// The publishes of one shard to the topics of another shard, in one turn.
 #[derive(Debug)]
 pub struct ForwardBatch {
     pub(crate) from: ShardId,

@@ -20,24 +20,24 @@ const DIGITS: u8 = 2;
 /// make the histogram too large.
 const VALUE_MAX_NS: u64 = 365 * 24 * 3600 * 1_000_000_000;
 
-/// What is to be measured.
+/// The settings of the measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LatencyOptions {
     /// Quantiles in (0, 1], in the order in which they are shown.
     pub percentiles: Arc<[f64]>,
-    /// How long a sample counts at most.
+    /// The longest time for which a sample counts.
     pub window: Duration,
 }
 
 /// The latency of one channel.
 #[derive(Debug)]
 pub(crate) struct Latency {
-    /// When the messages in flight were published, in Unix nanoseconds: at FIN they may have left memory.
+    /// The publish times of the messages in flight, in Unix nanoseconds. At FIN, a message may have left memory.
     published_ns: HashMap<Seq, u64>,
     newer: Histogram<u32>,
     older: Histogram<u32>,
     half_window: Duration,
-    /// When `newer` becomes `older`.
+    /// The time at which `newer` becomes `older`.
     rotate_at: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What is to be written to one connection: bytes of our own and pieces of a topic's log, in order.
+//! The output of one connection, in order: bytes of the connection's own, and runs of a topic's log.
 //!
 //! ```text
 //!   pieces:  [buffer 10][run 12,800 B of segment 7][header 34][run 166 B][buffer 15]

@@ -5,9 +5,9 @@
 pub struct Publication<B> {
     /// The bodies, in order.
     pub bodies: B,
-    /// How many there are.
+    /// The number of messages.
     pub count: u32,
-    /// Their bytes in all.
+    /// The bytes of all bodies.
     pub body_bytes: u64,
     /// Milliseconds between the hand-over to a channel and the first delivery; 0 for none. Only a
     /// publish of one message can be deferred.

@@ -1,4 +1,4 @@
-//! What `/stats` shows, as plain values: snapshots that a shard takes of its topics, channels and
+//! The figures of `/stats` as plain values: snapshots that a shard takes of its topics, channels and
 //! clients, and the filter that says which of them are asked for.
 //!
 //! Every shard answers a [`StatsFilter`] with one [`StatsSnapshot`]; the shell merges them
@@ -16,17 +16,17 @@ pub struct StatsFilter {
     pub topic: Option<String>,
     /// Only channels of this name, in whatever topic.
     pub channel: Option<String>,
-    /// Whether [`ChannelStats::clients`] and [`StatsSnapshot::producers`] are filled at all.
+    /// True if [`ChannelStats::clients`] and [`StatsSnapshot::producers`] are to be filled.
     pub include_clients: bool,
 }
 
 impl StatsFilter {
-    /// Whether a topic belongs in the snapshot.
+    /// Returns whether a topic belongs in the snapshot.
     pub fn wants_topic(&self, name: &str) -> bool {
         self.topic.as_deref().is_none_or(|wanted| wanted == name)
     }
 
-    /// Whether a channel belongs in the snapshot.
+    /// Returns whether a channel belongs in the snapshot.
     pub fn wants_channel(&self, name: &str) -> bool {
         self.channel.as_deref().is_none_or(|wanted| wanted == name)
     }
@@ -83,7 +83,7 @@ pub struct TopicStats {
     pub message_count: u64,
     /// Body bytes of the accepted messages.
     pub message_bytes: u64,
-    /// Whether the flow from topic to channels is stopped.
+    /// True if the flow from topic to channels is stopped.
     pub paused: bool,
     /// From publish to FIN, over all channels.
     pub e2e_processing_latency: LatencyStats,
@@ -118,7 +118,7 @@ pub struct ChannelStats {
     pub client_count: u64,
     /// The subscribed clients; empty when not asked for.
     pub clients: Vec<ClientStats>,
-    /// Whether delivery is stopped.
+    /// True if delivery is stopped.
     pub paused: bool,
     /// From publish to FIN.
     pub e2e_processing_latency: LatencyStats,
@@ -145,13 +145,13 @@ pub struct ClientStats {
     pub finish_count: u64,
     /// REQ commands that found their message.
     pub requeue_count: u64,
-    /// When the connection was accepted, in seconds since the Unix epoch.
+    /// The time at which the connection was accepted, in seconds since the Unix epoch.
     pub connect_ts: i64,
     /// Per cent of messages wanted; 0 means all.
     pub sample_rate: u8,
-    /// Whether the connection is compressed with deflate.
+    /// True if the connection is compressed with deflate.
     pub deflate: bool,
-    /// Whether the connection is compressed with snappy.
+    /// True if the connection is compressed with snappy.
     pub snappy: bool,
     /// From IDENTIFY.
     pub user_agent: String,
@@ -168,7 +168,7 @@ pub struct ClientStats {
     /// The messages that this connection published, one entry per topic. nsqd shows at most one entry, which depends on
     /// the filter. The writer of the JSON chooses that entry.
     pub pub_counts: Vec<PubCount>,
-    /// Whether the connection is encrypted.
+    /// True if the connection is encrypted.
     pub tls: bool,
     /// Name of the cipher suite, empty without TLS.
     pub tls_cipher_suite: String,

@@ -1,6 +1,6 @@
 //! [`TlsSession`]: the encryption of a connection.
 
-/// What a connection's TLS has agreed on, in nsqd's words.
+/// The result of a TLS handshake, in nsqd's words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsSession {
     /// `TLS1.2` and the like.

@@ -53,7 +53,7 @@ pub(crate) enum Retrier {
     Task(TaskId),
 }
 
-/// What became of a publish.
+/// The result of a publish that was not refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Published {
     /// It is in the log; answer at once.
@@ -62,7 +62,7 @@ pub(crate) enum Published {
     AfterSync(Seq),
 }
 
-/// How far a graceful stop has come.
+/// The progress of a graceful stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stopping {
     No,
@@ -73,7 +73,7 @@ enum Stopping {
 /// Settings that all topics share.
 #[derive(Debug, Clone)]
 pub struct TopicOptions {
-    /// For every log.
+    /// The settings of every log.
     pub log: LogOptions,
     /// --mem-queue-size: what an ephemeral topic or channel keeps.
     pub mem_queue_size: u64,
@@ -227,8 +227,8 @@ impl Topic {
         self.log.limit_resident(bytes.max(LEAST).min(most));
     }
 
-    /// Makes a checkpoint due, for something that it records has changed. An ephemeral topic has no checkpoints, and
-    /// one that never comes would be due for ever.
+    /// Makes a checkpoint due, because something that it records has changed. An ephemeral topic has no checkpoints,
+    /// and one that never comes would be due for ever.
     pub(crate) fn make_checkpoint_due(&mut self) {
         if !self.ephemeral {
             self.log.make_checkpoint_due();
@@ -245,8 +245,8 @@ impl Topic {
         channels.filter_map(Channel::next_timeout).min()
     }
 
-    /// Delivers from the channels that have a message for a consumer, and continues work that takes more than
-    /// one turn.
+    /// Does the topic's part of the end of a turn: gives published messages to the channels, delivers from the channels
+    /// that have a message for a consumer, and continues work that takes more than one turn.
     pub(crate) fn pump(&mut self, now: Now, work: &mut Work, delivery: &mut Delivery<'_>) {
         work.begin_share();
         self.distribute(now, delivery.clients, work);

@@ -1,25 +1,24 @@
-//! Where consumers are, seen from this node (`--enable-experiment=topology-aware-consumption`): a message
-//! goes to one in the same zone if one there waits for it, else to one in the same region, else to
-//! any.
+//! The place of consumers, seen from this node (`--enable-experiment=topology-aware-consumption`). A message goes to a
+//! consumer in the node's zone. If no such consumer waits, the message goes to one in the node's region, else to any.
 
-/// Where a consumer is, as it said at its first IDENTIFY. Everybody is far away without the experiment.
+/// The place of a consumer, as its first IDENTIFY says. Without the experiment, all consumers are [`Locality::Global`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Locality {
     /// In the node's zone.
     Zone,
     /// In the node's region.
     Region,
-    /// Elsewhere, or nobody knows.
+    /// Elsewhere, or not known.
     #[default]
     Global,
 }
 
 impl Locality {
-    /// How many there are, for counters by locality.
+    /// The number of localities, for counters by locality.
     pub(crate) const COUNT: usize = 3;
 }
 
-/// Where this node is: `--topology-zone` and `--topology-region`.
+/// The place of this node: `--topology-zone` and `--topology-region`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     /// Empty: not known.

@@ -50,7 +50,7 @@ const SWEPT_BATCHES: usize = 16;
 /// Deadlines are rounded up to multiples of this, so that batches merge. A timeout is never early.
 pub const TICK: Duration = Duration::from_millis(16);
 
-/// Why FIN, REQ or TOUCH found nothing to act on; the texts are nsqd's.
+/// The reason why FIN, REQ or TOUCH found nothing to act on; the texts are nsqd's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotYours {
     /// Never delivered, already finished, timed out or emptied.

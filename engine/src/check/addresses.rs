@@ -50,7 +50,7 @@ fn judge(name: &'static str, address: &str, place: &Place, free: &[(&str, Place)
     }
 }
 
-/// What a listener takes for itself.
+/// The address or path that a listener takes for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Tcp(SocketAddr),

@@ -24,7 +24,7 @@ const SYNC_COUNT: u32 = 9;
 const SYNC_PATIENCE: Duration = Duration::from_secs(3);
 const SYNC_BYTES: usize = 4096;
 
-/// What is reserved and mapped: twice a log's first segment, so that all syncs have room.
+/// The size of the file that is reserved and mapped: twice a log's first segment, so that all syncs have room.
 const TRIAL_BYTES: u32 = 64 * 1024;
 const _: () = assert!(TRIAL_BYTES as usize >= SYNC_BYTES * SYNC_COUNT as usize);
 
@@ -47,7 +47,7 @@ pub(super) fn space(path: &Path) -> Finding {
     }
 }
 
-/// What an unprivileged process may use.
+/// The room that an unprivileged process may use.
 struct Space {
     free_bytes: u64,
     total_bytes: u64,
@@ -121,7 +121,7 @@ pub(super) fn trial(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Whether room was reserved without writing zeros; or what could not be done.
+/// True if room was reserved without writing zeros. The error names the action that failed.
 type Usable = Result<bool, (&'static str, io::Error)>;
 
 fn judge_segments(usable: &Usable) -> Finding {

@@ -74,7 +74,7 @@ fn unescape(text: &str) -> String {
     escapes.iter().fold(text.to_owned(), replace)
 }
 
-/// Whether new files in this directory are written in place (`chattr +C`).
+/// Returns whether new files in this directory are written in place (`chattr +C`).
 #[cfg(target_os = "linux")]
 fn writes_in_place(directory: &Path) -> bool {
     use rustix::fs::{IFlags, ioctl_getflags};

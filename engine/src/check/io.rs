@@ -8,7 +8,7 @@ use crate::preflight::{self, Chosen, PreflightError};
 
 const NAME: &str = "io";
 
-/// What the system says.
+/// The system's answers.
 pub(super) struct Answer {
     pub(super) chosen: Result<Chosen, PreflightError>,
     /// Name and version, for example `Linux 6.18.44`.

@@ -1,5 +1,5 @@
-//! What is checked of the values themselves, in nsqd's order and words. It comes after the lock of
-//! the data path and around the loading of TLS material: nsqd fails in this order.
+//! The checks of the values themselves, in nsqd's order and words. They come after the lock of the data path. Some come
+//! before the loading of TLS material, and some after it: nsqd fails in this order.
 
 use program::go_value;
 

@@ -14,7 +14,7 @@ pub enum TlsRequired {
     Yes = 2,
 }
 
-/// What `--check` asks for.
+/// The report that `--check` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     /// No check: a broker is to be started.

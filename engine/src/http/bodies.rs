@@ -7,7 +7,7 @@ use program::http::{End, Failure, Received};
 use wire::command::Batch;
 use wire::limits::Limits;
 
-/// What is published by one request: all of it is stored, or the request fails.
+/// The messages that one request publishes. The broker stores all of them, or the request fails.
 ///
 /// Each [`Bodies::iter`] splits the bytes into messages anew: a list of the messages' places would take more memory
 /// than small messages do.
@@ -62,7 +62,7 @@ impl Bodies {
         }
     }
 
-    /// How many messages there are.
+    /// Returns how many messages there are.
     pub fn count(&self) -> u32 {
         self.count
     }

@@ -3,7 +3,7 @@
 use super::Action;
 use program::http::Route;
 
-/// What a routed request asks for.
+/// The purpose of a routed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
     Ping,

@@ -10,12 +10,12 @@ pub(super) enum Command {
     Ping,
     /// This node has the topic, or the channel of it.
     Register(Arc<str>, Option<Box<str>>),
-    /// This node has it no more.
+    /// This node no longer has the topic, or the channel of it.
     Unregister(Arc<str>, Option<Box<str>>),
 }
 
 impl Command {
-    /// What it is about, for the log.
+    /// Returns the kind of thing that the command names, for the log.
     pub(super) fn subject(&self) -> &'static str {
         match self {
             Command::Ping => "node",

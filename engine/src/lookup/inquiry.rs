@@ -1,5 +1,5 @@
-//! Which channels does a new topic have elsewhere? Every nsqlookupd is asked at the same time, and the
-//! answers are put together.
+//! [`Inquiry`]: the question which channels a new topic has elsewhere. It goes to every nsqlookupd at the same time,
+//! and puts the answers together.
 
 use crate::thread_pool::ThreadPool;
 use program::http_client::{HttpClient, push_query_value};
@@ -17,7 +17,7 @@ pub(super) struct Source {
     pub(super) failure: Arc<Mutex<LastFailure>>,
 }
 
-/// When and why an nsqlookupd last gave no answer.
+/// The time and reason of an nsqlookupd's last failure to answer.
 pub(super) type LastFailure = Option<(Instant, String)>;
 
 impl Source {
@@ -59,8 +59,8 @@ struct State<F> {
 }
 
 impl<F: FnOnce(Vec<String>) + Send + 'static> Inquiry<F> {
-    /// Asks each of `sources`, one at least; `answer` gets the channels of all,
-    /// without duplicates and in order. Those who fail have no say; that is logged.
+    /// Asks each of `sources`, one at least. `answer` gets the channels of all answers, without duplicates and in
+    /// order. A source that fails contributes no channels, and its failure is logged.
     pub(super) fn start(
         pool: &ThreadPool,
         http: &Arc<HttpClient>,
@@ -123,7 +123,7 @@ impl<F: FnOnce(Vec<String>) + Send + 'static> Inquiry<F> {
     }
 }
 
-/// What an nsqlookupd answers.
+/// Decodes the answer of an nsqlookupd.
 fn channels(body: &[u8]) -> Result<Vec<String>, String> {
     let value = go_json::parse(body)?;
     let Some(fields) = object(&value, "channels")? else {

@@ -18,7 +18,7 @@ use upgrade::pki_types::ServerName;
 use wire::go_error::system_text;
 use wire::go_json::{self, JsonObject, integer, string};
 
-/// How long a peer may take to accept a connection, and to answer what it was told.
+/// The longest time in which a peer must accept a connection, or answer the commands that were sent.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Commands that are sent before their answers are awaited. A node with many channels is registered at a
@@ -27,7 +27,7 @@ const COMMANDS_TOGETHER: usize = 64;
 
 const MAGIC: &[u8] = b"  V1";
 
-/// What this node says of itself.
+/// This node's description of itself.
 pub(super) struct Node {
     identify: Vec<u8>,
     /// The most bytes of an answer.
@@ -36,7 +36,7 @@ pub(super) struct Node {
     tls: Option<Arc<ClientConfig>>,
 }
 
-/// What a peer says of itself.
+/// A peer's description of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct PeerInfo {
     tcp_port: i64,
@@ -45,12 +45,12 @@ struct PeerInfo {
     broadcast_address: String,
 }
 
-/// The last that a peer said of itself, also while it is away: for those who ask it over HTTP.
+/// A peer's last description of itself, also while the peer is away. It has the address for questions over HTTP.
 #[derive(Clone, Default)]
 pub(super) struct SharedInfo(Arc<Mutex<Option<PeerInfo>>>);
 
 impl SharedInfo {
-    /// Where the peer serves HTTP: `http://host:port`. `None` where it has not said yet.
+    /// Returns the address at which the peer serves HTTP: `http://host:port`. `None` if the peer has not told it yet.
     pub(super) fn http_url(&self) -> Option<String> {
         let info = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         info.as_ref().and_then(PeerInfo::http_url)
@@ -68,7 +68,7 @@ pub(super) struct Peer {
     link: Option<Link>,
 }
 
-/// What an exchange failed at, and why: text for the log.
+/// The command at which an exchange failed, and the cause, as text for the log.
 struct Failure {
     command: String,
     cause: String,
@@ -121,7 +121,7 @@ impl PeerInfo {
         })
     }
 
-    /// Where it serves HTTP. `None` where it does not say.
+    /// Returns the address at which the peer serves HTTP. `None` if the peer does not tell it.
     fn http_url(&self) -> Option<String> {
         let (host, port) = (&self.broadcast_address, self.http_port);
         match host {
@@ -174,7 +174,7 @@ impl Peer {
         Err("lookupPeer connectCallback() failed".to_owned())
     }
 
-    /// Returns false when the peer is not to be talked to; why is in the log.
+    /// Identifies this node and registers everything. Returns false if that failed, which is logged.
     fn introduce(&mut self, node: &Node, registry: &Registry) -> bool {
         let Some(link) = &mut self.link else {
             return false;
@@ -235,7 +235,7 @@ impl Peer {
             link.write(lines.as_bytes(), deadline)
                 .map_err(|cause| Failure::new(&together[0], cause))?;
             for command in together {
-                // Whatever it says: an nsqlookupd that does not like it closes the connection.
+                // The content does not matter: an nsqlookupd that refuses a command closes the connection.
                 link.answer(node.answer_bytes_max, deadline)
                     .map_err(|cause| Failure::new(command, cause))?;
             }

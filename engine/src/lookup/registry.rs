@@ -1,4 +1,4 @@
-//! What there is to tell an nsqlookupd: the topics and channels of all shards.
+//! [`Registry`]: the topics and channels of all shards, which every nsqlookupd is told.
 
 use super::command::Command;
 use engine_core::Change;
@@ -12,7 +12,7 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Carries out a change. Returns what is to be told; nothing where nothing is new.
+    /// Carries out a change. Returns the command that tells the change. `None` if nothing is new.
     pub(super) fn apply(&mut self, change: Change) -> Option<Command> {
         let Change {
             topic,

@@ -1,4 +1,4 @@
-//! Where is listened, and who has connected: IP or a unix socket.
+//! The addresses at which the broker listens, and those of its peers: IP addresses and unix sockets.
 
 use std::fmt;
 use std::io;
@@ -90,13 +90,13 @@ impl Addresses {
     }
 }
 
-/// A unix socket that is listened on. SO_REUSEPORT does not exist for these: there is one, and
-/// every shard accepts from it. Its file is removed with it.
+/// A unix socket that is listened on. Unix sockets have no SO_REUSEPORT, so every shard accepts from this one socket.
+/// Dropping the socket removes its file.
 #[derive(Debug)]
 pub struct UnixSocket {
     socket: Socket,
     name: String,
-    /// Until it is removed.
+    /// The socket's file, until it is removed.
     file: Mutex<Option<PathBuf>>,
 }
 
@@ -135,7 +135,7 @@ impl UnixSocket {
     fn remove_file(&self) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(path) = file.take() {
-            // Somebody was faster: what is wanted.
+            // Fails if somebody has removed the file already, which is as good.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -150,9 +150,9 @@ impl Drop for UnixSocket {
 /// The other side of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// From there.
+    /// The peer's IP address and port.
     Ip(SocketAddr),
-    /// Over a unix socket; its name, `@` if it has none.
+    /// The name of the peer's unix socket, or `@` if the socket has no name.
     Unix(String),
 }
 

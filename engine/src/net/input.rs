@@ -1,4 +1,5 @@
-//! [`Input`]: what a connection has received and not yet carried out, without copies of large bodies.
+//! [`Input`]: the bytes that a connection has received and the broker has not carried out, without copies of large
+//! bodies.
 //!
 //! ```text
 //!   nothing, or little    received into a buffer of the shard that all of them use in turn;
@@ -20,10 +21,10 @@ const BUFFER_BYTES: usize = 512 * 1024;
 /// the shard wait.
 const READ_BYTES_MAX: usize = 128 * 1024;
 
-/// Up to here what is left is copied.
+/// Up to this many bytes, unread input is copied out of the shard's buffer.
 const COPIED_BYTES_MAX: usize = 16 * 1024;
 
-/// What a connection without input may hold on to.
+/// The memory that a connection without input may keep.
 const IDLE_BYTES_MAX: usize = 1024;
 
 /// Connections of a shard that may keep a buffer. Further ones copy into memory of their own, as much
@@ -63,12 +64,12 @@ impl Buffers {
     }
 }
 
-/// What a connection has received and not yet carried out.
+/// The bytes that a connection has received and the broker has not carried out.
 #[derive(Default)]
 pub(crate) struct Input {
-    /// When it is little.
+    /// The input, if it is at most [`COPIED_BYTES_MAX`] bytes.
     little: Vec<u8>,
-    /// When it is much, and while it is carried out. `little` is empty then.
+    /// The input, if it is more, and while the broker carries it out. `little` is empty then.
     held: Option<Held>,
 }
 
@@ -79,7 +80,7 @@ struct Held {
     lent: Lent,
 }
 
-/// Whether a buffer is one of the shard's.
+/// The owner of a buffer: the shard lends it, or the connection has it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lent {
     /// It is the connection's own.
@@ -89,7 +90,7 @@ enum Lent {
     Kept,
 }
 
-/// What [`Input::poll_fill`] brought.
+/// The result of [`Input::poll_fill`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
     /// Less than there was room for.

@@ -21,11 +21,11 @@ const BACK_OFF_MAX: Duration = Duration::from_millis(500);
 /// Keep-alive probes after this long, as nsqd's runtime sets it.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// One of several listeners of the same address, one per shard. The kernel spreads the connections
-/// over those of an IP address. Those of a unix socket are one, and whoever is first accepts.
+/// A shard's listener at an address. For an IP address, each shard has its own socket, and the kernel spreads the
+/// connections over them. A unix socket is shared by all shards, and the first shard that accepts gets the connection.
 pub(crate) struct Listener {
     source: Source,
-    /// What the source watches, if not the socket.
+    /// The descriptor that the source watches instead of the socket; see [`reactor::epoll_around_listener`].
     epoll_around_socket: Option<OwnedFd>,
     pub(super) socket: Socket,
 }

@@ -80,7 +80,7 @@ impl Stream {
         }
     }
 
-    /// Whether the peer has ended its side, whatever is left to read.
+    /// Returns whether the peer has ended its side, whatever is left to read.
     pub(crate) fn has_hung_up(&self) -> bool {
         const ENDS: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
         let mut descriptors = [PollFd::new(&self.socket, ENDS)];

@@ -1,8 +1,8 @@
-//! [`Transport`]: what carries a connection, a socket or TLS and compression over a socket. Plain, upgraded and HTTPS
-//! connections read and write through it.
+//! [`Transport`]: the carrier of a connection, which is a socket, or TLS and compression over a socket. Plain, upgraded
+//! and HTTPS connections read and write through it.
 //!
-//! What is offered to [`Transport::send`] is all output that has not left, and the answer says how much of it has left
-//! now. So bounds and deadlines are the same for all connections, and a plain one writes straight from the log.
+//! A caller offers all output that has not left to [`Transport::send`], and the answer says how much of it has left
+//! now. So bounds and deadlines are the same for all connections, and a plain connection writes straight from the log.
 
 use crate::net::socket::Stream;
 use crate::net::upgraded::{HandshakeError, Upgraded};
@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 use upgrade::{Session, Upgrade};
 
-/// What carries a connection.
+/// The carrier of a connection.
 pub(crate) struct Transport {
     stream: Stream,
     /// TLS and compression, if there are any.
@@ -25,7 +25,7 @@ pub(crate) struct MovingTransport {
     upgraded: Option<Box<Upgraded>>,
 }
 
-/// What one call of [`Transport::send`] has done.
+/// The result of one call of [`Transport::send`].
 #[derive(Debug)]
 pub(crate) struct Written {
     /// Bytes of the output that have left, from its start. If an encoded piece leaves in parts, they count in
@@ -34,7 +34,7 @@ pub(crate) struct Written {
     pub(crate) taken: Taken,
 }
 
-/// How much the socket took of what it was offered.
+/// The part of the offered bytes that the socket took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// Everything, maybe because nothing was offered.
@@ -116,7 +116,7 @@ impl Transport {
             .is_some_and(|upgraded| upgraded.is_handshaking())
     }
 
-    /// What TLS has agreed on.
+    /// Returns the result of the TLS handshake. `None` without TLS, and before the handshake is complete.
     pub(crate) fn session(&self) -> Option<Session> {
         self.upgraded.borrow().as_ref()?.session()
     }

@@ -1,4 +1,4 @@
-//! [`Upgraded`]: TLS and compression between a socket and who reads and writes it.
+//! [`Upgraded`]: TLS and compression between a socket and its reader and writer.
 //!
 //! ```text
 //!   socket ──► unopened ──► upgrades ──► room of the reader        only what fits is opened
@@ -15,17 +15,17 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 use upgrade::{Session, Upgrade, UpgradeError, Upgrades};
 
-/// What one read brings at most.
+/// The most bytes that one read brings.
 const WIRE_BYTES: usize = 32 * 1024;
 
-/// What is sealed at once: what a peer that does not read makes us keep besides its output.
+/// The most bytes that are sealed at once. A peer that does not read makes us keep them in addition to its output.
 const SEALED_BYTES_MAX: usize = 64 * 1024;
 
 /// Pieces of output that are sealed at once.
 const SLICES_MAX: usize = 64;
 
 thread_local! {
-    /// What sockets are read into, one after the other: a shard is a thread.
+    /// The buffer into which all sockets of a shard are read, one after the other: a shard is one thread.
     static WIRE: RefCell<Box<[u8]>> = RefCell::new(vec![0; WIRE_BYTES].into_boxed_slice());
 }
 
@@ -55,7 +55,7 @@ impl Upgraded {
         self.upgrades.is_handshaking()
     }
 
-    /// What TLS has agreed on.
+    /// Returns the result of the TLS handshake. `None` without TLS, and before the handshake is complete.
     pub(super) fn session(&self) -> Option<Session> {
         self.upgrades.session()
     }
@@ -112,7 +112,7 @@ impl Upgraded {
             let opened = self.upgrades.open(&mut rest, room)?;
             self.unopened.extend_from_slice(rest);
             if opened == 0 && bytes > 0 && !self.upgrades.has_ended() {
-                // The upgrades' own business. Others have their turn before what follows.
+                // The bytes belong to the upgrades' own protocol. Other tasks run before the next read.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -141,7 +141,7 @@ impl Upgraded {
         })
     }
 
-    /// What the socket has to take first.
+    /// Returns the encoded bytes that the socket has to take first.
     pub(super) fn unsent(&self) -> &[u8] {
         self.upgrades.unsent()
     }
@@ -193,7 +193,7 @@ impl Upgraded {
     }
 }
 
-/// Why there is no TLS.
+/// The reason why there is no TLS.
 #[derive(Debug)]
 pub(crate) enum HandshakeError {
     /// The connection is broken.

@@ -12,8 +12,9 @@ use wire::go_error::system_text;
 use super::PreflightError;
 use crate::net::address::{ListenAddress, UnixSocket};
 
-/// How long an address that is in use is tried again. A process that was killed may still be dying: its sockets are
-/// closed when all of its memory was given back. A supervisor that restarts nsqd at once must not fail for that.
+/// The time for which an address that is in use is tried again. A process that was killed may still be dying: its
+/// sockets are closed when all of its memory was given back. A supervisor that restarts nsqd at once must not fail for
+/// that.
 const BIND_PATIENCE: Duration = Duration::from_secs(1);
 const BIND_PAUSE: Duration = Duration::from_millis(20);
 

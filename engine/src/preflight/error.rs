@@ -14,7 +14,7 @@ use wire::go_error::system_text;
 pub enum PreflightError {
     /// The kernel has no io_uring, or lacks operations.
     KernelTooOld {
-        /// What runs.
+        /// The running kernel.
         kernel: Kernel,
     },
     /// `kernel.io_uring_disabled` is 1 (and we are not in the group) or 2.
@@ -40,7 +40,7 @@ pub enum PreflightError {
     MemlockTooLow {
         /// The limit in force.
         limit_bytes: u64,
-        /// What is needed.
+        /// The limit that is needed.
         need_bytes: u64,
         /// For how many shards.
         shard_count: NonZeroUsize,
@@ -49,7 +49,7 @@ pub enum PreflightError {
     DescriptorsTooFew {
         /// The limit that is too low: the hard limit, or the soft limit if the system refuses to raise it.
         hard_count: u64,
-        /// What is needed.
+        /// The limit that is needed.
         need_count: u64,
         /// For how many shards.
         shard_count: NonZeroUsize,
@@ -60,7 +60,7 @@ pub enum PreflightError {
         address: String,
         /// In nsqd's words, where it has some.
         why: String,
-        /// What to do.
+        /// The advice to the operator.
         hint: String,
     },
 }

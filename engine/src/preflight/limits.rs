@@ -10,7 +10,7 @@ const DESCRIPTORS_PROCESS: u64 = 64;
 /// Descriptors per shard: the ring, the wake-up, listeners, a few segments.
 const DESCRIPTORS_PER_SHARD: u64 = 16;
 
-/// Where the limit on open files is raised.
+/// The places where the limit on open files can be raised.
 pub(crate) const RAISE_DESCRIPTORS: &str =
     "ulimit -n; systemd: LimitNOFILE=; docker: --ulimit nofile=";
 

@@ -17,7 +17,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a task waits for at a descriptor.
+/// The kind of readiness that a task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     /// There is something to read, or the peer has ended its side.
@@ -107,7 +107,7 @@ impl Driver {
         }
     }
 
-    /// Whether looking for answers costs no system call.
+    /// Returns whether looking for answers costs no system call.
     pub(super) fn can_look_for_free(&self) -> bool {
         match self {
             #[cfg(target_os = "linux")]
@@ -116,7 +116,7 @@ impl Driver {
         }
     }
 
-    /// Whether there are answers, maybe only after [`Driver::enter`]. False if only a system call could tell.
+    /// Returns whether there are answers, maybe only after [`Driver::enter`]. False if only a system call could tell.
     pub(super) fn has_news(&self) -> bool {
         match self {
             #[cfg(target_os = "linux")]

@@ -43,7 +43,7 @@ impl Engine {
         }
     }
 
-    /// What this engine costs compared with io_uring, as a clause.
+    /// Returns the cost of this engine compared with io_uring, as a clause for messages.
     pub(crate) fn cost_text(self) -> &'static str {
         match self {
             #[cfg(target_os = "linux")]

@@ -21,7 +21,7 @@ use std::time::Duration;
 const REPORTS: usize = 1024;
 /// The key of the thread's own wake-up.
 const WAKE: mio::Token = mio::Token(usize::MAX);
-/// How long a source rests that the system does not register: out of memory, or above fs.epoll.max_user_watches.
+/// The pause of a source that the system does not register: out of memory, or above fs.epoll.max_user_watches.
 const REGISTER_PAUSE: Duration = Duration::from_millis(10);
 /// mio waits in whole milliseconds. A wait that ends within this time is kept to the nanosecond.
 const EXACT_MAX: Duration = Duration::from_millis(10);

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// needs no such timer. A short one is a danger: glommio-ng 0.12.0 goes to sleep although a task is ready if the timer
 /// ends before the first task runs (`run_task_queues` then says that nothing ran).
 const PREEMPT_TIME: Duration = Duration::from_secs(10);
-/// How long the loop sleeps while tasks are ready: long enough for glommio to look at its rings.
+/// The sleep of the loop while tasks are ready. It is long enough for glommio to look at its rings.
 const LOOK_TIME: Duration = Duration::from_micros(2);
 /// Memory for direct I/O, which is glommio's own and not used here: the least that it takes.
 const IO_BYTES: usize = 64 * 1024;
@@ -45,7 +45,7 @@ struct Wait {
     token: Token,
 }
 
-/// What the wakers of polls leave for the loop.
+/// The messages of the polls' wakers to the loop.
 #[derive(Default)]
 struct Reports {
     state: Mutex<State>,
@@ -65,7 +65,7 @@ impl Reports {
     }
 }
 
-/// What a poll wakes.
+/// The waker of one poll.
 struct Report {
     reports: Arc<Reports>,
     token: Token,

@@ -17,12 +17,12 @@ pub(super) struct Notify {
     bell: Bell,
 }
 
-/// What an engine that waits listens to.
+/// The means by which another thread wakes an engine that waits.
 pub(super) enum Bell {
     /// A descriptor of Linux that becomes readable.
     #[cfg(target_os = "linux")]
     Eventfd(Arc<OwnedFd>),
-    /// mio's own.
+    /// The waker of mio.
     Waker(mio::Waker),
 }
 

@@ -1,4 +1,4 @@
-//! [`Ring`]: the io_uring of a thread, as far as it is needed: polls.
+//! [`Ring`]: the io_uring of a thread. It is used for polls only.
 
 use super::driver::{Direction, Token};
 use super::notify::{Notify, take_wakeup};
@@ -16,7 +16,7 @@ const SUBMISSIONS: u32 = 256;
 /// Completions that fit before the kernel has to keep them itself.
 const COMPLETIONS: u32 = 2048;
 
-/// How long the making of a ring is tried for.
+/// The time for which the making of a ring is tried.
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -81,7 +81,7 @@ impl Ring {
         }
     }
 
-    /// Whether there are completions to take, maybe only after [`Ring::enter`]. No system call.
+    /// Returns whether there are completions to take, maybe only after [`Ring::enter`]. No system call.
     pub(super) fn has_news(&self) -> bool {
         let mut ring = self.ring.borrow_mut();
         ring.submission().taskrun() || !ring.completion().is_empty()

@@ -1,4 +1,4 @@
-//! [`Source`]: whether a descriptor is ready, and who waits for that.
+//! [`Source`]: the readiness of a descriptor, and the tasks that wait for it.
 
 use super::driver::{Direction, Token};
 use super::{Reactor, current};
@@ -18,7 +18,7 @@ pub(crate) struct Source {
     watched: Rc<Watched>,
 }
 
-/// What the reactor knows of a source.
+/// The reactor's view of a source.
 pub(super) struct Watched {
     pub(super) serial: u32,
     is_readable: Cell<bool>,
@@ -68,7 +68,7 @@ impl Source {
         }
     }
 
-    /// Whether it is worth trying to read; if not, wakes the task when it is.
+    /// Ready when an attempt to read may succeed. Otherwise wakes the task when it may.
     pub(crate) fn poll_readable(&self, cx: &Context<'_>, descriptor: BorrowedFd<'_>) -> Poll<()> {
         if self.watched.is_readable.get() {
             return Poll::Ready(());
@@ -83,7 +83,7 @@ impl Source {
         self.reactor.bytes_read.set(before + bytes);
     }
 
-    /// There was nothing to read, or less than there was room for.
+    /// Notes that there was nothing to read, or less than there was room for.
     pub(crate) fn expect_no_more(&self) {
         self.watched.is_readable.set(false);
     }

@@ -1,4 +1,4 @@
-//! [`Spin`]: whether a thread that has nothing to do goes on looking for a moment before it sleeps.
+//! [`Spin`]: decides whether a thread that has nothing to do looks for answers for a moment before it sleeps.
 //!
 //! Falling asleep and being woken costs processor time: 3 us on one virtual machine, tens of them on another. That is
 //! more than answering a request. Where each request comes soon after the answer to the one before, not sleeping at all
@@ -23,7 +23,7 @@ const TRIES_PER_SLEEP: u16 = 1000;
 /// A new measurement counts a quarter of the average.
 const SLEEPS_AVERAGED: u32 = 4;
 
-/// How one thread decides whether to look for answers before it sleeps.
+/// Decides for one thread whether it looks for answers before it sleeps.
 pub(super) struct Spin {
     /// Above 0 it goes on.
     score: u8,
@@ -55,12 +55,12 @@ impl Spin {
         (is_worth_it && !is_soon && !self.wants_sleep()).then_some(window)
     }
 
-    /// Whether the next wait is to be a sleep, and its cost noted.
+    /// Returns whether the next wait is to be a sleep whose cost is measured.
     pub(super) fn wants_sleep(&self) -> bool {
         self.waits_until_try == 1 || self.tries_until_measured_sleep == 0
     }
 
-    /// What a sleep cost this thread, in processor time.
+    /// Records the cost of a sleep of this thread, in processor time.
     pub(super) fn record_sleep(&mut self, cost: Duration) {
         self.tries_until_measured_sleep = TRIES_PER_SLEEP;
         self.sleep_cost = if self.sleep_cost.is_zero() {

@@ -1,4 +1,4 @@
-//! [`Timers`]: who is to be woken when. Pure: time comes as an argument.
+//! [`Timers`]: the wakers of tasks by time. Pure: time comes as an argument.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -39,7 +39,7 @@ impl Timers {
         self.by_time.first_key_value().map(|(key, _)| key.0)
     }
 
-    /// One of those whose time has come, the earliest first.
+    /// Takes a waker whose time has come, the earliest first.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Waker> {
         let first = self.by_time.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use wire::go_error::system_text;
 
-/// How long a connection that is to move waits for a descriptor: half a minute, in steps.
+/// The pause between two tries to move a connection when no descriptor is left. All tries take half a minute.
 const MOVE_PAUSE: Duration = Duration::from_millis(100);
 const MOVE_TRIES: u32 = 300;
 

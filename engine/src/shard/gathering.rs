@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The tasks of a shard whose sockets may be read a little later. Tasks that may wait are woken together.
 #[derive(Default)]
 pub(super) struct Gathering {
-    /// When the first of them, and with it the others, goes on.
+    /// The time at which the waiting tasks go on, all together.
     until: Cell<Option<Duration>>,
     waiting: RefCell<Vec<Waker>>,
 }

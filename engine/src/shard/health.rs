@@ -42,7 +42,7 @@ impl Health {
     }
 }
 
-/// What a shard says of its own health: only changes reach the others.
+/// A shard's report of its own health. Only changes reach [`Health`].
 pub(crate) struct ShardHealth {
     shard: ShardId,
     told: RefCell<Option<Arc<str>>>,

@@ -22,12 +22,12 @@ use stream::HttpStream;
 use upgrade::ServerConfig;
 use wire::go_error::system_text;
 
-/// What is sent to a peer that speaks plain HTTP where HTTPS is served.
+/// The answer to a peer that speaks plain HTTP where HTTPS is served.
 const PLAIN_HTTP_REFUSED: &[u8] =
     b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
-/// How long what an HTTP client still sends is taken, after an answer that did not need it: as long
-/// as Go's server, and so nsqd, does.
+/// After an answer that did not need the rest of a request, the server still reads what the client sends for this time,
+/// like Go's server and so nsqd.
 const LINGER: Duration = Duration::from_millis(500);
 
 /// An HTTP connection on its way to another shard, between two requests.
@@ -69,7 +69,7 @@ pub(crate) async fn serve_tls(shard: Rc<Shard>, listener: Listener, config: Arc<
     }
 }
 
-/// Ends a connection that has no TLS; one that speaks HTTP is told why.
+/// Ends a connection whose handshake failed. A peer that speaks HTTP is told why.
 async fn refuse(mut stream: HttpStream, error: &HandshakeError) {
     if matches!(error, HandshakeError::PlainHttp)
         && let Err(error) = stream.write_all(PLAIN_HTTP_REFUSED).await

@@ -27,16 +27,16 @@ pub(crate) enum Mail {
     ForwardReplies(Vec<ForwardReply>),
     /// A connection that moves in.
     Connection(Box<Moving>),
-    /// The same, of HTTP.
+    /// An HTTP connection that moves in.
     HttpConnection(Box<MovingHttp>),
-    /// Something to be done on the receiving shard, for the control plane.
+    /// A function to be run on the receiving shard, for HTTP requests, auth answers and nsqlookupd.
     Call(Call),
 }
 
-/// What one shard has another one do.
+/// A function that one shard has another shard run.
 type Call = Box<dyn FnOnce(&Rc<Shard>) + Send>;
 
-/// Where a shard's mail arrives.
+/// The receiving end of a shard's mail.
 pub(crate) type Inbox = mpsc::UnboundedReceiver<Mail>;
 
 /// Sends mail to any shard.

@@ -14,7 +14,8 @@ const RETRY_MIN: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(8);
 
 impl Shard {
-    /// Tells the waiters that a log is deleted, or that its deletion failed.
+    /// Tells the task that waits that a log is deleted, or that its deletion failed. Keeps the tombstone until nsqd.dat
+    /// no longer lists the topic.
     pub(super) fn handle_deleted(
         &self,
         task: Option<TaskId>,

@@ -3,7 +3,7 @@
 //! ```text
 //!   loader    reads cold segments back: a consumer that is behind must not wait until what producers
 //!             push out of memory is written
-//!   urgent    what somebody waits for: a new segment, the checkpoint that makes a channel
+//!   urgent    jobs that a client may wait for: a new segment, the checkpoint that makes a channel
 //!             ([`Request::is_urgent`]), if no earlier job of the same topic is a barrier
 //!   keeper    all else, in its order: on a slow disk one spill may take a tenth of a second, a sync longer
 //! ```
@@ -116,7 +116,7 @@ impl Storage {
     }
 }
 
-/// What a thread is for.
+/// The duty of one of the threads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Duty {
     Keeper,
@@ -134,7 +134,7 @@ impl Duty {
     }
 }
 
-/// One of the threads.
+/// One of the three threads.
 struct KeeperThread {
     shard: ShardId,
     duty: Duty,
@@ -187,7 +187,7 @@ impl KeeperThread {
         Some(due.chain(first).chain(queue.try_iter()).collect())
     }
 
-    /// Does what waited at the same time.
+    /// Does jobs that waited at the same time.
     fn do_batch(&mut self, batch: SyncBatch) -> ControlFlow<()> {
         self.do_jobs(batch.before)?;
         self.sync_together(batch.syncs);

@@ -1,4 +1,4 @@
-//! [`Checkpoint`]: what a topic owes, and to whom.
+//! [`Checkpoint`]: the messages that a topic owes, and the channels to which it owes them.
 
 use wire::id::Seq;
 
@@ -44,7 +44,7 @@ pub struct CheckpointRun {
     pub count: u64,
     /// Deliveries so far.
     pub attempts: u16,
-    /// When it may be delivered, in Unix nanoseconds; 0: now.
+    /// The time from which on the messages may be delivered, in Unix nanoseconds. 0: now.
     pub due_ns: u64,
 }
 
@@ -74,7 +74,7 @@ impl CheckpointRun {
     }
 }
 
-/// What the log adds to the topic's checkpoint.
+/// The part of a checkpoint that the log adds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stamp {
     /// Everything below was synced when the checkpoint began.

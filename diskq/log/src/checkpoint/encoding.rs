@@ -1,4 +1,4 @@
-//! What the encoder and the decoder of checkpoints share.
+//! The constants and the CRC that the encoder and the decoder of checkpoints share.
 
 use crate::crc::crc32c;
 

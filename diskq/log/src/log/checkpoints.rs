@@ -9,25 +9,27 @@ use crate::file_name::SegmentNumber;
 use crate::planted::{Bug, is_planted};
 use crate::policy::RETRY_AFTER;
 
-/// When a checkpoint has to survive a power failure, and not only the end of the process.
+/// The demand that a checkpoint survives a power failure, and not only the end of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durable {
-    /// It need not.
+    /// The checkpoint need not be durable.
     No,
     /// Durable unless the last durable checkpoint is as good after a power failure: see `EmptyCheckpoint`.
     IfNeeded,
-    /// In any case, once [`Notice::Checkpointed`](crate::Notice::Checkpointed) comes and says so.
+    /// The checkpoint is synced in any case. [`Notice::Checkpointed`](crate::Notice::Checkpointed) says whether it is
+    /// durable.
     Yes,
 }
 
-/// A durable checkpoint that owes nothing. A later checkpoint that owes nothing, either, needs to be durable only in
-/// two cases: its channels or pauses differ, or a sync or a spill has written messages that came after this checkpoint.
-/// A power failure would bring these messages back. Messages that only the kernel's write-back has written need no such
-/// care: write-back also writes the later checkpoint.
+/// The channels, pauses and end of a checkpoint that owes nothing. If the last durable checkpoint owes nothing, a later
+/// checkpoint that owes nothing, either, needs to be durable only in two cases: its channels or pauses differ, or a
+/// sync or a spill has written messages that came after the durable checkpoint. A power failure would bring these
+/// messages back. Messages that only the kernel's write-back has written need no such care: write-back also writes the
+/// later checkpoint.
 #[derive(Debug)]
 pub(super) struct EmptyCheckpoint {
     roster: Roster,
-    /// The first seq it knows nothing about.
+    /// The first seq that the checkpoint knows nothing about.
     next: Seq,
 }
 
@@ -59,7 +61,7 @@ pub(super) struct Writing {
     pub(super) empty: Option<EmptyCheckpoint>,
     /// Files up to here have durable names once it is written, if it syncs the names.
     pub(super) names_upto: Option<SegmentNumber>,
-    /// When the topic began to put it together.
+    /// The time at which the topic began to put it together.
     pub(super) began: Duration,
 }
 
@@ -79,7 +81,7 @@ pub struct Checkpoints {
     /// checkpoints that the disk still has, and a power failure would bring them back. So the next checkpoint is made
     /// durable, and until then no segment goes that start-up found.
     pub(super) found_number: u64,
-    /// What each slot holds; 0: nothing that counts.
+    /// The number of the checkpoint in each slot. 0: the slot holds nothing that counts.
     pub(super) slots: [u64; SLOTS],
     /// The synced mark of the newest checkpoint. The next start reads every segment that ends above this mark.
     pub(super) synced_mark: Seq,

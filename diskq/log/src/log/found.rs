@@ -7,10 +7,10 @@ use crate::file_name::SegmentNumber;
 use super::checkpoints::Checkpoints;
 use super::segments::Segment;
 
-/// What start-up hands over to make a [`Log`](super::Log).
+/// The facts from which start-up makes a [`Log`](super::Log).
 #[derive(Debug)]
 pub struct FoundLog {
-    /// Sorted by seq, not overlapping, none resident.
+    /// The segments with messages: sorted by seq, not overlapping, none resident.
     pub segments: Vec<Segment>,
     /// The seq of the next append.
     pub next: Seq,
@@ -20,7 +20,7 @@ pub struct FoundLog {
     pub next_number: SegmentNumber,
     /// The checkpoints that were found.
     pub checkpoints: Checkpoints,
-    /// How many messages are lost.
+    /// The number of messages that are lost.
     pub damaged_count: u64,
     /// Files whose names have to be gone for good before anything is synced.
     pub voided: Vec<SegmentNumber>,

@@ -1,4 +1,4 @@
-//! What still needs a segment: holders of its messages, socket writes, checkpoints.
+//! The reasons for which a segment stays: holders of its messages, socket writes, checkpoints.
 
 use wire::id::Seq;
 
@@ -118,7 +118,7 @@ impl Log {
         }
     }
 
-    /// Lets go of the sealed segment `index` if nobody needs it any more. Whether it is gone.
+    /// Lets go of the sealed segment `index` if nobody needs it any more. Returns whether it is gone.
     pub(super) fn drop_if_unneeded(&mut self, index: usize) -> bool {
         let segment = &self.segments.sealed[index];
         let is_needed =

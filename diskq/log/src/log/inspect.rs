@@ -1,4 +1,4 @@
-//! What a simulated disk and the tests see of a log, beyond what its topic sees.
+//! The views of a log for a simulated disk and for tests, which its topic does not need.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -86,7 +86,7 @@ impl Log {
         &mut self.requests
     }
 
-    /// When a checkpoint is due.
+    /// Returns when a checkpoint is due.
     #[must_use]
     pub fn checkpoint_due_at(&self) -> Option<Duration> {
         self.checkpoint_at()

@@ -1,19 +1,20 @@
-//! [`LogOptions`]: what the owner of a log chooses.
+//! [`LogOptions`]: the settings that the owner of a log chooses.
 
 use std::time::Duration;
 
 use crate::segment::SPILLED_BYTES;
 
-/// How a log behaves. The rules that nobody chooses are in `policy.rs`.
+/// The settings of a log. The rules that nobody chooses are in `policy.rs`.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// The node id inside every message id.
     pub node: u16,
     /// The size of a log's first segment.
     pub segment_bytes_min: u32,
-    /// Up to here segments grow with the flow.
+    /// The size up to which segments grow with the flow.
     pub segment_bytes_steady: u32,
-    /// Up to here segments grow with the live backlog: [`SPILLED_BYTES`], or `--max-bytes-per-file` if that is less.
+    /// The size up to which segments grow with the live backlog: [`SPILLED_BYTES`], or `--max-bytes-per-file` if that
+    /// is less.
     pub segment_bytes_max: u32,
     /// Messages kept in memory (`--mem-queue-size`); beyond that sealed segments are only on disk.
     pub resident_messages: u64,

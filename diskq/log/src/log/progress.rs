@@ -1,4 +1,4 @@
-//! When checkpoints are due, where they go, and what they keep from being recycled.
+//! The life of a checkpoint: when it is due, into which slot it goes, and which segments it keeps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl Log {
         self.checkpoint_at().is_some_and(|at| at <= mono)
     }
 
-    /// When a checkpoint is due. While the disk is full it does not wait for company: segments that
+    /// Returns when a checkpoint is due. While the disk is full it does not wait for company: segments that
     /// nobody holds may go with it, and their room is wanted.
     pub(super) fn checkpoint_at(&self) -> Option<Duration> {
         let timeout = self.options.sync_timeout;
@@ -79,8 +79,8 @@ impl Log {
     }
 
     /// Begins a checkpoint. Before [`Log::finish_checkpoint`], the caller names all owed messages below the log's next
-    /// seq with [`Log::name_run`]. Messages that are finished meanwhile may be named. Messages that are still owed at the
-    /// end must be named.
+    /// seq with [`Log::name_run`]. Messages that are finished meanwhile may be named. Messages that are still owed at
+    /// the end must be named.
     ///
     /// A checkpoint that is not durable survives the end of the process, but not a power failure. It never overwrites
     /// the last durable checkpoint. After a checkpoint with [`Durable::No`], another checkpoint is due, at most

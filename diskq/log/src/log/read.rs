@@ -163,7 +163,7 @@ impl Log {
         at == run.end
     }
 
-    /// Where the frame of `seq` is in its segment, if that is resident and the frame not damaged.
+    /// Returns where the frame of `seq` is in its segment, if that is resident and the frame not damaged.
     #[must_use]
     pub fn frame_bounds(&self, seq: Seq) -> Option<(u32, u32)> {
         let segment = self.segments.find(seq)?;

@@ -314,7 +314,7 @@ impl Log {
         }
     }
 
-    /// When buffers nobody has used lately are given back.
+    /// Returns when buffers nobody has used lately are given back.
     pub(super) fn trim_buffers_at(&self) -> Option<Duration> {
         (!self.buffers.is_empty()).then_some(self.last_load + IDLE_AFTER)
     }

@@ -1,4 +1,4 @@
-//! Where the next segment comes from: the pool of recycled ones, or the keeper.
+//! The origin of the next segment: the pool of recycled segments, or the keeper.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -165,7 +165,7 @@ impl Log {
         self.prepare(self.supply.waiting.unwrap_or(0));
     }
 
-    /// When an idle log has something to give back.
+    /// Returns when an idle log has something to give back.
     pub(super) fn trim_at(&self) -> Option<Duration> {
         let tail = self.segments.tail.as_ref();
         let has_stock =

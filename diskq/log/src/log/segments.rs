@@ -15,7 +15,7 @@ use crate::request::{Piece, Request};
 use crate::segment::{FRAMES_AT, Head, count_limit, pieces_from};
 use crate::slot::SLOT_BYTES;
 
-/// Where a segment's bytes are.
+/// The place of a segment's bytes.
 #[derive(Debug)]
 pub enum Residency {
     /// Its file is mapped.
@@ -24,9 +24,9 @@ pub enum Residency {
     Spilling {
         /// The file of the copy.
         copy: SegmentNumber,
-        /// Whether the copy is synced before the memory comes back.
+        /// True if the copy is synced before the memory comes back.
         is_synced: bool,
-        /// Whether a reader has come for it meanwhile.
+        /// True if a reader has come for it meanwhile.
         is_wanted: bool,
     },
     /// On disk only.
@@ -44,13 +44,13 @@ pub enum Residency {
 pub struct Segment {
     /// Its file.
     pub number: SegmentNumber,
-    /// What its head blocks say.
+    /// The content of its head blocks.
     pub head: Head,
-    /// How many messages it holds.
+    /// The number of its messages.
     pub count: u32,
-    /// Where the last frame ends.
+    /// The offset at which the last frame ends.
     pub end: u32,
-    /// Where its bytes are.
+    /// The place of its bytes.
     pub residency: Residency,
     /// The sum of the holders of all its messages.
     pub(super) holders: u64,
@@ -60,15 +60,16 @@ pub struct Segment {
     pub named_by: u64,
     /// Messages in it that are lost, sorted.
     pub damaged: Vec<SeqRange>,
-    /// Bytes of its file could not be read, or not be trusted: the file is kept when nobody needs it any
-    /// more.
+    /// True if bytes of its file could not be read, or not be trusted. Then the file is set aside instead of removed
+    /// when nobody needs the segment any more.
     pub is_unreadable: bool,
-    /// Its file is durable as a whole.
+    /// True if its file is durable as a whole.
     pub(super) is_durable: bool,
-    /// Found at start, and not wholly below the synced mark: the page cache may have it and count it as
-    /// clean, while the disk does not have it.
+    /// True if the segment was found at the start, and is not wholly below the synced mark. The page cache may have its
+    /// pages and count them as clean, while the disk does not have them.
     pub is_doubtful: bool,
-    /// Found at start and not yet judged by `release_unheld`.
+    /// True if the segment was found at the start, and [`Log::release_unheld`](super::Log::release_unheld) has not
+    /// judged it yet.
     pub is_unjudged: bool,
     /// The read that touched it last.
     pub(super) read_at: u64,
@@ -165,7 +166,7 @@ impl Segment {
     }
 }
 
-/// Which segment a seq is in.
+/// The segment of a seq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Tail,
@@ -177,7 +178,7 @@ pub(super) enum Place {
 pub(super) struct Segments {
     pub(super) sealed: VecDeque<Segment>,
     pub(super) tail: Option<Segment>,
-    /// Where the last lookup among the sealed ones ended: the next is likely to be there too.
+    /// The index of the sealed segment that the last lookup found. The next lookup is likely to find the same segment.
     last_hit: Cell<usize>,
 }
 
@@ -254,7 +255,7 @@ impl Segments {
             .expect("the index was looked up just now")
     }
 
-    /// What the keeper has to take back at the end.
+    /// Returns the jobs with which the keeper takes all memory back at the end.
     pub(super) fn into_requests(self) -> impl Iterator<Item = Request> {
         let segments = self.sealed.into_iter().chain(self.tail);
         segments.filter_map(|segment| match segment.residency {

@@ -23,7 +23,7 @@ impl Stocked {
     }
 }
 
-/// Why there is no next segment.
+/// The reason why there is no next segment, and the time of the next try.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) is_full: bool,
@@ -34,24 +34,24 @@ pub(super) struct Refusal {
 /// The segments to come.
 #[derive(Debug)]
 pub(super) struct Supply {
-    /// What the keeper prepared.
+    /// The segment that the keeper prepared.
     pub(super) spare: Option<Stocked>,
     /// Recycled segments. The last one added is used first, because its pages are the warmest. The fewer segments are
     /// in use, the fewer pages are written to disk and faulted in again.
     pub(super) pool: Vec<Stocked>,
     pub(super) pool_min: usize,
-    /// The job under way.
+    /// The new segment that the keeper is preparing.
     pub(super) preparing: Option<SegmentNumber>,
     /// The number of segments that are being spilled. Their memory comes back to the pool.
     pub(super) spilling: u32,
-    /// An append could not be done and needs a segment this large.
+    /// The size of the segment that an append waits for, in bytes.
     pub(super) waiting: Option<u32>,
     pub(super) refusal: Option<Refusal>,
     /// The size of new and recycled segments: what flow, batches and backlog need.
     pub(super) steady: u32,
-    /// What flow and batches need.
+    /// The size that flow and batches need.
     pub(super) steady_min: u32,
-    /// When the tail took its first message.
+    /// The time at which the tail took its first message.
     pub(super) tail_since: Duration,
     pub(super) next_number: SegmentNumber,
     /// Every file up to this number existed when the last reply came.
@@ -83,7 +83,7 @@ impl Supply {
         next_generation(&mut self.generations)
     }
 
-    /// Whether a next segment is there or on its way.
+    /// Returns whether a next segment is there or on its way.
     #[inline]
     pub(super) fn has_next(&self) -> bool {
         self.spare.is_some() || !self.pool.is_empty() || self.is_coming()
@@ -120,7 +120,7 @@ impl Supply {
         self.spare.take_if(|spare| fits(spare))
     }
 
-    /// Whether [`Supply::take`] has a segment of `bytes` bytes at least.
+    /// Returns whether [`Supply::take`] has a segment of `bytes` bytes at least.
     pub(super) fn can_give(&self, bytes: u32) -> bool {
         let mut next = self.pool.last().into_iter().chain(&self.spare);
         next.any(|stocked| stocked.bytes() >= bytes as usize)

@@ -30,20 +30,20 @@ pub(super) struct Sync {
     pub(super) syncing: Option<Syncing>,
     /// True if a publish waits for a sync that covers everything appended.
     pub(super) is_wanted: bool,
-    /// How many messages the last one covered.
+    /// The number of messages that the last sync covered.
     pub(super) group: u64,
     /// The time until which the next sync waits for `group` messages.
     pub(super) gather_until: Duration,
-    /// When the next one starts; `None` while everything appended is covered.
+    /// The time at which the next sync starts; `None` while everything appended is covered.
     pub(super) due: Option<Duration>,
     /// The seq whose append makes the sync due early.
     pub(super) count_trigger: Seq,
-    /// When the last one began.
+    /// The time at which the last sync began.
     pub(super) began: Option<Duration>,
     /// Files up to this number have durable names. `None`: not even the directory is known to.
     pub(super) names_synced: Option<SegmentNumber>,
-    /// How many syncs in a row could not open their files. If any, `due` says when the next is
-    /// tried, whoever else asks for one.
+    /// The number of syncs in a row that could not open their files. If it is not 0, the next sync starts at `due`,
+    /// even if a publish asks for one earlier.
     pub(super) delayed: u32,
     pub(super) poisoned: Option<Arc<str>>,
     /// Copies that are not used and were never synced. The next sync removes them for good, because a power failure
@@ -66,7 +66,7 @@ impl Sync {
         self.on_disk = self.on_disk.max(upto);
     }
 
-    /// What the sync under way covers.
+    /// Returns the end of the messages that the sync under way covers.
     pub(super) fn upto(&self) -> Option<Seq> {
         self.syncing.as_ref().map(|syncing| syncing.upto)
     }

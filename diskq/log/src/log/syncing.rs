@@ -1,4 +1,4 @@
-//! When the next sync starts, and what becomes of its result.
+//! The start of the next sync, and the effects of its result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,14 +41,14 @@ impl Log {
         self.sync.synced
     }
 
-    /// Whether everything appended is synced.
+    /// Returns whether everything appended is synced.
     #[inline]
     #[must_use]
     pub fn is_synced(&self) -> bool {
         self.sync.synced >= self.next
     }
 
-    /// How many syncs in a row could not open their files: none of them lost anything.
+    /// Returns how many syncs in a row could not open their files: none of them lost anything.
     #[must_use]
     pub fn delayed_syncs(&self) -> u32 {
         self.sync.delayed

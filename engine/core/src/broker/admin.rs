@@ -1,4 +1,4 @@
-//! What operators do: create, delete, empty, pause. For topics of this shard.
+//! The actions of operators on topics of this shard: create, delete, empty, pause.
 
 use super::output::{Change, DeletedLog, Output};
 use super::timers::Timer;

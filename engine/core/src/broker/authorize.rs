@@ -1,4 +1,4 @@
-//! AUTH, and what it takes to SUB and to publish where an auth server is configured.
+//! AUTH, and the rights that SUB and publishes need if an auth server is configured.
 //!
 //! ```text
 //!   AUTH ─────────────► Output::Authorize ──► the shell asks ──► handle_grants: the answer to AUTH
@@ -6,7 +6,7 @@
 //!        expired └────► Output::Authorize ──► the shell asks ──► handle_grants: the command again
 //! ```
 //!
-//! Meanwhile the client's commands wait, and nobody else's.
+//! Until the answer comes, the commands of this client wait. The commands of other clients do not.
 
 use super::Broker;
 use super::output::{Level, Output};
@@ -18,7 +18,7 @@ use crate::now::Now;
 use wire::error::WireError;
 use wire::name::{ChannelName, TopicName};
 
-/// Whether a command may be carried out.
+/// The decision whether a command may be carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Permit {
     /// It may.
@@ -110,7 +110,7 @@ impl Broker {
         self.flush_later(id);
     }
 
-    /// Whether a client may publish to a topic, or subscribe to a channel.
+    /// Returns whether a client may publish to a topic, or subscribe to a channel.
     pub(super) fn permit(
         &mut self,
         now: Now,

@@ -1,4 +1,4 @@
-//! Publishes to topics of other shards: what goes there, and what comes from there.
+//! Publishes to topics of other shards, on the shard of the client and on the shard of the topic.
 
 use super::output::Output;
 use super::{Broker, Found};
@@ -14,20 +14,20 @@ use wire::command::Batch;
 use wire::name::TopicName;
 
 impl Broker {
-    /// What this turn publishes to topics of shard `to`.
+    /// Takes the batch of publishes of this turn to topics of shard `to`. `None` if there are none.
     pub fn take_forwards(&mut self, to: ShardId) -> Option<ForwardBatch> {
         let batch = &mut self.forwards[to.0 as usize];
         let empty = ForwardBatch::new(self.options.shard);
         (!batch.is_empty()).then(|| std::mem::replace(batch, empty))
     }
 
-    /// The answers to publishes that shard `to` forwarded here.
+    /// Takes the answers to publishes that shard `to` forwarded here. `None` if there are none.
     pub fn take_forward_replies(&mut self, to: ShardId) -> Option<Vec<ForwardReply>> {
         let replies = &mut self.forward_replies[to.0 as usize];
         (!replies.is_empty()).then(|| std::mem::take(replies))
     }
 
-    /// Publishes what another shard sent.
+    /// Publishes the batch of another shard.
     pub fn handle_forwards(&mut self, now: Now, batch: &ForwardBatch, out: &mut Vec<Output>) {
         let mut at = 0;
         for entry in &batch.entries {
@@ -67,7 +67,7 @@ impl Broker {
         }
     }
 
-    /// Answers to what this shard forwarded.
+    /// Takes the answers to publishes that this shard forwarded.
     pub fn handle_forward_replies(&mut self, replies: Vec<ForwardReply>, out: &mut Vec<Output>) {
         for reply in replies {
             let id = reply.id;

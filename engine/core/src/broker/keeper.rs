@@ -1,4 +1,4 @@
-//! What the keeper's answers set in motion.
+//! The effects of the keeper's answers.
 
 use diskq_log::{Notice, Reply};
 

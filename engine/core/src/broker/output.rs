@@ -1,4 +1,4 @@
-//! What a broker has its shell do.
+//! [`Output`]: an effect that the broker asks of its shell.
 
 use crate::auth::AuthQuery;
 use crate::ids::{ClientId, ShardId, TaskId, TopicKey};
@@ -7,7 +7,7 @@ use diskq_log::{Memory, Request};
 use std::sync::Arc;
 use wire::identify::GrantedUpgrade;
 
-/// How important a log line is.
+/// The importance of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// DEBUG
@@ -20,16 +20,16 @@ pub enum Level {
     Error,
 }
 
-/// Why a task is woken.
+/// The reason why a task is woken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wakeup {
     /// Try again: there may be room for the publish now, or the topic has started or has caught up.
     Retry,
-    /// What it waited for is done, or failed for this reason.
+    /// The task's request is done, or has failed for this reason.
     Done(Result<(), Refusal>),
 }
 
-/// What the shell has to do.
+/// One effect that the shell has to carry out.
 #[derive(Debug)]
 pub enum Output {
     /// Close the socket and call [`Broker::disconnect`].

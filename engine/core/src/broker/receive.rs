@@ -14,15 +14,15 @@ use wire::identify::{IdentifyRequest, Response, negotiate};
 use wire::limits::{LINE_BYTES_MAX, Limits};
 use wire::name::TopicName;
 
-/// The most bytes one command may take. The declared size of an MPUB bounds
-/// nothing (nsqd ignores it, and so does the decoder), and a peer must not make us keep
-/// `mpub_count_max` messages of `message_bytes_max`. Everything else is smaller by itself.
+/// Returns the most bytes that one command may take. The declared size of an MPUB is no bound, because nsqd and the
+/// decoder ignore it. Without this bound, a peer could make the broker keep `mpub_count_max` messages of
+/// `message_bytes_max` bytes. All other commands are smaller by themselves.
 fn command_bytes_max(limits: &Limits) -> usize {
     let body_bytes = limits.body_bytes_max.max(limits.message_bytes_max);
     usize::try_from(body_bytes).unwrap_or(0) + LINE_BYTES_MAX + COMMAND_SIZES_BYTES
 }
 
-/// What the decoder has to know of a connection.
+/// Returns the facts about a connection that the decoder needs.
 #[inline]
 fn context<'a>(client: &Client, options: &'a BrokerOptions) -> Context<'a> {
     Context {
@@ -48,7 +48,7 @@ const IDENTIFY_COMMANDS: usize = 256;
 /// The room in [`command_bytes_max`] for size and count fields. A command has four of them at most (16 bytes).
 const COMMAND_SIZES_BYTES: usize = 64;
 
-/// What became of the command at the start of the input.
+/// The result for the command at the start of the input.
 #[derive(Clone, Copy)]
 pub(super) enum Next {
     /// The command was carried out, and has this many bytes.

@@ -1,4 +1,4 @@
-//! What the broker says of itself: /stats, /ping, nsqd.dat.
+//! The broker's reports about itself, for /stats, /ping and nsqd.dat.
 
 use super::Broker;
 use super::output::Change;

@@ -1,9 +1,9 @@
-//! How a new topic starts: with the channels that nsqlookupd knows of, so that none of them misses the
-//! first messages because its consumers have not found this node yet.
+//! The start of a new topic. The topic gets the channels that nsqlookupd knows of. So a channel gets the first
+//! messages, too, although its consumers have not found this node yet.
 //!
 //! ```text
 //!   created ──Output::AskForChannels──► the shell asks ──► start_topic: channels, then messages
-//!      └─ keeps what is published meanwhile; only who created it waits
+//!      └─ keeps what is published meanwhile; only the client or task that created it waits
 //! ```
 
 use super::output::{Output, Wakeup};
@@ -15,14 +15,13 @@ use crate::topic::Retrier;
 use wire::name::ChannelName;
 
 impl Broker {
-    /// Whether topics that are created from now on ask for channels before they start: as long as there
-    /// is somebody to ask.
+    /// Decides whether later topics ask for channels before they start. They ask if there is an nsqlookupd on the list.
     pub fn set_asks_for_channels(&mut self, asks: bool) {
         self.options.asks_for_channels = asks;
     }
 
-    /// Starts a topic that asked for `channels`; makes those that are not there. A topic that was deleted
-    /// meanwhile has told those who waited.
+    /// Starts a topic that asked for channels, and makes those of `channels` that are not there. Does nothing for a
+    /// topic that was deleted meanwhile: its deletion has answered the clients and tasks that waited.
     pub fn start_topic(
         &mut self,
         now: Now,

@@ -8,18 +8,18 @@ use crate::ids::{ClientId, TopicKey};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What a timer is for.
+/// The purpose of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// A heartbeat to a client, and the deadline of its writes.
     Heartbeat(ClientId),
     /// The read deadline of a silent client, or the deadline of the peer's part of an upgrade.
     Deadline(ClientId),
-    /// Whatever a topic has to do.
+    /// The next timeout, sync or checkpoint of a topic.
     Topic(TopicKey),
 }
 
-/// What is due when.
+/// All timers of a shard, by time.
 pub(super) type Timers = BTreeSet<(Duration, Timer)>;
 
 /// Moves a timer to `at`, or removes it. `armed` is the time for which the timer is set, and is updated.

@@ -80,7 +80,7 @@ impl Broker {
         !self.topics_to_pump.is_empty() || !self.discarded.is_empty()
     }
 
-    /// How many entries of long lists the last turn went through: see
+    /// Returns how many entries of long lists the last turn went through: see
     /// [`BrokerOptions::turn_entries`](super::BrokerOptions::turn_entries).
     pub fn entries_spent(&self) -> usize {
         self.entries_spent
@@ -195,7 +195,7 @@ impl Broker {
             .map_or(0, |client| client.session.needs())
     }
 
-    /// When [`Broker::handle_timeout`] has something to do; may be early.
+    /// Returns when [`Broker::handle_timeout`] has something to do; may be early.
     pub fn next_timeout(&self) -> Option<Duration> {
         self.timers.first().map(|timer| timer.0)
     }

@@ -14,7 +14,7 @@ use wire::frame;
 /// Bytes a consumer gets before the next one has its turn.
 const TURN_BYTES: u32 = 256 * 1024;
 
-/// What deliveries need besides the channel and its topic's log.
+/// The parts of the broker that deliveries need, besides the channel and its topic's log.
 pub(crate) struct Delivery<'a> {
     pub(crate) clients: &'a mut Clients,
     pub(crate) random: &'a mut Random,

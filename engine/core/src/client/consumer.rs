@@ -45,7 +45,7 @@ impl Consumer {
         }
     }
 
-    /// How many messages RDY still allows.
+    /// Returns how many messages RDY still allows.
     #[inline]
     pub(super) fn credit(&self) -> u32 {
         self.ready_count.saturating_sub(self.in_flight)

@@ -87,7 +87,7 @@ impl Reply {
 /// Output that the socket has not taken, and its deadline.
 #[derive(Debug, Clone, Copy)]
 struct Stuck {
-    /// When the current deadline began.
+    /// The time at which the current deadline began.
     since: Duration,
     /// The bytes that have to leave before the deadline.
     bytes_due: u64,
@@ -102,12 +102,12 @@ pub(super) struct Resolved {
     pub(super) is_fatal: bool,
 }
 
-/// What is on its way to a connection, or held back.
+/// The output that is on its way to a connection, and the answers that are held back.
 ///
 /// Invariants: replies leave in the order of their commands; `reply_bytes` is what those held back count for.
 #[derive(Debug, Default)]
 pub(crate) struct ClientOutput {
-    /// What the socket is to be given.
+    /// The output that goes to the socket next.
     pub(crate) queue: Outbound,
     /// In the broker's `clients_to_flush`.
     pub(crate) in_to_flush: Listed,
@@ -119,7 +119,7 @@ pub(crate) struct ClientOutput {
 }
 
 impl ClientOutput {
-    /// Whether anything is on its way to the client, or held back.
+    /// Returns whether anything is on its way to the client, or held back.
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty() && self.replies.is_empty()
     }

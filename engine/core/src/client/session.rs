@@ -26,7 +26,7 @@ pub(crate) struct Session {
     /// The TLS session. `None` without TLS.
     pub(crate) tls: Option<Box<TlsSession>>,
     pub(crate) compression: Option<GrantedUpgrade>,
-    /// What it is authorised for; `None` before AUTH.
+    /// The client's grants. `None` before AUTH.
     pub(crate) auth: Option<Box<Auth>>,
 }
 

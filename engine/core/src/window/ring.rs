@@ -14,9 +14,9 @@ pub(crate) struct Entry {
     pub owner: ClientId,
     /// Deliveries so far, this one included; saturates at 65,535.
     pub attempts: u16,
-    /// When it goes back to the queue.
+    /// The time at which it goes back to the queue.
     pub deadline: Duration,
-    /// When it was handed to the owner: TOUCH may not go beyond this plus --max-msg-timeout.
+    /// The time at which it was handed to the owner: TOUCH may not go beyond this plus --max-msg-timeout.
     pub delivered: Duration,
 }
 

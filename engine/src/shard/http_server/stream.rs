@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 use upgrade::{ServerConfig, Upgrade};
 
-/// How requests begin, as Go's server tells them from TLS.
+/// The first bytes by which Go's server tells an HTTP request from TLS.
 const REQUEST_STARTS: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
 
 /// A stream of an HTTP connection.

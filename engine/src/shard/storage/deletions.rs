@@ -18,7 +18,7 @@ pub(crate) struct Deletion {
     pub(super) topic: Arc<str>,
     is_ephemeral: bool,
     requests: Vec<Request>,
-    /// The waiters for the result of the first try.
+    /// The task that waits for the result of the first try.
     task: Option<TaskId>,
     failed_count: u32,
 }
