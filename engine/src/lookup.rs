@@ -8,10 +8,10 @@
 //!     └──── channels ◄── ThreadPool ◄──ask── shards        GET /channels ──► nsqlookupd (HTTP)
 //! ```
 //!
-//! Nothing of it is on the way of a message, and no shard waits for it: an nsqlookupd that cannot be
-//! reached costs this thread a second now and then. What happens meanwhile is told together, and an
-//! nsqlookupd that was away is told everything. The thread is not waited for at the end: its
-//! connections close with the process, which is all that nsqlookupd needs to know.
+//! No message and no shard waits for this thread. An nsqlookupd that cannot be reached costs the thread a
+//! second now and then. The changes of that time are then told together. An nsqlookupd that was away is
+//! told everything. The end of the process does not wait for the thread: the connections close with the
+//! process, which is all that nsqlookupd needs to know.
 
 mod command;
 mod inquiry;
@@ -228,7 +228,7 @@ impl Registrar {
             };
             match messages.recv_timeout(patience) {
                 Ok(first) => {
-                    // What has gathered is told together: who is away is tried once for all of it.
+                    // All messages that have gathered are told together, so a peer that is away costs one try.
                     let gathered = std::iter::once(first).chain(messages.try_iter());
                     if !self.take(gathered) {
                         return;
@@ -281,7 +281,7 @@ impl Registrar {
         }
     }
 
-    /// Leaves those who are no longer on the list, and connects to those who are new.
+    /// Ends the connections to peers that are no longer on the list, and connects to new ones.
     fn follow_list(&mut self) {
         let known = lock(&self.known);
         let wanted: Vec<Known> = known.iter().cloned().collect();

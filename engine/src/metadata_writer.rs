@@ -1,6 +1,6 @@
-//! The one writer of nsqd.dat: shards tell it what they hold, it writes the whole.
+//! The only writer of nsqd.dat. Each shard tells its topics, and the writer writes the topics of all shards.
 //!
-//! Writes coalesce: whoever asks while a write is under way is served by the next one, together.
+//! Writes coalesce: the next write serves all shards that ask while a write is under way.
 
 use diskq::{DataPath, TopicFacts};
 use diskq_nsqd::Metadata;

@@ -1,4 +1,4 @@
-//! From flags to the options of the broker's rules and of its logs.
+//! Derives the options of the broker's rules and of its logs from the flags.
 
 use crate::config::{Config, TlsRequired};
 use diskq::{LogOptions, SPILLED_BYTES};

@@ -9,8 +9,8 @@
 //! The engine ([`Engine`], behind the seam in `driver.rs`) says which sockets are ready. The bytes themselves go by
 //! plain `recv` and `sendmsg`, so that a shard reads into few buffers and writes from its log. With io_uring the call
 //! that waits also says which sockets to watch: a turn of a busy shard is one `io_uring_enter`, and one `recv` or
-//! `sendmsg` for each connection that has something. A socket is polled only while somebody waits for it: one that is
-//! left to gather input wakes nobody. Tasks are those of `async-executor`.
+//! `sendmsg` for each connection that has something. A socket is polled only while a task waits for it, so a
+//! socket that is left to gather input wakes no task. The tasks are those of `async-executor`.
 //!
 //! docs/decisions/0004-reactor.md says why this is not an executor with its own sockets.
 

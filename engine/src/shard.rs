@@ -148,20 +148,20 @@ impl Shard {
         )
     }
 
-    /// Reads the clocks. Whoever brings something in does: bytes, mail, a connection, the timer.
+    /// Reads the clocks. Code that brings something in (bytes, mail, a connection, a timer) calls this first.
     pub(crate) fn read_clock(&self) {
         self.now.set(self.shared.clock.now());
     }
 
     // --- waiting for the broker
 
-    /// Something that the broker can wake.
+    /// Starts a task that the broker can wake.
     pub(crate) fn start_task(&self) -> Task {
         self.read_clock();
         self.tasks.start()
     }
 
-    /// True when the broker ends: nothing new is begun.
+    /// Returns true when the broker ends. Then nothing new may begin.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.get()
     }

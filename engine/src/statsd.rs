@@ -4,8 +4,7 @@
 //!   shards ──► snapshot ──► lines (what changed since the last one) ──► datagrams, spread over the interval
 //! ```
 //!
-//! It has a thread of its own: names are resolved there, and nothing of it touches a shard but the question
-//! for its numbers.
+//! The push has a separate thread, which also resolves names. A shard only answers the question for its figures.
 
 use crate::process::Info;
 use crate::shard::http_broker;
@@ -23,7 +22,7 @@ mod lines;
 
 use lines::Lines;
 
-/// Left of each interval for what follows.
+/// The time at the end of each interval in which no datagram is sent.
 const SPREAD_MARGIN: Duration = Duration::from_secs(1);
 /// A datagram's size when none is given: `--statsd-udp-packet-size` of 0 or less.
 const PACKET_BYTES_DEFAULT: usize = 4096;

@@ -1,4 +1,4 @@
-//! Threads for what waits for other programs: questions to nsqlookupd and to auth servers.
+//! [`ThreadPool`]: threads for jobs that wait for other programs: questions to nsqlookupd and to auth servers.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! [`Memory`]: the bytes of a segment, lent by whoever maps files.
+//! [`Memory`]: the bytes of a segment, lent by the crate that maps files.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,8 +9,8 @@ use std::ops::Range;
 /// a mapping makes no system call: the type has no destructor, and the lender never sees the bytes again. So a
 /// forgotten memory stays mapped until the process ends.
 pub enum Memory {
-    /// Bytes of a mapping. Who holds the slice may use it for ever, so the lender ends the mapping only after it has
-    /// got the whole slice back.
+    /// Bytes of a mapping. The holder of the slice may use it for ever, so the lender ends the mapping only after it
+    /// has got the whole slice back.
     Lent(&'static mut [u8]),
     /// Plain memory, for a simulated disk.
     Heap(Box<[u8]>),

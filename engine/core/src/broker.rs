@@ -1,4 +1,4 @@
-//! One shard: its topics, its connections, and the commands between them.
+//! [`Broker`]: the rules of one shard, for its topics and its connections.
 
 pub(crate) mod admin;
 mod authorize;
@@ -126,7 +126,7 @@ pub fn place(topic: impl AsRef<[u8]>, shards: u32) -> ShardId {
 /// A topic that was looked up or created by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
-    /// It can be used.
+    /// The topic can be used.
     Ready(TopicKey),
     /// The topic was created just now and has not started. The command that created it waits for the start; later
     /// commands do not wait.
@@ -141,12 +141,12 @@ impl Found {
     }
 }
 
-/// The result of carrying out one command: what happens to the bytes of the command.
+/// The result of carrying out one command. It decides what happens to the command's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flow {
-    /// Its bytes are consumed.
+    /// The command's bytes are consumed.
     Next,
-    /// Its bytes stay and are offered again later.
+    /// The command's bytes stay, and are offered again later.
     Retry,
 }
 

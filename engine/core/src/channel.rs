@@ -1,6 +1,6 @@
 //! A channel: which messages of its topic's log are still owed to its consumers.
 //!
-//! It holds no message, only where each one stands:
+//! A channel holds no message. It knows the state of each message that it owes:
 //!
 //! ```text
 //!   waiting (ranges) ──deliver──► window (in flight) ──FIN──► gone
@@ -49,7 +49,7 @@ pub(crate) struct ChannelCounters {
     pub message_count: u64,
     /// Successful REQs.
     pub requeue_count: u64,
-    /// Messages that came back because nobody finished them in time.
+    /// Messages that timed out.
     pub timeout_count: u64,
     /// Deliveries, by [`Locality`].
     pub deliveries: [u64; Locality::COUNT],
@@ -74,7 +74,7 @@ pub(crate) struct Channel {
     /// True if an earlier run left the channel, and no sufficiently durable checkpoint names it. Either only nsqd.dat
     /// lists the channel, or the earlier run may have ended before its checkpoint was synced.
     pub(crate) is_unsure: bool,
-    /// From publish to FIN, if that is measured.
+    /// The latency from publish to FIN, if it is measured.
     pub(crate) latency: Option<Box<Latency>>,
     waiting: Ranges,
     requeued: LongQueue<SingleMessage>,
@@ -203,7 +203,8 @@ impl Channel {
 
     /// Puts a consumer on the ready list if it may take messages.
     ///
-    /// For a change after which the consumer waits for messages, such as RDY; see [`Channel::refill`].
+    /// Call this after a change for which the consumer waits, such as RDY. After a FIN or REQ, call
+    /// [`Channel::refill`].
     pub(crate) fn make_ready(&mut self, id: ClientId, client: &mut Client) {
         if client.credit() > 0 {
             self.ready.insert(id, &mut client.consumer.in_ready);

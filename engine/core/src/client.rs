@@ -43,16 +43,16 @@ pub(crate) enum Blocked {
     Topic(TopicKey),
     /// The answer to its SUB is not out yet, or waits behind others; no message may overtake it.
     Subscribing,
-    /// An auth server is asked what it may do.
+    /// An auth server is asked what the client may do.
     Authorizing(AuthReason),
-    /// Too much of what it published is on its way to other shards.
+    /// Too many bytes of its publishes are on their way to other shards.
     Forwards,
     /// Set while the client is not read because too many bytes of its answers are unsent; see
     /// [`ANSWER_BYTES_MAX`].
     Output,
-    /// It moves to another shard as soon as all answers are out.
+    /// The connection moves to another shard as soon as all answers are out.
     Moving(ShardId),
-    /// Its encoding changes: as soon as all answers are out, and until the last upgrade is there.
+    /// The connection waits until all answers are out, and then until its last upgrade is in place.
     Upgrading,
 }
 

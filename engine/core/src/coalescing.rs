@@ -1,13 +1,14 @@
 //! [`Coalescing`]: delays the next read of a consumer, so that its answers gather.
 //!
-//! Many clients write each FIN by itself. Carried out one by one, each costs a turn of the shard, and
-//! a write for the message that takes its place; gathered they cost one together. A consumer with many
-//! messages in hand does not notice, as long as they are read before it has none left. How long that
-//! takes is learned: from a consumer that was nearly done, the next ones are read after half the time.
+//! Many clients write each FIN by itself. If FINs are carried out one by one, each costs a turn of the
+//! shard, and a write for the message that takes its place. FINs that gather cost one turn and one write
+//! together. A consumer with many messages in hand does not notice the delay, as long as its FINs are
+//! read before it has no message left. [`Coalescing`] learns how long a consumer takes for a message. If
+//! the consumer was nearly done at a read, the learned time is halved.
 
 use std::time::Duration;
 
-/// With fewer messages in hand than this, answers are read as they come.
+/// The answers of a consumer with fewer messages in hand than this are read as they come.
 const MANY: u32 = 64;
 /// The time that a client needs for one message, as long as nothing else is known. Few clients need less.
 const PER_MESSAGE_NS_MAX: u32 = 500;

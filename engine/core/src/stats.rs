@@ -85,7 +85,7 @@ pub struct TopicStats {
     pub message_bytes: u64,
     /// True if the flow from topic to channels is stopped.
     pub paused: bool,
-    /// From publish to FIN, over all channels.
+    /// The latency from publish to FIN, over all channels.
     pub e2e_processing_latency: LatencyStats,
 }
 
@@ -100,7 +100,7 @@ pub struct ChannelStats {
     pub backend_depth: u64,
     /// Delivered and not yet answered, also by clients that are gone by now.
     pub in_flight_count: u64,
-    /// Not yet due.
+    /// Messages that are not due yet.
     pub deferred_count: u64,
     /// Messages that reached the channel from its topic; a requeue is not one more.
     pub message_count: u64,
@@ -120,7 +120,7 @@ pub struct ChannelStats {
     pub clients: Vec<ClientStats>,
     /// True if delivery is stopped.
     pub paused: bool,
-    /// From publish to FIN.
+    /// The latency from publish to FIN.
     pub e2e_processing_latency: LatencyStats,
 }
 
@@ -197,7 +197,7 @@ pub struct LatencyStats {
 /// One percentile of a latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Percentile {
-    /// In (0, 1].
+    /// The quantile, in (0, 1].
     pub quantile: f64,
     /// Nanoseconds; an estimate, hence not an integer. 0 without samples.
     pub value: f64,

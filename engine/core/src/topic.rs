@@ -56,9 +56,9 @@ pub(crate) enum Retrier {
 /// The result of a publish that was not refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Published {
-    /// It is in the log; answer at once.
+    /// The messages are in the log. Answer at once.
     Done,
-    /// It is in the log; answer when the log is synced up to here (`--sync-every=1`).
+    /// The messages are in the log. Answer when the log is synced up to this seq (`--sync-every=1`).
     AfterSync(Seq),
 }
 

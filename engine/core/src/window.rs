@@ -1,4 +1,4 @@
-//! The in-flight window of one channel: who holds which message until when.
+//! [`Window`]: the messages of one channel that are in flight, each with its consumer and its deadline.
 //!
 //! FIN carries an id, the id is a function of the seq, and in-flight seqs are dense, so an entry is
 //! found by subtraction: `ring[seq - base]`. Measured before the project began: 2.8 ns for insert

@@ -27,7 +27,7 @@ impl Work {
         }
     }
 
-    /// No bound: at start, when nobody waits for a turn.
+    /// A budget without a bound, for the start, when no client waits for a turn.
     pub(crate) fn unbounded() -> Work {
         Work::new(usize::MAX)
     }

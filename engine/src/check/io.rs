@@ -36,7 +36,7 @@ pub(super) fn check(config: &Config) -> Finding {
     judge(&answer, &shards_text(config.shard_count))
 }
 
-/// From 6.15 on a flag keeps the wait out of the statistics.
+/// Returns whether the kernel counts a wait in a ring as I/O wait. From Linux 6.15 on, a flag prevents that.
 #[cfg(target_os = "linux")]
 fn shows_io_wait() -> bool {
     const QUIET: preflight::Kernel = preflight::Kernel {

@@ -6,11 +6,11 @@ use program::go_value::parse_bool;
 /// The clients that have to use TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsRequired {
-    /// Nobody.
+    /// No client.
     No = 0,
     /// TCP clients; plain HTTP is served, too (`tcp-https`).
     ExceptHttp = 1,
-    /// Everybody.
+    /// All clients.
     Yes = 2,
 }
 

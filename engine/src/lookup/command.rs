@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// One command. Its answer says nothing that matters.
+/// One command. The content of its answer does not matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
     /// This node is alive.

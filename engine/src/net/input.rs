@@ -83,10 +83,10 @@ struct Held {
 /// The owner of a buffer: the shard lends it, or the connection has it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lent {
-    /// It is the connection's own.
+    /// The buffer is the connection's own.
     No,
     ForOneRead,
-    /// Until an unfinished command is complete.
+    /// The shard lends the buffer until an unfinished command is complete.
     Kept,
 }
 

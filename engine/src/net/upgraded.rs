@@ -200,7 +200,7 @@ pub(crate) enum HandshakeError {
     Socket(io::Error),
     /// The peer has ended.
     Ended,
-    /// It took too long.
+    /// The handshake took too long.
     TimedOut,
     /// The peer speaks HTTP.
     PlainHttp,

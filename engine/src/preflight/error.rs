@@ -42,7 +42,7 @@ pub enum PreflightError {
         limit_bytes: u64,
         /// The limit that is needed.
         need_bytes: u64,
-        /// For how many shards.
+        /// The number of shards.
         shard_count: NonZeroUsize,
     },
     /// RLIMIT_NOFILE cannot be raised far enough.
@@ -51,14 +51,14 @@ pub enum PreflightError {
         hard_count: u64,
         /// The limit that is needed.
         need_count: u64,
-        /// For how many shards.
+        /// The number of shards.
         shard_count: NonZeroUsize,
     },
     /// An address cannot be listened on.
     Listen {
         /// The address in the operator's spelling.
         address: String,
-        /// In nsqd's words, where it has some.
+        /// The cause, in nsqd's words where nsqd has some.
         why: String,
         /// The advice to the operator.
         hint: String,

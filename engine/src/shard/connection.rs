@@ -159,7 +159,7 @@ impl Connection {
         }
     }
 
-    /// One read and everything it completes.
+    /// Reads once, and carries out every command that is complete then.
     fn poll_read_once(self: &Rc<Self>, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<ReadOnce> {
         if self.leaving.get().is_some() {
             return Poll::Ready(ReadOnce::Over);

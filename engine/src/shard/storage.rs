@@ -92,7 +92,7 @@ impl Storage {
 
     /// Queues a job.
     pub(crate) fn give(&self, job: KeeperJob) {
-        // The threads end only when told so: what comes after that is of no consequence.
+        // The threads end only after `KeeperJob::Stop`. No result of a later job is needed.
         let send = |thread: &Sender<KeeperJob>, job| drop(thread.send(job));
         match &job {
             KeeperJob::Log(_, _, request) if request.is_read() => send(&self.loads, job),

@@ -14,7 +14,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// A task with a number of its own.
+    /// Starts a task with a number of its own.
     pub(crate) fn start(self: &Rc<Self>) -> Task {
         let id = TaskId(self.next.get());
         self.next.set(id.0 + 1);
@@ -27,7 +27,7 @@ impl Tasks {
         }
     }
 
-    /// Lets a task go on. One that is gone has no interest in the answer.
+    /// Lets a task go on. Does nothing for a task that was dropped.
     pub(crate) fn wake(&self, id: TaskId, wakeup: Wakeup) {
         if let Some(sender) = self.waiting.borrow_mut().remove(&id) {
             let _ = sender.send(wakeup);
@@ -35,8 +35,8 @@ impl Tasks {
     }
 }
 
-/// Something that the broker can wake once. Forgotten when it is dropped: when there was nothing to
-/// wait for, or nobody waits any more.
+/// A task that the broker can wake once. Dropping the task forgets it: there was nothing to wait for, or
+/// no HTTP client waits any more.
 pub(crate) struct Task {
     pub(crate) id: TaskId,
     woken: oneshot::Receiver<Wakeup>,
@@ -44,7 +44,7 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Waits for what the broker has to say. `None`: it says nothing any more.
+    /// Waits until the broker wakes the task. `None`: the broker will not wake it any more.
     pub(crate) async fn woken(mut self) -> Option<Wakeup> {
         (&mut self.woken).await.ok()
     }

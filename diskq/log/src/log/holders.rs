@@ -88,7 +88,7 @@ impl Log {
         }
     }
 
-    /// An unfinished socket write points into the segment of `seq`: it stays where it is.
+    /// Keeps the segment of `seq` in memory, because an unfinished socket write points into it.
     ///
     /// # Panics
     /// If the segment is not resident: there is nothing to point into.
@@ -102,7 +102,7 @@ impl Log {
         segment.pins += 1;
     }
 
-    /// The socket write is finished.
+    /// Ends a pin, because its socket write is finished.
     ///
     /// # Panics
     /// If there was no pin.
@@ -138,13 +138,13 @@ impl Log {
                 return true;
             }
             Residency::Mapped(memory) => Some(memory),
-            // Comes back as a memory nobody knows: see `spilled`.
+            // The keeper's reply brings the memory back, and finds no segment: see `spilled`.
             Residency::Spilling { .. } => return true,
             Residency::Loaded(memory) => {
                 self.keep_buffer(memory);
                 None
             }
-            // One that is loading comes back as a memory nobody knows: see `loaded`.
+            // The keeper's reply brings the loaded memory, and finds no segment: see `loaded`.
             Residency::Loading(piece) => {
                 self.free_piece(piece);
                 None

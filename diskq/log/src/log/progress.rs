@@ -13,7 +13,7 @@ use super::checkpoints::{Drafting, Durable, EmptyCheckpoint, Writing};
 use super::{Log, Notice, Segment};
 
 impl Log {
-    /// Something a checkpoint would record has changed.
+    /// Makes a checkpoint due, because something that it would record has changed.
     #[inline]
     pub fn make_checkpoint_due(&mut self) {
         // A topic that was idle, too, waits for company: other messages, and other topics to sync with.

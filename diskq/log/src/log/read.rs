@@ -173,7 +173,7 @@ impl Log {
         }
     }
 
-    /// Past the middle of a segment the next one is asked for, if the reader will want it.
+    /// Asks for the next segment when a reader that will want it is past the middle of this one.
     #[inline]
     fn load_ahead(&mut self, index: usize, range: &SeqRange) {
         let segment = &self.segments.sealed[index];

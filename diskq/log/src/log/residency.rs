@@ -1,4 +1,4 @@
-//! Which sealed segments are in memory.
+//! The ways of sealed segments out of memory and back into it: spill, load and peek.
 
 use std::time::Duration;
 
@@ -170,7 +170,7 @@ impl Log {
         })
     }
 
-    /// Bytes that may stay resident whatever [`LogOptions::resident_messages`] says, from now on.
+    /// Changes how many bytes may stay resident whatever [`LogOptions::resident_messages`] says.
     ///
     /// [`LogOptions::resident_messages`]: super::LogOptions::resident_messages
     #[inline]
@@ -220,7 +220,7 @@ impl Log {
         }
     }
 
-    /// A segment that was read to its end needs no copy in memory.
+    /// Gives up the copy in memory of a segment that no consumer needs any more.
     pub(super) fn free_buffer(&mut self, index: usize) {
         if matches!(self.segments.sealed[index].residency, Residency::Loaded(_)) {
             self.let_go(index);
@@ -255,7 +255,7 @@ impl Log {
         }
     }
 
-    /// The keeper gives the memory of a spilled segment back: it is free for new messages.
+    /// Takes the memory of a spilled segment back from the keeper. The memory is free for new messages.
     pub(super) fn spilled(
         &mut self,
         number: SegmentNumber,
@@ -314,7 +314,7 @@ impl Log {
         }
     }
 
-    /// Returns when buffers nobody has used lately are given back.
+    /// Returns when the unused buffers are given back.
     pub(super) fn trim_buffers_at(&self) -> Option<Duration> {
         (!self.buffers.is_empty()).then_some(self.last_load + IDLE_AFTER)
     }

@@ -43,7 +43,7 @@ impl Log {
         }
     }
 
-    /// A larger backlog is kept in larger segments, a smaller one in smaller ones.
+    /// Adapts the size of new segments to the backlog: a larger backlog is kept in larger segments.
     pub(super) fn follow_backlog(&mut self) {
         let held = self.segments.iter().filter(|segment| segment.is_held());
         let live: u64 = held.map(|segment| u64::from(segment.head.bytes)).sum();
@@ -61,7 +61,7 @@ impl Log {
         }
     }
 
-    /// An append needs a segment of `needed` bytes and there is none.
+    /// Asks the keeper for a segment of `needed` bytes, which an append needs. Returns the error for the append.
     pub(super) fn ask_for(&mut self, needed: u32) -> AppendError {
         let waiting = self.supply.waiting.unwrap_or(0).max(needed);
         self.supply.waiting = Some(waiting);

@@ -77,7 +77,7 @@ impl Sync {
         self.due.is_none() || next >= self.count_trigger
     }
 
-    /// Everything below is synced, or will be when the sync under way ends.
+    /// Returns the seq below which everything is synced, or will be when the sync under way ends.
     pub(super) fn covered(&self) -> Seq {
         self.synced.max(self.upto().unwrap_or(self.synced))
     }

@@ -27,14 +27,14 @@ const GATHER_MAX: Duration = Duration::from_millis(2);
 const TOLD_EVERY: u32 = 40;
 
 impl Log {
-    /// The seq of the next append. 0 for a new log: its first append takes one from the clock.
+    /// Returns the seq of the next append. 0 for a new log, whose first append takes a seq from the clock.
     #[inline]
     #[must_use]
     pub fn next_seq(&self) -> Seq {
         self.next
     }
 
-    /// Everything below is synced, or nobody holds it any more.
+    /// Returns the seq below which every message is synced, or has no holder any more.
     #[inline]
     #[must_use]
     pub fn synced(&self) -> Seq {
@@ -67,8 +67,8 @@ impl Log {
         }
     }
 
-    /// Publishes wait for a sync of everything appended so far: it starts when the requests are drained,
-    /// or a little later if more such publishes are expected. [`Notice::Synced`] tells when it is done.
+    /// Asks for a sync of everything appended so far, for which publishes wait. The sync starts when the requests are
+    /// drained, or a little later if more such publishes are expected. [`Notice::Synced`] tells when it is done.
     #[inline]
     pub fn want_sync(&mut self) {
         self.sync.is_wanted = true;
@@ -219,8 +219,8 @@ impl Log {
         self.sync.count_trigger = Seq(u64::MAX);
     }
 
-    /// A failed sync is final: the kernel may have dropped the pages it could not write and call
-    /// the next sync a success.
+    /// Poisons the log. A failed sync is final: the kernel may have dropped the pages it could not
+    /// write, and call the next sync a success.
     pub(super) fn poison(&mut self, text: Arc<str>, notices: &mut Vec<Notice>) {
         if self.sync.poisoned.is_none() {
             self.sync.poisoned = Some(Arc::clone(&text));

@@ -21,9 +21,9 @@ use wire::name::{ChannelName, TopicName};
 /// The decision whether a command may be carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Permit {
-    /// It may.
+    /// The client may carry it out.
     Granted,
-    /// It may not; the client has been told.
+    /// The client may not, and has got the error.
     Refused,
     /// The auth server is being asked. The command is offered again when the answer has come.
     Asked,

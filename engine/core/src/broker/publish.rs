@@ -17,7 +17,7 @@ use wire::name::TopicName;
 /// A producer whose publishes went to the same other shard this often in a row moves there.
 pub const REMOTE_STREAK_MAX: u32 = 16;
 
-/// Bytes a connection may have on their way to other shards before it waits for answers.
+/// A connection with more bytes than this on their way to other shards waits for answers.
 const FORWARDED_BYTES_MAX: usize = 1024 * 1024;
 
 impl Broker {
@@ -35,7 +35,7 @@ impl Broker {
             Permit::Refused => return Flow::Next,
             Permit::Asked => return Flow::Retry,
         }
-        // Where it published last is where it publishes now, nearly always.
+        // Nearly always, a client publishes to the topic of its last publish.
         let hint = self.clients[id].producer.topic_hint;
         let hint = hint.filter(|key| {
             self.topics
@@ -122,7 +122,7 @@ impl Broker {
     /// Publishes for a task of the shell, to a topic of this shard.
     ///
     /// # Errors
-    /// When the publish was refused.
+    /// The publish was refused.
     pub fn publish_for_task<'b>(
         &mut self,
         now: Now,

@@ -52,7 +52,7 @@ impl Connection {
         })
     }
 
-    /// One read of the handshake and its answer.
+    /// Reads once for the handshake, and sends TLS's answer.
     pub(super) fn poll_handshake(
         self: &Rc<Self>,
         shard: &Rc<Shard>,

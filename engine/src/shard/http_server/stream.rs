@@ -80,7 +80,7 @@ impl HttpStream {
         }
     }
 
-    /// For another shard to adopt.
+    /// Packs the stream for another shard, which adopts it.
     pub(crate) fn into_moving(self) -> MovingTransport {
         self.transport.into_moving()
     }
