@@ -420,15 +420,19 @@ impl Topic {
     /// Timeouts, deferrals, syncs and checkpoints that are due.
     pub(crate) fn handle_timeout(&mut self, now: Now, clients: &mut Clients, work: &mut Work) {
         let mut has_changed = false;
-        for channel in self.channels.values_mut() {
+        for (id, channel) in &mut self.channels {
             work.begin_share();
-            if channel.next_timeout().is_some_and(|at| at <= now.mono) {
-                has_changed |= channel.handle_timeout(now.mono, clients, work);
+            if channel.next_timeout().is_some_and(|at| at <= now.mono)
+                && channel.handle_timeout(now.mono, clients, work)
+            {
+                has_changed = true;
+                if channel.wants_pump() {
+                    self.channels_to_pump.insert(id, &mut channel.in_to_pump);
+                }
             }
         }
         if has_changed {
             self.make_checkpoint_due();
-            self.pump_channels_later();
         }
         self.deadline = self.channels_deadline();
         self.log.handle_timeout(now.mono);
@@ -474,3 +478,6 @@ impl Topic {
         assert!(to_pump.all(|id| self.channels.contains_key(id)));
     }
 }
+
+#[cfg(test)]
+mod tests;
