@@ -1,7 +1,7 @@
 //! Derives the options of the broker's rules and of its logs from the flags.
 
 use crate::config::{Config, TlsRequired};
-use diskq::{LogOptions, SPILLED_BYTES};
+use diskq::LogOptions;
 use engine_core::{BrokerOptions, LatencyOptions, ShardId, TopicOptions, Topology};
 use program::version::NSQ_VERSION;
 use wire::identify::ServerSettings;
@@ -11,6 +11,10 @@ use wire::limits::Limits;
 /// together, and of each. A consumer that far behind is served without the disk.
 const RESIDENT_SHARD_BYTES: u64 = 64 * 1024 * 1024;
 const RESIDENT_TOPIC_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Segments do not grow beyond this size, even if --max-bytes-per-file allows more: preparing a larger one takes the
+/// keeper longer than the one before lasts.
+const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// nsqd's default counts the messages that overflowed to disk, a few. Here every message is on disk,
 /// and 2500 of them may be a millisecond's worth: unless an operator asks for another number, syncs go
@@ -114,5 +118,5 @@ fn log_options(config: &Config, seed: u64) -> LogOptions {
 
 /// The largest segment of a log.
 pub(crate) fn segment_bytes_max(config: &Config) -> u32 {
-    config.file_bytes_max.clamp(64 * 1024, SPILLED_BYTES.into()) as u32
+    config.file_bytes_max.clamp(64 * 1024, SEGMENT_BYTES_MAX) as u32
 }

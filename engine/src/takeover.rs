@@ -32,7 +32,7 @@ pub(crate) fn run(config: &Config, metadata: &Metadata) -> Result<(), String> {
     let options = TakeoverOptions {
         log: LogOptions {
             node: config.node_id,
-            segment_bytes_max: segment_bytes_max(config),
+            segment_bytes_max: segment_bytes_max(config).min(diskq::SPILLED_BYTES),
             generation_seed: wall_ns ^ (u64::from(std::process::id()) << 32),
             ..defaults
         },

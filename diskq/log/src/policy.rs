@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::memory::Pages;
-use crate::segment::{PAGE_BYTES, SPILLED_BYTES};
+use crate::segment::{PAGE_BYTES, SEGMENT_BYTES_LIMIT, SPILLED_BYTES};
 
 /// The time after which a failed allocation, load, sync or checkpoint is tried again. Promise P6
 /// (docs/reliability.md) asks for service within 1 s after space becomes free.
@@ -33,7 +33,11 @@ const FILLED_SOON: Duration = Duration::from_millis(500);
 const POOL_SIZES: u64 = 4;
 /// A segment has this part (1/16) of the backlog's size, but at most [`SPILLED_BYTES`] and the log's part of memory. So
 /// a log has several segments in its part of memory.
-const BACKLOG_SHARE: u64 = 16;
+const SPILL_SHARE: u64 = 16;
+/// A segment is larger than [`SPILL_SHARE`] allows only if it has this part (1/1024) of the backlog's size. So a
+/// backlog has about 1024 files until its segments have the largest size: what goes through the list of segments stays
+/// short.
+const BACKLOG_SHARE: u64 = 1024;
 /// A tail that nobody needs is begun anew only if it is filled to this part (1/4) at least.
 const SPENT_SHARE: u32 = 4;
 /// A peek reads the number of the segment's messages divided by this, rounded up: of 16 MiB about 256 KiB.
@@ -61,7 +65,10 @@ pub(crate) fn batch_bytes(needed: u32, most: u32) -> u32 {
 /// which flow and batches need, and `most`.
 pub(crate) fn backlog_bytes(live: u64, memory: u64, least: u32, most: u32) -> u32 {
     let spilled_most = u64::from(SPILLED_BYTES).min(memory);
-    let share = (live / BACKLOG_SHARE).min(spilled_most) as u32;
+    let share = (live / SPILL_SHARE)
+        .min(spilled_most)
+        .max(live / BACKLOG_SHARE)
+        .min(SEGMENT_BYTES_LIMIT.into()) as u32;
     share.next_power_of_two().clamp(least, most.max(least))
 }
 

@@ -30,7 +30,7 @@ pub(crate) const VERSION: u16 = 2;
 pub const PAGE_BYTES: u32 = 4096;
 /// No segment is larger: offsets are 32 bits, and sums of two of them stay below 2^32.
 pub const SEGMENT_BYTES_LIMIT: u32 = 1 << 30;
-/// The largest size of segments, unless a batch needs more. At this size, the cost of spilling and reading back a file
+/// The largest size of segments, unless a batch or a backlog of many of them needs more. At this size, the cost of spilling and reading back a file
 /// is small.
 pub const SPILLED_BYTES: u32 = 16 << 20;
 

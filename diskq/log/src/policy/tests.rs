@@ -47,8 +47,11 @@ fn a_backlog_has_segments_of_a_part_of_its_size() {
     check(gib, 4 << 20, 4 * MIB);
     check(gib, 8 << 20, 8 * MIB);
     check(gib, 64 << 20, 16 * MIB);
-    check(1000 * gib, 4 << 20, 4 * MIB);
-    check(u64::MAX, u64::MAX, 16 * MIB);
+    // Behind that a 1024th, up to --max-bytes-per-file.
+    check(5 * gib, 4 << 20, 8 * MIB);
+    check(20 * gib, 64 << 20, 32 * MIB);
+    check(1000 * gib, 64 << 20, 64 * MIB);
+    check(u64::MAX, 64 << 20, 64 * MIB);
     // What flow and batches need is more than --max-bytes-per-file.
     assert_eq!(backlog_bytes(gib, 8 << 20, MIB, 64 * KIB), MIB);
 }
