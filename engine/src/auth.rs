@@ -278,7 +278,7 @@ mod tests {
         }
     }
 
-    /// Captured (auth.md section 2).
+    /// Captured from nsqd.
     #[test]
     fn questions_are_nsqds() {
         assert_eq!(

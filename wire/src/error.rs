@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use crate::id::MessageId;
 
-/// The codes of nsqd's errors (protocol-v2 §19).
+/// The codes of nsqd's errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
     /// The first four bytes are not the magic.
@@ -260,7 +260,7 @@ impl fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
-/// Puts `bytes` in double quotes as Go's `%q` writes them (protocol-v2 §5).
+/// Puts `bytes` in double quotes as Go's `%q` writes them.
 ///
 /// The Unicode tables of Rust's standard library decide which characters beyond ASCII are
 /// printable. They agree with Go's rule: letters, marks, numbers, punctuation, symbols. Only the

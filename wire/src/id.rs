@@ -8,7 +8,7 @@
 //!      | seq bits 53..12 (42 bits)         | node id   | seq 11..0  |
 //! ```
 //!
-//! nsqd's own ids have this shape (time, node, sequence; protocol-v2 §17). A topic's first seq
+//! nsqd's own ids have this shape (time, node, sequence). A topic's first seq
 //! comes from the clock in nsqd's unit and epoch ([`Seq::from_clock`]). The ids therefore look like
 //! nsqd's and sort by time, and a topic that is deleted and created again never repeats an id.
 

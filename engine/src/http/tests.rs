@@ -1090,7 +1090,7 @@ fn unread_bodies_are_read_or_end_the_connection() {
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("Connection: close"));
 }
 
-/// The state of nsqd-http §8.2.
+/// The state of nsqd from which the expected texts were captured.
 fn captured() -> StatsSnapshot {
     let latency = |count: u64, value: f64| LatencyStats {
         count,

@@ -144,7 +144,7 @@ fn lines() {
     check("nop\n", Init, No(b"E_INVALID invalid command nop"));
     check("NOP\tx\n", Init, No(b"E_INVALID invalid command NOP\tx"));
     check("FOO bar\n", Init, No(b"E_INVALID invalid command FOO"));
-    // Captured (§3).
+    // Captured from nsqd.
     check(
         b"\xff\xfe%s\0X y\n",
         Init,
@@ -233,7 +233,7 @@ fn extra_parameters_are_ignored() {
 
 #[test]
 fn states() {
-    // §4: which commands are refused where.
+    // The commands that each state refuses.
     let table: [(&str, &[ClientState]); 7] = [
         ("IDENTIFY", &[Subscribed, Closing]),
         ("AUTH", &[Subscribed, Closing]),
@@ -333,7 +333,7 @@ fn publish() {
         Init,
         No(br#"E_BAD_TOPIC PUB topic name "a:b" is not valid"#),
     );
-    // Captured (§5): the name is the bytes a " ff c3 a9 09 01.
+    // Captured from nsqd: the name is the bytes a " ff c3 a9 09 01.
     check(
         b"PUB a\"\xff\xc3\xa9\x09\x01\n",
         Init,
@@ -522,7 +522,7 @@ fn batches() {
 
 #[test]
 fn surplus_of_a_declared_mpub_size_is_the_next_command() {
-    // Captured (§8.3): size 3 too large, followed by `XX\n`.
+    // Captured from nsqd: size 3 too large, followed by `XX\n`.
     let input = mpub(12, 1, b"\0\0\0\x01aXX\n");
     let limits = Limits::default();
     let context = Context {
@@ -573,7 +573,7 @@ fn deferred_publish() {
         Init,
         No(b"E_INVALID DPUB could not parse timeout \xff"),
     );
-    // Captured (§8.4).
+    // Captured from nsqd.
     let text = b"E_INVALID DPUB timeout 3600001 out of range 0-3600000";
     check("DPUB t 3600001\n", Init, No(text));
     // The value is negative after wrap-around. The error names it as it was sent.
@@ -585,7 +585,7 @@ fn deferred_publish() {
         ("1", 1_000_000),
         ("0001", 1_000_000),
         ("3600000", 3_600_000_000_000),
-        // Captured (§7).
+        // Captured from nsqd.
         ("18446744073710", 448_384),
         ("18446744073709551616", 0),
     ];

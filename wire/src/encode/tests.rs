@@ -11,7 +11,6 @@ fn appended(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 
 #[test]
 fn captured_frames() {
-    // protocol-v2 §2 and §1.
     assert_eq!(OK, b"\x00\x00\x00\x06\x00\x00\x00\x00\x4f\x4b");
     assert_eq!(
         HEARTBEAT,
@@ -113,7 +112,7 @@ fn frames_decode() {
 
 #[test]
 fn a_captured_session() {
-    // protocol-v2 §21: OK, OK, a message.
+    // Captured from nsqd: OK, OK, a message.
     let mut input: &[u8] = b"\x00\x00\x00\x06\x00\x00\x00\x00\x4f\x4b\
         \x00\x00\x00\x06\x00\x00\x00\x00\x4f\x4b\
         \x00\x00\x00\x20\x00\x00\x00\x02\x18\xea\x05\x64\x42\x42\x58\x1e\x00\x01\

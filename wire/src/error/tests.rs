@@ -101,7 +101,7 @@ fn the_peers_own_bytes_go_back_as_they_came() {
 #[test]
 fn quoting_is_gos() {
     let check = |bytes: &[u8], quoted: &str| assert_eq!(quote(bytes), quoted);
-    // Captured (protocol-v2 §5).
+    // Captured from nsqd.
     check(b"a\"\xff\xc3\xa9\x09\x01", "\"a\\\"\\xff\u{e9}\\t\\x01\"");
     check(b"\xc2\xa0", r#""\u00a0""#);
     check(b"\x7f", r#""\x7f""#);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A captured message frame (protocol-v2 §17).
+/// A message frame, captured from nsqd.
 const CAPTURED: &[u8] =
     b"\0\0\0\x1f\0\0\0\x02\x18\xea\x04\xdd\x71\xc0\x7d\xec\0\x0118a2f03533269000x";
 

@@ -152,7 +152,7 @@ mod tests {
         check("plain /' é😀\x7f", "plain /' é😀\x7f");
         check("\"\\\n\r\t", r#"\"\\\n\r\t"#);
         check("\0\x08\x0c\x1f", r"\u0000\u0008\u000c\u001f");
-        // Captured (protocol-v2 §11.1).
+        // Captured from nsqd.
         check("bob <x>", r"bob \u003cx\u003e");
         check("&\u{2028}\u{2029}", r"\u0026\u2028\u2029");
     }

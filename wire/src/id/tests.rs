@@ -14,7 +14,7 @@ fn ids_look_like_those_of_nsqd() {
         assert_eq!(MessageId(*text).decode(), Some((seq, node)));
         assert_eq!(MessageId::new(seq, node), MessageId(*text));
     };
-    // protocol-v2 §17: captured.
+    // Captured from nsqd.
     check(b"18a2f065e8001000", 423_251_515_296, 1, 0);
     check(b"0000000000000000", 0, 0, 0);
     check(b"ffffffffffffffff", (1 << 42) - 1, 1023, 4095);

@@ -1,4 +1,4 @@
-//! The JSON of an IDENTIFY, read as Go's `encoding/json` reads it into a struct (protocol-v2 §9.3).
+//! The JSON of an IDENTIFY, read as Go's `encoding/json` reads it into a struct.
 //!
 //! serde_json knows the grammar. This module makes up for each difference between serde_json and
 //! Go:

@@ -279,7 +279,6 @@ fn invalid_characters_become_the_replacement_character() {
 
 #[test]
 fn displays_as_go_does() {
-    // nsqd-flags §8.
     let request = IdentifyRequest {
         client_id: "cid".into(),
         hostname: "hn".into(),

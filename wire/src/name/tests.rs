@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The rule of §6 in a simple and slow form.
+/// The rule for names in a simple and slow form.
 fn slow(name: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(name) else {
         return false;

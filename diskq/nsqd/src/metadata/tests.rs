@@ -2,7 +2,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-/// Captured from nsqd, see broker-semantics §11.
+/// Captured from nsqd.
 const CAPTURED: &str = r#"{"topics":[{"name":"orders","paused":false,"channels":[{"name":"billing","paused":false}]},{"name":"paused","paused":true,"channels":[{"name":"c2","paused":true}]}],"version":"1.3.0"}"#;
 
 fn topic(name: &str, paused: bool, channels: &[(&str, bool)]) -> TopicFacts {

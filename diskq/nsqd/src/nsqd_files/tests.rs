@@ -11,7 +11,7 @@ use crate::metadata::FILE_NAME;
 const DIRECTORY: &str = "/data";
 const QUEUE: &str = "orders";
 
-/// Two messages that no channel has, captured from nsqd (diskqueue-format §9.1).
+/// Two messages that no channel has, captured from nsqd.
 const CAPTURED: &[u8] =
     b"\x00\x00\x00\x1f\x18\xea\x04\xe8\x58\x0e\xeb\x1e\x00\x0018a2f060cc001000hello\
     \x00\x00\x00\x20\x18\xea\x04\xe8\x58\x20\x58\x4e\x00\x0018a2f060cc801000world!";
@@ -189,14 +189,13 @@ fn files_roll_where_nsqds_do() {
         assert_eq!(lengths, expected);
         assert_eq!(read(&files, 1 << 20), (records, vec![]));
     };
-    // Captured: diskqueue-format §4.
+    // Captured from nsqd.
     check(10, 100, &[80, 80, 40]);
     check(10, 80, &[80, 80, 40]);
     check(200, 100, &[230; 5]);
 }
 
 /// Checks which of five records of 40 bytes are read, by their numbers, and a part of the one note.
-/// The situations are those of diskqueue-format §7.1.
 #[test]
 fn readable_records_are_read() {
     let five = encoded(&[0, 1, 2, 3, 4].map(|n| owned(n, 0, 10)));

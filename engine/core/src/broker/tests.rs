@@ -235,8 +235,8 @@ a< 20 (1)
     );
 }
 
-/// nsqlookupd.md section 10: who makes a topic waits until it has the channels that others know; what is
-/// published meanwhile waits in the topic, and all channels get it.
+/// The client that makes a topic waits until the topic has the channels that others know. Messages that are
+/// published until then wait in the topic, and all channels get them.
 #[test]
 fn a_new_topic_starts_with_the_channels_that_others_know() {
     let mut options = script::options();
@@ -283,8 +283,8 @@ h< OK
     );
 }
 
-/// auth.md sections 4 and 5. Commands behind AUTH, or behind one whose grants have expired, wait for the
-/// answer; other clients do not.
+/// Commands behind AUTH, or behind a command whose grants have expired, wait for the auth server's answer. Other
+/// clients do not wait.
 #[test]
 fn authorised_clients_may_what_they_may() {
     let mut options = script::options();

@@ -11,7 +11,7 @@ use wire::identify::ClientSettings;
 /// Invariant: `in_flight` is what the channel's window holds for it.
 #[derive(Debug)]
 pub(crate) struct Consumer {
-    /// The settings of the first IDENTIFY. As in nsqd, a later IDENTIFY does not change deliveries (protocol-v2 §9.6).
+    /// The settings of the first IDENTIFY. As in nsqd, a later IDENTIFY does not change deliveries.
     pub(crate) settings: ClientSettings,
     pub(crate) locality: Locality,
     pub(crate) subscription: Option<(TopicKey, ChannelId)>,

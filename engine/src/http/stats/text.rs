@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 impl View<'_> {
-    /// The layout of the lines is drawn in the specification (nsqd-http §8.3) and in the test.
+    /// The layout of the lines is nsqd's. The test shows it.
     pub(super) fn text(&self, now: SystemTime) -> String {
         let mut out = String::new();
         // Writing to a String cannot fail; this keeps the lines below readable.
