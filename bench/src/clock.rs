@@ -11,6 +11,7 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// Makes a clock that shows the system's time of this moment.
     pub fn new() -> Clock {
         let unix = SystemTime::now()
             .duration_since(UNIX_EPOCH)

@@ -16,6 +16,7 @@ use crate::scenario::Scenario;
 /// One of the two daemons to compare.
 #[derive(Clone, Debug)]
 pub struct Contender {
+    /// The contender's name in tables and in the result.
     pub name: String,
     /// The command that starts its daemon.
     pub command: DaemonCommand,
@@ -161,6 +162,8 @@ fn run_against_fresh_daemon(
     Ok(finished)
 }
 
+/// Judges the runs of both contenders: computes metrics and ratios, and checks every requirement. The result
+/// passes when no failure was found, `failure` included.
 pub fn judge(
     contenders: &[Contender; 2],
     scenario: &Scenario,
@@ -289,6 +292,7 @@ fn spread(values: impl Iterator<Item = f64>) -> Option<(f64, f64, f64)> {
     Some((median, first, last))
 }
 
+/// Formats a comparison as a table for the terminal, one metric a line, with failed checks below.
 pub fn table(result: &CompareResult) -> String {
     let (a, b) = (&result.a, &result.b);
     let rounds = format!("median of {} (range)", result.rounds);

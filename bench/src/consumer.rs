@@ -26,6 +26,7 @@ use crate::work::Work;
 /// How a consumer treats messages.
 #[derive(Clone, Debug)]
 pub struct Behaviour {
+    /// The scenario, with the shares of messages to requeue, to touch and to leave to time out.
     pub scenario: Scenario,
     /// The run whose messages are ours; `None` takes those of any.
     pub run: Option<u16>,
@@ -45,6 +46,7 @@ impl Behaviour {
 pub struct HeldMessage {
     /// When its work is done, in nanoseconds.
     pub due_ns: u64,
+    /// The message's id, which the answer names.
     pub id: MessageId,
     /// The action that is due then.
     pub action: Action,
@@ -53,7 +55,9 @@ pub struct HeldMessage {
 /// The end of a message's work, or its middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
+    /// FIN.
     Finish,
+    /// REQ, with the scenario's delay.
     Requeue,
     /// TOUCH, and FIN so many nanoseconds later.
     Touch(u64),
@@ -62,9 +66,11 @@ pub enum Action {
 /// An entry of a consumer in its channel's ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerEntry {
+    /// A message that arrived intact.
     Delivered(Delivery),
     /// Will be given back, or left to time out.
     GivenBack(u32, u64),
+    /// A message whose checksum does not fit.
     Damaged,
 }
 
@@ -82,9 +88,14 @@ pub struct Consumer {
 
 /// The time of a call and the places it writes to.
 pub struct CallContext<'a> {
+    /// The time now: nanoseconds of the run's [`Clock`](crate::clock::Clock).
     pub now_ns: u64,
+    /// The measured time, in nanoseconds. A latency counts as measured when its message was intended in this
+    /// time.
     pub measured: Range<u64>,
+    /// The buffer for answers to the daemon: FIN, REQ, TOUCH and NOP.
     pub output: &'a mut Vec<u8>,
+    /// The counts and latencies to add to.
     pub tally: &'a mut Tally,
     /// Where entries for the ledger go.
     pub entries: &'a mut Vec<LedgerEntry>,
@@ -93,6 +104,7 @@ pub struct CallContext<'a> {
 }
 
 impl Consumer {
+    /// Makes a consumer of the ledger number `channel`; `seed` determines its random choices.
     pub fn new(channel: usize, seed: u64) -> Consumer {
         Consumer {
             channel,

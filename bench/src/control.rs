@@ -20,6 +20,7 @@ pub struct Control {
     pub end_publishing: AtomicBool,
     /// Publishing is over: stalled consumers read again.
     pub published: AtomicBool,
+    /// All threads are to end at once.
     pub stop: AtomicBool,
     /// Producers that have sent everything and got every answer.
     pub producers_done: AtomicUsize,
@@ -49,10 +50,12 @@ impl Control {
         }
     }
 
+    /// Reads a flag; sees all that was written before [`Control::set`].
     pub fn is_set(flag: &AtomicBool) -> bool {
         flag.load(Ordering::Acquire)
     }
 
+    /// Sets a flag. A flag is never cleared.
     pub fn set(flag: &AtomicBool) {
         flag.store(true, Ordering::Release);
     }

@@ -24,11 +24,14 @@ const EMPTY_LOOKS: usize = 4;
 pub struct Depth {
     /// Waiting in channels, and in topics without one.
     pub depth: u64,
+    /// Messages delivered and not answered yet.
     pub in_flight: u64,
+    /// Messages that wait for the end of their delay.
     pub deferred: u64,
 }
 
 impl Depth {
+    /// Tells whether the daemon has no message of the run.
     pub fn is_zero(&self) -> bool {
         *self == Depth::default()
     }
@@ -94,6 +97,7 @@ pub struct DepthSampler {
     stop: Arc<AtomicBool>,
     handle: Option<JoinHandle<()>>,
     found: Receiver<(u64, Depth)>,
+    /// The time of each look, in nanoseconds, with the depth found.
     pub looks: Vec<(u64, Depth)>,
 }
 

@@ -38,7 +38,9 @@ pub struct SearchSettings {
 
 /// A finished search, with the confirming run's intervals.
 pub struct Found {
+    /// The result that is saved.
     pub result: FindMaxResult,
+    /// The confirming run; `None` when no rate was confirmed.
     pub held: Option<Finished>,
     /// The reason why a run could not begin, which ended the search.
     pub failure: Option<String>,

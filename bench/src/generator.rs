@@ -49,12 +49,16 @@ const EVENTS_MAX: usize = 256;
 /// A report of a generator thread to the conductor.
 #[derive(Debug)]
 pub enum Report {
+    /// A generator thread has started.
     Started {
+        /// The generator's number, from 0 on.
         generator: usize,
         /// The system's number of its thread.
         thread: u32,
     },
+    /// An interval is over.
     Interval {
+        /// The generator's number, from 0 on.
         generator: usize,
         /// The end of the interval, on the grid.
         boundary_ns: u64,
@@ -63,6 +67,7 @@ pub enum Report {
     },
     /// A connection failed, and with it the run.
     Failed(String),
+    /// A generator thread has ended.
     Ended {
         /// The messages that its producers sent.
         records: Vec<ProducerRecord>,
@@ -76,16 +81,23 @@ pub enum Report {
 /// The settings of a generator thread.
 #[derive(Debug)]
 pub struct GeneratorSettings {
+    /// The generator's number, from 0 on.
     pub generator: usize,
+    /// The core to pin the thread to; `None` leaves the choice to the system.
     pub core: Option<usize>,
+    /// The daemon's TCP address, for V2 connections.
     pub tcp: SocketAddr,
+    /// The daemon's HTTP address, for producers that publish by HTTP.
     pub http: Option<SocketAddr>,
+    /// TLS and compression of V2 connections.
     pub upgrades: Arc<Upgrades>,
+    /// The clock that all threads of the run share.
     pub clock: Clock,
     /// Shared with the conductor.
     pub control: Arc<Control>,
     /// The roles of its connections.
     pub roles: Vec<Role>,
+    /// The scenario that is run.
     pub scenario: Arc<Scenario>,
     /// Seed of the storms.
     pub seed: u64,

@@ -13,14 +13,18 @@ use crate::result::Phase;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grid {
+    /// The first intended send; warm-up begins.
     pub start: u64,
+    /// The end of warm-up; measuring begins.
     pub measure: u64,
     /// Where publishing and measuring end.
     pub publish_end: u64,
+    /// The length of an interval.
     pub interval: u64,
 }
 
 impl Grid {
+    /// Returns the measured time, in nanoseconds.
     pub fn measured(&self) -> Range<u64> {
         self.measure..self.publish_end
     }

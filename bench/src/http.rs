@@ -28,8 +28,11 @@ pub fn request(out: &mut Vec<u8>, path: &str, host: &str, body_bytes: usize) {
 /// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response<'a> {
+    /// The status code, such as 200.
     pub status: u16,
+    /// The body.
     pub body: &'a [u8],
+    /// Bytes of input that the answer took, head and body.
     pub consumed: usize,
 }
 

@@ -10,6 +10,7 @@ use crate::unit::{Unit, number};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tone {
+    /// Nothing is wrong.
     Good,
     /// Something limits what the figures say.
     Warn,
@@ -20,6 +21,7 @@ pub enum Tone {
 /// One statement about a result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judgement {
+    /// The tone, which chooses the colour in the page.
     pub tone: Tone,
     /// The subject, such as `Ledger`; empty where the head names it.
     pub about: &'static str,
@@ -233,6 +235,7 @@ fn loop_kind(kind: LoopKind) -> Judgement {
     Judgement::new(tone, "", head, text)
 }
 
+/// Judges how a run ended.
 pub fn ended(ended: &Ended) -> Judgement {
     let (tone, head, text) = match ended {
         Ended::Complete => {
@@ -255,6 +258,7 @@ pub fn ended(ended: &Ended) -> Judgement {
     Judgement::new(tone, "", head, text)
 }
 
+/// Judges whether a comparison passed.
 pub fn comparison(compare: &CompareResult) -> Judgement {
     let (tone, head, text) = match (compare.passed, compare.thresholds.is_empty()) {
         (true, true) => (

@@ -61,6 +61,7 @@ impl Bitmap {
         true
     }
 
+    /// Returns the number of numbers in the set.
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -9,8 +9,6 @@
 //!   sweep, find-max, compare: many runs
 //! ```
 #![forbid(unsafe_code)]
-// The library serves the program and its tests. An item whose name and type say everything needs no comment.
-#![allow(missing_docs)]
 
 /// Appends formatted text to a `String`; writing to one cannot fail.
 macro_rules! put {

@@ -37,7 +37,9 @@ pub struct Link {
 pub enum ReadOutcome {
     /// This many new bytes came.
     Bytes(usize),
+    /// No bytes came; more may come later.
     Later,
+    /// The other side has closed the connection.
     End,
 }
 
@@ -70,6 +72,7 @@ impl Link {
         }
     }
 
+    /// Tells whether TLS or compression is on.
     pub fn is_upgraded(&self) -> bool {
         self.upgrades.is_some()
     }
@@ -102,6 +105,7 @@ impl Link {
         Ok(0..length)
     }
 
+    /// Returns the socket, for the poller.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }

@@ -70,6 +70,7 @@ fn mean_of_power(exponent: f64) -> f64 {
 pub struct Pace {
     /// Publish commands per second of this producer.
     pub commands_per_s: f64,
+    /// The way the intended send times lie.
     pub arrivals: Arrivals,
     /// Where in the first interval the producer begins, 0 to 1, so that producers do not march in
     /// step.
@@ -77,6 +78,7 @@ pub struct Pace {
     /// The day's curve that the rate follows in the measured time; `None` for a flat rate. Before that time, the rate is
     /// that of its start.
     pub curve: Option<Curve>,
+    /// Seed of the random distances of [`Arrivals::Poisson`].
     pub seed: u64,
 }
 

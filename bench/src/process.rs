@@ -12,6 +12,7 @@ use crate::machine::field;
 /// A process to be watched.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
+    /// The process id.
     pub pid: u32,
 }
 
@@ -20,9 +21,11 @@ pub struct Process {
 pub struct Usage {
     /// CPU time of all its threads in nanoseconds, also of those that have ended.
     pub cpu_ns: u64,
+    /// Resident memory in bytes.
     pub rss_bytes: u64,
     /// Voluntary context switches of the threads it has now.
     pub switches_voluntary: u64,
+    /// Involuntary context switches of the threads it has now.
     pub switches_involuntary: u64,
     /// Bytes it caused to be written to disk; `None` when another user's.
     pub disk_written_bytes: Option<u64>,

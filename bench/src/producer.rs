@@ -34,15 +34,19 @@ pub struct MessageBodies {
 /// The settings that all producers of a run share.
 #[derive(Clone, Debug)]
 pub struct PublishSettings {
+    /// The command that publishes.
     pub via: Via,
+    /// Messages of one batched command, at least 1.
     pub batch: u32,
     /// How much later, in milliseconds, with DPUB.
     pub defer_ms: u64,
     /// In a closed loop: messages that may be outstanding. `None` in an open loop.
     pub window: Option<u64>,
+    /// The topics' names. Commands go to them in turn.
     pub topics: Vec<String>,
     /// For HTTP's Host header.
     pub host: String,
+    /// The bodies of the messages, made beforehand.
     pub bodies: Arc<MessageBodies>,
 }
 
@@ -146,6 +150,7 @@ impl Producer {
         self.id & 0xffff
     }
 
+    /// Tells whether the producer publishes by HTTP.
     pub fn is_http(&self) -> bool {
         self.settings.via.is_http()
     }
@@ -340,6 +345,7 @@ impl Producer {
         Ok(())
     }
 
+    /// Ends publishing: no further command is encoded. Answers are still taken.
     pub fn end(&mut self) {
         self.ended = true;
     }
@@ -354,6 +360,7 @@ impl Producer {
         !self.has_room(&[])
     }
 
+    /// Returns how many messages the daemon acknowledged.
     pub fn acknowledged(&self) -> u64 {
         let refused: u64 = self.record.refused.iter().map(|r| r.end - r.start).sum();
         self.next - refused - self.outstanding_messages

@@ -65,6 +65,7 @@ impl Progress {
         drop(write!(stderr(), "\r\x1b[K\x1b[?7l{line}\x1b[?7h"));
     }
 
+    /// Removes the line.
     pub fn end(&mut self) {
         if self.on {
             drop(write!(stderr(), "\r\x1b[K"));

@@ -41,6 +41,7 @@ impl Random {
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }
 
+    /// Draws an exponentially distributed number, mean 1 (inverse of the distribution function).
     pub fn exponential(&mut self) -> f64 {
         -(1.0 - self.unit()).ln()
     }

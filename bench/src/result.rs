@@ -40,16 +40,22 @@ pub struct SavedResult {
     pub command: Vec<String>,
     /// When the measurement started: milliseconds of Unix time.
     pub started_unix_ms: u64,
+    /// The machine on which the program ran.
     pub machine: Machine,
+    /// The measurement itself.
     pub outcome: Outcome,
 }
 
 /// A machine's fingerprint: what a figure depends on, and nothing that names the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
+    /// The processor's model name, from /proc/cpuinfo.
     pub cpu_model: String,
+    /// Cores that the program may use.
     pub cores: u32,
+    /// The system's name, release and architecture, from uname.
     pub kernel: String,
+    /// The machine's memory in bytes.
     pub memory_bytes: u64,
 }
 
@@ -61,21 +67,27 @@ pub struct Machine {
     reason = "there is one of them in a program"
 )]
 pub enum Outcome {
+    /// The result of `nsq-bench run`.
     Run(Box<RunResult>),
+    /// The result of `nsq-bench sweep`.
     Sweep(SweepResult),
+    /// The result of `nsq-bench find-max`.
     FindMax(Box<FindMaxResult>),
+    /// The result of `nsq-bench compare`.
     Compare(CompareResult),
 }
 
 /// One run of one scenario against one daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
+    /// The daemon that was measured.
     pub daemon: Daemon,
     /// The scenario that was run, every default filled in.
     pub scenario: Scenario,
     /// The kind of loop. Latencies of a closed loop hide stalls.
     #[serde(rename = "loop")]
     pub loop_kind: LoopKind,
+    /// How the run ended.
     pub ended: Ended,
     /// Counts and rates of the measured time.
     pub totals: Totals,
@@ -83,6 +95,7 @@ pub struct RunResult {
     pub ledger: Ledger,
     /// The resources that the daemon's process used, when it is local.
     pub resources: Option<Resources>,
+    /// The judgement whether the generator was the limit.
     pub self_check: SelfCheck,
     /// One per [`HistogramKind`] that has values.
     pub histograms: Vec<HistogramRecord>,
@@ -115,12 +128,14 @@ impl RunResult {
     }
 }
 
+/// A daemon: what it is, and where it listened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Daemon {
     /// `nsqd`, `sink`, or in a comparison the name of the side.
     pub kind: String,
     /// The version in its answer to IDENTIFY; empty if it did not say.
     pub version: String,
+    /// The TCP address that the generator connected to.
     pub tcp_address: String,
     /// The command that started it, when this program did.
     pub command: Option<String>,
@@ -134,6 +149,7 @@ pub enum LoopKind {
     Open,
     /// A publish waited for room in the window; latencies count from the actual send.
     Closed,
+    /// Nothing was published. Latencies count from the intended send times that the messages carry.
     None,
 }
 
@@ -148,28 +164,39 @@ pub enum Ended {
     /// The user stopped it; the result is of what ran.
     Interrupted,
     /// The daemon or a connection failed; the result is of what ran.
-    Failed { reason: String },
+    /// The daemon or a connection failed; the result is of what ran.
+    Failed {
+        /// The error, in words for the user.
+        reason: String,
+    },
 }
 
 /// Counts and rates. Rates count what happened in `measured_s`, without warm-up and drain. From `finished` on, the counts
 /// are those of the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
+    /// The measured time, in seconds.
     pub measured_s: f64,
     /// Offered load in messages per second; absent in a closed loop.
     pub offered_per_s: Option<f64>,
     /// Messages acknowledged (OK) in the measured time.
     pub acknowledged: u64,
+    /// Messages acknowledged per second.
     pub acknowledged_per_s: f64,
     /// Messages delivered in the time from the start of measuring (or of consuming, if later) to its
     /// end (or the last delivery, when consumers begin after publishing), over all channels.
     pub delivered: u64,
     /// Messages delivered per second of that time.
     pub delivered_per_s: f64,
+    /// Mean size of the bodies sent in the whole run, in bytes.
     pub message_bytes_mean: f64,
+    /// Bytes of bodies acknowledged per second: the rate of messages times their mean size.
     pub acknowledged_bytes_per_s: f64,
+    /// Messages answered with FIN.
     pub finished: u64,
+    /// Messages answered with REQ.
     pub requeued: u64,
+    /// TOUCHes sent.
     pub touched: u64,
     /// Deliveries deliberately left to time out.
     pub left_to_time_out: u64,
@@ -184,10 +211,13 @@ pub struct Totals {
 /// which has to get every message once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
+    /// Messages sent.
     pub sent: u64,
+    /// Messages that the daemon acknowledged.
     pub acknowledged: u64,
     /// Sent, but neither acknowledged nor refused when the connection or the run ended.
     pub unconfirmed: u64,
+    /// Messages that the daemon refused.
     pub refused: u64,
     /// Channels that were consumed; zero when there were no consumers, then nothing below counts.
     pub channels: u32,
@@ -233,7 +263,9 @@ pub struct Resources {
     /// CPU time from then on per message delivered, in microseconds.
     #[serde(default)]
     pub cpu_us_per_delivered: Option<f64>,
+    /// Resident memory at the start, in bytes.
     pub rss_start_bytes: u64,
+    /// Largest resident memory seen, in bytes.
     pub rss_max_bytes: u64,
     /// Growth of resident memory up to the deepest backlog seen, per message of it, in bytes. Absent
     /// when the backlog was small.
@@ -241,14 +273,19 @@ pub struct Resources {
     /// Bytes it caused to be written to disk. A file system that delays writing may not have counted
     /// all of them yet.
     pub disk_written_bytes: u64,
+    /// Bytes written to disk per message acknowledged. Absent when nothing was acknowledged, or the bytes are
+    /// unknown.
     pub disk_bytes_per_message: Option<f64>,
+    /// Voluntary context switches of all its threads.
     pub switches_voluntary: u64,
+    /// Involuntary context switches of all its threads.
     pub switches_involuntary: u64,
 }
 
 /// The generator's check of itself: whose limit was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SelfCheck {
+    /// The conclusion.
     pub verdict: Verdict,
     /// The reasons, and what else is worth a note, in sentences for the user.
     pub reasons: Vec<String>,
@@ -294,6 +331,7 @@ impl HistogramKind {
         HistogramKind::Lateness,
     ];
 
+    /// Returns the name that results and tables use.
     pub fn name(self) -> &'static str {
         match self {
             HistogramKind::Publish => "publish",
@@ -307,16 +345,25 @@ impl HistogramKind {
 /// time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HistogramRecord {
+    /// The latency that the histogram counts.
     pub kind: HistogramKind,
+    /// The number of recorded values.
     pub count: u64,
-    /// The rest is in microseconds.
+    /// The smallest value, in microseconds.
     pub min_us: f64,
+    /// The mean, in microseconds.
     pub mean_us: f64,
+    /// The median, in microseconds.
     pub p50_us: f64,
+    /// The 90th percentile, in microseconds.
     pub p90_us: f64,
+    /// The 99th percentile, in microseconds.
     pub p99_us: f64,
+    /// The 99.9th percentile, in microseconds.
     pub p999_us: f64,
+    /// The 99.99th percentile, in microseconds.
     pub p9999_us: f64,
+    /// The largest value, in microseconds.
     pub max_us: f64,
     /// All of it: HdrHistogram V2, deflated, base64, with values in nanoseconds.
     pub hdr_base64: String,
@@ -329,11 +376,15 @@ pub struct HistogramRecord {
 pub struct Interval {
     /// End of the interval: seconds since the first intended send.
     pub at_s: f64,
+    /// The length of the interval, in seconds.
     pub length_s: f64,
+    /// The phase that the interval belongs to.
     pub phase: Phase,
     /// Offered load at its end, in messages per second; absent in a closed loop and in the drain.
     pub offered_per_s: Option<f64>,
+    /// Messages sent per second.
     pub sent_per_s: f64,
+    /// Messages acknowledged per second.
     pub acknowledged_per_s: f64,
     /// Messages delivered per second, over all channels.
     pub delivered_per_s: f64,
@@ -341,11 +392,15 @@ pub struct Interval {
     pub publish: Option<Percentiles>,
     /// Delivery latencies of the messages that came in the interval.
     pub delivery: Option<Percentiles>,
+    /// Lateness of the messages sent in the interval; absent in a closed loop.
     pub lateness: Option<Percentiles>,
     /// Messages waiting in the channels (in the topics, where there is no channel), from /stats.
     pub depth: Option<u64>,
+    /// Messages delivered and not answered yet, from /stats.
     pub in_flight: Option<u64>,
+    /// Messages that wait for the end of their delay, from /stats.
     pub deferred: Option<u64>,
+    /// The daemon's process, when it is watched.
     pub daemon: Option<ProcessInterval>,
     /// CPU of the generator's threads together, in percent of one core.
     pub generator_cpu_percent: f64,
@@ -358,6 +413,7 @@ pub enum Phase {
     /// Publishing, not measured.
     #[default]
     WarmUp,
+    /// Publishing, measured.
     Measure,
     /// Publishing has ended; what is outstanding arrives.
     Drain,
@@ -366,10 +422,15 @@ pub enum Phase {
 /// Percentiles of an interval, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
+    /// The number of recorded values.
     pub count: u64,
+    /// The median.
     pub p50_us: f64,
+    /// The 99th percentile.
     pub p99_us: f64,
+    /// The 99.9th percentile.
     pub p999_us: f64,
+    /// The largest value.
     pub max_us: f64,
 }
 
@@ -378,9 +439,13 @@ pub struct Percentiles {
 pub struct ProcessInterval {
     /// CPU in percent of one core; several cores make more than 100.
     pub cpu_percent: f64,
+    /// Resident memory at the end of the interval, in bytes.
     pub rss_bytes: u64,
+    /// Voluntary context switches per second.
     pub switches_voluntary_per_s: f64,
+    /// Involuntary context switches per second.
     pub switches_involuntary_per_s: f64,
+    /// Bytes per second that the process caused to be written to disk.
     pub disk_written_bytes_per_s: f64,
 }
 
@@ -406,10 +471,12 @@ pub struct FindMaxResult {
     /// True when the search ended because the generator, not the daemon, reached its limit: the daemon
     /// can do at least `found_per_s`.
     pub generator_limited: bool,
+    /// The lowest rate that missed the objective, in messages per second. Absent when every rate met it.
     pub failed_per_s: Option<f64>,
     /// For each term of the objective, how far the confirming run was from it, as a share of the
     /// limit: 0.4 means 40 % of it were left.
     pub headroom: Vec<Headroom>,
+    /// The rates tried, in order.
     pub steps: Vec<SearchStep>,
     /// The confirming run at `found_per_s`.
     pub held: Option<RunResult>,
@@ -431,31 +498,42 @@ pub struct Headroom {
 /// One rate of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SearchStep {
+    /// The offered rate, in messages per second.
     pub offered_per_s: f64,
     /// `ramp`, `bisect` or `hold`.
     pub stage: String,
+    /// True when the run met every term of the objective.
     pub passed: bool,
     /// The terms that were missed, each with the measured value.
     pub missed: Vec<String>,
+    /// The judgement whether the generator was the limit of this run.
     pub verdict: Verdict,
+    /// Messages acknowledged per second.
     pub acknowledged_per_s: f64,
+    /// The 99th percentile of the publish latency, in microseconds.
     pub publish_p99_us: Option<f64>,
+    /// The 99th percentile of the delivery latency, in microseconds; absent when nothing was consumed.
     pub delivery_p99_us: Option<f64>,
 }
 
 /// A daemon on a machine in the figures that capacity is planned by.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
+    /// The daemon that was measured.
     pub daemon: Daemon,
+    /// The machine that it was measured on.
     pub machine: Machine,
+    /// The objective as written, such as `p99<5ms,lost=0`.
     pub slo: String,
     /// The highest rate within the objective, in messages published per second.
     pub messages_per_s: f64,
     /// True when the generator was the limit: then `messages_per_s` is a lower bound.
     pub generator_limited: bool,
+    /// Mean size of a message's body, in bytes.
     pub message_bytes: f64,
     /// Channels of each topic, each with consumers.
     pub channels: u32,
+    /// Messages of one publish command.
     pub batch: u32,
     /// Cores of the machine. Generator and daemon share them when both are local.
     pub cores: u32,
@@ -466,6 +544,7 @@ pub struct Profile {
     /// CPU-seconds of the daemon per message delivered and finished on one channel: what the held
     /// run used beyond its publishing, over its deliveries.
     pub cpu_s_per_delivered: Option<f64>,
+    /// Resident memory per message queued, in bytes; absent when the backlog was too small to tell.
     pub memory_bytes_per_queued: Option<f64>,
     /// Resident memory of the daemon with nothing queued, in bytes.
     pub memory_bytes_idle: Option<u64>,
@@ -476,6 +555,7 @@ pub struct Profile {
 /// Two daemons under the same scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareResult {
+    /// The scenario's name; empty for flags alone.
     pub scenario: String,
     /// Rounds, each of which ran A and then B.
     pub rounds: u32,
@@ -485,15 +565,18 @@ pub struct CompareResult {
     pub b: Side,
     /// B over A for each metric that both sides have.
     pub ratios: Vec<Ratio>,
+    /// The bounds that were asked for, each with the measured ratio.
     pub thresholds: Vec<Threshold>,
     /// True when every threshold was met by figures that are the daemon's own, and every run was clean.
     pub passed: bool,
+    /// The reasons why the comparison did not pass, in sentences for the user.
     pub failures: Vec<String>,
 }
 
 /// One side of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Side {
+    /// The name of the side.
     pub name: String,
     /// The command line with its placeholders.
     pub command: String,
@@ -504,6 +587,7 @@ pub struct Side {
 }
 
 impl Side {
+    /// Returns the metric of a name; `None` when no round measured it.
     pub fn metric(&self, name: &str) -> Option<&Metric> {
         self.metrics.iter().find(|metric| metric.name == name)
     }
@@ -516,12 +600,15 @@ pub struct Metric {
     pub name: String,
     /// Its unit, such as `msg/s`, `us`, `bytes`.
     pub unit: String,
+    /// True when more is better.
     pub higher_is_better: bool,
     /// The value of each round in order; `None` where a round could not measure it.
     pub values: Vec<Option<f64>>,
     /// The median of those there are.
     pub median: f64,
+    /// The smallest value of the rounds.
     pub min: f64,
+    /// The largest value of the rounds.
     pub max: f64,
 }
 
@@ -534,7 +621,9 @@ pub struct Ratio {
     pub higher_is_better: bool,
     /// The median of the rounds' ratios: each round compares neighbours in time.
     pub median: f64,
+    /// The smallest ratio of the rounds.
     pub min: f64,
+    /// The largest ratio of the rounds.
     pub max: f64,
 }
 
@@ -545,8 +634,11 @@ pub struct Threshold {
     pub metric: String,
     /// `at-least` or `at-most`.
     pub bound: Bound,
+    /// The bound: the ratio B/A that is required.
     pub limit: f64,
+    /// The ratio B/A that was measured; absent when a side lacks the metric.
     pub measured: Option<f64>,
+    /// True when the measured ratio keeps the bound.
     pub met: bool,
 }
 
@@ -554,7 +646,9 @@ pub struct Threshold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
+    /// The ratio has to be the limit or more.
     AtLeast,
+    /// The ratio has to be the limit or less.
     AtMost,
 }
 
@@ -586,6 +680,7 @@ impl SavedResult {
         serde_json::from_str(text).map_err(|error| format!("is damaged: {error}"))
     }
 
+    /// Formats the result as indented JSON, the text of a saved file.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data")
     }

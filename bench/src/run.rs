@@ -101,7 +101,9 @@ impl Default for Options {
 /// A finished run.
 #[derive(Clone, Debug)]
 pub struct Finished {
+    /// The result that is saved.
     pub result: RunResult,
+    /// The histograms of every interval, for the HDR logs.
     pub log: Vec<LoggedHistogram>,
     /// When it started, in milliseconds of Unix time.
     pub started_unix_ms: u64,

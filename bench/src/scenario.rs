@@ -18,6 +18,7 @@ use crate::span::Span;
 use crate::unit::{Unit, number};
 pub use fields::{Patch, Scenario};
 
+/// The command that publishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Via {
@@ -34,10 +35,12 @@ pub enum Via {
 }
 
 impl Via {
+    /// Tells whether one command carries several messages.
     pub fn is_batched(self) -> bool {
         matches!(self, Via::Mpub | Via::HttpMpub)
     }
 
+    /// Tells whether messages are published by HTTP.
     pub fn is_http(self) -> bool {
         matches!(self, Via::HttpPub | Via::HttpMpub)
     }

@@ -10,12 +10,16 @@
 /// The stage of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
+    /// The rate doubles until it fails, or halves until it passes.
     Ramp,
+    /// The rate lies between the highest that passed and the lowest that failed.
     Bisect,
+    /// The highest rate that passed runs for longer, to confirm it.
     Hold,
 }
 
 impl Stage {
+    /// Returns the name that results use.
     pub fn as_str(self) -> &'static str {
         match self {
             Stage::Ramp => "ramp",
@@ -28,9 +32,11 @@ impl Stage {
 /// The next move of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Next {
+    /// A rate to try, and the stage it belongs to.
     Try(Stage, f64),
     /// The highest rate that was held.
     Found(f64),
+    /// No rate passed and held: the search is given up.
     Nothing,
 }
 
@@ -81,6 +87,7 @@ impl Search {
         Next::Try(self.stage, self.rate)
     }
 
+    /// Returns the lowest rate that failed, in ramp, bisection or hold; `None` when every rate passed.
     pub fn failed(&self) -> Option<f64> {
         self.failed
     }

@@ -23,7 +23,9 @@ pub struct Observed {
     pub threads: Vec<(f64, f64)>,
     /// The generator's lateness, in an open loop.
     pub lateness: Option<Percentiles>,
+    /// The publish latencies; `None` when nothing was acknowledged.
     pub publish: Option<Percentiles>,
+    /// The delivery latencies; `None` when nothing was consumed.
     pub delivery: Option<Percentiles>,
     /// Messages sent, and messages due that nothing but the generator kept back.
     pub sent_and_unsent: Option<(u64, u64)>,

@@ -12,9 +12,11 @@ use crate::tally::{Counts, Latencies, Tally, add, latencies, per, percentiles, s
 /// A histogram of one interval in its serialised form, for the HDR log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoggedHistogram {
+    /// The latency that the histogram counts.
     pub kind: HistogramKind,
     /// Where the interval begins, in seconds since the start.
     pub start_s: f64,
+    /// The length of the interval, in seconds.
     pub length_s: f64,
     /// V2, deflated.
     pub bytes: Vec<u8>,
@@ -23,9 +25,11 @@ pub struct LoggedHistogram {
 /// The measurements at one boundary, besides the tallies.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
+    /// The daemon's use of resources up to the boundary; `None` when its process is not watched.
     pub usage: Option<Usage>,
     /// CPU and waiting time of each generator thread, in nanoseconds.
     pub threads: Vec<(u64, u64)>,
+    /// The machine's processor time up to the boundary; `None` where the system does not say.
     pub processors: Option<ProcessorTicks>,
 }
 

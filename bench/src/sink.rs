@@ -79,6 +79,7 @@ pub struct SinkOptions {
     /// Body size of the messages that `null` makes up, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 200, value_parser = parse_size)]
     pub size: usize,
+    /// The faults that the sink makes on purpose.
     #[command(flatten)]
     pub faults: Faults,
 }
@@ -108,20 +109,26 @@ fn parse_one_in(text: &str) -> Result<u64, String> {
 /// The counts of what a sink did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SinkCounts {
+    /// Messages taken from producers, dropped ones included.
     pub published: u64,
+    /// Messages delivered, over all channels.
     pub delivered: u64,
+    /// FINs received.
     pub finished: u64,
     /// Messages acknowledged and dropped.
     pub dropped: u64,
     /// Messages delivered twice to each channel.
     pub duplicated: u64,
+    /// Messages of which the sink altered one byte.
     pub altered: u64,
+    /// Times the sink stood still on purpose.
     pub stalls: u64,
 }
 
 /// A running sink.
 #[derive(Debug)]
 pub struct Sink {
+    /// The address that the sink listens at, with the port that the system chose.
     pub address: SocketAddr,
     stop: Arc<AtomicBool>,
     handle: JoinHandle<io::Result<SinkCounts>>,

@@ -16,6 +16,7 @@ pub const BODY_BYTES_MAX: usize = 1 << 30;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Sizes {
+    /// Every message has this size.
     Fixed(usize),
     /// Every size from the first to the last is equally likely.
     Uniform(usize, usize),

@@ -23,10 +23,12 @@ const UNITS: [(&str, u64); 7] = [
 ];
 
 impl Span {
+    /// Makes a span of so many milliseconds.
     pub const fn from_millis(ms: u64) -> Span {
         Span(Duration::from_millis(ms))
     }
 
+    /// Makes a span of so many seconds.
     pub const fn from_secs(seconds: u64) -> Span {
         Span(Duration::from_secs(seconds))
     }
@@ -36,14 +38,17 @@ impl Span {
         u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
     }
 
+    /// The length in whole milliseconds, rounded down, at most `u64::MAX`.
     pub fn as_millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// The length in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0.as_secs_f64()
     }
 
+    /// Tells whether the length is zero.
     pub fn is_zero(self) -> bool {
         self.0.is_zero()
     }

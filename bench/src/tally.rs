@@ -12,8 +12,10 @@ const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 /// Significant decimal digits of a recorded latency.
 const DIGITS: u8 = 3;
 
+/// A histogram of latencies in nanoseconds.
 pub type Latencies = Histogram<u64>;
 
+/// Makes an empty histogram for 1 ns to 1 hour, exact to three digits.
 pub fn latencies() -> Latencies {
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("constant bounds")
 }
@@ -47,6 +49,7 @@ impl Split {
         }
     }
 
+    /// Returns the latencies of all messages, measured or not.
     pub fn both(&self) -> Latencies {
         let mut both = self.measured.clone();
         add(&mut both, &self.other);
@@ -73,21 +76,34 @@ pub fn add(to: &mut Latencies, from: &Latencies) {
 /// Event counts of an interval or of a whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Messages sent.
     pub sent: u64,
+    /// Bytes of the bodies of the messages sent.
     pub sent_bytes: u64,
+    /// Messages that the daemon acknowledged.
     pub acknowledged: u64,
+    /// Messages delivered, over all channels.
     pub delivered: u64,
+    /// Messages answered with FIN.
     pub finished: u64,
+    /// Messages answered with REQ.
     pub requeued: u64,
+    /// TOUCHes sent.
     pub touched: u64,
+    /// Deliveries deliberately left without an answer.
     pub left_to_time_out: u64,
+    /// Connections made again.
     pub reconnected: u64,
+    /// Error answers that do not end the connection, such as E_FIN_FAILED.
     pub error_answers: u64,
+    /// First deliveries behind a later message of the same producer on the same connection.
     pub reordered: u64,
+    /// Messages that this run did not publish.
     pub foreign: u64,
 }
 
 impl Counts {
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Counts) {
         add_fields!(self, other, sent sent_bytes acknowledged delivered finished requeued touched);
         add_fields!(self, other, left_to_time_out reconnected error_answers reordered foreign);
@@ -109,6 +125,7 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// Sets all counts to zero and empties the histograms; keeps their memory.
     pub fn clear(&mut self) {
         self.counts = Counts::default();
         self.last_answer_ns = 0;
@@ -116,6 +133,7 @@ impl Tally {
         self.latencies.iter_mut().for_each(Split::clear);
     }
 
+    /// Returns the latencies of one kind.
     pub fn of(&mut self, kind: HistogramKind) -> &mut Split {
         &mut self.latencies[kind as usize]
     }
@@ -125,6 +143,7 @@ impl Tally {
         &self.latencies
     }
 
+    /// Adds counts and latencies of `other`, and keeps the later of the times.
     pub fn add(&mut self, other: &Tally) {
         self.counts.add(&other.counts);
         self.last_answer_ns = self.last_answer_ns.max(other.last_answer_ns);

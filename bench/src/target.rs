@@ -19,8 +19,11 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where the daemon is.
 #[derive(Clone, Debug)]
 pub struct Target {
+    /// The daemon's TCP address.
     pub tcp: SocketAddr,
+    /// The daemon's HTTP address; `None` when it has none or none is to be used.
     pub http: Option<SocketAddr>,
+    /// The daemon's process; `None` when it is remote or unknown.
     pub process: Option<Process>,
     /// The daemon's name and version.
     pub daemon: Daemon,

@@ -53,6 +53,7 @@ impl Upgrades {
         })
     }
 
+    /// Tells whether connections stay plain: neither TLS nor compression.
     pub fn is_empty(&self) -> bool {
         self.tls.is_none() && !self.snappy && self.deflate == 0
     }

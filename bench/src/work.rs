@@ -17,6 +17,7 @@ pub enum Work {
     /// None: finished as soon as read.
     #[default]
     None,
+    /// Every message takes this long.
     Fixed(Span),
     /// Evenly between two.
     Uniform(Span, Span),
@@ -25,6 +26,7 @@ pub enum Work {
 }
 
 impl Work {
+    /// Draws the work time of one message, in nanoseconds.
     pub fn draw_ns(&self, random: &mut Random) -> u64 {
         match self {
             Work::None => 0,

@@ -40,23 +40,33 @@ pub enum Reading {
 /// The settings of a consumer.
 #[derive(Clone, Debug)]
 pub struct ConsumerSettings {
+    /// The topic to subscribe to.
     pub topic: String,
+    /// The channel's name, and the number of its ledger.
     pub channel: (String, usize),
+    /// The ready count: messages that may be in flight to the consumer.
     pub rdy: u32,
+    /// The way the consumer reads.
     pub reading: Reading,
+    /// The JSON body of IDENTIFY.
     pub identify: Arc<Vec<u8>>,
+    /// The answers that the consumer gives.
     pub behaviour: Arc<Behaviour>,
+    /// Seed of the consumer's random choices.
     pub seed: u64,
 }
 
 /// The purpose of a connection.
 #[derive(Debug)]
 pub enum Role {
+    /// Publishes.
     Producer(Box<Producer>),
+    /// Subscribes and takes messages.
     Consumer(Box<ConsumerSettings>, Box<Consumer>),
 }
 
 impl Role {
+    /// Makes a consumer's role from its settings.
     pub fn consumer(settings: ConsumerSettings) -> Role {
         let consumer = Consumer::new(settings.channel.1, settings.seed);
         Role::Consumer(Box::new(settings), Box::new(consumer))

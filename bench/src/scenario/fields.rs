@@ -54,8 +54,10 @@ macro_rules! scenario {
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         #[group(skip)]
         pub struct Patch {
+            /// The scenario's name.
             #[arg(skip)]
             pub name: Option<String>,
+            /// One sentence about what the scenario shows.
             #[arg(skip)]
             pub description: Option<String>,
             /// Instead of a rate: messages per day, such as 5e9.
@@ -64,10 +66,12 @@ macro_rules! scenario {
                   help_heading = "Publishing")]
             pub per_day: Option<f64>,
             $($(
+                #[doc = $help]
                 #[arg(long, value_name = $value, help = $help, help_heading = $heading)]
                 pub $field: Option<$kind>,
             )*)*
             $(
+                #[doc = $switch_help]
                 #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
                       default_missing_value = "true", help = $switch_help,
                       help_heading = $switch_heading)]
