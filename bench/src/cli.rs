@@ -26,7 +26,7 @@ pub const EXIT_USAGE: u8 = 2;
 /// The exit code of figures that are the generator's own and not the daemon's.
 pub const EXIT_GENERATOR: u8 = 3;
 
-/// How values are written, below the flags of those that measure and plan.
+/// The notation of values: printed below the flags of the subcommands that measure and plan.
 const UNITS: &str = "\
 Times: 250us, 10ms, 1.5s, 2m, 12h, 7d. Counts and rates: 50000, 50k, 1.5M, 5e9. Sizes: bytes.
 Exit codes: 0 all well; 1 failed, not clean, or a bound missed; 2 nothing ran; 3 (find-max) the
@@ -76,7 +76,7 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors and go to standard output; clap knows.
+            // clap reports help and version in this way, too: they are no errors and go to standard output.
             drop(error.print());
             let code = if error.use_stderr() { EXIT_USAGE } else { 0 };
             return ExitCode::from(code);
@@ -103,7 +103,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints what a subcommand without a daemon made; an error goes to standard error.
+/// Prints the output of a subcommand that needs no daemon; an error goes to standard error.
 fn print_or_fail(name: &str, made: Result<String, String>) -> ExitCode {
     let printed = made.and_then(|text| {
         let printed = std::io::stdout().write_all(text.as_bytes());
@@ -141,7 +141,7 @@ fn run(args: &RunArgs) -> Result<u8, String> {
 
 /// Saves and prints a run; the exit code tells how it went.
 fn conclude(out: Option<&PathBuf>, finished: &mut Finished) -> Result<u8, String> {
-    // The report first: it must not be lost because a file cannot be written.
+    // The report is printed before the file is written: a failed write must not lose the report.
     print!("{}", print::run(&finished.result));
     if let Some(path) = save::run(out.map(PathBuf::as_path), finished)? {
         println!("saved      {}", path.display());
@@ -149,7 +149,7 @@ fn conclude(out: Option<&PathBuf>, finished: &mut Finished) -> Result<u8, String
     Ok(exit_code(finished))
 }
 
-/// 0 when it ended as it should and every message arrived once and intact.
+/// Returns the exit code of a run: 0 when the run ended as it should and every message arrived once and intact.
 fn exit_code(finished: &Finished) -> u8 {
     let result = &finished.result;
     let clean = result.ledger.is_clean() && result.ledger.refused == 0;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Reads the monotonic clock and shows it as Unix time: what the system clock said when this one was
-/// made, plus what has passed since. Copies agree with each other.
+/// A clock that shows Unix time and never steps: the system's time when the clock was made, plus the time that the
+/// monotonic clock counted since. Copies agree with each other.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
@@ -22,7 +22,7 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds of Unix time.
+    /// Returns the time in nanoseconds of Unix time.
     #[inline]
     pub fn now_ns(&self) -> u64 {
         self.origin_ns + nanoseconds(self.origin.elapsed())

@@ -34,7 +34,7 @@ struct Meter {
     name: &'static str,
     unit: &'static str,
     higher_is_better: bool,
-    /// True when the figure is the generator's own if the generator was the bottleneck.
+    /// True when a bottleneck in the generator makes the figure say nothing about the daemon.
     needs_a_free_generator: bool,
     read: fn(&RunResult) -> Option<f64>,
 }
@@ -109,8 +109,8 @@ impl FromStr for Requirement {
     }
 }
 
-/// Runs the rounds until a daemon does not come up or a run cannot begin. Returns the runs, and what
-/// ended them early. `each` gets each run.
+/// Runs the rounds. A daemon that does not come up, or a run that cannot begin, ends the rounds early. Returns the runs
+/// of each side, and the reason for an early end. `each` is called with each run.
 pub fn compare(
     contenders: &[Contender; 2],
     scenario: &Scenario,
@@ -141,7 +141,7 @@ pub fn compare(
     (runs, None)
 }
 
-/// One run against a fresh daemon.
+/// Runs the scenario once against a fresh daemon.
 fn run_against_fresh_daemon(
     contender: &Contender,
     scenario: &Scenario,
@@ -152,7 +152,7 @@ fn run_against_fresh_daemon(
     let mut finished = run::run(&daemon.target, scenario, options)?;
     finished.result.daemon.kind.clone_from(&contender.name);
     if Control::is_set(&options.stop) && finished.result.is_failed() {
-        // Ctrl-C reaches the daemon, too: it shares the terminal.
+        // Ctrl-C also reaches the daemon, because the daemon shares the terminal.
         finished.result.ended = Ended::Interrupted;
     }
     let stopped = daemon.stop();

@@ -23,12 +23,12 @@ use crate::scenario::Scenario;
 use crate::tally::Tally;
 use crate::work::Work;
 
-/// How a consumer treats messages.
+/// The answers of a consumer to messages.
 #[derive(Clone, Debug)]
 pub struct Behaviour {
     /// The scenario, with the shares of messages to requeue, to touch and to leave to time out.
     pub scenario: Scenario,
-    /// The run whose messages are ours; `None` takes those of any.
+    /// The run whose messages are ours; `None` accepts the messages of any run.
     pub run: Option<u16>,
 }
 
@@ -44,22 +44,22 @@ impl Behaviour {
 /// A message that is worked on: its next action, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HeldMessage {
-    /// When its work is done, in nanoseconds.
+    /// The time of the action, in nanoseconds.
     pub due_ns: u64,
     /// The message's id, which the answer names.
     pub id: MessageId,
-    /// The action that is due then.
+    /// The action that is due at that time.
     pub action: Action,
 }
 
-/// The end of a message's work, or its middle.
+/// The answer at the end of a message's work, or halfway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// FIN.
     Finish,
     /// REQ, with the scenario's delay.
     Requeue,
-    /// TOUCH, and FIN so many nanoseconds later.
+    /// TOUCH, and FIN after this many more nanoseconds.
     Touch(u64),
 }
 
@@ -68,7 +68,7 @@ pub enum Action {
 pub enum LedgerEntry {
     /// A message that arrived intact.
     Delivered(Delivery),
-    /// Will be given back, or left to time out.
+    /// A message that will be given back or left to time out: its producer and its number.
     GivenBack(u32, u64),
     /// A message whose checksum does not fit.
     Damaged,
@@ -82,7 +82,7 @@ pub struct Consumer {
     random: Random,
     /// The next number expected of each producer, by its place in the run.
     next_by_producer: Vec<u64>,
-    /// Messages taken and not yet answered, for when the connection is dropped.
+    /// Messages taken and not yet answered. A dropped connection gives them back.
     held: Vec<(MessageId, u32, u64)>,
 }
 
@@ -97,9 +97,9 @@ pub struct CallContext<'a> {
     pub output: &'a mut Vec<u8>,
     /// The counts and latencies to add to.
     pub tally: &'a mut Tally,
-    /// Where entries for the ledger go.
+    /// The buffer for entries of the ledger.
     pub entries: &'a mut Vec<LedgerEntry>,
-    /// Where messages go that are worked on.
+    /// The buffer for messages that are worked on.
     pub held: &'a mut Vec<HeldMessage>,
 }
 
@@ -161,8 +161,8 @@ impl Consumer {
         Ok(at)
     }
 
-    /// Finds out whose message this is and makes its entry for the ledger. `None` when the message is damaged or
-    /// not ours.
+    /// Finds out who published this message and makes the message's entry for the ledger. `None` when the message is
+    /// damaged or not ours.
     #[inline]
     fn identify(
         &mut self,
@@ -254,7 +254,7 @@ impl Consumer {
     /// Acts on a held message whose time has come.
     pub fn act(&mut self, held: HeldMessage, behaviour: &Behaviour, context: &mut CallContext<'_>) {
         let Some(index) = self.held.iter().position(|(id, ..)| *id == held.id) else {
-            // Its connection was dropped in the meantime.
+            // The message's connection was dropped in the meantime.
             return;
         };
         match held.action {
@@ -281,7 +281,7 @@ impl Consumer {
         self.held.swap_remove(index);
     }
 
-    /// Gives back what was held when the connection is dropped. Order starts anew.
+    /// Gives back the held messages, because the connection was dropped. The order of numbers starts anew.
     pub fn dropped(&mut self, ledger: &mut ChannelLedger) {
         for (_, producer, number) in self.held.drain(..) {
             ledger.give_back(producer, number);

@@ -6,8 +6,8 @@ use std::sync::{Mutex, OnceLock};
 use crate::grid::Grid;
 use crate::ledger::ChannelLedger;
 
-/// Shared by the conductor and the generators of one run. All of it is looked at a few hundred times a
-/// second at most, except the ledgers: once per read of a consumer.
+/// The state that the conductor and the generators of one run share. A thread reads the flags and counters a few
+/// hundred times a second at most; a consumer takes the lock of its ledger once per read.
 #[derive(Debug, Default)]
 pub struct Control {
     /// The times of the run; fixed when all connections are there.
@@ -31,7 +31,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// The state of a run with this many channels per topic.
+    /// Makes the state of a run with this many channels per topic.
     pub fn new(channels: usize) -> Control {
         Control {
             ledgers: (0..channels).map(|_| Mutex::default()).collect(),
@@ -60,13 +60,13 @@ impl Control {
         flag.store(true, Ordering::Release);
     }
 
-    /// Tells whether every channel has everything that is owed to it, also what was given back.
+    /// Tells whether every channel has everything that is owed to it, and the messages given back came again.
     pub fn is_drained(&self) -> bool {
         self.all_have(|ledger| ledger.awaited() == 0)
     }
 
-    /// Tells whether every channel has everything that is owed to it, except what was given back and has
-    /// not come again.
+    /// Tells whether every channel has everything that is owed to it, except messages that were given back and
+    /// have not come again.
     pub fn has_arrived(&self) -> bool {
         self.all_have(|_| true)
     }

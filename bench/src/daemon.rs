@@ -53,7 +53,7 @@ impl DaemonCommand {
 #[derive(Debug)]
 pub struct RunningDaemon {
     child: Child,
-    /// Where it is, seen and greeted.
+    /// The daemon as the generator sees it.
     pub target: Target,
     directory: TempDir,
 }
@@ -125,7 +125,7 @@ impl RunningDaemon {
         }
     }
 
-    /// The end of what it wrote.
+    /// Returns the last lines of the daemon's log.
     pub fn log(&self) -> String {
         let log = fs::read(self.directory.path().join("log")).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -133,8 +133,8 @@ impl RunningDaemon {
         lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
     }
 
-    /// Ends it as an operator would; kills it if it takes too long.
-    /// Fails when it had to be killed, or had ended before; in words for the user.
+    /// Ends the daemon with SIGTERM, as an operator would, and kills the daemon if that takes too long.
+    /// Fails when the daemon had to be killed, or had ended before; in words for the user.
     pub fn stop(mut self) -> Result<(), String> {
         if let Ok(Some(status)) = self.child.try_wait() {
             return Err(format!(
@@ -163,13 +163,13 @@ impl RunningDaemon {
 
 impl Drop for RunningDaemon {
     fn drop(&mut self) {
-        // It may have ended, which is what is wanted.
+        // The daemon may have ended already, which is fine.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Two addresses that were free a moment ago.
+/// Finds two addresses of loopback that were free a moment ago.
 fn free_addresses() -> std::io::Result<(SocketAddr, SocketAddr)> {
     let listeners = (
         TcpListener::bind("127.0.0.1:0")?,

@@ -14,15 +14,15 @@ use crate::control::Control;
 use crate::grid::Grid;
 use crate::http::Admin;
 
-/// The sampler looks this often whether it should stop.
+/// Time between two looks of the sampler at its stop flag.
 const STOP_LOOK: Duration = Duration::from_millis(10);
 /// This many looks at /stats without a message anywhere mean that nothing more will come.
 const EMPTY_LOOKS: usize = 4;
 
-/// Messages of a run's topics that the daemon has.
+/// The numbers of messages that the daemon holds in a run's topics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// Waiting in channels, and in topics without one.
+    /// Messages that wait in channels, and in topics without a channel.
     pub depth: u64,
     /// Messages delivered and not answered yet.
     pub in_flight: u64,
@@ -62,7 +62,7 @@ struct Channel {
     deferred_count: u64,
 }
 
-/// Asks for the topics whose names begin with `prefix`; only for that one if `single`.
+/// Asks `/stats` for the topics whose names begin with `prefix`, or for the topic `prefix` alone if `single`.
 /// Fails when the daemon does not answer, or not with statistics.
 fn ask(admin: &Admin, prefix: &str, single: bool) -> Result<Depth, String> {
     let mut path = "/stats?format=json&include_clients=false&include_mem=false".to_string();
@@ -125,7 +125,7 @@ impl DepthSampler {
                         thread::sleep(Duration::from_nanos(next_ns - now_ns).min(STOP_LOOK));
                         continue;
                     }
-                    // A daemon that has no time to answer has no depth in this row.
+                    // A daemon that does not answer in time leaves this row without a depth.
                     if let Ok(depth) = ask(&admin, &prefix, single) {
                         // The conductor is gone only when the run is over.
                         let _ = tx.send((next_ns, depth));
@@ -146,7 +146,7 @@ impl DepthSampler {
         }
     }
 
-    /// Takes in what the thread has found.
+    /// Takes in the depths that the thread has found.
     pub fn receive(&mut self) {
         self.looks.extend(self.found.try_iter());
     }

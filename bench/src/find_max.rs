@@ -11,11 +11,11 @@ use crate::slo::Slo;
 use crate::span::Span;
 use crate::target::Target;
 
-/// A rate that fails by the generator's own fault is tried this often: other programs may have used the machine for a
-/// moment.
+/// The number of tries of a rate that fails by the generator's own fault: other programs may have used the machine
+/// for a moment.
 const TRIES_MAX: usize = 3;
 
-/// How to search: flags of `find-max`.
+/// The settings of a search: flags of `find-max`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Search")]
 pub struct SearchSettings {
@@ -46,7 +46,7 @@ pub struct Found {
     pub failure: Option<String>,
 }
 
-/// Searches. `say` is told about each step.
+/// Searches for the highest rate within the objective. `say` is called with each step.
 pub fn find_max(
     target: &Target,
     scenario: &Scenario,
@@ -102,7 +102,7 @@ pub fn find_max(
             break None;
         }
         if !passed && step.verdict == Verdict::GeneratorLimited {
-            // What failed may be the generator: nothing above can be said of the daemon.
+            // The generator may be what failed: higher rates would say nothing about the daemon.
             generator_limited = true;
         }
         search.tried(passed);

@@ -53,7 +53,7 @@ pub enum Report {
     Started {
         /// The generator's number, from 0 on.
         generator: usize,
-        /// The system's number of its thread.
+        /// The system's id of the thread.
         thread: u32,
     },
     /// An interval is over.
@@ -93,7 +93,7 @@ pub struct GeneratorSettings {
     pub upgrades: Arc<Upgrades>,
     /// The clock that all threads of the run share.
     pub clock: Clock,
-    /// Shared with the conductor.
+    /// The state shared with the conductor.
     pub control: Arc<Control>,
     /// The roles of its connections.
     pub roles: Vec<Role>,
@@ -136,7 +136,7 @@ struct Generator {
     setups: usize,
 }
 
-/// Runs a generator thread to its end. Reports what goes wrong.
+/// Runs a generator thread to its end. Reports a failure to the conductor.
 pub fn run(settings: GeneratorSettings, reports: Sender<Report>, spares: Receiver<Box<Tally>>) {
     let failure = reports.clone();
     // The conductor is gone only when the run is over.
@@ -167,7 +167,7 @@ impl Generator {
         if let Some(id) = settings.core {
             core_affinity::set_for_current(core_affinity::CoreId { id });
         }
-        // Timers as exact as the kernel can: the default of 50 us would all be lateness.
+        // The kernel may delay a timer by the slack: the default of 50 us would all be lateness.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
         let roles = std::mem::take(&mut settings.roles).into_iter();
         let connections: Vec<Connection> =
@@ -252,7 +252,7 @@ impl Generator {
         }
     }
 
-    /// Flags, slow readers, storms.
+    /// Looks at the flags, lets slow readers read, and starts a storm if one is due.
     fn tick(&mut self, now_ns: u64) -> Result<(), String> {
         if !self.consuming && Control::is_set(&self.control().consume) {
             self.consuming = true;
@@ -364,7 +364,7 @@ impl Generator {
                 records.push(producer.record());
                 unsent += producer.unsent(until_ns);
             }
-            // The last FINs; a connection that takes them no more has nothing to lose.
+            // Sends the last FINs. A broken connection has nothing to lose, so the error does not matter.
             if let Some(link) = &mut connection.link {
                 drop(link.flush());
             }

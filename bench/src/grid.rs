@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::result::Phase;
 
-/// When a run's parts begin and end, and its intervals. All in nanoseconds.
+/// The times at which the parts of a run begin and end, and the length of its intervals, in nanoseconds.
 ///
 /// ```text
 ///   start     measure                     publish_end
@@ -17,7 +17,7 @@ pub struct Grid {
     pub start: u64,
     /// The end of warm-up; measuring begins.
     pub measure: u64,
-    /// Where publishing and measuring end.
+    /// The end of publishing and of measuring.
     pub publish_end: u64,
     /// The length of an interval.
     pub interval: u64,
@@ -29,8 +29,8 @@ impl Grid {
         self.measure..self.publish_end
     }
 
-    /// The first boundary behind a time: multiples of the interval from the start of each part, and
-    /// the parts' own ends.
+    /// Returns the first boundary behind a time. Boundaries are multiples of the interval from the start of each
+    /// part, and the parts' own ends.
     pub fn boundary_after(&self, at: u64) -> u64 {
         let (from, end) = match at {
             at if at < self.measure => (self.start, self.measure),
@@ -41,7 +41,7 @@ impl Grid {
         (from + (done + 1) * self.interval).min(end)
     }
 
-    /// The phase of the interval that ends at `boundary`.
+    /// Returns the phase of the interval that ends at `boundary`.
     pub fn phase_before(&self, boundary: u64) -> Phase {
         match boundary {
             at if at <= self.measure => Phase::WarmUp,

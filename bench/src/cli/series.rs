@@ -82,9 +82,9 @@ pub(super) struct CompareArgs {
     play: PlayArgs,
 }
 
-/// An open loop is what these are about: a closed one has no rate to vary.
+/// Makes the scenario an open loop whose rate the caller sets. A closed loop has no rate to vary.
 fn rated(play: &PlayArgs) -> Result<Scenario, String> {
-    // The rate comes from the steps; the scenario's own would only be overwritten.
+    // Each step sets its own rate, so the scenario's rate does not matter.
     let mut scenario = play.scenario()?;
     if scenario.producers == 0 {
         return Err("rates need producers: give --producers".into());
@@ -218,7 +218,7 @@ pub(super) fn compare(args: &CompareArgs) -> Result<u8, String> {
     Ok(code)
 }
 
-/// Says what ended a measurement early; what ran until then is reported all the same.
+/// Prints the reason why a measurement ended early. The runs before that are reported all the same.
 fn print_failure(failure: Option<String>) {
     if let Some(failure) = failure {
         eprintln!("nsq-bench: {failure}");

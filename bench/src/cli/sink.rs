@@ -30,7 +30,7 @@ pub(super) struct SinkArgs {
     tls_client_ca: Option<PathBuf>,
 }
 
-/// Runs until a signal; says at the end what it did.
+/// Runs a sink until a signal, then prints its counts.
 pub(super) fn main(args: &SinkArgs) -> Result<u8, String> {
     let Faults {
         drop_one_in,
@@ -44,7 +44,7 @@ pub(super) fn main(args: &SinkArgs) -> Result<u8, String> {
     }
     let stop = stop_flag()?;
     if let Some(id) = args.core {
-        // The sink's thread inherits it.
+        // The sink's thread inherits the core of this thread.
         core_affinity::set_for_current(core_affinity::CoreId { id });
     }
     let tls = match (&args.tls_cert, &args.tls_key) {

@@ -13,10 +13,10 @@ use crate::scenario::{Patch, Scenario};
 use crate::span::Span;
 use crate::target::{Target, resolve};
 
-/// nsqd's port for HTTP where nothing else is said, beside the one for TCP.
+/// nsqd's default ports for TCP and for HTTP.
 const DEFAULT_PORTS: (u16, u16) = (4150, 4151);
 
-/// Where the daemon is.
+/// The addresses and the process of the daemon: flags.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Daemon")]
 pub(super) struct TargetArgs {
@@ -38,7 +38,8 @@ pub(super) struct TargetArgs {
 }
 
 impl TargetArgs {
-    /// Looks at the daemon.
+    /// Connects to the daemon and asks what it is.
+    /// Fails when an address is wrong or the daemon does not answer; in words for the user.
     pub(super) fn inspect(&self) -> Result<Target, String> {
         let tcp = resolve(&self.tcp_address)?;
         let http = match self.http_address.as_deref() {
@@ -52,7 +53,7 @@ impl TargetArgs {
     }
 }
 
-/// The scenario, and how it is played.
+/// The scenario, and the options of its run: flags.
 #[derive(Debug, Args)]
 pub(super) struct PlayArgs {
     /// A scenario file (TOML), such as bench/scenarios/publish.toml; flags change what it says
@@ -68,7 +69,8 @@ pub(super) struct PlayArgs {
 }
 
 impl PlayArgs {
-    /// The scenario of file and flags.
+    /// Returns the scenario of file and flags.
+    /// Fails when the file cannot be read or the parts do not fit together; in words for the user.
     pub(super) fn scenario(&self) -> Result<Scenario, String> {
         let mut scenario = Scenario::default();
         if let Some(path) = &self.scenario {
@@ -79,7 +81,8 @@ impl PlayArgs {
         Ok(scenario)
     }
 
-    /// The options of the flags.
+    /// Returns the options of the flags. A run ends early when `stop` is set.
+    /// Fails when a core does not exist or the interval is too short; in words for the user.
     pub(super) fn options(&self, stop: Arc<AtomicBool>) -> Result<Options, String> {
         let known = core_affinity::get_core_ids().unwrap_or_default();
         let is_known = |core: &usize| known.iter().any(|id| id.id == *core);

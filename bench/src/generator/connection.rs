@@ -26,7 +26,7 @@ use crate::link::{Link, next_frame};
 use crate::producer::Producer;
 use crate::upgrades::Upgrades;
 
-/// How a consumer reads.
+/// The way a consumer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// The consumer reads as soon as there is something.
@@ -94,15 +94,15 @@ pub(super) struct Connection {
     pub(super) link: Option<Link>,
     /// The readiness that epoll waits for.
     pub(super) interest: EventFlags,
-    /// It has an entry in the heap of publishes.
+    /// The connection has an entry in the heap of publishes.
     pub(super) scheduled: bool,
-    /// Everything is sent and answered.
+    /// Every message of the producer is sent and answered.
     pub(super) done: bool,
     address: SocketAddr,
     upgrades: Arc<Upgrades>,
     /// RDY was sent on this connection.
     ready_sent: bool,
-    /// The connection reads like this at present.
+    /// The present way of reading.
     reading: Reading,
     /// The time up to which a slow reader has used its allowance, in nanoseconds.
     allowed_ns: u64,
@@ -286,7 +286,7 @@ impl Connection {
         }
     }
 
-    /// Bytes that a slow reader may read now. Zero for anybody else.
+    /// Bytes that a slow reader may read now. Zero for other connections.
     pub(super) fn slow_allowance(&mut self, now_ns: u64) -> usize {
         let (Reading::Slow(bytes_per_s), Stage::Live) = (self.reading, self.stage) else {
             return 0;
@@ -349,7 +349,7 @@ fn subscribe(output: &mut Vec<u8>, settings: &ConsumerSettings) -> io::Result<()
     Ok(())
 }
 
-/// The body of an IDENTIFY. Zero leaves a value to the daemon; both are in milliseconds.
+/// Makes the body of an IDENTIFY. Both times are in milliseconds; zero leaves the value to the daemon.
 pub fn identify_json(msg_timeout_ms: u64, output_buffer_timeout_ms: u64) -> serde_json::Value {
     let mut body = serde_json::json!({
         "client_id": "nsq-bench",
