@@ -28,9 +28,9 @@ const _: () = assert!(CRC_AT + size_of::<u32>() == HEADER_BYTES);
 /// The identity of a message: its producer, its number, and when it should have been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The run (upper 16 bits) and the producer within it.
+    /// The run (upper 16 bits) and the producer within the run (lower 16 bits).
     pub producer: u32,
-    /// Counts the producer's messages from 0.
+    /// The message's number: the producer counts its messages from 0.
     pub number: u64,
     /// The intended send time in nanoseconds of Unix time.
     pub intended_ns: u64,
@@ -44,14 +44,14 @@ pub struct Filler {
 }
 
 impl Filler {
-    /// The first `bytes` of `source`, which must have so many.
+    /// Makes a filler of the first `bytes` of `source`. Panics when `source` is shorter.
     pub fn new(source: &[u8], bytes: usize) -> Filler {
         let mut begun = Hasher::new();
         begun.update(&source[..bytes]);
         Filler { bytes, begun }
     }
 
-    /// Its length in bytes.
+    /// Returns the length of the filler in bytes.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -73,7 +73,7 @@ impl Header {
         out
     }
 
-    /// Reads and checks a body.
+    /// Reads the header of a body and checks the body against its checksum.
     #[inline]
     pub fn decode(body: &[u8]) -> Decoded {
         let Some((head, filler)) = body.split_first_chunk::<HEADER_BYTES>() else {
@@ -108,7 +108,7 @@ impl Header {
 /// The outcome of checking a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded {
-    /// The body is ours and as it was sent.
+    /// The body is ours and unaltered.
     Intact(Header),
     /// The body is ours by its first bytes, but was altered.
     Damaged,

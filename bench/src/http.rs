@@ -1,8 +1,8 @@
 //! HTTP/1.1 as far as nsqd's interface needs it: publishing over a kept-alive connection
 //! ([`request`], [`Response::parse`]) and the administrator's calls ([`Admin`]).
 //!
-//! Our own few lines instead of a library: the load path writes requests into the same buffer and
-//! reads answers in the same loop as V2, which no client library lets one do. Parsing is `httparse`.
+//! No client library is used, because the load path writes requests into the same buffer and reads answers in the same
+//! loop as V2. `httparse` parses the answers.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Longest wait for an administrator's call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of an error answer that are shown.
+/// Bytes of an error answer that an error message shows.
 const BODY_BYTES_SHOWN: usize = 200;
 const HEADERS_MAX: usize = 32;
 
@@ -37,8 +37,8 @@ pub struct Response<'a> {
 }
 
 impl<'a> Response<'a> {
-    /// The answer at the front of `input`; `None` when it is not complete.
-    /// Fails when it is no answer, or one without a length.
+    /// Returns the answer at the front of `input`; `None` when the answer is not complete.
+    /// Fails when the input is no HTTP answer, or the answer has no length.
     pub fn parse(input: &'a [u8]) -> Result<Option<Response<'a>>, String> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut head = httparse::Response::new(&mut headers);
@@ -73,7 +73,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// For the daemon at this address. Nothing is connected yet.
+    /// Makes a caller of the daemon at this address. Nothing is connected yet.
     pub fn new(address: SocketAddr) -> Admin {
         Admin { address }
     }

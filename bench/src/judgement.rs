@@ -186,7 +186,7 @@ fn limited_by_generator(text: impl Into<String>) -> Judgement {
     Judgement::new(Tone::Bad, "Self-check", head, text)
 }
 
-/// Says whose limit the figures of a step are.
+/// Says whether the limit of a step was the daemon's or the generator's.
 pub fn whose(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Trusted => "the daemon's",
@@ -194,18 +194,18 @@ pub fn whose(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Says what a search means that ended because of the generator.
+/// Explains a search that ended because the generator reached its limit.
 pub const SEARCH_LIMITED: &str = "above that the generator was the limit: the daemon may do more";
 
-/// Tells whether the rates are what the generator could do. In an open loop that kept its rate they are
-/// what was offered, and only the latencies can be in doubt.
+/// Tells whether the rates are limited by the generator. In an open loop that kept its rate the rates are the offered
+/// ones, and only the latencies can be in doubt.
 pub fn rates_are_the_generators(run: &RunResult) -> bool {
     let sent_share = run.self_check.sent_share;
     let is_kept = run.loop_kind == LoopKind::Open && sent_share.is_none_or(|share| share >= 0.99);
     run.self_check.verdict == Verdict::GeneratorLimited && !is_kept
 }
 
-/// Says which moment latencies count from.
+/// Says from which moment latencies count.
 pub fn counted_from(kind: LoopKind) -> &'static str {
     match kind {
         LoopKind::Open | LoopKind::None => "from the intended send time",

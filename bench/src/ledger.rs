@@ -16,8 +16,8 @@ use crate::result::Ledger;
 const CHUNK: u64 = 1 << 16;
 const WORDS: usize = (CHUNK / u64::BITS as u64) as usize;
 
-/// A set of numbers that are mostly without holes: complete chunks take no memory, so that its size
-/// follows the backlog and not the length of the run.
+/// A set of numbers that mostly follow one another without holes. Complete chunks take no memory, so the memory
+/// grows with the backlog and not with the length of the run.
 #[derive(Clone, Debug, Default)]
 pub struct Bitmap {
     chunks: Vec<Chunk>,
@@ -32,7 +32,7 @@ enum Chunk {
 }
 
 impl Bitmap {
-    /// Adds a number; false when it was there.
+    /// Adds a number; false when the set had the number already.
     #[inline]
     pub fn insert(&mut self, number: u64) -> bool {
         let index = (number / CHUNK) as usize;
@@ -61,12 +61,12 @@ impl Bitmap {
         true
     }
 
-    /// Returns the number of numbers in the set.
+    /// Returns how many numbers the set has.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// How many numbers of the range are there.
+    /// Returns how many numbers of the range the set has.
     pub fn count_in(&self, range: Range<u64>) -> u64 {
         let mut total = 0;
         let mut at = range.start;
@@ -92,7 +92,7 @@ impl Bitmap {
         total
     }
 
-    /// The smallest number and one behind the largest.
+    /// Returns the range from the smallest number to the largest.
     pub fn span(&self) -> Range<u64> {
         let end = self.chunks.len() as u64 * CHUNK;
         let has = |number: &u64| self.count_in(*number..number + 1) == 1;
@@ -110,11 +110,11 @@ pub struct Delivery {
     pub producer: u32,
     /// The number that the header names.
     pub number: u64,
-    /// Deliveries so far as the daemon counts, this one included.
+    /// The attempts that the frame states: the daemon's deliveries of the message so far, this one included.
     pub attempts: u16,
 }
 
-/// The deliveries of one channel, which is the same one of all topics.
+/// The account of the deliveries of one channel, over all topics.
 #[derive(Debug, Default)]
 pub struct ChannelLedger {
     producers: HashMap<u32, usize>,
@@ -136,7 +136,7 @@ pub struct ChannelLedger {
 }
 
 impl ChannelLedger {
-    /// Takes a delivery in.
+    /// Enters a delivery.
     #[inline]
     pub fn deliver(&mut self, delivery: Delivery) {
         let index = match self.last {
@@ -159,7 +159,7 @@ impl ChannelLedger {
         }
     }
 
-    /// Takes off one of the attempts that are older than the first delivery. False when none is left.
+    /// Takes off one of the attempts before the first delivery. False when none is left.
     fn take_earlier(&mut self, key: (u32, u64)) -> bool {
         match self.earlier.get_mut(&key) {
             Some(left) if *left > 0 => {
@@ -212,7 +212,7 @@ impl ChannelLedger {
 pub struct ProducerRecord {
     /// The producer that the header names.
     pub producer: u32,
-    /// Messages sent: the numbers below it.
+    /// Messages sent: their numbers are below this one.
     pub sent: u64,
     /// Messages that the daemon refused.
     pub refused: Vec<Range<u64>>,
@@ -248,7 +248,7 @@ pub fn final_ledger(producers: &[ProducerRecord], channels: &[&ChannelLedger]) -
         } else {
             producers.iter().map(|record| channel.missing(record)).sum()
         };
-        // A damaged message cannot be trusted to say which one it was, but it was one of them.
+        // The header of a damaged message cannot be trusted, but the message was one of the absent ones.
         ledger.lost += missing.saturating_sub(channel.corrupted);
     }
     ledger

@@ -1,5 +1,5 @@
-//! [`Link`]: one nonblocking connection with its unsent output and its unfinished input. Both are plain
-//! text, also where TLS or compression lies between them and the socket.
+//! [`Link`]: one nonblocking connection with its unsent output and its unfinished input. Output and input are plain
+//! V2 or HTTP. TLS and compression lie between them and the socket.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -88,9 +88,9 @@ impl Link {
         Ok(())
     }
 
-    /// Opens input that came in the same read as the answer which led to the last upgrade. Returns where the
-    /// opened input is.
-    /// Fails when the other side does not keep to a format.
+    /// Decodes input that came in the same read as the answer that led to the last upgrade. Returns where the
+    /// decoded input is.
+    /// Fails when the input is not in the format of an upgrade.
     pub fn open_behind_upgrade(
         &mut self,
         scratch: &mut Vec<u8>,
@@ -211,7 +211,7 @@ fn write(stream: &mut TcpStream, bytes: &mut Vec<u8>, sent: &mut usize) -> io::R
     Ok(bytes.len() == *sent)
 }
 
-/// Reads what is there.
+/// Reads the bytes that the socket has.
 fn read_some(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
     loop {
         return match stream.read(buffer) {
@@ -247,7 +247,7 @@ fn read_and_open(
     let length = match open_all(scratch, kept, |plain| upgrades.open(&mut wire, plain)) {
         Ok(length) => length,
         Err(error) => {
-            // TLS tells the other side why. If that fails, this error is still the cause.
+            // TLS sends an alert to the other side. If sending fails, the first error is still the cause.
             let _ = write(stream, &mut upgrades.wire, &mut upgrades.sent);
             return Err(error.into());
         }
@@ -260,7 +260,7 @@ fn read_and_open(
     Ok((ReadOutcome::Bytes(length - kept), length))
 }
 
-/// Opens all input behind the first `length` bytes of `buffer`, which grows. Returns the new length.
+/// Decodes all input behind the first `length` bytes of `buffer`, which grows. Returns the new length.
 fn open_all(
     buffer: &mut Vec<u8>,
     mut length: usize,

@@ -27,7 +27,7 @@ pub fn fingerprint() -> Machine {
     }
 }
 
-/// The time of this machine's processors since it was started, in ticks of the kernel.
+/// The time of this machine's processors since the machine was started, in ticks of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessorTicks {
     /// All ticks, idle ones as well.
@@ -42,8 +42,8 @@ impl ProcessorTicks {
         ProcessorTicks::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// From the first line of /proc/stat, see proc_stat(5): user, nice, system, idle, iowait, irq, softirq and
-    /// steal. What follows, guests, is contained in these.
+    /// Parses the first line of /proc/stat, see proc_stat(5): user, nice, system, idle, iowait, irq, softirq and
+    /// steal. The columns behind these, for guests, are contained in user and nice.
     fn parse(stat: &str) -> Option<ProcessorTicks> {
         let numbers = stat.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<u64> = numbers
@@ -57,7 +57,7 @@ impl ProcessorTicks {
         })
     }
 
-    /// The stolen part of the time since `earlier`, in percent; `None` where no tick lies between.
+    /// Returns the stolen part of the time since `earlier`, in percent; `None` where no tick lies between.
     pub fn stolen_percent_since(self, earlier: ProcessorTicks) -> Option<f64> {
         let all = self.all.saturating_sub(earlier.all);
         let stolen = self.stolen.saturating_sub(earlier.stolen);
@@ -65,7 +65,7 @@ impl ProcessorTicks {
     }
 }
 
-/// The value behind `name:` in a file of such lines.
+/// Finds the value behind `name:` in a file of lines `name: value`.
 pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let of_line = |line: &'a str| {
         let (key, value) = line.split_once(':')?;

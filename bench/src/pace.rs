@@ -30,7 +30,7 @@ pub struct Curve {
 const NIGHT: f64 = 0.2;
 
 impl Curve {
-    /// The curve whose highest rate is `peak` times its mean, at least 1.
+    /// Makes the curve whose highest rate is `peak` times its mean, at least 1.
     pub fn new(peak: f64) -> Curve {
         let wanted = (1.0 - NIGHT) / (peak.max(1.0) - NIGHT);
         let (mut low, mut high) = (0.0, 10_000.0);
@@ -48,7 +48,7 @@ impl Curve {
         }
     }
 
-    /// The rate over the mean at a part of the day, 0 to 1.
+    /// Returns the rate at a part of the day (0 to 1), as a multiple of the mean.
     pub fn at(&self, part: f64) -> f64 {
         let sine = (std::f64::consts::PI * part.clamp(0.0, 1.0)).sin();
         NIGHT + (self.peak - NIGHT) * (sine * sine).powf(self.exponent)
@@ -72,11 +72,10 @@ pub struct Pace {
     pub commands_per_s: f64,
     /// The way the intended send times lie.
     pub arrivals: Arrivals,
-    /// Where in the first interval the producer begins, 0 to 1, so that producers do not march in
-    /// step.
+    /// The part of the first distance (0 to 1) after which the producer begins, so that producers do not send in step.
     pub offset: f64,
-    /// The day's curve that the rate follows in the measured time; `None` for a flat rate. Before that time, the rate is
-    /// that of its start.
+    /// The day's curve that the rate follows in the measured time; `None` for a flat rate. Before that time, the rate
+    /// is that of its start.
     pub curve: Option<Curve>,
     /// Seed of the random distances of [`Arrivals::Poisson`].
     pub seed: u64,
@@ -95,7 +94,7 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Times from `start_ns` on and before the end of the measured time.
+    /// Makes the times from `start_ns` on and before the end of the measured time.
     pub fn new(pace: Pace, start_ns: u64, measured: Range<u64>) -> Pacer {
         let mut pacer = Pacer {
             pace,
@@ -109,7 +108,7 @@ impl Pacer {
         pacer
     }
 
-    /// The next intended time in nanoseconds; `None` when it is not before the end.
+    /// Returns the next intended time in nanoseconds; `None` when it is not before the end.
     #[inline]
     pub fn peek(&self) -> Option<u64> {
         let at = self.start_ns + self.next as u64;
@@ -122,7 +121,7 @@ impl Pacer {
         self.count += 1;
         let even = self.pace.arrivals == Arrivals::Even && self.pace.curve.is_none();
         if even {
-            // From the count and not by adding up, so that no error accumulates.
+            // The time is computed from the count and not by adding up, so that no error accumulates.
             let interval = 1e9 / self.pace.commands_per_s;
             self.next = (self.count as f64 + self.pace.offset) * interval;
         } else {

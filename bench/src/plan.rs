@@ -43,7 +43,7 @@ pub struct Args {
     json: bool,
 }
 
-/// A plan with all that led to it.
+/// A plan with its inputs and its arithmetic.
 #[derive(Debug, Serialize)]
 struct CapacityPlan {
     demand: Demand,

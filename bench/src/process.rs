@@ -16,18 +16,18 @@ pub struct Process {
     pub pid: u32,
 }
 
-/// The resources a process has used up to now.
+/// The resources that a process has used up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// CPU time of all its threads in nanoseconds, also of those that have ended.
+    /// CPU time of all threads in nanoseconds, ended threads included.
     pub cpu_ns: u64,
     /// Resident memory in bytes.
     pub rss_bytes: u64,
-    /// Voluntary context switches of the threads it has now.
+    /// Voluntary context switches of the threads that exist now.
     pub switches_voluntary: u64,
-    /// Involuntary context switches of the threads it has now.
+    /// Involuntary context switches of the threads that exist now.
     pub switches_involuntary: u64,
-    /// Bytes it caused to be written to disk; `None` when another user's.
+    /// Bytes that the process caused to be written to disk; `None` when the process is another user's.
     pub disk_written_bytes: Option<u64>,
 }
 
@@ -48,7 +48,8 @@ impl Usage {
 }
 
 impl Process {
-    /// The process that listens at a TCP address of this machine, if there is one and we may see it.
+    /// Finds the process that listens at a TCP address of this machine; `None` when there is none, or this user may not
+    /// see it.
     pub fn listening_at(address: SocketAddr) -> Option<Process> {
         if !is_local(address) {
             return None;
@@ -123,7 +124,7 @@ fn first_number(text: &str) -> u64 {
     word.and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// Tells whether the address belongs to this machine: only then can one bind to it.
+/// Tells whether the address belongs to this machine: only then a socket can be bound to it.
 fn is_local(address: SocketAddr) -> bool {
     address.ip().is_loopback() || std::net::UdpSocket::bind((address.ip(), 0)).is_ok()
 }

@@ -38,13 +38,13 @@ pub struct PublishSettings {
     pub via: Via,
     /// Messages of one batched command, at least 1.
     pub batch: u32,
-    /// How much later, in milliseconds, with DPUB.
+    /// The delay of each message published by DPUB, in milliseconds.
     pub defer_ms: u64,
     /// In a closed loop: messages that may be outstanding. `None` in an open loop.
     pub window: Option<u64>,
     /// The topics' names. Commands go to them in turn.
     pub topics: Vec<String>,
-    /// For HTTP's Host header.
+    /// The value of HTTP's Host header.
     pub host: String,
     /// The bodies of the messages, made beforehand.
     pub bodies: Arc<MessageBodies>,
@@ -64,15 +64,15 @@ pub struct Producer {
     settings: Arc<PublishSettings>,
     /// The header's producer: the run and the place among its producers.
     id: u32,
-    /// Topics it takes turns over, as places in the list of the settings.
+    /// The producer's topics, which take turns, as places in the list of the settings.
     topics: Vec<usize>,
     turn: usize,
     /// Place in the list of sizes.
     size_at: usize,
     next: u64,
-    /// Numbers stay below it.
+    /// The producer stops at this number.
     pub(crate) limit: u64,
-    /// `None` in a closed loop.
+    /// The pace; `None` in a closed loop.
     pace: Option<Pace>,
     /// Intended times in an open loop that has begun.
     pacer: Option<Pacer>,
@@ -98,8 +98,8 @@ pub enum Wait {
 }
 
 impl Producer {
-    /// A producer that sends up to `limit` messages. `pace` is there in an open loop. `index` is its place among
-    /// `producers`; together they take turns over all topics.
+    /// Makes a producer that sends up to `limit` messages. `pace` is `None` in a closed loop. `index` is its place
+    /// among `producers`; together they take turns over all topics.
     pub fn new(
         settings: Arc<PublishSettings>,
         run: u16,
@@ -145,7 +145,7 @@ impl Producer {
         self.measured = measured;
     }
 
-    /// The place among the run's producers.
+    /// Returns the place among the run's producers, from 0 on.
     pub fn index(&self) -> u32 {
         self.id & 0xffff
     }
@@ -155,7 +155,7 @@ impl Producer {
         self.settings.via.is_http()
     }
 
-    /// Encodes everything that is due and for which there is room.
+    /// Encodes the commands that are due, as far as there is room. Returns what to wait for.
     pub fn publish(&mut self, now_ns: u64, output: &mut Vec<u8>, tally: &mut Tally) -> Wait {
         loop {
             if self.ended || self.next >= self.limit {
@@ -350,7 +350,7 @@ impl Producer {
         self.ended = true;
     }
 
-    /// Messages that are sent and await their answer.
+    /// Returns how many messages are sent and await their answer.
     pub fn outstanding(&self) -> u64 {
         self.outstanding_messages
     }
@@ -366,7 +366,7 @@ impl Producer {
         self.next - refused - self.outstanding_messages
     }
 
-    /// Messages due by `until_ns` and not sent.
+    /// Returns how many messages were due by `until_ns` and are not sent.
     pub fn unsent(&self, until_ns: u64) -> u64 {
         let Some(mut pacer) = self.pacer.clone() else {
             return 0;
@@ -379,7 +379,7 @@ impl Producer {
         count.min(self.limit - self.next)
     }
 
-    /// The record for the ledger: what is outstanding is unconfirmed.
+    /// Returns the record for the ledger, in which outstanding messages are unconfirmed.
     pub fn record(&self) -> ProducerRecord {
         let mut record = self.record.clone();
         record.sent = self.next;

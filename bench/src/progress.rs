@@ -8,10 +8,10 @@ use crate::result::Phase;
 use crate::scenario::Scenario;
 use crate::series::Series;
 
-/// How often the line changes, in nanoseconds.
+/// Time between two changes of the line, in nanoseconds.
 const EVERY_NS: u64 = 500_000_000;
 
-/// The line.
+/// The progress line of a run.
 #[derive(Debug)]
 pub struct Progress {
     on: bool,
@@ -21,7 +21,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Shows something only if wanted and standard error is a terminal.
+    /// Makes the line, which is shown only if `wanted` and standard error is a terminal.
     pub fn new(wanted: bool, scenario: &Scenario, grid: Grid) -> Progress {
         Progress {
             on: wanted && stderr().is_terminal(),
@@ -31,13 +31,13 @@ impl Progress {
         }
     }
 
-    /// Shows how it stands, if it is time to.
+    /// Shows the state of the run, at most twice a second.
     pub fn show(&mut self, now_ns: u64, series: &Series, depth: Option<&(u64, Depth)>) {
         if !self.on || now_ns < self.next_ns {
             return;
         }
         self.next_ns = now_ns + EVERY_NS;
-        // How long the daemon takes for the rest nobody knows.
+        // Nobody knows how long the drain takes.
         let left = match self.grid.publish_end.saturating_sub(now_ns) {
             0 => String::new(),
             ns => format!(" {:.0} s left", ns as f64 / 1e9),

@@ -6,7 +6,7 @@
 pub struct Random(fastrand::Rng);
 
 impl Random {
-    /// A generator; the same seed gives the same numbers.
+    /// Makes a generator. The same seed gives the same numbers.
     pub fn new(seed: u64) -> Random {
         Random(fastrand::Rng::with_seed(seed))
     }

@@ -24,7 +24,7 @@ impl Rate {
         Rate::PerSecond(messages / DAY_SECONDS)
     }
 
-    /// Messages per second; `None` for [`Rate::Max`].
+    /// Returns the messages per second; `None` for [`Rate::Max`].
     pub fn per_second(self) -> Option<f64> {
         match self {
             Rate::Max => None,
@@ -33,8 +33,8 @@ impl Rate {
     }
 }
 
-/// A positive number, with `k`, `M` or `G` behind it if wanted, or in scientific notation.
-/// Fails when it is not one.
+/// Reads a positive number: plain, with `k`, `M` or `G` behind it, or in scientific notation.
+/// Fails when the text is no such number; in words for the user.
 pub fn parse_count(text: &str) -> Result<f64, String> {
     let wrong = || format!("`{text}` is no positive number such as 50000, 50k, 1.5M or 5e9");
     let (number, factor) = match text.as_bytes().last() {

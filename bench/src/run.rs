@@ -40,9 +40,9 @@ const LEAD_NS: u64 = 20_000_000;
 const SETUP_NS_MAX: u64 = 60_000_000_000;
 /// Time after the last arrival, in which duplicates would show.
 const AFTERMATH_NS: u64 = 300_000_000;
-/// Longest wait for what is outstanding after an interruption.
+/// Longest wait for outstanding messages after an interruption.
 const INTERRUPTED_NS_MAX: u64 = 5_000_000_000;
-/// How late a daemon may be with a message that is deferred or timed out.
+/// The most that a daemon may be late with a message that is deferred or timed out.
 const LATE_NS_MAX: u64 = 5_000_000_000;
 /// Time between two looks of the conductor at flags.
 const LOOK: Duration = Duration::from_millis(10);
@@ -76,10 +76,10 @@ pub struct Options {
     /// Leave made-up topics in the daemon
     #[arg(long, help_heading = "Topics and connections")]
     pub keep_topics: bool,
-    /// Set to end early.
+    /// The flag that ends the run early.
     #[arg(skip)]
     pub stop: Arc<AtomicBool>,
-    /// Show progress, when on a terminal.
+    /// True to show progress on a terminal.
     #[arg(skip)]
     pub progress: bool,
 }
@@ -105,12 +105,12 @@ pub struct Finished {
     pub result: RunResult,
     /// The histograms of every interval, for the HDR logs.
     pub log: Vec<LoggedHistogram>,
-    /// When it started, in milliseconds of Unix time.
+    /// The first intended send, in milliseconds of Unix time.
     pub started_unix_ms: u64,
 }
 
 /// Runs a scenario.
-/// Fails when it could not begin, in words for the user. What fails later is part of the result.
+/// Fails when the run could not begin, in words for the user. A later failure is part of the result.
 pub fn run(target: &Target, scenario: &Scenario, options: &Options) -> Result<Finished, String> {
     scenario.check()?;
     let mut scenario = scenario.clone();
@@ -184,7 +184,7 @@ struct Recording {
 /// The wait for what is outstanding when everything is published.
 struct Drain {
     since_ns: u64,
-    /// The last arrival, or the begin of the wait.
+    /// The time of the last arrival, or of the start of the wait.
     progress_ns: u64,
     arrived: u64,
     /// The number of the first look at /stats after that.
@@ -239,7 +239,7 @@ struct Conductor<'a> {
     clock: Clock,
     control: Arc<Control>,
     reports: Receiver<Report>,
-    /// Returns used tallies to each generator thread.
+    /// The channels that return used tallies to each generator thread.
     spares: Vec<Sender<Box<Tally>>>,
     /// The system's ids of the generator threads.
     threads: Vec<u32>,
@@ -257,7 +257,7 @@ impl Conductor<'_> {
     ) -> Result<(), String> {
         for settings in generators {
             let (spare_tx, spare_rx) = channel();
-            // Their memory is touched now, so that the first intervals do not begin with page faults.
+            // The memory of the tallies is touched now, so that the first intervals do not begin with page faults.
             for _ in 0..2 {
                 drop(spare_tx.send(Box::default()));
             }
@@ -340,7 +340,7 @@ impl Conductor<'_> {
                 break Ended::Failed { reason };
             }
             if Control::is_set(&self.options.stop) && interrupted_ns.is_none() {
-                // No more publishes; what is under way may still arrive.
+                // Publishing ends; messages under way may still arrive.
                 interrupted_ns = Some(now_ns);
                 recording.publish_end_ns = now_ns.min(grid.publish_end);
                 Control::set(&self.control.end_publishing);
@@ -387,7 +387,7 @@ impl Conductor<'_> {
         recording
     }
 
-    /// Says how the run ends, if nothing is outstanding, or if nothing of it is likely to come.
+    /// Returns how the run ends, when nothing is outstanding, or nothing outstanding is likely to come.
     fn drained(&self, drain: &mut Drain, depths: &DepthSampler, now_ns: u64) -> Option<Ended> {
         let arrived = self.control.arrived();
         if arrived != drain.arrived {

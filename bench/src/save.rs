@@ -22,8 +22,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Where to put results: a file if the path ends in `.json`, else into that directory under
-    /// `name`.
+    /// Chooses the files: `path` itself if it ends in `.json`, else files called `name` in the directory `path`.
     /// Fails when the directory cannot be made, in words for the user.
     pub fn at(path: &Path, name: &str) -> Result<Files, String> {
         let is_file = path
@@ -120,7 +119,7 @@ fn interval_log<'a>(
     Ok(text)
 }
 
-/// Saves a single run, if it is wanted.
+/// Saves a single run, if `--out` asks for it.
 /// Fails when a file cannot be written, in words for the user.
 pub fn run(out: Option<&Path>, finished: &mut Finished) -> Result<Option<PathBuf>, String> {
     let Some(path) = out else {

@@ -46,7 +46,7 @@ impl Via {
     }
 }
 
-/// When consumers begin to take messages. They subscribe before anything is published in any case.
+/// The time at which consumers begin to take messages. They always subscribe before anything is published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Consume {
@@ -56,7 +56,7 @@ pub enum Consume {
     AfterPublish,
 }
 
-/// How the intended send times lie.
+/// The distribution of the intended send times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arrivals {
@@ -67,12 +67,12 @@ pub enum Arrivals {
 }
 
 impl Scenario {
-    /// Messages that one publish command carries.
+    /// Returns the number of messages that one publish command carries.
     pub fn messages_per_command(&self) -> u32 {
         if self.via.is_batched() { self.batch } else { 1 }
     }
 
-    /// Connections that consume, in all.
+    /// Returns the number of consumer connections, over all channels and topics.
     pub fn consumer_connections(&self) -> u64 {
         u64::from(self.consumers) * u64::from(self.channels) * u64::from(self.topics)
     }
@@ -82,7 +82,7 @@ impl Scenario {
         self.slow + self.stalled > 0.0
     }
 
-    /// The longest time for which the scenario itself lets a message rest in the daemon: deferred,
+    /// Returns the longest time for which the scenario itself lets a message rest in the daemon: deferred,
     /// requeued, or in flight to a consumer that did not answer or dropped its connection (nsqd waits
     /// for the timeout then, too). `msg_timeout` is the daemon's own.
     pub fn rest_max(&self, msg_timeout: Option<Duration>) -> Span {
@@ -149,7 +149,7 @@ impl Scenario {
         text
     }
 
-    /// Checks that the parts fit together.
+    /// Checks that every value is in its range and the values fit together.
     /// Fails when they do not; in words for the user.
     pub fn check(&self) -> Result<(), String> {
         let shares = [

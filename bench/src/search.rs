@@ -76,7 +76,7 @@ impl Search {
         }
     }
 
-    /// Says what to do next.
+    /// Returns the next move.
     pub fn next(&self) -> Next {
         if self.held {
             return Next::Found(self.rate);
@@ -92,7 +92,7 @@ impl Search {
         self.failed
     }
 
-    /// Takes in whether the rate that [`Search::next`] named passed.
+    /// Enters the outcome of the rate that [`Search::next`] named.
     pub fn tried(&mut self, passed: bool) {
         if self.stage == Stage::Hold {
             if passed {

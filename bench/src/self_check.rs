@@ -19,7 +19,7 @@ const SENT_SHARE: f64 = 0.99;
 /// The generator's observations of itself in the measured time of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// CPU of each thread in percent of a core, and what it waited for a core.
+    /// CPU of each thread, and its time of waiting for a core, both in percent of a core.
     pub threads: Vec<(f64, f64)>,
     /// The generator's lateness, in an open loop.
     pub lateness: Option<Percentiles>,

@@ -14,11 +14,11 @@ use crate::tally::{Counts, Latencies, Tally, add, latencies, per, percentiles, s
 pub struct LoggedHistogram {
     /// The latency that the histogram counts.
     pub kind: HistogramKind,
-    /// Where the interval begins, in seconds since the start.
+    /// The start of the interval, in seconds since the start of the run.
     pub start_s: f64,
     /// The length of the interval, in seconds.
     pub length_s: f64,
-    /// V2, deflated.
+    /// The histogram: HdrHistogram V2, deflated.
     pub bytes: Vec<u8>,
 }
 
@@ -33,7 +33,7 @@ pub struct Sample {
     pub processors: Option<ProcessorTicks>,
 }
 
-/// Collects a run.
+/// The time series of a run, while it is collected.
 #[derive(Debug)]
 pub struct Series {
     grid: Grid,
@@ -58,7 +58,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// An empty series that expects tallies of `generators` threads.
+    /// Makes an empty series that expects tallies of `generators` threads.
     pub fn new(grid: Grid, generators: usize) -> Series {
         Series {
             grid,
@@ -75,7 +75,7 @@ impl Series {
         }
     }
 
-    /// Takes in one thread's interval.
+    /// Adds one thread's interval.
     pub fn interval(&mut self, boundary_ns: u64, tally: &Tally) {
         let (reported, sum) = self.open.entry(boundary_ns).or_default();
         *reported += 1;
@@ -87,7 +87,7 @@ impl Series {
         }
     }
 
-    /// The newest finished interval.
+    /// Returns the newest finished interval.
     pub fn last(&self) -> Option<&Interval> {
         self.last.as_ref()
     }
@@ -140,7 +140,7 @@ impl Series {
         self.rows.insert(boundary_ns, row);
     }
 
-    /// The run has ended: closes what is open, with what happened since the last boundary.
+    /// Ends the series: closes the open intervals, and adds what happened since the last boundary.
     pub fn end(&mut self, end_ns: u64, rest: &Tally) {
         let mut sum = Tally::default();
         sum.add(rest);

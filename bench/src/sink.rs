@@ -136,7 +136,7 @@ pub struct Sink {
 
 impl Sink {
     /// Listens and starts. With a configuration, clients can have TLS.
-    /// Fails when the address cannot be had.
+    /// Fails when the sink cannot listen at the address.
     pub fn start(options: SinkOptions, tls: Option<Arc<ServerConfig>>) -> io::Result<Sink> {
         let listener = TcpListener::bind(options.address)?;
         listener.set_nonblocking(true)?;

@@ -1,4 +1,4 @@
-//! [`Sizes`]: how big the messages are.
+//! [`Sizes`]: the sizes of messages.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +27,7 @@ pub enum Sizes {
 }
 
 impl Sizes {
-    /// One size, never less than the header needs nor more than [`Sizes::bytes_max`].
+    /// Draws one size, never less than the header needs nor more than [`Sizes::bytes_max`].
     pub fn draw(&self, random: &mut Random) -> usize {
         let bytes = match self {
             Sizes::Fixed(bytes) => *bytes,
@@ -47,7 +47,7 @@ impl Sizes {
         bytes.clamp(HEADER_BYTES, self.bytes_max())
     }
 
-    /// The largest size that [`Sizes::draw`] returns. The log-normal tail is cut at four sigma, one
+    /// Returns the largest size that [`Sizes::draw`] returns. The log-normal tail is cut at four sigma, one
     /// message in 30,000.
     pub fn bytes_max(&self) -> usize {
         match self {
@@ -60,7 +60,7 @@ impl Sizes {
         }
     }
 
-    /// The mean of the distribution in bytes, the cut of the log-normal tail not considered.
+    /// Returns the mean of the distribution in bytes, as if the log-normal tail were not cut.
     pub fn mean(&self) -> f64 {
         match self {
             Sizes::Fixed(bytes) => *bytes as f64,

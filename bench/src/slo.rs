@@ -7,7 +7,7 @@ use crate::result::{Ended, Headroom, HistogramKind, HistogramRecord, Ledger, Run
 use crate::span::Span;
 
 /// The part of the offered rate that has to be acknowledged, and delivered to each channel, for a rate
-/// to count as carried at all. Not an objective but what "at that rate" means.
+/// to count as carried at all. No term states this: it is the meaning of "at that rate".
 pub const CARRIED_SHARE: f64 = 0.98;
 
 /// The quantity that a term bounds.
@@ -21,12 +21,12 @@ enum Quantity {
     Count(fn(&Ledger) -> u64),
 }
 
-/// One term.
+/// One term of an objective.
 #[derive(Clone, Debug)]
 struct Term {
     text: String,
     quantity: Quantity,
-    /// Microseconds, or messages.
+    /// The limit, in microseconds or messages.
     limit: f64,
     /// True when the limit itself is allowed.
     inclusive: bool,
@@ -131,7 +131,7 @@ impl Slo {
         missed
     }
 
-    /// How far a run was from each limit.
+    /// Returns how far a run was from the limit of each term.
     pub fn headroom(&self, run: &RunResult) -> Vec<Headroom> {
         let of = |term: &Term| {
             let measured = term.measure(run)?;

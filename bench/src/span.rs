@@ -23,27 +23,27 @@ const UNITS: [(&str, u64); 7] = [
 ];
 
 impl Span {
-    /// Makes a span of so many milliseconds.
+    /// Makes a span of `ms` milliseconds.
     pub const fn from_millis(ms: u64) -> Span {
         Span(Duration::from_millis(ms))
     }
 
-    /// Makes a span of so many seconds.
+    /// Makes a span of `seconds` seconds.
     pub const fn from_secs(seconds: u64) -> Span {
         Span(Duration::from_secs(seconds))
     }
 
-    /// The length in nanoseconds, at most the 584 years that fit.
+    /// Returns the length in nanoseconds, at most the 584 years that fit.
     pub fn as_ns(self) -> u64 {
         u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The length in whole milliseconds, rounded down, at most `u64::MAX`.
+    /// Returns the length in whole milliseconds, rounded down, at most `u64::MAX`.
     pub fn as_millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// The length in seconds.
+    /// Returns the length in seconds.
     pub fn as_secs_f64(self) -> f64 {
         self.0.as_secs_f64()
     }
@@ -81,7 +81,7 @@ impl FromStr for Span {
 }
 
 impl fmt::Display for Span {
-    /// In the longest unit that leaves no remainder, so that it reads back as the same.
+    /// Writes the span in the longest unit that leaves no remainder, so that the text reads back as the same span.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ns = self.as_ns();
         if ns == 0 {

@@ -24,8 +24,8 @@ pub fn rates(from: f64, to: f64, steps: u32) -> Vec<f64> {
     }
 }
 
-/// Runs the scenario at each rate until a run fails. Returns the result, and why a run could not begin.
-/// `say` gets each run.
+/// Runs the scenario at each rate until a run fails. Returns the result, and the reason if a run
+/// could not begin. `say` is called with each run.
 pub fn sweep(
     target: &Target,
     scenario: &Scenario,
@@ -66,7 +66,7 @@ pub fn p99_us(run: &RunResult) -> Option<f64> {
     run.main_latency().map(|record| record.p99_us)
 }
 
-/// The highest rate in front of the knee.
+/// Finds the highest rate in front of the knee.
 fn knee(steps: &[RunResult]) -> Option<f64> {
     let base_us = steps.iter().filter_map(p99_us).reduce(f64::min)?;
     let carried = |run: &&RunResult| {
@@ -83,7 +83,7 @@ fn knee(steps: &[RunResult]) -> Option<f64> {
         .reduce(f64::max)
 }
 
-/// The knee as a picture: a line per rate, a bar as long as the logarithm of its p99.
+/// Draws the knee for the terminal: a line per rate, a bar as long as the logarithm of its p99.
 pub fn picture(result: &SweepResult) -> String {
     const WIDTH: f64 = 50.0;
     let p99s: Vec<f64> = result.steps.iter().filter_map(p99_us).collect();

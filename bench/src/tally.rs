@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
-/// Longest latency that is told from longer ones: an hour, in nanoseconds.
+/// Longest latency that a histogram tells from longer ones: an hour, in nanoseconds.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
 /// Significant decimal digits of a recorded latency.
 const DIGITS: u8 = 3;
@@ -20,12 +20,12 @@ pub fn latencies() -> Latencies {
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("constant bounds")
 }
 
-/// Latencies by whether the message was intended in the measured time.
+/// Latencies, divided by whether the message was intended in the measured time.
 #[derive(Clone, Debug)]
 pub struct Split {
-    /// Intended in the measured time.
+    /// Latencies of messages intended in the measured time.
     pub measured: Latencies,
-    /// Intended before or after.
+    /// Latencies of messages intended before or after the measured time.
     pub other: Latencies,
 }
 
@@ -116,9 +116,9 @@ impl Counts {
 pub struct Tally {
     /// Counts of what happened.
     pub counts: Counts,
-    /// When the last OK came, in nanoseconds; zero for never.
+    /// The time of the last OK, in nanoseconds; zero for never.
     pub last_answer_ns: u64,
-    /// When the last message came, in nanoseconds; zero for never.
+    /// The time of the last delivery, in nanoseconds; zero for never.
     pub last_delivery_ns: u64,
     /// The latencies of each [`HistogramKind`].
     latencies: [Split; HistogramKind::ALL.len()],
@@ -138,7 +138,7 @@ impl Tally {
         &mut self.latencies[kind as usize]
     }
 
-    /// The latencies of all kinds, in the order of [`HistogramKind::ALL`].
+    /// Returns the latencies of all kinds, in the order of [`HistogramKind::ALL`].
     pub fn latencies(&self) -> &[Split; HistogramKind::ALL.len()] {
         &self.latencies
     }

@@ -16,7 +16,7 @@ use crate::result::Daemon;
 /// Longest wait for a connection and for an answer.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the daemon is.
+/// The daemon under test: its addresses, its process, and what it said about itself.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The daemon's TCP address.
@@ -27,9 +27,9 @@ pub struct Target {
     pub process: Option<Process>,
     /// The daemon's name and version.
     pub daemon: Daemon,
-    /// The largest ready count it accepts, if it said so.
+    /// The largest ready count that the daemon accepts, if it said so.
     pub rdy_max: Option<u64>,
-    /// Its default message timeout, if it said so.
+    /// The daemon's default message timeout, if it said so.
     pub msg_timeout: Option<Duration>,
 }
 
@@ -46,7 +46,7 @@ struct Identity {
 
 impl Target {
     /// Connects once, identifies, and finds out what the daemon is.
-    /// Fails when nobody is there, or somebody who does not speak NSQ; in words for the user.
+    /// Fails when nothing answers, or the answer is not NSQ's; in words for the user.
     pub fn inspect(
         tcp: SocketAddr,
         http: Option<SocketAddr>,
@@ -120,8 +120,8 @@ fn greet(tcp: SocketAddr) -> Result<Identity, String> {
     }
 }
 
-/// An address as `host:port`.
-/// Fails when it is none, or the name is unknown.
+/// Reads an address written as `host:port`, and resolves the name.
+/// Fails when the text is no address, or the name is unknown; in words for the user.
 pub fn resolve(text: &str) -> Result<SocketAddr, String> {
     let mut found = text
         .to_socket_addrs()

@@ -23,7 +23,7 @@ use crate::scenario::Scenario;
 pub struct Upgrades {
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     snappy: bool,
-    /// The level; zero is no deflate.
+    /// The level of deflate, 1 to 9; zero is no deflate.
     deflate: u32,
 }
 
@@ -38,7 +38,8 @@ struct Granted {
 }
 
 impl Upgrades {
-    /// The upgrades of a scenario; without a name for the certificate it must be for `address`.
+    /// Makes the upgrades of a scenario. The daemon's certificate must be for the scenario's `tls_name`, or for
+    /// `address` where there is no such name.
     /// Fails when a file cannot be used; in words for the user.
     pub fn new(scenario: &Scenario, address: SocketAddr) -> Result<Upgrades, String> {
         let tls = if scenario.tls {
@@ -58,7 +59,7 @@ impl Upgrades {
         self.tls.is_none() && !self.snappy && self.deflate == 0
     }
 
-    /// The JSON of an IDENTIFY, with what is asked for added.
+    /// Returns the JSON of an IDENTIFY, with the upgrades added that the run asks for.
     pub fn ask(&self, mut identify: serde_json::Value) -> Vec<u8> {
         if self.tls.is_some() {
             identify["tls_v1"] = true.into();
@@ -118,7 +119,7 @@ impl Upgrades {
         Ok(())
     }
 
-    /// The upgrade to add when `done` upgrades are there; `None` when none is missing.
+    /// Returns the upgrade to add when `done` upgrades are there; `None` when none is missing.
     /// Fails when the library refuses the configuration.
     pub fn upgrade(&self, done: usize) -> Result<Option<Upgrade>, UpgradeError> {
         let compression = match &self.tls {

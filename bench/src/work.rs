@@ -1,4 +1,4 @@
-//! [`Work`]: how long a consumer works on a message before it finishes it.
+//! [`Work`]: the time that a consumer works on a message before the FIN.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,14 +14,14 @@ use crate::span::Span;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Work {
-    /// None: finished as soon as read.
+    /// No work: a message is finished as soon as it is read.
     #[default]
     None,
     /// Every message takes this long.
     Fixed(Span),
-    /// Evenly between two.
+    /// Every time from the first to the last is equally likely.
     Uniform(Span, Span),
-    /// Exponentially distributed with this mean.
+    /// The times are exponentially distributed, with this mean.
     Exponential(Span),
 }
 

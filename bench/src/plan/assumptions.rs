@@ -10,10 +10,10 @@ use super::needs::{
 use crate::result::Profile;
 use crate::unit::{Unit, number};
 
-/// Something taken for granted.
+/// An assumption behind a plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Assumption {
-    /// By which steps refer to it.
+    /// The name by which steps refer to the assumption.
     pub(super) key: char,
     pub(super) text: String,
 }

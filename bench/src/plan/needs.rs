@@ -8,7 +8,7 @@ use crate::rate::DAY_SECONDS;
 use crate::result::Profile;
 use crate::unit::{Unit, number};
 
-/// Bytes of a message on the wire of which the daemon hears besides the body: `PUB`, a topic's name
+/// Bytes that a producer sends besides the body of a message: `PUB`, a topic's name
 /// of 16 bytes, the line's end and the size. An `MPUB` needs fewer.
 pub(super) const PUBLISH_WIRE_BYTES: f64 = 4.0 + 16.0 + 1.0 + 4.0;
 /// The `OK` that answers a publish.
@@ -42,11 +42,11 @@ pub(super) struct Needs {
     pub(super) nodes_for_rate: f64,
     pub(super) nodes_for_disk: Option<f64>,
     pub(super) nodes_for_network: Option<f64>,
-    /// The most of these.
+    /// The largest of the three numbers of nodes above.
     pub(super) nodes_exact: f64,
     /// The nodes that carry the peak.
     pub(super) nodes_working: f64,
-    /// With the spare ones.
+    /// The nodes that carry the peak, and the spare nodes.
     pub(super) nodes: f64,
     /// CPU time for a message and all its deliveries.
     pub(super) cpu_s_per_message: Option<f64>,
@@ -63,7 +63,7 @@ pub(super) struct Needs {
     pub(super) disk_bytes: f64,
     /// Bytes written to the disk for each stored one, as measured; 1 if it was not, or less.
     pub(super) write_factor: f64,
-    /// While consumers are away.
+    /// Bytes written to the disk per second while consumers are away.
     pub(super) disk_rate: f64,
     pub(super) network_in: f64,
     pub(super) network_out: f64,
@@ -76,7 +76,7 @@ pub(super) struct Needs {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct CalculationStep {
     pub(super) what: &'static str,
-    /// From which numbers.
+    /// The formula with its numbers.
     pub(super) formula: String,
     pub(super) value: f64,
     pub(super) unit: Unit,
@@ -286,8 +286,8 @@ pub(super) fn nanos(seconds: f64) -> String {
     Unit::Nanos.show(seconds * 1e9)
 }
 
-/// The memory that a topic's backlog has whatever `--mem-queue-size` says. Each core has a shard, and topics spread over
-/// the shards.
+/// The memory that a topic's backlog has whatever `--mem-queue-size` says. Each core has a shard, and topics spread
+/// over the shards.
 pub(super) fn topic_memory_bytes(demand: &Demand, profile: &Profile) -> f64 {
     let [least, most] = TOPIC_MEMORY_BYTES;
     (SHARD_MEMORY_BYTES * f64::from(profile.cores) / demand.topics).clamp(least, most)
@@ -314,7 +314,7 @@ fn channel_factor(demand: &Demand, profile: &Profile) -> f64 {
     parts.map_or(0.0, ratio).max(ratio((1.0, 1.0)))
 }
 
-/// Bytes on the disk of one node for a body of so many.
+/// Bytes on the disk of one node for a body of `size_bytes`.
 fn stored(size_bytes: f64, demand: &Demand) -> f64 {
     (size_bytes + demand.stored_overhead_bytes) * demand.stored_copies
 }

@@ -56,7 +56,7 @@ fn check(found: FindMaxResult) -> Result<Profile, String> {
     implausible(&profile).map_or(Ok(profile), |why| Err(unreliable(why)))
 }
 
-/// Why the confirming run is not to be relied on, if so.
+/// Finds the reason why the confirming run is not to be relied on, if there is one.
 fn doubt(found: &FindMaxResult) -> Option<String> {
     let held = found.held.as_ref()?;
     let ledger = &held.ledger;
@@ -74,7 +74,7 @@ fn doubt(found: &FindMaxResult) -> Option<String> {
     }
 }
 
-/// A figure that no measurement yields, if there is one.
+/// Finds a figure that no measurement can yield, if there is one.
 fn implausible(profile: &Profile) -> Option<String> {
     let must_be_positive = [
         ("messages_per_s", Some(profile.messages_per_s)),

@@ -7,7 +7,7 @@ use super::needs::{Needs, calculate};
 use crate::result::Profile;
 use crate::unit::{Unit, number};
 
-/// By how much every input is varied, down and up, to rank it.
+/// The share by which each input is varied, down and up, to rank the inputs.
 pub(super) const VARIED_BY: f64 = 0.25;
 
 /// Finds the value of an input.
@@ -118,7 +118,7 @@ pub(super) fn sensitivities(demand: &Demand, profile: &Profile) -> Vec<Sensitivi
 
 /// Mean relative change of what costs money.
 fn change(base: &Needs, varied: &Needs) -> f64 {
-    // Nodes before rounding: whole ones would hide what is just short of one more.
+    // The nodes are those before rounding: whole nodes would hide a need just short of one more.
     let costs = |needs: &Needs| {
         [
             Some(needs.nodes_exact),

@@ -19,7 +19,7 @@ const BORDERS = ["solid", "dashed", "dotted", "dashed"];
 // Steps between the ticks of a time axis, in seconds.
 const TIME_STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400];
 
-// Steps between the ticks of a count: half a message is no message.
+// Steps between the ticks of a count. They are whole numbers: there is no half message.
 const WHOLE_STEPS = Array.from({ length: 40 }, (_, nth) => [1, 2, 5][nth % 3] * 10 ** Math.floor(nth / 3));
 
 // Figures as people read them, by the rules of unit.rs. `tick` is the shorter form at an axis.
@@ -206,7 +206,7 @@ function drawBands(plot, chart) {
   }
 }
 
-// The names of bands that are wide enough for one, and the lines across.
+// The names of the bands, where a band is wide enough for its name, and the lines across.
 function drawNames(plot, chart) {
   const { ctx, bbox } = plot;
   const pixels = uPlot.pxRatio;
@@ -263,7 +263,7 @@ function showTooltip(plot, chart, tooltip) {
   tooltip.style.top = `${Math.min(top, plot.over.clientHeight - tooltip.offsetHeight)}px`;
 }
 
-// The figure of a chart, still without the drawing.
+// The figure of a chart, without the drawing, which comes later.
 function figureOf(chart) {
   const names = chart.series.map((series) => series.name).join(", ");
   const label = `${chart.title}: ${chart.y.title} over ${chart.x.title}; ${names}`;

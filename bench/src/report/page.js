@@ -4,7 +4,7 @@
 const { results, runs, whose } = JSON.parse(document.getElementById("data").textContent);
 const columns = runs.columns;
 
-// Every chart of the page, to be drawn when all of them have their places.
+// Every chart of the page. They are drawn when all of them have their places.
 const charts = [];
 
 function element(tag, attributes, ...children) {
@@ -53,14 +53,14 @@ function table(head, rows) {
     element("tbody", {}, rows.map((row) => element("tr", {}, row.map(cell))))));
 }
 
-// A table with a column per run, without the rows that no run has a value for.
+// A table with a column per run. It leaves out rows for which no run has a value.
 function tableOfRuns(rows) {
   const names = columns.map((column) => columns.length === 1 ? "" : column.name);
   const made = rows.map(([name, value]) => [name, ...columns.map(value)]);
   return table(["", ...names], made.filter(([, ...cells]) => cells.some((cell) => cell !== null)));
 }
 
-// The name of a figure of a column, where several columns stand beside each other.
+// The title of a figure. Where several columns stand beside each other, the title begins with the column's name.
 function titled(column, what) {
   return columns.length === 1 ? what : `${column.name}: ${what}`;
 }
@@ -418,7 +418,7 @@ function addSweep(result, place) {
         + "a run.",
       LATENCY, percentileLines("marks", mainLatency)),
     wide: true,
-    // The steps are at even ratios, and so they are on the axis.
+    // The steps are at even ratios, so a logarithmic axis shows them at even distances.
     x: { title: "offered, messages per second (logarithmic)", unit: "messages/s", scale: "log" },
     bands: result.knee_per_s === null ? [] : [{ from: result.knee_per_s, until: null, label: "beyond the knee" }],
   };
@@ -454,7 +454,7 @@ function addSweep(result, place) {
 
 // A search for the highest rate within an objective, and the profile it leaves.
 
-// The limit that the objective sets to the 99th percentile, where it sets one.
+// The line across at the objective's limit for the 99th percentile; none where the objective has no such limit.
 function limitOf(found) {
   const term = found.headroom.find(({ term }) => term.startsWith("p99<"));
   const y = (term?.measured ?? 0) * 1e3 / (1 - (term?.left_share ?? 1));

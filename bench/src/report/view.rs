@@ -90,7 +90,7 @@ struct Column {
     /// The verdicts on all rounds together; the first is that on the ledger.
     verdicts: Vec<Judgement>,
     counted_from: &'static str,
-    /// False if the rates are those that the generator could do.
+    /// False if the generator limited the rates.
     has_own_rates: bool,
     cores_used: Option<f64>,
     /// The latencies of all rounds together. The first is the one to look at first.

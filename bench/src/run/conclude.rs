@@ -46,7 +46,7 @@ pub(super) fn conclude(
     ledger.reordered = counts.reordered;
     ledger.foreign = counts.foreign;
     if matches!(recording.ended, Ended::Interrupted | Ended::Failed { .. }) {
-        // Nobody waited for them.
+        // The run was cut short, so the missing messages are not lost but outstanding.
         ledger.outstanding = std::mem::take(&mut ledger.lost);
     }
     RunResult {
@@ -67,7 +67,7 @@ pub(super) fn conclude(
     }
 }
 
-/// The measured time of a run as it really was.
+/// The actual measured times of a run.
 struct MeasuredTimes {
     from_ns: u64,
     /// The end of publishing: the time for rates of publishing ends here.

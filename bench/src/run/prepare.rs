@@ -109,7 +109,8 @@ pub(super) fn prepare(
         .into_iter()
         .enumerate()
     {
-        // From the other end, so that one producer and one consumer are on different threads.
+        // Consumers go to the threads from the other end, so that one producer and one consumer are on different
+        // threads.
         generators[threads - 1 - index % threads]
             .roles
             .push(Role::consumer(consumer));

@@ -80,7 +80,7 @@ macro_rules! scenario {
         }
 
         impl Patch {
-            /// The scenario with everything changed that was stated.
+            /// Returns the scenario with each stated field changed.
             pub fn apply(self, mut scenario: Scenario) -> Scenario {
                 scenario.name = self.name.unwrap_or(scenario.name);
                 scenario.description = self.description.unwrap_or(scenario.description);
@@ -128,7 +128,7 @@ scenario! {
     }
     "Consuming" {
         consume: Consume = Consume::AtOnce, "WHEN", "When consumers begin to take messages [at-once]";
-        /// The daemon does meanwhile what publishing left to be done.
+        /// Meanwhile the daemon finishes the work that publishing left, such as writing to disk.
         pause: Span = Span::default(), "TIME",
             "With consume after-publish: rest between the two, measured for neither [0s]";
         rdy: u32 = 1000, "MESSAGES", "Ready count of each consumer [1000]";
