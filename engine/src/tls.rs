@@ -4,13 +4,12 @@
 use crate::config::{Config, TlsRequired, TlsVersion};
 use engine_core::TlsSession;
 use program::http_client::{Authorities, HttpSettings};
+use program::tls::{TlsFlags, error_text};
 use std::path::Path;
 use std::sync::Arc;
 use upgrade::{
-    ClientConfig, ClientTls, ClientTrust, ConfigError, ServerConfig, ServerTls, Session,
-    authorities, client_config, server_config,
+    ClientConfig, ClientTls, ConfigError, ServerConfig, Session, authorities, client_config,
 };
-use wire::go_error::system_text;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Checks the flags about TLS, in nsqd's order, and reads the files they name. `None`: there is no
@@ -40,34 +39,14 @@ pub(crate) fn configure(config: &mut Config) -> Result<Option<Arc<ServerConfig>>
 }
 
 fn server(config: &Config) -> Result<Arc<ServerConfig>, ConfigError> {
-    let roots = match config.tls_root_ca_file.as_str() {
-        "" => None,
-        path => Some(authorities(Path::new(path))?),
-    };
-    let clients = match config.tls_client_auth_policy.as_str() {
-        "require" => ClientTrust::AnyCertificate,
-        "require-verify" => ClientTrust::SignedBy(roots.ok_or(ConfigError::NoAuthorities)?),
-        _ => ClientTrust::Everybody,
-    };
-    server_config(&ServerTls {
-        cert: Path::new(&config.tls_cert),
-        key: Path::new(&config.tls_key),
-        clients,
-        // There is nothing below 1.2 to be had: docs/compatibility.md.
+    let flags = TlsFlags {
+        cert: &config.tls_cert,
+        key: &config.tls_key,
+        client_auth_policy: &config.tls_client_auth_policy,
+        root_ca_file: &config.tls_root_ca_file,
         only_tls13: config.tls_min_version == TlsVersion::V13,
-    })
-}
-
-fn error_text(error: &ConfigError) -> String {
-    match error {
-        ConfigError::Open(path, source) => {
-            format!("open {}: {}", path.display(), system_text(source))
-        }
-        ConfigError::NoAuthorities => {
-            format!("{error}: --tls-client-auth-policy=require-verify needs --tls-root-ca-file")
-        }
-        error => error.to_string(),
-    }
+    };
+    flags.server_config()
 }
 
 /// Returns what the flags say about requests to nsqlookupd and to auth servers. No connection is kept.

@@ -8,7 +8,7 @@ use program::log::{Level, Style};
 use program::{Exit, Options, Program, version};
 
 use crate::database::Lifetimes;
-use crate::tls::TlsFlags;
+use crate::tls::TlsSettings;
 
 /// nsqlookupd, as its command line shows it.
 pub static NSQLOOKUPD: Program = Program {
@@ -105,7 +105,7 @@ pub struct Config {
     /// `--old-http-endpoints`
     pub has_old_endpoints: bool,
     /// `--tls-*`, `--https-address`
-    pub tls: TlsFlags,
+    pub tls: TlsSettings,
     /// The keys of the configuration file that mean nothing.
     pub unknown_keys: Vec<String>,
 }
@@ -136,7 +136,7 @@ impl Config {
             },
             http_timeouts: HttpTimeouts::from_options(options),
             has_old_endpoints: options.boolean("old-http-endpoints"),
-            tls: TlsFlags {
+            tls: TlsSettings {
                 cert: options.text("tls-cert"),
                 key: options.text("tls-key"),
                 client_auth_policy: options.text("tls-client-auth-policy"),

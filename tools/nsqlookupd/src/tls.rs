@@ -1,14 +1,13 @@
 //! TLS as the operator chose it. The original has none.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use upgrade::{ClientTrust, ConfigError, ServerConfig, ServerTls, authorities, server_config};
-use wire::go_error::system_text;
+use program::tls::{TlsFlags, error_text};
+use upgrade::ServerConfig;
 
 /// The values of the flags about TLS. An empty text is a flag that is not given.
 #[derive(Clone, Debug, Default)]
-pub struct TlsFlags {
+pub struct TlsSettings {
     /// `--tls-cert`
     pub cert: String,
     /// `--tls-key`
@@ -29,9 +28,9 @@ pub struct TlsFlags {
 ///
 /// # Errors
 /// The reason why the daemon cannot start, for the FATAL line.
-pub(crate) fn configure(flags: &TlsFlags) -> Result<Option<Arc<ServerConfig>>, String> {
-    let has_address = !flags.tcp_address.is_empty() || !flags.https_address.is_empty();
-    let has_certificate = !flags.cert.is_empty() || !flags.key.is_empty();
+pub(crate) fn configure(settings: &TlsSettings) -> Result<Option<Arc<ServerConfig>>, String> {
+    let has_address = !settings.tcp_address.is_empty() || !settings.https_address.is_empty();
+    let has_certificate = !settings.cert.is_empty() || !settings.key.is_empty();
     match (has_address, has_certificate) {
         (false, false) => Ok(None),
         (false, true) => Err(
@@ -41,38 +40,16 @@ pub(crate) fn configure(flags: &TlsFlags) -> Result<Option<Arc<ServerConfig>>, S
         (true, false) => {
             Err("--tls-tcp-address and --https-address need --tls-cert and --tls-key".to_string())
         }
-        (true, true) => server(flags)
-            .map(Some)
-            .map_err(|error| format!("failed to build TLS config - {}", text(&error))),
-    }
-}
-
-fn server(flags: &TlsFlags) -> Result<Arc<ServerConfig>, ConfigError> {
-    let roots = match flags.root_ca_file.as_str() {
-        "" => None,
-        path => Some(authorities(Path::new(path))?),
-    };
-    let clients = match flags.client_auth_policy.as_str() {
-        "require" => ClientTrust::AnyCertificate,
-        "require-verify" => ClientTrust::SignedBy(roots.ok_or(ConfigError::NoAuthorities)?),
-        _ => ClientTrust::Everybody,
-    };
-    server_config(&ServerTls {
-        cert: Path::new(&flags.cert),
-        key: Path::new(&flags.key),
-        clients,
-        only_tls13: flags.min_version == "tls1.3",
-    })
-}
-
-fn text(error: &ConfigError) -> String {
-    match error {
-        ConfigError::Open(path, source) => {
-            format!("open {}: {}", path.display(), system_text(source))
+        (true, true) => {
+            let flags = TlsFlags {
+                cert: &settings.cert,
+                key: &settings.key,
+                client_auth_policy: &settings.client_auth_policy,
+                root_ca_file: &settings.root_ca_file,
+                only_tls13: settings.min_version == "tls1.3",
+            };
+            let server = flags.server_config().map(Some);
+            server.map_err(|error| format!("failed to build TLS config - {}", error_text(&error)))
         }
-        ConfigError::NoAuthorities => {
-            format!("{error}: --tls-client-auth-policy=require-verify needs --tls-root-ca-file")
-        }
-        error => error.to_string(),
     }
 }

@@ -1,5 +1,5 @@
 //! The parts that NSQ's programs share: command line, configuration file, log, version, HTTP in
-//! both directions.
+//! both directions, TLS of listeners.
 //!
 //! A program is a table of flags and a `main`:
 //!
@@ -67,6 +67,7 @@ mod options;
 mod program;
 pub mod stop;
 pub mod tcp_address;
+pub mod tls;
 mod value;
 pub mod version;
 
