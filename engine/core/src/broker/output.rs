@@ -32,21 +32,21 @@ pub enum Wakeup {
 /// One effect that the shell has to carry out.
 #[derive(Debug)]
 pub enum Output {
-    /// Close the socket and call [`Broker::disconnect`].
+    /// Close the socket and call `Broker::disconnect`.
     Close(ClientId),
-    /// Take the connection to another shard: [`Broker::detach`] here, [`Broker::attach`] there,
+    /// Take the connection to another shard: `Broker::detach` here, `Broker::attach` there,
     /// unread input included.
     Move(ClientId, ShardId),
     /// Upgrade the connection. The output that is there already leaves without the upgrade. Drop the unread input. If
-    /// the upgrade waits for the peer, call [`Broker::upgrade_begins`]. When the upgrade is there or has failed, call
-    /// [`Broker::upgraded`] or [`Broker::upgrade_failed`].
+    /// the upgrade waits for the peer, call `Broker::upgrade_begins`. When the upgrade is there or has failed, call
+    /// `Broker::upgraded` or `Broker::upgrade_failed`.
     Upgrade(ClientId, GrantedUpgrade),
     /// Offer the unread input again.
     Resume(ClientId),
     /// The peer was silent for too long: treat its input as ended.
     Expired(ClientId),
     /// Too little output has left within the write deadline, but the socket may have room that was not reported yet.
-    /// Write as much as the socket takes now, and then call [`Broker::write_expired`], which decides whether the
+    /// Write as much as the socket takes now, and then call `Broker::write_expired`, which decides whether the
     /// connection ends.
     WriteExpired(ClientId),
     /// The peer took too long for its part of an upgrade. Treat the upgrade as failed, unless the upgrade has
@@ -54,7 +54,7 @@ pub enum Output {
     UpgradeExpired(ClientId),
     /// Let a task go on.
     Wake(TaskId, Wakeup),
-    /// A job for the keeper; its reply goes to [`Broker::handle_reply`].
+    /// A job for the keeper; its reply goes to `Broker::handle_reply`.
     Keeper(TopicKey, Arc<str>, Request),
     /// Give the keeper memory of a topic that is gone.
     Free(Memory),
@@ -64,9 +64,9 @@ pub enum Output {
     MetadataChanged,
     /// A topic or channel came or went.
     Changed(Change),
-    /// A new topic waits for the channels that others know of; they go to [`Broker::start_topic`].
+    /// A new topic waits for the channels that others know of; they go to `Broker::start_topic`.
     AskForChannels(TopicKey, Arc<str>),
-    /// An auth server is to be asked; the answer goes to [`Broker::handle_grants`].
+    /// An auth server is to be asked; the answer goes to `Broker::handle_grants`.
     Authorize(ClientId, AuthQuery),
     /// A line for the log.
     Log(Level, String),
