@@ -13,8 +13,8 @@
 //!                                                        └─────► shard/storage ──► diskq::Keeper
 //! ```
 //!
-//! docs/architecture.md has the order in which the modules depend on each other, and says where to add a flag, a
-//! command or an HTTP endpoint.
+//! docs/architecture.md has the order in which the modules depend on each other, docs/engine.md explains each part, and
+//! docs/contributing.md says where to add a flag, a command or an HTTP endpoint.
 
 #![deny(unsafe_code)]
 
