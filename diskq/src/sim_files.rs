@@ -22,6 +22,7 @@ mod faults;
 mod names;
 mod random;
 
+use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -159,6 +160,13 @@ impl SimFiles {
         };
         disk.errors += u64::from(has_failed);
         disk.faults.failed_syncs += u64::from(has_failed);
+    }
+
+    /// The names in a directory whose changes a failed write-back has lost, and whether a sync of the directory has
+    /// reported the loss.
+    #[must_use]
+    pub fn lost_names(&self, directory: &Path) -> (Vec<OsString>, bool) {
+        self.disk().names.lost(directory)
     }
 
     /// The kernel drops clean pages from the cache. Those that a failed write-back has left are read from

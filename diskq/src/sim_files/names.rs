@@ -3,7 +3,7 @@
 //! Each directory has a journal of its own. A power failure keeps some first entries of each journal.
 //! A rename from one directory to another is one entry in both journals, and so one change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path};
@@ -38,6 +38,8 @@ struct Dir {
     durable: Entries,
     /// The changes of `names` that `durable` does not have yet, except those that were lost.
     journal: Vec<Change>,
+    /// The names whose changes were lost. They are visible, and no sync makes them durable.
+    lost: BTreeSet<OsString>,
     /// True if changes were lost and no sync has reported the loss yet.
     has_error: bool,
     /// Given directories below.
@@ -237,9 +239,20 @@ impl Names {
         };
         let dir = &mut self.dirs[dir];
         let has_failed = !dir.journal.is_empty();
-        dir.journal.clear();
+        let changes = dir.journal.drain(..);
+        let names = changes.flat_map(|change| change.names);
+        dir.lost.extend(names.map(|(name, _)| name));
         dir.has_error |= has_failed;
         has_failed
+    }
+
+    /// The names in one directory whose changes were lost, and whether a sync has reported the loss.
+    pub(super) fn lost(&mut self, path: &Path) -> (Vec<OsString>, bool) {
+        let Some(dir) = self.dir(path) else {
+            return (Vec::new(), false);
+        };
+        let dir = &self.dirs[dir];
+        (dir.lost.iter().cloned().collect(), !dir.has_error)
     }
 
     /// Makes the names in all directories durable.
@@ -261,6 +274,7 @@ impl Names {
     pub(super) fn revert(&mut self) {
         for dir in &mut self.dirs {
             dir.journal.clear();
+            dir.lost.clear();
             dir.has_error = false;
             dir.names.clone_from(&dir.durable);
         }
@@ -273,6 +287,9 @@ impl Names {
         let changes: Vec<Change> = self.dirs[dir].journal.drain(..count).collect();
         for change in changes {
             change.apply(&mut self.dirs[dir].durable);
+            for (name, _) in &change.names {
+                self.dirs[dir].lost.remove(name);
+            }
             if let Some(other) = change.other {
                 let shared = |journalled: &Change| journalled.id == change.id;
                 if let Some(at) = self.dirs[other].journal.iter().position(shared) {

@@ -196,6 +196,32 @@ fn a_failed_write_back_is_told_once_by_the_file_and_once_by_each_descriptor() {
 }
 
 #[test]
+fn names_are_lost_until_they_change_again_or_the_power_fails() {
+    let data = Path::new("/data");
+    let [first, second] = ["t.log", "t.log.deleted-0"].map(|name| data.join(name));
+    let files = SimFiles::new();
+    files.create_dir(&first).unwrap();
+    assert_eq!(files.lost_names(data), (vec![], true));
+    files.fail_write_back_of(data, 1);
+    assert_eq!(files.lost_names(data), (vec!["t.log".into()], false));
+    assert!(matches!(files.sync_dir(data), Err(SyncError::Final(_))));
+    files.sync_dir(data).unwrap();
+    assert_eq!(files.lost_names(data), (vec!["t.log".into()], true));
+    files.rename(&first, &second).unwrap();
+    files.sync_dir(data).unwrap();
+    assert_eq!(files.lost_names(data), (vec![], true));
+    files.rename(&second, &first).unwrap();
+    files.fail_write_back_of(data, 1);
+    assert_eq!(files.lost_names(data).0.len(), 2);
+    files.crash(Crash::Power { seed: 1 });
+    assert_eq!(files.lost_names(data), (vec![], true));
+    assert_eq!(
+        files.length(&first).unwrap_err().kind(),
+        io::ErrorKind::NotFound
+    );
+}
+
+#[test]
 fn a_page_that_was_lost_is_dirty_again_when_it_is_written() {
     let files = disk();
     let path = Path::new(PATH);

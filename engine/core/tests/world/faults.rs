@@ -47,10 +47,7 @@ impl World {
                 match self.random.below(2) {
                     0 => self.files.fail_write_back(seed),
                     // This loses the names of new logs or the deletions of logs.
-                    _ => {
-                        self.files.fail_write_back_of(Path::new(DATA_PATH), seed);
-                        self.were_names_lost |= self.files.failed_syncs() > failed;
-                    }
+                    _ => self.files.fail_write_back_of(Path::new(DATA_PATH), seed),
                 }
                 if self.files.failed_syncs() > failed {
                     self.reached.note("write-back failed");

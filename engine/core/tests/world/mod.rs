@@ -14,8 +14,8 @@ mod shared_sync;
 
 use at_risk::{AtRisk, Pass, Risk};
 use diskq::{
-    Call, Crash, DataPath, Keeper, LogOptions, Logs, Reply, Request, SharedSync, SimFiles,
-    Tombstone, TopicFacts,
+    Call, Crash, DataPath, Keeper, LOG_SUFFIX, LogOptions, Logs, Reply, Request, SharedSync,
+    SimFiles, Tombstone, TopicFacts,
 };
 use engine_core::stats::StatsFilter;
 use engine_core::{
@@ -27,6 +27,7 @@ use model::{Model, Place};
 use peer::TestClient;
 use promises::{Fact, Promises};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
@@ -244,11 +245,9 @@ pub(crate) struct World {
     may_be_flipped: bool,
     /// True if clean pages were dropped from the cache.
     was_reclaimed: bool,
-    /// True if names in the data path were lost, and no power failure has made that visible since.
-    were_names_lost: bool,
-    /// True if a process started while lost names were visible. It believes that they are stored (docs/reliability.md,
-    /// "Known limits"), so a power failure may take the logs that have them.
-    are_lost_names_believed: bool,
+    /// The lost names in the data path that a process believes to be stored, because a sync reported their loss before
+    /// the process started (docs/reliability.md, "Known limits"). A power failure may take the logs that have them.
+    believed_names: BTreeSet<OsString>,
     /// Time by which the wall clock was set back.
     set_back: Duration,
     /// The number of starts of the program.
@@ -322,8 +321,7 @@ impl World {
             may_be_torn: false,
             may_be_flipped: false,
             was_reclaimed: false,
-            were_names_lost: false,
-            are_lost_names_believed: false,
+            believed_names: BTreeSet::new(),
             set_back: Duration::ZERO,
             starts: 0,
             model: Model::default(),
@@ -518,10 +516,9 @@ impl World {
             self.reached.note("power lost");
             let seed = self.random.draw();
             self.say("power is lost");
+            self.forget_believed_logs();
             self.files.crash(Crash::Power { seed });
-            self.were_names_lost = false;
-            let are_names_believed = std::mem::take(&mut self.are_lost_names_believed);
-            if had_failed_sync && self.was_reclaimed || are_names_believed {
+            if had_failed_sync && self.was_reclaimed {
                 // After a failed sync and a restart, a disk may report lost pages as synced. No
                 // program can detect that.
                 self.model.forget_promises();
@@ -540,7 +537,11 @@ impl World {
             if self.was_reclaimed {
                 (_, unsure_channels) = self.at_risk.take(&mut self.model, &mut self.promises);
             }
-            self.are_lost_names_believed |= self.were_names_lost;
+            let (lost, is_told) = self.files.lost_names(Path::new(DATA_PATH));
+            // A shared sync of the next process does not report it.
+            if is_told || self.shares_syncs {
+                self.believed_names.extend(lost);
+            }
             self.files.crash(Crash::Process);
         }
         self.peers.clear();
@@ -586,6 +587,21 @@ impl World {
         }
         for place in gone {
             self.model.forget_channel(place);
+        }
+    }
+
+    /// Forgets what the logs owe that a power failure takes because a process believed their lost names.
+    fn forget_believed_logs(&mut self) {
+        let believed = std::mem::take(&mut self.believed_names);
+        let (lost, _) = self.files.lost_names(Path::new(DATA_PATH));
+        for name in lost.iter().filter(|name| believed.contains(*name)) {
+            let name = name.to_string_lossy();
+            // The topic's log, or a tombstone of the topic.
+            let is_of = |topic: &str| name.starts_with(&format!("{topic}{LOG_SUFFIX}"));
+            let topic = TOPICS.iter().position(|topic| is_of(topic));
+            self.model
+                .empty_topic(topic.expect("a log has the name of a topic"));
+            self.reached.note("a lost name was believed");
         }
     }
 
