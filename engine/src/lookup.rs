@@ -222,11 +222,11 @@ impl Registrar {
     fn run(mut self, messages: &Receiver<Message>) {
         let mut next_ping = Instant::now() + PING_INTERVAL;
         loop {
-            let patience = match self.peers.is_empty() {
+            let timeout = match self.peers.is_empty() {
                 true => Duration::MAX,
                 false => next_ping.saturating_duration_since(Instant::now()),
             };
-            match messages.recv_timeout(patience) {
+            match messages.recv_timeout(timeout) {
                 Ok(first) => {
                     // All messages that have gathered are told together, so a peer that is away costs one try.
                     let gathered = std::iter::once(first).chain(messages.try_iter());

@@ -170,10 +170,10 @@ impl Shared {
             }
             state.idle += 1;
             let is_last = state.threads == 1;
-            let patience = if is_last { Duration::MAX } else { IDLE_TIME };
+            let timeout = if is_last { Duration::MAX } else { IDLE_TIME };
             let (waited, timeout) = self
                 .has_jobs
-                .wait_timeout(state, patience)
+                .wait_timeout(state, timeout)
                 .unwrap_or_else(PoisonError::into_inner);
             state = waited;
             state.idle -= 1;

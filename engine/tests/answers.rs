@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use support::{
-    Broker, Client, Launch, PATIENCE, Random, contents, number_from_env, run_nsqd, wait_until,
+    Broker, Client, Launch, Random, TIMEOUT, contents, number_from_env, run_nsqd, wait_until,
     whole_machine, without_privileges,
 };
 
@@ -248,13 +248,13 @@ fn an_nsqd_dat_that_cannot_be_written_costs_nothing() {
     post(&broker, "/topic/delete?topic=made");
     broker.wait_for_log("failed to persist metadata");
     fs::remove_dir(nsqd_dat(&broker)).expect("it is ours");
-    let is_written = wait_until(PATIENCE, || {
+    let is_written = wait_until(TIMEOUT, || {
         let text = fs::read_to_string(nsqd_dat(&broker)).unwrap_or_default();
         text.contains("later") && !text.contains("made")
     });
     assert!(is_written, "it is not written:\n{}", broker.log());
     // Then the tombstone is removed.
-    let is_clean = wait_until(PATIENCE, || {
+    let is_clean = wait_until(TIMEOUT, || {
         let names = contents(broker.data_path()).into_iter();
         !names
             .into_iter()
@@ -278,7 +278,7 @@ fn without_nsqd_dat_the_logs_know_their_topics_and_channels() {
     fs::write(nsqd_dat(&broker), b"{\"topics\":[").expect("it is ours");
     let data_path = format!("--data-path={}", broker.data_path().display());
     let addresses = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"];
-    let exit = run_nsqd(&[&data_path, addresses[0], addresses[1]], PATIENCE);
+    let exit = run_nsqd(&[&data_path, addresses[0], addresses[1]], TIMEOUT);
     assert_eq!(exit.code(), 1, "{exit}");
     let text = exit.stderr;
     assert!(text.contains("failed to load metadata - "), "{text}");
@@ -360,7 +360,7 @@ fn a_deletion_that_fails_is_tried_again() {
     // The other topics are served.
     publish(&broker, "other", "after");
     allow(broker.data_path(), 0o700);
-    let is_gone = wait_until(PATIENCE, || {
+    let is_gone = wait_until(TIMEOUT, || {
         broker.post("/pub?topic=doomed", b"after").status == 200
     });
     assert!(is_gone, "it is still refused:\n{}", broker.log());
@@ -386,12 +386,12 @@ fn a_failed_sync_of_the_data_path_is_final() {
     assert!(line.contains("after the next start"), "{line}");
     allow(broker.data_path(), 0o700);
     assert!(broker.post("/pub?topic=doomed", b"x").status >= 500);
-    let is_refused = wait_until(PATIENCE, || {
+    let is_refused = wait_until(TIMEOUT, || {
         broker.post("/pub?topic=new", b"x").status >= 500
     });
     assert!(is_refused, "its name is not durable:\n{}", broker.log());
     assert!(
-        wait_until(PATIENCE, || broker.get("/ping").status == 500),
+        wait_until(TIMEOUT, || broker.get("/ping").status == 500),
         "all is well"
     );
     // Stored messages are still delivered.

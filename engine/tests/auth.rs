@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use support::{
-    Broker, Certificates, Client, Launch, PATIENCE, Reply, Request, open_files, rss, serve_http,
+    Broker, Certificates, Client, Launch, Reply, Request, TIMEOUT, open_files, rss, serve_http,
     serve_https, wait_until, whole_machine,
 };
 use upgrade::{ClientTrust, ServerTls, server_config};
@@ -385,7 +385,7 @@ fn a_slow_server_delays_only_waiting_clients() {
     // This client does not wait for the answer.
     let mut gone = Client::connect(broker.tcp_addr());
     gone.send(&auth(b"gone"));
-    assert!(wait_until(PATIENCE, || count.load(Ordering::SeqCst) == 3));
+    assert!(wait_until(TIMEOUT, || count.load(Ordering::SeqCst) == 3));
     drop(gone);
     for _ in 0..10 {
         quick.publish("t", b"quick");
@@ -471,7 +471,7 @@ impl SlowAuth {
     fn occupy(&self, broker: &Broker) -> Vec<Client> {
         let strangers = (0..QUESTIONS_MAX).map(|n| stranger(broker, &format!("stranger {n}")));
         let strangers: Vec<Client> = strangers.collect();
-        let are_asked_for = wait_until(PATIENCE, || self.count("stranger") == QUESTIONS_MAX);
+        let are_asked_for = wait_until(TIMEOUT, || self.count("stranger") == QUESTIONS_MAX);
         assert!(are_asked_for, "only {}", self.count("stranger"));
         strangers
     }
@@ -516,7 +516,7 @@ fn new_clients_that_leave_cause_no_request() {
         }
     }
     let port = broker.tcp_addr().port();
-    let are_gone = wait_until(PATIENCE, || {
+    let are_gone = wait_until(TIMEOUT, || {
         connections_to_accept(port) == 0 && open_files(broker.pid()) <= before
     });
     assert!(
@@ -550,7 +550,7 @@ fn secrets_that_wait_take_a_bounded_amount_of_memory() {
     for _ in 0..STRANGERS {
         let answers = answers.clone();
         let mut client = stranger(&broker, &"x".repeat(SECRET_BYTES));
-        client.set_read_timeout(PATIENCE * 10);
+        client.set_read_timeout(TIMEOUT * 10);
         thread::spawn(move || {
             let text = client
                 .try_frame()
@@ -560,7 +560,7 @@ fn secrets_that_wait_take_a_bounded_amount_of_memory() {
         });
     }
     let next = || {
-        let text = answered.recv_timeout(PATIENCE).expect("an answer in time");
+        let text = answered.recv_timeout(TIMEOUT).expect("an answer in time");
         text.expect("the connection works").expect("a frame")
     };
     for _ in TAKEN..STRANGERS {
@@ -596,7 +596,7 @@ fn new_clients_do_not_delay_authorised_ones() {
     known.expect_response(WELCOME);
     let strangers = server.occupy(&broker);
     let waiting: Vec<Client> = (0..100).map(|_| stranger(&broker, "waits")).collect();
-    let is_renewed = wait_until(PATIENCE, || {
+    let is_renewed = wait_until(TIMEOUT, || {
         known.publish("topic", b"x");
         server.count("known") > 2
     });

@@ -18,7 +18,7 @@ use support::{
 
 /// The longest time of a check. An address in use takes a second, and the syncs take as long as the
 /// disk needs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns the command of a check with two shards and free ports. Later flags override these.
 fn check(via: &[String], data_path: &Path, args: &[&str]) -> Command {
@@ -42,7 +42,7 @@ struct Report {
 
 impl Report {
     fn of(mut command: Command) -> Report {
-        let exit = run(&mut command, PATIENCE);
+        let exit = run(&mut command, TIMEOUT);
         assert_eq!(exit.stderr, "", "{exit}");
         let json: Value = serde_json::from_str(&exit.stdout)
             .unwrap_or_else(|error| panic!("{error}: only JSON is expected: {exit}"));
@@ -133,7 +133,7 @@ fn text_and_json_have_the_same_findings() {
     let data = scratch();
     let missing = data.path().join("missing");
     let json = Report::of(check(&[], &missing, &[]));
-    let text = run(&mut check(&[], &missing, &["--check"]), PATIENCE);
+    let text = run(&mut check(&[], &missing, &["--check"]), TIMEOUT);
     assert_eq!((text.code(), text.stderr.as_str()), (1, ""), "{text}");
     let word = |state: &Value| match state.as_str() {
         Some("ok") => "ok",
@@ -355,7 +355,7 @@ fn values_that_a_start_refuses_are_named() {
     let report = Report::of(check(&[], data.path(), &[]));
     assert_eq!(report.failures(), ["nsqd.dat"]);
     report.says("nsqd.dat", "failure", &["nsqd.dat", "move the file aside"]);
-    let exit = run(&mut check(&[], data.path(), &["--check=xml"]), PATIENCE);
+    let exit = run(&mut check(&[], data.path(), &["--check=xml"]), TIMEOUT);
     assert_eq!((exit.code(), exit.stdout.as_str()), (2, ""), "{exit}");
 }
 

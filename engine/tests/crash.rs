@@ -60,7 +60,7 @@ const LONG_BYTES: usize = 20_000;
 /// are shorter.
 const STALLED: Duration = Duration::from_secs(20);
 /// The longest time until the producer reaches the next kill.
-const FLOW_PATIENCE: Duration = Duration::from_secs(300);
+const FLOW_TIMEOUT: Duration = Duration::from_secs(300);
 
 const OK: u8 = 1;
 const SETTLED: [u8; 2] = [2, 4];
@@ -299,11 +299,11 @@ impl Round {
 
     /// Waits until `count` publications have got OK, then permits connections to end.
     fn wait_for_oks(&self, count: u64) {
-        let deadline = Instant::now() + FLOW_PATIENCE;
+        let deadline = Instant::now() + FLOW_TIMEOUT;
         while self.flow.oks.load(Ordering::SeqCst) < count {
             assert!(
                 Instant::now() < deadline,
-                "fewer than {count} OKs after {FLOW_PATIENCE:?}"
+                "fewer than {count} OKs after {FLOW_TIMEOUT:?}"
             );
             let is_dead = self.threads.iter().any(|thread| thread.is_finished());
             let is_short = self.flow.oks.load(Ordering::SeqCst) < count;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use support::{
-    Broker, Certificates, Client, PATIENCE, Response, http_with_headers, is_installed, parse_http,
+    Broker, Certificates, Client, Response, TIMEOUT, http_with_headers, is_installed, parse_http,
     run, wait_until, whole_machine,
 };
 
@@ -151,7 +151,7 @@ impl Session {
     /// publication.
     fn expect_channel(&self, topic: &str, channel: &str, key: &str, value: serde_json::Value) {
         let mut last = json!(null);
-        let good = wait_until(PATIENCE, || {
+        let good = wait_until(TIMEOUT, || {
             last = self.stats(&format!("topic={topic}&channel={channel}"));
             last["topics"][0]["channels"][0][key] == value
         });
@@ -202,7 +202,7 @@ fn https_connections_move_between_shards() {
     command
         .args(["--write-out", " %{num_connects}\n"])
         .args(&urls);
-    let exit = run(&mut command, PATIENCE);
+    let exit = run(&mut command, TIMEOUT);
     let answers: Vec<&str> = exit.stdout.lines().collect();
     assert_eq!(answers[0], "OK 1", "{exit}");
     assert!(
@@ -610,7 +610,7 @@ fn routing(session: &Session) {
         session
             .command()
             .args(["--silent", "--fail", "--location", &url]),
-        PATIENCE,
+        TIMEOUT,
     );
     assert!(
         followed.stdout.starts_with("{\"version\":\"1.3.0\""),
@@ -648,7 +648,7 @@ fn producers_from_before_1_0_find_their_endpoints_where_they_are_wanted() {
     let get = |target| http_with_headers(broker.http_addr(), "GET", target, &accept, b"");
     let topics = || get("/stats?format=json").json()["topics"].clone();
     let is_there = || topics()[0]["channels"][0]["depth"] == 4;
-    assert!(wait_until(PATIENCE, is_there));
+    assert!(wait_until(TIMEOUT, is_there));
     assert_eq!(get("/info").json()["tcp_port"], broker.tcp_addr().port());
     assert_eq!(get("/info").header("x-nsq-content-type"), Some(V1));
     let error = |code: &str| format!(r#"{{"status_code":500,"status_txt":"{code}","data":null}}"#);

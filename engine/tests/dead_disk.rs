@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use support::{Broker, Client, FrameType, Launch, LoopExt4, cpu_time, wait_until, whole_machine};
 
 /// The longest wait: enough for every due sync, checkpoint and retry on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The time for which the test watches the broker on a dead disk.
 const MEASURE: Duration = Duration::from_secs(2);
 /// The most processor time that the broker may use in this time. A busy loop would use ten times as
@@ -39,7 +39,7 @@ fn start(disk: &LoopExt4, flags: &[&str]) -> Broker {
 /// Publishes a message. Returns the error, if there is one.
 fn refusal(broker: &Broker) -> Option<String> {
     let mut client = Client::connect(broker.tcp_addr());
-    client.set_read_timeout(PATIENCE);
+    client.set_read_timeout(TIMEOUT);
     client.send(&Client::command_with_body("PUB dead", b"later"));
     let frame = client.frame_after_heartbeats();
     (frame.kind == FrameType::Error).then(|| frame.text())
@@ -95,7 +95,7 @@ fn try_with_timeout(death: Death) {
     store_message(&broker);
     die(&disk, death);
     let mut last = None;
-    let is_refused = wait_until(PATIENCE, || {
+    let is_refused = wait_until(TIMEOUT, || {
         last = refusal(&broker);
         last.is_some()
     });
@@ -105,7 +105,7 @@ fn try_with_timeout(death: Death) {
     expect_rest(&broker);
     expect_stored_message(&broker);
     broker.sigterm();
-    broker.wait(PATIENCE);
+    broker.wait(TIMEOUT);
 }
 
 /// Checks that the publish which waits for its sync gets an answer.
@@ -123,7 +123,7 @@ fn try_with_sync_every(death: Death) {
     // for it.
     for _ in 0..2 {
         let mut consumer = Client::connect(broker.tcp_addr());
-        consumer.set_read_timeout(PATIENCE);
+        consumer.set_read_timeout(TIMEOUT);
         consumer.send(b"SUB dead new\n");
         let frame = consumer.frame_after_heartbeats();
         assert_eq!(frame.kind, FrameType::Error, "{}", frame.text());
@@ -131,7 +131,7 @@ fn try_with_sync_every(death: Death) {
     expect_rest(&broker);
     expect_stored_message(&broker);
     broker.sigterm();
-    broker.wait(PATIENCE);
+    broker.wait(TIMEOUT);
 }
 
 fn die(disk: &LoopExt4, death: Death) {

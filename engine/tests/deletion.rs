@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use support::{Broker, Client, FrameType, Message, PATIENCE, contents, wait_until, whole_machine};
+use support::{Broker, Client, FrameType, Message, TIMEOUT, contents, wait_until, whole_machine};
 
 const DELETIONS: u64 = 60;
 const PRODUCERS: u64 = 3;
@@ -89,7 +89,7 @@ fn delete_under_load(doomed: &Doomed) {
                 closings * 2 > DELETIONS,
                 "the connection was closed only {closings} times"
             );
-            let is_drained = wait_until(PATIENCE, || {
+            let is_drained = wait_until(TIMEOUT, || {
                 let channel = broker.channel_stats(KEPT, KEPT).unwrap_or_default();
                 channel["depth"] == 0 && channel["in_flight_count"] == 0
             });
@@ -113,14 +113,14 @@ fn delete_under_load(doomed: &Doomed) {
 /// consumer may see later.
 fn delete_once(broker: &Broker, doomed: &Doomed, number: u64, progress: &Progress) {
     let before = progress.received.load(Ordering::SeqCst);
-    let is_at_work = wait_until(PATIENCE, || {
+    let is_at_work = wait_until(TIMEOUT, || {
         progress.received.load(Ordering::SeqCst) > before
     });
     assert!(is_at_work, "nothing arrives before deletion {number}");
     let markers: Vec<String> = (0..BATCH).map(|_| format!("before {number}")).collect();
     Client::connect(broker.tcp_addr()).publish_many(doomed.topic, &markers);
     // The consumer may not have made its channel again yet.
-    let is_deleted = wait_until(PATIENCE, || broker.post(doomed.delete, b"").status == 200);
+    let is_deleted = wait_until(TIMEOUT, || broker.post(doomed.delete, b"").status == 200);
     assert!(is_deleted, "deletion {number} is answered");
     progress.deleted.store(number, Ordering::SeqCst);
 }
@@ -220,6 +220,6 @@ fn expect_gone(broker: &mut Broker, doomed: &Doomed) {
             .into_iter()
             .map(|(path, _)| path)
     };
-    let is_clean = wait_until(PATIENCE, || names().eq(only.iter().cloned()));
+    let is_clean = wait_until(TIMEOUT, || names().eq(only.iter().cloned()));
     assert!(is_clean, "left behind: {:?}", names().collect::<Vec<_>>());
 }

@@ -10,7 +10,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use support::{
-    Broker, Client, Confinement, PATIENCE, cpu_time, has_io_uring, io_args, kernel, kernel_lacks,
+    Broker, Client, Confinement, TIMEOUT, cpu_time, has_io_uring, io_args, kernel, kernel_lacks,
     not_tested, rss, wait_until, whole_machine,
 };
 
@@ -51,7 +51,7 @@ fn a_thousand_idle_topics_cost_almost_nothing() {
     let consumers: Vec<Client> = (0..CONSUMED)
         .map(|number| consume_one(&broker, number))
         .collect();
-    let depths_are_right = wait_until(PATIENCE, || {
+    let depths_are_right = wait_until(TIMEOUT, || {
         let stats = broker.stats();
         let topics = stats["topics"].as_array().expect("topics is an array");
         let depths = topics
@@ -122,13 +122,13 @@ fn io_wait_ticks() -> u64 {
 /// No window was quiet. The error has three parts of the quietest windows: the time in which some
 /// task waited, the time in which all tasks waited, and the time in which processors were idle
 /// while a task waited.
-fn quiet_window(patience: Duration) -> Result<(), [f64; 3]> {
+fn quiet_window(timeout: Duration) -> Result<(), [f64; 3]> {
     const WINDOW: Duration = Duration::from_millis(500);
     const PART_MAX: f64 = 0.1;
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     let window_us = WINDOW.as_micros() as f64;
     let mut least = [1.0f64; 3];
-    let is_quiet = wait_until(patience, || {
+    let is_quiet = wait_until(timeout, || {
         let read = || (io_stalls().unwrap_or_default(), io_wait_ticks());
         let (stalls_before, ticks_before) = read();
         std::thread::sleep(WINDOW);
@@ -184,11 +184,11 @@ fn an_idle_broker_is_no_busy_disk() {
     }
     let broker = Broker::start(SHARDS, &[]);
     broker.get("/ping").expect_status(200);
-    let Err(least) = quiet_window(PATIENCE) else {
+    let Err(least) = quiet_window(TIMEOUT) else {
         return;
     };
     drop(broker);
-    if quiet_window(PATIENCE).is_err() {
+    if quiet_window(TIMEOUT).is_err() {
         return not_tested("another program on this machine always waits for I/O or in a ring");
     }
     panic!("an idle broker causes I/O wait: {least:?}");

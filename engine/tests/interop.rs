@@ -29,7 +29,7 @@ const MESSAGES_UPGRADED: usize = 20_000;
 const MSG_TIMEOUT_FLAG: &str = "--msg-timeout=4s";
 
 /// The longest wait for a scenario, which gives up by itself after 100 s.
-const SCENARIO_PATIENCE: Duration = Duration::from_secs(150);
+const SCENARIO_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// Installs a client. Returns the command that runs it, or None if a runtime is missing.
 type Client = fn() -> Option<Command>;
@@ -88,7 +88,7 @@ fn check_with(mut command: Command, broker: &Broker, messages: usize, name: &str
         .args(["--http", &broker.http_addr().to_string()])
         .args(["--messages", &messages.to_string()])
         .args(["--topic", "interop"]);
-    let exit = run(&mut command, SCENARIO_PATIENCE);
+    let exit = run(&mut command, SCENARIO_TIMEOUT);
     assert!(exit.status.success(), "{name}: {exit}");
     eprintln!("{name}: {}", exit.stdout.trim_end());
 }

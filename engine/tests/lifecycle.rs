@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use support::{
-    Broker, Client, FrameType, Launch, Message, PATIENCE, contents, http, wait_until, whole_machine,
+    Broker, Client, FrameType, Launch, Message, TIMEOUT, contents, http, wait_until, whole_machine,
 };
 
 /// The longest graceful stop, even on a busy machine. P13 (docs/reliability.md) promises 5 s on an
@@ -46,7 +46,7 @@ fn stop(broker: &mut Broker) {
 /// time after the publish.
 fn expect_depth(broker: &Broker, topic: &str, channel: &str, depth: u64) {
     let mut last = serde_json::Value::Null;
-    let is_right = wait_until(PATIENCE, || {
+    let is_right = wait_until(TIMEOUT, || {
         last = broker.channel_stats(topic, channel).unwrap_or_default();
         last["depth"] == depth
     });
@@ -106,7 +106,7 @@ fn sigterm_under_http_load_is_not_put_off() {
     let producers: Vec<_> = (0..HTTP_PRODUCERS)
         .map(|_| thread::spawn(move || publish_over_http(address)))
         .collect();
-    let is_loaded = wait_until(PATIENCE, || {
+    let is_loaded = wait_until(TIMEOUT, || {
         let topic = broker.topic_stats("load").unwrap_or_default();
         topic["message_count"].as_u64() > Some(BATCHES_MIN)
     });
@@ -240,12 +240,12 @@ fn stop_under_load(signal: &str, shards: usize, topics: u64) {
         let is_near = is_near.clone();
         move || consume(address, &load_topic(0), &is_near)
     });
-    let is_loaded = wait_until(PATIENCE, || oks.load(Ordering::Relaxed) > BATCHES_MIN);
+    let is_loaded = wait_until(TIMEOUT, || oks.load(Ordering::Relaxed) > BATCHES_MIN);
     assert!(is_loaded, "only {} OKs", oks.load(Ordering::Relaxed));
     is_near.store(true, Ordering::Relaxed);
     let before = Instant::now();
     broker.signal(signal);
-    let status = broker.wait(PATIENCE);
+    let status = broker.wait(TIMEOUT);
     let elapsed = before.elapsed();
     assert_eq!(status.code(), Some(0), "{status}");
     assert!(elapsed < STOP_MAX, "the stop took {elapsed:?}");
@@ -284,7 +284,7 @@ fn stop_under_load(signal: &str, shards: usize, topics: u64) {
         consumer.subscribe(&load_topic(number as u64), "channel");
         consumer.ready(500);
         while !owed.is_empty() {
-            let Some(message) = consumer.message_within(PATIENCE) else {
+            let Some(message) = consumer.message_within(TIMEOUT) else {
                 panic!(
                     "{} OK'd messages of topic {number} are lost: {owed:?}",
                     owed.len()
@@ -365,7 +365,7 @@ fn deferred_messages_keep_their_time_over_a_restart() {
     let start = Instant::now();
     client.requeue(&message.id, 6000);
     client.publish_deferred("deferred", 7000, b"published");
-    let deferred = wait_until(PATIENCE, || {
+    let deferred = wait_until(TIMEOUT, || {
         let channel = broker
             .channel_stats("deferred", "channel")
             .unwrap_or_default();
@@ -566,7 +566,7 @@ fn metadata(data_path: &Path) -> String {
 
 #[track_caller]
 fn expect_metadata(broker: &Broker, expected: &str) {
-    let is_written = wait_until(PATIENCE, || metadata(broker.data_path()) == expected);
+    let is_written = wait_until(TIMEOUT, || metadata(broker.data_path()) == expected);
     assert!(
         is_written,
         "{}\ninstead of\n{expected}",
@@ -848,16 +848,16 @@ fn a_second_instance_is_refused_while_the_first_runs() {
                 Ok(broker) => break broker,
                 Err(exit) => assert_eq!(exit.code(), 1, "{exit}"),
             }
-            assert!(start.elapsed() < PATIENCE, "the data path stays locked");
+            assert!(start.elapsed() < TIMEOUT, "the data path stays locked");
         };
         sender
             .send(broker.channel_stats("locked", "channel"))
             .expect("awaited");
     });
-    let status = first.wait(PATIENCE);
+    let status = first.wait(TIMEOUT);
     assert!(status.success(), "{status}");
     let stats = receiver
-        .recv_timeout(PATIENCE)
+        .recv_timeout(TIMEOUT)
         .expect("a second broker")
         .expect("restored");
     assert_eq!(stats["depth"], 1, "{stats}");
@@ -939,7 +939,7 @@ fn deleting_leaves_nothing_on_disk() {
                 .collect()
         };
         let only = broker.data_path().join("nsqd.dat").display().to_string();
-        let is_clean = wait_until(PATIENCE, || names() == [only.clone()]);
+        let is_clean = wait_until(TIMEOUT, || names() == [only.clone()]);
         assert!(is_clean, "left behind in round {round}: {:?}", names());
         expect_metadata(&broker, r#"{"topics":null,"version":"1.3.0"}"#);
     }
@@ -960,7 +960,7 @@ fn other_signals_do_what_they_do_to_nsqd() {
     for (signal, expected) in [("QUIT", "exit status: 2"), ("HUP", "signal: 1 (SIGHUP)")] {
         broker.post("/pub?topic=kept", b"body").expect_status(200);
         broker.signal(signal);
-        let status = broker.wait(PATIENCE);
+        let status = broker.wait(TIMEOUT);
         assert_eq!(status.to_string(), expected);
         let log = broker.log();
         assert!(!log.contains("NSQ: bye"), "it ended cleanly:\n{log}");

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use support::{
-    Broker, Client, FrameType, Launch, Message, PATIENCE, Tmpfs, cpu_time, descriptors, open_files,
+    Broker, Client, FrameType, Launch, Message, TIMEOUT, Tmpfs, cpu_time, descriptors, open_files,
     wait_until, whole_machine, without_privileges,
 };
 
@@ -65,9 +65,9 @@ fn descriptors_run_out_and_come_back() {
         // These connections succeed, because the kernel accepts them for the listener. The broker
         // may accept them later.
         let crowd: Vec<TcpStream> = (0..CONNECTIONS)
-            .map(|_| TcpStream::connect_timeout(&broker.tcp_addr(), PATIENCE).expect("a backlog"))
+            .map(|_| TcpStream::connect_timeout(&broker.tcp_addr(), TIMEOUT).expect("a backlog"))
             .collect();
-        let failures = wait_until(PATIENCE, || {
+        let failures = wait_until(TIMEOUT, || {
             open_files(broker.pid()) + 1 >= DESCRIPTORS
                 && broker.log().contains("temporary Accept() failure")
         });
@@ -113,7 +113,7 @@ fn descriptors_run_out_and_come_back() {
             free.elapsed()
         );
         exchange(b"after");
-        let is_back = wait_until(PATIENCE, || open_files(broker.pid()) < DESCRIPTORS / 2 + 10);
+        let is_back = wait_until(TIMEOUT, || open_files(broker.pid()) < DESCRIPTORS / 2 + 10);
         assert!(
             is_back,
             "{} descriptors are still open",
@@ -149,7 +149,7 @@ fn has_gaps(open: &BTreeSet<usize>) -> bool {
 /// Waits until two successive checks find the same open descriptors.
 fn wait_for_steady_descriptors(broker: &Broker) {
     let mut last = BTreeSet::new();
-    wait_until(PATIENCE, || {
+    wait_until(TIMEOUT, || {
         let open = descriptors(broker.pid());
         std::mem::replace(&mut last, open) == last
     });
@@ -286,16 +286,16 @@ fn half_sent_requests_hold_no_descriptors() {
     let _machine = whole_machine();
     let broker = Broker::start(SHARDS, &["--max-msg-size=1000"]);
     broker.get("/ping").expect_status(200);
-    let is_free = |least| wait_until(PATIENCE, || open_files(broker.pid()) <= least);
+    let is_free = |least| wait_until(TIMEOUT, || open_files(broker.pid()) <= least);
     let before = open_files(broker.pid());
     let mut clients: Vec<TcpStream> = (0..20)
-        .map(|_| TcpStream::connect_timeout(&broker.http_addr(), PATIENCE).expect("a backlog"))
+        .map(|_| TcpStream::connect_timeout(&broker.http_addr(), TIMEOUT).expect("a backlog"))
         .collect();
     for client in &mut clients {
         let request =
             b"POST /pub?topic=half HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nhalf";
         client.write_all(request).expect("written");
-        client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        client.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         let mut answer = [0; 12];
         client.read_exact(&mut answer).expect("an answer");
         assert_eq!(&answer, b"HTTP/1.1 413");
@@ -328,7 +328,7 @@ fn a_new_topic_without_descriptors_is_refused_and_works_later() {
         producer.publish("there", b"x");
     }
     let crowd: Vec<TcpStream> = (0..CONNECTIONS)
-        .map(|_| TcpStream::connect_timeout(&broker.tcp_addr(), PATIENCE).expect("a backlog"))
+        .map(|_| TcpStream::connect_timeout(&broker.tcp_addr(), TIMEOUT).expect("a backlog"))
         .collect();
     broker.wait_for_log("temporary Accept() failure");
     let mut stored: Vec<String> = Vec::new();
@@ -338,7 +338,7 @@ fn a_new_topic_without_descriptors_is_refused_and_works_later() {
             &format!("PUB {topic}"),
             topic.as_bytes(),
         ));
-        match producer.frame_within(PATIENCE) {
+        match producer.frame_within(TIMEOUT) {
             Some(frame) if frame.kind == FrameType::Response => stored.push(topic),
             Some(frame) => {
                 let text = frame.text();
@@ -489,7 +489,7 @@ impl Full {
         assert!(ping.text().starts_with("NOK - "), "{}", ping.text());
         // Both texts name the segment that the broker tried last. Between the two requests, the
         // broker may try another one.
-        let agree = wait_until(PATIENCE, || {
+        let agree = wait_until(TIMEOUT, || {
             let ping = self.broker.get("/ping").expect_status(500);
             self.broker.stats()["health"] == ping.text()
         });
@@ -515,7 +515,7 @@ impl Full {
         let text = client.frame_after_heartbeats().text();
         assert!(text.starts_with("E_MPUB_FAILED MPUB failed "), "{text}");
         assert!(
-            start.elapsed() < PATIENCE,
+            start.elapsed() < TIMEOUT,
             "at once, not {:?}",
             start.elapsed()
         );

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use support::{
-    Broker, Client, Lookupd, Manner, PATIENCE, Reply, serve_http, wait_until, whole_machine,
+    Broker, Client, Lookupd, Manner, Reply, TIMEOUT, serve_http, wait_until, whole_machine,
 };
 
 fn flag(lookupd: &Lookupd) -> String {
@@ -35,7 +35,7 @@ fn an_nsqlookupd_gets_the_state_and_every_change() {
         ],
     );
     lookupd.wait_for("connected");
-    assert!(wait_until(PATIENCE, || lookupd.told().len() > 1));
+    assert!(wait_until(TIMEOUT, || lookupd.told().len() > 1));
     let hostname = broker.get("/info").json()["hostname"].clone();
     let identify = format!(
         "IDENTIFY {{\"broadcast_address\":\"b\\u003c1\\u003e\",\"hostname\":{hostname},\
@@ -110,13 +110,13 @@ fn a_broker_pings_and_reconnects() {
     let broker = Broker::start(1, &[&flag(&lookupd)]);
     broker.post("/topic/create?topic=t", b"").expect_status(200);
     lookupd.wait_for("REGISTER t");
-    let patience = Duration::from_secs(60);
+    let timeout = Duration::from_secs(60);
     let is_pinged = || lookupd.told().iter().any(|line| line == "PING");
-    assert!(wait_until(patience, is_pinged), "{:?}", lookupd.told());
+    assert!(wait_until(timeout, is_pinged), "{:?}", lookupd.told());
     lookupd.cut();
     lookupd.forget();
     // The ping after the cut fails or connects at once. The next ping certainly connects.
-    assert!(wait_until(patience, || {
+    assert!(wait_until(timeout, || {
         lookupd.told().iter().any(|line| line == "REGISTER t")
     }));
 }
@@ -183,7 +183,7 @@ fn misbehave(command: &'static str, manner: Manner) {
     };
     let mut n = 0;
     assert!(
-        wait_until(PATIENCE, || {
+        wait_until(TIMEOUT, || {
             n += 1;
             is_told(n)
         }),
@@ -262,7 +262,7 @@ fn only_the_creator_of_a_topic_waits_for_an_answer() {
     broker.wait_for_log("peer info");
     let mut creator = Client::connect(broker.tcp_addr());
     creator.send(&Client::command_with_body("PUB slow.topic", b"first"));
-    assert!(wait_until(PATIENCE, || is_asked.load(Ordering::SeqCst)));
+    assert!(wait_until(TIMEOUT, || is_asked.load(Ordering::SeqCst)));
     let mut other = Client::connect(broker.tcp_addr());
     other.publish("slow.topic", b"second");
     broker
@@ -320,7 +320,7 @@ fn many_topics_wait_for_one_timeout() {
     let count = asked.clone();
     let http = serve_http(move |_| {
         count.fetch_add(1, Ordering::SeqCst);
-        thread::sleep(PATIENCE);
+        thread::sleep(TIMEOUT);
         Reply::new(200, "{}")
     });
     let lookupd = Lookupd::start_with_http(http.port());

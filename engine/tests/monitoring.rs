@@ -28,7 +28,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use support::{Broker, Client, PATIENCE, Response, parse_http, wait_until};
+use support::{Broker, Client, Response, TIMEOUT, parse_http, wait_until};
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -108,7 +108,7 @@ impl Scene {
     /// Waits until the statistics show everything that the clients did.
     fn settle(&self) {
         let mut last = Value::Null;
-        let settled = wait_until(PATIENCE, || {
+        let settled = wait_until(TIMEOUT, || {
             last = self.broker.stats();
             let channel =
                 |topic: usize, channel: usize| &last["topics"][topic]["channels"][channel];
@@ -137,7 +137,7 @@ impl Poller {
         let address = broker.http_addr();
         let stream = TcpStream::connect(address).expect("the broker listens");
         stream
-            .set_read_timeout(Some(PATIENCE))
+            .set_read_timeout(Some(TIMEOUT))
             .expect("longer than nothing");
         Poller {
             stream,

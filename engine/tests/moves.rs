@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Broker, Client, FrameType, Message, PATIENCE, Random, wait_until, whole_machine};
+use support::{Broker, Client, FrameType, Message, Random, TIMEOUT, wait_until, whole_machine};
 
 const SHARDS: [usize; 3] = [1, 2, 5];
 const TOPICS: usize = 20;
@@ -63,7 +63,7 @@ impl Published {
             consumer.send(format!("SUB {} channel\nRDY 500\n", topic(number)).as_bytes());
             consumer.expect_ok();
             while !missing.is_empty() {
-                let Some(message) = consumer.message_within(PATIENCE) else {
+                let Some(message) = consumer.message_within(TIMEOUT) else {
                     panic!(
                         "{} lost {} messages: {missing:?}",
                         topic(number),
@@ -82,7 +82,7 @@ impl Published {
         for (&number, bodies) in &self.bodies {
             let name = topic(number);
             let mut last = String::new();
-            let is_drained = wait_until(PATIENCE, || {
+            let is_drained = wait_until(TIMEOUT, || {
                 let stats = broker.topic_stats(&name).expect("it was created");
                 last = stats.to_string();
                 let channel = &stats["channels"][0];
@@ -458,7 +458,7 @@ fn consumers_from_all_shards_share_a_channel() {
                     client.expect_ok();
                     let mut got = Vec::new();
                     let start = Instant::now();
-                    while left.load(Ordering::SeqCst) > 0 && start.elapsed() < PATIENCE {
+                    while left.load(Ordering::SeqCst) > 0 && start.elapsed() < TIMEOUT {
                         let Some(message) = client.message_within(Duration::from_millis(100))
                         else {
                             continue;
@@ -527,7 +527,7 @@ fn http_connections_move_with_the_requests_sent_ahead() {
 /// Sends everything in pieces that end anywhere. Returns the answers.
 fn talk_http(address: std::net::SocketAddr, requests: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).expect("listening");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     let mut reader = stream.try_clone().expect("descriptors are left");
     let answers = thread::spawn(move || {
         let mut answers = String::new();

@@ -5,7 +5,7 @@ mod support;
 use nsqlookupd::config::Config;
 use nsqlookupd::server::Server;
 use program::log::{self, Level};
-use support::{Broker, Certificates, Client, PATIENCE, http, wait_until};
+use support::{Broker, Certificates, Client, TIMEOUT, http, wait_until};
 use tokio::runtime::Runtime;
 
 /// A running nsqlookupd.
@@ -68,7 +68,7 @@ impl Lookupd {
             wanted.sort_unstable();
             found["channels"] == serde_json::json!(channels) && shown == wanted
         };
-        assert!(wait_until(PATIENCE, is_shown), "{topic}: {text}");
+        assert!(wait_until(TIMEOUT, is_shown), "{topic}: {text}");
     }
 }
 

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use support::{
-    Broker, Certificates, Client, PATIENCE, Upgrade, http, rss, wait_until, whole_machine,
+    Broker, Certificates, Client, TIMEOUT, Upgrade, http, rss, wait_until, whole_machine,
 };
 use upgrade::Upgrades;
 
@@ -86,7 +86,7 @@ impl Flood {
     /// Waits until the broker takes no more bytes. The broker's memory must not grow meanwhile.
     fn wait_for_stall(&self, broker: &Broker, before: u64) {
         let mut last = (0, Instant::now());
-        let is_over = wait_until(10 * PATIENCE, || {
+        let is_over = wait_until(10 * TIMEOUT, || {
             let grown = rss(broker.pid()).anonymous_bytes.saturating_sub(before);
             assert!(grown < GROWTH_BYTES_MAX, "grew by {grown} bytes");
             let sent = self.sent_bytes.load(Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Flood {
 
 /// Checks that the broker does not poll busily while it does not read from a client.
 fn check_idle(broker: &Broker) {
-    let is_idle = wait_until(PATIENCE, || {
+    let is_idle = wait_until(TIMEOUT, || {
         let before = support::cpu_time(broker.pid());
         std::thread::sleep(Duration::from_millis(500));
         support::cpu_time(broker.pid()) - before < Duration::from_millis(150)
@@ -273,7 +273,7 @@ fn requests_without_end_are_bounded() {
     check_idle(&broker);
     let mut answers = String::new();
     stream
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(TIMEOUT))
         .expect("a timeout above zero");
     (&stream)
         .read_to_string(&mut answers)

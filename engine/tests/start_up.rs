@@ -16,7 +16,7 @@ use support::{
 };
 
 /// The longest wait. A refusal takes milliseconds. An address in use is tried for a second.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs a broker that must refuse to start on `data_path`. Returns the text of its FATAL line.
 fn refused(command: &mut Command, data_path: &Path) -> String {
@@ -26,7 +26,7 @@ fn refused(command: &mut Command, data_path: &Path) -> String {
     } else {
         Vec::new()
     };
-    let exit = run(command, PATIENCE);
+    let exit = run(command, TIMEOUT);
     assert_eq!(exit.code(), 1, "{exit}");
     assert_eq!(exit.stdout, "", "nothing but the log: {exit}");
     if exists {
@@ -308,7 +308,7 @@ fn certificates_that_cannot_be_used_are_refused() {
 fn a_data_path_in_use_is_refused_while_it_is() {
     let mut first = Broker::start(1, &[]);
     let path = first.data_path().to_path_buf();
-    let exit = run(&mut nsqd(&[], &path), PATIENCE);
+    let exit = run(&mut nsqd(&[], &path), TIMEOUT);
     assert_eq!(exit.code(), 1, "{exit}");
     assert_eq!(
         fatal_text(&exit),
@@ -364,7 +364,7 @@ fn a_data_path_without_permission_is_refused() {
     for mode in [0o000, 0o500] {
         std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(mode)).expect("ours");
         let mut command = nsqd(&without_privileges(), &closed);
-        let exit = run(&mut command, PATIENCE);
+        let exit = run(&mut command, TIMEOUT);
         std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).expect("ours");
         assert_eq!(exit.code(), 1, "{exit}");
         let text = fatal_text(&exit);
@@ -482,7 +482,7 @@ fn a_bad_command_line_ends_with_code_2_and_the_usage() {
             Command::new(nsqd_path())
                 .args(args)
                 .current_dir(data.path()),
-            PATIENCE,
+            TIMEOUT,
         );
         assert_eq!(exit.code(), 2, "{exit}");
         assert_eq!(exit.stderr.lines().next(), Some(first_line), "{exit}");
@@ -530,7 +530,7 @@ fn the_first_of_several_reasons_is_that_of_nsqd() {
     let start = |data_path: &Path, args: &[&str]| {
         let mut command = nsqd_on(&[], data_path, "127.0.0.1:99999", "127.0.0.1:0");
         command.args(args);
-        let exit = run(&mut command, PATIENCE);
+        let exit = run(&mut command, TIMEOUT);
         assert_eq!(exit.code(), 1, "{exit}");
         exit
     };
@@ -582,11 +582,11 @@ fn a_config_file_is_read_and_its_mistakes_are_named() {
         assert_eq!(shown.text(), value, "{key}");
     }
     std::fs::write(&file, "log_level = 5\n").expect("written");
-    let exit = run(nsqd(&[], data.path()).arg(&config), PATIENCE);
+    let exit = run(nsqd(&[], data.path()).arg(&config), TIMEOUT);
     assert_eq!(exit.code(), 1, "{exit}");
     assert_eq!(fatal_text(&exit), "failed parsing log_level 5");
     std::fs::write(&file, "id = \n").expect("written");
-    let exit = run(nsqd(&[], data.path()).arg(&config), PATIENCE);
+    let exit = run(nsqd(&[], data.path()).arg(&config), TIMEOUT);
     let why = format!(
         "failed to load config file {} - toml: line 1: ",
         file.display()
@@ -641,7 +641,7 @@ fn each_log_line_is_an_object_if_json_is_asked_for() {
     has("info", "NSQ: bye");
 
     let mut command = nsqd_on(&[], data.path(), "127.0.0.1:99999", "127.0.0.1:0");
-    let exit = run(command.arg("--log-format=json"), PATIENCE);
+    let exit = run(command.arg("--log-format=json"), TIMEOUT);
     assert_eq!(exit.code(), 1, "{exit}");
     let lines = exit.stderr.split_inclusive('\n');
     let objects: Vec<LogObject> = lines.map(LogObject::parse).collect();
@@ -680,13 +680,13 @@ impl LogObject {
 #[test]
 fn help_and_version_are_answers() {
     for flag in ["--version", "-version"] {
-        let exit = run_nsqd(&[flag], PATIENCE);
+        let exit = run_nsqd(&[flag], TIMEOUT);
         assert_eq!((exit.code(), exit.stderr.as_str()), (0, ""), "{exit}");
         assert!(exit.stdout.starts_with("nsqd v1.3.0 (built w/"), "{exit}");
         assert_eq!(exit.stdout.lines().count(), 1, "{exit}");
     }
     for flag in ["--help", "-h"] {
-        let exit = run_nsqd(&[flag], PATIENCE);
+        let exit = run_nsqd(&[flag], TIMEOUT);
         assert_eq!((exit.code(), exit.stdout.as_str()), (0, ""), "{exit}");
         assert!(exit.stderr.starts_with("Usage of nsqd:\n"), "{exit}");
         for flag in [

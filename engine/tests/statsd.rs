@@ -5,7 +5,7 @@ mod support;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Broker, Client, PATIENCE, Statsd, wait_until};
+use support::{Broker, Client, Statsd, TIMEOUT, wait_until};
 
 fn value(push: &[String], key: &str) -> Option<String> {
     let lines = push.iter().flat_map(|datagram| datagram.lines());
@@ -31,7 +31,7 @@ fn one_message_through(broker: &Broker) {
             .expect("it is there");
         stats["clients"][0]["finish_count"] == 1
     };
-    assert!(wait_until(PATIENCE, is_finished));
+    assert!(wait_until(TIMEOUT, is_finished));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn pushes_have_every_topic_and_the_growth_since_the_last_push() {
     // in flight.
     let mut total = 0;
     let mut last = Vec::new();
-    let has_come = wait_until(PATIENCE, || {
+    let has_come = wait_until(TIMEOUT, || {
         last = statsd.push();
         let counted = value(&last, &count).unwrap_or("0|c".to_owned());
         total += counted
@@ -132,7 +132,7 @@ fn an_unknown_host_is_logged_and_the_end_waits_for_no_push() {
     let mut broker = Broker::start(1, &[&statsd.flag(), "--statsd-interval=1h"]);
     let began = Instant::now();
     assert!(broker.sigterm_and_wait().success());
-    assert!(began.elapsed() < PATIENCE);
+    assert!(began.elapsed() < TIMEOUT);
     assert!(broker.log().contains("INFO: STATSD: closing"));
 }
 

@@ -11,12 +11,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use support::{
-    Broker, Client, Frame, FrameType, Message, PATIENCE, Random, wait_until, whole_machine,
+    Broker, Client, Frame, FrameType, Message, Random, TIMEOUT, wait_until, whole_machine,
 };
 
 /// The longest time of a neighbour's publish, delivery and finish, which normally take well under a
 /// millisecond. The limit detects a hang on a shared machine. It does not measure speed.
-const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(10);
+const NEIGHBOUR_TIMEOUT: Duration = Duration::from_secs(10);
 
 const MESSAGE_BYTES_MAX: i32 = 1_048_576;
 const BODY_BYTES_MAX: i32 = 5_242_880;
@@ -132,7 +132,7 @@ fn check_all(cases: Vec<Case>) {
 /// Waits until the broker counts no other connections.
 fn wait_for_clients(broker: &Broker, count: u64) {
     let mut last = String::new();
-    let settled = wait_until(PATIENCE, || {
+    let settled = wait_until(TIMEOUT, || {
         let stats = broker.stats();
         last = stats.to_string();
         let producers = stats["producers"].as_array().map_or(0, Vec::len) as u64;
@@ -189,7 +189,7 @@ impl Neighbour {
         };
         eprintln!("streams: the neighbour made {rounds} rounds, the slowest in {slowest:?}");
         assert!(
-            slowest < NEIGHBOUR_PATIENCE,
+            slowest < NEIGHBOUR_TIMEOUT,
             "the neighbour waited for {slowest:?}"
         );
     }
@@ -688,7 +688,7 @@ fn the_minimal_session() {
     let broker = Broker::start(2, &[]);
     let mut stream = TcpStream::connect(broker.tcp_addr()).expect("listening");
     stream
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(TIMEOUT))
         .expect("a timeout above zero");
     let sent = bytes("  V2SUB t ch\nRDY 3\nPUB t\n", &[2], b"hi");
     stream.write_all(&sent).expect("connected");
@@ -711,10 +711,10 @@ fn the_minimal_session() {
     let unix = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .expect("after 1970");
-    assert!(unix.as_nanos() as u64 - timestamp < PATIENCE.as_nanos() as u64);
+    assert!(unix.as_nanos() as u64 - timestamp < TIMEOUT.as_nanos() as u64);
     let id_time = ((id >> 22) + 1_288_834_974_288) << 20;
     assert!(
-        timestamp.abs_diff(id_time) < PATIENCE.as_nanos() as u64,
+        timestamp.abs_diff(id_time) < TIMEOUT.as_nanos() as u64,
         "the id tells the time"
     );
     assert_eq!(&message[34..], b"hi");
@@ -933,7 +933,7 @@ fn a_client_that_never_reads_harms_nobody() {
     let before = support::rss(broker.pid()).anonymous_bytes;
     // The broker closes the client after at most two intervals (P10). Other consumers of the topic
     // are served.
-    let gone = wait_until(PATIENCE, || {
+    let gone = wait_until(TIMEOUT, || {
         broker
             .channel_stats("large", "channel")
             .is_some_and(|channel| channel["client_count"] == 0)
@@ -943,7 +943,7 @@ fn a_client_that_never_reads_harms_nobody() {
         "a client that reads nothing for two heartbeat intervals is closed"
     );
     // The client still reads nothing and the socket stays full, but the broker must close it.
-    let is_free = wait_until(PATIENCE, || !is_open(broker.tcp_addr(), idle.local_addr()));
+    let is_free = wait_until(TIMEOUT, || !is_open(broker.tcp_addr(), idle.local_addr()));
     assert!(is_free, "a client that was closed keeps a descriptor");
     let after = support::rss(broker.pid()).anonymous_bytes;
     assert!(
@@ -1029,7 +1029,7 @@ fn newcomers_take_turns_with_others() {
     broker.signal("CONT");
     early.expect_ok();
     let count = |log: &str| log.matches("TCP: new client(").count();
-    let are_in = wait_until(PATIENCE, || count(&broker.log()) > NEWCOMERS);
+    let are_in = wait_until(TIMEOUT, || count(&broker.log()) > NEWCOMERS);
     assert!(are_in, "newcomers wait: {}", count(&broker.log()));
     let log = broker.log();
     let (_, behind) = log
@@ -1184,7 +1184,7 @@ fn clients_cannot_forge_lines_of_the_log() {
     let mut http = TcpStream::connect(broker.http_addr()).expect("it listens");
     http.write_all(b"GET /raw\x1b[2J\x9b HTTP/1.1\r\nHost: x\r\n\r\n")
         .expect("it reads");
-    http.set_read_timeout(Some(PATIENCE)).expect("above zero");
+    http.set_read_timeout(Some(TIMEOUT)).expect("above zero");
     // Whatever the answer is, the log is checked afterwards.
     let mut first = [0];
     http.read_exact(&mut first).expect("an answer");

@@ -9,7 +9,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{Broker, Launch, PATIENCE, is_installed, parse_http, wait_until};
+use support::{Broker, Launch, TIMEOUT, is_installed, parse_http, wait_until};
 
 /// Starts a broker with both sockets in a directory of its own.
 fn broker(shards: usize) -> (tempfile::TempDir, Broker) {
@@ -33,7 +33,7 @@ fn path(directory: &tempfile::TempDir, name: &str) -> PathBuf {
 fn connect(path: &Path) -> UnixStream {
     let stream = UnixStream::connect(path).expect("the broker listens");
     stream
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(TIMEOUT))
         .expect("a time-out can be set");
     stream
 }
@@ -175,7 +175,7 @@ fn an_empty_tcp_address_is_a_socket_without_a_file() {
     client.write_all(b"  V2").expect("connected");
     send(&mut client, "PUB topic", Some(b"x"));
     assert_eq!(frame(&mut client), b"OK");
-    assert!(wait_until(PATIENCE, || broker
+    assert!(wait_until(TIMEOUT, || broker
         .topic_stats("topic")
         .is_some()));
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use diskq::{DataPathLock, OsFiles};
 use diskq_nsqd::{ExportOptions, Metadata};
 
-use support::{Broker, Client, Launch, PATIENCE, Tmpfs, contents, wait_until, without_privileges};
+use support::{Broker, Client, Launch, TIMEOUT, Tmpfs, contents, wait_until, without_privileges};
 
 /// A queue: the number and the attempts of each message.
 type Queue = Vec<(u32, u16)>;
@@ -146,7 +146,7 @@ fn check_deliveries(broker: &Broker, fixture: &Fixture) {
         };
         let name = fixture.name;
         assert!(
-            wait_until(PATIENCE, is_drained),
+            wait_until(TIMEOUT, is_drained),
             "{name} {channel}: messages are left"
         );
     }

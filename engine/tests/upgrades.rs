@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use support::{
-    Broker, Certificates, Client, FrameType, PATIENCE, Random, Upgrade, is_installed, rss, run,
+    Broker, Certificates, Client, FrameType, Random, TIMEOUT, Upgrade, is_installed, rss, run,
     wait_until, whole_machine,
 };
 use upgrade::{ClientTls, Upgrades, client_config};
@@ -459,7 +459,7 @@ fn a_bomb_is_opened_piece_by_piece() {
     client.writer().write_all(&wire).expect("connected");
     let mut watched = 0;
     let mut answer = None;
-    wait_until(PATIENCE, || {
+    wait_until(TIMEOUT, || {
         watched = watched.max(rss(broker.pid()).anonymous_bytes);
         answer = client.frame_within(Duration::from_millis(5));
         answer.is_some()
@@ -524,7 +524,7 @@ fn a_consumer_that_does_not_read_costs_little() {
     }
     let grown = rss(broker.pid()).anonymous_bytes.saturating_sub(before);
     assert!(grown < 24 << 20, "{grown} bytes for 10 consumers");
-    let is_closed = wait_until(PATIENCE, || {
+    let is_closed = wait_until(TIMEOUT, || {
         let channel = broker
             .channel_stats("topic", "channel")
             .expect("it is there");
@@ -544,7 +544,7 @@ fn openssl_works_with_the_broker() {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let path = |name: &str| directory.path().join(name).display().to_string();
     let openssl = |args: &[&str]| {
-        let exit = run(Command::new("openssl").args(args), PATIENCE);
+        let exit = run(Command::new("openssl").args(args), TIMEOUT);
         assert!(exit.status.success(), "{args:?}: {exit}");
     };
     let (rsa8, rsa1, ec) = (path("rsa8.pem"), path("rsa1.pem"), path("ec.pem"));
@@ -605,7 +605,7 @@ fn expect_openssl(broker: &Broker, version: &str, is_accepted: bool) {
          -cipher DEFAULT@SECLEVEL=0 -connect {}",
         broker.https_addr()
     );
-    let exit = run(Command::new("sh").args(["-c", &command]), PATIENCE);
+    let exit = run(Command::new("sh").args(["-c", &command]), TIMEOUT);
     if is_accepted {
         assert!(exit.stdout.ends_with("\r\n\r\nOK"), "{version}: {exit}");
     } else {

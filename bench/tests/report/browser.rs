@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 /// The longest time for one browser. Other tests run on the machine at the same time.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The number of attempts. Chromium sometimes hangs before it has loaded anything, which is no
 /// fault of the page.
@@ -165,7 +165,7 @@ impl Browser {
                 return written;
             }
         }
-        panic!("chromium did not end within {PATIENCE:?}, {ATTEMPTS} times");
+        panic!("chromium did not end within {TIMEOUT:?}, {ATTEMPTS} times");
     }
 
     /// Runs the browser once. Returns `None` if the browser does not end.
@@ -191,7 +191,7 @@ impl Browser {
             if let Some(status) = child.try_wait().unwrap() {
                 break Some(status);
             }
-            if started.elapsed() > PATIENCE {
+            if started.elapsed() > TIMEOUT {
                 // The children of the browser hold the pipes open.
                 kill_process_group(Pid::from_child(&child), Signal::KILL).unwrap();
                 child.wait().unwrap();
@@ -201,7 +201,7 @@ impl Browser {
         };
         let (out, err) = (out.join().unwrap(), err.join().unwrap());
         let Some(status) = status else {
-            eprintln!("chromium did not end within {PATIENCE:?}:\n{err}");
+            eprintln!("chromium did not end within {TIMEOUT:?}:\n{err}");
             return None;
         };
         assert!(status.success(), "chromium: {status}\n{err}");

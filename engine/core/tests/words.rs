@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 
 /// Parts of names that this project does not use, and the words that it uses instead.
-const WORDS: [(&str, &str); 18] = [
+const WORDS: [(&str, &str); 19] = [
     ("publisher", "producer"),
     ("subscriber", "consumer"),
     ("nack", "requeue"),
@@ -25,6 +25,7 @@ const WORDS: [(&str, &str); 18] = [
     ("hurrier", "urgent thread"),
     ("looker", "engine"),
     ("desk", "queue"),
+    ("patience", "timeout"),
 ];
 
 /// Words with which no comment begins. A comment begins with its subject, and these words begin

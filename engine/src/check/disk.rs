@@ -21,7 +21,7 @@ const FREE_FILES_FEW: u64 = 1000;
 const SYNC_SLOW: Duration = Duration::from_millis(10);
 const SYNC_COUNT: u32 = 9;
 /// No further sync is tried after this.
-const SYNC_PATIENCE: Duration = Duration::from_secs(3);
+const SYNC_TIMEOUT: Duration = Duration::from_secs(3);
 const SYNC_BYTES: usize = 4096;
 
 /// The size of the file that is reserved and mapped: twice a log's first segment, so that all syncs have room.
@@ -169,7 +169,7 @@ fn syncs(file: &TrialFile) -> io::Result<Vec<Duration>> {
     for at in 0..SYNC_COUNT {
         let offset = u64::from(at) * SYNC_BYTES as u64;
         times.push(file.write_and_sync(offset, &[1; SYNC_BYTES])?);
-        if began.elapsed() > SYNC_PATIENCE {
+        if began.elapsed() > SYNC_TIMEOUT {
             break;
         }
     }

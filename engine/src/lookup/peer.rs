@@ -19,7 +19,7 @@ use wire::go_error::system_text;
 use wire::go_json::{self, JsonObject, integer, string};
 
 /// The longest time in which a peer must accept a connection, or answer the commands that were sent.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Commands that are sent before their answers are awaited. A node with many channels is registered at a
 /// peer far away in a few round trips, and neither side's socket buffer can fill up.
@@ -179,7 +179,7 @@ impl Peer {
         let Some(link) = &mut self.link else {
             return false;
         };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let bytes = [MAGIC, &node.identify].concat();
         let answer = link
             .write(&bytes, deadline)
@@ -230,7 +230,7 @@ impl Peer {
             return Ok(());
         };
         for together in commands.chunks(COMMANDS_TOGETHER) {
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + TIMEOUT;
             let lines: String = together.iter().map(|line| format!("{line}\n")).collect();
             link.write(lines.as_bytes(), deadline)
                 .map_err(|cause| Failure::new(&together[0], cause))?;
@@ -260,11 +260,11 @@ struct Link {
 impl Link {
     fn connect(address: &str, tls: Option<&Arc<ClientConfig>>) -> Result<Link, String> {
         let fail = |error: io::Error| format!("dial tcp {address}: {}", cause(&error));
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         let mut result = Err(ErrorKind::AddrNotAvailable.into());
         for address in address.to_socket_addrs().map_err(fail)? {
             result = remaining(deadline)
-                .and_then(|patience| TcpStream::connect_timeout(&address, patience));
+                .and_then(|timeout| TcpStream::connect_timeout(&address, timeout));
             if result.is_ok() {
                 break;
             }
@@ -285,7 +285,7 @@ impl Link {
 
     fn write(&mut self, bytes: &[u8], deadline: Instant) -> Result<(), String> {
         remaining(deadline)
-            .and_then(|patience| self.stream.set_timeouts(patience))
+            .and_then(|timeout| self.stream.set_timeouts(timeout))
             .and_then(|()| self.stream.write_all(bytes))
             .and_then(|()| self.stream.flush())
             .map_err(|error| self.text("write", &error))
@@ -299,7 +299,7 @@ impl Link {
             }
             let mut buffer = [0; 4096];
             let bytes = remaining(deadline)
-                .and_then(|patience| self.stream.set_timeouts(patience))
+                .and_then(|timeout| self.stream.set_timeouts(timeout))
                 .and_then(|()| self.stream.read(&mut buffer))
                 .map_err(|error| self.text("read", &error))?;
             if bytes == 0 {
@@ -348,9 +348,9 @@ impl Stream {
     }
 
     /// Sets both timeouts: a write of TLS may have to read.
-    fn set_timeouts(&self, patience: Duration) -> io::Result<()> {
-        self.socket().set_read_timeout(Some(patience))?;
-        self.socket().set_write_timeout(Some(patience))
+    fn set_timeouts(&self, timeout: Duration) -> io::Result<()> {
+        self.socket().set_read_timeout(Some(timeout))?;
+        self.socket().set_write_timeout(Some(timeout))
     }
 }
 

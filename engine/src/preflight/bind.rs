@@ -15,7 +15,7 @@ use crate::net::address::{ListenAddress, UnixSocket};
 /// The time for which an address that is in use is tried again. A process that was killed may still be dying: its
 /// sockets are closed when all of its memory was given back. A supervisor that restarts nsqd at once must not fail for
 /// that.
-const BIND_PATIENCE: Duration = Duration::from_secs(1);
+const BIND_TIMEOUT: Duration = Duration::from_secs(1);
 const BIND_PAUSE: Duration = Duration::from_millis(20);
 
 /// A TCP address that belongs to this process until this is dropped. No client can connect yet.
@@ -82,17 +82,17 @@ fn unix_hint(error: &io::Error) -> &'static str {
 /// Listeners with SO_REUSEPORT alone do not find out that the address is taken: a second nsqd of the same user would
 /// start without an error and take half of the connections. So a socket is bound without this option first.
 pub fn reserve_tcp(address: &str) -> Result<ReservedAddress, PreflightError> {
-    reserve_within(address, BIND_PATIENCE)
+    reserve_within(address, BIND_TIMEOUT)
 }
 
-fn reserve_within(address: &str, patience: Duration) -> Result<ReservedAddress, PreflightError> {
+fn reserve_within(address: &str, timeout: Duration) -> Result<ReservedAddress, PreflightError> {
     let refuse = |why: String, hint: String| PreflightError::Listen {
         address: address.to_string(),
         why,
         hint,
     };
     let candidate = tcp_address::resolve(address).map_err(|why| refuse(why, String::new()))?;
-    reserve_patiently(candidate, patience).map_err(|error| {
+    reserve_with_retries(candidate, timeout).map_err(|error| {
         let why = system_text(&error);
         refuse(
             format!("listen tcp {candidate}: bind: {why}"),
@@ -101,8 +101,8 @@ fn reserve_within(address: &str, patience: Duration) -> Result<ReservedAddress, 
     })
 }
 
-fn reserve_patiently(address: SocketAddr, patience: Duration) -> io::Result<ReservedAddress> {
-    let deadline = Instant::now() + patience;
+fn reserve_with_retries(address: SocketAddr, timeout: Duration) -> io::Result<ReservedAddress> {
+    let deadline = Instant::now() + timeout;
     loop {
         // Connections that an earlier process has left, in TIME_WAIT for example, are in the way of the first try only.
         match bind_alone(address, false).or_else(|_| bind_alone(address, true)) {

@@ -17,7 +17,7 @@ const SUBMISSIONS: u32 = 256;
 const COMPLETIONS: u32 = 2048;
 
 /// The time for which the making of a ring is tried.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The poll of the thread's own wake-up.
@@ -42,7 +42,7 @@ impl Ring {
     pub(super) fn new() -> io::Result<(Ring, Arc<Notify>)> {
         let (eventfd, notify) = Notify::with_eventfd()?;
         let ring = Ring {
-            ring: RefCell::new(build_patiently()?),
+            ring: RefCell::new(build_with_retries()?),
             waiting: RefCell::default(),
             eventfd,
         };
@@ -180,8 +180,8 @@ fn submit_and_wait(ring: &mut IoUring, wait: Option<Duration>) -> io::Result<usi
 
 /// Makes a ring. The kernel gives the locked memory of an earlier ring back a little later: the memory of
 /// [`super::try_engine`], or of a process that was killed.
-fn build_patiently() -> io::Result<IoUring> {
-    let deadline = Instant::now() + PATIENCE;
+fn build_with_retries() -> io::Result<IoUring> {
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match build() {
             Err(error)

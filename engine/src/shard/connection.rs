@@ -126,7 +126,7 @@ async fn read(shard: &Rc<Shard>, connection: &Rc<Connection>) {
                     reactor::come_last().await;
                 }
             }
-            ReadOnce::Patient(time) => shard.gathering.wait(shard.shared.clock, time).await,
+            ReadOnce::Gather(time) => shard.gathering.wait(shard.shared.clock, time).await,
             ReadOnce::Over => return,
         }
     }
@@ -137,7 +137,7 @@ enum ReadOnce {
     /// Less than there was room for: nothing more at the moment.
     Some,
     /// Less than there was room for, from a consumer that has enough messages in hand: it may be read this much later.
-    Patient(Duration),
+    Gather(Duration),
     /// The input holds as much as there was room for, or as much as may be carried out at once.
     Full,
     /// The connection ends or leaves.
@@ -219,7 +219,7 @@ impl Connection {
             return Poll::Ready(ReadOnce::Full);
         }
         let delay = shard.broker.borrow_mut().coalescing_delay(self.id);
-        Poll::Ready(delay.map_or(ReadOnce::Some, ReadOnce::Patient))
+        Poll::Ready(delay.map_or(ReadOnce::Some, ReadOnce::Gather))
     }
 
     /// Returns whether the broker can carry out more of the input that is there. [`Connection::poll_read_once`] names

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::support::{Broker, Client, PATIENCE, wait_until};
+use super::support::{Broker, Client, TIMEOUT, wait_until};
 use super::{GO, Latency, Poller, Scene, now_seconds};
 
 #[derive(Deserialize)]
@@ -184,7 +184,7 @@ fn exporters_read_every_topic_channel_and_client() {
     let stats: Stats = exporter.decode("/stats?format=json");
     assert_eq!(stats.topics.len(), 2);
     drop(scene.consumer);
-    let left = wait_until(PATIENCE, || {
+    let left = wait_until(TIMEOUT, || {
         let stats: Stats = exporter.decode("/stats?format=json");
         stats.topics[1].channels[1].clients.is_empty()
     });
@@ -204,7 +204,7 @@ fn exporters_tell_what_is_on_disk_from_what_is_in_memory() {
     producer.publish_many("orders", &["12345678"; 10]);
     let mut exporter = Poller::connect(&broker, &GO);
     let mut last = Vec::new();
-    let is_shown = wait_until(PATIENCE, || {
+    let is_shown = wait_until(TIMEOUT, || {
         let stats: Stats = exporter.decode("/stats?format=json");
         let channel = &stats.topics[0].channels[0];
         last = vec![channel.depth, channel.backend_depth];

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Scene;
-use super::support::{PATIENCE, Statsd, wait_until};
+use super::support::{Statsd, TIMEOUT, wait_until};
 
 /// A series: its name and its labels without `instance`.
 type Series = (String, Vec<String>);
@@ -97,7 +97,7 @@ fn grafana_has_every_series_of_its_boards() {
     };
     let mut series = BTreeMap::new();
     // The first pushes may come from before the clients were done.
-    let has_come = wait_until(PATIENCE, || {
+    let has_come = wait_until(TIMEOUT, || {
         apply(&mut series, &instance, &statsd.push());
         expected
             .iter()

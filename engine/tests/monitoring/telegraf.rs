@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 
 use super::Scene;
-use super::support::{PATIENCE, go_program, run};
+use super::support::{TIMEOUT, go_program, run};
 
 #[test]
 fn telegraf_gathers_servers_topics_channels_and_clients() {
@@ -15,7 +15,7 @@ fn telegraf_gathers_servers_topics_channels_and_clients() {
     let scene = Scene::start(&[]);
     let host = scene.broker.http_addr().to_string();
     telegraf.arg(format!("http://{host}"));
-    let exit = run(&mut telegraf, PATIENCE);
+    let exit = run(&mut telegraf, TIMEOUT);
     assert!(exit.status.success(), "{exit}");
     let printed: Vec<Value> = exit
         .stdout

@@ -13,7 +13,7 @@ pub use test_support::process::{Exit, run};
 use test_support::process::{LOG_LINES_MAX, Log, address_in};
 
 use super::sandbox::{answer_io_uring_with, confine_like_container, hear_hangups};
-use super::{PATIENCE, wait_until};
+use super::{TIMEOUT, wait_until};
 
 /// The number of log lines that are printed when a test fails.
 const LOG_LINES_PRINTED: usize = 150;
@@ -248,7 +248,7 @@ impl Broker {
             .child
             .kill()
             .expect("a child that was not waited for can be signalled");
-        self.running.wait(PATIENCE);
+        self.running.wait(TIMEOUT);
     }
 
     /// Sends SIGTERM without waiting.
@@ -270,15 +270,15 @@ impl Broker {
         );
     }
 
-    /// Sends SIGTERM and waits for the end. Fails if the broker takes longer than `PATIENCE`.
+    /// Sends SIGTERM and waits for the end. Fails if the broker takes longer than `TIMEOUT`.
     pub fn sigterm_and_wait(&mut self) -> ExitStatus {
         self.sigterm();
-        self.running.wait(PATIENCE)
+        self.running.wait(TIMEOUT)
     }
 
     /// Waits for an end with another cause.
-    pub fn wait(&mut self, patience: Duration) -> ExitStatus {
-        self.running.wait(patience)
+    pub fn wait(&mut self, timeout: Duration) -> ExitStatus {
+        self.running.wait(timeout)
     }
 
     /// Returns the exit status if the process has ended.
@@ -334,10 +334,10 @@ impl Broker {
 
     /// Waits for a log line that contains `text` and returns it.
     pub fn wait_for_log(&self, text: &str) -> String {
-        match self.running.log.wait_for(text, PATIENCE) {
+        match self.running.log.wait_for(text, TIMEOUT) {
             Some(line) => line,
             None => panic!(
-                "no log line with {text:?} within {PATIENCE:?}:\n{}",
+                "no log line with {text:?} within {TIMEOUT:?}:\n{}",
                 self.log()
             ),
         }
@@ -386,8 +386,8 @@ impl Running {
             move || log.drain(stderr)
         });
 
-        let tcp = log.wait_for("TCP: listening on ", PATIENCE);
-        let http = log.wait_for(" HTTP: listening on ", PATIENCE);
+        let tcp = log.wait_for("TCP: listening on ", TIMEOUT);
+        let http = log.wait_for(" HTTP: listening on ", TIMEOUT);
         if let (Some(tcp), Some(http)) = (tcp, http) {
             let tcp_addr = address_in(&tcp);
             let http_addr = address_in(&http);
@@ -400,7 +400,7 @@ impl Running {
             });
         }
         // A closed stderr means that the process is ending. If the broker does not end, it hangs.
-        let ended = wait_until(PATIENCE, || matches!(child.try_wait(), Ok(Some(_))));
+        let ended = wait_until(TIMEOUT, || matches!(child.try_wait(), Ok(Some(_))));
         let _ = child.kill(); // It may have ended already.
         let status = child.wait().expect("a child can be waited for");
         let stderr = log.text(LOG_LINES_MAX);
@@ -412,15 +412,15 @@ impl Running {
         })
     }
 
-    fn wait(&mut self, patience: Duration) -> ExitStatus {
+    fn wait(&mut self, timeout: Duration) -> ExitStatus {
         let mut status = None;
-        wait_until(patience, || {
+        wait_until(timeout, || {
             status = self.child.try_wait().expect("a child can be waited for");
             status.is_some()
         });
         let Some(status) = status else {
             panic!(
-                "the broker (pid {}) has not ended after {patience:?}",
+                "the broker (pid {}) has not ended after {timeout:?}",
                 self.child.id()
             );
         };
@@ -433,7 +433,7 @@ impl Running {
 }
 
 /// Runs the broker with exactly these arguments and waits for its end: for `--version`, bad flags
-/// and refused starts. If the broker still runs after `patience`, it is killed and the test fails.
-pub fn run_nsqd<S: AsRef<std::ffi::OsStr>>(args: &[S], patience: Duration) -> Exit {
-    run(Command::new(nsqd_path()).args(args), patience)
+/// and refused starts. If the broker still runs after `timeout`, it is killed and the test fails.
+pub fn run_nsqd<S: AsRef<std::ffi::OsStr>>(args: &[S], timeout: Duration) -> Exit {
+    run(Command::new(nsqd_path()).args(args), timeout)
 }

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use super::transport::{Transport, Upgrade};
 
 /// The sixteen hexadecimal digits of a message id.
@@ -95,10 +95,10 @@ impl Client {
     }
 
     fn try_connect_without_magic(address: SocketAddr) -> io::Result<Client> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         Ok(Client {
             reader: BufReader::with_capacity(256 * 1024, Transport::new(stream)),
             heartbeats: 0,
@@ -118,7 +118,7 @@ impl Client {
         self.reader.get_mut().write_all(bytes)
     }
 
-    /// Sets the longest wait of a read. The default is `PATIENCE`.
+    /// Sets the longest wait of a read. The default is `TIMEOUT`.
     pub fn set_read_timeout(&mut self, timeout: Duration) {
         self.reader
             .get_ref()
@@ -307,7 +307,7 @@ impl Client {
             if !self.has_buffered() {
                 self.set_read_timeout(left);
                 let waited = self.reader.get_ref().stream().peek(&mut [0]);
-                self.set_read_timeout(PATIENCE);
+                self.set_read_timeout(TIMEOUT);
                 match waited {
                     Ok(_) => {}
                     Err(error) if is_timeout(&error) => return None,

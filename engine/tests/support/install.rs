@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{interop_dir, is_installed, run};
 
-const INSTALL_PATIENCE: Duration = Duration::from_secs(600);
+const INSTALL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Returns the directory in `engine/tests/interop` that has the sources of `name`.
 pub fn source_dir(name: &str) -> PathBuf {
@@ -63,6 +63,6 @@ pub fn install(name: &str, files: &[&str], build: impl FnOnce(&Path, &Path)) -> 
 
 /// Runs a command of a package manager. Panics with its output if it fails.
 pub fn run_installer(command: &mut Command) {
-    let exit = run(command, INSTALL_PATIENCE);
+    let exit = run(command, INSTALL_TIMEOUT);
     assert!(exit.status.success(), "{command:?}: {exit}");
 }

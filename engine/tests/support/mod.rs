@@ -45,7 +45,7 @@ pub use server::{Lookupd, Manner, Reply, Request, serve_http, serve_https};
 pub use skip::{kernel_lacks, not_tested};
 pub use statsd::Statsd;
 pub use test_support::http::{Response, http, http_with_headers, parse as parse_http};
-pub use test_support::{PATIENCE, wait_until};
+pub use test_support::{TIMEOUT, wait_until};
 pub use transport::Upgrade;
 
 use std::path::PathBuf;

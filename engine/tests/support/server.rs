@@ -9,7 +9,7 @@ use std::thread;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use super::{PATIENCE, wait_until};
+use super::{TIMEOUT, wait_until};
 
 /// A request as received.
 #[derive(Clone, Debug)]
@@ -194,11 +194,11 @@ impl Lookupd {
         lock(&self.shared.told).clear();
     }
 
-    /// Waits for `line`, for at most the test's patience.
+    /// Waits for `line`, for at most the test's timeout.
     pub fn wait_for(&self, line: &str) {
         let is_told = || self.told().iter().any(|told| told == line);
         assert!(
-            wait_until(PATIENCE, is_told),
+            wait_until(TIMEOUT, is_told),
             "{line} was not received, but: {:#?}",
             self.told()
         );

@@ -2,7 +2,7 @@
 
 use std::net::UdpSocket;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 pub struct Statsd {
     socket: UdpSocket,
@@ -12,7 +12,7 @@ impl Statsd {
     pub fn listen() -> Statsd {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         socket
-            .set_read_timeout(Some(PATIENCE))
+            .set_read_timeout(Some(TIMEOUT))
             .expect("longer than nothing");
         Statsd { socket }
     }

@@ -24,7 +24,7 @@ const TOGETHER: usize = 64;
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Longest wait for the end of all registrations.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[tokio::main]
 async fn main() -> io::Result<()> {
@@ -80,7 +80,7 @@ async fn main() -> io::Result<()> {
     let started = Instant::now();
     drop(connected);
     let mut stream = TcpStream::connect(http).await?;
-    let empty = Instant::now() + PATIENCE;
+    let empty = Instant::now() + TIMEOUT;
     while lookup(&mut stream, topics - 1).await? > 200 && Instant::now() < empty {
         sleep(Duration::from_millis(5)).await;
     }

@@ -30,7 +30,7 @@ const LISTEN_BACKLOG: i32 = 4096;
 
 /// Time for which an address that is in use is tried again: the process that a supervisor has just
 /// killed may still be dying.
-const BIND_PATIENCE: Duration = Duration::from_secs(1);
+const BIND_TIMEOUT: Duration = Duration::from_secs(1);
 const BIND_PAUSE: Duration = Duration::from_millis(20);
 
 /// The wait after a failed accept, doubled each time up to the maximum.
@@ -49,10 +49,10 @@ const READ_BYTES: usize = 4 * 1024;
 const LINGER: Duration = Duration::from_millis(500);
 
 /// Time that a client may take for a TLS handshake.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(60);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Longest wait for connections at the end of the process.
-const STOP_PATIENCE: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of the listeners with TLS, in the log.
 const TLS_TCP: &str = "TCP with TLS";
@@ -187,8 +187,8 @@ impl Server {
             if !listener.has_registrations {
                 // Requests that are under way end with the process, as in the original.
                 listener.task.abort();
-            } else if timeout(STOP_PATIENCE, listener.task).await.is_err() {
-                log_error!("{name}: connections are still open after {STOP_PATIENCE:?}");
+            } else if timeout(STOP_TIMEOUT, listener.task).await.is_err() {
+                log_error!("{name}: connections are still open after {STOP_TIMEOUT:?}");
             }
             log_info!("{name}: closing {}", listener.address);
         }
@@ -210,7 +210,7 @@ async fn listen_unless_empty(address: &str) -> Result<Option<Bound>, String> {
 async fn listen(address: &str) -> Result<Bound, String> {
     let refuse = |why: String| format!("listen ({address}) failed - {why}");
     let resolved = tcp_address::resolve(address).map_err(refuse)?;
-    let deadline = Instant::now() + BIND_PATIENCE;
+    let deadline = Instant::now() + BIND_TIMEOUT;
     loop {
         match bind(resolved) {
             Ok(bound) => return Ok(bound),
@@ -301,7 +301,7 @@ async fn shake_hands(
     name: &str,
     peer: SocketAddr,
 ) -> Option<TlsStream<TcpStream>> {
-    let why = match timeout(HANDSHAKE_PATIENCE, tls.accept(socket)).await {
+    let why = match timeout(HANDSHAKE_TIMEOUT, tls.accept(socket)).await {
         Ok(Ok(stream)) => return Some(stream),
         Ok(Err(error)) => system_text(&error),
         Err(_) => "i/o timeout".to_string(),

@@ -12,7 +12,7 @@ use rustls::{ClientConnection, StreamOwned};
 use support::{Client, Lookupd, MAGIC, identify, run_nsqlookupd};
 use test_support::differential::Client as _;
 use test_support::process::address_in;
-use test_support::{PATIENCE, wait_until};
+use test_support::{TIMEOUT, wait_until};
 use upgrade::pki_types::ServerName;
 use upgrade::{ClientTls, authorities, client_config};
 
@@ -115,7 +115,7 @@ fn no_input_ends_the_daemon() {
     for (number, input) in inputs.iter().enumerate() {
         for address in [lookupd.tcp, lookupd.http] {
             let mut stream = TcpStream::connect(address).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_read_timeout(Some(TIMEOUT)).unwrap();
             // The daemon may close before it has read everything.
             let _ = stream.write_all(input);
             let _ = stream.shutdown(std::net::Shutdown::Write);
@@ -171,7 +171,7 @@ fn slow_http_clients_are_cut_off() {
     let lookupd = Lookupd::start(&["--http-read-timeout=200ms", "--http-idle-timeout=200ms"]);
     for sent in [&b""[..], b"GET /pi"] {
         let mut stream = TcpStream::connect(lookupd.http).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(sent).unwrap();
         assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
     }
@@ -187,7 +187,7 @@ fn a_client_that_does_not_read_is_alone_with_it() {
         .set_write_timeout(Some(Duration::from_millis(500)))
         .unwrap();
     let pings = "PING\n".repeat(10_000);
-    let is_full = wait_until(PATIENCE, || greedy.try_send(pings.as_bytes()).is_err());
+    let is_full = wait_until(TIMEOUT, || greedy.try_send(pings.as_bytes()).is_err());
     assert!(is_full, "the daemon stops reading");
     let mut other = Client::identified(lookupd.tcp, "b2");
     assert_eq!(other.ask(b"REGISTER t\n"), "OK");
@@ -215,7 +215,7 @@ fn https_is_http_over_tls() {
     let name = ServerName::try_from("127.0.0.1").unwrap();
     let client = ClientConnection::new(config.unwrap(), name).unwrap();
     let socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut stream = StreamOwned::new(client, socket);
     stream
         .write_all(b"GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -229,7 +229,7 @@ fn https_is_http_over_tls() {
 
     // Plain HTTP where HTTPS is served does no harm.
     let mut plain = TcpStream::connect(address).unwrap();
-    plain.set_read_timeout(Some(PATIENCE)).unwrap();
+    plain.set_read_timeout(Some(TIMEOUT)).unwrap();
     plain.write_all(b"GET /ping HTTP/1.1\r\n\r\n").unwrap();
     let _ = plain.read_to_end(&mut Vec::new());
     lookupd.wait_for_log("WARNING: http: TLS handshake error from 127.0.0.1:");

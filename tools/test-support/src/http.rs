@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use crate::PATIENCE;
+use crate::TIMEOUT;
 
 /// A response with its complete body.
 #[derive(Clone, Debug)]
@@ -76,9 +76,9 @@ fn request(
     headers: &[&str],
     body: &[u8],
 ) -> io::Result<Response> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let mut bytes = format!("{method} {target} HTTP/1.1\r\nHost: {address}\r\n").into_bytes();
     bytes.extend_from_slice(b"Connection: close\r\n");
     for header in headers {

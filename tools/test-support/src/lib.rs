@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 /// The longest wait, on a busy machine, for an event that normally takes milliseconds. A longer
 /// wait is a failure.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Calls `done` every 20 ms until it returns true. Returns false if `patience` ends first.
-pub fn wait_until(patience: Duration, mut done: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + patience;
+/// Calls `done` every 20 ms until it returns true. Returns false if `timeout` ends first.
+pub fn wait_until(timeout: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + timeout;
     loop {
         if done() {
             return true;

@@ -61,9 +61,9 @@ impl Log {
         }
     }
 
-    /// Returns the first line with `text`, or None if the log or `patience` ends before.
-    pub fn wait_for(&self, text: &str, patience: Duration) -> Option<String> {
-        let deadline = Instant::now() + patience;
+    /// Returns the first line with `text`, or None if the log or `timeout` ends before.
+    pub fn wait_for(&self, text: &str, timeout: Duration) -> Option<String> {
+        let deadline = Instant::now() + timeout;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(line) = state.lines.iter().find(|line| line.contains(text)) {
@@ -130,9 +130,9 @@ impl std::fmt::Display for Exit {
     }
 }
 
-/// Runs any program and waits for its end. If it still runs after `patience`, it is killed and the
+/// Runs any program and waits for its end. If it still runs after `timeout`, it is killed and the
 /// test fails with its output.
-pub fn run(command: &mut Command, patience: Duration) -> Exit {
+pub fn run(command: &mut Command, timeout: Duration) -> Exit {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -141,7 +141,7 @@ pub fn run(command: &mut Command, patience: Duration) -> Exit {
         .unwrap_or_else(|error| panic!("{command:?} cannot be run: {error}"));
     let stdout = read_in_background(child.stdout.take().expect("stdout is piped"));
     let stderr = read_in_background(child.stderr.take().expect("stderr is piped"));
-    let ended = wait_until(patience, || matches!(child.try_wait(), Ok(Some(_))));
+    let ended = wait_until(timeout, || matches!(child.try_wait(), Ok(Some(_))));
     let _ = child.kill(); // It may have ended already.
     let status = child.wait().expect("a child can be waited for");
     let exit = Exit {
@@ -149,7 +149,7 @@ pub fn run(command: &mut Command, patience: Duration) -> Exit {
         stdout: stdout.join().expect("the reader does not panic"),
         stderr: stderr.join().expect("the reader does not panic"),
     };
-    assert!(ended, "{command:?} still ran after {patience:?}: {exit}");
+    assert!(ended, "{command:?} still ran after {timeout:?}: {exit}");
     exit
 }
 

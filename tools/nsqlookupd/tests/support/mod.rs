@@ -15,7 +15,7 @@ use std::time::Duration;
 use test_support::differential::{self, Addresses, Frame, FrameKind, Words};
 use test_support::http::{Response, http};
 use test_support::process::{Exit, LOG_LINES_MAX, Log, address_in, run};
-use test_support::{PATIENCE, wait_until};
+use test_support::{TIMEOUT, wait_until};
 
 /// The magic of protocol V1.
 pub const MAGIC: &[u8] = b"  V1";
@@ -25,7 +25,7 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// Runs the program under test with exactly these arguments and waits for its end.
 pub fn run_nsqlookupd(args: &[&str]) -> Exit {
-    run(Command::new(path()).args(args), PATIENCE)
+    run(Command::new(path()).args(args), TIMEOUT)
 }
 
 fn path() -> PathBuf {
@@ -68,8 +68,8 @@ impl Lookupd {
             let log = Arc::clone(&log);
             move || log.drain(stderr)
         });
-        let tcp = log.wait_for(" TCP: listening on ", PATIENCE);
-        let http = log.wait_for(" HTTP: listening on ", PATIENCE);
+        let tcp = log.wait_for(" TCP: listening on ", TIMEOUT);
+        let http = log.wait_for(" HTTP: listening on ", TIMEOUT);
         let addresses = (
             tcp.and_then(|line| address_in(&line)),
             http.and_then(|line| address_in(&line)),
@@ -105,7 +105,7 @@ impl Lookupd {
 
     /// Waits for a log line that contains `text` and returns it.
     pub fn wait_for_log(&self, text: &str) -> String {
-        let line = self.log.wait_for(text, PATIENCE);
+        let line = self.log.wait_for(text, TIMEOUT);
         line.unwrap_or_else(|| panic!("no log line with {text:?}:\n{}", self.log()))
     }
 
@@ -122,7 +122,7 @@ impl Lookupd {
     /// Waits for the end of the process and of its log.
     pub fn wait(&mut self) -> ExitStatus {
         let mut status = None;
-        wait_until(PATIENCE, || {
+        wait_until(TIMEOUT, || {
             status = self.child.try_wait().expect("a child can be waited for");
             status.is_some()
         });
@@ -219,9 +219,9 @@ impl differential::Client for Client {
     }
 
     fn connect_without_magic(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).expect("nsqlookupd listens");
+        let stream = TcpStream::connect_timeout(&address, TIMEOUT).expect("nsqlookupd listens");
         for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
-            set(&stream, Some(PATIENCE)).expect("a timeout above zero is accepted");
+            set(&stream, Some(TIMEOUT)).expect("a timeout above zero is accepted");
         }
         stream.set_nodelay(true).expect("TCP has the option");
         Client { stream }

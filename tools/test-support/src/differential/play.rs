@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::case::{Action, Case, HttpRequest};
 use super::sent_bytes::{Names, SentBytes, show, unescape};
 use crate::http::{http, parse as parse_http};
-use crate::{PATIENCE, wait_until};
+use crate::{TIMEOUT, wait_until};
 
 /// The time for which the test watches a silent connection.
 const QUIET: Duration = Duration::from_millis(300);
@@ -158,7 +158,7 @@ impl<C: Client> Stage<C> {
             }
             Action::Read(name, count) => self.read(name, *count),
             Action::Heartbeat(name) => {
-                self.client(name).set_read_timeout(PATIENCE);
+                self.client(name).set_read_timeout(TIMEOUT);
                 vec![self.frame(name).text()]
             }
             Action::Quiet(name) => {
@@ -187,7 +187,7 @@ impl<C: Client> Stage<C> {
             Action::Until(target, text) => {
                 let target = self.words.names.fill(target);
                 let text = unescape(&self.words.names.fill(text));
-                let came = wait_until(PATIENCE, || {
+                let came = wait_until(TIMEOUT, || {
                     let page = http(self.addresses.http, "GET", &target, b"").body;
                     page.windows(text.len()).any(|window| window == text)
                 });
@@ -220,7 +220,7 @@ impl<C: Client> Stage<C> {
     fn read(&mut self, name: &str, count: usize) -> Vec<String> {
         let mut answers = Vec::new();
         while answers.len() < count {
-            self.client(name).set_read_timeout(PATIENCE);
+            self.client(name).set_read_timeout(TIMEOUT);
             match self.frame(name) {
                 Next::Frame(frame) => match frame.kind {
                     FrameKind::Heartbeat => {}
@@ -245,7 +245,7 @@ impl<C: Client> Stage<C> {
     /// the close.
     fn read_to_end(&mut self, name: &str) -> Vec<String> {
         let mut answers = Vec::new();
-        self.client(name).set_read_timeout(PATIENCE);
+        self.client(name).set_read_timeout(TIMEOUT);
         loop {
             match self.frame(name) {
                 Next::Frame(frame) if frame.kind == FrameKind::Heartbeat => {}
@@ -376,9 +376,9 @@ const BROKEN: &str = "broken: ";
 
 /// Sends `bytes`, ends the client's side if `is_all`, and reads to the end.
 fn exchange(address: SocketAddr, bytes: &[u8], is_all: bool) -> io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     // A server may answer before it has read everything (413), so only the answer counts.
     let sent = stream.write_all(bytes);
     if is_all {
