@@ -87,7 +87,7 @@ pub struct RunResult {
     /// The kind of loop. Latencies of a closed loop hide stalls.
     #[serde(rename = "loop")]
     pub loop_kind: LoopKind,
-    /// How the run ended.
+    /// The end of the run: whole, or cut short.
     pub ended: Ended,
     /// Counts and rates of the measured time.
     pub totals: Totals,
@@ -163,7 +163,6 @@ pub enum Ended {
     NotDrained,
     /// The user stopped it; the result is of what ran.
     Interrupted,
-    /// The daemon or a connection failed; the result is of what ran.
     /// The daemon or a connection failed; the result is of what ran.
     Failed {
         /// The error, in words for the user.

@@ -16,7 +16,7 @@
 //!
 //! # Promises
 //!
-//! Those of the crate `diskq-log`, and:
+//! This crate keeps the promises of the crate `diskq-log`, and these:
 //!
 //! - **What was appended survives the process.** A message is in the page cache when
 //!   [`Log::append`] returns; after a kill, [`open_log`] finds every one of them.

@@ -116,7 +116,7 @@ pub struct SyncJob {
 pub struct CheckpointJob {
     /// The number of the checkpoint.
     pub number: CheckpointNumber,
-    /// Which of the slots.
+    /// The index of the checkpoint slot.
     pub slot: u8,
     /// The contents of the checkpoint.
     pub draft: CheckpointDraft,

@@ -18,7 +18,7 @@ use crate::files::Files;
 use crate::mapping::Buffer;
 use crate::platform;
 
-/// How much of a segment's damaged bytes is kept.
+/// The largest number of damaged bytes that the keeper keeps of one segment.
 const SET_ASIDE_BYTES_MAX: usize = 4 << 20;
 
 impl<F: Files> LogDirectory<'_, F> {

@@ -1,5 +1,7 @@
 //! Replaces values that differ from run to run: times, ports, hosts, toolchains, heap sizes.
 
+use test_support::differential::replace_behind;
+
 /// Keys of the `memory` object, in the order of the text.
 const MEMORY_KEYS: [&str; 9] = [
     "heap_objects",
@@ -67,19 +69,4 @@ fn hide_ports_of_clients(text: &str) -> String {
         }
     }
     hidden
-}
-
-/// Replaces the characters of the value behind each `marker` by `name`.
-fn replace_behind(text: &str, marker: &str, name: &str, belongs: fn(char) -> bool) -> String {
-    let mut parts = text.split(marker);
-    let mut replaced = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        replaced.push_str(marker);
-        let rest = part.trim_start_matches(belongs);
-        if rest.len() < part.len() {
-            replaced.push_str(name);
-        }
-        replaced.push_str(rest);
-    }
-    replaced
 }

@@ -26,7 +26,7 @@ use wire::name::is_ephemeral;
 use crate::event::{Category, Event};
 use crate::peer::Peer;
 
-/// What `/debug` shows as the time of a tombstone that was never set: Go's zero time.
+/// The time that `/debug` shows for a tombstone that was never set: Go's zero time.
 const NEVER_NANOS: i64 = -6_795_364_578_871_345_152;
 
 /// The present time on two clocks.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wire::go_json::{self, JsonObject};
 
-/// What a client says about itself in IDENTIFY.
+/// The facts that a client tells about itself in IDENTIFY.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerInfo {
     /// The address that consumers connect to.
@@ -58,7 +58,7 @@ impl PeerInfo {
 pub struct Peer {
     /// The address of the client's end of the connection, which is also the client's id.
     pub address: Arc<str>,
-    /// What the client says about itself.
+    /// The facts that the client told about itself.
     pub info: PeerInfo,
     /// The object of `/lookup`, without the braces: it is sent far more often than it changes,
     /// which is never.

@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 
 use support::{Client, Lookupd};
-use test_support::differential::{self, Daemon, Suite};
+use test_support::differential::{self, Daemon, Suite, replace_behind};
 
 #[test]
 fn ours_answers_what_the_original_answered() {
@@ -39,21 +39,6 @@ fn normal(text: &str) -> String {
         text = sort_behind(&text, list, ']', ",");
     }
     sort_behind(&text, "\"producers\":[{", ']', "},{")
-}
-
-/// Replaces the characters of the value behind each `marker` by `name`.
-fn replace_behind(text: &str, marker: &str, name: &str, belongs: fn(char) -> bool) -> String {
-    let mut parts = text.split(marker);
-    let mut replaced = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        replaced.push_str(marker);
-        let rest = part.trim_start_matches(belongs);
-        if rest.len() < part.len() {
-            replaced.push_str(name);
-        }
-        replaced.push_str(rest);
-    }
-    replaced
 }
 
 /// Sorts the elements of the list behind `marker`, up to the last `end`.

@@ -218,3 +218,18 @@ fn play_group<C: Client>(
     });
     played.into_inner().expect("no player panics with the lock")
 }
+
+/// Replaces the characters of the value behind each `marker` by `name`.
+pub fn replace_behind(text: &str, marker: &str, name: &str, belongs: fn(char) -> bool) -> String {
+    let mut parts = text.split(marker);
+    let mut replaced = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        replaced.push_str(marker);
+        let rest = part.trim_start_matches(belongs);
+        if rest.len() < part.len() {
+            replaced.push_str(name);
+        }
+        replaced.push_str(rest);
+    }
+    replaced
+}

@@ -18,7 +18,7 @@ const TURN_BYTES: u32 = 256 * 1024;
 pub(crate) struct Delivery<'a> {
     pub(crate) clients: &'a mut Clients,
     pub(crate) random: &'a mut Random,
-    /// Which consumers come first, if any do.
+    /// The order of near and far consumers; `None` if all are alike.
     pub(crate) topology: Option<&'a Topology>,
     pub(crate) now: Duration,
     /// Clients that have something to send.

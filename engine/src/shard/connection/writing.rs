@@ -106,7 +106,7 @@ impl Connection {
             }
             // The wait may have been long, and what leaves now counts for the write deadline.
             shard.read_clock();
-            // What leaves makes room for deliveries.
+            // The bytes that leave make room for deliveries.
             shard.turn.set();
             loop {
                 match self.write_once(shard)? {

@@ -163,8 +163,8 @@ p< OK
     check(&(head + &modem));
 }
 
-/// What an upgrade above the socket had kept of the output left after the channel was deleted, and the
-/// broker took that for more than it had queued.
+/// An upgrade kept a part of the output. This part left after the channel was deleted, and the broker
+/// took it for more than it had queued.
 #[test]
 fn output_that_leaves_behind_the_end_of_a_channel_is_nobodys() {
     let large = "y".repeat(100_000);
