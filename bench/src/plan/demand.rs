@@ -54,6 +54,9 @@ pub(super) struct Demand {
     /// Topics that may have a backlog at the same time
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = value_parser!(u32).map(f64::from))]
     pub(super) topics: f64,
+    /// Processes of producers and consumers, each connected to every node. The plan then has connections
+    #[arg(long, value_name = "COUNT", value_parser = value_parser!(u32).range(1..).map(f64::from))]
+    pub(super) clients: Option<f64>,
     /// Disk space of a node in GB (1e9 bytes), if it is given: it may ask for more nodes
     #[arg(long = "node-disk-gb", value_name = "GB", value_parser = gigabytes)]
     pub(super) node_disk_bytes: Option<f64>,

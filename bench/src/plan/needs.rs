@@ -48,6 +48,8 @@ pub(super) struct Needs {
     pub(super) nodes_working: f64,
     /// The nodes that carry the peak, and the spare nodes.
     pub(super) nodes: f64,
+    /// Connections of all nodes, spare ones included: each client has one to every node.
+    pub(super) connections: Option<f64>,
     /// CPU time for a message and all its deliveries.
     pub(super) cpu_s_per_message: Option<f64>,
     pub(super) cores: Option<f64>,
@@ -224,6 +226,11 @@ pub(super) fn calculate(demand: &Demand, profile: &Profile) -> (Needs, Vec<Calcu
     };
     step!(nodes, "nodes" [k], needs.nodes, needs.nodes_working + demand.spare_nodes => Nodes,
         "{} rounded up{least} + {} spare", number(needs.nodes_exact), number(demand.spare_nodes));
+
+    if let Some(clients) = demand.clients {
+        step!(nodes, "connections" [], needs.connections, clients * needs.nodes => Count,
+            "{} clients x {} nodes", number(clients), number(needs.nodes));
+    }
 
     if let Some(cpu_s) = measured_cpu_s(profile).map(|cpu_s| cpu_s * factor) {
         let source = match profile.daemon_cores_used {

@@ -95,6 +95,14 @@ fn answer(plan: &CapacityPlan, out: &mut String) {
     });
     row("network in", Some(needs.network_in), gigabits);
     row("network out", Some(needs.network_out), gigabits);
+    if let Some((all, each)) = needs.connections.zip(plan.demand.clients) {
+        let (all, each) = (number(all), number(each));
+        put!(
+            out,
+            "  {:<13} {all:>14}   {each} a node, spare ones included\n",
+            "connections"
+        );
+    }
 }
 
 fn gigabits(bytes: f64) -> String {

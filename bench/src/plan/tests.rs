@@ -17,6 +17,7 @@ fn demand() -> Demand {
         stored_copies: 1.0,
         mem_queue: 100_000.0,
         topics: 2.0,
+        clients: None,
         node_disk_bytes: None,
         node_network_bytes: None,
     }
@@ -97,6 +98,24 @@ fn the_worked_example_by_hand() {
     check("memory", needs.memory_per_node.unwrap(), 200_000_000.0);
     // 5e9 / (2 x 250,000 - 57,870).
     check("catch up", needs.catch_up_s.unwrap(), 11_308.9);
+}
+
+#[test]
+fn each_client_connects_to_every_node() {
+    let clients = Demand {
+        clients: Some(500.0),
+        ..demand()
+    };
+    let plan = CapacityPlan::of(clients, profile());
+    check("connections", plan.needs.connections.unwrap(), 1_500.0);
+    let text = render::text(&plan);
+    assert!(
+        text.contains("1,500   500 a node, spare ones included"),
+        "{text}"
+    );
+    assert!(text.contains("500 clients x 3 nodes"), "{text}");
+    let text = render::text(&CapacityPlan::of(demand(), profile()));
+    assert!(!text.contains("connections"), "{text}");
 }
 
 #[test]
