@@ -28,7 +28,7 @@ pub struct SearchSettings {
     /// No rate beyond it, in messages per second
     #[arg(long, value_name = "MESSAGES/S", default_value = "10M", value_parser = parse_count)]
     pub most: f64,
-    /// How close to find it, as a share of the rate
+    /// Precision of the result, as a share of the rate
     #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
     pub precision: f64,
     /// Measured time of each step; the confirming run takes --duration

@@ -73,7 +73,7 @@ pub struct SinkOptions {
     /// Where to listen, for V2 and HTTP alike; port 0 leaves the choice to the system
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:4150", value_parser = resolve)]
     pub address: SocketAddr,
-    /// What becomes of published messages
+    /// Fate of published messages
     #[arg(long, value_enum, default_value = "null")]
     pub mode: Mode,
     /// Body size of the messages that `null` makes up, in bytes

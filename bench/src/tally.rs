@@ -160,18 +160,19 @@ pub fn per(count: u64, of: f64) -> f64 {
     if of > 0.0 { count as f64 / of } else { 0.0 }
 }
 
-/// A percentile in microseconds.
-pub fn percentile_us(histogram: &Latencies, percentile: f64) -> f64 {
-    histogram.value_at_percentile(percentile) as f64 / 1000.0
+/// A quantile (0 to 1) in microseconds. The report takes quantiles, too: 99.9 / 100 is above 0.999 in binary, so the
+/// percentile of 100,000 values may be the value behind the quantile.
+pub fn quantile_us(histogram: &Latencies, quantile: f64) -> f64 {
+    histogram.value_at_quantile(quantile) as f64 / 1000.0
 }
 
 /// The percentiles of an interval, if there is anything.
 pub fn percentiles(histogram: &Latencies) -> Option<Percentiles> {
     (!histogram.is_empty()).then(|| Percentiles {
         count: histogram.len(),
-        p50_us: percentile_us(histogram, 50.0),
-        p99_us: percentile_us(histogram, 99.0),
-        p999_us: percentile_us(histogram, 99.9),
+        p50_us: quantile_us(histogram, 0.5),
+        p99_us: quantile_us(histogram, 0.99),
+        p999_us: quantile_us(histogram, 0.999),
         max_us: histogram.max() as f64 / 1000.0,
     })
 }
@@ -195,11 +196,11 @@ pub fn record(kind: HistogramKind, histogram: &Latencies) -> Option<HistogramRec
         count: histogram.len(),
         min_us: histogram.min() as f64 / 1000.0,
         mean_us: histogram.mean() / 1000.0,
-        p50_us: percentile_us(histogram, 50.0),
-        p90_us: percentile_us(histogram, 90.0),
-        p99_us: percentile_us(histogram, 99.0),
-        p999_us: percentile_us(histogram, 99.9),
-        p9999_us: percentile_us(histogram, 99.99),
+        p50_us: quantile_us(histogram, 0.5),
+        p90_us: quantile_us(histogram, 0.9),
+        p99_us: quantile_us(histogram, 0.99),
+        p999_us: quantile_us(histogram, 0.999),
+        p9999_us: quantile_us(histogram, 0.9999),
         max_us: histogram.max() as f64 / 1000.0,
         hdr_base64: STANDARD.encode(serialised(histogram)),
         hdr_log: None,

@@ -285,6 +285,8 @@ function draw(figure, chart, peers) {
   const distribution = (axis) => axis.scale === "log" ? 3 : 1;
   const plot = new uPlot({
     ...size(),
+    // The label of the last tick needs room beyond the axis.
+    padding: [null, 32, null, null],
     scales: {
       x: { time: false, distr: distribution(chart.x), range: () => xRange },
       y: { distr: distribution(chart.y), range: () => yRange },
