@@ -102,6 +102,8 @@ pub trait Broker {
 
     /// All shards' snapshots, merged; see [`StatsFilter`] for what is to be in it.
     async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot;
+    /// Returns the names of all topics, in no order.
+    async fn topic_names(&self) -> Vec<String>;
     /// Returns why a log takes no messages, or a topic is set aside, as an error.
     fn health(&self) -> Result<(), String>;
     /// Returns the addresses of the nsqlookupds, as they were set last. `None`: they were set to `null`.
@@ -157,6 +159,7 @@ impl<B: Broker> Service for Nsqd<'_, B> {
                 discard_body(body).await?;
                 Ok(stats::stats(broker, stats::Wanted::from_query(&query)).await)
             }
+            Endpoint::Topics => Ok(stats::topics(broker).await),
             Endpoint::Pub => publish::publish(broker, query, body).await,
             Endpoint::Mpub => publish::publish_many(broker, query, body).await,
             Endpoint::Topic(action) => admin::change_topic(broker, action, query, body).await,

@@ -437,6 +437,21 @@ fn topics(session: &Session) {
         0
     );
     session.admin("/topic/delete?topic=short%23ephemeral");
+    // The topics of all shards come in one list.
+    let created: Vec<String> = (10..30).map(|number| format!("listed{number}")).collect();
+    for topic in created.iter().rev() {
+        session.admin(&format!("/topic/create?topic={topic}"));
+    }
+    let answer = session.curl(&[], "/topics").expect_status(200);
+    assert_eq!(answer.header("content-type"), Some(JSON));
+    let mut listed = answer.json()["topics"].clone();
+    let listed = listed.as_array_mut().expect("a list");
+    assert!(listed.is_sorted_by_key(|name| name.as_str()), "{listed:?}");
+    listed.retain(|name| name.as_str().is_some_and(|name| name.starts_with("listed")));
+    assert_eq!(*listed, created);
+    for topic in created {
+        session.admin(&format!("/topic/delete?topic={topic}"));
+    }
 }
 
 fn channels(session: &Session) {

@@ -1,4 +1,4 @@
-//! `/stats` and `/info`: a snapshot as JSON or as text.
+//! `/stats`, a snapshot as JSON or as text; `/topics` and `/info`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,7 +8,7 @@ use http::StatusCode;
 use super::{Broker, Info, health_text};
 use program::http::{Query, Reply};
 use program::version::NSQ_VERSION;
-use wire::go_json::JsonObject;
+use wire::go_json::{JsonObject, push_array, push_string};
 
 mod json;
 mod text;
@@ -68,6 +68,19 @@ pub(super) async fn stats<B: Broker>(broker: &B, wanted: Wanted) -> Reply {
     } else {
         Reply::text(view.text(SystemTime::now()))
     }
+}
+
+/// Returns the names of all topics, sorted, in the form of nsqlookupd's `/topics`.
+pub(super) async fn topics<B: Broker>(broker: &B) -> Reply {
+    let mut names = broker.topic_names().await;
+    names.sort_unstable();
+    let mut body = String::new();
+    let mut object = JsonObject::new(&mut body);
+    push_array(object.key("topics"), &names, |out, name| {
+        push_string(out, name)
+    });
+    object.end();
+    Reply::json(StatusCode::OK, body)
 }
 
 pub(super) fn info(info: &Info) -> Reply {

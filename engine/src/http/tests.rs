@@ -178,6 +178,11 @@ impl Broker for Fake {
         snapshot
     }
 
+    async fn topic_names(&self) -> Vec<String> {
+        let topics = self.snapshot.topics.iter();
+        topics.map(|topic| topic.topic_name.clone()).collect()
+    }
+
     fn health(&self) -> Result<(), String> {
         self.health.clone()
     }
@@ -1189,6 +1194,15 @@ fn stats_as_json_are_those_of_the_specification() {
         "ignored",
     );
     assert_eq!((status, body.as_str()), (200, expected));
+}
+
+#[test]
+fn topics_are_listed_in_order() {
+    let list = |broker| ask(&broker, "GET", "/topics", "");
+    let none = r#"{"topics":[]}"#.to_owned();
+    assert_eq!(list(Rc::new(fake())), (200, none));
+    let both = r#"{"topics":["live#ephemeral","orders"]}"#.to_owned();
+    assert_eq!(list(broker_with_captured()), (200, both));
 }
 
 #[test]

@@ -86,6 +86,19 @@ impl http::Broker for HttpBroker {
         stats_of_all(&self.shard.shared.post, filter).await
     }
 
+    async fn topic_names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for peer in self.shard.shared.post.shards() {
+            let call = |shard: Rc<Shard>| async move {
+                shard.with_broker(|broker, _, _| broker.topic_names())
+            };
+            let of_shard = self.shard.shared.post.call(peer, call).await;
+            // A shard that has stopped has nothing to show.
+            names.extend(of_shard.unwrap_or_default());
+        }
+        names
+    }
+
     fn health(&self) -> Result<(), String> {
         self.shard.shared.health.get()
     }

@@ -121,6 +121,12 @@ impl Broker {
             .collect()
     }
 
+    /// Returns the names of the topics, in no order. Topics that are set aside are not among them.
+    pub fn topic_names(&self) -> Vec<String> {
+        let topics = self.by_name.values().map(|key| &self.topics[*key]);
+        topics.map(|topic| topic.name.to_string()).collect()
+    }
+
     /// Every topic and channel that is there, as if it came now.
     pub fn changes_so_far(&self) -> Vec<Change> {
         let topics = self.by_name.values().map(|key| &self.topics[*key]);
