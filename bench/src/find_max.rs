@@ -13,7 +13,10 @@ use crate::target::Target;
 
 /// The number of tries of a rate that fails by the generator's own fault: other programs may have used the machine
 /// for a moment.
-const TRIES_MAX: usize = 3;
+const TRIES_LIMITED_MAX: usize = 3;
+/// The number of tries of a rate before the confirming run. One bad moment of the machine must not end the ramp far
+/// below the daemon's limit.
+const TRIES_MAX: usize = 2;
 
 /// The settings of a search: flags of `find-max`.
 #[derive(Clone, Debug, clap::Args)]
@@ -86,14 +89,19 @@ pub fn find_max(
             let step = step(stage, rate, &settings.slo, &finished.result);
             say(&step);
             steps.push(step.clone());
-            let ours = !step.passed && step.verdict == Verdict::GeneratorLimited;
+            let tries_max = match (step.verdict, stage) {
+                _ if step.passed => 1,
+                (Verdict::GeneratorLimited, _) => TRIES_LIMITED_MAX,
+                (_, Stage::Hold) => 1,
+                (_, Stage::Ramp | Stage::Bisect) => TRIES_MAX,
+            };
             let tries = steps
                 .iter()
                 .rev()
                 .take_while(|s| s.offered_per_s == rate)
                 .count();
             let stopped = Control::is_set(&options.stop) || finished.result.is_failed();
-            if !ours || tries >= TRIES_MAX || stopped {
+            if tries >= tries_max || stopped {
                 break (step, finished);
             }
         };

@@ -5,7 +5,7 @@ mod support;
 
 use std::process::{Command, Output};
 
-use nsq_bench::result::{Ended, Outcome, SavedResult};
+use nsq_bench::result::{Ended, Outcome, SavedResult, SearchStep};
 use nsq_bench::sink::Faults;
 use support::echo;
 
@@ -92,6 +92,43 @@ fn find_max_ends_with_a_rate_a_profile_and_its_steps() {
         assert!(matches!(code, Some(0 | 3)), "{said}");
     } else {
         assert_eq!(code, Some(1), "{said}");
+    }
+}
+
+#[test]
+fn one_bad_step_does_not_end_the_ramp() {
+    let directory = tempfile::tempdir().unwrap();
+    // The sink loses a message in one step of several.
+    let sink = echo(Faults {
+        drop_one_in: Some(1_300),
+        ..Faults::default()
+    });
+    let line = format!(
+        "find-max --tcp-address {0} --http-address {0} --slo p99<60s,lost=0 --start 400 --most 1600 \
+         --via pub --warm-up 0s --duration 400ms --step 400ms --precision 0.5",
+        sink.address
+    );
+    let (_, outcome, said) = run(&line, &directory.path().join("max.json"));
+    drop(sink.stop());
+    let Outcome::FindMax(result) = outcome else {
+        panic!("{said}");
+    };
+    let rates: Vec<f64> = result.steps.iter().map(|step| step.offered_per_s).collect();
+    let is_searched = |step: &SearchStep| step.stage != "hold";
+    let searched = result.steps.iter().take_while(|step| is_searched(step));
+    let failed: Vec<usize> = searched
+        .enumerate()
+        .filter(|(_, step)| !step.passed)
+        .map(|(index, _)| index)
+        .collect();
+    assert!(!failed.is_empty(), "{said}");
+    for index in failed {
+        let is_same = |other: Option<&f64>| other == Some(&rates[index]);
+        let tries = [
+            index.checked_sub(1).and_then(|index| rates.get(index)),
+            rates.get(index + 1),
+        ];
+        assert!(tries.into_iter().any(is_same), "{said}");
     }
 }
 
