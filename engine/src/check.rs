@@ -184,8 +184,8 @@ fn flags(config: &mut Config) -> Finding {
         .check_before_tls()
         .and_then(|()| tls::configure(config).map(drop))
         .and_then(|()| config.check_after_tls())
-        .and_then(|()| tls::http_settings(config).map(drop))
-        .and_then(|()| tls::lookup_client(config).map(drop));
+        .and_then(|()| tls::http_settings(config))
+        .and_then(|http| tls::lookup_settings(config, http).map(drop));
     match (result, config.unknown_keys()) {
         (Err(why), _) => Finding::failure(
             NAME,

@@ -4,7 +4,7 @@ mod shard_thread;
 
 use crate::auth::AuthServers;
 use crate::config::Config;
-use crate::lookup::{LookupPeers, LookupSettings};
+use crate::lookup::LookupPeers;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::address::Addresses;
 use crate::process::Info;
@@ -77,7 +77,8 @@ impl Daemon {
             log_warn!("keys in the config file that mean nothing, ignored: {keys}");
         }
         let http_settings = tls::http_settings(&config).map_err(refuse)?;
-        let lookup_tls = tls::lookup_client(&config).map_err(refuse)?;
+        let lookup_settings =
+            tls::lookup_settings(&config, http_settings.clone()).map_err(refuse)?;
         let ready = preflight::prepare(&config).map_err(|error| refuse(error.to_string()))?;
         let metadata = Metadata::load(&config.data_path).map_err(|error| {
             StartError(format!(
@@ -94,15 +95,11 @@ impl Daemon {
         let data_path = DataPath::from(config.data_path.clone());
         let (metadata, writer) =
             MetadataWriter::start(shards, data_path.clone()).map_err(no_thread)?;
-        let auth = AuthServers::start(&config, http_settings.clone()).map_err(no_thread)?;
+        let auth = AuthServers::start(&config, http_settings).map_err(no_thread)?;
         let start_time = SystemTime::now();
         let since_1970 = start_time.duration_since(SystemTime::UNIX_EPOCH);
         let info = Info::new(Arc::new(config), ready.addresses.ports(), start_time);
         let teller = has_peers_teller(&post);
-        let lookup_settings = LookupSettings {
-            http: http_settings,
-            tls: lookup_tls,
-        };
         let lookup = LookupPeers::start(&info.config, info.announced, lookup_settings, teller)
             .map_err(no_thread)?;
         let plan = Plan {

@@ -12,19 +12,29 @@
 //! second now and then. The changes of that time are then told together. An nsqlookupd that was away is
 //! told everything. The end of the process does not wait for the thread: the connections close with the
 //! process, which is all that nsqlookupd needs to know.
+//!
+//! An address with a name can stand for several nsqlookupds. Threads of their own resolve names, however long that
+//! takes, and send the thread what they found.
 
+mod address;
 mod command;
+mod directory;
 mod inquiry;
+mod link;
 mod peer;
 mod registry;
+mod resolve;
 
 use crate::config::Config;
 use crate::process::Ports;
 use crate::thread_pool::{Bounds, ThreadPool};
+use crate::tls::LookupSettings;
+use address::Resolution;
 use command::Command;
+use directory::Directory;
 use engine_core::Change;
-use inquiry::{Inquiry, LastFailure, Source};
-use peer::{Node, Peer, SharedInfo};
+use inquiry::{Inquiry, Source};
+use peer::{Node, Peer};
 use program::http_client::{HttpClient, HttpSettings};
 use program::{log_debug, log_error, log_info};
 use registry::Registry;
@@ -33,9 +43,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
-use upgrade::ClientConfig;
 
-/// The time between two PINGs, which tell an nsqlookupd that this node is alive.
+/// The time between two PINGs, which tell an nsqlookupd that this node is alive. With each PING, names are resolved
+/// again.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Questions to nsqlookupds at the same time: topics that are created together, times nsqlookupds.
@@ -46,6 +56,13 @@ const INQUIRIES_MAX: usize = 16;
 const INQUIRIES: Bounds = Bounds {
     threads_max: INQUIRIES_MAX,
     waiting_max: 100_000,
+    bytes_max: 0,
+};
+
+/// The bounds of the resolutions of names. A name whose resolution does not fit in is resolved with the next PING.
+const RESOLUTIONS: Bounds = Bounds {
+    threads_max: 4,
+    waiting_max: 100,
     bytes_max: 0,
 };
 
@@ -61,32 +78,17 @@ struct Shared {
     tell_has_peers: Box<dyn Fn(bool) + Send + Sync>,
     /// The addresses as they were set last, for `/config` and for [`LookupPeers::begin`].
     addresses: Mutex<Option<Vec<String>>>,
-    known: Arc<Mutex<Vec<Known>>>,
+    sources: Arc<Mutex<Vec<Source>>>,
     pool: ThreadPool,
     http: Arc<HttpClient>,
-}
-
-/// One configured nsqlookupd, as far as it is known.
-#[derive(Clone)]
-struct Known {
-    address: String,
-    info: SharedInfo,
-    /// The time and reason of its last failure to answer over HTTP.
-    failure: Arc<Mutex<LastFailure>>,
-}
-
-/// The settings of connections to nsqlookupds.
-pub(crate) struct LookupSettings {
-    /// The questions over HTTP.
-    pub(crate) http: HttpSettings,
-    /// The TLS of the connections that register; `None` stands for none.
-    pub(crate) tls: Option<Arc<ClientConfig>>,
 }
 
 enum Message {
     Changes(Vec<Change>),
     /// The list of addresses is another one.
-    Addresses,
+    Addresses(Vec<String>),
+    /// The outcome of the resolution of an address.
+    Resolved(String, Resolution),
     Stop,
 }
 
@@ -103,12 +105,15 @@ impl LookupPeers {
         tell_has_peers: impl Fn(bool) + Send + Sync + 'static,
     ) -> io::Result<LookupPeers> {
         let (messages, queue) = channel();
-        let known = Arc::new(Mutex::new(Vec::new()));
+        let sources = Arc::new(Mutex::new(Vec::new()));
         let registrar = Registrar {
             node: Node::new(config, ports, settings.tls),
             registry: Registry::default(),
+            directory: Directory::default(),
             peers: Vec::new(),
-            known: known.clone(),
+            sources: sources.clone(),
+            resolvers: ThreadPool::start("lookup-dns", RESOLUTIONS)?,
+            messages: messages.clone(),
         };
         Builder::new()
             .name("lookup".to_owned())
@@ -122,7 +127,7 @@ impl LookupPeers {
                 messages,
                 tell_has_peers: Box::new(tell_has_peers),
                 addresses: Mutex::new(config.lookupd_tcp_addresses.clone()),
-                known,
+                sources,
                 pool: ThreadPool::start("lookup-http", INQUIRIES)?,
                 http: Arc::new(http),
             }),
@@ -134,8 +139,8 @@ impl LookupPeers {
         lock(&self.shared.addresses).clone()
     }
 
-    /// Replaces the list of nsqlookupds, at once: those not in `addresses` are left, new ones are connected
-    /// to in the order of the list, the others notice nothing. Never waits.
+    /// Replaces the list of nsqlookupds: those not in `addresses` are left, new ones are connected to, the others notice
+    /// nothing. Never waits.
     pub(crate) fn set_addresses(&self, addresses: Option<Vec<String>>) {
         *lock(&self.shared.addresses) = addresses.clone();
         self.replace_peers(addresses.unwrap_or_default());
@@ -148,22 +153,7 @@ impl LookupPeers {
 
     fn replace_peers(&self, addresses: Vec<String>) {
         let has_peers = !addresses.is_empty();
-        let mut known = lock(&self.shared.known);
-        let mut before = std::mem::take(&mut *known);
-        for address in addresses {
-            if known.iter().any(|peer| peer.address == address) {
-                continue;
-            }
-            let same = before.iter().position(|peer| peer.address == address);
-            let same = same.map(|index| before.swap_remove(index));
-            known.push(same.unwrap_or_else(|| Known {
-                address,
-                info: SharedInfo::default(),
-                failure: Arc::default(),
-            }));
-        }
-        drop(known);
-        self.send(Message::Addresses);
+        self.send(Message::Addresses(addresses));
         (self.shared.tell_has_peers)(has_peers);
     }
 
@@ -176,18 +166,13 @@ impl LookupPeers {
     /// are not ephemeral, on another thread. If nobody can be asked or too many questions wait, this call may run
     /// `answer` itself.
     pub(crate) fn ask(&self, topic: &str, answer: impl FnOnce(Vec<String>) + Send + 'static) {
-        let known = lock(&self.shared.known);
-        let is_configured = !known.is_empty();
-        let sources = known.iter().filter_map(|peer| {
-            Some(Source {
-                url: peer.info.http_url()?,
-                failure: peer.failure.clone(),
-            })
-        });
-        let sources: Vec<Source> = sources.collect();
-        drop(known);
+        let mut sources = lock(&self.shared.sources).clone();
+        sources.retain(Source::is_known);
         if sources.is_empty() {
-            if is_configured {
+            if lock(&self.shared.addresses)
+                .as_ref()
+                .is_some_and(|list| !list.is_empty())
+            {
                 log_error!(
                     "no available nsqlookupd to query for channels to pre-create for topic {topic}"
                 );
@@ -214,15 +199,20 @@ impl LookupPeers {
 struct Registrar {
     node: Node,
     registry: Registry,
+    directory: Directory,
     peers: Vec<Peer>,
-    known: Arc<Mutex<Vec<Known>>>,
+    /// The same nsqlookupds for questions over HTTP.
+    sources: Arc<Mutex<Vec<Source>>>,
+    resolvers: ThreadPool,
+    /// The way to this thread, for the resolvers.
+    messages: Sender<Message>,
 }
 
 impl Registrar {
     fn run(mut self, messages: &Receiver<Message>) {
         let mut next_ping = Instant::now() + PING_INTERVAL;
         loop {
-            let timeout = match self.peers.is_empty() {
+            let timeout = match self.directory.is_empty() {
                 true => Duration::MAX,
                 false => next_ping.saturating_duration_since(Instant::now()),
             };
@@ -240,7 +230,8 @@ impl Registrar {
             let now = Instant::now();
             if now >= next_ping {
                 next_ping = now + PING_INTERVAL;
-                self.ping();
+                self.resolve();
+                self.tell(&[Command::Ping]);
             }
         }
     }
@@ -256,54 +247,94 @@ impl Registrar {
                         commands.extend(self.registry.apply(change));
                     }
                 }
-                Message::Addresses => is_list_new = true,
+                Message::Addresses(addresses) => {
+                    self.directory.set(addresses);
+                    self.resolve();
+                    is_list_new = true;
+                }
+                Message::Resolved(address, resolution) => {
+                    for why in self.directory.note(&address, resolution) {
+                        log_error!(
+                            "LOOKUP: resolving {address} - {why}; the nsqlookupds that are known stay"
+                        );
+                    }
+                    is_list_new = true;
+                }
                 Message::Stop => return false,
             }
         }
         if !commands.is_empty() {
-            for peer in &mut self.peers {
-                for command in &commands {
-                    log_info!("LOOKUPD({}): {} {command}", peer.address, command.subject());
-                }
-                peer.tell(&self.node, &self.registry, &commands);
-            }
+            self.tell(&commands);
         }
         if is_list_new {
-            self.follow_list();
+            self.follow_directory();
         }
         true
     }
 
-    fn ping(&mut self) {
+    /// Sends commands, one at least, to every peer. If a connection breaks, names are resolved again: the peer may have
+    /// gone to another address.
+    fn tell(&mut self, commands: &[Command]) {
+        let mut is_broken = false;
         for peer in &mut self.peers {
-            log_debug!("LOOKUPD({}): sending heartbeat", peer.address);
-            peer.tell(&self.node, &self.registry, &[Command::Ping]);
+            let label = &peer.target.label;
+            for command in commands {
+                match command {
+                    Command::Ping => log_debug!("LOOKUPD({label}): sending heartbeat"),
+                    _ => log_info!("LOOKUPD({label}): {} {command}", command.subject()),
+                }
+            }
+            let was_connected = peer.is_connected();
+            peer.tell(&self.node, &self.registry, commands);
+            is_broken |= was_connected && !peer.is_connected();
+        }
+        if is_broken {
+            self.resolve();
         }
     }
 
-    /// Ends the connections to peers that are no longer on the list, and connects to new ones.
-    fn follow_list(&mut self) {
-        let known = lock(&self.known);
-        let wanted: Vec<Known> = known.iter().cloned().collect();
-        drop(known);
-        self.peers.retain(|peer| {
-            let stays = wanted
-                .iter()
-                .any(|known| peer.is_of(&known.address, &known.info));
-            if !stays {
-                log_info!("LOOKUP({}): removing peer", peer.address);
+    /// Has all names resolved that are not being resolved now.
+    fn resolve(&mut self) {
+        for (text, address) in self.directory.questions() {
+            let (messages, asked) = (self.messages.clone(), text.clone());
+            let resolve = move || {
+                let resolution = resolve::resolve(&asked, &address);
+                // The thread ends after `stop` only.
+                let _ = messages.send(Message::Resolved(asked, resolution));
+            };
+            if self.resolvers.give(0, Box::new(resolve)).is_err() {
+                let why = "too many other names are being resolved".to_owned();
+                let resolution = Resolution {
+                    hosts: Vec::new(),
+                    failures: vec![why],
+                };
+                let _ = self.messages.send(Message::Resolved(text, resolution));
             }
-            stays
-        });
-        for Known { address, info, .. } in wanted {
-            if self.peers.iter().any(|peer| peer.is_of(&address, &info)) {
-                continue;
-            }
-            log_info!("LOOKUP({address}): adding peer");
-            let mut peer = Peer::new(address, info);
+        }
+    }
+
+    /// Ends the connections to peers that the directory no longer has, and connects to new ones.
+    fn follow_directory(&mut self) {
+        let mut before = std::mem::take(&mut self.peers);
+        let mut is_new = Vec::new();
+        for target in self.directory.targets() {
+            let same = before.iter().position(|peer| peer.is_at(&target));
+            is_new.push(same.is_none());
+            self.peers.push(match same {
+                None => Peer::new(target),
+                Some(index) => before.remove(index).renamed(target),
+            });
+        }
+        for peer in before {
+            log_info!("LOOKUP({}): removing peer", peer.target.label);
+        }
+        let sources = self.peers.iter().map(|peer| peer.source.clone());
+        *lock(&self.sources) = sources.collect();
+        let peers = self.peers.iter_mut().zip(is_new);
+        for (peer, _) in peers.filter(|(_, is_new)| *is_new) {
+            log_info!("LOOKUP({}): adding peer", peer.target.label);
             // Like nsqd, silently: the next ping says why.
             let _ = peer.connect(&self.node, &self.registry);
-            self.peers.push(peer);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::config::{Config, TlsRequired, TlsVersion};
 use engine_core::TlsSession;
-use program::http_client::{Authorities, HttpSettings};
+use program::http_client::{Authorities, HttpSettings, OwnCertificate};
 use program::tls::{TlsFlags, error_text};
 use std::path::Path;
 use std::sync::Arc;
@@ -65,19 +65,34 @@ pub(crate) fn http_settings(config: &Config) -> Result<HttpSettings, String> {
         request_timeout: config.http_request_timeout,
         idle_connections_max: 0,
         authorities,
+        own_certificate: None,
         needs_tls13: config.tls_min_version == TlsVersion::V13,
     })
 }
 
-/// Returns the TLS of connections to nsqlookupds, or `None` if no file of authorities for them is given. The node shows
-/// its own certificate, if it has one.
+/// The settings of connections to nsqlookupds.
+pub(crate) struct LookupSettings {
+    /// The questions over HTTP.
+    pub(crate) http: HttpSettings,
+    /// The TLS of the connections that register; `None` stands for none.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
+}
+
+/// Returns the TLS of connections to nsqlookupds and the settings of questions to them. Without a file of authorities
+/// for nsqlookupds, there is no TLS, and the settings are `http`. With it, the node trusts these authorities only, and
+/// shows its own certificate, if it has one.
 ///
 /// # Errors
 /// A file cannot be used.
-pub(crate) fn lookup_client(config: &Config) -> Result<Option<Arc<ClientConfig>>, String> {
-    if config.lookupd_tls_root_ca_file.is_empty() {
-        return Ok(None);
+pub(crate) fn lookup_settings(
+    config: &Config,
+    http: HttpSettings,
+) -> Result<LookupSettings, String> {
+    let path = &config.lookupd_tls_root_ca_file;
+    if path.is_empty() {
+        return Ok(LookupSettings { http, tls: None });
     }
+    let failed = |why: &str| format!("failed to build TLS config for nsqlookupd - {why}");
     let own = (Path::new(&config.tls_cert), Path::new(&config.tls_key));
     let client = authorities(Path::new(&config.lookupd_tls_root_ca_file)).and_then(|roots| {
         client_config(&ClientTls {
@@ -85,9 +100,17 @@ pub(crate) fn lookup_client(config: &Config) -> Result<Option<Arc<ClientConfig>>
             cert_and_key: config.has_certificate().then_some(own),
         })
     });
-    client.map(Some).map_err(|error| {
-        let why = error_text(&error);
-        format!("failed to build TLS config for nsqlookupd - {why}")
+    let tls = client.map_err(|error| failed(&error_text(&error)))?;
+    let own = config
+        .has_certificate()
+        .then(|| OwnCertificate::read(&config.tls_cert, &config.tls_key));
+    Ok(LookupSettings {
+        http: HttpSettings {
+            authorities: Some(Authorities::read(path).map_err(|why| failed(&why))?),
+            own_certificate: own.transpose().map_err(|why| failed(&why))?,
+            ..http
+        },
+        tls: Some(tls),
     })
 }
 

@@ -154,3 +154,93 @@ fn a_broker_registers_over_tls() {
         http(lookupd.server.http_address(), "GET", &target, b"").expect_status(404);
     }
 }
+
+/// nsqlookupd tells its port of HTTPS, and an nsqd that registers over TLS asks there.
+#[test]
+fn a_broker_that_registers_over_tls_asks_over_https() {
+    let certificates = Certificates::new();
+    let file = |flag: &str, name: &str| format!("--{flag}={}", certificates.text(name));
+    let tls = [
+        "--tls-tcp-address=127.0.0.1:0".to_owned(),
+        "--tls-client-auth-policy=require-verify".to_owned(),
+        file("tls-root-ca-file", "ca.pem"),
+        file("tls-cert", "server.pem"),
+        file("tls-key", "server-key.pem"),
+    ];
+    let https = "--https-address=127.0.0.1:0".to_owned();
+    let both: Vec<String> = tls.iter().cloned().chain([https]).collect();
+    let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &both);
+    let without_https = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &tls);
+    for (lookupd, channel) in [(&lookupd, "safe"), (&without_https, "plain")] {
+        let target = format!("/channel/create?topic=t&channel={channel}");
+        // nsqlookupd makes the topic, too.
+        http(lookupd.server.http_address(), "POST", &target, b"").expect_status(200);
+    }
+    let address = |lookupd: &Lookupd| lookupd.server.tls_tcp_address().expect("it listens");
+    let broker = Broker::start(
+        1,
+        &[
+            &format!("--lookupd-tcp-address={}", address(&lookupd)),
+            &format!("--lookupd-tcp-address={}", address(&without_https)),
+            "--https-address=",
+            &file("lookupd-tls-root-ca-file", "ca.pem"),
+            &file("tls-cert", "client.pem"),
+            &file("tls-key", "client-key.pem"),
+        ],
+    );
+    for lookupd in [&lookupd, &without_https] {
+        broker.wait_for_log(&format!("LOOKUPD({}): peer info", address(lookupd)));
+    }
+    let port = address(&without_https);
+    broker.wait_for_log(&format!("WARNING: LOOKUPD({port}): tells no HTTPS port"));
+    assert!(
+        !broker
+            .log()
+            .contains(&format!("LOOKUPD({}): tells", address(&lookupd))),
+        "{}",
+        broker.log()
+    );
+    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    for channel in ["safe", "plain"] {
+        assert!(
+            broker.channel_stats("t", channel).is_some(),
+            "{}",
+            broker.log()
+        );
+    }
+    let https = lookupd.server.https_address().expect("it listens");
+    broker.wait_for_log(&format!(
+        "querying nsqlookupd https://{https}/channels?topic=t"
+    ));
+    let http = without_https.server.http_address();
+    broker.wait_for_log(&format!(
+        "querying nsqlookupd http://{http}/channels?topic=t"
+    ));
+}
+
+/// nsqadmin takes a topic off a node with a tombstone and a deletion. If the topic is made again, consumers find it at
+/// once.
+#[test]
+fn a_topic_that_is_made_again_has_no_tombstone() {
+    let lookupds = [0; 2].map(|_| Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &[]));
+    let flags = lookupds.each_ref().map(Lookupd::flag);
+    let broker = Broker::start(2, &[&flags[0], &flags[1], "--broadcast-address=b1"]);
+    let port = broker.tcp_addr().port();
+    let node = format!("b1:{}", broker.http_addr().port());
+    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    for lookupd in &lookupds {
+        lookupd.wait_for("t", &[], &[port]);
+        let target = format!("/topic/tombstone?topic=t&node={node}");
+        http(lookupd.server.http_address(), "POST", &target, b"").expect_status(200);
+        lookupd.wait_for("t", &[], &[]);
+    }
+    broker.post("/topic/delete?topic=t", b"").expect_status(200);
+    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    for lookupd in &lookupds {
+        lookupd.wait_for("t", &[], &[port]);
+        let nodes = http(lookupd.server.http_address(), "GET", "/nodes", b"").json();
+        let producer = &nodes["producers"][0];
+        assert_eq!(producer["topics"], serde_json::json!(["t"]));
+        assert_eq!(producer["tombstones"], serde_json::json!([false]));
+    }
+}

@@ -39,7 +39,7 @@ const NSQD_FLAGS: &[Flag] = {
         .of_host(flag::hostname_itself),
     Flag::new("broadcast-tcp-port", Integer(0, 65535), "0", "TCP port that is announced to nsqlookupd; 0 for the one listened on"),
     Flag::new("broadcast-http-port", Integer(0, 65535), "0", "HTTP port that is announced to nsqlookupd; 0 for the one listened on"),
-    Flag::new("lookupd-tcp-address", List, "", "TCP address of an nsqlookupd (may be given multiple times)")
+    Flag::new("lookupd-tcp-address", List, "", "<addr>:<port> of nsqlookupds, or the name of their SRV records, which begins with _ (may be given multiple times)")
         .with_key("nsqlookupd_tcp_addresses").with_field("NSQLookupdTCPAddresses"),
     Flag::new("auth-http-address", List, "", "<addr>:<port> or URL of an auth server (may be given multiple times)")
         .with_key("auth_http_addresses").with_field("AuthHTTPAddresses"),
@@ -105,7 +105,7 @@ const OWN_FLAGS: &[Flag] = {
     Flag::new("io", Text, "auto", "how shards wait for sockets: io_uring, epoll (runs everywhere), or auto: io_uring where the system allows it, else epoll"),
     Flag::new("check", Word(&words::CHECK), "false", "check whether this machine is ready for a start with these flags, and end: true for a text, json for programs")
         .without_key(),
-    Flag::new("lookupd-tls-root-ca-file", Text, "", "path to the file of authorities that sign the certificates of nsqlookupds (PEM); if given, nsqd registers over TLS")
+    Flag::new("lookupd-tls-root-ca-file", Text, "", "path to the file of authorities that sign the certificates of nsqlookupds (PEM); if given, nsqd registers over TLS and asks over HTTPS")
         .with_key("nsqlookupd_tls_root_ca_file"),
     flag::HTTP_TIMEOUTS[0],
     flag::HTTP_TIMEOUTS[1],

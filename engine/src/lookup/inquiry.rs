@@ -10,37 +10,50 @@ use std::time::Instant;
 use wire::go_json::{self, array, object, text};
 use wire::name::is_ephemeral;
 
-/// An nsqlookupd that can be asked.
-pub(super) struct Source {
-    /// `http://host:port`
-    pub(super) url: String,
-    pub(super) failure: Arc<Mutex<LastFailure>>,
+/// An nsqlookupd as questions see it. Clones share the state.
+#[derive(Clone, Default)]
+pub(super) struct Source(Arc<Mutex<Asked>>);
+
+#[derive(Default)]
+struct Asked {
+    /// `http://host:port`; `None` before the nsqlookupd has told it.
+    url: Option<String>,
+    /// The time and reason of the last failure to answer.
+    failure: Option<(Instant, String)>,
 }
 
-/// The time and reason of an nsqlookupd's last failure to answer.
-pub(super) type LastFailure = Option<(Instant, String)>;
-
 impl Source {
+    /// Sets the URL that the nsqlookupd has told.
+    pub(super) fn set_url(&self, url: Option<String>) {
+        self.lock().url = url;
+    }
+
+    /// Returns true if the nsqlookupd has told its URL.
+    pub(super) fn is_known(&self) -> bool {
+        self.lock().url.is_some()
+    }
+
     /// Asks an nsqlookupd, unless it has failed since the question came up. So topics that are made at the same time
     /// wait for one timeout together, not for one after the other.
     fn ask(&self, http: &HttpClient, topic: &str, asked_at: Instant) -> Result<Vec<u8>, String> {
-        if let Some((at, why)) = &*self.last_failure()
-            && *at > asked_at
-        {
-            return Err(why.clone());
-        }
-        let mut url = format!("{}/channels?topic=", self.url);
+        let mut url = match &*self.lock() {
+            Asked {
+                failure: Some((at, why)),
+                ..
+            } if *at > asked_at => return Err(why.clone()),
+            Asked { url, .. } => format!("{}/channels?topic=", url.as_deref().unwrap_or_default()),
+        };
         push_query_value(&mut url, topic.as_bytes());
         log_info!("CI: querying nsqlookupd {url}");
         let answer = http.get(&url);
         if let Err(why) = &answer {
-            *self.last_failure() = Some((Instant::now(), why.clone()));
+            self.lock().failure = Some((Instant::now(), why.clone()));
         }
         answer
     }
 
-    fn last_failure(&self) -> MutexGuard<'_, LastFailure> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Asked> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

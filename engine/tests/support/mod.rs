@@ -22,7 +22,9 @@
 mod broker;
 mod certificates;
 mod client;
+mod dns;
 mod install;
+mod namespace;
 mod process;
 mod random;
 mod sandbox;
@@ -34,7 +36,9 @@ mod transport;
 pub use broker::{Broker, Confinement, Exit, Launch, io_args, nsqd_path, run, run_nsqd};
 pub use certificates::Certificates;
 pub use client::{Client, Frame, FrameType, Message, MessageId};
+pub use dns::Dns;
 pub use install::{go_program, install, run_installer, source_dir};
+pub use namespace::{replace_file, with_own_network};
 pub use process::{Rss, cpu_time, descriptors, first_core, open_files, rss};
 pub use random::Random;
 pub use sandbox::{

@@ -11,6 +11,9 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::{TIMEOUT, wait_until};
 
+/// A port of 127.0.0.1 that the system chooses.
+const ANY_PORT: &str = "127.0.0.1:0";
+
 /// A request as received.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -47,7 +50,7 @@ impl Reply {
 
 /// Serves HTTP on a free port of 127.0.0.1 until the test ends. Each request has its own thread.
 pub fn serve_http(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> SocketAddr {
-    listen(move |stream| exchange(stream, &answer))
+    listen(ANY_PORT, move |stream| exchange(stream, &answer))
 }
 
 /// Serves HTTPS in the same way.
@@ -55,7 +58,7 @@ pub fn serve_https(
     config: Arc<ServerConfig>,
     answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
 ) -> SocketAddr {
-    listen(move |stream| {
+    listen(ANY_PORT, move |stream| {
         let connection = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
         exchange(StreamOwned::new(connection, stream), &answer)
     })
@@ -77,8 +80,11 @@ fn exchange(stream: impl Read + Write, answer: &impl Fn(&Request) -> Reply) -> i
 }
 
 /// Serves each connection on a thread that ends with it.
-fn listen(serve: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+fn listen(
+    address: &str,
+    serve: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static,
+) -> SocketAddr {
+    let listener = TcpListener::bind(address).expect("the address is free");
     let address = listener.local_addr().expect("it is bound");
     let serve = Arc::new(serve);
     thread::spawn(move || {
@@ -159,6 +165,11 @@ impl Lookupd {
 
     /// Starts an nsqlookupd whose HTTP another server answers on this port of 127.0.0.1.
     pub fn start_with_http(http_port: u16) -> Lookupd {
+        Lookupd::start_at(ANY_PORT, http_port)
+    }
+
+    /// Starts an nsqlookupd on an address of this machine.
+    pub fn start_at(address: &str, http_port: u16) -> Lookupd {
         let shared = Arc::new(Shared {
             http_port,
             told: Mutex::default(),
@@ -166,7 +177,7 @@ impl Lookupd {
             open: Mutex::default(),
         });
         let serving = shared.clone();
-        let address = listen(move |stream| {
+        let address = listen(address, move |stream| {
             lock(&serving.open).push(stream.try_clone()?);
             serving.serve(&stream)
         });

@@ -117,6 +117,7 @@ impl Server {
                 &config.broadcast_address,
                 &config.hostname,
                 http_address.port(),
+                https.as_ref().map(|(_, address)| address.port()),
                 tcp_address.port(),
             ),
             http_timeouts: config.http_timeouts,

@@ -21,11 +21,13 @@ use crate::peer::Peer;
 /// Registrations that one call of [`Session::leave`] removes: about 0.2 ms of work.
 const REMOVED_AT_ONCE: usize = 500;
 
-/// Returns the answer to IDENTIFY for a daemon with these properties.
+/// Returns the answer to IDENTIFY for a daemon with these properties. Only a daemon with HTTPS tells `https_port`, which
+/// ringq's nsqd uses if it registers over TLS. Other clients ignore the field.
 pub fn identify_answer(
     broadcast_address: &str,
     hostname: &str,
     http_port: u16,
+    https_port: Option<u16>,
     tcp_port: u16,
 ) -> Arc<str> {
     let mut json = String::new();
@@ -33,6 +35,9 @@ pub fn identify_answer(
     object.text("broadcast_address", broadcast_address);
     object.text("hostname", hostname);
     object.number("http_port", http_port);
+    if let Some(port) = https_port {
+        object.number("https_port", port);
+    }
     object.number("tcp_port", tcp_port);
     object.text("version", program::version::NSQ_VERSION);
     object.end();

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::Agent;
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig};
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig};
 use wire::error::quote;
 use wire::go_error::system_text;
 use wire::go_json;
@@ -30,6 +30,8 @@ pub struct HttpSettings {
     pub idle_connections_max: usize,
     /// The authorities that may sign the servers' certificates. `None` means those of the system.
     pub authorities: Option<Authorities>,
+    /// The certificate that a server gets if it asks for one.
+    pub own_certificate: Option<OwnCertificate>,
     /// True if TLS 1.2 is refused.
     pub needs_tls13: bool,
 }
@@ -55,6 +57,23 @@ impl Authorities {
             true => Err("there is no certificate in it".to_owned()),
             false => Ok(Authorities(authorities)),
         }
+    }
+}
+
+/// A certificate with its key, which shows to servers who the client is.
+#[derive(Clone, Debug)]
+pub struct OwnCertificate(ClientCert);
+
+impl OwnCertificate {
+    /// Reads the certificates in one PEM file, and the key in another one.
+    ///
+    /// # Errors
+    /// The reason why a file cannot be used: the system's error, or the fault in the content.
+    pub fn read(certificate_path: &str, key_path: &str) -> Result<OwnCertificate, String> {
+        let Authorities(chain) = Authorities::read(certificate_path)?;
+        let key = std::fs::read(key_path).map_err(|error| system_text(&error))?;
+        let key = PrivateKey::from_pem(&key).map_err(|error| error.to_string())?;
+        Ok(OwnCertificate(ClientCert::new_with_certs(&chain, key)))
     }
 }
 
@@ -84,6 +103,7 @@ impl HttpClient {
                 Some(Authorities(certificates)) => RootCerts::new_with_certs(certificates),
                 None => RootCerts::PlatformVerifier,
             })
+            .client_cert(settings.own_certificate.map(|OwnCertificate(own)| own))
             .build();
         let some = |timeout: Duration| (!timeout.is_zero()).then_some(timeout);
         let agent = Agent::config_builder()

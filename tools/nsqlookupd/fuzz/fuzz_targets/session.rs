@@ -34,7 +34,7 @@ fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<u8>, Vec<String>,
         inactive: Duration::from_secs(300),
         tombstone: Duration::from_secs(45),
     });
-    let mut session = Session::new("1.2.3.4:5".into(), identify_answer("lk", "h", 1, 2));
+    let mut session = Session::new("1.2.3.4:5".into(), identify_answer("lk", "h", 1, None, 2));
     let mut effects = Effects::default();
     for piece in pieces {
         if session.is_over() {

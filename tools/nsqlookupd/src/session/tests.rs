@@ -16,7 +16,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Stage {
-        let answer = identify_answer("lk", "h", 4161, 4160);
+        let answer = identify_answer("lk", "h", 4161, None, 4160);
         assert_eq!(&*answer, ANSWER);
         Stage {
             database: Database::new(Lifetimes {
