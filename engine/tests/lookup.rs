@@ -121,6 +121,30 @@ fn a_broker_pings_and_reconnects() {
     }));
 }
 
+/// The changes gather while another nsqlookupd is silent for a second.
+#[test]
+fn a_topic_that_is_deleted_and_made_again_is_told_in_this_order() {
+    let silent = Lookupd::start(&[]);
+    let lookupd = Lookupd::start(&[]);
+    let broker = Broker::start(1, &[&flag(&silent), &flag(&lookupd)]);
+    let post = |target: &str| broker.post(target, b"").expect_status(200);
+    post("/topic/create?topic=t");
+    lookupd.wait_for("REGISTER t");
+    silent.answers("REGISTER", Manner::Silent);
+    lookupd.forget();
+    post("/topic/create?topic=other");
+    for _ in 0..3 {
+        post("/topic/delete?topic=t");
+        post("/topic/create?topic=t");
+    }
+    let of_t = || {
+        let told = registrations(&lookupd).into_iter();
+        told.filter(|line| line.ends_with(" t")).collect::<Vec<_>>()
+    };
+    assert!(wait_until(TIMEOUT, || of_t().len() >= 6), "{:?}", of_t());
+    assert_eq!(of_t(), ["UNREGISTER t", "REGISTER t"].repeat(3));
+}
+
 /// The broker serves clients without delay, whatever an nsqlookupd does in any state. When the
 /// nsqlookupd behaves again, it gets the whole state.
 #[test]
