@@ -135,6 +135,12 @@ pub struct Config {
     pub snappy: bool,
     /// `--enable-experiment`
     pub experiments: Vec<String>,
+    /// `--unix-socket`; empty: none.
+    pub unix_socket: String,
+    /// `--http-unix-socket`; empty: none.
+    pub http_unix_socket: String,
+    /// `--unix-socket-mode`, at most 0o777; `None`: the umask decides.
+    pub unix_socket_mode: Option<u32>,
     /// `--shards`, with 0 already replaced by the number of usable cores.
     pub shard_count: NonZeroUsize,
     /// `--pin-shards`
@@ -233,6 +239,9 @@ impl Config {
             deflate_level_max: options.count("max-deflate-level", u8::MAX),
             snappy: boolean("snappy"),
             experiments: list("enable-experiment"),
+            unix_socket: text("unix-socket"),
+            http_unix_socket: text("http-unix-socket"),
+            unix_socket_mode: unix_socket_mode(&text("unix-socket-mode"))?,
             shard_count: shard_count(count("shards")),
             pin_shards: boolean("pin-shards"),
             io: text("io"),
@@ -260,6 +269,20 @@ fn data_path(text: &str) -> Result<PathBuf, String> {
              {error}"
         )
     })
+}
+
+fn unix_socket_mode(text: &str) -> Result<Option<u32>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let is_octal = text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
+    let mode = u32::from_str_radix(text, 8).ok();
+    match mode.filter(|mode| is_octal && *mode <= 0o777) {
+        Some(mode) => Ok(Some(mode)),
+        None => Err(format!(
+            "--unix-socket-mode must be an octal number up to 0777, as chmod takes it, and not {text:?}"
+        )),
+    }
 }
 
 /// One shard per core. The standard library asks `sched_getaffinity` and then the control group's

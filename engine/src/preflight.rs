@@ -30,7 +30,7 @@ pub(crate) use io_uring::kernel;
 pub use error::PreflightError;
 pub(crate) use limits::{RAISE_DESCRIPTORS, descriptors_need_count, raise_descriptors};
 
-pub use bind::{Reserved, ReservedAddress, reserve, reserve_tcp};
+pub use bind::{AddressKind, Reserved, ReservedAddress, reserve, reserve_tcp};
 
 /// The first kernel whose `io_uring_enter` takes a timeout.
 const KERNEL_MIN: Kernel = Kernel {
@@ -125,24 +125,32 @@ pub(crate) fn choose_engine(io: &str, shard_count: NonZeroUsize) -> Result<Chose
 pub fn prepare(config: &Config) -> Result<StartPlan, PreflightError> {
     let engine = prepare_system(&config.io, config.shard_count)?;
     let mut reserved = Vec::new();
-    let mut take = |address: &str| {
-        let place = reserve(address)?;
+    let mut take = |address: &str, kind| {
+        let place = reserve(address, kind, config.unix_socket_mode)?;
         let found = place.address();
         reserved.push(place);
         Ok(found)
     };
-    let tcp = take(&config.tcp_address)?;
-    let http = match config.http_address.as_str() {
-        "" => None,
-        address => Some(take(address)?),
+    let tcp = take(&config.tcp_address, AddressKind::TcpOrUnix)?;
+    let mut take_unless_empty = |address: &str, kind| {
+        let taken = (!address.is_empty()).then(|| take(address, kind));
+        taken.transpose()
     };
-    let https = match config.https_address.as_str() {
-        address if config.has_certificate() && !address.is_empty() => Some(take(address)?),
-        _ => None,
+    let http = take_unless_empty(&config.http_address, AddressKind::TcpOrUnix)?;
+    let https = match config.has_certificate() {
+        true => take_unless_empty(&config.https_address, AddressKind::Tcp)?,
+        false => None,
+    };
+    let addresses = Addresses {
+        tcp,
+        http,
+        https,
+        unix: take_unless_empty(&config.unix_socket, AddressKind::Unix)?,
+        http_unix: take_unless_empty(&config.http_unix_socket, AddressKind::Unix)?,
     };
     Ok(StartPlan {
         engine,
-        addresses: Addresses { tcp, http, https },
+        addresses,
         reserved,
     })
 }

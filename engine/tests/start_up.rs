@@ -191,7 +191,7 @@ fn addresses_that_mean_nothing_are_refused_in_nsqds_words() {
             &[
                 "listen (/etc/passwd) failed - listen unix /etc/passwd: bind: address already in \
                  use",
-                "the file exists",
+                "the file is no socket",
             ],
         ),
         (

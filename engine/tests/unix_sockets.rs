@@ -9,7 +9,8 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{Broker, Launch, TIMEOUT, is_installed, parse_http, wait_until};
+use serde_json::Value;
+use support::{Broker, Client, Launch, TIMEOUT, is_installed, parse_http, wait_until};
 
 /// Starts a broker with both sockets in a directory of its own.
 fn broker(shards: usize) -> (tempfile::TempDir, Broker) {
@@ -61,6 +62,19 @@ fn frame(stream: &mut UnixStream) -> Vec<u8> {
     let mut content = vec![0; u32::from_be_bytes(size) as usize];
     stream.read_exact(&mut content).expect("a frame is whole");
     content.split_off(4)
+}
+
+/// Publishes a message, and returns the answer.
+fn frame_of_publish(path: &Path) -> Vec<u8> {
+    let mut producer = client(path);
+    send(&mut producer, "PUB topic", Some(b"x"));
+    frame(&mut producer)
+}
+
+fn mode(path: &Path) -> u32 {
+    let file = std::fs::metadata(path).expect("the file is there");
+    assert!(file.file_type().is_socket());
+    file.permissions().mode() & 0o7777
 }
 
 fn get(path: &Path, target: &str) -> String {
@@ -115,12 +129,10 @@ fn topics_of_every_shard_are_reached() {
 fn the_files_come_and_go_with_the_broker() {
     let (directory, mut broker) = broker(2);
     let (tcp, http) = (path(&directory, "tcp"), path(&directory, "http"));
-    let created = std::fs::metadata(&tcp).expect("the file is there");
-    assert!(created.file_type().is_socket());
     let shell = Command::new("sh").args(["-c", "umask"]).output();
     let umask = String::from_utf8(shell.expect("there is a shell").stdout).expect("a number");
     let umask = u32::from_str_radix(umask.trim(), 8).expect("octal");
-    assert_eq!(created.permissions().mode() & 0o777, 0o777 & !umask);
+    assert_eq!(mode(&tcp), 0o777 & !umask);
     let line = broker.wait_for_log(" TCP: listening on ");
     assert!(line.ends_with(&tcp.display().to_string()), "{line}");
 
@@ -143,13 +155,21 @@ fn the_files_come_and_go_with_the_broker() {
     broker.restart();
     broker.kill9();
     assert!(tcp.exists(), "a killed process removes nothing");
+    let mut next = launch.clone().start();
+    assert_eq!(frame_of_publish(&tcp), b"OK", "the file was taken over");
+    assert!(next.sigterm_and_wait().success());
+    assert!(!tcp.exists() && http.exists());
+
+    // A file that is no socket stays.
+    std::fs::write(&tcp, "not a socket").expect("the name is free");
     let Err(exit) = launch.clone().try_start() else {
-        panic!("a start with an existing socket file is refused");
+        panic!("a start replaced a file that is no socket");
     };
     assert!(exit.stderr.contains(&why), "{exit}");
-    assert!(tcp.exists(), "and left alone");
+    assert!(exit.stderr.contains("the file is no socket"), "{exit}");
+    let kept = std::fs::read_to_string(&tcp).expect("the file is there");
+    assert_eq!(kept, "not a socket");
     std::fs::remove_file(&tcp).expect("it is there");
-    std::fs::remove_file(&http).expect("it is there");
 
     // A start that fails later removes its socket file.
     let launch = Launch {
@@ -158,6 +178,78 @@ fn the_files_come_and_go_with_the_broker() {
     };
     assert!(launch.try_start().is_err());
     assert!(!tcp.exists());
+}
+
+#[test]
+fn sockets_stand_beside_the_addresses_with_one_mode() {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let (tcp, http) = (path(&directory, "nsqd"), path(&directory, "http:1"));
+    let flags = [
+        format!("--unix-socket={}", tcp.display()),
+        format!("--http-unix-socket={}", http.display()),
+        "--unix-socket-mode=0620".to_owned(),
+    ];
+    let launch = Launch::new(2, &flags.each_ref().map(String::as_str));
+    let mut broker = launch.start();
+    assert_eq!((mode(&tcp), mode(&http)), (0o620, 0o620));
+    // All four listeners lead to the same broker.
+    assert_eq!(frame_of_publish(&tcp), b"OK");
+    let mut producer = Client::connect(broker.tcp_addr());
+    producer.publish("topic", b"y");
+    let count = |stats: &Value| stats["topics"][0]["message_count"].clone();
+    let target = "/stats?format=json&include_mem=false";
+    let over_unix = serde_json::from_str(&get(&http, target)).expect("JSON");
+    assert_eq!(count(&over_unix), 2);
+    assert_eq!(count(&broker.get(target).json()), 2);
+    let info = get(&http, "/info");
+    let ports = [("http", broker.http_addr()), ("tcp", broker.tcp_addr())];
+    for (name, address) in ports {
+        let port = format!(r#""{name}_port":{}"#, address.port());
+        assert!(info.contains(&port), "{info}");
+    }
+    for path in [&tcp, &http] {
+        broker.wait_for_log(&format!(": listening on {}", path.display()));
+    }
+
+    // The sockets belong to a process that runs: its successor says so, and does not touch them.
+    let second = Launch::new(1, &[flags[0].as_str()]);
+    let Err(exit) = second.clone().try_start() else {
+        panic!("a second broker took the socket of the first one");
+    };
+    assert!(
+        exit.stderr.contains("belongs to a process that runs"),
+        "{exit}"
+    );
+    assert_eq!(get(&http, "/ping"), "OK");
+    assert_eq!(frame_of_publish(&tcp), b"OK");
+
+    broker.kill9();
+    broker.restart();
+    assert_eq!((mode(&tcp), mode(&http)), (0o620, 0o620));
+    assert_eq!(frame_of_publish(&tcp), b"OK");
+    assert!(broker.sigterm_and_wait().success());
+    assert!(!tcp.exists() && !http.exists(), "removed at the end");
+}
+
+/// The mode also counts for sockets instead of addresses. A mode that is no octal number ends the start.
+#[test]
+fn a_mode_is_an_octal_number() {
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let tcp = path(&directory, "nsqd");
+    let launch = |mode: &str| Launch {
+        tcp_address: tcp.display().to_string(),
+        ..Launch::new(1, &[&format!("--unix-socket-mode={mode}")])
+    };
+    let broker = launch("600").start();
+    assert_eq!(mode(&tcp), 0o600);
+    drop(broker);
+    for wrong in ["0o600", "1777", "689", "+600", "rw"] {
+        let Err(exit) = launch(wrong).try_start() else {
+            panic!("{wrong} is no mode");
+        };
+        let why = "--unix-socket-mode must be an octal number up to 0777";
+        assert!(exit.stderr.contains(why), "{exit}");
+    }
 }
 
 /// As in nsqd, where this is an accident, an empty address means a name that the system makes.

@@ -5,15 +5,16 @@ use std::net::SocketAddr;
 use super::Finding;
 use crate::config::Config;
 use crate::net::address::ListenAddress;
-use crate::preflight;
+use crate::preflight::{self, AddressKind};
 
 /// Tries each address, and gives it back at once: an nsqd that starts meanwhile must get its addresses. A start holds
 /// all of them, and so finds out that two are equal. Here their comparison does.
 pub(super) fn check(config: &Config) -> Vec<Finding> {
     let mut free: Vec<(&str, Place)> = Vec::new();
     let mut findings = Vec::new();
-    for (name, address) in listened(config) {
-        let place = preflight::reserve(address).map(|found| Place::new(address, &found.address()));
+    for (name, address, kind) in listened(config) {
+        let place = preflight::reserve(address, kind, config.unix_socket_mode);
+        let place = place.map(|found| Place::new(address, &found.address()));
         findings.push(match place {
             Err(error) => Finding::refusal(name, &error),
             Ok(place) => {
@@ -26,15 +27,28 @@ pub(super) fn check(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// The flags that name an address, and their values. HTTP and HTTPS may be switched off.
-fn listened(config: &Config) -> Vec<(&'static str, &str)> {
-    let mut listened = vec![("tcp-address", config.tcp_address.as_str())];
-    if !config.http_address.is_empty() {
-        listened.push(("http-address", &config.http_address));
-    }
-    if config.has_certificate() && !config.https_address.is_empty() {
-        listened.push(("https-address", &config.https_address));
-    }
+/// The flags that name an address, and their values. All but the first may be switched off.
+fn listened(config: &Config) -> Vec<(&'static str, &str, AddressKind)> {
+    let https_address = match config.has_certificate() {
+        true => config.https_address.as_str(),
+        false => "",
+    };
+    let mut listened = vec![
+        (
+            "tcp-address",
+            config.tcp_address.as_str(),
+            AddressKind::TcpOrUnix,
+        ),
+        ("http-address", &config.http_address, AddressKind::TcpOrUnix),
+        ("https-address", https_address, AddressKind::Tcp),
+        ("unix-socket", &config.unix_socket, AddressKind::Unix),
+        (
+            "http-unix-socket",
+            &config.http_unix_socket,
+            AddressKind::Unix,
+        ),
+    ];
+    listened.retain(|(name, address, _)| *name == "tcp-address" || !address.is_empty());
     listened
 }
 

@@ -100,6 +100,9 @@ const OWN_FLAGS: &[Flag] = {
     use Kind::{Boolean, Integer, Text, Word};
     &[
     flag::LOG_FORMAT,
+    Flag::new("unix-socket", Text, "", "path of a unix socket to listen on for TCP clients, beside --tcp-address; empty for none"),
+    Flag::new("http-unix-socket", Text, "", "path of a unix socket to listen on for HTTP clients, beside --http-address; empty for none"),
+    Flag::new("unix-socket-mode", Text, "", "permissions of the files of all unix sockets, in octal (0660); empty for 0777 minus the umask"),
     Flag::new("shards", Integer(0, SHARDS_MAX), "0", "number of shards; 0 for one per core that this process may use"),
     Flag::new("pin-shards", Boolean, "false", "bind each shard to a core"),
     Flag::new("io", Text, "auto", "how shards wait for sockets: io_uring, epoll (runs everywhere), or auto: io_uring where the system allows it, else epoll"),

@@ -97,20 +97,30 @@ impl ShardThread {
         let open = |address: &ListenAddress| {
             Listener::open(address).map_err(|error| listen_failed(address, &error))
         };
-        let listeners = open(&addresses.tcp).and_then(|tcp| {
-            let http = addresses.http.as_ref().map(open).transpose()?;
+        let listeners = || {
+            let tcp = addresses.of_nsq_clients().map(open);
+            let http = addresses.of_http_clients().map(open);
             let https = addresses.https.as_ref().map(open).transpose()?;
-            Ok((tcp, http, https))
-        });
-        let (tcp, http, https) = match listeners {
+            Ok((
+                tcp.collect::<Result<Vec<_>, String>>()?,
+                http.collect::<Result<Vec<_>, String>>()?,
+                https,
+            ))
+        };
+        let (tcp, http, https) = match listeners() {
             Ok(listeners) => listeners,
             Err(error) => return report(&started, Err(error)),
         };
         shard.start(inbox);
         // A failure was logged and is tried again. The logs count more than nsqd.dat anyway.
         let _ = shard.persist_metadata().await;
-        let mut tasks = vec![reactor::spawn(connection::serve(shard.clone(), tcp))];
-        tasks.extend(http.map(|http| reactor::spawn(http_server::serve(shard.clone(), http))));
+        let mut tasks = Vec::new();
+        for tcp in tcp {
+            tasks.push(reactor::spawn(connection::serve(shard.clone(), tcp)));
+        }
+        for http in http {
+            tasks.push(reactor::spawn(http_server::serve(shard.clone(), http)));
+        }
         tasks.extend(https.zip(shard.shared.tls.clone()).map(|(https, config)| {
             reactor::spawn(http_server::serve_tls(shard.clone(), https, config))
         }));

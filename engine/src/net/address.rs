@@ -1,9 +1,11 @@
 //! The addresses at which the broker listens, and those of its peers: IP addresses and unix sockets.
 
 use std::fmt;
+use std::fs;
 use std::io;
 use std::iter;
 use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -59,14 +61,29 @@ pub struct Addresses {
     pub http: Option<ListenAddress>,
     /// The address for HTTPS, if HTTPS is served.
     pub https: Option<ListenAddress>,
+    /// The unix socket for NSQ clients beside `tcp`, if there is one.
+    pub unix: Option<ListenAddress>,
+    /// The unix socket for HTTP beside `http`, if there is one.
+    pub http_unix: Option<ListenAddress>,
 }
 
 impl Addresses {
     /// Returns the addresses, each with the name of its protocol in the log.
     pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, &ListenAddress)> {
-        let http = self.http.iter().map(|address| ("HTTP", address));
+        let tcp = self.of_nsq_clients().map(|address| ("TCP", address));
+        let http = self.of_http_clients().map(|address| ("HTTP", address));
         let https = self.https.iter().map(|address| ("HTTPS", address));
-        iter::once(("TCP", &self.tcp)).chain(http).chain(https)
+        tcp.chain(http).chain(https)
+    }
+
+    /// Returns the addresses for NSQ clients.
+    pub(crate) fn of_nsq_clients(&self) -> impl Iterator<Item = &ListenAddress> {
+        iter::once(&self.tcp).chain(&self.unix)
+    }
+
+    /// Returns the addresses for HTTP without TLS.
+    pub(crate) fn of_http_clients(&self) -> impl Iterator<Item = &ListenAddress> {
+        self.http.iter().chain(&self.http_unix)
     }
 
     /// Returns the ports of the addresses.
@@ -102,11 +119,13 @@ pub struct UnixSocket {
 
 impl UnixSocket {
     /// Binds a unix socket and listens on it. A path that begins with `@` is an abstract name, which has no file. For
-    /// an empty path, the system makes such a name.
+    /// an empty path, the system makes such a name. The file that a dead process has left at the path is replaced.
+    ///
+    /// `mode` has the permissions of the file. `None` leaves them to the umask of the process.
     ///
     /// # Errors
-    /// The system's answer. A file that exists is one, whatever it is.
-    pub(crate) fn bind(path: &str) -> io::Result<UnixSocket> {
+    /// The system's answer. Any other file that exists is an error, and so is the socket of a living process.
+    pub(crate) fn bind(path: &str, mode: Option<u32>) -> io::Result<UnixSocket> {
         let abstract_name = path.strip_prefix('@');
         let address = match abstract_name {
             Some(name) => SockAddr::unix(Path::new(&format!("\0{name}"))),
@@ -115,13 +134,23 @@ impl UnixSocket {
         // The library refuses long names itself, in words of its own.
         let address = address.map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        socket.bind(&address)?;
         let has_file = abstract_name.is_none() && !path.is_empty();
+        let bound = match socket.bind(&address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && has_file => {
+                remove_dead(path, &address, error).and_then(|()| socket.bind(&address))
+            }
+            bound => bound,
+        };
+        bound?;
         let socket = UnixSocket {
             name: text(&socket.local_addr()?),
             socket,
             file: Mutex::new(has_file.then(|| PathBuf::from(path))),
         };
+        // Nobody can connect to a socket that does not listen. So no client ever meets another mode than this one.
+        if let Some(mode) = mode.filter(|_| has_file) {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+        }
         socket.socket.listen(LISTEN_BACKLOG)?;
         socket.socket.set_nonblocking(true)?;
         Ok(socket)
@@ -136,7 +165,7 @@ impl UnixSocket {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(path) = file.take() {
             // Fails if somebody has removed the file already, which is as good.
-            let _ = std::fs::remove_file(path);
+            let _ = fs::remove_file(path);
         }
     }
 }
@@ -144,6 +173,23 @@ impl UnixSocket {
 impl Drop for UnixSocket {
     fn drop(&mut self) {
         self.remove_file();
+    }
+}
+
+/// Removes the file at `path`, which is in the way, if it is the socket of a process that has ended.
+///
+/// A datagram socket finds this out. If a process has the file, the kernel refuses the connection because of its type,
+/// and the process does not notice. That also holds for a socket that does not listen yet.
+///
+/// # Errors
+/// `in_the_way`, if the file is no socket or if its process lives. Otherwise the system's answer to the removal.
+fn remove_dead(path: &str, address: &SockAddr, in_the_way: io::Error) -> io::Result<()> {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let asked = Socket::new(Domain::UNIX, Type::DGRAM, None)?.connect(address);
+    let is_refused = asked.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    match is_socket && is_refused {
+        true => fs::remove_file(path),
+        false => Err(in_the_way),
     }
 }
 
@@ -203,18 +249,25 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
         let path = directory.path().join("n.sock");
         let name = path.to_str().expect("the path is text");
-        let socket = UnixSocket::bind(name).expect("nothing is there yet");
+        let socket = UnixSocket::bind(name, Some(0o604)).expect("nothing is there yet");
         assert_eq!(socket.name, name);
+        let mode = fs::metadata(&path)
+            .expect("it is there")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o7777, 0o604);
         UnixStream::connect(&path).expect("it is listened on");
-        let second = UnixSocket::bind(name).unwrap_err();
+        let second = UnixSocket::bind(name, None).unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
-        assert!(path.exists(), "the failure has left it alone");
+        UnixStream::connect(&path).expect("the failure has left it alone");
         let address = ListenAddress::Unix(Arc::new(socket));
         assert_eq!((address.port(), address.socket_address()), (-1, None));
         let addresses = Addresses {
             tcp: address,
             http: None,
             https: None,
+            unix: None,
+            http_unix: None,
         };
         addresses.retire();
         assert!(!path.exists());
@@ -225,17 +278,44 @@ mod tests {
     }
 
     #[test]
+    fn only_the_file_of_a_dead_socket_is_replaced() {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let path = directory.path().join("n.sock");
+        let name = path.to_str().expect("the path is text");
+        let is_in_use = || {
+            let refused = UnixSocket::bind(name, None).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+            assert!(path.exists());
+        };
+        let bound = Socket::new(Domain::UNIX, Type::STREAM, None).expect("a socket");
+        let address = SockAddr::unix(&path).expect("short enough");
+        bound.bind(&address).expect("nothing is there yet");
+        is_in_use();
+        drop(bound);
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("a link can be made");
+        UnixSocket::bind(link.to_str().expect("text"), None).unwrap_err();
+        assert!(
+            path.exists() && link.exists(),
+            "a link stays, and so does its target"
+        );
+        UnixSocket::bind(name, None).expect("the owner has ended");
+        fs::write(&path, "text").expect("the file is gone again");
+        is_in_use();
+    }
+
+    #[test]
     fn abstract_names_have_no_file() {
         let own = format!("@ringq-test-{}", std::process::id());
-        let socket = UnixSocket::bind(&own).expect("the name is free");
+        let socket = UnixSocket::bind(&own, Some(0o600)).expect("the name is free");
         assert_eq!(socket.name, own);
-        let chosen = UnixSocket::bind("").expect("the system finds a name");
+        let chosen = UnixSocket::bind("", None).expect("the system finds a name");
         assert!(
             chosen.name.starts_with('@') && chosen.name.len() > 1,
             "{}",
             chosen.name
         );
-        let long = UnixSocket::bind(&"x".repeat(108)).unwrap_err();
+        let long = UnixSocket::bind(&"x".repeat(108), None).unwrap_err();
         assert_eq!(long.raw_os_error(), Some(libc::EINVAL));
     }
 

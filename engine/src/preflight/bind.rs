@@ -52,13 +52,34 @@ impl Reserved {
     }
 }
 
-/// Takes what is `<host>:<port>` for an IP address and everything else for the path of a unix socket,
-/// as nsqd does for TCP and HTTP. May block for up to a second.
-pub fn reserve(address: &str) -> Result<Reserved, PreflightError> {
-    if tcp_address::split_host_port(address).is_some() {
+/// The meaning of the text that names a place to listen at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressKind {
+    /// `<host>:<port>` is an IP address, and everything else is the path of a unix socket, as in nsqd for TCP and HTTP.
+    TcpOrUnix,
+    /// An IP address.
+    Tcp,
+    /// The path of a unix socket.
+    Unix,
+}
+
+/// Reserves a place to listen at. The file of a unix socket gets the permissions `mode`. May block for up to a second.
+pub fn reserve(
+    address: &str,
+    kind: AddressKind,
+    mode: Option<u32>,
+) -> Result<Reserved, PreflightError> {
+    let is_tcp = match kind {
+        AddressKind::TcpOrUnix => tcp_address::split_host_port(address).is_some(),
+        AddressKind::Tcp => true,
+        AddressKind::Unix => false,
+    };
+    if is_tcp {
         return reserve_tcp(address).map(Reserved::Tcp);
     }
-    let socket = UnixSocket::bind(address).map_err(|error| PreflightError::Listen {
+    let bind = || UnixSocket::bind(address, mode);
+    let socket = retry_while_in_use(BIND_TIMEOUT, bind);
+    let socket = socket.map_err(|error| PreflightError::Listen {
         address: address.to_string(),
         why: format!("listen unix {address}: bind: {}", system_text(&error)),
         hint: unix_hint(&error).to_string(),
@@ -69,8 +90,8 @@ pub fn reserve(address: &str) -> Result<Reserved, PreflightError> {
 fn unix_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "the file exists; if no process listens there, it was left over by one that was killed, \
-             and has to be removed"
+            "the socket belongs to a process that runs, or the file is no socket: choose another path, or end that \
+             process or remove that file"
         }
         io::ErrorKind::InvalidInput => "the path of a unix socket has at most 107 bytes",
         _ => "what is not <host>:<port> is the path of a unix socket",
@@ -102,15 +123,19 @@ fn reserve_within(address: &str, timeout: Duration) -> Result<ReservedAddress, P
 }
 
 fn reserve_with_retries(address: SocketAddr, timeout: Duration) -> io::Result<ReservedAddress> {
+    // Connections that an earlier process has left, in TIME_WAIT for example, are in the way of the first try only.
+    let bind = || bind_alone(address, false).or_else(|_| bind_alone(address, true));
+    retry_while_in_use(timeout, bind).and_then(share_with_shards)
+}
+
+fn retry_while_in_use<T>(timeout: Duration, bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let deadline = Instant::now() + timeout;
     loop {
-        // Connections that an earlier process has left, in TIME_WAIT for example, are in the way of the first try only.
-        match bind_alone(address, false).or_else(|_| bind_alone(address, true)) {
-            Ok(socket) => return share_with_shards(socket),
+        match bind() {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
                 std::thread::sleep(BIND_PAUSE);
             }
-            Err(error) => return Err(error),
+            bound => return bound,
         }
     }
 }

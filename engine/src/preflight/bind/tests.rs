@@ -8,7 +8,9 @@ use super::*;
 #[test]
 fn addresses_that_cannot_be_are_refused_in_nsqds_words() {
     let check = |address: &str, text: &str| {
-        let error = reserve(address).unwrap_err().to_string();
+        let error = reserve(address, AddressKind::TcpOrUnix, None)
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with(text), "{error}");
     };
     // HTTPS knows no unix sockets.
