@@ -23,7 +23,7 @@ pub(super) async fn publish<B: Broker>(
     {
         return Err(TOO_BIG);
     }
-    let received = body.receive(bytes_max).await;
+    let received = body.receive_decoded(bytes_max).await?;
     match received.end {
         End::Complete => {}
         End::Broken => return Err(Failure::INTERNAL),
@@ -70,7 +70,7 @@ pub(super) async fn publish_many<B: Broker>(
             true
         }
     };
-    let received = body.receive(limits.body_bytes_max).await;
+    let received = body.receive_decoded(limits.body_bytes_max).await?;
     let split = if is_binary { split_binary } else { split_lines };
     match split(received, limits) {
         Ok(bodies) if bodies.count() > 0 => hand_over(broker, topic, bodies, None).await,

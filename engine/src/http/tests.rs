@@ -939,6 +939,58 @@ fn mpub_checks_in_order() {
     );
 }
 
+/// Sends a request with an encoded body in chunks of one byte.
+fn ask_encoded(broker: &Rc<Fake>, target: &str, encoding: &str, body: &[u8]) -> String {
+    let mut request = format!(
+        "POST {target} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\
+         Content-Encoding: {encoding}\r\n\r\n"
+    )
+    .into_bytes();
+    for byte in body {
+        request.extend_from_slice(&[b'1', b'\r', b'\n', *byte, b'\r', b'\n']);
+    }
+    request.extend_from_slice(b"0\r\n\r\n");
+    talk_bytes(broker, &request).0
+}
+
+#[test]
+fn encoded_bodies_are_judged_decoded() {
+    let broker = Rc::new(fake());
+    let zstd = |body: &[u8]| zstd::encode_all(body, 1).unwrap();
+    let status = |target: &str, encoding: &str, body: &[u8]| {
+        let answer = ask_encoded(&broker, target, encoding, body);
+        status_and_body(&answer)
+    };
+    let (pub_, mpub) = ("/pub?topic=t", "/mpub?topic=t");
+    assert_eq!(status(pub_, "zstd", &zstd(b"0123456789")).0, 200);
+    assert_eq!(status(mpub, "zstd", &zstd(b"a\nb")).0, 200);
+    let expected = [
+        r#"publish t ["0123456789"] None"#,
+        r#"publish t ["a", "b"] None"#,
+    ];
+    assert_eq!(calls(&broker), expected);
+    is_failure(
+        status(pub_, "zstd", &zstd(b"0123456789x")),
+        413,
+        "MSG_TOO_BIG",
+    );
+    is_failure(status(pub_, "zstd", &zstd(b"")), 400, "MSG_EMPTY");
+    is_failure(
+        status(mpub, "zstd", &zstd(&[b'\n'; 25])),
+        413,
+        "BODY_TOO_BIG",
+    );
+    is_failure(status(mpub, "zstd", b"hello"), 400, "INVALID_ENCODING");
+    is_failure(status(pub_, "zstd", b""), 400, "INVALID_ENCODING");
+    let answer = ask_encoded(&broker, pub_, "br", b"hello");
+    is_failure(status_and_body(&answer), 415, "UNSUPPORTED_ENCODING");
+    assert!(sorted_head(&answer).contains(&"Accept-Encoding: gzip, zstd"));
+    // Like any body that is too large, this one has created the topic.
+    assert_eq!(calls(&broker), ["create t"]);
+    // Other endpoints do not decode.
+    assert_eq!(status("/topic/create?topic=t", "br", b"x").0, 200);
+}
+
 #[test]
 fn topic_endpoints() {
     let broker = Rc::new(fake());

@@ -24,6 +24,7 @@ use head::Expectation;
 
 mod body;
 mod chunked;
+mod coding;
 mod connection;
 mod date;
 mod deadline;
@@ -156,7 +157,7 @@ async fn respond<S: Service>(
     let awaits_continue = head.is_http_11 && head.expects == Some(Expectation::Continue);
     let is_closing = head.asks_to_close || !head.is_http_11;
     let refusal = service.refusal(&head);
-    let mut body = RequestBody::new(connection, head.framing, awaits_continue);
+    let mut body = RequestBody::new(connection, head.framing, head.coding, awaits_continue);
 
     let reply = if head.expects == Some(Expectation::Unknown) {
         Reply::plain(StatusCode::EXPECTATION_FAILED, "").and_close(true)

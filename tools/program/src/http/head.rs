@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use http::{Method, Uri};
 
 use super::chunked::Chunked;
+use super::coding::Coding;
 use super::query::percent_decode;
 use super::reply::{Exchange, Refusal};
 
@@ -34,6 +35,7 @@ pub struct Head {
     /// True when the connection may continue after the answer.
     pub(super) keeps_alive: bool,
     pub(super) framing: Framing,
+    pub(super) coding: Coding,
 }
 
 /// The value of the header `Expect`.
@@ -101,6 +103,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refusal> {
         accepts_v1: false,
         keeps_alive: false,
         framing: Framing::Length(0),
+        coding: Coding::Identity,
     };
     let is_path = target.starts_with('/') || target == "*" || head.target.scheme().is_some();
     let is_sound = is_path || head.method == Method::CONNECT;
@@ -162,6 +165,8 @@ impl Head {
                     return Err(Refusal::MALFORMED);
                 }
                 lengths.encode(field.value);
+            } else if is("content-encoding") {
+                self.coding.add(field.value);
             } else if is("connection") {
                 self.asks_to_close |= has_word(field.value, "close");
                 asks_to_stay |= has_word(field.value, "keep-alive");

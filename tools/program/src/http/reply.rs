@@ -8,6 +8,8 @@ use http::StatusCode;
 
 use wire::go_json::JsonObject;
 
+use super::coding;
+
 const JSON: &str = "application/json; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
@@ -120,13 +122,17 @@ impl Reply {
         self
     }
 
-    /// Returns an error. Its word is in a JSON object.
+    /// Returns an error. Its word is in a JSON object. 415 names the encodings that a body may have.
     pub fn failure(failure: Failure) -> Reply {
         let mut body = String::new();
         let mut object = JsonObject::new(&mut body);
         object.text("message", failure.code);
         object.end();
-        Reply::json(failure.status, body)
+        let mut reply = Reply::json(failure.status, body);
+        if failure.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            reply.header = Some(("Accept-Encoding", coding::ACCEPTED.to_string()));
+        }
+        reply
     }
 
     /// Returns the same answer in the style of NSQ before 1.0. A text has no envelope, data have
