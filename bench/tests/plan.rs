@@ -147,3 +147,30 @@ fn a_demand_that_makes_no_sense_is_refused() {
     check(["--replicas", "0"], "0 is not in 1");
     check(["--node-disk-gb", "0"], "no positive number");
 }
+
+/// docs/scaling.md shows commands, each with the answer part of its output.
+#[test]
+fn the_page_about_scaling_shows_what_the_program_prints() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let page = fs::read_to_string(docs.join("scaling.md")).unwrap();
+    let commands: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("    nsq-bench plan "))
+        .collect();
+    assert_eq!(commands.len(), 3);
+    for command in commands {
+        let flags = command.replace("docs/", &format!("{}/", docs.display()));
+        let flags: Vec<&str> = flags.split_whitespace().collect();
+        let output = plan(None, &flags);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let printed = text(&output.stdout);
+        let answer = printed.split("\n\n").nth(1).unwrap();
+        assert!(answer.starts_with("What it takes"), "{answer}");
+        for line in answer.lines() {
+            assert!(
+                page.contains(line),
+                "{command}: the page has no line `{line}`"
+            );
+        }
+    }
+}

@@ -3,8 +3,9 @@
 
     docs/measure/lookup.py --original NSQLOOKUPD [--ours target/release] [--rounds 3]
 
-1,000 producers register 1,000 topics each, then 1,000 consumers poll /lookup for a while, then all producers close.
-Needs `cargo build --release -p nsqlookupd --bins --examples`. The log, at the default level, goes to a file.
+All producers connect at the same time and register their topics, as after a restart of nsqlookupd. Then consumers poll
+/lookup for a while. Then all producers close. CASES has the numbers. A run of more than four minutes is stopped, and
+its result is null. Needs `cargo build --release -p nsqlookupd --bins --examples`. The log, at the default level, goes to a file.
 """
 
 import argparse
@@ -21,7 +22,13 @@ import time
 from pathlib import Path
 
 RESULTS = Path(__file__).resolve().parent / "results" / "lookup.json"
-SIZES = ["1000", "1000", "1000", "30"]
+# Producers, topics, nodes per topic, consumers, poll interval in seconds, seconds of polling.
+CASES = {
+    "each topic on each of 1,000 nodes": [1000, 1000, 1000, 1000, 10, 15],
+    "each topic on 3 of 1,000 nodes": [1000, 1000, 3, 1000, 1, 10],
+    "10,000 topics, each on 10 of 1,000 nodes": [1000, 10000, 10, 1000, 10, 15],
+    "10,000 topics, each on each of 1,000 nodes": [1000, 10000, 1000, 1000, 10, 15],
+}
 
 
 def main():
@@ -34,27 +41,41 @@ def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     programs = {"ringq": options.ours / "nsqlookupd", "original": options.original}
     load = options.ours / "examples" / "load"
-    runs = {name: [] for name in programs}
-    for number in range(options.rounds):
-        order = list(programs) if number % 2 == 0 else list(reversed(programs))
-        for name in order:
-            run = measure(programs[name], load)
-            print(name, json.dumps(run), flush=True)
-            runs[name].append(run)
+    cases = {}
+    for case, sizes in CASES.items():
+        runs = {name: [] for name in programs}
+        # Ten million registrations take minutes.
+        rounds = options.rounds if sizes[1] * sizes[2] < 5_000_000 else 1
+        for number in range(rounds):
+            order = list(programs) if number % 2 == 0 else list(reversed(programs))
+            for name in order:
+                try:
+                    run = measure(programs[name], [load, *map(str, sizes)])
+                except subprocess.TimeoutExpired:
+                    run = None
+                print(case, name, json.dumps(run), flush=True)
+                runs[name].append(run)
+        cases[case] = {
+            "sizes": dict(zip(["producers", "topics", "nodes_per_topic", "consumers", "interval_s", "polled_s"], sizes)),
+            "median": {name: median(of_program) for name, of_program in runs.items()},
+            "runs": runs,
+        }
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     RESULTS.write_text(json.dumps({
         "date": datetime.date.today().isoformat(),
+        "commit": commit,
         "cores": os.cpu_count(),
-        "sizes": {"producers": 1000, "topics": 1000, "pollers": 1000, "poll_interval_s": 10},
-        "median": {name: median(of_program) for name, of_program in runs.items()},
-        "runs": runs,
+        "cases": cases,
     }, indent=1) + "\n")
 
 
 def median(runs):
+    if None in runs:
+        return None
     return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
 
 
-def measure(program, load):
+def measure(program, command):
     with tempfile.TemporaryDirectory(prefix="ringq-") as folder:
         log = Path(folder) / "log"
         with log.open("wb") as target:
@@ -63,7 +84,8 @@ def measure(program, load):
                 stderr=target)
         try:
             tcp, http = addresses(log)
-            output = subprocess.run([load, tcp, http, *SIZES], check=True, capture_output=True, text=True).stdout
+            output = subprocess.run([command[0], tcp, http, *command[1:]], check=True, capture_output=True, text=True,
+                                    timeout=240).stdout
             run = json.loads(output)
             status = Path(f"/proc/{daemon.pid}/status").read_text()
             run["peak_rss_mb"] = int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024

@@ -1,12 +1,12 @@
 //! Loads an nsqlookupd, ours or the original, and prints what it measured as JSON.
 //!
 //! ```text
-//!   load <TCP address> <HTTP address> [producers] [topics] [pollers] [seconds]
+//!   load <TCP address> <HTTP address> <producers> <topics> <nodes per topic> <pollers> <poll interval, s> <seconds>
 //! ```
 //!
-//! Each producer registers each topic, 64 commands at a time, as ringq's nsqd does. Then each poller
-//! asks for a topic every ten seconds on a connection of its own. At last all producers close.
-//! docs/measure/lookup.py runs it.
+//! All producers connect at the same time, as after a restart of nsqlookupd. Each one registers its
+//! topics, 64 commands at a time, as ringq's nsqd does. Then each poller asks for a topic once per
+//! interval, on a connection of its own. At last all producers close. docs/measure/lookup.py runs it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,9 +20,6 @@ use tokio::time::sleep;
 /// Commands that are sent before their answers are read.
 const TOGETHER: usize = 64;
 
-/// Time between two requests of one poller.
-const POLL_INTERVAL: Duration = Duration::from_secs(10);
-
 /// Longest wait for the end of all registrations.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -33,22 +30,21 @@ async fn main() -> io::Result<()> {
         let text = args.get(index).expect("two addresses are given");
         text.parse().expect("it is an address")
     };
-    let number = |index: usize, default: usize| match args.get(index) {
-        Some(text) => text.parse().expect("it is a number"),
-        None => default,
+    let number = |index: usize| -> usize {
+        let text = args.get(index).expect("all numbers are given");
+        text.parse().expect("it is a number")
     };
     let (tcp, http) = (address(0), address(1));
-    let (producers, topics) = (number(2, 1000), number(3, 1000));
-    let (pollers, seconds) = (number(4, 1000), number(5, 30));
+    let (producers, topics, nodes) = (number(2), number(3), number(4));
+    let (pollers, interval, seconds) = (number(5), number(6), number(7));
+    let interval = Duration::from_secs(interval as u64);
 
-    let mut connected = Vec::new();
-    for index in 0..producers {
-        connected.push(identify(tcp, index).await?);
-    }
     let started = Instant::now();
     let mut tasks = JoinSet::new();
-    for stream in connected {
-        tasks.spawn(register(stream, topics));
+    for producer in 0..producers {
+        // Each topic is on `nodes` neighbouring producers.
+        let has = |topic: &usize| (producer + producers - topic % producers) % producers < nodes;
+        tasks.spawn(register(tcp, producer, (0..topics).filter(has).collect()));
     }
     let mut connected = Vec::new();
     while let Some(done) = tasks.join_next().await {
@@ -59,8 +55,8 @@ async fn main() -> io::Result<()> {
     let end = Instant::now() + Duration::from_secs(seconds as u64);
     let mut tasks = JoinSet::new();
     for index in 0..pollers {
-        let wait = POLL_INTERVAL.mul_f64(index as f64 / pollers as f64);
-        tasks.spawn(poll(http, index % topics, wait, end));
+        let wait = interval.mul_f64(index as f64 / pollers as f64);
+        tasks.spawn(poll(http, index % topics, interval, wait, end));
     }
     let mut times = Vec::new();
     let mut answer_bytes = 0;
@@ -88,7 +84,7 @@ async fn main() -> io::Result<()> {
     println!(
         "{{\"registrations\":{},\"register_s\":{:.3},\"lookups\":{},\"lookup_bytes\":{answer_bytes},\
          \"lookup_p50_ms\":{:.3},\"lookup_p99_ms\":{:.3},\"lookup_max_ms\":{:.3},\"gone_s\":{:.3}}}",
-        producers * topics,
+        nodes * topics,
         registered.as_secs_f64(),
         times.len(),
         quantile(0.5),
@@ -114,9 +110,14 @@ async fn identify(address: SocketAddr, index: usize) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-async fn register(mut stream: TcpStream, topics: usize) -> io::Result<TcpStream> {
-    let names: Vec<usize> = (0..topics).collect();
-    for together in names.chunks(TOGETHER) {
+/// Connects a producer, and registers its topics.
+async fn register(
+    address: SocketAddr,
+    producer: usize,
+    topics: Vec<usize>,
+) -> io::Result<TcpStream> {
+    let mut stream = identify(address, producer).await?;
+    for together in topics.chunks(TOGETHER) {
         let lines: String = together
             .iter()
             .map(|topic| format!("REGISTER topic-{topic}\n"))
@@ -130,10 +131,11 @@ async fn register(mut stream: TcpStream, topics: usize) -> io::Result<TcpStream>
     Ok(stream)
 }
 
-/// Asks every ten seconds. Returns the time of each answer, and the length of the longest.
+/// Asks once per interval. Returns the time of each answer, and the length of the longest.
 async fn poll(
     address: SocketAddr,
     topic: usize,
+    interval: Duration,
     wait: Duration,
     end: Instant,
 ) -> io::Result<(Vec<Duration>, usize)> {
@@ -146,7 +148,7 @@ async fn poll(
         let started = Instant::now();
         longest = lookup(&mut stream, topic).await?.max(longest);
         times.push(started.elapsed());
-        sleep(POLL_INTERVAL).await;
+        sleep(interval).await;
     }
     Ok((times, longest))
 }
