@@ -3,22 +3,13 @@
 
 mod support;
 
-use support::{Broker, Dns, Lookupd, TIMEOUT, replace_file, wait_until, with_own_network};
+use std::net::Ipv4Addr;
 
-/// Starts a name server that the system's resolver asks. The files end with the directory.
+use support::{Broker, Dns, Lookupd, TIMEOUT, wait_until, with_own_network};
+
 fn dns(options: &str, files: &tempfile::TempDir) -> Dns {
     let hosts = "127.0.0.1 localhost\n127.0.0.11 in-hosts\n";
-    let resolv_conf = format!("nameserver 127.0.0.1\nsearch example\noptions {options}\n");
-    for (path, content) in [
-        ("/etc/hosts", hosts),
-        ("/etc/resolv.conf", &resolv_conf),
-        ("/etc/nsswitch.conf", "hosts: files dns\n"),
-    ] {
-        if std::fs::exists(path).expect("/etc can be read") {
-            replace_file(path, content, files.path());
-        }
-    }
-    Dns::start()
+    Dns::start(Ipv4Addr::LOCALHOST, options, hosts, files.path())
 }
 
 fn lookupd(address: &str) -> Lookupd {

@@ -1,47 +1,13 @@
 //! Our nsqd with our nsqlookupd, which runs inside the test.
 
+#[path = "support/ringq_lookupd.rs"]
+mod ringq_lookupd;
 mod support;
 
-use nsqlookupd::config::Config;
-use nsqlookupd::server::Server;
-use program::log::{self, Level};
+use ringq_lookupd::Lookupd;
 use support::{Broker, Certificates, Client, TIMEOUT, http, wait_until};
-use tokio::runtime::Runtime;
-
-/// A running nsqlookupd.
-struct Lookupd {
-    runtime: Runtime,
-    server: Server,
-}
 
 impl Lookupd {
-    fn start(tcp: &str, http: &str, further: &[String]) -> Lookupd {
-        // Without a log thread, each line would go to the output of the test.
-        log::set_level(Level::Fatal);
-        let args = [
-            format!("--tcp-address={tcp}"),
-            format!("--http-address={http}"),
-            "--broadcast-address=127.0.0.1".to_owned(),
-        ];
-        let args = args.iter().chain(further).map(Into::into);
-        let config = Config::from_args(args).expect("the flags are good");
-        let runtime = Runtime::new().expect("the system has threads");
-        let server = runtime.block_on(Server::start(&config));
-        Lookupd {
-            runtime,
-            server: server.expect("the addresses are free"),
-        }
-    }
-
-    /// Ends the nsqlookupd and starts another on the same addresses, which knows nothing.
-    fn restart(self) -> Lookupd {
-        let tcp = self.server.tcp_address().to_string();
-        let http = self.server.http_address().to_string();
-        self.runtime.block_on(self.server.stop());
-        drop(self.runtime);
-        Lookupd::start(&tcp, &http, &[])
-    }
-
     fn flag(&self) -> String {
         format!("--lookupd-tcp-address={}", self.server.tcp_address())
     }

@@ -89,16 +89,25 @@ impl Client {
     }
 
     pub fn try_connect(address: SocketAddr) -> io::Result<Client> {
-        let mut client = Client::try_connect_without_magic(address)?;
+        Client::try_connect_within(address, TIMEOUT)
+    }
+
+    /// Connects and sends the magic. The timeout is that of the connection, and of each read and write.
+    pub fn try_connect_within(address: SocketAddr, timeout: Duration) -> io::Result<Client> {
+        let mut client = Client::try_connect_with(address, timeout)?;
         client.try_send(b"  V2")?;
         Ok(client)
     }
 
     fn try_connect_without_magic(address: SocketAddr) -> io::Result<Client> {
-        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        Client::try_connect_with(address, TIMEOUT)
+    }
+
+    fn try_connect_with(address: SocketAddr, timeout: Duration) -> io::Result<Client> {
+        let stream = TcpStream::connect_timeout(&address, timeout)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
         Ok(Client {
             reader: BufReader::with_capacity(256 * 1024, Transport::new(stream)),
             heartbeats: 0,

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+
+use super::namespace::replace_file;
 
 const TYPE_A: u16 = 1;
 const TYPE_SRV: u16 = 33;
@@ -11,7 +14,7 @@ const TYPE_SRV: u16 = 33;
 const ANSWER: u16 = 0x8180;
 const NXDOMAIN: u16 = 3;
 
-/// A name server on port 53 of 127.0.0.1. It knows no name at first, and answers NXDOMAIN.
+/// A name server. It knows no name at first, and answers NXDOMAIN.
 #[derive(Clone)]
 pub struct Dns {
     state: Arc<Mutex<State>>,
@@ -25,9 +28,22 @@ struct State {
 }
 
 impl Dns {
-    /// Starts the server, which runs until the test program ends.
-    pub fn start() -> Dns {
-        let socket = UdpSocket::bind("127.0.0.1:53").expect("the network is the test's own");
+    /// Starts a name server on port 53 of `ip`, and makes it the one of the calling thread, and of everything that the
+    /// thread starts. The thread has mounts of its own. `options` are those of `/etc/resolv.conf`, and `hosts` is the
+    /// content of `/etc/hosts`. The files are in `directory`.
+    pub fn start(ip: Ipv4Addr, options: &str, hosts: &str, directory: &Path) -> Dns {
+        let resolv_conf = format!("nameserver {ip}\nsearch example\noptions {options}\n");
+        for (path, content) in [
+            ("/etc/hosts", hosts),
+            ("/etc/resolv.conf", &resolv_conf),
+            ("/etc/nsswitch.conf", "hosts: files dns\n"),
+        ] {
+            // Without nsswitch.conf, the C library does the same.
+            if std::fs::exists(path).expect("/etc can be read") {
+                replace_file(path, content, directory);
+            }
+        }
+        let socket = UdpSocket::bind((ip, 53)).expect("the network is the test's own");
         let dns = Dns {
             state: Arc::default(),
         };

@@ -38,7 +38,7 @@ pub use certificates::Certificates;
 pub use client::{Client, Frame, FrameType, Message, MessageId};
 pub use dns::Dns;
 pub use install::{go_program, install, run_installer, source_dir};
-pub use namespace::{replace_file, with_own_network};
+pub use namespace::with_own_network;
 pub use process::{Rss, cpu_time, descriptors, first_core, open_files, rss};
 pub use random::Random;
 pub use sandbox::{
@@ -48,7 +48,7 @@ pub use sandbox::{
 pub use server::{Lookupd, Manner, Reply, Request, serve_http, serve_https};
 pub use skip::{kernel_lacks, not_tested};
 pub use statsd::Statsd;
-pub use test_support::http::{Response, http, http_with_headers, parse as parse_http};
+pub use test_support::http::{Response, http, http_with_headers, parse as parse_http, try_http};
 pub use test_support::{TIMEOUT, wait_until};
 pub use transport::Upgrade;
 

@@ -63,13 +63,17 @@ pub fn http_with_headers(
     headers: &[&str],
     body: &[u8],
 ) -> Response {
-    match request(address, method, target, headers, body) {
+    match try_http(address, method, target, headers, body) {
         Ok(response) => response,
         Err(error) => panic!("{method} http://{address}{target}: {error}"),
     }
 }
 
-fn request(
+/// Sends a request and reads the whole response.
+///
+/// # Errors
+/// There is no whole response.
+pub fn try_http(
     address: SocketAddr,
     method: &str,
     target: &str,
