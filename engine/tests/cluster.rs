@@ -1,6 +1,7 @@
 //! A cluster of three nsqds and two nsqlookupds, on hosts in network namespaces. Nodes are killed, restarted and cut off,
 //! an nsqlookupd is killed and another one is replaced. In the meantime producers write to any node that answers, and
-//! consumers find the nodes. Every acknowledged message must arrive, and nothing registered may be lost.
+//! consumers find the nodes: two of the test's own, and one with go-nsq. Every acknowledged message must arrive, and
+//! nothing registered may be lost.
 
 #[path = "cluster/network.rs"]
 mod network;
@@ -18,8 +19,8 @@ use std::time::Duration;
 
 use network::{Host, Network};
 use ringq_lookupd::Lookupd;
-use support::{Broker, Dns, Launch, TIMEOUT, http, wait_until, with_own_network};
-use traffic::{CHANNEL, Consumer, EndOfTraffic, TOPIC, Traffic, producers};
+use support::{Broker, Dns, Launch, TIMEOUT, go_program, http, wait_until, with_own_network};
+use traffic::{CHANNELS, Consumer, EndOfTraffic, GoConsumer, TOPIC, Traffic, producers};
 
 /// The name of all nsqlookupds.
 const LOOKUP: &str = "lookup.example";
@@ -53,12 +54,14 @@ impl Node {
         Node { host, broker }
     }
 
-    /// Makes a topic with a channel, as a client on the node's own host does.
+    /// Makes a topic with its channels, as a client on the node's own host does.
     fn create(&self, topic: &str) {
         self.host.run(|| {
             let post = |target: String| self.broker.post(&target, b"").expect_status(200);
             post(format!("/topic/create?topic={topic}"));
-            post(format!("/channel/create?topic={topic}&channel={CHANNEL}"));
+            for channel in CHANNELS {
+                post(format!("/channel/create?topic={topic}&channel={channel}"));
+            }
         });
     }
 }
@@ -75,7 +78,7 @@ fn kill_and_start(lookupds: &mut Vec<Lookupd>, hosts: &[&Host]) {
     lookupds.extend(hosts.iter().map(|host| start_lookupd(host)));
 }
 
-/// Waits until each nsqlookupd names exactly these nodes for the topic, and the channel.
+/// Waits until each nsqlookupd names exactly these nodes for the topic, and its channels.
 fn wait_for_registration(lookupds: &[Lookupd], topic: &str, nodes: &[SocketAddr]) {
     let wanted: BTreeSet<SocketAddr> = nodes.iter().copied().collect();
     let target = format!("/lookup?topic={topic}");
@@ -88,7 +91,7 @@ fn wait_for_registration(lookupds: &[Lookupd], topic: &str, nodes: &[SocketAddr]
                 let shown = shown.json();
                 // A node that was cut off may be there twice until its old connection has ended.
                 let found: BTreeSet<SocketAddr> = producers(&shown).into_iter().collect();
-                found == wanted && shown["channels"] == serde_json::json!([CHANNEL])
+                found == wanted && shown["channels"] == serde_json::json!(CHANNELS)
             };
             answer = Some(shown);
             is_registered
@@ -103,6 +106,8 @@ fn wait_for_registration(lookupds: &[Lookupd], topic: &str, nodes: &[SocketAddr]
 
 #[test]
 fn a_cluster_loses_no_message_and_no_registration() {
+    // The hosts have no way to Go's modules.
+    let go_consumer = go_program("consumer", "1.21");
     with_own_network(|| {
         let files = tempfile::tempdir().expect("a directory");
         let network = Network::new();
@@ -125,6 +130,12 @@ fn a_cluster_loses_no_message_and_no_registration() {
         let consumers: [Consumer; 2] = Default::default();
         thread::scope(|scope| {
             let end = EndOfTraffic(&traffic);
+            // Both channels get every message.
+            nodes.iter().for_each(|node| node.create(TOPIC));
+            let has_go = go_consumer.is_some();
+            let go_consumer = go_consumer.map(|command| {
+                GoConsumer::start(command, &format!("{LOOKUP}:4161"), &traffic, scope)
+            });
             for number in 0..2 {
                 let traffic = &traffic;
                 scope.spawn(move || traffic.produce(number));
@@ -184,8 +195,11 @@ fn a_cluster_loses_no_message_and_no_registration() {
             wait_for_registration(&lookupds, "made-apart", &addresses[2..]);
 
             traffic.is_published.store(true, Ordering::SeqCst);
-            traffic.wait_for_all();
-            drop(end);
+            traffic.wait_for_all(0);
+            if has_go {
+                traffic.wait_for_all(1);
+            }
+            drop((end, go_consumer));
         });
         assert!(traffic.acknowledged() > 1000, "{}", traffic.acknowledged());
     });

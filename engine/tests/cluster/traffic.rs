@@ -1,8 +1,9 @@
 //! Producers that write to any node that answers, and consumers that find the nodes by nsqlookupds.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
@@ -12,8 +13,8 @@ use crate::support::{Client, Frame, FrameType, Message, TIMEOUT, try_http, wait_
 
 /// The topic of all messages.
 pub(crate) const TOPIC: &str = "orders";
-/// The channel of all consumers.
-pub(crate) const CHANNEL: &str = "billing";
+/// The channels of every topic: that of the test's own consumers, and that of the consumer with go-nsq.
+pub(crate) const CHANNELS: [&str; 2] = ["billing", "shipping"];
 
 /// The longest wait for a node. A node that takes longer is tried again later.
 const NODE_TIMEOUT: Duration = Duration::from_secs(6);
@@ -36,7 +37,8 @@ pub(crate) struct Traffic {
     /// True when consumers are to end.
     pub(crate) is_over: AtomicBool,
     acknowledged: Mutex<BTreeSet<Vec<u8>>>,
-    received: Mutex<BTreeSet<Vec<u8>>>,
+    /// The messages that have arrived, for each of the channels.
+    received: [Mutex<BTreeSet<Vec<u8>>>; 2],
 }
 
 /// Ends the traffic when it is dropped, also by a panic.
@@ -105,17 +107,19 @@ impl Traffic {
         lock(&self.acknowledged).len()
     }
 
-    /// Waits until every acknowledged message has been received.
-    pub(crate) fn wait_for_all(&self) {
+    /// Waits until every acknowledged message has been received from a channel.
+    pub(crate) fn wait_for_all(&self, channel: usize) {
         let missing = || {
-            let (acknowledged, received) = (lock(&self.acknowledged), lock(&self.received));
+            let (acknowledged, received) =
+                (lock(&self.acknowledged), lock(&self.received[channel]));
             let missing = acknowledged.difference(&received);
             let texts = missing.map(|body| String::from_utf8_lossy(body).into_owned());
             texts.collect::<Vec<_>>()
         };
         assert!(
             wait_until(TIMEOUT, || missing().is_empty()),
-            "of {} acknowledged messages these are missing: {:?}",
+            "{}: of {} acknowledged messages these are missing: {:?}",
+            CHANNELS[channel],
             self.acknowledged(),
             missing()
         );
@@ -232,7 +236,7 @@ fn subscribe(node: SocketAddr) -> io::Result<Client> {
     let mut client = Client::try_connect_within(node, NODE_TIMEOUT)?;
     let identify = Client::command_with_body("IDENTIFY", br#"{"heartbeat_interval":2000}"#);
     client.try_send(&identify)?;
-    client.try_send(format!("SUB {TOPIC} {CHANNEL}\nRDY 100\n").as_bytes())?;
+    client.try_send(format!("SUB {TOPIC} {}\nRDY 100\n", CHANNELS[0]).as_bytes())?;
     for _ in ["IDENTIFY", "SUB"] {
         let frame = next(&mut client)?;
         if frame.data != b"OK" {
@@ -250,7 +254,7 @@ fn receive(mut client: Client, traffic: &Traffic) -> io::Result<()> {
         } else if frame.kind == FrameType::Message {
             let message = Message::parse(&frame.data).expect("a whole header");
             let finish = [b"FIN ", &message.id[..], b"\n"].concat();
-            lock(&traffic.received).insert(message.body);
+            lock(&traffic.received[0]).insert(message.body);
             client.try_send(&finish)?;
         } else {
             // A FIN that came too late. The message comes again.
@@ -258,6 +262,43 @@ fn receive(mut client: Client, traffic: &Traffic) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A consumer with go-nsq, which ends when it is dropped.
+pub(crate) struct GoConsumer(Child);
+
+impl GoConsumer {
+    /// Starts the program with the name of all nsqlookupds.
+    pub(crate) fn start<'scope>(
+        mut command: Command,
+        lookupd: &str,
+        traffic: &'scope Traffic,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> GoConsumer {
+        let mut child = command
+            .args(["--lookupd", lookupd, "--topic", TOPIC])
+            .args(["--channel", CHANNELS[1]])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it was built");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        scope.spawn(move || {
+            for body in output.split(b'\n').map_while(Result::ok) {
+                lock(&traffic.received[1]).insert(body);
+            }
+        });
+        GoConsumer(child)
+    }
+}
+
+impl Drop for GoConsumer {
+    fn drop(&mut self) {
+        // Both calls fail only if the process has been waited for already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
