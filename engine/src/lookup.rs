@@ -255,7 +255,8 @@ impl Registrar {
                 Message::Resolved(address, resolution) => {
                     for why in self.directory.note(&address, resolution) {
                         log_error!(
-                            "LOOKUP: resolving {address} - {why}; the nsqlookupds that are known stay"
+                            "LOOKUP: resolving {address} - {why}; nsqd keeps the nsqlookupds that it knows, and tries \
+                             again every {PING_INTERVAL:?} (check the name and /etc/resolv.conf)"
                         );
                     }
                     is_list_new = true;

@@ -210,3 +210,29 @@ fn a_topic_that_is_made_again_has_no_tombstone() {
         assert_eq!(producer["tombstones"], serde_json::json!([false]));
     }
 }
+
+/// The name can have two addresses, and nsqlookupd listens on one of them. The certificate has the name.
+#[test]
+fn a_broker_registers_at_a_name_over_tls() {
+    let certificates = Certificates::new();
+    let file = |flag: &str, name: &str| format!("--{flag}={}", certificates.text(name));
+    let lookupd = Lookupd::start(
+        "127.0.0.1:0",
+        "127.0.0.1:0",
+        &[
+            "--tls-tcp-address=127.0.0.1:0".to_owned(),
+            file("tls-cert", "server.pem"),
+            file("tls-key", "server-key.pem"),
+        ],
+    );
+    let address = lookupd.server.tls_tcp_address().expect("it listens");
+    let broker = Broker::start(
+        1,
+        &[
+            &format!("--lookupd-tcp-address=localhost:{}", address.port()),
+            &file("lookupd-tls-root-ca-file", "ca.pem"),
+        ],
+    );
+    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    lookupd.wait_for("t", &[], &[broker.tcp_addr().port()]);
+}

@@ -7,6 +7,7 @@ use domain::base::{Message, Name, ParsedName};
 use domain::rdata::Srv;
 use domain::resolv::StubResolver;
 use domain::resolv::stub::conf::ResolvConf;
+use program::tcp_address::split_host_port;
 use std::io::{self, ErrorKind};
 use std::net::ToSocketAddrs;
 
@@ -22,6 +23,11 @@ pub(super) fn resolve(text: &str, address: &Address) -> Resolution {
         }),
     };
     for name in names {
+        if split_host_port(&name).is_none() {
+            let why = format!("address {name}: missing port in address");
+            resolution.failures.push(why);
+            continue;
+        }
         match name.to_socket_addrs() {
             Ok(addresses) => resolution.hosts.push(Host {
                 name,
@@ -100,4 +106,44 @@ fn cause(error: &io::Error) -> String {
     }
     let text = error.to_string();
     text.rsplit(": ").next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_name_is_searched_for() {
+        let tried = |service: &str, conf: &str| {
+            let mut parsed = ResolvConf::new();
+            parsed
+                .parse(&mut conf.as_bytes())
+                .expect("a well-formed file");
+            parsed.finalize();
+            let names = candidates(service, &parsed).expect("a name");
+            let names: Vec<String> = names.iter().map(Name::to_string).collect();
+            names.join(" ")
+        };
+        let conf = "search a.example b.example\noptions ndots:2\n";
+        assert_eq!(
+            tried("_x._tcp", conf),
+            "_x._tcp.a.example _x._tcp.b.example _x._tcp"
+        );
+        assert_eq!(
+            tried("_x._tcp.c", conf),
+            "_x._tcp.c _x._tcp.c.a.example _x._tcp.c.b.example"
+        );
+        assert_eq!(tried("_x._tcp.c.", conf), "_x._tcp.c");
+        assert_eq!(tried("_x._tcp", ""), "_x._tcp");
+        assert!(candidates(&"_".repeat(64), &ResolvConf::new()).is_err());
+    }
+
+    #[test]
+    fn an_address_without_a_port_says_so() {
+        let resolution = resolve("lookup", &Address::Name);
+        assert_eq!(
+            resolution.failures,
+            ["address lookup: missing port in address"]
+        );
+    }
 }
