@@ -177,16 +177,10 @@ pub fn examine(mut config: Config) -> Report {
     Report { findings }
 }
 
-/// The values of all flags, in the order in which a start looks at them.
+/// Reports whether the values of all flags are good.
 fn flags(config: &mut Config) -> Finding {
     const NAME: &str = "flags";
-    let result = config
-        .check_before_tls()
-        .and_then(|()| tls::configure(config).map(drop))
-        .and_then(|()| config.check_after_tls())
-        .and_then(|()| tls::http_settings(config))
-        .and_then(|http| tls::lookup_settings(config, http).map(drop));
-    match (result, config.unknown_keys()) {
+    match (tls::check_values(config), config.unknown_keys()) {
         (Err(why), _) => Finding::failure(
             NAME,
             format!("the flags or the configuration file are refused: {why}"),

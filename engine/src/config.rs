@@ -252,6 +252,14 @@ impl Config {
         })
     }
 
+    /// Reads the configuration file again.
+    ///
+    /// # Errors
+    /// The reason for the operator.
+    pub(crate) fn reread(&self) -> Result<Config, String> {
+        Config::new(self.options.reread()?, &self.hostname)
+    }
+
     /// The keys of the configuration file that name nothing.
     pub fn unknown_keys(&self) -> &[String] {
         self.options.unknown_keys()

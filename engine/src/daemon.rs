@@ -1,5 +1,6 @@
 //! The life of the process: checks, shards, and the end.
 
+mod reload;
 mod shard_thread;
 
 use crate::auth::AuthServers;
@@ -13,6 +14,7 @@ use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Mail, Post};
 use crate::shard::storage::Storage;
 use crate::shard::{Clock, Shared};
+use crate::tls::ListenerTls;
 use crate::{config, preflight, recovery, statsd, takeover, tls};
 use diskq::{DataPath, DataPathLock, DiskError};
 use diskq_nsqd::Metadata;
@@ -53,6 +55,8 @@ pub struct Daemon {
     /// Ends the pushes when it goes.
     statsd: mpsc::Sender<()>,
     lookup: LookupPeers,
+    config: Arc<Config>,
+    tls: Option<ListenerTls>,
     lock: DataPathLock,
 }
 
@@ -69,6 +73,7 @@ impl Daemon {
         let refuse = |why: String| StartError(format!("failed to instantiate nsqd - {why}"));
         config.check_before_tls().map_err(refuse)?;
         let tls = tls::configure(&mut config).map_err(refuse)?;
+        let tls = tls.map(ListenerTls::new);
         config.check_after_tls().map_err(refuse)?;
         log_info!("{}", config::version_line());
         log_info!("ID: {}", config.node_id);
@@ -129,6 +134,8 @@ impl Daemon {
             metadata,
             statsd,
             lookup,
+            config: plan.shared.info.config.clone(),
+            tls: plan.shared.tls.clone(),
             lock,
         };
         daemon.start_shards(&plan, inboxes, stored)?;

@@ -36,6 +36,7 @@ mod stats;
 
 pub use admin::Action;
 pub use bodies::Bodies;
+pub(crate) use config::{LOG_LEVEL, LOOKUPD_ADDRESSES};
 pub(crate) use stats::memory_fields;
 
 /// The reason why a publish was not accepted. Clients cannot tell: both are 503 `EXITING`.

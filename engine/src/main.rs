@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         return ExitCode::from(1);
     }
     // Before any other thread, so that none of them takes the signals.
-    let signals = match StopSignals::catch() {
+    let signals = match StopSignals::catch_with_hangup() {
         Ok(signals) => signals,
         Err(error) => {
             log_fatal!("cannot receive signals: {error}");
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     };
     match Daemon::start(config) {
         Ok(daemon) => {
-            if !signals.wait() {
+            if !signals.wait(|| daemon.reload()) {
                 return ExitCode::from(2);
             }
             daemon.stop();

@@ -32,6 +32,7 @@ use crate::metadata_writer::MetadataWriter;
 use crate::net::input::Buffers;
 use crate::process::Info;
 use crate::reactor;
+use crate::tls::ListenerTls;
 pub(crate) use clock::Clock;
 use connection::Connection;
 use connections::Connections;
@@ -44,11 +45,9 @@ use mail::{Inbox, Mail, Post};
 use program::{log_debug, log_error, log_info, log_repeated, log_warn};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 use storage::{KeeperJob, Storage};
 use task::{Task, Tasks};
-use upgrade::ServerConfig;
 use wake::Wake;
 
 /// The parts of the process that all shards share, by copies.
@@ -61,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) auth: Option<AuthServers>,
     pub(crate) health: Health,
     pub(crate) info: Info,
-    pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) tls: Option<ListenerTls>,
 }
 
 /// A shard, as its tasks see it.

@@ -6,11 +6,34 @@ use engine_core::TlsSession;
 use program::http_client::{Authorities, HttpSettings, OwnCertificate};
 use program::tls::{TlsFlags, error_text};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use upgrade::{
     ClientConfig, ClientTls, ConfigError, ServerConfig, Session, authorities, client_config,
 };
 use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// The TLS of the broker's listeners. New connections use the configuration that was set last.
+#[derive(Clone)]
+pub(crate) struct ListenerTls(Arc<Mutex<Arc<ServerConfig>>>);
+
+impl ListenerTls {
+    pub(crate) fn new(config: Arc<ServerConfig>) -> ListenerTls {
+        ListenerTls(Arc::new(Mutex::new(config)))
+    }
+
+    /// Returns the configuration for a new connection.
+    pub(crate) fn get(&self) -> Arc<ServerConfig> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Replaces the configuration. Connections that exist keep theirs.
+    pub(crate) fn set(&self, config: Arc<ServerConfig>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+}
 
 /// Checks the flags about TLS, in nsqd's order, and reads the files they name. `None`: there is no
 /// certificate, and so no TLS.
@@ -112,6 +135,19 @@ pub(crate) fn lookup_settings(
         },
         tls: Some(tls),
     })
+}
+
+/// Checks the values of all flags and the files that they name, in the order in which a start looks at them.
+///
+/// # Errors
+/// Why a start would fail.
+pub(crate) fn check_values(config: &mut Config) -> Result<(), String> {
+    config
+        .check_before_tls()
+        .and_then(|()| configure(config).map(drop))
+        .and_then(|()| config.check_after_tls())
+        .and_then(|()| http_settings(config))
+        .and_then(|http| lookup_settings(config, http).map(drop))
 }
 
 /// Returns the common name in a certificate, for auth servers. The name is empty if the certificate has none.

@@ -121,9 +121,11 @@ impl ShardThread {
         for http in http {
             tasks.push(reactor::spawn(http_server::serve(shard.clone(), http)));
         }
-        tasks.extend(https.zip(shard.shared.tls.clone()).map(|(https, config)| {
-            reactor::spawn(http_server::serve_tls(shard.clone(), https, config))
-        }));
+        tasks.extend(
+            https.zip(shard.shared.tls.clone()).map(|(https, tls)| {
+                reactor::spawn(http_server::serve_tls(shard.clone(), https, tls))
+            }),
+        );
         report(&started, Ok(()));
         // The sender is dropped only together with the daemon: both mean the end.
         let _ = stopped.await;

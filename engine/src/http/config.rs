@@ -6,9 +6,12 @@ use super::Broker;
 use program::Value;
 use program::http::{End, Failure, Io, Reply, RequestBody};
 use program::log::{self, Level};
+use wire::go_json::JsonObject;
 
-const LOG_LEVEL: &str = "log_level";
-const LOOKUPD_ADDRESSES: &str = "nsqlookupd_tcp_addresses";
+/// The key of the log's level, which can change while nsqd runs.
+pub(crate) const LOG_LEVEL: &str = "log_level";
+/// The key of the nsqlookupds, which can change while nsqd runs.
+pub(crate) const LOOKUPD_ADDRESSES: &str = "nsqlookupd_tcp_addresses";
 
 /// `GET /config/<option>`: the value as it is now.
 pub(super) fn get<B: Broker>(broker: &B, option: &str) -> Result<Reply, Failure> {
@@ -51,9 +54,25 @@ pub(super) async fn put<B: Broker>(
             let addresses = serde_json::from_slice(&received.bytes).map_err(|_| invalid)?;
             broker.set_lookupd_addresses(addresses);
         }
-        _ => return Err(Failure::bad("INVALID_OPTION")),
+        _ => {
+            let is_known = broker.info().config.options.by_key(option).is_some();
+            return match is_known {
+                true => Ok(needs_restart(option)),
+                false => Err(Failure::bad("INVALID_OPTION")),
+            };
+        }
     }
     get(broker, option)
+}
+
+/// Returns nsqd's answer for an option that cannot be set, with a reason.
+fn needs_restart(option: &str) -> Reply {
+    let mut body = String::new();
+    let mut object = JsonObject::new(&mut body);
+    object.text("message", "INVALID_OPTION");
+    object.text("reason", &format!("a change of {option} needs a restart"));
+    object.end();
+    Reply::json(StatusCode::BAD_REQUEST, body)
 }
 
 /// Texts as they are, everything else as JSON.

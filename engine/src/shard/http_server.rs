@@ -12,14 +12,13 @@ use crate::reactor;
 use crate::shard::Shard;
 use crate::shard::http_broker::HttpBroker;
 use crate::shard::mail::Mail;
+use crate::tls::ListenerTls;
 use futures_lite::AsyncWriteExt;
 use program::http::{Awaited, Connection, HttpTimeouts, Served};
 use program::{log_debug, log_info, log_warn};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 use stream::HttpStream;
-use upgrade::ServerConfig;
 use wire::go_error::system_text;
 
 /// The answer to a peer that speaks plain HTTP where HTTPS is served.
@@ -51,10 +50,10 @@ pub(crate) async fn serve(shard: Rc<Shard>, listener: Listener) {
 }
 
 /// Serves HTTPS requests until the task is dropped.
-pub(crate) async fn serve_tls(shard: Rc<Shard>, listener: Listener, config: Arc<ServerConfig>) {
+pub(crate) async fn serve_tls(shard: Rc<Shard>, listener: Listener, tls: ListenerTls) {
     loop {
         let (stream, peer) = listener.accept().await;
-        let (shard, config) = (shard.clone(), config.clone());
+        let (shard, config) = (shard.clone(), tls.get());
         reactor::spawn(async move {
             let mut stream = HttpStream::plain(stream, timeouts(&shard));
             match stream.secure(&config).await {

@@ -18,8 +18,12 @@ use crate::value::Value;
 #[derive(Clone, Debug)]
 pub struct Options {
     program: &'static Program,
+    hostname: String,
+    /// The values of the command line.
+    given: Given,
     values: BTreeMap<&'static str, Value>,
     unknown_keys: Vec<String>,
+    overruled_keys: Vec<String>,
 }
 
 impl PartialEq for Options {
@@ -31,14 +35,25 @@ impl PartialEq for Options {
 impl Options {
     pub(crate) fn collect(
         program: &'static Program,
-        mut given: Given,
-        file: &File,
+        given: Given,
         hostname: &str,
     ) -> Result<Options, FileError> {
+        let file = match config_path(&given) {
+            Some(path) => File::read(program, path)?,
+            None => File::default(),
+        };
         let mut values = BTreeMap::new();
+        let mut overruled_keys = Vec::new();
         for flag in program.all_flags() {
-            let value = match given.remove(flag.name) {
-                Some(value) => value,
+            let value = match given.get(flag.name) {
+                Some(value) => {
+                    // A value that counts for nothing may be wrong, as in NSQ's programs.
+                    let in_file = file.value(program, flag, hostname).ok().flatten();
+                    if in_file.is_some_and(|in_file| !in_file.means(value)) {
+                        overruled_keys.extend(flag.key());
+                    }
+                    value.clone()
+                }
                 None => file
                     .value(program, flag, hostname)?
                     .unwrap_or_else(|| command_line::default_value(flag, hostname)),
@@ -47,9 +62,41 @@ impl Options {
         }
         Ok(Options {
             program,
+            hostname: hostname.to_owned(),
+            given,
             values,
             unknown_keys: file.unknown_keys(program),
+            overruled_keys,
         })
+    }
+
+    /// Reads the configuration file again, and returns the values of all flags. Those of the command
+    /// line stay.
+    ///
+    /// # Errors
+    /// The reason for the operator.
+    pub fn reread(&self) -> Result<Options, String> {
+        Options::collect(self.program, self.given.clone(), &self.hostname).map_err(|error| {
+            let (FileError::Fatal(why) | FileError::Error(why)) = error;
+            why
+        })
+    }
+
+    /// Returns the path of the configuration file.
+    pub fn config_path(&self) -> Option<&str> {
+        config_path(&self.given)
+    }
+
+    /// Returns the flags with a key, each with its key and its value.
+    pub fn keys(&self) -> impl Iterator<Item = (&'static Flag, String, &Value)> {
+        let flags = self.program.all_flags();
+        flags.filter_map(|flag| Some((flag, flag.key()?, self.value(flag.name))))
+    }
+
+    /// Returns the keys whose value in the configuration file counts for nothing, because the command
+    /// line has another value.
+    pub fn overruled_keys(&self) -> &[String] {
+        &self.overruled_keys
     }
 
     /// Returns the value of a key of the configuration file, or `None` if no flag has this key.
@@ -176,6 +223,13 @@ impl Options {
             (1, i64::MAX) => format!("--{name} must be greater than {zero}"),
             _ => format!("--{name} must be [{min},{max}]"),
         })
+    }
+}
+
+fn config_path(given: &Given) -> Option<&str> {
+    match given.get("config") {
+        Some(Value::Text(path)) if !path.is_empty() => Some(path),
+        _ => None,
     }
 }
 

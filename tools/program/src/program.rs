@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use crate::command_line::{self, Stop};
-use crate::config_file::{File, FileError};
+use crate::config_file::FileError;
 use crate::flag::{DefaultValue, Flag, Kind};
 use crate::log;
 use crate::options::Options;
@@ -76,15 +76,10 @@ impl Program {
                 stderr: String::new(),
             });
         }
-        let file = match given.get("config") {
-            Some(Value::Text(path)) if !path.is_empty() => File::read(self, path),
-            _ => Ok(File::default()),
-        };
-        file.and_then(|file| Options::collect(self, given, &file, hostname))
-            .map_err(|error| match error {
-                FileError::Fatal(why) => self.fatal(&why),
-                FileError::Error(why) => Exit::error(1, log::bare_line(&format!("ERROR: {why}"))),
-            })
+        Options::collect(self, given, hostname).map_err(|error| match error {
+            FileError::Fatal(why) => self.fatal(&why),
+            FileError::Error(why) => Exit::error(1, log::bare_line(&format!("ERROR: {why}"))),
+        })
     }
 
     /// Returns the end of a daemon that cannot start: a FATAL line, and exit code 1.

@@ -1,9 +1,9 @@
-//! The ways in which a daemon ends: a signal, or a panic.
+//! The signals of a daemon, and its end after a panic.
 
 use std::io;
 use std::{panic, process};
 
-use signal_hook::consts::{SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use crate::{log, log_fatal};
@@ -25,7 +25,7 @@ pub struct StopSignals {
 
 impl StopSignals {
     /// Takes the signals over. A program calls this before it starts threads, so that no thread
-    /// gets the signals.
+    /// gets the signals. SIGHUP still ends the program.
     ///
     /// # Errors
     /// The system refuses a handler.
@@ -34,12 +34,23 @@ impl StopSignals {
         Ok(StopSignals { signals })
     }
 
+    /// Like [`StopSignals::catch`], but takes SIGHUP over, too.
+    ///
+    /// # Errors
+    /// The system refuses a handler.
+    pub fn catch_with_hangup() -> io::Result<StopSignals> {
+        let caught = StopSignals::catch()?;
+        caught.signals.add_signal(SIGHUP)?;
+        Ok(caught)
+    }
+
     /// Waits for a signal that ends the daemon. Returns false if the daemon is to end at once, as
-    /// if it were killed.
-    pub fn wait(mut self) -> bool {
+    /// if it were killed. Calls `reload` at each SIGHUP.
+    pub fn wait(mut self, reload: impl Fn()) -> bool {
         for signal in self.signals.forever() {
             match signal {
                 SIGINT | SIGTERM => return true,
+                SIGHUP => reload(),
                 SIGQUIT => {
                     log_fatal!("SIGQUIT: ending at once");
                     log::flush();

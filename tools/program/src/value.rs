@@ -124,6 +124,19 @@ impl Value {
     }
 }
 
+impl Value {
+    /// Returns true if the value means the same as the other one: all empty lists do.
+    pub fn means(&self, other: &Value) -> bool {
+        let is_empty = |value: &Value| match value {
+            Value::NoList => true,
+            Value::List(texts) => texts.is_empty(),
+            Value::Floats(numbers) => numbers.is_empty(),
+            _ => false,
+        };
+        self == other || (is_empty(self) && is_empty(other))
+    }
+}
+
 /// Returns the text if it is one of the choices. The error is the reason for the operator.
 pub(crate) fn choice(choices: &[&str], text: &str) -> Result<Value, String> {
     match choices.contains(&text) {

@@ -18,9 +18,9 @@ impl Connection {
         self.take_input(shard);
         let upgrade = match granted {
             GrantedUpgrade::Tls => {
-                let config = shard.shared.tls.as_ref();
-                let config = config.expect("IDENTIFY grants TLS only where there is a certificate");
-                Upgrade::tls_server(config)
+                let tls = shard.shared.tls.as_ref();
+                let tls = tls.expect("IDENTIFY grants TLS only where there is a certificate");
+                Upgrade::tls_server(&tls.get())
             }
             GrantedUpgrade::Snappy => Ok(Upgrade::snappy()),
             GrantedUpgrade::Deflate(level) => Ok(Upgrade::deflate(u32::from(level))),
