@@ -151,6 +151,10 @@ pub struct Config {
     pub check: Check,
     /// `--old-http-endpoints`
     pub old_http_endpoints: bool,
+    /// `--new-topic-grace`
+    pub new_topic_grace: Duration,
+    /// `--new-topic-grace-bytes`
+    pub new_topic_grace_bytes: u64,
     /// `--lookupd-tls-root-ca-file`; empty: no TLS to nsqlookupds.
     pub lookupd_tls_root_ca_file: String,
     /// All values as they were given, for `/config`.
@@ -248,6 +252,8 @@ impl Config {
             check: Check::of(options.word("check")),
             lookupd_tls_root_ca_file: text("lookupd-tls-root-ca-file"),
             old_http_endpoints: boolean("old-http-endpoints"),
+            new_topic_grace: duration("new-topic-grace"),
+            new_topic_grace_bytes: count("new-topic-grace-bytes"),
             options: Arc::new(options),
         })
     }

@@ -33,7 +33,7 @@ use address::Resolution;
 use command::Command;
 use directory::Directory;
 use engine_core::Change;
-use inquiry::{Inquiry, Source};
+use inquiry::{Inquiry, Question, Source};
 use peer::{Node, Peer};
 use program::http_client::{HttpClient, HttpSettings};
 use program::{log_debug, log_error, log_info};
@@ -78,9 +78,17 @@ struct Shared {
     tell_has_peers: Box<dyn Fn(bool) + Send + Sync>,
     /// The addresses as they were set last, for `/config` and for [`LookupPeers::begin`].
     addresses: Mutex<Option<Vec<String>>>,
-    sources: Arc<Mutex<Vec<Source>>>,
+    sources: Arc<Mutex<Sources>>,
     pool: ThreadPool,
     http: Arc<HttpClient>,
+}
+
+/// The nsqlookupds that can be asked.
+#[derive(Clone, Default)]
+struct Sources {
+    list: Vec<Source>,
+    /// True if the list has every nsqlookupd for which an address stands.
+    is_all: bool,
 }
 
 enum Message {
@@ -105,7 +113,7 @@ impl LookupPeers {
         tell_has_peers: impl Fn(bool) + Send + Sync + 'static,
     ) -> io::Result<LookupPeers> {
         let (messages, queue) = channel();
-        let sources = Arc::new(Mutex::new(Vec::new()));
+        let sources = Arc::<Mutex<Sources>>::default();
         let registrar = Registrar {
             node: Node::new(config, ports, settings.tls),
             registry: Registry::default(),
@@ -153,6 +161,7 @@ impl LookupPeers {
 
     fn replace_peers(&self, addresses: Vec<String>) {
         let has_peers = !addresses.is_empty();
+        lock(&self.shared.sources).is_all = false;
         self.send(Message::Addresses(addresses));
         (self.shared.tell_has_peers)(has_peers);
     }
@@ -162,25 +171,36 @@ impl LookupPeers {
         self.send(Message::Changes(changes));
     }
 
-    /// Asks every nsqlookupd for the channels of a topic that is new here. Never waits. `answer` gets all channels that
-    /// are not ephemeral, on another thread. If nobody can be asked or too many questions wait, this call may run
-    /// `answer` itself.
-    pub(crate) fn ask(&self, topic: &str, answer: impl FnOnce(Vec<String>) + Send + 'static) {
-        let mut sources = lock(&self.shared.sources).clone();
-        sources.retain(Source::is_known);
-        if sources.is_empty() {
-            if lock(&self.shared.addresses)
-                .as_ref()
-                .is_some_and(|list| !list.is_empty())
-            {
+    /// Asks every nsqlookupd for the channels of a topic that is new here. Never waits. `is_repeated` says that the
+    /// topic asked before. `answer` gets all channels that are not ephemeral, and whether every nsqlookupd has answered,
+    /// on another thread. If nobody can be asked or too many questions wait, this call may run `answer` itself.
+    pub(crate) fn ask(
+        &self,
+        topic: &str,
+        is_repeated: bool,
+        answer: impl FnOnce(Vec<String>, bool) + Send + 'static,
+    ) {
+        let is_configured = self.addresses().is_some_and(|all| !all.is_empty());
+        let Sources { mut list, is_all } = lock(&self.shared.sources).clone();
+        let count = list.len();
+        list.retain(Source::is_known);
+        let is_everyone = is_all && list.len() == count;
+        if list.is_empty() {
+            if is_configured && !is_repeated {
                 log_error!(
                     "no available nsqlookupd to query for channels to pre-create for topic {topic}"
                 );
             }
-            return answer(Vec::new());
+            return answer(Vec::new(), !is_configured);
         }
         let (pool, http) = (&self.shared.pool, &self.shared.http);
-        Inquiry::start(pool, http, topic, sources, answer);
+        let question = Question {
+            topic: topic.to_owned(),
+            is_repeated,
+        };
+        Inquiry::start(pool, http, question, list, move |channels, is_complete| {
+            answer(channels, is_complete && is_everyone);
+        });
     }
 
     /// Ends the connections.
@@ -202,7 +222,7 @@ struct Registrar {
     directory: Directory,
     peers: Vec<Peer>,
     /// The same nsqlookupds for questions over HTTP.
-    sources: Arc<Mutex<Vec<Source>>>,
+    sources: Arc<Mutex<Sources>>,
     resolvers: ThreadPool,
     /// The way to this thread, for the resolvers.
     messages: Sender<Message>,
@@ -330,7 +350,10 @@ impl Registrar {
             log_info!("LOOKUP({}): removing peer", peer.target.label);
         }
         let sources = self.peers.iter().map(|peer| peer.source.clone());
-        *lock(&self.sources) = sources.collect();
+        *lock(&self.sources) = Sources {
+            list: sources.collect(),
+            is_all: self.directory.is_resolved(),
+        };
         let peers = self.peers.iter_mut().zip(is_new);
         for (peer, _) in peers.filter(|(_, is_new)| *is_new) {
             log_info!("LOOKUP({}): adding peer", peer.target.label);

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, TlsRequired};
 use diskq::LogOptions;
-use engine_core::{BrokerOptions, LatencyOptions, ShardId, TopicOptions, Topology};
+use engine_core::{BrokerOptions, GraceOptions, LatencyOptions, ShardId, TopicOptions, Topology};
 use program::version::NSQ_VERSION;
 use wire::identify::ServerSettings;
 use wire::limits::Limits;
@@ -63,6 +63,10 @@ pub(crate) fn broker_options(
             mem_queue_size: config.mem_queue_count,
             group_commit: config.sync_every == 1,
             latency: latency_options(config),
+            grace: GraceOptions {
+                period: config.new_topic_grace,
+                bytes_max: config.new_topic_grace_bytes,
+            },
         },
         resident_bytes: RESIDENT_SHARD_BYTES,
         turn_entries: engine_core::TURN_ENTRIES,

@@ -18,10 +18,10 @@ use wire::name::ChannelName;
 use crate::planted::{Bug, is_planted};
 use crate::range::SeqRange;
 
-use encoding::{HEAD_BYTES, MAGIC, RUN_BYTES, VERSION, crc};
+use encoding::{GRACE_VERSION, HEAD_BYTES, MAGIC, RUN_BYTES, VERSION, crc};
 
-pub use content::{ChannelCheckpoint, Checkpoint, CheckpointRun, Stamp};
-pub use draft::{ChannelDraft, CheckpointDraft, Runs};
+pub use content::{ChannelCheckpoint, Checkpoint, CheckpointRun, GraceCheckpoint, Stamp};
+pub use draft::{ChannelDraft, CheckpointDraft, GraceDraft, Runs};
 
 /// The file of all slots.
 pub const CHECKPOINT_FILE: &str = "checkpoint";
@@ -61,13 +61,15 @@ pub fn pieces(slot: usize, bytes: u64) -> impl Iterator<Item = (Range<u64>, u64)
         .map(move |(piece, at)| (piece.start..piece.end.min(bytes), at))
 }
 
-/// The part of a checkpoint that is not about messages: the channels, and what is paused. An answered change of an
-/// operator changes this part.
+/// The part of a checkpoint that is not about messages: the channels, what is paused, and the end of the topic's
+/// grace. An answered change of an operator changes this part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roster {
     paused: bool,
     /// The name of each channel, and whether it is paused.
     channels: Vec<(String, bool)>,
+    /// The end of the topic's grace, in Unix nanoseconds. `None`: the topic is not in grace.
+    grace_until_ns: Option<u64>,
 }
 
 impl Roster {
@@ -84,6 +86,7 @@ impl From<&Checkpoint> for Roster {
         Roster {
             paused: checkpoint.paused,
             channels: channels.map(|it| (it.name.clone(), it.paused)).collect(),
+            grace_until_ns: checkpoint.grace.as_ref().map(|grace| grace.until_ns),
         }
     }
 }
@@ -94,6 +97,7 @@ impl From<&CheckpointDraft> for Roster {
         Roster {
             paused: draft.paused,
             channels: channels.map(|it| (it.name.clone(), it.paused)).collect(),
+            grace_until_ns: draft.grace.as_ref().map(|grace| grace.until_ns),
         }
     }
 }
@@ -162,10 +166,10 @@ pub fn decode(bytes: &[u8]) -> Result<SlotContent, TryReserveError> {
     if head[..4] != MAGIC || !is_whole {
         return Ok(SlotContent::Bad);
     }
-    if version != VERSION {
+    if version != VERSION && version != GRACE_VERSION {
         return Ok(SlotContent::Newer(version));
     }
-    match decode_body(number, body) {
+    match decode_body(number, version, body) {
         Ok(checkpoint) if is_consistent(&checkpoint)? => {
             Ok(SlotContent::Checkpoint(checkpoint, flags & 1 == 1))
         }
@@ -181,7 +185,7 @@ pub fn reseal(bytes: &mut [u8]) {
     bytes[20..24].copy_from_slice(&crc.to_le_bytes());
 }
 
-fn decode_body(number: u64, body: &[u8]) -> Result<Checkpoint, Unread> {
+fn decode_body(number: u64, version: u16, body: &[u8]) -> Result<Checkpoint, Unread> {
     let mut reader = Reader(body);
     let mut checkpoint = Checkpoint {
         number,
@@ -201,6 +205,12 @@ fn decode_body(number: u64, body: &[u8]) -> Result<Checkpoint, Unread> {
             .channels
             .push(ChannelCheckpoint { name, paused, runs });
     }
+    if version == GRACE_VERSION {
+        checkpoint.grace = Some(GraceCheckpoint {
+            until_ns: reader.u64()?,
+            runs: reader.runs()?,
+        });
+    }
     match reader.0 {
         [] => Ok(checkpoint),
         [..] => Err(Unread::Malformed),
@@ -210,7 +220,7 @@ fn decode_body(number: u64, body: &[u8]) -> Result<Checkpoint, Unread> {
 /// Returns whether a log of ours can have written this checkpoint. Its readers rely on that.
 ///
 /// All seqs are below `next`, a channel owes each of them once, and the topic has given its channels
-/// everything below what it has not distributed.
+/// everything below what it has not distributed. The messages of its grace are among those that it has distributed.
 fn is_consistent(checkpoint: &Checkpoint) -> Result<bool, TryReserveError> {
     let Checkpoint {
         synced,
@@ -222,22 +232,27 @@ fn is_consistent(checkpoint: &Checkpoint) -> Result<bool, TryReserveError> {
     let has_seqs = synced <= next && next.0 <= SEQ_MAX + 1;
     let mut names: Vec<&str> = Vec::new();
     let mut given = Seq(0);
-    for channel in &checkpoint.channels {
-        names.push(&channel.name);
-        let mut runs = reserved(channel.runs.len())?;
-        runs.extend(channel.runs.iter().map(CheckpointRun::range));
+    let lists = checkpoint.channels.iter().map(|channel| &channel.runs);
+    for list in lists.chain(checkpoint.grace.iter().map(|grace| &grace.runs)) {
+        let mut runs = reserved(list.len())?;
+        runs.extend(list.iter().map(CheckpointRun::range));
         runs.sort_unstable();
-        if !are_apart(&runs) || ChannelName::new(channel.name.as_bytes()).is_none() {
+        if !are_apart(&runs) {
             return Ok(false);
         }
         given = runs.last().map_or(given, |last| given.max(last.end));
     }
+    for channel in &checkpoint.channels {
+        names.push(&channel.name);
+    }
+    let is_name = |name: &&str| ChannelName::new(name.as_bytes()).is_some();
     names.sort_unstable();
     let mut kept = reserved(checkpoint.undistributed.len())?;
     kept.extend(checkpoint.undistributed.iter().map(CheckpointRun::range));
     let end = kept.last().map_or(given, |last| last.end);
     Ok(is_numbered
         && has_seqs
+        && names.iter().all(is_name)
         && names.windows(2).all(|pair| pair[0] != pair[1])
         && are_apart(&kept)
         && kept.first().is_none_or(|first| given <= first.start)

@@ -41,7 +41,8 @@ pub mod segment;
 pub mod slot;
 
 pub use checkpoint::{
-    ChannelCheckpoint, ChannelDraft, Checkpoint, CheckpointDraft, CheckpointRun, Runs,
+    ChannelCheckpoint, ChannelDraft, Checkpoint, CheckpointDraft, CheckpointRun, GraceCheckpoint,
+    GraceDraft, Runs,
 };
 pub use error::{AppendError, Damage, DamageKind};
 pub use facts::{ChannelFacts, TopicFacts};

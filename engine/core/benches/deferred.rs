@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use diskq::{ChannelFacts, Keeper, LogOptions, OsFiles, Recovered, Request, TopicFacts, open_log};
 use engine_core::stats::StatsFilter;
 use engine_core::{
-    Broker, BrokerOptions, ClientId, Now, Output, Random, Sent, ShardId, TURN_ENTRIES, TaskId,
-    TopicOptions,
+    Broker, BrokerOptions, ClientId, GraceOptions, Now, Output, Random, Sent, ShardId,
+    TURN_ENTRIES, TaskId, TopicOptions,
 };
 use rustix::time::{ClockId, clock_gettime};
 use wire::encode;
@@ -55,6 +55,7 @@ fn options() -> BrokerOptions {
             mem_queue_size: 10_000,
             group_commit: false,
             latency: None,
+            grace: GraceOptions::default(),
         },
         resident_bytes: 64 << 20,
         turn_entries: TURN_ENTRIES,

@@ -159,6 +159,12 @@ impl Channel {
         self.waiting.push(kept);
     }
 
+    /// Takes earlier messages over from the topic's grace.
+    pub(crate) fn take_over(&mut self, range: SeqRange) {
+        self.counters.message_count += range.len();
+        self.waiting.push(range);
+    }
+
     /// Takes a deferred message over from the topic.
     pub(crate) fn defer(&mut self, seq: Seq, due: Duration) {
         self.counters.message_count += 1;

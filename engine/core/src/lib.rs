@@ -64,7 +64,7 @@ pub use publication::Publication;
 pub use random::Random;
 pub use refusal::Refusal;
 pub use tls::TlsSession;
-pub use topic::TopicOptions;
+pub use topic::{GraceOptions, TopicOptions};
 pub use topology::Topology;
 pub use window::TICK;
 pub use work::TURN_ENTRIES;

@@ -11,6 +11,9 @@
 
 mod checkpoint;
 mod distribution;
+mod grace;
+mod in_grace;
+mod pieces;
 mod restore;
 mod stop;
 mod unfinished_checkpoint;
@@ -33,6 +36,8 @@ use diskq_log::{
     AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange, planted::Bug,
     planted::is_planted,
 };
+use grace::Grace;
+pub use grace::GraceOptions;
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -81,13 +86,15 @@ pub struct TopicOptions {
     pub group_commit: bool,
     /// End-to-end latency, if it is measured.
     pub latency: Option<LatencyOptions>,
+    /// The grace of new topics.
+    pub grace: GraceOptions,
 }
 
 /// One topic.
 ///
 /// Invariants: after `distribute`, `undistributed` is empty unless the topic is not open ([`Topic::is_open`]) or
 /// [`Topic::has_work_left`]. The log holds each seq once for each channel that owes it, once if it is undistributed,
-/// and once for each list of discarded messages that has it. The subscriptions and lists that have the id of a channel
+/// once if the grace keeps it, and once for each list of discarded messages that has it. The subscriptions and lists that have the id of a channel
 /// lose the id when the channel is deleted.
 #[derive(Debug)]
 pub(crate) struct Topic {
@@ -131,6 +138,9 @@ pub(crate) struct Topic {
     wanted: Option<Durable>,
     unfinished: Option<Box<UnfinishedCheckpoint>>,
     discarded: Vec<Discarded>,
+    grace: Option<Box<Grace>>,
+    /// WARNING lines for the log.
+    pub(crate) news: Vec<String>,
     channels: SlotMap<ChannelId, Channel>,
     by_name: BTreeMap<Box<str>, ChannelId>,
     channels_to_pump: DirtySet<ChannelId>,
@@ -175,6 +185,8 @@ impl Topic {
             wanted: None,
             unfinished: None,
             discarded: Vec::new(),
+            grace: None,
+            news: Vec::new(),
             channels: SlotMap::default(),
             by_name: BTreeMap::new(),
             channels_to_pump: DirtySet::default(),
@@ -333,13 +345,15 @@ impl Topic {
     }
 
     /// Finds or creates a channel. The caller has the topic catch up first, so a new channel gets earlier messages only
-    /// if the topic kept them because it was not open.
+    /// if the topic kept them because it was not open, or is in grace.
     pub(crate) fn create_channel(&mut self, name: ChannelName<'_>) -> ChannelId {
         if let Some(id) = self.find_channel(name.as_str()) {
             return id;
         }
         let latency = self.options.latency.as_ref().map(Latency::new);
-        let channel = Channel::new(name.as_str(), name.is_ephemeral(), latency);
+        let mut channel = Channel::new(name.as_str(), name.is_ephemeral(), latency);
+        self.fill_from_grace(&mut channel);
+        self.lower_deadline(channel.next_timeout());
         let id = self.channels.insert(channel);
         self.by_name.insert(name.as_str().into(), id);
         self.make_checkpoint_due();
@@ -347,16 +361,17 @@ impl Topic {
     }
 
     /// Removes a channel and drops its messages. If it was the last channel, this includes the messages on their way to
-    /// it. Returns the channel's consumers.
+    /// it, unless the topic is in grace. Returns the channel's consumers.
     pub(crate) fn delete_channel(&mut self, id: ChannelId, clients: &mut Clients) -> Vec<ClientId> {
         let Some(mut channel) = self.channels.remove(id) else {
             return Vec::new();
         };
         let was_open = self.is_open();
         self.by_name.remove(&channel.name);
-        if was_open && !self.is_open() {
+        if was_open && !self.is_open() && self.grace.is_none() {
             self.empty();
         }
+        self.delete_from_grace(&channel);
         self.channels_to_pump.remove(id, &mut channel.in_to_pump);
         let mut discarded = channel.empty(clients);
         if let Some(unfinished) = &mut self.unfinished {
@@ -378,6 +393,10 @@ impl Topic {
     /// turn.
     pub(crate) fn close(self) -> (Log, Vec<Discarded>) {
         let mut discarded = self.discarded;
+        discarded.extend(self.grace.map(|grace| Discarded {
+            waiting: grace.messages,
+            ..Discarded::default()
+        }));
         discarded.push(Discarded {
             waiting: self.undistributed,
             undistributed_deferred: self.undistributed_deferred,
@@ -394,6 +413,7 @@ impl Topic {
             undistributed_deferred: std::mem::take(&mut self.undistributed_deferred),
             ..Discarded::default()
         });
+        self.skip_in_grace();
         self.make_checkpoint_due();
     }
 
@@ -435,6 +455,7 @@ impl Topic {
             self.make_checkpoint_due();
         }
         self.deadline = self.channels_deadline();
+        self.end_grace_in_time(now);
         self.log.handle_timeout(now.mono);
         if !self.ephemeral && self.log.checkpoint_due(now.mono) {
             self.want_checkpoint(Durable::IfNeeded);
@@ -443,7 +464,8 @@ impl Topic {
 
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let log = self.log.next_timeout();
-        self.deadline.into_iter().chain(log).min()
+        let grace = self.grace_timeout();
+        self.deadline.into_iter().chain(log).chain(grace).min()
     }
 
     /// Asserts the invariants written on the type.
@@ -451,6 +473,13 @@ impl Topic {
         self.undistributed.check();
         self.log.check();
         self.undistributed_deferred.check();
+        let mut kept = 0;
+        if let Some(grace) = &self.grace {
+            grace.messages.check();
+            grace.deferred.check();
+            assert!(grace.deferred.iter().is_sorted_by_key(|(seq, _)| *seq));
+            kept = grace.messages.count();
+        }
         assert!(self.undistributed_deferred.iter().is_sorted());
         let deadline = self.channels_deadline();
         assert!(
@@ -471,7 +500,7 @@ impl Topic {
         let discarded = self.discarded.iter().map(Discarded::count);
         assert_eq!(
             self.log.holders(),
-            self.undistributed.count() + owed.chain(discarded).sum::<u64>(),
+            self.undistributed.count() + kept + owed.chain(discarded).sum::<u64>(),
             "a message is held as often as it is owed"
         );
         let mut to_pump = self.channels_to_pump.iter();

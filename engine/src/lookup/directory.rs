@@ -90,6 +90,12 @@ impl Directory {
         new.cloned().collect()
     }
 
+    /// Returns true if it is known for which nsqlookupds the addresses stand.
+    pub(super) fn is_resolved(&self) -> bool {
+        let mut entries = self.entries.iter();
+        entries.all(|entry| !entry.targets.is_empty() && entry.failures.is_empty())
+    }
+
     /// Returns the nsqlookupds of all addresses. Two that have an IP address in common are one, and an address that the
     /// operator wrote as an IP address comes before names.
     pub(super) fn targets(&self) -> Vec<Target> {
@@ -223,5 +229,18 @@ mod tests {
         directory.note("_s._tcp.c", found(&[e]));
         assert_eq!(labels(&directory), ["e:1"]);
         assert_eq!(directory.note("_s._tcp.c", failed("timeout")), ["timeout"]);
+    }
+
+    #[test]
+    fn it_says_whether_all_nsqlookupds_are_known() {
+        let mut directory = directory(&["10.0.0.1:4160", "lookupd:4160"]);
+        assert!(!directory.is_resolved());
+        directory.note(
+            "lookupd:4160",
+            found(&[host("lookupd", &["10.0.0.2:4160"])]),
+        );
+        assert!(directory.is_resolved());
+        directory.note("lookupd:4160", failed("no such host"));
+        assert!(!directory.is_resolved());
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::thread_pool::ThreadPool;
 use program::http_client::{HttpClient, push_query_value};
-use program::{log_info, log_warn};
+use program::{log_debug, log_info, log_warn};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -35,7 +35,12 @@ impl Source {
 
     /// Asks an nsqlookupd, unless it has failed since the question came up. So topics that are made at the same time
     /// wait for one timeout together, not for one after the other.
-    fn ask(&self, http: &HttpClient, topic: &str, asked_at: Instant) -> Result<Vec<u8>, String> {
+    fn ask(
+        &self,
+        http: &HttpClient,
+        question: &Question,
+        asked_at: Instant,
+    ) -> Result<Vec<u8>, String> {
         let mut url = match &*self.lock() {
             Asked {
                 failure: Some((at, why)),
@@ -43,8 +48,11 @@ impl Source {
             } if *at > asked_at => return Err(why.clone()),
             Asked { url, .. } => format!("{}/channels?topic=", url.as_deref().unwrap_or_default()),
         };
-        push_query_value(&mut url, topic.as_bytes());
-        log_info!("CI: querying nsqlookupd {url}");
+        push_query_value(&mut url, question.topic.as_bytes());
+        match question.is_repeated {
+            true => log_debug!("CI: querying nsqlookupd {url}"),
+            false => log_info!("CI: querying nsqlookupd {url}"),
+        }
         let answer = http.get(&url);
         if let Err(why) = &answer {
             self.lock().failure = Some((Instant::now(), why.clone()));
@@ -57,9 +65,17 @@ impl Source {
     }
 }
 
+/// A question.
+pub(super) struct Question {
+    /// The topic whose channels are asked for.
+    pub(super) topic: String,
+    /// True if the topic asked before. Then the log has nothing new to say.
+    pub(super) is_repeated: bool,
+}
+
 /// One question to several nsqlookupds.
 pub(super) struct Inquiry<F> {
-    topic: String,
+    question: Question,
     state: Mutex<State<F>>,
 }
 
@@ -71,18 +87,19 @@ struct State<F> {
     answer: Option<F>,
 }
 
-impl<F: FnOnce(Vec<String>) + Send + 'static> Inquiry<F> {
+impl<F: FnOnce(Vec<String>, bool) + Send + 'static> Inquiry<F> {
     /// Asks each of `sources`, one at least. `answer` gets the channels of all answers, without duplicates and in
-    /// order. A source that fails contributes no channels, and its failure is logged.
+    /// order, and whether all sources have answered. A source that fails contributes no channels, and its failure is
+    /// logged.
     pub(super) fn start(
         pool: &ThreadPool,
         http: &Arc<HttpClient>,
-        topic: &str,
+        question: Question,
         sources: Vec<Source>,
         answer: F,
     ) {
         let inquiry = Arc::new(Inquiry {
-            topic: topic.to_owned(),
+            question,
             state: Mutex::new(State {
                 asked: sources.len(),
                 outstanding: sources.len(),
@@ -95,7 +112,7 @@ impl<F: FnOnce(Vec<String>) + Send + 'static> Inquiry<F> {
         for source in sources {
             let (asking, http) = (inquiry.clone(), http.clone());
             let ask = move || {
-                let answer = source.ask(&http, &asking.topic, asked_at);
+                let answer = source.ask(&http, &asking.question, asked_at);
                 asking.add_answer(answer.and_then(|body| channels(&body)));
             };
             if pool.give(0, Box::new(ask)).is_err() {
@@ -114,14 +131,15 @@ impl<F: FnOnce(Vec<String>) + Send + 'static> Inquiry<F> {
         if state.outstanding > 0 {
             return;
         }
-        if !state.errors.is_empty() {
+        let is_complete = state.errors.is_empty();
+        if !is_complete && !self.question.is_repeated {
             let nobody = match state.errors.len() == state.asked {
                 true => "failed to query any nsqlookupd: ",
                 false => "",
             };
             log_warn!(
                 "failed to query nsqlookupd for channels to pre-create for topic {} - {nobody}{}",
-                self.topic,
+                self.question.topic,
                 state.errors.join("\n")
             );
         }
@@ -131,7 +149,7 @@ impl<F: FnOnce(Vec<String>) + Send + 'static> Inquiry<F> {
             .into_iter()
             .filter(|name| !is_ephemeral(name.as_bytes()));
         if let Some(answer) = state.answer.take() {
-            answer(channels.collect());
+            answer(channels.collect(), is_complete);
         }
     }
 }

@@ -6,19 +6,22 @@ use crate::shard::mail::Mail;
 use crate::thread_pool::Full;
 use engine_core::{AuthQuery, ClientId, Grants, TopicKey};
 use program::log_warn;
+use std::rc::Rc;
 use wire::name::ChannelName;
 
 impl Shard {
-    /// Starts a new topic as soon as the nsqlookupds have said which channels it has elsewhere.
-    pub(super) fn ask_for_channels(&self, key: TopicKey, topic: &str) {
+    /// Asks the nsqlookupds which channels a topic has elsewhere. `is_repeated` says that the topic asked before.
+    pub(super) fn ask_for_channels(&self, key: TopicKey, topic: &str, is_repeated: bool) {
         let (post, id) = (self.shared.post.clone(), self.id);
-        self.shared.lookup.ask(topic, move |channels| {
-            let start = Mail::Call(Box::new(move |shard| shard.start_topic(key, &channels)));
-            post.send(id, start);
-        });
+        let answer = move |channels: Vec<String>, is_complete| {
+            let handle =
+                move |shard: &Rc<Shard>| shard.handle_channels(key, &channels, is_complete);
+            post.send(id, Mail::Call(Box::new(handle)));
+        };
+        self.shared.lookup.ask(topic, is_repeated, answer);
     }
 
-    fn start_topic(&self, key: TopicKey, channels: &[String]) {
+    fn handle_channels(&self, key: TopicKey, channels: &[String], is_complete: bool) {
         if self.is_stopping() {
             return;
         }
@@ -29,7 +32,9 @@ impl Shard {
                 None => log_warn!("skipping creation of invalid channel {channel}"),
             }
         }
-        self.with_broker(|broker, now, out| broker.start_topic(now, key, &names, out));
+        self.with_broker(|broker, now, out| {
+            broker.handle_channels(now, key, &names, is_complete, out);
+        });
     }
 
     /// Asks an auth server what a client may do.

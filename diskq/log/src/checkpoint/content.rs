@@ -22,6 +22,18 @@ pub struct Checkpoint {
     pub undistributed: Vec<CheckpointRun>,
     /// The topic's channels.
     pub channels: Vec<ChannelCheckpoint>,
+    /// The topic's grace. `None`: the topic is not in grace.
+    pub grace: Option<GraceCheckpoint>,
+}
+
+/// The part of a [`Checkpoint`] about the grace of a new topic: the messages that every channel gets which is created
+/// until the end of the grace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GraceCheckpoint {
+    /// The end of the grace, in Unix nanoseconds.
+    pub until_ns: u64,
+    /// The messages, sorted. The topic has given them to the channels that it had.
+    pub runs: Vec<CheckpointRun>,
 }
 
 /// One channel's part of a [`Checkpoint`].
@@ -52,6 +64,7 @@ impl Checkpoint {
     /// All ranges of seqs the checkpoint names: a segment that holds any of them stays.
     pub fn named(&self) -> impl Iterator<Item = SeqRange> {
         let runs = self.channels.iter().flat_map(|channel| &channel.runs);
+        let runs = runs.chain(self.grace.iter().flat_map(|grace| &grace.runs));
         self.undistributed
             .iter()
             .chain(runs)

@@ -13,8 +13,8 @@ use std::io;
 
 use wire::id::Seq;
 
-use super::content::{ChannelCheckpoint, Checkpoint, CheckpointRun, Stamp};
-use super::encoding::{HEAD_BYTES, MAGIC, RUN_BYTES, VERSION, crc};
+use super::content::{ChannelCheckpoint, Checkpoint, CheckpointRun, GraceCheckpoint, Stamp};
+use super::encoding::{GRACE_VERSION, HEAD_BYTES, MAGIC, RUN_BYTES, VERSION, crc};
 
 /// Runs per piece of a list: 1 MiB. With smaller ones the allocator spends 2 ms at once sorting the pieces of ten
 /// million runs that the keeper gave back.
@@ -105,6 +105,15 @@ pub struct ChannelDraft {
     pub runs: Runs,
 }
 
+/// The part of a [`CheckpointDraft`] about the topic's grace.
+#[derive(Clone, Debug, Default)]
+pub struct GraceDraft {
+    /// The end of the grace, in Unix nanoseconds.
+    pub until_ns: u64,
+    /// The messages that every channel gets which is created until then.
+    pub runs: Runs,
+}
+
 /// A [`Checkpoint`] in the making.
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointDraft {
@@ -114,6 +123,8 @@ pub struct CheckpointDraft {
     pub undistributed: Runs,
     /// The topic's channels.
     pub channels: Vec<ChannelDraft>,
+    /// The topic's grace, if the topic is in grace.
+    pub grace: Option<GraceDraft>,
     /// Filled by the log.
     pub stamp: Stamp,
 }
@@ -146,7 +157,10 @@ impl CheckpointDraft {
 
     fn lists(&self) -> impl Iterator<Item = &Runs> {
         let channels = self.channels.iter().map(|channel| &channel.runs);
-        std::iter::once(&self.undistributed).chain(channels)
+        let grace = self.grace.iter().map(|grace| &grace.runs);
+        std::iter::once(&self.undistributed)
+            .chain(channels)
+            .chain(grace)
     }
 
     /// The bytes of a slot that holds the checkpoint.
@@ -159,11 +173,15 @@ impl CheckpointDraft {
         let channels: Vec<_> = channels
             .map(|channel| (channel, channel.runs.resolved()))
             .collect();
+        let grace = self.grace.as_ref();
+        let grace = grace.map(|grace| (grace.until_ns, grace.runs.resolved()));
         let lists = channels.iter().map(|(_, runs)| runs.count());
+        let lists = lists.chain(grace.iter().map(|(_, runs)| runs.count()));
         let runs = undistributed.count() + lists.sum::<usize>();
         let names: usize = self.channels.iter().map(|channel| channel.name.len()).sum();
         let lists = 4 * (1 + channels.len()) + runs * RUN_BYTES;
-        let body_bytes = 8 + 8 + 1 + 4 + names + 2 * channels.len() + lists;
+        let grace_bytes = grace.as_ref().map_or(0, |_| 8 + 4);
+        let body_bytes = 8 + 8 + 1 + 4 + names + 2 * channels.len() + lists + grace_bytes;
         let body_bytes = u32::try_from(body_bytes).map_err(|_| {
             let text = format!(
                 "the checkpoint needs {body_bytes} bytes, and may have {}",
@@ -173,7 +191,8 @@ impl CheckpointDraft {
         })?;
         let mut out = Vec::with_capacity(HEAD_BYTES + body_bytes as usize);
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        let version = grace.as_ref().map_or(VERSION, |_| GRACE_VERSION);
+        out.extend_from_slice(&version.to_le_bytes());
         out.extend_from_slice(&u16::from(self.stamp.sync).to_le_bytes());
         out.extend_from_slice(&self.stamp.number.to_le_bytes());
         out.extend_from_slice(&body_bytes.to_le_bytes());
@@ -191,6 +210,10 @@ impl CheckpointDraft {
             out.push(u8::from(channel.paused));
             put_runs(&mut out, runs);
         }
+        if let Some((until_ns, runs)) = &grace {
+            out.extend_from_slice(&until_ns.to_le_bytes());
+            put_runs(&mut out, runs);
+        }
         assert_eq!(out.len(), HEAD_BYTES + body_bytes as usize);
         let crc = crc(&out[..20], &out[HEAD_BYTES..]);
         out[20..24].copy_from_slice(&crc.to_le_bytes());
@@ -205,10 +228,15 @@ impl From<&Checkpoint> for CheckpointDraft {
             paused: channel.paused,
             runs: channel.runs.iter().collect(),
         };
+        let grace = |grace: &GraceCheckpoint| GraceDraft {
+            until_ns: grace.until_ns,
+            runs: grace.runs.iter().collect(),
+        };
         CheckpointDraft {
             paused: checkpoint.paused,
             undistributed: checkpoint.undistributed.iter().collect(),
             channels: checkpoint.channels.iter().map(channel).collect(),
+            grace: checkpoint.grace.as_ref().map(grace),
             stamp: Stamp::default(),
         }
     }

@@ -4,6 +4,9 @@ use crate::crc::crc32c;
 
 pub(super) const MAGIC: [u8; 4] = *b"RQCP";
 pub(super) const VERSION: u16 = 2;
+/// The version of a checkpoint that has the grace of its topic. All other checkpoints have [`VERSION`], so that a
+/// program that knows nothing of grace reads them.
+pub(super) const GRACE_VERSION: u16 = 3;
 pub(super) const HEAD_BYTES: usize = 24;
 pub(super) const RUN_BYTES: usize = 26;
 

@@ -31,6 +31,24 @@ pub(crate) fn sample() -> Checkpoint {
                 ],
             },
         ],
+        grace: None,
+    }
+}
+
+/// The same, in grace.
+fn sample_in_grace() -> Checkpoint {
+    let run = |start, count, due_ns| CheckpointRun {
+        start: Seq(start),
+        count,
+        attempts: 0,
+        due_ns,
+    };
+    Checkpoint {
+        grace: Some(GraceCheckpoint {
+            until_ns: 1_800_000_000_000_000_000,
+            runs: vec![run(3, 80, 0), run(83, 1, 1_800_000_000_000_000_001)],
+        }),
+        ..sample()
     }
 }
 
@@ -61,7 +79,7 @@ fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
         }
     };
     let mut out = MAGIC.to_vec();
-    out.extend(VERSION.to_le_bytes());
+    out.extend(if checkpoint.grace.is_some() { 3_u16 } else { 2 }.to_le_bytes());
     out.extend(u16::from(stamp.sync).to_le_bytes());
     out.extend(stamp.number.to_le_bytes());
     out.extend([0; 8]);
@@ -76,6 +94,10 @@ fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
         out.push(u8::from(channel.paused));
         runs(&mut out, &channel.runs);
     }
+    if let Some(grace) = &checkpoint.grace {
+        out.extend(grace.until_ns.to_le_bytes());
+        runs(&mut out, &grace.runs);
+    }
     let body_bytes = (out.len() - HEAD_BYTES) as u32;
     out[16..20].copy_from_slice(&body_bytes.to_le_bytes());
     reseal(&mut out);
@@ -84,28 +106,31 @@ fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
 
 #[test]
 fn a_draft_is_written_as_the_format_says() {
-    for sync in [false, true] {
-        let mut draft = CheckpointDraft::from(&sample());
-        draft.stamp = stamp(&sample(), sync);
+    for (sync, sample) in [
+        (false, sample()),
+        (true, sample()),
+        (true, sample_in_grace()),
+    ] {
+        let mut draft = CheckpointDraft::from(&sample);
+        draft.stamp = stamp(&sample, sync);
         let written = draft.encode().unwrap();
-        assert_eq!(written, encode(&sample(), &draft.stamp));
+        assert_eq!(written, encode(&sample, &draft.stamp));
     }
 }
 
 #[test]
 fn a_checkpoint_comes_back_also_from_a_larger_file() {
-    for sync in [false, true] {
-        let mut bytes = encode(&sample(), &stamp(&sample(), sync));
+    for (sync, sample) in [
+        (false, sample()),
+        (true, sample()),
+        (true, sample_in_grace()),
+    ] {
+        let mut bytes = encode(&sample, &stamp(&sample, sync));
         assert_eq!(encoded_bytes(&bytes), bytes.len() as u64);
-        assert_eq!(
-            decode(&bytes).unwrap(),
-            SlotContent::Checkpoint(sample(), sync)
-        );
+        let expected = SlotContent::Checkpoint(sample, sync);
+        assert_eq!(decode(&bytes).unwrap(), expected);
         bytes.extend_from_slice(&[0xAA; 5000]);
-        assert_eq!(
-            decode(&bytes).unwrap(),
-            SlotContent::Checkpoint(sample(), sync)
-        );
+        assert_eq!(decode(&bytes).unwrap(), expected);
     }
 }
 
@@ -118,7 +143,7 @@ fn nothing_written_is_empty_not_bad() {
 /// T7: each bit of each byte.
 #[test]
 fn a_flipped_bit_is_noticed() {
-    let mut bytes = encode(&sample(), &stamp(&sample(), true));
+    let mut bytes = encode(&sample_in_grace(), &stamp(&sample(), true));
     for bit in 0..bytes.len() * 8 {
         bytes[bit / 8] ^= 1 << (bit % 8);
         assert_eq!(decode(&bytes).unwrap(), SlotContent::Bad, "bit {bit}");
@@ -128,7 +153,7 @@ fn a_flipped_bit_is_noticed() {
 
 #[test]
 fn a_torn_write_is_noticed_at_every_byte() {
-    let bytes = encode(&sample(), &stamp(&sample(), true));
+    let bytes = encode(&sample_in_grace(), &stamp(&sample(), true));
     for end in 1..bytes.len() {
         let mut torn = bytes.clone();
         torn[end..].fill(0);
@@ -146,16 +171,19 @@ fn a_torn_write_is_noticed_at_every_byte() {
 #[test]
 fn a_newer_version_is_named() {
     let mut bytes = encode(&sample(), &stamp(&sample(), true));
-    bytes[4..6].copy_from_slice(&(VERSION + 1).to_le_bytes());
+    bytes[4..6].copy_from_slice(&(GRACE_VERSION + 1).to_le_bytes());
     reseal(&mut bytes);
-    assert_eq!(decode(&bytes).unwrap(), SlotContent::Newer(VERSION + 1));
+    assert_eq!(
+        decode(&bytes).unwrap(),
+        SlotContent::Newer(GRACE_VERSION + 1)
+    );
 }
 
 /// Each would end the process later: a message has one place in a channel, and one channel.
 #[test]
 fn a_checkpoint_that_contradicts_itself_is_not_believed() {
     let check = |change: fn(&mut Checkpoint)| {
-        let mut checkpoint = sample();
+        let mut checkpoint = sample_in_grace();
         change(&mut checkpoint);
         let bytes = encode(&checkpoint, &stamp(&checkpoint, true));
         assert_eq!(
@@ -176,6 +204,11 @@ fn a_checkpoint_that_contradicts_itself_is_not_believed() {
     check(|c| c.channels[1].runs[2].start = Seq(989));
     check(|c| c.undistributed[0].count = 11);
     check(|c| c.undistributed.push(c.undistributed[0]));
+    check(|c| {
+        let grace = c.grace.as_mut().expect("the sample is in grace");
+        grace.runs[1] = grace.runs[0];
+    });
+    check(|c| c.undistributed[0].start = Seq(83));
 }
 
 #[test]
@@ -205,9 +238,12 @@ fn slots_fill_their_file_without_overlapping_and_share_no_block() {
 
 proptest! {
     #[test]
-    fn no_bytes_crash_the_reader(mut bytes in prop::collection::vec(any::<u8>(), 24..400)) {
+    fn no_bytes_crash_the_reader(
+        mut bytes in prop::collection::vec(any::<u8>(), 24..400),
+        version in VERSION..=GRACE_VERSION,
+    ) {
         bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[4..6].copy_from_slice(&version.to_le_bytes());
         let body_bytes = bytes.len() as u32 - 24;
         bytes[16..20].copy_from_slice(&body_bytes.to_le_bytes());
         reseal(&mut bytes);

@@ -4,6 +4,7 @@ use wire::id::Seq;
 
 use crate::range::SeqRange;
 use crate::request::Request;
+use crate::segment::FRAMES_AT;
 
 use super::Log;
 use super::segments::{Place, Residency};
@@ -31,6 +32,12 @@ impl Log {
     #[must_use]
     pub fn holders(&self) -> u64 {
         self.segments.iter().map(|segment| segment.holders).sum()
+    }
+
+    /// The segments that hold messages, in the order of their seqs, each with the bytes of its messages.
+    pub fn segment_sizes(&self) -> impl Iterator<Item = (SeqRange, u64)> {
+        let segments = self.segments.iter();
+        segments.map(|segment| (segment.range(), segment.used() - u64::from(FRAMES_AT)))
     }
 
     /// Takes one holder from `seq`.

@@ -67,7 +67,7 @@ impl Broker {
         Ok(Outcome::Wait)
     }
 
-    /// Drops the messages that no channel of the topic has been given yet.
+    /// Drops the messages that no channel of the topic has been given yet, and those of the topic's grace.
     ///
     /// # Errors
     /// When there is no such topic.
@@ -78,6 +78,7 @@ impl Broker {
         if !topic.is_open() {
             topic.empty();
         }
+        topic.empty_grace();
         Ok(self.wait_until_recorded(key, task))
     }
 

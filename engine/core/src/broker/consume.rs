@@ -99,6 +99,7 @@ impl Broker {
         if !topic.catch_up(now, &self.clients, &mut self.work) {
             return None;
         }
+        topic.end_grace_in_time(now);
         let id = topic.create_channel(name);
         let (topic_name, name_text) = (&topic.name, name.as_str());
         let line = format!("TOPIC({topic_name}): new channel({name_text})");

@@ -64,8 +64,10 @@ pub enum Output {
     MetadataChanged,
     /// A topic or channel came or went.
     Changed(Change),
-    /// A new topic waits for the channels that others know of; they go to `Broker::start_topic`.
+    /// A new topic waits for the channels that others know of; they go to `Broker::handle_channels`.
     AskForChannels(TopicKey, Arc<str>),
+    /// A topic in grace asks again, and does not wait; the channels go to `Broker::handle_channels`.
+    AskAgain(TopicKey, Arc<str>),
     /// An auth server is to be asked; the answer goes to `Broker::handle_grants`.
     Authorize(ClientId, AuthQuery),
     /// A line for the log.
@@ -83,6 +85,10 @@ pub enum Output {
 impl Output {
     pub(super) fn info(line: String) -> Output {
         Output::Log(Level::Info, line)
+    }
+
+    pub(super) fn warning(line: String) -> Output {
+        Output::Log(Level::Warning, line)
     }
 
     pub(super) fn error(line: String) -> Output {

@@ -2,9 +2,11 @@
 //! messages, too, although its consumers have not found this node yet.
 //!
 //! ```text
-//!   created ──Output::AskForChannels──► the shell asks ──► start_topic: channels, then messages
+//!   created ──Output::AskForChannels──► the shell asks ──► handle_channels: channels, then messages
 //!      └─ keeps what is published meanwhile; only the client or task that created it waits
 //! ```
+//!
+//! If an nsqlookupd gave no answer, the topic begins its grace (`topic/grace.rs`), and asks again from time to time.
 
 use super::output::{Output, Wakeup};
 use super::{Broker, Flow};
@@ -20,28 +22,42 @@ impl Broker {
         self.options.asks_for_channels = asks;
     }
 
-    /// Starts a topic that asked for channels, and makes those of `channels` that are not there. Does nothing for a
-    /// topic that was deleted meanwhile: its deletion has answered the clients and tasks that waited.
-    pub fn start_topic(
+    /// Takes the channels that a topic has elsewhere, and makes those that are not there. A new topic starts. If not
+    /// every nsqlookupd has answered (`is_complete` is false), the new topic begins its grace. Does nothing for a topic
+    /// that was deleted meanwhile: its deletion has answered the clients and tasks that waited.
+    pub fn handle_channels(
         &mut self,
         now: Now,
         key: TopicKey,
         channels: &[ChannelName<'_>],
+        is_complete: bool,
         out: &mut Vec<Output>,
     ) {
         for name in channels {
-            if self.topics.contains_key(key) {
-                let made = self.channel_id(now, key, *name, out);
+            let Some(topic) = self.topics.get(key) else {
+                return;
+            };
+            let is_deleted = topic.is_deleted_in_grace(name.as_str());
+            if !is_deleted && self.channel_id(now, key, *name, out).is_none() {
                 debug_assert!(
-                    made.is_some(),
+                    self.topics[key].started,
                     "a topic that has not started keeps its messages"
                 );
+                self.topics[key].ask_soon(now);
             }
         }
-        let Some(topic) = self.topics.get_mut(key) else {
+        let Some(topic) = self.topics.get_mut(key).filter(|topic| !topic.started) else {
             return;
         };
         topic.started = true;
+        if !is_complete && topic.begin_grace(now) {
+            let line = format!(
+                "TOPIC({}): not every nsqlookupd has answered, so a channel that is made within --new-topic-grace gets \
+                 all messages",
+                topic.name
+            );
+            out.push(Output::info(line));
+        }
         self.wake_retriers(key, out);
         self.retry_forwarded(now, key);
         self.pump_later(key);

@@ -5,6 +5,7 @@ mod script;
 
 use crate::Topology;
 use script::{check, check_with};
+use std::time::Duration;
 
 #[test]
 fn the_captured_session_byte_for_byte() {
@@ -279,6 +280,156 @@ channels w
 restart
 h: SUB t own
 h< OK
+",
+    );
+}
+
+/// If an nsqlookupd has not answered, a channel that is made soon gets all messages since the topic began.
+#[test]
+fn a_channel_that_is_made_in_grace_gets_all_messages() {
+    let mut options = script::options();
+    options.asks_for_channels = true;
+    options.topic.grace = crate::GraceOptions {
+        period: Duration::from_secs(60),
+        bytes_max: 1 << 20,
+    };
+    check_with(
+        options,
+        "
+a: MPUB t | 1,2
+unasked t known
+a< OK
+a: DPUB t 30000 | 3
+a< OK
+a: PUB t | 4
+a< OK
+c: SUB t known; RDY 9
+c< OK
+c< 1 (1)
+c< 2 (1)
+c< 4 (1)
+c: FIN #1; FIN #2; FIN #4
+stats t
+= depth 0, messages 4, bytes 4
++10s
+create t/late
+stats t/late
+= depth 3, in flight 0, deferred 1, messages 4, requeued 0, timed out 0, clients 0
+create t/tail#ephemeral
+stats t/tail#ephemeral
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
++6s
+channels t found,late
+stats t/found
+= depth 3, in flight 0, deferred 1, messages 4, requeued 0, timed out 0, clients 0
+delete t/found
+create t/found
+stats t/found
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+restart
+create t/found
+create t/after
+stats t/after
+= depth 3, in flight 0, deferred 1, messages 4, requeued 0, timed out 0, clients 0
++15s
+create t/later
++1ms
+stats t/later
+= depth 4, in flight 0, deferred 0, messages 4, requeued 0, timed out 0, clients 0
+empty t
+create t/emptied
+stats t/emptied
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
++30s
+a: PUB t | 5
+a< OK
+create t/over
+stats t/over
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+",
+    );
+}
+
+/// The grace outlives the last channel, a pause, a crash, and a power failure after a sync.
+#[test]
+fn a_grace_ends_in_time_only() {
+    let mut options = script::options();
+    options.asks_for_channels = true;
+    options.topic.grace = crate::GraceOptions {
+        period: Duration::from_secs(60),
+        bytes_max: 1 << 20,
+    };
+    check_with(
+        options,
+        "
+a: MPUB t | 1,2
+unasked t one
+a< OK
+delete t/one
+a: PUB t | 3
+a< OK
+pause t
+create t/two
+stats t/two
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+stats t
+= depth 1, messages 3, bytes 3
+unpause t
+stats t/two
+= depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
++3s
++3s
+power lost 1
+create t/three
+stats t/three
+= depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
+restart
+create t/four
+stats t/four
+= depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
++60s
+create t/five
+stats t/five
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+restart
+create t/six
+stats t/six
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+",
+    );
+}
+
+/// The grace keeps a bounded number of bytes: the newest messages.
+#[test]
+fn a_grace_keeps_the_newest_messages() {
+    let mut options = script::options();
+    options.asks_for_channels = true;
+    options.topic.grace = crate::GraceOptions {
+        period: Duration::from_secs(60),
+        bytes_max: 110,
+    };
+    check_with(
+        options,
+        "
+a: PUB t | 1
+unasked t one
+a< OK
+a: PUB t | 2
+a< OK
+a: PUB t | 3
+a< OK
+create t/two
+stats t/two
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+restart
+create t/three
+stats t/three
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+a: PUB t | 4
+a< OK
+create t/four
+stats t/four
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
 ",
     );
 }

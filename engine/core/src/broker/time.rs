@@ -28,6 +28,9 @@ impl Broker {
                     let topic = &mut self.topics[key];
                     topic.timer_at = None;
                     topic.handle_timeout(now, &mut self.clients, &mut self.work);
+                    if topic.take_question(now) && self.options.asks_for_channels {
+                        out.push(Output::AskAgain(key, topic.name.clone()));
+                    }
                     self.pump_later(key);
                 }
             }

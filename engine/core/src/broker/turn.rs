@@ -51,6 +51,7 @@ impl Broker {
             if topic.has_work_left() {
                 unfinished.push(key);
             }
+            out.extend(topic.news.drain(..).map(Output::warning));
             let is_awaited = topic.started && topic.is_caught_up() && !topic.retriers.is_empty();
             while let Some(request) = topic.log.next_request() {
                 out.push(Output::Keeper(key, topic.name.clone(), request));

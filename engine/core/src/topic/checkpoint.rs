@@ -1,13 +1,13 @@
 //! The checkpoints of a topic: when one begins, its next slice, and what is answered when one is written.
 
 use super::Topic;
-use super::unfinished_checkpoint::{Undistributed, UnfinishedCheckpoint, owed_run, unix_time_of};
+use super::unfinished_checkpoint::{Progress, UnfinishedCheckpoint, unix_time_of};
 use crate::channel::scan::Scan;
 use crate::ids::ChannelId;
 use crate::now::Now;
 use crate::refusal::Refusal;
 use crate::work::Work;
-use diskq_log::{ChannelDraft, CheckpointDraft, CheckpointNumber, Durable, Runs, SeqRange};
+use diskq_log::{ChannelDraft, CheckpointDraft, CheckpointNumber, Durable, Runs};
 use std::time::Duration;
 
 impl Topic {
@@ -58,11 +58,15 @@ impl Topic {
         });
         let (channels, drafts) = drafts.unzip();
         Box::new(UnfinishedCheckpoint {
-            draft: CheckpointDraft::new(self.paused, drafts),
+            draft: CheckpointDraft {
+                grace: self.grace_draft(),
+                ..CheckpointDraft::new(self.paused, drafts)
+            },
             channels,
             index: 0,
             scan: Scan::Begin,
-            undistributed: Undistributed::default(),
+            undistributed: Progress::default(),
+            grace: Progress::default(),
         })
     }
 
@@ -91,51 +95,28 @@ impl Topic {
         true
     }
 
-    /// Returns whether all undistributed messages were seen. Meanwhile none of them is removed, unless all are.
+    /// Returns whether all messages of the grace and all undistributed messages were seen.
     fn add_undistributed(
         &mut self,
         unfinished: &mut UnfinishedCheckpoint,
         now: Now,
         work: &mut Work,
     ) -> bool {
-        let Undistributed {
-            place,
-            seen,
-            deferred_place,
-        } = &mut unfinished.undistributed;
-        *place = (*place).max(self.undistributed.first_place());
-        let list = &mut unfinished.draft.undistributed;
-        while let Some(range) = self.undistributed.iter_from(*place).next() {
-            if !work.is_left() {
+        let UnfinishedCheckpoint { draft, .. } = unfinished;
+        let log = &mut self.log;
+        if let (Some(grace), Some(list)) = (&self.grace, &mut draft.grace) {
+            let due_ns = |due| unix_time_of(now, due);
+            let out = |run| log.name_run(&mut list.runs, run);
+            let progress = &mut unfinished.grace;
+            if !progress.scan(&grace.messages, &grace.deferred, due_ns, work, out) {
                 return false;
             }
-            work.spend(1);
-            let start = range.start.offset(*seen);
-            let mut deferred = self.undistributed_deferred.iter_from(*deferred_place);
-            match deferred.next().copied() {
-                Some((seq, _)) if seq < start => *deferred_place = self.next_place(*deferred_place),
-                Some((seq, ms)) if seq < range.end => {
-                    let before = SeqRange::new(start, seq);
-                    self.log.name_run(list, owed_run(before, 0));
-                    let due = now.mono + Duration::from_millis(u64::from(ms));
-                    let run = owed_run(SeqRange::one(seq), unix_time_of(now, due));
-                    self.log.name_run(list, run);
-                    *seen = seq.offset(1).since(range.start);
-                    *deferred_place = self.next_place(*deferred_place);
-                }
-                _ => {
-                    let rest = SeqRange::new(start, range.end);
-                    self.log.name_run(list, owed_run(rest, 0));
-                    *place += 1;
-                    *seen = 0;
-                }
-            }
         }
-        true
-    }
-
-    fn next_place(&self, place: u64) -> u64 {
-        place.max(self.undistributed_deferred.first_place()) + 1
+        let due_ns = |ms| unix_time_of(now, now.mono + Duration::from_millis(u64::from(ms)));
+        let out = |run| log.name_run(&mut draft.undistributed, run);
+        let deferred = &self.undistributed_deferred;
+        let progress = &mut unfinished.undistributed;
+        progress.scan(&self.undistributed, deferred, due_ns, work, out)
     }
 
     // --- what waits for a checkpoint

@@ -38,6 +38,7 @@ impl Topic {
                 _ => self.give(range.len(), clients),
             }
         }
+        self.bound_grace(now, work);
         self.make_checkpoint_due();
     }
 
@@ -74,6 +75,7 @@ impl Topic {
             return;
         }
         let range = self.take_undistributed(count, 0);
+        self.keep_in_grace(range, None);
         let depth_max = self.options.mem_queue_size;
         for (id, channel) in &mut self.channels {
             channel.accept(range, depth_max, clients, &mut self.log);
@@ -86,18 +88,21 @@ impl Topic {
     /// Gives the first of the undistributed to every channel, to be delivered when it is due.
     fn give_deferred(&mut self, now: Now, due: Duration) {
         let due_ns = unix_time_of(now, due);
-        let seq = self.take_undistributed(1, due_ns).start;
+        let range = self.take_undistributed(1, due_ns);
+        self.keep_in_grace(range, Some(due));
+        let seq = range.start;
         for channel in self.channels.values_mut() {
             channel.defer(seq, due);
         }
         self.lower_deadline(Some(due));
     }
 
-    /// Takes messages that every channel holds from now on.
+    /// Takes messages that every channel, and the grace, holds from now on.
     fn take_undistributed(&mut self, count: u64, due_ns: u64) -> SeqRange {
         let range = self.undistributed.take_front(count);
-        if self.by_name.len() > 1 {
-            self.log.retain(range, self.by_name.len() as u64 - 1);
+        let holders = self.by_name.len() + usize::from(self.grace.is_some());
+        if holders > 1 {
+            self.log.retain(range, holders as u64 - 1);
         }
         if let Some(unfinished) = &mut self.unfinished {
             unfinished.add_given(&mut self.log, owed_run(range, due_ns));

@@ -5,7 +5,7 @@ use crate::client::Clients;
 use crate::deferred::DeferredEntry;
 use crate::now::Now;
 use crate::work::Work;
-use diskq_log::{CheckpointRun, Recovered, SeqRange, TopicFacts};
+use diskq_log::{CheckpointRun, GraceCheckpoint, Recovered, SeqRange, TopicFacts};
 use std::time::Duration;
 use wire::id::Seq;
 use wire::name::{ChannelName, TopicName};
@@ -56,6 +56,9 @@ impl Topic {
                 channel.restore_deferred(deferred);
             }
         }
+        if let Some(saved) = &checkpoint.grace {
+            topic.restore_grace(now, saved, &recovered.found);
+        }
         for run in &checkpoint.undistributed {
             for range in intersect(&recovered.found, run) {
                 topic.undistributed.push(range);
@@ -98,6 +101,28 @@ impl Topic {
                 let channel = self.channel_mut(id);
                 channel.paused = facts.paused;
                 channel.is_unsure = true;
+            }
+        }
+    }
+
+    /// Goes on with the grace that a checkpoint has, unless its time is over. `found` are the messages that exist.
+    fn restore_grace(&mut self, now: Now, saved: &GraceCheckpoint, found: &[SeqRange]) {
+        let until = due_time(now, saved.until_ns).filter(|until| *until > now.mono);
+        let Some(until) = until.filter(|_| !self.options.grace.period.is_zero()) else {
+            return;
+        };
+        self.set_grace(now, until);
+        let (grace, log) = (self.grace.as_mut().expect("just set"), &mut self.log);
+        let mut runs = saved.runs.clone();
+        runs.sort_unstable_by_key(|run| run.start);
+        for run in &runs {
+            for range in intersect(found, run) {
+                grace.messages.push(range);
+                log.retain(range, 1);
+                if let Some(due) = due_time(now, run.due_ns) {
+                    let seqs = (range.start.0..range.end.0).map(Seq);
+                    seqs.for_each(|seq| grace.deferred.push_back((seq, due)));
+                }
             }
         }
     }

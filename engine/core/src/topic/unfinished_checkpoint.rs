@@ -2,15 +2,19 @@
 //!
 //! The channels come first, one after another. `channel/scan.rs` explains how a scan misses no message that
 //! moves. If the topic gives messages to channels meanwhile, they are added for the channels that were
-//! already scanned. Messages that the topic has not given to any channel come last, and the topic gives
-//! nothing until they are added.
+//! already scanned. The messages of the topic's grace, and those that the topic has not given to any channel, come
+//! last, and the topic gives nothing until they are added.
 
 use crate::channel::scan::Scan;
 use crate::ids::ChannelId;
+use crate::long_queue::LongQueue;
 use crate::now::Now;
+use crate::ranges::Ranges;
+use crate::work::Work;
 use std::time::Duration;
 
 use diskq_log::{CheckpointDraft, CheckpointRun, Log, Runs, SeqRange};
+use wire::id::Seq;
 
 /// The progress of the checkpoint.
 #[derive(Debug)]
@@ -21,17 +25,58 @@ pub(super) struct UnfinishedCheckpoint {
     /// The channel that is being scanned. Channels before it were scanned.
     pub(super) index: usize,
     pub(super) scan: Scan,
-    pub(super) undistributed: Undistributed,
+    pub(super) undistributed: Progress,
+    pub(super) grace: Progress,
 }
 
-/// The progress of the scan of the undistributed messages.
+/// The progress of the scan of a list of ranges, some of whose messages are deferred.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Undistributed {
+pub(super) struct Progress {
     /// The place of the next range, and how many of its seqs were seen.
-    pub(super) place: u64,
-    pub(super) seen: u64,
+    place: u64,
+    seen: u64,
     /// The place of the next deferred message.
-    pub(super) deferred_place: u64,
+    deferred_place: u64,
+}
+
+impl Progress {
+    /// Continues the scan. Returns whether all messages were seen. Meanwhile none of them is removed, unless all are.
+    pub(super) fn scan<T: Copy>(
+        &mut self,
+        ranges: &Ranges,
+        deferred: &LongQueue<(Seq, T)>,
+        due_ns: impl Fn(T) -> u64,
+        work: &mut Work,
+        mut out: impl FnMut(CheckpointRun),
+    ) -> bool {
+        let next_place = |place: u64| place.max(deferred.first_place()) + 1;
+        self.place = self.place.max(ranges.first_place());
+        while let Some(range) = ranges.iter_from(self.place).next() {
+            if !work.is_left() {
+                return false;
+            }
+            work.spend(1);
+            let start = range.start.offset(self.seen);
+            let next = deferred.iter_from(self.deferred_place).next();
+            match next.copied() {
+                Some((seq, _)) if seq < start => {
+                    self.deferred_place = next_place(self.deferred_place);
+                }
+                Some((seq, due)) if seq < range.end => {
+                    out(owed_run(SeqRange::new(start, seq), 0));
+                    out(owed_run(SeqRange::one(seq), due_ns(due)));
+                    self.seen = seq.offset(1).since(range.start);
+                    self.deferred_place = next_place(self.deferred_place);
+                }
+                _ => {
+                    out(owed_run(SeqRange::new(start, range.end), 0));
+                    self.place += 1;
+                    self.seen = 0;
+                }
+            }
+        }
+        true
+    }
 }
 
 impl UnfinishedCheckpoint {
@@ -64,6 +109,7 @@ impl UnfinishedCheckpoint {
         let channels = self.draft.channels.into_iter();
         let mut runs: Vec<Runs> = channels.map(|channel| channel.runs).collect();
         runs.push(self.draft.undistributed);
+        runs.extend(self.draft.grace.map(|grace| grace.runs));
         runs
     }
 }

@@ -3,7 +3,7 @@
 use diskq::{ChannelFacts, Crash, Keeper, LogOptions, SimFiles, TopicFacts, open_log};
 use engine_core::stats::StatsFilter;
 use engine_core::{
-    Broker, BrokerOptions, ClientId, Now, Output, Sent, ShardId, TopicOptions, Wakeup,
+    Broker, BrokerOptions, ClientId, GraceOptions, Now, Output, Sent, ShardId, TopicOptions, Wakeup,
 };
 use std::io::IoSlice;
 use std::path::Path;
@@ -41,6 +41,10 @@ fn options() -> BrokerOptions {
             mem_queue_size: 10_000,
             group_commit: false,
             latency: None,
+            grace: GraceOptions {
+                period: Duration::from_secs(60),
+                bytes_max: 1 << 20,
+            },
         },
         resident_bytes: 1 << 20,
         turn_entries: TURN_ENTRIES,
@@ -126,6 +130,12 @@ impl World {
         while !out.is_empty() {
             for output in std::mem::take(&mut out) {
                 self.may_retry |= matches!(output, Output::Wake(_, Wakeup::Retry));
+                let now = self.now();
+                if let Output::AskForChannels(key, _) = output {
+                    // No nsqlookupd has answered.
+                    let broker = &mut self.broker;
+                    broker.handle_channels(now, key, &[], false, &mut out);
+                }
                 let Output::Keeper(key, topic, request) = output else {
                     continue;
                 };
@@ -141,7 +151,6 @@ impl World {
                 }
                 let keeper = Keeper::new(self.files.clone(), DATA_PATH);
                 if let Some(reply) = keeper.handle(&topic, request) {
-                    let now = self.now();
                     self.broker.handle_reply(now, key, reply, &mut out);
                 }
             }

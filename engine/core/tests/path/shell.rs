@@ -2,7 +2,9 @@
 //! the jobs, and a counter sees each call of the broker.
 
 use diskq::{Keeper, LogOptions, SimFiles};
-use engine_core::{Broker, BrokerOptions, ClientId, Now, Output, Sent, ShardId, TopicOptions};
+use engine_core::{
+    Broker, BrokerOptions, ClientId, GraceOptions, Now, Output, Sent, ShardId, TopicOptions,
+};
 use std::io::IoSlice;
 use std::path::Path;
 use std::time::Duration;
@@ -56,6 +58,7 @@ impl<C: Counter> Shell<C> {
                 mem_queue_size: 10_000,
                 group_commit: false,
                 latency: None,
+                grace: GraceOptions::default(),
             },
             resident_bytes: 1 << 20,
             turn_entries: engine_core::TURN_ENTRIES,

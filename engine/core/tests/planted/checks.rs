@@ -9,8 +9,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 use wire::encode;
+use wire::name::ChannelName;
 
-pub(super) const ALL: [(&str, fn()); 9] = [
+pub(super) const ALL: [(&str, fn()); 10] = [
     (
         "a wrong bit costs one message",
         a_wrong_bit_costs_one_message,
@@ -46,6 +47,10 @@ pub(super) const ALL: [(&str, fn()); 9] = [
     (
         "a checkpoint has messages that are requeued while it is put together",
         a_checkpoint_has_what_is_requeued_meanwhile,
+    ),
+    (
+        "a channel that is made in grace gets a deferred message when it is due",
+        a_grace_keeps_deferrals,
     ),
 ];
 
@@ -302,4 +307,23 @@ fn a_checkpoint_has_what_is_requeued_meanwhile() {
     world.restart();
     let (depth, in_flight, deferred) = world.counts();
     assert_eq!(depth + in_flight + deferred, MESSAGES as u64);
+}
+
+/// Before a restart, and after it.
+fn a_grace_keeps_deferrals() {
+    let mut world = lists::World::new();
+    world.broker.set_asks_for_channels(true);
+    let producer = world.connect();
+    let mut input = Vec::new();
+    encode::dpub(&mut input, lists::topic(), Duration::from_secs(10), b"x");
+    world.send(producer, &input);
+    world.subscribe(1);
+    let make = |world: &mut lists::World, name: &str| {
+        let channel = ChannelName::new(name.as_bytes()).expect("a valid name");
+        world.subscribe_to(channel, 1);
+        world.counts_of(name)
+    };
+    assert_eq!(make(&mut world, "late"), (0, 0, 1));
+    world.restart();
+    assert_eq!(make(&mut world, "later"), (0, 0, 1));
 }

@@ -219,7 +219,7 @@ impl AtRisk {
             match risk {
                 Risk::Message(number) => {
                     messages += 1;
-                    model.messages[number as usize].owed.clear();
+                    model.messages[number as usize].lose();
                 }
                 Risk::Channel(place) => channels.push(place),
                 Risk::Answer(fact) => promises.take_back(fact),

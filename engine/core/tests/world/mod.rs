@@ -2,11 +2,12 @@
 //!
 //! `mod.rs` starts and stops the world, takes the steps and checks the results. `peer.rs` has the
 //! connections, `faults.rs` the faults of disk, kernel and clock. `model.rs` knows the owed
-//! messages, `at_risk.rs` the messages that a power failure may destroy, and `promises.rs` the
-//! answers that operators got.
+//! messages, `at_risk.rs` the messages that a power failure may destroy, `promises.rs` the
+//! answers that operators got, and `grace.rs` the topics in grace.
 
 mod at_risk;
 mod faults;
+mod grace;
 mod model;
 mod peer;
 mod promises;
@@ -20,8 +21,8 @@ use diskq::{
 use engine_core::stats::StatsFilter;
 use engine_core::{
     AdminError, Broker, BrokerOptions, Client, DeletedLog, ForwardBatch, ForwardReply,
-    LatencyOptions, Now, Outcome, Output, Random, Refusal, ShardId, TaskId, TopicKey, TopicOptions,
-    Wakeup, place,
+    GraceOptions, LatencyOptions, Now, Outcome, Output, Random, Refusal, ShardId, TaskId, TopicKey,
+    TopicOptions, Wakeup, place,
 };
 use model::{Model, Place};
 use peer::TestClient;
@@ -111,6 +112,11 @@ impl Reached {
             "urgent before earlier jobs",
             "done before earlier urgent jobs",
             "started with channels",
+            "grace",
+            "channel made in grace",
+            "asked again",
+            "grace kept in a crash",
+            "grace kept in a power failure",
             "deletion failed",
             "deletion worked at last",
             "memory of a deleted topic",
@@ -142,8 +148,9 @@ enum Mail {
     Forwards(ForwardBatch),
     Replies(Vec<ForwardReply>),
     Connection(usize, Box<Client>),
-    /// The channels for a new topic that asked for them. Each bit stands for one of [`CHANNELS`].
-    Channels(TopicKey, u64),
+    /// The channels for a topic that asked for them. Each bit stands for one of [`CHANNELS`]. The last bit is set if not
+    /// every nsqlookupd has answered.
+    Channels(TopicKey, usize, u64),
 }
 
 /// A job of a keeper.
@@ -230,6 +237,7 @@ pub(crate) struct World {
     latency: Option<LatencyOptions>,
     /// True if a new topic starts with channels that other brokers know.
     asks_for_channels: bool,
+    grace: GraceOptions,
     /// True if syncs that wait at the same time are done as one. A sync of all files hides a file
     /// that a single sync forgets.
     shares_syncs: bool,
@@ -296,7 +304,8 @@ impl World {
         let shards = 1 + random.below(SHARDS_MAX);
         let group_commit = random.below(3) == 0;
         let has_faults = random.below(4) == 0;
-        let asks_for_channels = random.below(2) == 0;
+        let grace = grace::options(seed);
+        let asks_for_channels = random.below(2) == 0 || !grace.period.is_zero();
         // The budget of a turn ranges from one list entry to more entries than there are.
         let turn_entries = 1 << random.below(8);
         let shares_syncs = random.below(4) == 0;
@@ -315,6 +324,7 @@ impl World {
                 window: Duration::from_secs(60),
             }),
             asks_for_channels,
+            grace,
             shares_syncs,
             has_faults,
             had_failed_sync: false,
@@ -370,6 +380,7 @@ impl World {
                 mem_queue_size: 50,
                 group_commit: self.group_commit,
                 latency: self.latency.clone(),
+                grace: self.grace,
             },
             resident_bytes: 1 << 20,
             turn_entries: self.turn_entries,
@@ -554,6 +565,14 @@ impl World {
         self.mono += pause;
         self.wall_ns += pause.as_nanos() as u64;
         self.at_risk.kill(self.mono, self.was_reclaimed);
+        let is_trusted = !self.was_reclaimed && !(is_power_lost && self.had_failed_sync);
+        let graces = &mut self.model.graces;
+        if graces.crash(self.mono, is_power_lost, is_trusted) {
+            self.reached.note(match is_power_lost {
+                true => "grace kept in a power failure",
+                false => "grace kept in a crash",
+            });
+        }
         let shards = 1 + self.random.below(SHARDS_MAX) as usize;
         self.start(shards);
         let topics = self.durable_topics();
@@ -950,6 +969,7 @@ impl World {
                     }
                     let index = place_of(&log.topic);
                     self.model.poisoned.remove(&index);
+                    self.model.graces.end(index);
                     self.forget_answers(shard, index);
                     self.shards[shard].jobs.push_back(Job {
                         topic: log.topic.clone(),
@@ -974,15 +994,27 @@ impl World {
                     };
                     assert!(is_new, "told twice");
                 }
-                Output::AskForChannels(key, _) => {
-                    let channels = self.random.below(1 << CHANNELS.len());
-                    let inbox = &mut self.shards[shard].inbox;
-                    inbox.push_back(Mail::Channels(key, channels));
+                Output::AskForChannels(key, topic) => {
+                    let topic = place_of(&topic);
+                    self.model.graces.asked(topic, key);
+                    self.tell_channels(shard, key, topic);
+                }
+                Output::AskAgain(key, topic) => {
+                    self.reached.note("asked again");
+                    self.tell_channels(shard, key, place_of(&topic));
                 }
                 Output::Authorize(..) => unreachable!("no auth server is configured"),
                 Output::Wake(task, wakeup) => self.answer_task(shard, task, wakeup),
             }
         }
+    }
+
+    /// Has nsqlookupds answer the question of a topic.
+    fn tell_channels(&mut self, shard: usize, key: TopicKey, topic: usize) {
+        let has_grace = !self.grace.period.is_zero();
+        let bits = CHANNELS.len() + usize::from(has_grace);
+        let answer = Mail::Channels(key, topic, self.random.below(1 << bits));
+        self.shards[shard].inbox.push_back(answer);
     }
 
     /// Notes that a topic is gone, so the answers to its jobs are dropped.
@@ -1116,8 +1148,17 @@ impl World {
             Request::Load { .. } => self.reached.note("loaded"),
             _ => {}
         }
+        let checkpoint = match &request {
+            Request::WriteCheckpoint(job) if !pass.is_deleted => Some(job.sync),
+            _ => None,
+        };
         let ShardWorld { keeper, inbox, .. } = &mut self.shards[shard];
         if let Some(reply) = keeper.handle(&topic, request) {
+            if let Some(is_synced) = checkpoint
+                && matches!(&reply, Reply::CheckpointWritten { result, .. } if result.is_ok())
+            {
+                self.model.graces.written(place_of(&topic), is_synced);
+            }
             inbox.push_back(Mail::Keeper(key, reply, pass));
         }
     }
@@ -1220,14 +1261,16 @@ impl World {
                 self.peers[index].at = Some((shard, id));
                 self.offer_all(index);
             }
-            Mail::Channels(key, bits) => {
+            Mail::Channels(key, topic, bits) => {
                 let known = (0..CHANNELS.len()).filter(|index| bits & (1 << index) != 0);
                 let names = known.map(channel_name).filter(|name| !name.is_ephemeral());
                 let names: Vec<_> = names.collect();
                 if !names.is_empty() {
                     self.reached.note("started with channels");
                 }
-                broker.start_topic(now, key, &names, &mut out);
+                let is_complete = bits & (1 << CHANNELS.len()) == 0;
+                broker.handle_channels(now, key, &names, is_complete, &mut out);
+                self.start_topic(topic, key, is_complete);
             }
         }
         self.perform(shard, out);

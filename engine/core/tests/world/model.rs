@@ -1,6 +1,7 @@
 //! The model of the broker, as simple as possible: sets and maps by message number.
 
 use super::CHANNELS;
+use super::grace::Graces;
 use engine_core::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,6 +28,16 @@ pub(crate) struct Tracked {
     deleted_by: Option<TaskId>,
     /// True when that deletion was answered, after which the message must not arrive.
     is_gone: bool,
+    /// True if the message is surely there for a channel that is made in the grace of the topic.
+    pub(crate) is_kept: bool,
+}
+
+impl Tracked {
+    /// Notes that the message may be lost.
+    pub(crate) fn lose(&mut self) {
+        self.owed.clear();
+        self.is_kept = false;
+    }
 }
 
 /// The peer that has a message in flight.
@@ -62,6 +73,7 @@ pub(crate) struct Model {
     /// The topics whose log takes no more messages after a failed sync, with the number of that
     /// failure.
     pub(crate) poisoned: BTreeMap<usize, u64>,
+    pub(crate) graces: Graces,
     held: BTreeMap<(Place, u64), InFlight>,
     /// The messages that were certainly finished since the last kill.
     finished: BTreeSet<(Place, u64)>,
@@ -94,6 +106,7 @@ impl Model {
             topic,
             body,
             owed,
+            is_kept: true,
             ..Tracked::default()
         });
     }
@@ -231,6 +244,7 @@ impl Model {
 
     /// Notes that a channel was emptied.
     pub(crate) fn empty(&mut self, place: Place) {
+        self.graces.empty(place);
         for message in self
             .messages
             .iter_mut()
@@ -257,7 +271,7 @@ impl Model {
             .iter_mut()
             .filter(|message| message.topic == topic)
         {
-            message.owed.clear();
+            message.lose();
         }
     }
 
@@ -265,6 +279,7 @@ impl Model {
     /// topic's successor.
     pub(crate) fn delete_topic(&mut self, topic: usize, task: TaskId) {
         self.empty_topic(topic);
+        self.graces.end(topic);
         for message in &mut self.messages {
             if message.topic == topic && message.acknowledged && message.deleted_by.is_none() {
                 message.deleted_by = Some(task);
@@ -318,7 +333,7 @@ impl Model {
     /// that delivered bytes are correct.
     pub(crate) fn forget_promises(&mut self) {
         for message in &mut self.messages {
-            message.owed.clear();
+            message.lose();
         }
     }
 

@@ -534,6 +534,7 @@ impl World {
                 let exists = peer.at.is_some();
                 if exists && is_durable(place) && self.model.channels.insert(place) {
                     self.put_at_risk(Risk::Channel(place), place.0);
+                    self.owe_kept(place);
                 }
             }
             Awaited::CloseWait => self.reached.note("close wait"),

@@ -16,7 +16,8 @@
 //! +500ms              time passes, timers fire one by one
 //! pause t, unpause t/ch, empty t/ch, delete t, create t/ch, stats t, where t/ch, health, restart,
 //! power lost 3        ... and of what was not synced, what seed 3 says is there; no nsqd.dat
-//! channels t a,b      the channels that the new topic t asked for
+//! channels t a,b      the channels that the topic t asked for
+//! unasked t a,b       ... and not every nsqlookupd has answered
 //! grant a 60s t c sp  the auth server's answer for a: topic and channel pattern, permissions
 //! grant a 60s         ... that it may do nothing
 //! auth fails a        ... that there is none
@@ -30,8 +31,8 @@
 
 use crate::stats::StatsFilter;
 use crate::{
-    Authorization, Broker, BrokerOptions, ClientId, Grants, Now, Output, Sent, ShardId, TaskId,
-    TopicKey, TopicOptions,
+    Authorization, Broker, BrokerOptions, ClientId, GraceOptions, Grants, Now, Output, Sent,
+    ShardId, TaskId, TopicKey, TopicOptions,
 };
 use diskq::{Call, Crash, Keeper, LogOptions, Logs, SimFiles};
 use regex::Regex;
@@ -63,6 +64,7 @@ pub(super) fn options() -> BrokerOptions {
             mem_queue_size: 10_000,
             group_commit: false,
             latency: None,
+            grace: GraceOptions::default(),
         },
         resident_bytes: 1 << 20,
         turn_entries: crate::TURN_ENTRIES,
@@ -267,9 +269,10 @@ impl Session {
                 self.authorize(name, Ok(grants));
             }
             ["auth", "fails", name] => self.authorize(name, Err("no such luck".to_owned())),
-            ["channels", topic] => self.start_topic(topic, &[]),
-            ["channels", topic, channels] => {
-                self.start_topic(topic, &channels.split(',').collect::<Vec<_>>());
+            [answer @ ("channels" | "unasked"), topic, ref channels @ ..] => {
+                let channels = channels.iter().flat_map(|channels| channels.split(','));
+                let channels: Vec<_> = channels.collect();
+                self.answer_question(topic, &channels, answer == "channels");
             }
             [name, "takes", bytes] => self.take(name, number(bytes)),
             [name, "takes", bytes, "at", "close"] => {
@@ -480,7 +483,7 @@ impl Session {
             }
             Output::Free(memory) => Keeper::new(self.files.clone(), DATA_PATH).free(memory),
             Output::Move(..) => unreachable!("there is one shard"),
-            Output::AskForChannels(key, topic) => {
+            Output::AskForChannels(key, topic) | Output::AskAgain(key, topic) => {
                 self.asking.insert(topic.to_string(), key);
             }
             Output::Authorize(id, query) => {
@@ -601,14 +604,15 @@ impl Session {
         self.run_until_idle(out);
     }
 
-    fn start_topic(&mut self, topic: &str, channels: &[&str]) {
+    fn answer_question(&mut self, topic: &str, channels: &[&str], is_complete: bool) {
         let key = self.asking.remove(topic).expect("it asked");
         let names = channels
             .iter()
             .map(|name| ChannelName::new(name.as_bytes()));
         let names: Vec<_> = names.map(|name| name.expect("a valid name")).collect();
         let mut out = Vec::new();
-        self.broker.start_topic(self.now, key, &names, &mut out);
+        let broker = &mut self.broker;
+        broker.handle_channels(self.now, key, &names, is_complete, &mut out);
         self.run_until_idle(out);
     }
 

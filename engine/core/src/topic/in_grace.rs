@@ -1,0 +1,173 @@
+//! The actions of a topic in grace: see [`Grace`].
+
+use super::Topic;
+use super::grace::{ASK_SOON, DEFERRED_MAX, Grace};
+use super::pieces::{Pieces, Totals, let_go_below};
+use crate::channel::Channel;
+use crate::discarded::Discarded;
+use crate::long_queue::LongQueue;
+use crate::now::Now;
+use crate::work::Work;
+use diskq_log::{GraceDraft, Runs, SeqRange, planted::Bug, planted::is_planted};
+use std::time::Duration;
+use wire::id::Seq;
+
+impl Topic {
+    /// Begins the grace, at the start of the topic. Returns false if the topic gets none.
+    pub(crate) fn begin_grace(&mut self, now: Now) -> bool {
+        let period = self.options.grace.period;
+        if self.ephemeral || period.is_zero() {
+            return false;
+        }
+        self.set_grace(now, now.mono + period);
+        // A crash must not end the grace.
+        self.request_promised_checkpoint();
+        true
+    }
+
+    /// Begins the grace, or goes on with it after a start. It ends at `until` at the latest.
+    pub(super) fn set_grace(&mut self, now: Now, until: Duration) {
+        let pieces = Pieces::of_log(&self.log, Seq(0), self.totals(), now);
+        let grace = Grace::new(now, until, self.options.grace, pieces);
+        self.grace = Some(Box::new(grace));
+    }
+
+    /// The end of the grace, or the next question, whichever is earlier.
+    pub(super) fn grace_timeout(&self) -> Option<Duration> {
+        let grace = self.grace.as_ref()?;
+        Some(grace.until.min(grace.ask_at))
+    }
+
+    /// Returns true if it is time to ask again which channels the topic has elsewhere. The next question follows after
+    /// a while.
+    pub(crate) fn take_question(&mut self, now: Now) -> bool {
+        let grace = self.grace.as_mut().filter(|it| it.ask_at <= now.mono);
+        let grace = grace.map(|grace| grace.ask_at = now.mono + grace.ask_every);
+        grace.is_some()
+    }
+
+    /// Has the next question come soon, because the topic could not take a channel of the last answer.
+    pub(crate) fn ask_soon(&mut self, now: Now) {
+        if let Some(grace) = &mut self.grace {
+            grace.ask_at = grace.ask_at.min(now.mono + ASK_SOON);
+        }
+    }
+
+    /// Returns true if a channel that exists elsewhere is not to be made here, because it was deleted here.
+    pub(crate) fn is_deleted_in_grace(&self, channel: &str) -> bool {
+        let grace = self.grace.as_ref();
+        grace.is_some_and(|grace| grace.deleted.contains(channel))
+    }
+
+    /// Ends the grace if its time is over.
+    pub(crate) fn end_grace_in_time(&mut self, now: Now) {
+        if self.grace.as_ref().is_some_and(|it| it.until <= now.mono) {
+            self.empty_grace();
+            self.grace = None;
+            if let Some(unfinished) = &mut self.unfinished {
+                unfinished.draft.grace = None;
+            }
+            self.make_checkpoint_due();
+        }
+    }
+
+    /// Drops the messages of the grace, which goes on.
+    pub(crate) fn empty_grace(&mut self) {
+        let totals = self.totals();
+        if let Some(grace) = &mut self.grace {
+            grace.deferred = LongQueue::default();
+            grace.pieces.clear(totals);
+            self.discarded.push(Discarded {
+                waiting: std::mem::take(&mut grace.messages),
+                ..Discarded::default()
+            });
+        }
+    }
+
+    /// Keeps messages that every channel was given.
+    pub(super) fn keep_in_grace(&mut self, range: SeqRange, due: Option<Duration>) {
+        if let Some(grace) = &mut self.grace {
+            grace.messages.push(range);
+            if let Some(due) = due.filter(|_| !is_planted(Bug::GraceForgetsDeferral)) {
+                grace.deferred.push_back((range.start, due));
+            }
+        }
+    }
+
+    /// Lets the oldest messages of the grace go that are too many.
+    pub(super) fn bound_grace(&mut self, now: Now, work: &mut Work) {
+        let totals = self.totals();
+        let Some(grace) = &mut self.grace else {
+            return;
+        };
+        let Some(end) = grace.messages.end() else {
+            return grace.pieces.skip(totals);
+        };
+        grace.pieces.add(end, totals, now, grace.bounds);
+        let mut below = grace.pieces.cut(now, grace.bounds);
+        if let Some(excess) = grace.deferred.len().checked_sub(DEFERRED_MAX + 1) {
+            let place = grace.deferred.first_place() + excess as u64;
+            let newest_excess = grace.deferred.iter_from(place).next();
+            below = below.max(newest_excess.map(|(seq, _)| seq.offset(1)));
+        }
+        if let Some(below) = below {
+            let (messages, deferred) = (&mut grace.messages, &mut grace.deferred);
+            let count = let_go_below(below, messages, deferred, &mut self.log, work);
+            if count > 0 && !std::mem::replace(&mut grace.has_let_go, true) {
+                let name = &self.name;
+                let bytes = self.options.grace.bytes_max;
+                self.news.push(format!(
+                    "TOPIC({name}): a channel that is made now gets only the newest messages: a new topic keeps \
+                     {bytes} bytes (--new-topic-grace-bytes) and {DEFERRED_MAX} deferred messages"
+                ));
+            }
+            self.make_checkpoint_due();
+        }
+    }
+
+    /// Gives a new channel all messages of the grace. A channel that was deleted in the grace gets none.
+    pub(super) fn fill_from_grace(&mut self, channel: &mut Channel) {
+        if let Some(grace) = &self.grace
+            && !channel.ephemeral
+            && !is_planted(Bug::GraceForgotten)
+            && !grace.deleted.contains(&channel.name)
+        {
+            grace.fill(channel, &mut self.log);
+        }
+    }
+
+    /// Notes that a channel was deleted.
+    pub(super) fn delete_from_grace(&mut self, channel: &Channel) {
+        if let Some(grace) = &mut self.grace
+            && !channel.ephemeral
+        {
+            grace.deleted.insert(channel.name.clone());
+        }
+    }
+
+    /// Leaves the undistributed messages out of the grace's sizes, because they are dropped.
+    pub(super) fn skip_in_grace(&mut self) {
+        let totals = self.totals();
+        if let Some(grace) = &mut self.grace {
+            grace.pieces.skip(totals);
+        }
+    }
+
+    /// The grace as a checkpoint begins to record it.
+    pub(super) fn grace_draft(&self) -> Option<GraceDraft> {
+        let grace = self.grace.as_ref();
+        let grace = grace.filter(|_| !is_planted(Bug::GraceNotRecorded))?;
+        Some(GraceDraft {
+            until_ns: grace.until_ns,
+            runs: Runs::default(),
+        })
+    }
+
+    /// The messages that the topic has taken.
+    pub(super) fn totals(&self) -> Totals {
+        Totals {
+            messages: self.message_count,
+            body_bytes: self.message_bytes,
+        }
+    }
+}

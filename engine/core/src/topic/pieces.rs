@@ -1,0 +1,239 @@
+//! [`Pieces`]: the sizes and ages of a list of messages, for the bounds of what a topic keeps.
+//!
+//! ```text
+//!   kept messages    |------ piece ------|---- piece ----|-- piece --|
+//!                    ^ let go first                      ^ the newest piece grows
+//! ```
+//!
+//! A piece knows the number of its messages, and their bytes together. So the cost depends on the number of pieces,
+//! and within a piece the messages count as equally large.
+
+use crate::long_queue::LongQueue;
+use crate::now::Now;
+use crate::ranges::Ranges;
+use crate::work::Work;
+use diskq_log::Log;
+use std::collections::VecDeque;
+use std::time::Duration;
+use wire::id::Seq;
+
+/// A piece takes no more messages when it has this part of the bound. So there are about this many pieces.
+const PARTS: u32 = 32;
+
+/// The bytes of a message on disk beyond its body: header and slot.
+const OVERHEAD: u64 = 50;
+
+/// The messages that a topic has taken since it exists or was restored.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Totals {
+    pub(super) messages: u64,
+    pub(super) body_bytes: u64,
+}
+
+/// The pieces of a list of messages, the oldest first.
+#[derive(Debug)]
+pub(super) struct Pieces {
+    pieces: VecDeque<Piece>,
+    bytes: u64,
+    counted: Totals,
+}
+
+#[derive(Debug)]
+struct Piece {
+    /// One past the last seq.
+    end: Seq,
+    messages: u64,
+    bytes: u64,
+    /// The time of the first message.
+    since: Duration,
+}
+
+impl Pieces {
+    /// The pieces of the messages of a log from `first` on: one for each segment. They count as published now.
+    pub(super) fn of_log(log: &Log, first: Seq, totals: Totals, now: Now) -> Pieces {
+        let segments = log.segment_sizes().filter(|(range, _)| range.end > first);
+        let pieces: VecDeque<Piece> = segments
+            .map(|(range, bytes)| Piece {
+                end: range.end,
+                messages: range.len(),
+                bytes,
+                since: now.mono,
+            })
+            .collect();
+        Pieces {
+            bytes: pieces.iter().map(|piece| piece.bytes).sum(),
+            pieces,
+            counted: totals,
+        }
+    }
+
+    /// Counts the messages that were taken since the last call. They end at `end`.
+    pub(super) fn add(&mut self, end: Seq, totals: Totals, now: Now, bounds: Bounds) {
+        let messages = totals.messages - self.counted.messages;
+        let bytes = totals.body_bytes - self.counted.body_bytes + messages * OVERHEAD;
+        self.counted = totals;
+        self.bytes += bytes;
+        if let Some(last) = self.pieces.back_mut()
+            && (messages == 0
+                || last.bytes + bytes <= bounds.bytes / u64::from(PARTS)
+                    && now.mono < last.since + bounds.age / PARTS)
+        {
+            last.end = end;
+            last.messages += messages;
+            last.bytes += bytes;
+        } else if messages > 0 {
+            self.pieces.push_back(Piece {
+                end,
+                messages,
+                bytes,
+                since: now.mono,
+            });
+        }
+    }
+
+    /// Leaves out the messages that were taken since the last call of [`Pieces::add`], because they are not kept.
+    pub(super) fn skip(&mut self, totals: Totals) {
+        self.counted = totals;
+    }
+
+    /// Removes all messages, because none is kept any more.
+    pub(super) fn clear(&mut self, totals: Totals) {
+        self.pieces.clear();
+        self.bytes = 0;
+        self.skip(totals);
+    }
+
+    /// Removes the messages beyond the bounds. Returns the seq below which all messages are beyond the bounds.
+    pub(super) fn cut(&mut self, now: Now, bounds: Bounds) -> Option<Seq> {
+        let mut below = None;
+        while let Some(oldest) = self.pieces.front_mut() {
+            let excess = self.bytes.saturating_sub(bounds.bytes);
+            let is_old = now.mono >= oldest.since.saturating_add(bounds.age);
+            if excess == 0 && !is_old {
+                break;
+            }
+            if is_old || excess >= oldest.bytes {
+                below = Some(oldest.end);
+                self.bytes -= oldest.bytes;
+                self.pieces.pop_front();
+                continue;
+            }
+            let each = (oldest.bytes / oldest.messages).max(1);
+            let gone = excess.div_ceil(each).min(oldest.messages);
+            let bytes = (gone * each).min(oldest.bytes);
+            oldest.messages -= gone;
+            oldest.bytes -= bytes;
+            self.bytes -= bytes;
+            below = Some(Seq(oldest.end.0.saturating_sub(oldest.messages)));
+            if oldest.messages == 0 {
+                self.bytes -= oldest.bytes;
+                self.pieces.pop_front();
+            }
+        }
+        below
+    }
+}
+
+/// The bounds of a list of messages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    pub(super) bytes: u64,
+    pub(super) age: Duration,
+}
+
+/// Releases the `messages` below a seq, and returns their number. The cost is that of the ranges. Entries of `deferred`
+/// below the seq go as far as the budget allows. The others are left over, and are ignored.
+pub(super) fn let_go_below<T>(
+    below: Seq,
+    messages: &mut Ranges,
+    deferred: &mut LongQueue<(Seq, T)>,
+    log: &mut Log,
+    work: &mut Work,
+) -> u64 {
+    let before = messages.count();
+    while let Some(range) = messages.front()
+        && range.start < below
+    {
+        let end = range.end.min(below);
+        log.release_range(messages.take_front(end.since(range.start)));
+    }
+    while work.is_left() && deferred.front().is_some_and(|(seq, _)| *seq < below) {
+        work.spend(1);
+        deferred.pop_front();
+    }
+    before - messages.count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use diskq_log::LogOptions;
+
+    fn at(secs: u64) -> Now {
+        Now {
+            mono: Duration::from_secs(secs),
+            wall_ns: 0,
+        }
+    }
+
+    fn empty() -> Pieces {
+        let log = Log::new(LogOptions::default());
+        Pieces::of_log(&log, Seq(0), Totals::default(), at(0))
+    }
+
+    /// Takes one message of 100 bytes (with its overhead) per step, and returns the first one that is kept at the end.
+    fn first_kept(messages: u64, per_step: u64, bounds: Bounds) -> u64 {
+        let (mut pieces, mut first) = (empty(), 0);
+        for end in (per_step..=messages).step_by(per_step as usize) {
+            let taken = Totals {
+                messages: end,
+                body_bytes: end * 50,
+            };
+            pieces.add(Seq(end), taken, at(end), bounds);
+            let below = pieces.cut(at(end), bounds);
+            first = below.map_or(first, |seq| seq.0.max(first));
+            assert!(pieces.bytes <= bounds.bytes);
+            assert!(pieces.pieces.len() <= 2 * PARTS as usize + 2);
+        }
+        first
+    }
+
+    #[test]
+    fn the_newest_messages_within_the_bounds_are_kept() {
+        let bytes = |bytes| Bounds {
+            bytes,
+            age: Duration::MAX,
+        };
+        assert_eq!(first_kept(1000, 1, bytes(100_000)), 0);
+        assert_eq!(first_kept(1001, 1, bytes(100_000)), 1);
+        assert_eq!(first_kept(1000, 1, bytes(10_000)), 900);
+        assert_eq!(first_kept(1000, 1, bytes(150)), 999);
+        assert_eq!(first_kept(1000, 1, bytes(0)), 1000);
+        // All at once: the messages of a piece count as equally large.
+        assert_eq!(first_kept(1000, 1000, bytes(10_000)), 900);
+        let age = |secs| Bounds {
+            bytes: u64::MAX,
+            age: Duration::from_secs(secs),
+        };
+        assert_eq!(first_kept(1000, 1, age(2000)), 0);
+        // A piece goes when its first message is too old.
+        let first = first_kept(1000, 1, age(320));
+        assert!((680..=690).contains(&first), "{first}");
+    }
+
+    #[test]
+    fn what_is_not_kept_does_not_count() {
+        let bounds = Bounds {
+            bytes: 1000,
+            age: Duration::MAX,
+        };
+        let mut pieces = empty();
+        let taken = |messages, body_bytes| Totals {
+            messages,
+            body_bytes,
+        };
+        pieces.skip(taken(5, 5_000_000));
+        pieces.add(Seq(6), taken(6, 5_000_100), at(0), bounds);
+        assert_eq!((pieces.bytes, pieces.cut(at(0), bounds)), (150, None));
+    }
+}
