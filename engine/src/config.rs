@@ -8,11 +8,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use engine_core::Required;
 use program::log::{Level, Style};
 use program::{Exit, Options, version};
 use table::NSQD;
 
 mod checks;
+mod required;
 mod table;
 mod words;
 
@@ -151,6 +153,8 @@ pub struct Config {
     pub check: Check,
     /// `--old-http-endpoints`
     pub old_http_endpoints: bool,
+    /// `--create`: `topic` or `topic/channel`.
+    pub create: Vec<String>,
     /// `--new-topic-grace`
     pub new_topic_grace: Duration,
     /// `--new-topic-grace-bytes`
@@ -252,6 +256,7 @@ impl Config {
             check: Check::of(options.word("check")),
             lookupd_tls_root_ca_file: text("lookupd-tls-root-ca-file"),
             old_http_endpoints: boolean("old-http-endpoints"),
+            create: list("create"),
             new_topic_grace: duration("new-topic-grace"),
             new_topic_grace_bytes: count("new-topic-grace-bytes"),
             options: Arc::new(options),
@@ -264,6 +269,14 @@ impl Config {
     /// The reason for the operator.
     pub(crate) fn reread(&self) -> Result<Config, String> {
         Config::new(self.options.reread()?, &self.hostname)
+    }
+
+    /// The topics and channels of `--create`.
+    ///
+    /// # Errors
+    /// Which entry is wrong, for the FATAL line.
+    pub fn required(&self) -> Result<Required, String> {
+        required::required(&self.create)
     }
 
     /// The keys of the configuration file that name nothing.

@@ -75,6 +75,7 @@ pub(crate) fn broker_options(
             .lookupd_tcp_addresses
             .as_ref()
             .is_some_and(|addresses| !addresses.is_empty()),
+        required: config.required().expect("the start has checked it").into(),
         topology: topology(config),
         seed: seed.wrapping_add(u64::from(shard.0)),
     }

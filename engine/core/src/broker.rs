@@ -25,6 +25,7 @@ use crate::ids::{ClientId, ShardId, TopicKey};
 use crate::now::Now;
 use crate::random::Random;
 use crate::refusal::Refusal;
+use crate::required::Required;
 use crate::topic::{Topic, TopicOptions};
 use crate::topology::Topology;
 use crate::work::Work;
@@ -61,6 +62,8 @@ pub struct BrokerOptions {
     pub channel_consumers_max: u64,
     /// True if a new topic asks for channels before it starts; see [`Broker::set_asks_for_channels`].
     pub asks_for_channels: bool,
+    /// The topics and channels that always exist, of all shards.
+    pub required: Arc<Required>,
     /// The place of this node, if near consumers are to come first.
     pub topology: Option<Topology>,
     /// Seed of the sampling generator.

@@ -135,7 +135,8 @@ fn undistributed_messages_are_processed_in_slices() {
 
     world.busy_turns = 0;
     let mut out = Vec::new();
-    let deleted = world.broker.delete_topic(TOPIC, TaskId(2), &mut out);
+    let now = world.now();
+    let deleted = world.broker.delete_topic(now, TOPIC, TaskId(2), &mut out);
     deleted.unwrap();
     world.rest();
     assert!(world.busy_turns >= slices);
@@ -419,7 +420,8 @@ fn messages_on_their_way_to_the_channels_arrive_whatever_operators_do() {
         );
 
         let mut world = unpaused(turns);
-        world.operate(|broker, _, out| broker.delete_channel(TOPIC, CHANNEL, TaskId(1), out));
+        world
+            .operate(|broker, now, out| broker.delete_channel(now, TOPIC, CHANNEL, TaskId(1), out));
         world.rest();
         world.subscribe(0);
         assert_eq!(

@@ -97,7 +97,7 @@ const NSQD_FLAGS: &[Flag] = {
 /// The flags that nsqd does not have.
 #[rustfmt::skip]
 const OWN_FLAGS: &[Flag] = {
-    use Kind::{Boolean, Duration, Integer, Text, Word};
+    use Kind::{Boolean, Duration, Integer, List, Text, Word};
     &[
     flag::LOG_FORMAT,
     Flag::new("unix-socket", Text, "", "path of a unix socket to listen on for TCP clients, beside --tcp-address; empty for none"),
@@ -113,6 +113,7 @@ const OWN_FLAGS: &[Flag] = {
     flag::HTTP_TIMEOUTS[0],
     flag::HTTP_TIMEOUTS[1],
     flag::HTTP_TIMEOUTS[2],
+    Flag::new("create", List, "", "topic, or topic/channel, that always exists (may be given multiple times): made at the start, and again after a deletion"),
     Flag::new("new-topic-grace", Duration(MIN, MAX), "2m0s", "time in which a channel that is made gets all messages of a new topic whose channels elsewhere nsqlookupd could not tell; 0 for none"),
     Flag::new("new-topic-grace-bytes", Integer(MIN, MAX), "1073741824", "bytes of messages that a new topic keeps for --new-topic-grace; the oldest go first"),
     Flag::new("old-http-endpoints", Boolean, "false", "also serve the HTTP endpoints of nsqd before 1.0: /put, /mput, /create_topic, ..."),

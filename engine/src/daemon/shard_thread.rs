@@ -111,6 +111,7 @@ impl ShardThread {
             Ok(listeners) => listeners,
             Err(error) => return report(&started, Err(error)),
         };
+        shard.with_broker(|broker, now, out| broker.make_all_required(now, out));
         shard.start(inbox);
         // A failure was logged and is tried again. The logs count more than nsqd.dat anyway.
         let _ = shard.persist_metadata().await;

@@ -222,7 +222,7 @@ fn begin(
     let paused = action == Action::Pause;
     shard.with_broker(|broker, now, out| match (channel, action) {
         (None, Action::Create) => broker.create_topic(topic_name(topic), task, out),
-        (None, Action::Delete) => broker.delete_topic(topic, task, out),
+        (None, Action::Delete) => broker.delete_topic(now, topic, task, out),
         (None, Action::Empty) => broker.empty_topic(topic, task),
         (None, Action::Pause | Action::Unpause) => {
             broker.pause_topic(now, topic, paused, task, out)
@@ -231,7 +231,7 @@ fn begin(
             let channel = ChannelName::new(channel.as_bytes()).expect(CHECKED);
             broker.create_channel(now, topic, channel, task, out)
         }
-        (Some(channel), Action::Delete) => broker.delete_channel(topic, channel, task, out),
+        (Some(channel), Action::Delete) => broker.delete_channel(now, topic, channel, task, out),
         (Some(channel), Action::Empty) => broker.empty_channel(now, topic, channel, task),
         (Some(channel), Action::Pause | Action::Unpause) => {
             broker.pause_channel(topic, channel, paused, task, out)

@@ -52,18 +52,22 @@ impl Broker {
         }
     }
 
-    /// Deletes a topic with its channels and messages; its consumers are disconnected.
+    /// Deletes a topic with its channels and messages; its consumers are disconnected. A required topic is made again.
     ///
     /// # Errors
     /// When there is no such topic.
     pub fn delete_topic(
         &mut self,
+        now: Now,
         name: &str,
         task: TaskId,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
         let key = self.find_topic(name)?;
         self.remove_topic(key, Some(task), out);
+        if let Some(name) = TopicName::new(name.as_bytes()) {
+            self.make_required(now, name, out);
+        }
         Ok(Outcome::Wait)
     }
 
@@ -131,19 +135,28 @@ impl Broker {
         }
     }
 
-    /// Deletes a channel with its messages; its consumers are disconnected.
+    /// Deletes a channel with its messages; its consumers are disconnected. A required channel is made again.
     ///
     /// # Errors
     /// When there is no such topic or channel.
     pub fn delete_channel(
         &mut self,
+        now: Now,
         topic: &str,
         channel: &str,
         task: TaskId,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
         let (key, id) = self.find_channel(topic, channel)?;
+        let is_required = self.options.required.has_channel(topic, channel);
+        // The next channel of this name must not get what is on its way to this one.
+        if is_required && !self.topics[key].catch_up(now, &self.clients, &mut self.work) {
+            return Ok(self.try_later(key, task));
+        }
         self.remove_channel(key, id, out);
+        if is_required && let Some(name) = TopicName::new(topic.as_bytes()) {
+            self.make_required(now, name, out);
+        }
         Ok(self.wait_until_recorded(key, task))
     }
 

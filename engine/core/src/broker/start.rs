@@ -9,14 +9,45 @@
 //! If an nsqlookupd gave no answer, the topic begins its grace (`topic/grace.rs`), and asks again from time to time.
 
 use super::output::{Output, Wakeup};
-use super::{Broker, Flow};
+use super::{Broker, Flow, place};
 use crate::client::Blocked;
 use crate::ids::{ClientId, TopicKey};
 use crate::now::Now;
 use crate::topic::Retrier;
-use wire::name::ChannelName;
+use wire::name::{ChannelName, TopicName};
 
 impl Broker {
+    /// Makes the required topics and channels of this shard that are not there. Call before any connection.
+    pub fn make_all_required(&mut self, now: Now, out: &mut Vec<Output>) {
+        let required = self.options.required.clone();
+        for topic in required.topics() {
+            if place(topic.as_bytes(), self.options.shards) == self.options.shard {
+                self.make_required(now, topic, out);
+            }
+        }
+    }
+
+    /// Makes a topic and its channels if they are required and not there.
+    pub(super) fn make_required(&mut self, now: Now, topic: TopicName<'_>, out: &mut Vec<Output>) {
+        let required = self.options.required.clone();
+        let Some(channels) = required.channels(topic.as_str()) else {
+            return;
+        };
+        let before = out.len();
+        // A topic that is set aside has its line in the log.
+        let Ok(found) = self.topic_key(topic, out) else {
+            return;
+        };
+        for channel in channels {
+            let made = self.channel_id(now, found.key(), channel, out);
+            debug_assert!(made.is_some(), "the topic is new, or has caught up");
+        }
+        if out.len() > before {
+            let line = format!("TOPIC({}): made what --create lists", topic.as_str());
+            out.push(Output::info(line));
+        }
+    }
+
     /// Decides whether later topics ask for channels before they start. They ask if there is an nsqlookupd on the list.
     pub fn set_asks_for_channels(&mut self, asks: bool) {
         self.options.asks_for_channels = asks;

@@ -50,6 +50,7 @@ fn options() -> BrokerOptions {
         turn_entries: TURN_ENTRIES,
         channel_consumers_max: 0,
         asks_for_channels: false,
+        required: Default::default(),
         topology: None,
         seed: 1,
     }

@@ -64,6 +64,7 @@ impl<C: Counter> Shell<C> {
             turn_entries: engine_core::TURN_ENTRIES,
             channel_consumers_max: 0,
             asks_for_channels: false,
+            required: Default::default(),
             topology: None,
             seed: 1,
         });

@@ -21,8 +21,8 @@ use diskq::{
 use engine_core::stats::StatsFilter;
 use engine_core::{
     AdminError, Broker, BrokerOptions, Client, DeletedLog, ForwardBatch, ForwardReply,
-    GraceOptions, LatencyOptions, Now, Outcome, Output, Random, Refusal, ShardId, TaskId, TopicKey,
-    TopicOptions, Wakeup, place,
+    GraceOptions, LatencyOptions, Now, Outcome, Output, Random, Refusal, Required, ShardId, TaskId,
+    TopicKey, TopicOptions, Wakeup, place,
 };
 use model::{Model, Place};
 use peer::TestClient;
@@ -238,6 +238,8 @@ pub(crate) struct World {
     /// True if a new topic starts with channels that other brokers know.
     asks_for_channels: bool,
     grace: GraceOptions,
+    /// In some histories, the first topic and its first channel always exist.
+    required: Arc<Required>,
     /// True if syncs that wait at the same time are done as one. A sync of all files hides a file
     /// that a single sync forgets.
     shares_syncs: bool,
@@ -271,6 +273,15 @@ pub(crate) struct World {
     tasks: u64,
     reached: Reached,
     digest: u64,
+}
+
+fn required(seed: u64) -> Arc<Required> {
+    let mut required = Required::default();
+    if seed.is_multiple_of(7) {
+        let added = required.add(topic_name(0), Some(channel_name(0)));
+        added.expect("neither is ephemeral");
+    }
+    required.into()
 }
 
 fn topic_name(topic: usize) -> TopicName<'static> {
@@ -325,6 +336,7 @@ impl World {
             }),
             asks_for_channels,
             grace,
+            required: required(seed),
             shares_syncs,
             has_faults,
             had_failed_sync: false,
@@ -386,6 +398,7 @@ impl World {
             turn_entries: self.turn_entries,
             channel_consumers_max: 0,
             asks_for_channels: self.asks_for_channels,
+            required: self.required.clone(),
             topology: None,
             seed: 5,
         }
@@ -444,6 +457,9 @@ impl World {
             self.record_metadata(shard);
             let there = self.shards[shard].broker.changes_so_far();
             self.shards[shard].told = there.into_iter().map(|c| (c.topic, c.channel)).collect();
+            let mut out = Vec::new();
+            self.shards[shard].broker.make_all_required(now, &mut out);
+            self.perform(shard, out);
             self.turn(shard);
             let stats = self.shards[shard]
                 .broker
@@ -823,7 +839,7 @@ impl World {
                 outcome
             }
             6 => {
-                let outcome = broker.delete_channel(topic_text, name, task, &mut out);
+                let outcome = broker.delete_channel(now, topic_text, name, task, &mut out);
                 if outcome.is_ok() {
                     self.reached.note("channel deleted");
                     self.model.delete((topic, channel));
@@ -833,7 +849,7 @@ impl World {
                 outcome
             }
             7 if self.random.below(3) == 0 => {
-                let outcome = broker.delete_topic(topic_text, task, &mut out);
+                let outcome = broker.delete_topic(now, topic_text, task, &mut out);
                 if outcome.is_ok() {
                     self.reached.note("topic deleted");
                     // Publishes under way are refused, or go to a new topic of this name.
@@ -1284,6 +1300,13 @@ impl World {
 
     fn check(&mut self) {
         let now = self.now();
+        if *self.required != Required::default() {
+            let topics = self.durable_topics();
+            let topic = topics.iter().find(|facts| facts.name == TOPICS[0]);
+            let channels = topic.map_or(&[][..], |facts| &facts.channels);
+            let mut names = channels.iter().map(|facts| &*facts.name);
+            assert!(names.any(|name| name == CHANNELS[0]), "a required channel");
+        }
         for shard in &mut self.shards {
             shard.broker.check();
             let there = shard.broker.changes_so_far().into_iter();

@@ -70,6 +70,7 @@ pub(super) fn options() -> BrokerOptions {
         turn_entries: crate::TURN_ENTRIES,
         channel_consumers_max: 0,
         asks_for_channels: false,
+        required: Default::default(),
         topology: None,
         seed: 1,
     }
@@ -585,9 +586,9 @@ impl Session {
                 .map(drop),
             ("empty", None) => broker.empty_topic(topic, task).map(drop),
             ("empty", Some(channel)) => broker.empty_channel(now, topic, channel, task).map(drop),
-            ("delete", None) => broker.delete_topic(topic, task, &mut out).map(drop),
+            ("delete", None) => broker.delete_topic(now, topic, task, &mut out).map(drop),
             ("delete", Some(channel)) => broker
-                .delete_channel(topic, channel, task, &mut out)
+                .delete_channel(now, topic, channel, task, &mut out)
                 .map(drop),
             ("create", Some(channel)) => {
                 let name = TopicName::new(topic.as_bytes()).expect("a valid name");
