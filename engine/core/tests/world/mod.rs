@@ -581,7 +581,7 @@ impl World {
         self.mono += pause;
         self.wall_ns += pause.as_nanos() as u64;
         self.at_risk.kill(self.mono, self.was_reclaimed);
-        let is_trusted = !self.was_reclaimed && !(is_power_lost && self.had_failed_sync);
+        let is_trusted = !(self.was_reclaimed || is_power_lost && self.had_failed_sync);
         let graces = &mut self.model.graces;
         if graces.crash(self.mono, is_power_lost, is_trusted) {
             self.reached.note(match is_power_lost {

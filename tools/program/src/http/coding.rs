@@ -48,7 +48,7 @@ impl Coding {
 /// A body that is being decoded. Its memory is that of the output and of a window of at most 8 MiB.
 pub(super) enum Decoder {
     /// The output is inside.
-    Gzip(MultiGzDecoder<Vec<u8>>),
+    Gzip(Box<MultiGzDecoder<Vec<u8>>>),
     Zstd {
         decoder: ZstdDecoder<'static>,
         output: Vec<u8>,
@@ -64,7 +64,7 @@ impl Decoder {
     /// There is no memory.
     pub(super) fn new(coding: Coding) -> io::Result<Option<Decoder>> {
         Ok(match coding {
-            Coding::Gzip => Some(Decoder::Gzip(MultiGzDecoder::new(Vec::new()))),
+            Coding::Gzip => Some(Decoder::Gzip(Box::new(MultiGzDecoder::new(Vec::new())))),
             Coding::Zstd => {
                 let mut decoder = ZstdDecoder::new()?;
                 decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_LOG_MAX))?;
