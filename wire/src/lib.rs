@@ -34,6 +34,7 @@ pub mod error;
 pub mod frame;
 pub mod go_error;
 pub mod go_json;
+pub mod go_value;
 pub mod id;
 pub mod identify;
 pub mod limits;

@@ -58,7 +58,6 @@
 mod command_line;
 mod config_file;
 pub mod flag;
-pub mod go_value;
 pub mod http;
 pub mod http_client;
 pub mod local_time;
@@ -74,6 +73,8 @@ pub mod version;
 pub use options::Options;
 pub use program::{Exit, Program, page_with_table};
 pub use value::Value;
+/// Values in Go's syntax, which flags, files and answers share.
+pub use wire::go_value;
 
 /// Returns the system's name for this machine.
 pub fn hostname() -> String {

@@ -6,9 +6,9 @@ use std::num::IntErrorKind;
 use std::time::Duration;
 
 /// Go's error for a value that is not of the flag's type.
-pub(crate) const PARSE_ERROR: &str = "parse error";
+pub const PARSE_ERROR: &str = "parse error";
 /// Go's error for a number that is too large.
-pub(crate) const OUT_OF_RANGE: &str = "value out of range";
+pub const OUT_OF_RANGE: &str = "value out of range";
 
 /// Go's error for an invalid number where only decimal numbers are accepted.
 const INVALID_SYNTAX: &str = "invalid syntax";
@@ -33,7 +33,7 @@ pub fn parse_bool(text: &str) -> Result<bool, &'static str> {
 }
 
 /// Parses an integer like `strconv.ParseInt(text, 0, 64)`: the prefix determines the base.
-pub(crate) fn parse_int(text: &str) -> Result<i64, &'static str> {
+pub fn parse_int(text: &str) -> Result<i64, &'static str> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let sign = &text[..text.len() - unsigned.len()];
     let (radix, digits) = split_radix(unsigned);
@@ -66,7 +66,7 @@ fn split_radix(unsigned: &str) -> (u32, &str) {
 }
 
 /// Parses a duration into nanoseconds like `time.ParseDuration`: `1h30m`, `.5s`, `0`.
-pub(crate) fn parse_duration(text: &str) -> Result<i64, &'static str> {
+pub fn parse_duration(text: &str) -> Result<i64, &'static str> {
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     if rest == "0" {
         return Ok(0);
@@ -137,7 +137,7 @@ fn digit_count(text: &str) -> usize {
 }
 
 /// Returns the reason why a text is not a duration, in the words of `time.ParseDuration`.
-pub(crate) fn duration_error(text: &str) -> String {
+pub fn duration_error(text: &str) -> String {
     let is_number = |part: &str| part.matches('.').count() < 2 && part.contains(char::is_numeric);
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     while let Some(number_bytes) = rest.find(|c: char| c != '.' && !c.is_ascii_digit()) {
@@ -159,14 +159,14 @@ pub(crate) fn duration_error(text: &str) -> String {
 }
 
 /// Parses numbers separated by commas. The error is the part that is not a number.
-pub(crate) fn parse_floats(text: &str) -> Result<Vec<f64>, &str> {
+pub fn parse_floats(text: &str) -> Result<Vec<f64>, &str> {
     text.split(',')
         .map(|part| parse_float(part).ok_or(part))
         .collect()
 }
 
 /// Parses a number like `strconv.ParseFloat`, except hexadecimal numbers.
-pub(crate) fn parse_float(text: &str) -> Option<f64> {
+pub fn parse_float(text: &str) -> Option<f64> {
     text.parse().ok()
 }
 

@@ -1,0 +1,353 @@
+//! The settings of producers and consumers, with the names, defaults and bounds of NSQ's Go client.
+
+mod option;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use wire::go_value::duration_text;
+
+use option::OPTIONS;
+pub use tls::TlsSettings;
+
+/// The settings of a producer or consumer.
+///
+/// Builders copy the settings, so later changes have no effect. `max_in_flight` alone can be changed while a consumer
+/// runs, through the consumer's control.
+///
+/// Programs that take options as text use [`set`](Config::set), which checks bounds at once. Fields that are assigned
+/// are checked when the producer or consumer is built, as by [`validate`](Config::validate).
+///
+/// ```
+/// use ringq_client::Config;
+/// use std::time::Duration;
+///
+/// let mut config = Config { max_in_flight: 200, ..Config::default() };
+/// config.set("msg-timeout", "1m30s")?;
+/// assert_eq!(config.msg_timeout, Duration::from_secs(90));
+///
+/// let error = config.set("deflate_level", "10").unwrap_err();
+/// assert_eq!(error.to_string(), "invalid deflate_level ! 10 > 9");
+/// # Ok::<(), ringq_client::OptionError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The longest time that a connect may take. Default 1 s; zero sets no limit.
+    pub dial_timeout: Duration,
+    /// The longest silence of nsqd that a connection tolerates. Default 60 s, 100 ms to 5 min.
+    pub read_timeout: Duration,
+    /// The longest time that a write may take. Default 1 s, 100 ms to 5 min.
+    pub write_timeout: Duration,
+    /// The local address of connections to nsqd. `None` leaves the choice to the system. Port 0 is any port.
+    pub local_addr: Option<SocketAddr>,
+
+    /// The time between two queries of the nsqlookupds, and the longest delay before a fixed node is connected again.
+    /// Default 60 s, 10 ms to 5 min.
+    pub lookupd_poll_interval: Duration,
+    /// The largest random addition to each interval between queries, as a fraction of the interval. Default 0.3, 0 to 1.
+    pub lookupd_poll_jitter: f64,
+    /// The longest time that a query of an nsqlookupd may take. Default 1 min; zero sets no limit.
+    pub lookupd_poll_timeout: Duration,
+    /// True if queries of nsqlookupds carry `auth_secret` as a bearer token. Default true. The option
+    /// `skip_lookupd_authorization` sets this field too, and its `true` means that the token *is* sent, as in the Go client.
+    pub lookupd_authorization: bool,
+
+    /// The longest automatic requeue delay. Default 15 min, at most 60 min.
+    pub max_requeue_delay: Duration,
+    /// The automatic requeue delay of a first attempt. The delay of a later attempt is a multiple. Default 90 s, at most
+    /// 60 min.
+    pub default_requeue_delay: Duration,
+    /// The rule for the length of backoff periods.
+    pub backoff_strategy: BackoffStrategy,
+    /// The longest backoff period. Default 2 min, at most 60 min. Zero disables backoff.
+    pub max_backoff_duration: Duration,
+    /// The unit of backoff periods. Default 1 s, at most 60 min.
+    pub backoff_multiplier: Duration,
+    /// The number of deliveries after which a consumer gives a message up. Default 5; 0 means never.
+    pub max_attempts: u16,
+
+    /// The time without messages after which a scarce RDY moves to another connection. Default 10 s, 1 s to 5 min.
+    pub low_rdy_idle_timeout: Duration,
+    /// The time after which a scarce RDY moves to another connection in any case. Default 30 s, 1 s to 5 min.
+    pub low_rdy_timeout: Duration,
+    /// The time between two redistributions of scarce RDY. Default 5 s, 1 ms to 5 s.
+    pub rdy_redistribute_interval: Duration,
+
+    /// The client's name for itself. Default: the host name up to its first dot.
+    pub client_id: String,
+    /// The client's host. Default: the host name.
+    pub hostname: String,
+    /// The client's library and version. Default `ringq-client/<version>`.
+    pub user_agent: String,
+    /// The client's region, for topology-aware consumption. Empty if unknown.
+    pub topology_region: String,
+    /// The client's zone, for topology-aware consumption. Empty if unknown.
+    pub topology_zone: String,
+
+    /// The interval of heartbeats that the client asks for. Default 30 s, at most `read_timeout`. `None` disables
+    /// heartbeats, which nsqd refuses to consumers.
+    pub heartbeat_interval: Option<Duration>,
+    /// The percentage of messages that a consumer wants, 0 to 99. Default 0, which means all.
+    pub sample_rate: u8,
+    /// True if connections use TLS. A connection to an nsqd without TLS then fails.
+    pub tls_v1: bool,
+    /// The certificates of TLS.
+    pub tls: TlsSettings,
+    /// True if connections use deflate.
+    pub deflate: bool,
+    /// The compression level of deflate, 1 to 9. Default 6.
+    pub deflate_level: u32,
+    /// True if connections use snappy.
+    pub snappy: bool,
+    /// The size of nsqd's buffer for output to this client, in bytes. Default 16384. `None` disables the buffer.
+    pub output_buffer_size: Option<u32>,
+    /// The longest time that a message waits in nsqd's buffer. Default 250 ms. `None` disables the limit.
+    pub output_buffer_timeout: Option<Duration>,
+
+    /// The largest number of messages that a consumer has in flight, over all connections. Default 1; 0 pauses.
+    pub max_in_flight: u32,
+    /// The message timeout that the client asks for. Default zero, which keeps nsqd's.
+    pub msg_timeout: Duration,
+    /// The largest frame that the client accepts, in bytes. Default 0, which means any.
+    pub max_msg_size: u32,
+    /// The secret for nsqd's AUTH. Empty means none.
+    pub auth_secret: String,
+}
+
+/// The rule for the length of backoff periods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackoffStrategy {
+    /// `backoff_multiplier` doubled once per level.
+    #[default]
+    Exponential,
+    /// A random duration between zero and that of `Exponential`, drawn anew for each decision.
+    FullJitter,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        let hostname = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned();
+        let client_id = hostname.split('.').next().unwrap_or_default().to_owned();
+        Config {
+            dial_timeout: Duration::from_secs(1),
+            read_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(1),
+            local_addr: None,
+            lookupd_poll_interval: Duration::from_secs(60),
+            lookupd_poll_jitter: 0.3,
+            lookupd_poll_timeout: Duration::from_secs(60),
+            lookupd_authorization: true,
+            max_requeue_delay: Duration::from_secs(15 * 60),
+            default_requeue_delay: Duration::from_secs(90),
+            backoff_strategy: BackoffStrategy::Exponential,
+            max_backoff_duration: Duration::from_secs(120),
+            backoff_multiplier: Duration::from_secs(1),
+            max_attempts: 5,
+            low_rdy_idle_timeout: Duration::from_secs(10),
+            low_rdy_timeout: Duration::from_secs(30),
+            rdy_redistribute_interval: Duration::from_secs(5),
+            client_id,
+            hostname,
+            user_agent: concat!("ringq-client/", env!("CARGO_PKG_VERSION")).to_owned(),
+            topology_region: String::new(),
+            topology_zone: String::new(),
+            heartbeat_interval: Some(Duration::from_secs(30)),
+            sample_rate: 0,
+            tls_v1: false,
+            tls: TlsSettings::default(),
+            deflate: false,
+            deflate_level: 6,
+            snappy: false,
+            output_buffer_size: Some(16 * 1024),
+            output_buffer_timeout: Some(Duration::from_millis(250)),
+            max_in_flight: 1,
+            msg_timeout: Duration::ZERO,
+            max_msg_size: 0,
+            auth_secret: String::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Sets the option `name` to a value as text. Dashes in the name count as underscores.
+    ///
+    /// Durations have units (`1m30s`). `-1` and `-1ns` disable heartbeats and nsqd's buffer. Booleans are
+    /// `1 t T TRUE true True 0 f F FALSE false False`. `tls_root_ca_file`, and `tls_cert` with `tls_key`, read their
+    /// files at once.
+    ///
+    /// # Errors
+    /// The option is unknown, or its value has the wrong form or is out of bounds. The texts are those of the Go client.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
+        let name = name.replace('-', "_");
+        if let Some(done) = tls::set(self, &name, value) {
+            return done;
+        }
+        match OPTIONS.iter().find(|option| option.name == name) {
+            Some(option) => option.set(self, value),
+            None => Err(OptionError::Unknown(name)),
+        }
+    }
+
+    /// Checks the bounds of all fields, and that the fields agree with each other.
+    ///
+    /// # Errors
+    /// A field is out of bounds, heartbeats are further apart than `read_timeout`, or an option needs a feature with which
+    /// the crate was not built.
+    pub fn validate(&self) -> Result<(), OptionError> {
+        let mut copy = self.clone();
+        for option in OPTIONS {
+            option.check(&mut copy)?;
+        }
+        if let Some(heartbeat) = self.heartbeat_interval
+            && heartbeat > self.read_timeout
+        {
+            return Err(OptionError::Heartbeat {
+                heartbeat,
+                read_timeout: self.read_timeout,
+            });
+        }
+        for (is_on, option, feature, is_built) in [
+            (self.tls_v1, "tls_v1", "tls", cfg!(feature = "tls")),
+            (
+                self.deflate,
+                "deflate",
+                "compression",
+                cfg!(feature = "compression"),
+            ),
+            (
+                self.snappy,
+                "snappy",
+                "compression",
+                cfg!(feature = "compression"),
+            ),
+        ] {
+            if is_on && !is_built {
+                return Err(OptionError::NotBuilt { option, feature });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The reason why an option is refused.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// There is no such option.
+    Unknown(String),
+    /// The value has the wrong form.
+    Form {
+        /// The option.
+        option: &'static str,
+        /// The value as it was given.
+        value: String,
+        /// What is wrong, in the words of Go's library.
+        reason: String,
+    },
+    /// The value is below the lower bound.
+    TooSmall {
+        /// The option, or its field in the Go client if [`Config::validate`] found the error.
+        option: &'static str,
+        /// The value.
+        value: String,
+        /// The bound.
+        min: String,
+    },
+    /// The value is above the upper bound.
+    TooLarge {
+        /// The option, or its field in the Go client if [`Config::validate`] found the error.
+        option: &'static str,
+        /// The value.
+        value: String,
+        /// The bound.
+        max: String,
+    },
+    /// Heartbeats are further apart than the read timeout.
+    Heartbeat {
+        /// `heartbeat_interval`.
+        heartbeat: Duration,
+        /// `read_timeout`.
+        read_timeout: Duration,
+    },
+    /// `tls_min_version` has no version of TLS.
+    TlsVersion(String),
+    /// `tls_root_ca_file` cannot be used.
+    RootCertificates(upgrade::ConfigError),
+    /// The certificate of `tls_cert` and `tls_key` cannot be used.
+    Certificate(upgrade::ConfigError),
+    /// The certificates of the system cannot be used.
+    SystemCertificates(String),
+    /// The crate was built without the feature that the option needs.
+    NotBuilt {
+        /// The option.
+        option: &'static str,
+        /// The feature of the crate.
+        feature: &'static str,
+    },
+}
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OptionError::Unknown(name) => write!(f, "invalid option {name}"),
+            OptionError::Form {
+                option,
+                value,
+                reason,
+            } => {
+                write!(f, "failed to coerce option {option} ({value}) - {reason}")
+            }
+            OptionError::TooSmall { option, value, min } => {
+                write!(f, "invalid {option} ! {value} < {min}")
+            }
+            OptionError::TooLarge { option, value, max } => {
+                write!(f, "invalid {option} ! {value} > {max}")
+            }
+            OptionError::Heartbeat {
+                heartbeat,
+                read_timeout,
+            } => write!(
+                f,
+                "HeartbeatInterval {} must be less than ReadTimeout {}",
+                duration_text(*heartbeat),
+                duration_text(*read_timeout)
+            ),
+            OptionError::TlsVersion(version) => write!(f, "ERROR: {version} is not a tls version"),
+            OptionError::RootCertificates(error @ upgrade::ConfigError::Open(..)) => {
+                write!(
+                    f,
+                    "ERROR: failed to read custom Certificate Authority file {error}"
+                )
+            }
+            OptionError::RootCertificates(error) => write!(
+                f,
+                "ERROR: failed to append certificates from Certificate Authority file: {error}"
+            ),
+            OptionError::Certificate(error) => write!(f, "{error}"),
+            OptionError::SystemCertificates(why) => write!(
+                f,
+                "failed to read the system's certificate authorities ({why}): set tls_root_ca_file, or install them"
+            ),
+            OptionError::NotBuilt { option, feature } => write!(
+                f,
+                "{option} needs the feature \"{feature}\" of ringq-client, which this program was built without"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for OptionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            OptionError::RootCertificates(error) | OptionError::Certificate(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The options that build up a TLS configuration.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use upgrade::{ClientConfig, ClientTls, RootCertStore};
+
+use super::option::{boolean, form_error};
+use super::{Config, OptionError};
+
+/// The certificates of TLS, for nsqd and for the HTTPS of nsqlookupd. The versions are TLS 1.2 and 1.3.
+#[derive(Clone, Debug, Default)]
+pub struct TlsSettings {
+    /// The authorities that may sign a server's certificate. `None` stands for the system's authorities.
+    pub root_certificates: Option<RootCertStore>,
+    /// True if any certificate of a server is accepted. The server's identity is then unknown.
+    pub insecure_skip_verify: bool,
+    /// The client's certificate with its chain, a PEM file. Used together with `key`.
+    pub cert: Option<PathBuf>,
+    /// The key of the client's certificate, a PEM file.
+    pub key: Option<PathBuf>,
+}
+
+impl TlsSettings {
+    /// Makes the configuration of TLS sessions. Reads the files of the certificate and, if no other authorities are set,
+    /// those of the system.
+    ///
+    /// # Errors
+    /// The files cannot be used.
+    pub fn client_config(&self) -> Result<Arc<ClientConfig>, OptionError> {
+        let authorities = match (&self.root_certificates, self.insecure_skip_verify) {
+            (_, true) => None,
+            (Some(roots), false) => Some(roots.clone()),
+            (None, false) => Some(system_roots()?),
+        };
+        let cert_and_key = self.cert.as_deref().zip(self.key.as_deref());
+        upgrade::client_config(&ClientTls {
+            authorities,
+            cert_and_key,
+        })
+        .map_err(OptionError::Certificate)
+    }
+}
+
+/// Reads the system's authorities. Certificates that cannot be parsed are skipped.
+#[cfg(feature = "tls")]
+fn system_roots() -> Result<RootCertStore, OptionError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added > 0 {
+        return Ok(roots);
+    }
+    let why = match found.errors.first() {
+        Some(error) => error.to_string(),
+        None => "there are none".to_owned(),
+    };
+    Err(OptionError::SystemCertificates(why))
+}
+
+#[cfg(not(feature = "tls"))]
+fn system_roots() -> Result<RootCertStore, OptionError> {
+    Err(OptionError::NotBuilt {
+        option: "tls_v1",
+        feature: "tls",
+    })
+}
+
+/// Sets an option of TLS. Returns `None` if the option is another one.
+pub(super) fn set(config: &mut Config, name: &str, value: &str) -> Option<Result<(), OptionError>> {
+    let done = match name {
+        "tls_root_ca_file" => upgrade::authorities(value.as_ref())
+            .map(|roots| config.tls.root_certificates = Some(roots))
+            .map_err(OptionError::RootCertificates),
+        "tls_insecure_skip_verify" => boolean(value)
+            .map(|skip| config.tls.insecure_skip_verify = skip)
+            .map_err(|reason| form_error("tls_insecure_skip_verify", value, reason)),
+        "tls_cert" => {
+            config.tls.cert = Some(value.into());
+            check_certificate(&config.tls)
+        }
+        "tls_key" => {
+            config.tls.key = Some(value.into());
+            check_certificate(&config.tls)
+        }
+        // TLS 1.2 is the lowest version in any case.
+        "tls_min_version" => match value {
+            "ssl3.0" | "tls1.0" | "tls1.1" | "tls1.2" => Ok(()),
+            _ => Err(OptionError::TlsVersion(value.to_owned())),
+        },
+        _ => return None,
+    };
+    Some(done)
+}
+
+/// Checks the certificate and its key once both are set.
+fn check_certificate(tls: &TlsSettings) -> Result<(), OptionError> {
+    if tls.cert.is_none() || tls.key.is_none() {
+        return Ok(());
+    }
+    let cert_and_key = tls.cert.as_deref().zip(tls.key.as_deref());
+    let checked = upgrade::client_config(&ClientTls {
+        authorities: None,
+        cert_and_key,
+    });
+    checked.map(|_| ()).map_err(OptionError::Certificate)
+}
