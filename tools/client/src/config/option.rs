@@ -265,7 +265,7 @@ fn local_address(value: &str) -> Result<SocketAddr, String> {
     };
     let found = resolved.map_err(|error| format!("lookup {host}: {error}"))?;
     let mut found = found.collect::<Vec<_>>();
-    // As in nsqd's Go library, IPv4 comes first.
+    // IPv4 comes first, as in Go's library.
     found.sort_by_key(SocketAddr::is_ipv6);
     let first = found.first().copied();
     first.ok_or_else(|| format!("lookup {host}: no such host"))
