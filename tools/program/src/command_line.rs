@@ -9,6 +9,13 @@ use crate::value::{BadValue, Value};
 /// The values of the given flags, by name.
 pub(crate) type Given = BTreeMap<&'static str, Value>;
 
+/// A parsed command line.
+pub(crate) struct CommandLine {
+    pub(crate) given: Given,
+    /// The arguments from the first one that is not a flag. The mark `--` is not among them.
+    pub(crate) arguments: Vec<String>,
+}
+
 /// The reason why the parser stops.
 pub(crate) enum Stop {
     /// `-h`, `-help`, `--help`: the usage text is the answer, and it is not an error.
@@ -28,18 +35,21 @@ impl From<BadValue> for Stop {
     }
 }
 
-/// Parses the flags up to the first argument that is not a flag. Like NSQ's programs, ignores the
-/// rest. The leftmost error is the result.
+/// Parses the flags up to the first argument that is not a flag. The leftmost error is the result.
 pub(crate) fn parse(
     find: impl Fn(&str) -> Option<&'static Flag>,
     args: impl IntoIterator<Item = OsString>,
-) -> Result<Given, Stop> {
+) -> Result<CommandLine, Stop> {
     let mut given = Given::new();
+    let mut arguments = Vec::new();
     let mut args = args.into_iter();
     while let Some(arg) = args.next() {
         // An argument that is not Unicode cannot be a flag of ours, but it can be the value of one.
         let arg = arg.into_string().map_err(|arg| not_unicode(&arg))?;
         let Some((name, value)) = split(&arg)? else {
+            let argument = Some(arg).filter(|arg| arg != "--");
+            let rest = args.map(|arg| arg.to_string_lossy().into_owned());
+            arguments.extend(argument.into_iter().chain(rest));
             break;
         };
         let Some(flag) = find(name) else {
@@ -69,7 +79,7 @@ pub(crate) fn parse(
             numbers.sort_by(|a, b| b.total_cmp(a));
         }
     }
-    Ok(given)
+    Ok(CommandLine { given, arguments })
 }
 
 /// Returns the value of a flag that the command line does not have.

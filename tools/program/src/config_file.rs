@@ -154,6 +154,13 @@ fn convert(program: &Program, kind: Kind, given: &Toml) -> Result<Value, String>
             }
             other => Err(wrong_type("bool", other)),
         },
+        Kind::Float => match given {
+            Toml::Float(number) => Ok(Value::Float(*number)),
+            Toml::String(text) => go_value::parse_float(text)
+                .map(Value::Float)
+                .ok_or_else(|| format!("strconv.ParseFloat: parsing {text:?}: invalid syntax")),
+            other => Err(wrong_type("float64", other)),
+        },
         Kind::Integer(..) => match given {
             Toml::Integer(value) => Ok(Value::Integer(*value)),
             Toml::String(text) => go_value::parse_decimal(text)

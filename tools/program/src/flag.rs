@@ -36,6 +36,8 @@ pub enum Kind {
     /// Numbers. One occurrence of the flag may have several, separated by commas. Like nsqd's
     /// percentiles, the numbers of the command line are sorted in descending order.
     Floats,
+    /// A number.
+    Float,
     /// A level of the log.
     Level,
     /// One of the words of this program.
@@ -182,6 +184,7 @@ impl Kind {
             Kind::Boolean => "",
             Kind::Text | Kind::Choice(_) => "string",
             Kind::List | Kind::Floats | Kind::Level | Kind::Word(_) => "value",
+            Kind::Float => "float",
             Kind::Integer(..) => "int",
             Kind::Duration(..) => "duration",
         }

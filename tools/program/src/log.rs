@@ -77,12 +77,24 @@ enum Entry {
 /// # Errors
 /// The system cannot start a thread.
 pub fn init(level: Level, style: Style) -> io::Result<()> {
-    set_level(level);
     // Like NSQ's daemons, FATAL lines have the default prefix, whatever --log-prefix says.
     let direct = Style {
         prefix: prefix_default(style.program),
         ..style.clone()
     };
+    start(level, style, direct)
+}
+
+/// Does the same as [`init`] for a tool, whose FATAL lines have the style of all other lines.
+///
+/// # Errors
+/// The system cannot start a thread.
+pub fn init_tool(level: Level, style: Style) -> io::Result<()> {
+    start(level, style.clone(), style)
+}
+
+fn start(level: Level, style: Style, direct: Style) -> io::Result<()> {
+    set_level(level);
     assert!(DIRECT_STYLE.set(direct).is_ok(), "the log is started once");
     let (queue, entries) = mpsc::sync_channel(QUEUE_LINES_MAX);
     let writer = Writer::new(style, io::stderr(), &DROPPED_COUNT);

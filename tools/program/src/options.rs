@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::command_line::{self, Given};
+use crate::command_line::{self, CommandLine, Given};
 use crate::config_file::{File, FileError};
 use crate::flag::{Flag, Kind};
 use crate::log::{Format, Level, Style};
@@ -21,6 +21,7 @@ pub struct Options {
     hostname: String,
     /// The values of the command line.
     given: Given,
+    arguments: Vec<String>,
     values: BTreeMap<&'static str, Value>,
     unknown_keys: Vec<String>,
     overruled_keys: Vec<String>,
@@ -35,7 +36,7 @@ impl PartialEq for Options {
 impl Options {
     pub(crate) fn collect(
         program: &'static Program,
-        given: Given,
+        CommandLine { given, arguments }: CommandLine,
         hostname: &str,
     ) -> Result<Options, FileError> {
         let file = match config_path(&given) {
@@ -64,6 +65,7 @@ impl Options {
             program,
             hostname: hostname.to_owned(),
             given,
+            arguments,
             values,
             unknown_keys: file.unknown_keys(program),
             overruled_keys,
@@ -76,7 +78,11 @@ impl Options {
     /// # Errors
     /// The reason for the operator.
     pub fn reread(&self) -> Result<Options, String> {
-        Options::collect(self.program, self.given.clone(), &self.hostname).map_err(|error| {
+        let command_line = CommandLine {
+            given: self.given.clone(),
+            arguments: self.arguments.clone(),
+        };
+        Options::collect(self.program, command_line, &self.hostname).map_err(|error| {
             let (FileError::Fatal(why) | FileError::Error(why)) = error;
             why
         })
@@ -85,6 +91,16 @@ impl Options {
     /// Returns the path of the configuration file.
     pub fn config_path(&self) -> Option<&str> {
         config_path(&self.given)
+    }
+
+    /// Returns the arguments after the flags. Most of NSQ's programs ignore them.
+    pub fn arguments(&self) -> &[String] {
+        &self.arguments
+    }
+
+    /// Returns true if the command line has the flag.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.given.contains_key(name)
     }
 
     /// Returns the flags with a key, each with its key and its value.
@@ -156,6 +172,14 @@ impl Options {
         }
     }
 
+    /// Returns a number.
+    pub fn float(&self, name: &str) -> f64 {
+        match self.value(name) {
+            Value::Float(value) => *value,
+            other => mistyped(name, other),
+        }
+    }
+
     /// Returns the number of a word.
     pub fn word(&self, name: &str) -> i64 {
         match self.value(name) {
@@ -200,6 +224,19 @@ impl Options {
             format: match self.text("log-format").as_str() {
                 "json" => Format::Json,
                 _ => Format::Text,
+            },
+        }
+    }
+
+    /// Returns the style of a tool's log from `--log-format`
+    /// ([`flag::LOG_FORMAT`](crate::flag::LOG_FORMAT)): lines without prefix and level, or JSON.
+    pub fn log_style_of_tool(&self) -> Style {
+        Style {
+            program: self.program.name,
+            prefix: String::new(),
+            format: match self.text("log-format").as_str() {
+                "json" => Format::Json,
+                _ => Format::Plain,
             },
         }
     }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use crate::command_line::{self, Stop};
 use crate::config_file::FileError;
 use crate::flag::{DefaultValue, Flag, Kind};
+use crate::go_value;
 use crate::log;
 use crate::options::Options;
 use crate::value::Value;
@@ -67,19 +68,54 @@ impl Program {
         args: impl IntoIterator<Item = OsString>,
         hostname: &str,
     ) -> Result<Options, Exit> {
-        let given = command_line::parse(|name| self.flag(name), args)
+        self.options_checked_before_version(args, hostname, |_| Ok(()))
+    }
+
+    /// Does the same as [`Program::options`], for a program that checks some arguments and values
+    /// before it looks for `--version`. `check` returns the reason for the user.
+    ///
+    /// # Errors
+    /// The program ends: as for [`Program::options`], or `check` refuses the command line.
+    pub fn options_checked_before_version(
+        &'static self,
+        args: impl IntoIterator<Item = OsString>,
+        hostname: &str,
+        check: impl FnOnce(&Options) -> Result<(), String>,
+    ) -> Result<Options, Exit> {
+        let command_line = command_line::parse(|name| self.flag(name), args)
             .map_err(|stop| self.stopped(stop, hostname))?;
-        if given.get("version") == Some(&Value::Boolean(true)) {
-            return Err(Exit {
-                code: 0,
-                stdout: (self.version)(self.name) + "\n",
-                stderr: String::new(),
-            });
+        let asks_version = command_line.given.get("version") == Some(&Value::Boolean(true));
+        let version = Exit {
+            code: 0,
+            stdout: (self.version)(self.name) + "\n",
+            stderr: String::new(),
+        };
+        let options = Options::collect(self, command_line, hostname);
+        if asks_version && options.is_err() {
+            return Err(version);
         }
-        Options::collect(self, given, hostname).map_err(|error| match error {
+        let options = options.map_err(|error| match error {
             FileError::Fatal(why) => self.fatal(&why),
-            FileError::Error(why) => Exit::error(1, log::bare_line(&format!("ERROR: {why}"))),
-        })
+            FileError::Error(why) => self.failed(&format!("ERROR: {why}")),
+        })?;
+        check(&options).map_err(|why| self.failed(&why))?;
+        match asks_version {
+            true => Err(version),
+            false => Ok(options),
+        }
+    }
+
+    /// Returns the end of a tool that cannot start: a line with the time and the reason, and exit
+    /// code 1.
+    pub fn failed(&self, why: &str) -> Exit {
+        Exit::error(1, log::bare_line(why))
+    }
+
+    /// Returns the end of a program that refuses a value of a flag while it reads the command line:
+    /// the reason, the usage text, and exit code 2.
+    pub fn refused(&self, flag: &str, value: &str, why: &str, hostname: &str) -> Exit {
+        let line = format!("invalid value {value:?} for flag -{flag}: {why}");
+        self.stopped(Stop::Error(line), hostname)
     }
 
     /// Returns the end of a daemon that cannot start: a FATAL line, and exit code 1.
@@ -131,6 +167,10 @@ fn append_usage(usage: &mut String, flags: &[Flag], hostname: &str) {
         let default = match (flag.default_on(hostname).as_str(), kind) {
             ("" | "0" | "false" | "0s", _) => String::new(),
             (value, Kind::Text | Kind::Choice(_)) => format!(" (default {value:?})"),
+            (value, Kind::Float) => {
+                let number = go_value::parse_float(value).map(go_value::float_text);
+                format!(" (default {})", number.as_deref().unwrap_or(value))
+            }
             (value, Kind::Level) => format!(" (default {})", value.to_uppercase()),
             (value, _) => format!(" (default {value})"),
         };
@@ -164,6 +204,7 @@ fn markdown_table(flags: &[Flag]) -> String {
             Kind::Boolean => "boolean",
             Kind::List => "texts",
             Kind::Floats => "numbers",
+            Kind::Float => "number",
             Kind::Level | Kind::Word(_) | Kind::Choice(_) => "word",
             other => other.word(),
         };

@@ -19,6 +19,8 @@ pub enum Value {
     List(Vec<String>),
     /// Numbers, in order.
     Floats(Vec<f64>),
+    /// A number.
+    Float(f64),
     /// An empty list in the configuration file. NSQ's programs store a nil slice for it and show
     /// `null`.
     NoList,
@@ -68,6 +70,9 @@ impl Value {
                     text: format!("Could not parse: {part}"),
                     is_final: true,
                 }),
+            Kind::Float => go_value::parse_float(text)
+                .map(Value::Float)
+                .ok_or_else(|| refuse(&go_value::PARSE_ERROR)),
             Kind::Boolean => go_value::parse_bool(text)
                 .map(Value::Boolean)
                 .map_err(|why| refuse_boolean(&why)),
@@ -114,6 +119,7 @@ impl Value {
             Value::Floats(numbers) => push_array(&mut json, numbers, |out, number| {
                 push_float(out, *number);
             }),
+            Value::Float(number) => push_float(&mut json, *number),
             Value::Boolean(value) => json.push_str(&value.to_string()),
             Value::Integer(number) | Value::Duration(number) | Value::Word(number) => {
                 json.push_str(&number.to_string());

@@ -53,6 +53,7 @@ static NSQ_TAIL: Program = Program {
         flag::VERSION,
         Flag::new("n", Kind::Integer(0, i64::MAX), "0", "total messages"),
         Flag::new("print-topic", Kind::Boolean, "false", "print the topic"),
+        Flag::new("sample", Kind::Float, "1.0", "fraction of messages"),
         Flag::new("consumer-opt", Kind::List, "", "option for the consumer").checked_by(option),
     ],
     own_flags: &[],
@@ -180,7 +181,8 @@ fn a_tool_has_gos_errors_and_usage() {
     assert_eq!(options.list("consumer-opt"), ["snappy"]);
 
     let usage = "Usage of nsq_tail:\n  -consumer-opt value\n    \toption for the consumer\n  -n int\n    \t\
-                 total messages\n  -print-topic\n    \tprint the topic\n  -version\n    \tprint version string\n";
+                 total messages\n  -print-topic\n    \tprint the topic\n  -sample float\n    \t\
+                 fraction of messages (default 1)\n  -version\n    \tprint version string\n";
     let fails = |args: &[&str], code, line: &str| {
         let exit = read(&NSQ_TAIL, args).unwrap_err();
         assert_eq!((exit.code, exit.stderr), (code, format!("{line}{usage}")));
@@ -201,4 +203,48 @@ fn a_tool_has_gos_errors_and_usage() {
         2,
         "invalid value \"x\" for flag -n: parse error\n",
     );
+    fails(
+        &["-sample", "all"],
+        2,
+        "invalid value \"all\" for flag -sample: parse error\n",
+    );
+    assert_eq!(options.float("sample"), 1.0);
+    let options = read(&NSQ_TAIL, &["-sample=0.25"]).unwrap();
+    assert_eq!(options.float("sample"), 0.25);
+
+    // A value that only all flags together show to be wrong.
+    let exit = NSQ_TAIL.refused("consumer-opt", "tls_key,a", "not a key", "vm");
+    let line = "invalid value \"tls_key,a\" for flag -consumer-opt: not a key\n";
+    assert_eq!((exit.code, exit.stderr), (2, format!("{line}{usage}")));
+}
+
+#[test]
+fn arguments_after_the_flags_are_kept() {
+    let arguments = |args: &[&str]| read(&NSQ_TAIL, args).unwrap().arguments().to_vec();
+    assert_eq!(arguments(&["-n", "1"]), [""; 0]);
+    assert_eq!(arguments(&["-n", "1", "a", "-n", "2"]), ["a", "-n", "2"]);
+    assert_eq!(arguments(&["-n=1", "--", "-a"]), ["-a"]);
+    let options = read(&NSQ_TAIL, &["-n", "1", "a", "-sample", "x"]).unwrap();
+    assert!(options.is_given("n") && !options.is_given("sample"));
+}
+
+#[test]
+fn a_tool_may_check_values_before_it_prints_its_version() {
+    let check = |options: &Options| match options.arguments() {
+        [] => Ok(()),
+        arguments => Err(format!("unknown arguments: [{}]", arguments.join(" "))),
+    };
+    let read = |args: &[&str]| {
+        let args = args.iter().map(OsString::from);
+        let options = NSQ_TAIL.options_checked_before_version(args, "vm", check);
+        let exit = options.err()?;
+        Some((exit.code, exit.stdout, exit.stderr))
+    };
+    let version = |out: &str| Some((0, out.to_owned(), String::new()));
+    assert_eq!(read(&["-n=1"]), None);
+    assert_eq!(read(&["-version"]), version("nsq_tail v1.3.0\n"));
+    let (code, stdout, stderr) = read(&["-version", "a", "b"]).unwrap();
+    assert_eq!((code, &*stdout), (1, ""));
+    // The line begins with the time: 2026/11/21 09:17:11.
+    assert_eq!(&stderr[19..], " unknown arguments: [a b]\n");
 }
