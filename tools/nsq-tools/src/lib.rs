@@ -1,2 +1,12 @@
-//! NSQ's command-line tools: `nsq_to_file`, `nsq_to_http`, `nsq_to_nsq`, `nsq_tail`, `nsq_stat`, `to_nsq`, and ours.
+//! NSQ's tools: programs that consume, publish, copy and count messages. Each is a module with the
+//! tool's name, and a `main` in `src/bin`.
+//!
+//! ```text
+//!   src/bin/<tool>.rs ──► <tool>: table of flags, checks, work
+//!                            ├──► flags       rows that several tools have
+//!                            └──► consuming   from those flags to consumers; signals
+//! ```
+
 #![forbid(unsafe_code)]
+
+pub mod flags;

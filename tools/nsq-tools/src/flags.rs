@@ -1,0 +1,203 @@
+//! The flags that several tools have, with the checks of their values.
+//!
+//! A tool's table takes rows from here and adds its own:
+//!
+//! ```
+//! use nsq_tools::flags::{self, Sources};
+//! use program::flag::{self, Flag, Kind};
+//! use program::{Options, Program, version};
+//!
+//! static NSQ_COUNT: Program = Program {
+//!     name: "nsq_count",
+//!     version: version::of_tool,
+//!     flags: &[
+//!         flag::VERSION,
+//!         flags::text("topic", "", "NSQ topic"),
+//!         flags::MAX_IN_FLIGHT,
+//!         flags::NSQD_TCP_ADDRESS,
+//!         flags::LOOKUPD_HTTP_ADDRESS,
+//!     ],
+//!     own_flags: &[flags::LOG_FORMAT],
+//! };
+//!
+//! # fn main() {
+//! let args = ["-topic", "clicks", "-nsqd-tcp-address=127.0.0.1:4150"];
+//! let options = NSQ_COUNT.options(args.map(Into::into), "vm").unwrap();
+//! let sources = Sources::from_options(&options).unwrap();
+//! assert_eq!(sources, Sources::Nsqds(vec!["127.0.0.1:4150".to_owned()]));
+//! # }
+//! ```
+
+use std::fmt;
+
+use program::flag::{self, Flag, Kind};
+use program::{Exit, Options, Program, version};
+use ringq_client::Config;
+
+/// The addresses of nsqds, to which the tool connects directly.
+pub const NSQD_TCP_ADDRESS: Flag = list(
+    "nsqd-tcp-address",
+    "nsqd TCP address (may be given multiple times)",
+);
+
+/// The addresses of nsqlookupds, which name the nsqds.
+pub const LOOKUPD_HTTP_ADDRESS: Flag = list(
+    "lookupd-http-address",
+    "lookupd HTTP address (may be given multiple times)",
+);
+
+/// The options of the consumers. Each is checked while the command line is read.
+pub const CONSUMER_OPT: Flag = list(
+    "consumer-opt",
+    "option to passthrough to the consumer: name,value (may be given multiple times, names as for go-nsq's Config)",
+)
+.checked_by(check_client_option);
+
+/// The options of the producers. Each is checked while the command line is read.
+pub const PRODUCER_OPT: Flag = list(
+    "producer-opt",
+    "option to passthrough to the producer: name,value (may be given multiple times, names as for go-nsq's Config)",
+)
+.checked_by(check_client_option);
+
+/// The most messages that a consumer has and has not answered.
+pub const MAX_IN_FLIGHT: Flag = integer(
+    "max-in-flight",
+    "200",
+    "max number of messages to allow in flight",
+);
+
+/// The form of the log's lines. NSQ's tools have no such flag.
+pub const LOG_FORMAT: Flag = flag::LOG_FORMAT.without_key();
+
+/// The time limit for connecting to an HTTP server.
+pub const HTTP_CLIENT_CONNECT_TIMEOUT: Flag = duration(
+    "http-client-connect-timeout",
+    "2s",
+    "timeout for HTTP connect",
+);
+
+/// The time limit for an HTTP request. `default` is the value of a flag that is not given.
+pub const fn http_client_request_timeout(default: &'static str) -> Flag {
+    duration(
+        "http-client-request-timeout",
+        default,
+        "timeout for HTTP request",
+    )
+}
+
+/// Returns a flag whose value is a text.
+pub const fn text(name: &'static str, default: &'static str, help: &'static str) -> Flag {
+    Flag::new(name, Kind::Text, default, help).without_key()
+}
+
+/// Returns a flag that may be given several times.
+pub const fn list(name: &'static str, help: &'static str) -> Flag {
+    Flag::new(name, Kind::List, "", help).without_key()
+}
+
+/// Returns a flag that is true or false, and false by default.
+pub const fn boolean(name: &'static str, help: &'static str) -> Flag {
+    Flag::new(name, Kind::Boolean, "false", help).without_key()
+}
+
+/// Returns a flag whose value is any integer.
+pub const fn integer(name: &'static str, default: &'static str, help: &'static str) -> Flag {
+    let kind = Kind::Integer(i64::MIN, i64::MAX);
+    Flag::new(name, kind, default, help).without_key()
+}
+
+/// Returns a flag whose value is any duration.
+pub const fn duration(name: &'static str, default: &'static str, help: &'static str) -> Flag {
+    let kind = Kind::Duration(i64::MIN, i64::MAX);
+    Flag::new(name, kind, default, help).without_key()
+}
+
+/// The places where a consumer finds the nsqds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sources {
+    /// These nsqds: `host:port`, or the path of a unix socket.
+    Nsqds(Vec<String>),
+    /// The nsqds that these nsqlookupds name: `host:port` or a URL.
+    Lookupds(Vec<String>),
+}
+
+/// The reason why the addresses of a command line name no source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceError {
+    /// There is no address.
+    Missing,
+    /// There are addresses of nsqds and of nsqlookupds.
+    Both,
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SourceError::Missing => "--nsqd-tcp-address or --lookupd-http-address required",
+            SourceError::Both => "use --nsqd-tcp-address or --lookupd-http-address not both",
+        })
+    }
+}
+
+impl std::error::Error for SourceError {}
+
+impl Sources {
+    /// Returns the addresses of [`NSQD_TCP_ADDRESS`] or [`LOOKUPD_HTTP_ADDRESS`].
+    ///
+    /// # Errors
+    /// The command line has addresses of neither kind, or of both kinds.
+    pub fn from_options(options: &Options) -> Result<Sources, SourceError> {
+        let nsqds = options.list(NSQD_TCP_ADDRESS.name);
+        let lookupds = options.list(LOOKUPD_HTTP_ADDRESS.name);
+        match (nsqds.is_empty(), lookupds.is_empty()) {
+            (true, true) => Err(SourceError::Missing),
+            (false, false) => Err(SourceError::Both),
+            (false, true) => Ok(Sources::Nsqds(nsqds)),
+            (true, false) => Ok(Sources::Lookupds(lookupds)),
+        }
+    }
+}
+
+/// Applies the values of [`CONSUMER_OPT`] or [`PRODUCER_OPT`] to `config`, in the order of the
+/// command line.
+///
+/// # Errors
+/// The client refuses a value: `tls_key` may not belong to `tls_cert`, which only both together
+/// show. The program ends with code 2.
+pub fn apply_client_options(
+    program: &Program,
+    options: &Options,
+    flag: &Flag,
+    config: &mut Config,
+) -> Result<(), Exit> {
+    for value in options.list(flag.name) {
+        let (name, setting) = split_client_option(&value);
+        if let Err(error) = config.set(name, setting) {
+            let hostname = program::hostname();
+            return Err(program.refused(flag.name, &value, &error.to_string(), &hostname));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the name and the value of a client's option. A name without a value means true.
+fn split_client_option(text: &str) -> (&str, &str) {
+    text.split_once(',').unwrap_or((text, "true"))
+}
+
+fn check_client_option(text: &str) -> Result<(), String> {
+    let (name, setting) = split_client_option(text);
+    let set = Config::default().set(name, setting);
+    set.map_err(|error| error.to_string())
+}
+
+/// Returns the name under which a tool introduces itself to nsqd: `nsq_tail/1.3.0
+/// ringq-client/0.1.0`.
+pub fn user_agent(tool: &str) -> String {
+    let library = Config::default().user_agent;
+    format!("{tool}/{} {library}", version::NSQ_VERSION)
+}
+
+#[cfg(test)]
+mod tests;
