@@ -187,12 +187,17 @@ fn nsqd_dat(broker: &Broker) -> PathBuf {
     broker.data_path().join("nsqd.dat")
 }
 
-/// Makes every write of nsqd.dat fail from now on. Returns the previous content of the file.
+/// Makes every write of nsqd.dat fail from now on. Returns the previous content of the file. The broker may be writing
+/// the file at this moment. Then the file appears again after its removal, and is removed once more.
 fn break_nsqd_dat(broker: &Broker) -> Vec<u8> {
-    let before = fs::read(nsqd_dat(broker)).expect("it is there");
-    fs::remove_file(nsqd_dat(broker)).expect("it is ours");
-    fs::create_dir(nsqd_dat(broker)).expect("the name is free");
-    before
+    loop {
+        let before = fs::read(nsqd_dat(broker)).expect("it is there");
+        fs::remove_file(nsqd_dat(broker)).expect("it is ours");
+        match fs::create_dir(nsqd_dat(broker)) {
+            Ok(()) => return before,
+            Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}"),
+        }
+    }
 }
 
 /// The logs take precedence over an older nsqd.dat. nsqd.dat is written as soon as a write can

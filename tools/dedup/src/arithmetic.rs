@@ -1,0 +1,178 @@
+//! The formulas of the filters: how much a filter forgets, how often it is wrong, and how large it must be.
+//!
+//! Rates are in messages per second. Probabilities are between 0 and 1.
+
+use std::f64::consts::LN_2;
+use std::time::Duration;
+
+use crate::error::SizeError;
+
+/// Returns the probability that an inverse Bloom filter with `slots` slots has forgotten a key after `further` further
+/// keys: 1 − (1 − 1/N)^x. Each further key overwrites a given slot with probability 1/N.
+#[must_use]
+pub fn forgotten(slots: u64, further: f64) -> f64 {
+    -(further * (-1.0 / slots as f64).ln_1p()).exp_m1()
+}
+
+/// Returns the number of slots with which an inverse Bloom filter has forgotten a key after `delay` with a probability
+/// of at most `forgotten_max`, if `rate` keys come per second.
+///
+/// This solves [`forgotten`] for N: N = 1 / (1 − (1 − p)^(1/x)) with x = rate · delay, rounded up. For 1,000 messages
+/// per second, a delay of an hour and 0.9, the result is 1,563,461.
+///
+/// # Errors
+/// If the rate or the delay is not positive, or the probability is not between 0 and 1.
+pub fn slots_for(rate: f64, delay: Duration, forgotten_max: f64) -> Result<u64, SizeError> {
+    positive("rate", rate)?;
+    positive("delay", delay.as_secs_f64())?;
+    probability("forgotten_max", forgotten_max)?;
+    let further = rate * delay.as_secs_f64();
+    let slots = -1.0 / ((-forgotten_max).ln_1p() / further).exp_m1();
+    Ok(slots.ceil().max(1.0) as u64)
+}
+
+/// Returns the delay up to which an inverse Bloom filter with `slots` slots has forgotten a key with a probability of at
+/// most `forgotten_max`, if `rate` keys come per second. This is the reverse of [`slots_for`].
+///
+/// # Errors
+/// If the number of slots or the rate is not positive, or the probability is not between 0 and 1.
+pub fn delay_for(slots: u64, rate: f64, forgotten_max: f64) -> Result<Duration, SizeError> {
+    positive("slots", slots as f64)?;
+    positive("rate", rate)?;
+    probability("forgotten_max", forgotten_max)?;
+    let further = (-forgotten_max).ln_1p() / (-1.0 / slots as f64).ln_1p();
+    let seconds = further / rate;
+    // A filter with one slot forgets at the next key.
+    Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+}
+
+/// Returns the number of bits with which a Bloom filter of `keys` keys and `hashes` hash functions is half full:
+/// m = n · k / ln 2 (Broder and Mitzenmacher, *Network applications of Bloom filters*, 2004).
+#[must_use]
+pub fn half_full_bits(keys: f64, hashes: u32) -> u64 {
+    (keys * f64::from(hashes) / LN_2).ceil().max(64.0) as u64
+}
+
+/// Returns the part of bits that are set in a Bloom filter with `bits` bits after `settings` settings of random bits:
+/// 1 − (1 − 1/m)^s.
+#[must_use]
+pub fn fill(bits: u64, settings: f64) -> f64 {
+    forgotten(bits, settings)
+}
+
+/// Returns the probability that a fresh key is found in at least one pair of neighbouring filters of a
+/// [`ForgetfulBloom`](crate::ForgetfulBloom), by the filters' parts of set bits, in order:
+/// 1 − Π (1 − (rᵢ · rᵢ₊₁)^k). The filters have independent hash functions.
+#[must_use]
+pub fn forgetful_false_positives(fills: &[f64], hashes: u32) -> f64 {
+    let exponent = f64::from(hashes);
+    let pairs = fills.windows(2);
+    let misses = pairs.map(|pair| 1.0 - (pair[0] * pair[1]).powf(exponent));
+    1.0 - misses.product::<f64>()
+}
+
+/// Returns the probability that a fresh key finds `hashes` set bits in a row in the slices of a
+/// [`TimeLimitedBloom`](crate::TimeLimitedBloom), by the slices' parts of set bits, in order.
+///
+/// This is the recursion of Shtul, Baquero and Almeida, *Age-Partitioned Bloom Filters* (arXiv 2001.03147), as a walk
+/// over the slices: the state is the length of the run of set bits so far.
+#[must_use]
+pub fn age_partitioned_false_positives(fills: &[f64], hashes: u32) -> f64 {
+    let run_length = hashes as usize;
+    let mut by_run = vec![0.0; run_length];
+    by_run[0] = 1.0;
+    let mut found = 0.0;
+    for fill in fills {
+        let mut next = vec![0.0; run_length];
+        next[0] = by_run.iter().sum::<f64>() * (1.0 - fill);
+        for (run, probability) in by_run.iter().enumerate() {
+            match next.get_mut(run + 1) {
+                Some(longer) => *longer += probability * fill,
+                None => found += probability * fill,
+            }
+        }
+        by_run = next;
+    }
+    found
+}
+
+/// Checks that a value is a positive, finite number.
+pub(crate) fn positive(option: &'static str, value: f64) -> Result<(), SizeError> {
+    if value > 0.0 && value.is_finite() {
+        return Ok(());
+    }
+    Err(SizeError {
+        option,
+        must: "a positive number",
+        value,
+    })
+}
+
+/// Checks that a value is a probability that is neither certain nor impossible.
+pub(crate) fn probability(option: &'static str, value: f64) -> Result<(), SizeError> {
+    if value > 0.0 && value < 1.0 {
+        return Ok(());
+    }
+    Err(SizeError {
+        option,
+        must: "above 0 and below 1",
+        value,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_example_of_slots() {
+        let hour = Duration::from_secs(3600);
+        assert_eq!(slots_for(1000.0, hour, 0.9), Ok(1_563_461));
+        let back = delay_for(1_563_461, 1000.0, 0.9).expect("valid");
+        let seconds = back.as_secs_f64();
+        assert!((3600.0..3600.01).contains(&seconds), "{seconds}");
+    }
+
+    #[test]
+    fn slots_are_enough_and_one_less_is_not() {
+        for (rate, seconds, max) in [(10.0, 60, 0.01), (1e5, 86_400, 0.5), (3.0, 1, 0.999)] {
+            let delay = Duration::from_secs(seconds);
+            let slots = slots_for(rate, delay, max).expect("valid");
+            let further = rate * delay.as_secs_f64();
+            assert!(forgotten(slots, further) <= max * (1.0 + 1e-9));
+            assert!(slots == 1 || forgotten(slots - 1, further) > max * (1.0 - 1e-9));
+        }
+    }
+
+    #[test]
+    fn values_without_meaning_are_refused() {
+        let hour = Duration::from_secs(3600);
+        for error in [
+            slots_for(0.0, hour, 0.5).map(drop),
+            slots_for(f64::NAN, hour, 0.5).map(drop),
+            slots_for(1.0, Duration::ZERO, 0.5).map(drop),
+            slots_for(1.0, hour, 1.0).map(drop),
+            delay_for(0, 1.0, 0.5).map(drop),
+            delay_for(1, 1.0, 0.0).map(drop),
+        ] {
+            let error = error.expect_err("it has no meaning").to_string();
+            assert!(error.contains("must be"), "{error}");
+        }
+    }
+
+    /// With two slices, the recursion is a product. With three and runs of two, it can be counted by hand.
+    #[test]
+    fn runs_of_set_bits_by_hand() {
+        let all = |fills: &[f64], hashes| age_partitioned_false_positives(fills, hashes);
+        assert!((all(&[0.5, 0.25], 2) - 0.125).abs() < 1e-12);
+        // 110, 111 and 011 of the 8 patterns.
+        assert!((all(&[0.5; 3], 2) - 3.0 / 8.0).abs() < 1e-12);
+        assert!((all(&[0.5; 4], 1) - 15.0 / 16.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn pairs_of_filters_by_hand() {
+        let rate = forgetful_false_positives(&[0.5, 0.5, 0.5], 1);
+        assert!((rate - (1.0 - 0.75 * 0.75)).abs() < 1e-12);
+    }
+}

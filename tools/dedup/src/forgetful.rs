@@ -1,0 +1,298 @@
+//! [`ForgetfulBloom`]: Bloom filters of the future, the present and the past.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::arithmetic::{forgetful_false_positives, half_full_bits, positive, probability};
+use crate::bits::{Bits, Places};
+use crate::error::{DedupError, SizeError};
+use crate::key::{Fingerprint, KeyHasher};
+use crate::memory::{Memory, UnixTime};
+use crate::saved::{Reader, Saved, Writer};
+
+/// The options of a [`ForgetfulBloom`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ForgetfulOptions {
+    /// The number of filters: one of the future, one of the present, and the others of the past. At least 3. With more
+    /// filters, the window is more even.
+    pub filters: usize,
+    /// The time for which a key is remembered, at the least, up to the rate below. It must be longer than the longest
+    /// time between two copies of a message: the message timeout times the attempts, and the longest requeue delay.
+    pub window: Duration,
+    /// The rate of keys for which the filter is made, in keys per second.
+    pub rate: f64,
+    /// The probability that a fresh key is taken for a known one, at the most, at any load.
+    pub false_positives_max: f64,
+    /// The hasher of the keys.
+    pub hasher: KeyHasher,
+}
+
+/// A filter that forgets old keys, from Subramanyam, Gupta, Leslie and Wang, *Idempotent distributed counters using a
+/// forgetful Bloom filter* (Cluster Computing, 2016).
+///
+/// ```text
+///   remember(key): into ──► future   present   past ... past     a refresh moves each filter one place to the right,
+///                           └─────────┘                          drops the last one, and begins an empty future
+///   remembers(key): two neighbouring filters have it
+/// ```
+///
+/// **The filter may drop a fresh message**: with a probability of up to `false_positives_max`, it takes a fresh key for
+/// a known one.
+///
+/// A key stands in two filters, and each refresh moves both of them. So a filter of N filters remembers a key for at
+/// least N − 2 periods, and at most N − 1. A period is `window` / (N − 2). Neighbouring filters have independent hash
+/// functions, so the false positives of a pair are the product of those of its filters.
+///
+/// # When the load changes
+///
+/// Memory and time per key stay constant. The bound on false positives holds at any load, because the filter refreshes
+/// early when the filter of the present is full. Then the window is shorter than asked for:
+/// [`shortest_window`](ForgetfulBloom::shortest_window) says by how much. [`TimeLimitedBloom`](crate::TimeLimitedBloom)
+/// can keep its window for a while instead.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForgetfulBloom {
+    options: ForgetfulOptions,
+    hashes: u32,
+    /// The most bits that may be set in a filter.
+    set_max: u64,
+    /// The future first.
+    filters: VecDeque<Generation>,
+    /// The times of the last refreshes, newest first. As many as the periods for which a key is remembered.
+    refreshes: VecDeque<UnixTime>,
+    /// The latest time that the filter was told.
+    now: UnixTime,
+    shortest_window: Option<Duration>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Generation {
+    /// The id of its hash functions.
+    id: u64,
+    bits: Bits,
+}
+
+impl ForgetfulBloom {
+    /// Makes an empty filter. It takes its whole memory at once: see [`bytes`](Memory::bytes).
+    ///
+    /// # Errors
+    /// If an option has no meaning.
+    pub fn new(options: ForgetfulOptions, now: UnixTime) -> Result<ForgetfulBloom, SizeError> {
+        let sizes = sizes(&options)?;
+        let filters = options.filters;
+        let generation = |id: usize| Generation {
+            id: id as u64,
+            bits: Bits::new(sizes.bits),
+        };
+        Ok(ForgetfulBloom {
+            options,
+            hashes: sizes.hashes,
+            set_max: sizes.set_max,
+            filters: (0..filters).rev().map(generation).collect(),
+            refreshes: std::iter::repeat_n(now, filters - 1).collect(),
+            now,
+            shortest_window: None,
+        })
+    }
+
+    /// Returns the hasher of the filter's keys.
+    #[must_use]
+    pub fn hasher(&self) -> &KeyHasher {
+        &self.options.hasher
+    }
+
+    /// Returns the probability that a fresh key is taken for a known one now, computed from the bits that are set.
+    #[must_use]
+    pub fn false_positives(&self) -> f64 {
+        let fills: Vec<f64> = self
+            .filters
+            .iter()
+            .map(|filter| filter.bits.fill())
+            .collect();
+        forgetful_false_positives(&fills, self.hashes)
+    }
+
+    /// Returns the shortest time for which a key was remembered so far. `None`: never shorter than the window.
+    #[must_use]
+    pub fn shortest_window(&self) -> Option<Duration> {
+        self.shortest_window
+    }
+
+    /// Takes the time, and refreshes as often as a period has passed.
+    fn handle_time(&mut self, now: UnixTime) {
+        self.now = self.now.max(now);
+        let period = period(&self.options);
+        // After this many refreshes, nothing is left.
+        for _ in 0..self.filters.len() {
+            let due = self.refreshes[0] + period;
+            if due > self.now {
+                return;
+            }
+            self.refresh(due);
+        }
+        self.refreshes.make_contiguous().fill(self.now);
+    }
+
+    /// Makes the future the present, and forgets the oldest filter.
+    fn refresh(&mut self, at: UnixTime) {
+        let last = self.filters.len() - 1;
+        let id = self.filters[0].id + 1;
+        let mut future = self.filters.remove(last).expect("there are at least 3");
+        future.id = id;
+        future.bits.clear();
+        self.filters.push_front(future);
+        self.refreshes.pop_back();
+        self.refreshes.push_front(at);
+        // The newest keys that this refresh forgets came just before the last of the remembered refreshes.
+        let remembered = at.saturating_sub(self.refreshes[self.refreshes.len() - 1]);
+        if remembered < self.options.window && self.holds_early_keys() {
+            let shortest = self.shortest_window.unwrap_or(remembered);
+            self.shortest_window = Some(shortest.min(remembered));
+        }
+    }
+
+    /// Returns whether the oldest pair has keys. The pairs of a new filter have none yet.
+    fn holds_early_keys(&self) -> bool {
+        let last = self.filters.len() - 1;
+        self.filters[last].bits.set_count() > 0
+    }
+
+    fn has(&self, generation: &Generation, key: Fingerprint) -> bool {
+        let places = Places::new(key, generation.id);
+        let bits = &generation.bits;
+        (0..self.hashes).all(|number| bits.get(places.get(number, bits.len())))
+    }
+}
+
+/// The sizes of each filter.
+struct Sizes {
+    hashes: u32,
+    bits: u64,
+    set_max: u64,
+}
+
+/// Returns the sizes that the options ask for.
+fn sizes(options: &ForgetfulOptions) -> Result<Sizes, SizeError> {
+    if !(3..=64).contains(&options.filters) {
+        return Err(SizeError {
+            option: "filters",
+            must: "at least 3 and at most 64",
+            value: options.filters as f64,
+        });
+    }
+    positive("window", options.window.as_secs_f64())?;
+    positive("rate", options.rate)?;
+    probability("false_positives_max", options.false_positives_max)?;
+    // A pair may have this part of the false positives, and each of its filters the square root.
+    let pair = options.false_positives_max / (options.filters - 1) as f64;
+    let hashes = (0.5 * (1.0 / pair).log2()).ceil().max(1.0) as u32;
+    // A filter takes keys for two periods: as the future, and as the present.
+    let keys = 2.0 * options.rate * period(options).as_secs_f64();
+    let bits = half_full_bits(keys, hashes);
+    // The bound permits this part of set bits in a filter: r^(2k) = pair.
+    let fill_max = pair.powf(0.5 / f64::from(hashes));
+    Ok(Sizes {
+        hashes,
+        bits,
+        set_max: (bits as f64 * fill_max) as u64,
+    })
+}
+
+/// Returns the time between two refreshes at the rate for which the filter is made.
+fn period(options: &ForgetfulOptions) -> Duration {
+    let periods = (options.filters - 2) as u32;
+    (options.window / periods).max(Duration::from_nanos(1))
+}
+
+impl Memory for ForgetfulBloom {
+    type Key = Fingerprint;
+
+    fn remembers(&mut self, key: Fingerprint, now: UnixTime) -> bool {
+        self.handle_time(now);
+        let mut before = false;
+        for generation in &self.filters {
+            let has = self.has(generation, key);
+            if before && has {
+                return true;
+            }
+            before = has;
+        }
+        false
+    }
+
+    fn remember(&mut self, key: Fingerprint, now: UnixTime) {
+        self.handle_time(now);
+        if self.filters[1].bits.set_count() + u64::from(self.hashes) > self.set_max {
+            self.refresh(self.now);
+        }
+        for generation in self.filters.iter_mut().take(2) {
+            let places = Places::new(key, generation.id);
+            for number in 0..self.hashes {
+                let place = places.get(number, generation.bits.len());
+                generation.bits.set(place);
+            }
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.filters.iter().map(|filter| filter.bits.bytes()).sum()
+    }
+}
+
+impl Saved for ForgetfulBloom {
+    const NAME: &'static str = "forgetful-bloom";
+
+    fn write(&self, out: &mut Writer<'_>) -> std::io::Result<()> {
+        let options = &self.options;
+        out.put(&options.hasher.secret())?;
+        out.u64(options.filters as u64)?;
+        out.duration(options.window)?;
+        out.put(&options.rate.to_le_bytes())?;
+        out.put(&options.false_positives_max.to_le_bytes())?;
+        out.duration(self.now)?;
+        out.duration(self.shortest_window.unwrap_or(Duration::MAX))?;
+        for at in &self.refreshes {
+            out.duration(*at)?;
+        }
+        for filter in &self.filters {
+            out.u64(filter.id)?;
+            out.bits(&filter.bits)?;
+        }
+        Ok(())
+    }
+
+    fn read(input: &mut Reader<'_>) -> Result<ForgetfulBloom, DedupError> {
+        let hasher = KeyHasher::new(input.array()?);
+        let options = ForgetfulOptions {
+            filters: input.u64()? as usize,
+            window: input.duration()?,
+            rate: f64::from_le_bytes(input.array()?),
+            false_positives_max: f64::from_le_bytes(input.array()?),
+            hasher,
+        };
+        let now = input.duration()?;
+        let shortest = input.duration()?;
+        let sizes = sizes(&options).map_err(|_| DedupError::Damaged("options without meaning"))?;
+        let mut refreshes = VecDeque::new();
+        for _ in 0..options.filters - 1 {
+            refreshes.push_back(input.duration()?);
+        }
+        let mut filters = VecDeque::new();
+        for _ in 0..options.filters {
+            let id = input.u64()?;
+            let bits = input.bits(sizes.bits)?;
+            filters.push_back(Generation { id, bits });
+        }
+        Ok(ForgetfulBloom {
+            options,
+            hashes: sizes.hashes,
+            set_max: sizes.set_max,
+            filters,
+            refreshes,
+            now,
+            shortest_window: (shortest < Duration::MAX).then_some(shortest),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

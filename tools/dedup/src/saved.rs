@@ -1,0 +1,235 @@
+//! The saved form of filters, and how a file with one is replaced.
+//!
+//! ```text
+//!   magic "RQDD" | version u16 | length of the name u8 | name | the filter's own bytes | CRC-32 of all before
+//! ```
+//!
+//! Numbers are little endian. The CRC is that of IEEE 802.3. [`restore`] accepts a state only if the CRC is right, so a
+//! state that was cut or changed is an error, and never a filter with other keys.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::bits::Bits;
+use crate::error::DedupError;
+
+const MAGIC: [u8; 4] = *b"RQDD";
+const VERSION: u16 = 1;
+
+/// The most elements of a list for which [`Reader::list`] reserves memory before it has read them. A damaged count must
+/// not take the memory of the machine.
+const RESERVED_MAX: u64 = 1 << 16;
+
+/// A filter with a saved form.
+pub trait Saved: Sized {
+    /// The filter's name in the saved form.
+    const NAME: &'static str;
+
+    /// Writes the filter's own bytes.
+    ///
+    /// # Errors
+    /// If the stream fails.
+    fn write(&self, out: &mut Writer<'_>) -> io::Result<()>;
+
+    /// Reads the filter's own bytes.
+    ///
+    /// # Errors
+    /// If the stream fails, or if the bytes are no such filter.
+    fn read(input: &mut Reader<'_>) -> Result<Self, DedupError>;
+}
+
+/// Writes the state of a filter to a stream.
+///
+/// # Errors
+/// If the stream fails.
+pub fn save<S: Saved>(filter: &S, out: &mut dyn Write) -> io::Result<()> {
+    let mut writer = Writer {
+        out,
+        crc: crc32fast::Hasher::new(),
+    };
+    writer.put(&MAGIC)?;
+    writer.put(&VERSION.to_le_bytes())?;
+    writer.put(&[S::NAME.len() as u8])?;
+    writer.put(S::NAME.as_bytes())?;
+    filter.write(&mut writer)?;
+    let crc = writer.crc.finalize();
+    writer.out.write_all(&crc.to_le_bytes())
+}
+
+/// Reads the state of a filter from a stream. The stream must end behind the state.
+///
+/// # Errors
+/// If the stream fails, or if it is not the state of such a filter.
+pub fn restore<S: Saved>(input: &mut dyn Read) -> Result<S, DedupError> {
+    let mut reader = Reader {
+        input,
+        crc: crc32fast::Hasher::new(),
+    };
+    if reader.array()? != MAGIC {
+        return Err(DedupError::Damaged("it does not begin as a saved filter"));
+    }
+    let version = u16::from_le_bytes(reader.array()?);
+    if version != VERSION {
+        return Err(DedupError::Version(version));
+    }
+    let [name_bytes] = reader.array()?;
+    let name = reader.list(name_bytes.into(), |reader| Ok(reader.array::<1>()?[0]))?;
+    if name != S::NAME.as_bytes() {
+        return Err(DedupError::OtherFilter {
+            wanted: S::NAME,
+            found: String::from_utf8_lossy(&name).into_owned(),
+        });
+    }
+    let filter = S::read(&mut reader)?;
+    let crc = reader.crc.clone().finalize();
+    if u32::from_le_bytes(reader.array()?) != crc {
+        return Err(DedupError::Damaged("its CRC is wrong"));
+    }
+    match reader.input.read(&mut [0])? {
+        0 => Ok(filter),
+        _ => Err(DedupError::Damaged("there are bytes behind its end")),
+    }
+}
+
+/// Saves a filter in a file. The file appears, or is replaced, at once and only when it is complete and synced, so a
+/// crash or a power failure leaves the file from before or the new one. The new file is written beside it, with the
+/// ending `.new`.
+///
+/// # Errors
+/// If the file or its directory cannot be written or synced.
+pub fn save_file<S: Saved>(filter: &S, path: &Path) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let mut out = BufWriter::new(File::create(&new)?);
+    save(filter, &mut out)?;
+    out.into_inner()?.sync_all()?;
+    fs::rename(&new, path)?;
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Restores a filter from a file. `None` if there is no such file.
+///
+/// # Errors
+/// If the file cannot be read, or is not the state of such a filter.
+pub fn restore_file<S: Saved>(path: &Path) -> Result<Option<S>, DedupError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    restore(&mut BufReader::new(file)).map(Some)
+}
+
+/// Writes a saved form, and computes its CRC.
+pub struct Writer<'a> {
+    out: &'a mut dyn Write,
+    crc: crc32fast::Hasher,
+}
+
+impl Writer<'_> {
+    /// Writes bytes.
+    ///
+    /// # Errors
+    /// If the stream fails.
+    pub fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.crc.update(bytes);
+        self.out.write_all(bytes)
+    }
+
+    /// Writes a number.
+    ///
+    /// # Errors
+    /// If the stream fails.
+    pub fn u64(&mut self, number: u64) -> io::Result<()> {
+        self.put(&number.to_le_bytes())
+    }
+
+    /// Writes a duration, in seconds and nanoseconds.
+    pub(crate) fn duration(&mut self, duration: Duration) -> io::Result<()> {
+        self.u64(duration.as_secs())?;
+        self.put(&duration.subsec_nanos().to_le_bytes())
+    }
+
+    /// Writes an array of bits.
+    pub(crate) fn bits(&mut self, bits: &Bits) -> io::Result<()> {
+        for word in bits.words() {
+            self.u64(*word)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a saved form, and computes its CRC.
+pub struct Reader<'a> {
+    input: &'a mut dyn Read,
+    crc: crc32fast::Hasher,
+}
+
+impl Reader<'_> {
+    /// Reads as many bytes as the array has.
+    ///
+    /// # Errors
+    /// If the stream fails or ends.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DedupError> {
+        let mut bytes = [0; N];
+        self.input.read_exact(&mut bytes).map_err(|error| {
+            let is_cut = error.kind() == io::ErrorKind::UnexpectedEof;
+            if is_cut {
+                DedupError::Damaged("it is cut short")
+            } else {
+                DedupError::Io(error)
+            }
+        })?;
+        self.crc.update(&bytes);
+        Ok(bytes)
+    }
+
+    /// Reads a number.
+    ///
+    /// # Errors
+    /// If the stream fails or ends.
+    pub fn u64(&mut self) -> Result<u64, DedupError> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    /// Reads a duration.
+    pub(crate) fn duration(&mut self) -> Result<Duration, DedupError> {
+        let seconds = self.u64()?;
+        let nanos = u32::from_le_bytes(self.array()?);
+        if nanos >= 1_000_000_000 {
+            return Err(DedupError::Damaged("a duration without meaning"));
+        }
+        Ok(Duration::new(seconds, nanos))
+    }
+
+    /// Reads an array of `count` bits.
+    pub(crate) fn bits(&mut self, count: u64) -> Result<Bits, DedupError> {
+        let words = self.list(count.div_ceil(64), Reader::u64)?;
+        Bits::from_words(words, count).ok_or(DedupError::Damaged("a bit outside its filter"))
+    }
+
+    /// Reads a list of `count` elements. Memory grows with what is there, and not with what `count` says.
+    ///
+    /// # Errors
+    /// If the stream fails or ends, or if an element is wrong.
+    pub fn list<T>(
+        &mut self,
+        count: u64,
+        mut element: impl FnMut(&mut Self) -> Result<T, DedupError>,
+    ) -> Result<Vec<T>, DedupError> {
+        let mut list = Vec::with_capacity(count.min(RESERVED_MAX) as usize);
+        for _ in 0..count {
+            list.push(element(self)?);
+        }
+        Ok(list)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+use std::fs;
+use std::time::Duration;
+
+use super::{Saved, restore, restore_file, save, save_file};
+use crate::{
+    DedupError, Fingerprint, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memory,
+    MessageNumber, RoaringPair, TimeLimitedBloom, TimeLimitedOptions, UnixTime,
+};
+
+const NOW: UnixTime = UnixTime::from_secs(1000);
+
+fn inverse() -> InverseBloom {
+    let mut filter = InverseBloom::new(40).expect("a valid size");
+    for key in 0..100 {
+        filter.remember(Fingerprint(key << 40), NOW);
+    }
+    filter
+}
+
+fn roaring() -> RoaringPair {
+    let mut filter = RoaringPair::new(10, 3).expect("valid bounds");
+    for number in 0..35 {
+        filter.remember(
+            MessageNumber {
+                source: number % 3,
+                number,
+            },
+            NOW,
+        );
+    }
+    filter
+}
+
+fn forgetful() -> ForgetfulBloom {
+    let options = ForgetfulOptions {
+        filters: 3,
+        window: Duration::from_secs(1),
+        rate: 20.0,
+        false_positives_max: 0.1,
+        hasher: KeyHasher::new([1; 16]),
+    };
+    let mut filter = ForgetfulBloom::new(options, NOW).expect("valid options");
+    (0..30).for_each(|key| filter.remember(Fingerprint(key << 70), NOW));
+    filter
+}
+
+fn time_limited() -> TimeLimitedBloom {
+    let options = TimeLimitedOptions {
+        window: Duration::from_secs(1),
+        rate: 20.0,
+        rate_max: 40.0,
+        false_positives_max: 0.1,
+        hasher: KeyHasher::new([1; 16]),
+    };
+    let mut filter = TimeLimitedBloom::new(options, NOW).expect("valid options");
+    (0..30).for_each(|key| filter.remember(Fingerprint(key << 70), NOW));
+    filter
+}
+
+/// A state that was cut at any place, or in which any bit was changed, is an error. It is no panic, and no filter.
+fn check_damage<S: Saved>(filter: &S) {
+    let mut bytes = Vec::new();
+    save(filter, &mut bytes).expect("memory takes everything");
+    for end in 0..bytes.len() {
+        let cut = restore::<S>(&mut &bytes[..end]);
+        assert!(cut.is_err(), "{} cut at {end}", S::NAME);
+    }
+    for at in 0..bytes.len() {
+        for bit in [0, 3, 7] {
+            bytes[at] ^= 1 << bit;
+            let changed = restore::<S>(&mut bytes.as_slice());
+            assert!(changed.is_err(), "{} with bit {bit} of byte {at}", S::NAME);
+            bytes[at] ^= 1 << bit;
+        }
+    }
+    bytes.push(0);
+    let longer = restore::<S>(&mut bytes.as_slice());
+    assert!(longer.is_err(), "{} with a byte more", S::NAME);
+}
+
+#[test]
+fn damage_is_an_error() {
+    check_damage(&inverse());
+    check_damage(&roaring());
+    check_damage(&forgetful());
+    check_damage(&time_limited());
+}
+
+#[test]
+fn the_state_of_another_filter_is_refused() {
+    let mut bytes = Vec::new();
+    save(&inverse(), &mut bytes).expect("memory takes everything");
+    let error = restore::<RoaringPair>(&mut bytes.as_slice()).expect_err("it is another");
+    assert_eq!(
+        error.to_string(),
+        "the saved state is that of the filter inverse-bloom, and roaring-pair is wanted; choose another file"
+    );
+    bytes[4] = 9;
+    let error = restore::<InverseBloom>(&mut bytes.as_slice()).expect_err("it is newer");
+    assert!(matches!(error, DedupError::Version(9)), "{error}");
+}
+
+#[test]
+fn a_file_is_replaced_at_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("filter");
+    assert!(
+        restore_file::<InverseBloom>(&path)
+            .expect("no error")
+            .is_none()
+    );
+    save_file(&inverse(), &path).expect("the directory can be written");
+    let restored: InverseBloom = restore_file(&path).expect("readable").expect("there");
+    assert_eq!(restored, inverse());
+    // A crash while the next state was being written.
+    fs::write(directory.path().join("filter.new"), b"RQDD").expect("writable");
+    let restored: InverseBloom = restore_file(&path).expect("readable").expect("there");
+    assert_eq!(restored, inverse());
+    save_file(&roaring(), &path).expect("the directory can be written");
+    let names = fs::read_dir(directory.path()).expect("readable").count();
+    assert_eq!(names, 1);
+    let error = restore_file::<InverseBloom>(&path).expect_err("another filter");
+    assert!(matches!(error, DedupError::OtherFilter { .. }), "{error}");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_an_error() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("missing").join("filter");
+    assert!(save_file(&inverse(), &path).is_err());
+    assert!(restore_file::<InverseBloom>(directory.path()).is_err());
+}

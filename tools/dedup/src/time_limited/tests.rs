@@ -1,0 +1,218 @@
+use std::time::Duration;
+
+use super::{GENERATIONS, TimeLimitedBloom, TimeLimitedOptions};
+use crate::saved::{restore, save};
+use crate::{Fingerprint, ForgetfulBloom, ForgetfulOptions, KeyHasher, Memory, UnixTime};
+
+const START: UnixTime = UnixTime::from_secs(1_000_000);
+const WINDOW: Duration = Duration::from_secs(30);
+
+fn options() -> TimeLimitedOptions {
+    TimeLimitedOptions {
+        window: WINDOW,
+        rate: 100.0,
+        rate_max: 400.0,
+        false_positives_max: 0.01,
+        hasher: KeyHasher::new([3; 16]),
+    }
+}
+
+fn filter() -> TimeLimitedBloom {
+    TimeLimitedBloom::new(options(), START).expect("valid options")
+}
+
+fn key(number: u64) -> Fingerprint {
+    KeyHasher::new([3; 16]).fingerprint(&number.to_le_bytes())
+}
+
+/// Feeds keys at this rate, and returns the time after the last one.
+fn feed<M: Memory<Key = Fingerprint>>(
+    filter: &mut M,
+    numbers: std::ops::Range<u64>,
+    rate: f64,
+    from: UnixTime,
+) -> UnixTime {
+    let at = |index: u64| from + Duration::from_secs_f64(index as f64 / rate);
+    let count = numbers.end - numbers.start;
+    for (index, number) in numbers.enumerate() {
+        filter.remember(key(number), at(index as u64));
+    }
+    at(count)
+}
+
+#[test]
+fn a_key_is_remembered_for_the_window_and_forgotten_soon_after() {
+    let period = WINDOW / GENERATIONS;
+    for offset in [0, 1, 1_500, 2_999, 3_000, 100_000] {
+        let mut filter = filter();
+        let at = START + Duration::from_millis(offset);
+        filter.remember(key(1), at);
+        assert!(filter.remembers(key(1), at + WINDOW), "{offset}");
+        assert!(!filter.remembers(key(1), at + WINDOW + period), "{offset}");
+    }
+}
+
+/// The window holds at rates from zero to `rate_max`, also when the rate changes. No key of the window is forgotten.
+#[test]
+fn the_window_holds_while_the_rate_changes() {
+    let mut filter = filter();
+    let mut now = START;
+    let mut number = 0;
+    let mut times = Vec::new();
+    for (rate, seconds) in [
+        (100.0, 40.0),
+        (400.0, 60.0),
+        (10.0, 20.0),
+        (0.5, 100.0),
+        (399.0, 35.0),
+    ] {
+        let count = (rate * seconds) as u64;
+        for index in 0..count {
+            let at = now + Duration::from_secs_f64(index as f64 / rate);
+            filter.remember(key(number), at);
+            times.push(at);
+            number += 1;
+        }
+        now += Duration::from_secs_f64(seconds);
+        for (number, at) in times.iter().enumerate() {
+            if *at + WINDOW >= now {
+                assert!(
+                    filter.remembers(key(number as u64), now),
+                    "{number} at {rate}"
+                );
+            }
+        }
+        assert!(filter.false_positives() <= 0.01);
+        assert!(filter.bytes() <= filter.bytes_max());
+    }
+    assert_eq!(filter.shortest_window(), None);
+}
+
+/// The measured false positives are those of the formula, below the bound at any load. Among `PROBES` fresh keys, their
+/// number has a standard deviation of at most √(0.01 · 50,000) = 22.
+#[test]
+fn false_positives_stay_below_the_bound_at_any_load() {
+    const PROBES: u64 = 50_000;
+    for factor in [0.1, 1.0, 4.0, 30.0] {
+        let mut filter = filter();
+        let rate = options().rate * factor;
+        let now = feed(&mut filter, 0..(rate * 100.0) as u64, rate, START);
+        let computed = filter.false_positives();
+        let wrong = (0..PROBES).filter(|probe| filter.remembers(key(1 << 40 | probe), now));
+        let measured = wrong.count() as f64 / PROBES as f64;
+        assert!(computed <= 0.0105, "at {factor} times the rate: {computed}");
+        assert!(
+            (measured - computed).abs() < 6.0 * (0.01 / PROBES as f64).sqrt(),
+            "at {factor} times the rate: {measured}, and {computed} expected"
+        );
+    }
+}
+
+/// Above `rate_max`, the filter forgets early, and says so. It takes no more memory than it said beforehand.
+#[test]
+fn a_load_above_the_maximum_shortens_the_window() {
+    let mut filter = filter();
+    feed(&mut filter, 0..160_000, 1600.0, START);
+    let shortest = filter.shortest_window().expect("it is shorter");
+    let expected = WINDOW.as_secs_f64() / 4.0;
+    let ratio = shortest.as_secs_f64() / expected;
+    assert!((0.9..1.2).contains(&ratio), "{shortest:?}");
+    assert_eq!(filter.bytes(), filter.bytes_max());
+}
+
+#[test]
+fn an_idle_filter_gives_memory_back() {
+    let mut filter = filter();
+    let now = feed(&mut filter, 0..12_000, 400.0, START);
+    let busy = filter.bytes();
+    assert!(!filter.remembers(key(1), now + Duration::from_secs(1000)));
+    assert!(filter.bytes() < busy, "{} of {busy}", filter.bytes());
+}
+
+/// With the memory of a forgetful Bloom filter, and a load that rises to four times the usual rate, the time-limited
+/// filter keeps the window, and the forgetful one does not.
+#[test]
+fn the_window_outlasts_that_of_the_forgetful_filter() {
+    let mut limited = filter();
+    let mut forgetful = ForgetfulBloom::new(
+        ForgetfulOptions {
+            filters: 5,
+            window: WINDOW,
+            rate: 100.0,
+            false_positives_max: 0.01,
+            hasher: options().hasher,
+        },
+        START,
+    )
+    .expect("valid options");
+    // Both filters get the same memory, so the forgetful filter is made for a higher rate.
+    let factor = limited.bytes_max() as f64 / forgetful.bytes() as f64;
+    forgetful = ForgetfulBloom::new(
+        ForgetfulOptions {
+            filters: 5,
+            window: WINDOW,
+            rate: 100.0 * factor,
+            false_positives_max: 0.01,
+            hasher: options().hasher,
+        },
+        START,
+    )
+    .expect("valid options");
+    let ratio = forgetful.bytes() as f64 / limited.bytes_max() as f64;
+    assert!((0.99..1.01).contains(&ratio), "{ratio}");
+    let then = feed(&mut limited, 0..4000, 100.0, START);
+    feed(&mut limited, 4000..28_000, 400.0, then);
+    feed(&mut forgetful, 0..4000, 100.0, START);
+    feed(&mut forgetful, 4000..28_000, 400.0, then);
+    assert_eq!(limited.shortest_window(), None);
+    assert!(
+        forgetful
+            .shortest_window()
+            .is_some_and(|window| window < WINDOW),
+        "{:?}",
+        forgetful.shortest_window()
+    );
+}
+
+#[test]
+fn a_restored_filter_goes_on() {
+    let mut filter = filter();
+    let now = feed(&mut filter, 0..6000, 200.0, START);
+    let mut bytes = Vec::new();
+    save(&filter, &mut bytes).expect("memory takes everything");
+    let mut restored: TimeLimitedBloom = restore(&mut bytes.as_slice()).expect("what was saved");
+    assert_eq!(restored, filter);
+    let later = now + Duration::from_secs(15);
+    for number in 0..6000 {
+        let is_known = filter.remembers(key(number), later);
+        assert_eq!(restored.remembers(key(number), later), is_known);
+    }
+}
+
+#[test]
+fn options_without_meaning_are_refused() {
+    type Change = fn(&mut TimeLimitedOptions);
+    let changes: [(Change, &str); 4] = [
+        (|it| it.window = Duration::ZERO, "window is 0"),
+        (
+            |it| it.rate_max = 99.0,
+            "rate_max is 99, and must be at least the rate",
+        ),
+        (
+            |it| it.rate_max = 10_001.0,
+            "rate_max is 10001, and must be at least the rate",
+        ),
+        (
+            |it| it.false_positives_max = 1.0,
+            "false_positives_max is 1",
+        ),
+    ];
+    for (change, text) in changes {
+        let mut options = options();
+        change(&mut options);
+        let error = TimeLimitedBloom::new(options, START)
+            .expect_err(text)
+            .to_string();
+        assert!(error.starts_with(text), "{error}");
+    }
+}
