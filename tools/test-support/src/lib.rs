@@ -1,8 +1,9 @@
-//! The parts that tests of several programs share: an HTTP client, processes and their output, and
-//! the differential tests against the originals.
+//! The parts that tests of several programs share: an HTTP client, processes and their output,
+//! running daemons, and the differential tests against the originals.
 
 #![forbid(unsafe_code)]
 
+pub mod daemon;
 pub mod differential;
 pub mod http;
 pub mod process;

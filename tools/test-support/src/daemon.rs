@@ -1,0 +1,290 @@
+//! nsqd and nsqlookupd for the tests of other programs: this workspace's binaries, on free ports of
+//! 127.0.0.1.
+//!
+//! `cargo test --workspace` builds the binaries. A test of one crate needs them from an earlier
+//! build: `cargo build -p engine -p nsqlookupd`. The variables `NSQD_BIN` and `NSQLOOKUPD_BIN` name
+//! other programs, such as the originals.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crate::http::{Response, http};
+use crate::process::{LOG_LINES_MAX, Log, address_in};
+use crate::{TIMEOUT, wait_until};
+
+/// The number of log lines that are printed when a test fails.
+const LOG_LINES_PRINTED: usize = 100;
+
+/// Returns the directory with the binaries of the workspace.
+pub fn binary_directory() -> PathBuf {
+    let test = std::env::current_exe().expect("the system knows the path of this test");
+    let directory = test.parent().and_then(Path::parent);
+    directory
+        .expect("a test lies in target/PROFILE/deps")
+        .to_path_buf()
+}
+
+/// A running nsqd or nsqlookupd. A drop kills the process. If the test is failing, the drop prints
+/// the log first.
+#[derive(Debug)]
+pub struct Daemon {
+    name: &'static str,
+    program: PathBuf,
+    args: Vec<String>,
+    child: Child,
+    log: Arc<Log>,
+    drain: Option<JoinHandle<()>>,
+    /// The address of the protocol.
+    pub tcp: SocketAddr,
+    /// The address of HTTP.
+    pub http: SocketAddr,
+    // This field comes last, so the directory is removed after `drop` has killed the process.
+    data_path: Option<Arc<tempfile::TempDir>>,
+}
+
+impl Daemon {
+    /// Starts an nsqd with a fresh data path and these flags. It broadcasts 127.0.0.1. Panics with
+    /// its log if it does not listen.
+    pub fn nsqd(args: &[&str]) -> Daemon {
+        let data_path = tempfile::Builder::new()
+            .prefix("nsqd-test-")
+            .tempdir()
+            .expect("a temporary directory can be made");
+        let mut all = vec![format!("--data-path={}", data_path.path().display())];
+        all.extend(args.iter().map(|arg| (*arg).to_owned()));
+        Daemon::start("nsqd", "NSQD_BIN", all, Some(Arc::new(data_path)))
+    }
+
+    /// Starts an nsqd as [`Daemon::nsqd`] does, which registers with these nsqlookupds.
+    pub fn nsqd_at(lookupds: &[&Daemon], args: &[&str]) -> Daemon {
+        let flags: Vec<String> = lookupds
+            .iter()
+            .map(|lookupd| format!("--lookupd-tcp-address={}", lookupd.tcp))
+            .collect();
+        let flags: Vec<&str> = flags
+            .iter()
+            .map(String::as_str)
+            .chain(args.iter().copied())
+            .collect();
+        Daemon::nsqd(&flags)
+    }
+
+    /// Starts an nsqlookupd with these flags. Panics with its log if it does not listen.
+    pub fn nsqlookupd(args: &[&str]) -> Daemon {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        Daemon::start("nsqlookupd", "NSQLOOKUPD_BIN", args, None)
+    }
+
+    fn start(
+        name: &'static str,
+        variable: &str,
+        args: Vec<String>,
+        data_path: Option<Arc<tempfile::TempDir>>,
+    ) -> Daemon {
+        let program = match std::env::var_os(variable) {
+            Some(path) => PathBuf::from(path),
+            None => binary_directory().join(name),
+        };
+        assert!(
+            program.exists(),
+            "{program:?} is missing: run `cargo build -p engine -p nsqlookupd`"
+        );
+        let ports = ["127.0.0.1:0", "127.0.0.1:0"];
+        let Started {
+            child,
+            log,
+            drain,
+            addresses: (tcp, http),
+        } = Started::new(&program, &args, ports);
+        Daemon {
+            name,
+            program,
+            args,
+            child,
+            log,
+            drain: Some(drain),
+            tcp,
+            http,
+            data_path,
+        }
+    }
+
+    /// Kills the process if it still runs, and starts another one at the same addresses with the
+    /// same data path.
+    pub fn restart(&mut self) {
+        self.kill();
+        let ports = [self.tcp.to_string(), self.http.to_string()];
+        let started = Started::new(&self.program, &self.args, [&ports[0], &ports[1]]);
+        self.child = started.child;
+        self.log = started.log;
+        self.drain = Some(started.drain);
+    }
+
+    /// Kills the process, and waits for its end.
+    pub fn kill(&mut self) {
+        // Both calls fail only if the process has been waited for already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Returns the process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns the directory of an nsqd's files.
+    pub fn data_path(&self) -> &Path {
+        let data_path = self.data_path.as_ref();
+        data_path.expect("an nsqlookupd has no files").path()
+    }
+
+    /// Sends a GET. Panics only if there is no HTTP answer.
+    pub fn get(&self, target: &str) -> Response {
+        http(self.http, "GET", target, b"")
+    }
+
+    /// Sends a POST. Panics only if there is no HTTP answer.
+    pub fn post(&self, target: &str, body: &[u8]) -> Response {
+        http(self.http, "POST", target, body)
+    }
+
+    /// Publishes messages over HTTP.
+    pub fn publish(&self, topic: &str, bodies: &[&str]) {
+        for body in bodies {
+            let target = format!("/pub?topic={topic}");
+            self.post(&target, body.as_bytes()).expect_status(200);
+        }
+    }
+
+    /// Creates a channel over HTTP, with its topic.
+    pub fn create_channel(&self, topic: &str, channel: &str) {
+        let target = format!("/topic/create?topic={topic}");
+        self.post(&target, b"").expect_status(200);
+        let target = format!("/channel/create?topic={topic}&channel={channel}");
+        self.post(&target, b"").expect_status(200);
+    }
+
+    /// Returns the object of a channel in nsqd's `/stats`, or `None` if there is no such channel.
+    pub fn channel(&self, topic: &str, channel: &str) -> Option<serde_json::Value> {
+        let target = format!("/stats?format=json&topic={topic}&channel={channel}");
+        let stats = self.get(&target).expect_status(200).json();
+        let found = stats["topics"].as_array()?.first()?["channels"].get(0)?;
+        Some(found.clone())
+    }
+
+    /// Waits until a figure of a channel has this value. Panics with the channel if it does not.
+    pub fn wait_for_figure(&self, topic: &str, channel: &str, figure: &str, value: i64) {
+        let mut last = None;
+        let reached = wait_until(TIMEOUT, || {
+            last = self.channel(topic, channel);
+            last.as_ref()
+                .is_some_and(|channel| channel[figure] == value)
+        });
+        assert!(
+            reached,
+            "{figure} of {topic}/{channel} is not {value}: {last:?}"
+        );
+    }
+
+    /// Returns the log so far.
+    pub fn log(&self) -> String {
+        self.log.text(LOG_LINES_MAX)
+    }
+
+    /// Waits for a log line that contains `text` and returns it.
+    pub fn wait_for_log(&self, text: &str) -> String {
+        let line = self.log.wait_for(text, TIMEOUT);
+        line.unwrap_or_else(|| panic!("no log line with {text:?}:\n{}", self.log()))
+    }
+
+    /// Sends a signal by name, such as `TERM`.
+    pub fn signal(&self, name: &str) {
+        send_signal(self.pid(), name);
+    }
+
+    /// Waits for the end of the process and of its log.
+    pub fn wait(&mut self) -> ExitStatus {
+        let status = wait_for_end(&mut self.child);
+        if let Some(drain) = self.drain.take() {
+            drain.join().expect("the log reader does not panic");
+        }
+        status
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log.text(LOG_LINES_PRINTED);
+            eprintln!("--- log of {} ---\n{log}---", self.name);
+        }
+        self.kill();
+    }
+}
+
+/// Sends a signal by name, such as `TERM`, to a process. Panics if there is no such process.
+pub fn send_signal(pid: u32, name: &str) {
+    // The standard library sends only SIGKILL, so the shell's builtin sends the signal.
+    let status = Command::new("sh")
+        .args(["-c", "kill -s \"$0\" \"$1\"", name, &pid.to_string()])
+        .status();
+    assert!(status.is_ok_and(|status| status.success()), "SIG{name}");
+}
+
+/// Waits for the end of a process. Panics if the process still runs after [`TIMEOUT`].
+pub fn wait_for_end(child: &mut Child) -> ExitStatus {
+    let mut status = None;
+    wait_until(TIMEOUT, || {
+        status = child.try_wait().expect("a child can be waited for");
+        status.is_some()
+    });
+    status.expect("the process has ended")
+}
+
+/// A daemon that has just begun to listen.
+struct Started {
+    child: Child,
+    log: Arc<Log>,
+    drain: JoinHandle<()>,
+    addresses: (SocketAddr, SocketAddr),
+}
+
+impl Started {
+    fn new(program: &Path, args: &[String], [tcp, http]: [&str; 2]) -> Started {
+        let mut child = Command::new(program)
+            .arg(format!("--tcp-address={tcp}"))
+            .arg(format!("--http-address={http}"))
+            .arg("--broadcast-address=127.0.0.1")
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{program:?} cannot be run: {error}"));
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let log = Arc::new(Log::default());
+        let drain = std::thread::spawn({
+            let log = Arc::clone(&log);
+            move || log.drain(stderr)
+        });
+        let address = |text| {
+            log.wait_for(text, TIMEOUT)
+                .and_then(|line| address_in(&line))
+        };
+        let addresses = address(" TCP: listening on ").zip(address(" HTTP: listening on "));
+        let Some(addresses) = addresses else {
+            let _ = child.kill(); // It may have ended already.
+            let _ = child.wait();
+            panic!("{program:?} did not start:\n{}", log.text(LOG_LINES_MAX));
+        };
+        Started {
+            child,
+            log,
+            drain,
+            addresses,
+        }
+    }
+}
