@@ -13,7 +13,7 @@ use wire::error::quote;
 use wire::go_error::system_text;
 use wire::go_json;
 
-/// Most bytes that are read of an answer.
+/// Most bytes that are read of an answer, unless the program sets another limit.
 const ANSWER_BYTES_MAX: u64 = 10 * 1024 * 1024;
 
 /// Most redirects that are followed. Go's client has the same limit.
@@ -81,6 +81,7 @@ impl OwnCertificate {
 #[derive(Debug)]
 pub struct HttpClient {
     agent: Agent,
+    answer_bytes_max: u64,
 }
 
 struct Answer {
@@ -119,19 +120,30 @@ impl HttpClient {
             .accept("application/vnd.nsq; version=1.0")
             .build()
             .new_agent();
-        HttpClient { agent }
+        HttpClient {
+            agent,
+            answer_bytes_max: ANSWER_BYTES_MAX,
+        }
     }
 
-    /// Sends a GET. Returns the body of the answer, at most 10 MiB.
+    /// Returns the client with another limit for the body of an answer, in bytes. The limit is
+    /// 10 MiB otherwise.
+    #[must_use]
+    pub fn with_answer_limit(mut self, bytes_max: u64) -> HttpClient {
+        self.answer_bytes_max = bytes_max;
+        self
+    }
+
+    /// Sends a GET. Returns the body of the answer.
     ///
     /// # Errors
-    /// There is no answer, or its status is not 200. The error is a text for the log. It does not
+    /// There is no answer, it is too long, or its status is not 200. The error is a text for the log. It does not
     /// contain the query of the URL, because a query may contain a secret.
     pub fn get(&self, url: &str) -> Result<Vec<u8>, String> {
         self.fetch(url, |url| self.ask_get(url))
     }
 
-    /// Sends a POST of a JSON document. Returns the body of the answer, at most 10 MiB.
+    /// Sends a POST of a JSON document. Returns the body of the answer.
     ///
     /// # Errors
     /// The errors are those of [`HttpClient::get`].
@@ -158,7 +170,8 @@ impl HttpClient {
     }
 
     fn ask_get(&self, url: &str) -> Result<Answer, String> {
-        let answer = self.agent.get(url).call().and_then(read);
+        let answer = self.agent.get(url).call();
+        let answer = answer.and_then(|answer| self.read(answer));
         answer.map_err(|error| failure("Get", url, error))
     }
 
@@ -176,7 +189,11 @@ impl HttpClient {
             match (response.status().as_u16(), next) {
                 (301..=303, Some(next)) => return self.ask_get(&next),
                 (307 | 308, Some(next)) => url = next,
-                _ => return read(response).map_err(|error| failure("Post", &url, error)),
+                _ => {
+                    return self
+                        .read(response)
+                        .map_err(|error| failure("Post", &url, error));
+                }
             }
         }
         Err(format!(
@@ -184,14 +201,14 @@ impl HttpClient {
             shown(&url)
         ))
     }
-}
 
-fn read(mut response: ureq::http::Response<ureq::Body>) -> Result<Answer, ureq::Error> {
-    let body = response.body_mut().with_config().limit(ANSWER_BYTES_MAX);
-    Ok(Answer {
-        body: body.read_to_vec()?,
-        status: response.status(),
-    })
+    fn read(&self, mut response: ureq::http::Response<ureq::Body>) -> Result<Answer, ureq::Error> {
+        let body = response.body_mut().with_config();
+        Ok(Answer {
+            body: body.limit(self.answer_bytes_max).read_to_vec()?,
+            status: response.status(),
+        })
+    }
 }
 
 /// Returns the HTTPS URL for a request that a server refused over plain HTTP. The answer names the

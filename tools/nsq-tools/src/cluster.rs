@@ -1,0 +1,315 @@
+//! The cluster's figures: which nsqds there are, and what their `/stats` say.
+//!
+//! The requests block, and each question goes to all addresses at the same time. If only some of
+//! them answer, the answer has the data of these and the errors of the others ([`Answer`]): each
+//! program decides what a partial answer is worth.
+
+mod node;
+mod sources;
+mod stats;
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use program::http_client::{HttpClient, HttpSettings, push_query_value};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+pub use node::{Node, NodeAddress};
+pub use sources::{NSQD_HTTP_ADDRESS, Sources};
+pub use stats::{
+    ChannelStats, ClientStats, LatencyStats, NodeStats, Percentile, PubCount, TopicStats,
+};
+
+/// Most requests that one question has under way. Larger clusters are asked in turns.
+const REQUESTS_MAX: usize = 64;
+
+/// Most bytes of one answer. A client takes about 500 bytes of `/stats`, so this is the answer of a
+/// node with 400,000 clients.
+const ANSWER_BYTES_MAX: u64 = 200 * 1024 * 1024;
+
+/// The time limits of requests.
+#[derive(Clone, Copy, Debug)]
+pub struct QueryTimeouts {
+    /// The limit for connecting. Zero means no limit.
+    pub connect: Duration,
+    /// The limit for a whole request. Zero means no limit.
+    pub request: Duration,
+}
+
+/// What the addresses that answered have said, and why the others did not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer<T> {
+    /// The data of the addresses that answered.
+    pub data: T,
+    /// The addresses that did not answer.
+    pub failures: Vec<Failure>,
+}
+
+/// An address that did not answer a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// `host:port`
+    pub address: String,
+    /// The reason, as NSQ's programs print it.
+    pub why: String,
+}
+
+/// No address has answered, or there was none to ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryError {
+    asked: Asked,
+    failures: Vec<Failure>,
+}
+
+/// The kind of program that a question goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Lookupd,
+    Nsqd,
+}
+
+impl std::fmt::Display for QueryError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let program = match self.asked {
+            Asked::Lookupd => "nsqlookupd",
+            Asked::Nsqd => "nsqd",
+        };
+        write!(f, "failed to query any {program}: ")?;
+        for (index, failure) in self.failures.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n" };
+            write!(f, "{separator}{}", failure.why)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for QueryError {}
+
+/// A client of nsqlookupds and nsqds. Many threads can share it.
+#[derive(Debug)]
+pub struct Cluster {
+    client: HttpClient,
+}
+
+/// The answer of nsqlookupd's `/topics`.
+#[derive(Deserialize)]
+struct Topics {
+    #[serde(default, deserialize_with = "stats::null_as_default")]
+    topics: Vec<String>,
+}
+
+/// The answer of nsqlookupd's `/lookup` and `/nodes`.
+#[derive(Deserialize)]
+struct Producers {
+    #[serde(default, deserialize_with = "stats::null_as_default")]
+    producers: Vec<Node>,
+}
+
+impl Cluster {
+    /// Returns a client with these limits.
+    pub fn new(timeouts: QueryTimeouts) -> Cluster {
+        let settings = HttpSettings {
+            connect_timeout: timeouts.connect,
+            request_timeout: timeouts.request,
+            idle_connections_max: REQUESTS_MAX,
+            authorities: None,
+            own_certificate: None,
+            needs_tls13: false,
+        };
+        Cluster {
+            client: HttpClient::new(settings).with_answer_limit(ANSWER_BYTES_MAX),
+        }
+    }
+
+    /// Returns the names of all topics that any of the nsqlookupds knows, sorted.
+    ///
+    /// # Errors
+    /// No nsqlookupd answers.
+    pub fn topics(&self, lookupds: &[String]) -> Result<Answer<BTreeSet<String>>, QueryError> {
+        let answer = ask_all(Asked::Lookupd, lookupds, |address| {
+            self.get::<Topics>(&format!("http://{address}/topics"))
+        })?;
+        Ok(answer.map(|lists| lists.into_iter().flat_map(|list| list.topics).collect()))
+    }
+
+    /// Returns the nsqds that carry a topic, each once, sorted by address. The address is the one
+    /// that the nsqd broadcasts, whatever `sources` says.
+    ///
+    /// # Errors
+    /// No address answers.
+    pub fn nodes_of_topic(
+        &self,
+        sources: &Sources,
+        topic: &str,
+    ) -> Result<Answer<Vec<Node>>, QueryError> {
+        let topic_value = query_value(topic);
+        match sources {
+            Sources::Lookupds(addresses) => self.producers(addresses, |address| {
+                format!("http://{address}/lookup?topic={topic_value}")
+            }),
+            Sources::Nsqds(addresses) => {
+                let answer = ask_all(Asked::Nsqd, addresses, |address| {
+                    let stats: NodeStats = self.get(&format!(
+                        "http://{address}/stats?format=json&topic={topic_value}&include_clients=false"
+                    ))?;
+                    match stats.topics.iter().any(|known| known.topic_name == topic) {
+                        true => self.info(address).map(Some),
+                        false => Ok(None),
+                    }
+                })?;
+                Ok(answer.map(|nodes| sorted_nodes(nodes.into_iter().flatten())))
+            }
+        }
+    }
+
+    /// Returns all nsqds, each once, sorted by address. Like [`Cluster::nodes_of_topic`], it returns
+    /// the addresses that the nsqds broadcast.
+    ///
+    /// # Errors
+    /// No address answers.
+    pub fn nodes(&self, sources: &Sources) -> Result<Answer<Vec<Node>>, QueryError> {
+        match sources {
+            Sources::Lookupds(addresses) => {
+                self.producers(addresses, |address| format!("http://{address}/nodes"))
+            }
+            Sources::Nsqds(addresses) => {
+                let answer = ask_all(Asked::Nsqd, addresses, |address| self.info(address))?;
+                Ok(answer.map(sorted_nodes))
+            }
+        }
+    }
+
+    /// Returns the statistics of each address, in the order of `addresses`. The topic and the channel
+    /// select what is shown. An empty name selects everything.
+    ///
+    /// # Errors
+    /// No nsqd answers.
+    pub fn stats(
+        &self,
+        addresses: &[NodeAddress],
+        topic: &str,
+        channel: &str,
+        include_clients: bool,
+    ) -> Result<Answer<Vec<(NodeAddress, NodeStats)>>, QueryError> {
+        let mut query = "format=json".to_owned();
+        for (name, value) in [("topic", topic), ("channel", channel)] {
+            if !value.is_empty() {
+                query += &format!("&{name}={}", query_value(value));
+            }
+        }
+        if !include_clients {
+            query += "&include_clients=false";
+        }
+        ask_all(Asked::Nsqd, addresses, |address| {
+            let stats = self.get(&format!("http://{address}/stats?{query}"))?;
+            Ok((address.clone(), stats))
+        })
+    }
+
+    /// Returns the value of a key of an nsqd's `/config`.
+    ///
+    /// # Errors
+    /// The reason why there is no value. An nsqd that lacks the key answers with status 404.
+    pub fn config_value<T: DeserializeOwned>(
+        &self,
+        address: &NodeAddress,
+        key: &str,
+    ) -> Result<T, String> {
+        self.get(&format!("http://{address}/config/{key}"))
+    }
+
+    fn info(&self, address: &str) -> Result<Node, String> {
+        self.get(&format!("http://{address}/info"))
+    }
+
+    fn producers(
+        &self,
+        addresses: &[String],
+        url: impl Fn(&str) -> String + Sync,
+    ) -> Result<Answer<Vec<Node>>, QueryError> {
+        let answer = ask_all(Asked::Lookupd, addresses, |address| {
+            self.get::<Producers>(&url(address))
+        })?;
+        Ok(answer.map(|lists| sorted_nodes(lists.into_iter().flat_map(|list| list.producers))))
+    }
+
+    fn get<T: DeserializeOwned>(&self, url: &str) -> Result<T, String> {
+        let body = self.client.get(url)?;
+        serde_json::from_slice(&body).map_err(|error| {
+            let shown = url.split('?').next().unwrap_or(url);
+            format!("{shown} has answered with something else than expected: {error}")
+        })
+    }
+}
+
+impl<T> Answer<T> {
+    /// Returns the answer with other data.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Answer<U> {
+        Answer {
+            data: change(self.data),
+            failures: self.failures,
+        }
+    }
+}
+
+/// Returns the nodes without duplicates. One node often registers with several nsqlookupds.
+fn sorted_nodes(nodes: impl IntoIterator<Item = Node>) -> Vec<Node> {
+    let mut nodes: Vec<Node> = nodes.into_iter().collect();
+    nodes.sort_by_key(Node::http_address);
+    nodes.dedup_by_key(|node| node.http_address());
+    nodes
+}
+
+/// Asks all addresses at the same time, each with `ask`. The data are in the order of the addresses.
+fn ask_all<A: AsRef<str> + Sync, T: Send>(
+    asked: Asked,
+    addresses: &[A],
+    ask: impl Fn(&A) -> Result<T, String> + Sync,
+) -> Result<Answer<Vec<T>>, QueryError> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::with_capacity(addresses.len()));
+    let ask_in_turn = || {
+        while let Some(address) = addresses.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = ask(address);
+            let mut results = results.lock().expect("no thread panics with the lock");
+            results.push((address.as_ref(), result));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..addresses.len().min(REQUESTS_MAX) {
+            scope.spawn(ask_in_turn);
+        }
+        ask_in_turn();
+    });
+    let mut results = results
+        .into_inner()
+        .expect("no thread panics with the lock");
+    let place = |address: &str| addresses.iter().position(|known| known.as_ref() == address);
+    results.sort_by_key(|(address, _)| place(address));
+    let (mut data, mut failures) = (Vec::new(), Vec::new());
+    for (address, result) in results {
+        match result {
+            Ok(value) => data.push(value),
+            Err(why) => failures.push(Failure {
+                address: address.to_owned(),
+                why,
+            }),
+        }
+    }
+    match data.is_empty() {
+        true => Err(QueryError { asked, failures }),
+        false => Ok(Answer { data, failures }),
+    }
+}
+
+fn query_value(value: &str) -> String {
+    let mut escaped = String::new();
+    push_query_value(&mut escaped, value.as_bytes());
+    escaped
+}
+
+#[cfg(test)]
+mod tests;

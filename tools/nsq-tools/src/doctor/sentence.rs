@@ -1,0 +1,203 @@
+//! The sentences of the doctor.
+
+use std::fmt;
+
+use super::{Change, Diagnosis, Limit, Saturation, Setting};
+use crate::cluster::NodeAddress;
+
+impl Diagnosis {
+    /// Returns true if somebody should do something.
+    pub fn is_problem(&self) -> bool {
+        !matches!(
+            self.limit,
+            Limit::Idle { .. } | Limit::KeepsUp { .. } | Limit::CatchesUp { .. }
+        )
+    }
+}
+
+/// One sentence: what limits the channel, and what to change.
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(node) = &self.only_node {
+            write!(f, "Only at {node}: ")?;
+        }
+        match &self.limit {
+            Limit::Idle {
+                has_consumers: true,
+            } => write!(f, "Idle: no messages"),
+            Limit::Idle {
+                has_consumers: false,
+            } => write!(f, "Idle: no messages and no consumers"),
+            Limit::KeepsUp { arrivals, capacity } => keeps_up(f, *arrivals, *capacity),
+            Limit::CatchesUp { depth, seconds } => {
+                let (depth, time) = (short(*depth as f64), duration(*seconds));
+                write!(
+                    f,
+                    "Catches up: the {depth} waiting messages take {time} more"
+                )
+            }
+            Limit::Paused { waiting } => {
+                let waiting = short(*waiting as f64);
+                write!(
+                    f,
+                    "Paused with {waiting} waiting messages: unpause the channel"
+                )
+            }
+            Limit::TopicPaused { waiting } => {
+                let waiting = short(*waiting as f64);
+                write!(
+                    f,
+                    "Topic paused with {waiting} waiting messages: unpause it"
+                )
+            }
+            Limit::NoConsumers { depth, arrivals } => {
+                let (depth, rate) = (short(*depth as f64), short(*arrivals));
+                write!(
+                    f,
+                    "No consumers: {depth} messages wait and {rate}/s arrive; start a consumer"
+                )
+            }
+            Limit::UnreachedNodes { nodes, depth } => unreached(f, nodes, *depth),
+            Limit::BackOff {
+                without_ready,
+                connections,
+            } => write!(
+                f,
+                "Back-off: {without_ready} of {connections} connections have RDY 0; see the \
+                 consumers' logs for failed messages"
+            ),
+            Limit::FewerInFlightThanNodes { nodes } => {
+                write!(
+                    f,
+                    "One node at a time: consumers have fewer messages in flight"
+                )?;
+                write!(f, " than the {nodes} nodes")?;
+                self.write_change(f)
+            }
+            Limit::TimesOut { timeouts } => {
+                let rate = short(*timeouts);
+                write!(f, "Timeouts, {rate}/s: raise msg_timeout or touch messages")?;
+                match self.change {
+                    Some(Change { from, to, .. }) => {
+                        write!(f, ", or lower max_in_flight from {from} to {to}")
+                    }
+                    None => Ok(()),
+                }
+            }
+            Limit::Fails { requeues, finishes } => write!(
+                f,
+                "Handlers fail: {}/s are requeued and {}/s finished; see the consumers' logs",
+                short(*requeues),
+                short(*finishes)
+            ),
+            Limit::Stuck { in_flight } => write!(
+                f,
+                "Stuck: none of the {in_flight} messages in flight was finished; see what the \
+                 handlers wait for"
+            ),
+            Limit::ReadyTooLow(saturation) => {
+                write!(f, "RDY too low: ")?;
+                write_saturation(f, saturation)?;
+                self.write_change(f)
+            }
+            Limit::HandlerTooSlow(saturation) => {
+                write!(f, "Handlers too slow: ")?;
+                write_saturation(f, saturation)?;
+                self.write_change(f)
+            }
+            Limit::ReadsSlowly { in_flight, ready } => write!(
+                f,
+                "Consumers read slowly: {in_flight} messages are in flight and RDY allows {ready}; \
+                 see their network and CPU"
+            ),
+        }
+    }
+}
+
+impl Diagnosis {
+    fn write_change(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(change) = self.change else {
+            return Ok(());
+        };
+        match change.what {
+            Setting::MaxInFlight => write!(
+                f,
+                "; raise max_in_flight from {} to {}",
+                change.from, change.to
+            ),
+            Setting::Consumers => write!(
+                f,
+                "; run {} consumers instead of {}, or as many more handlers",
+                change.to, change.from
+            ),
+        }
+    }
+}
+
+fn keeps_up(f: &mut fmt::Formatter<'_>, arrivals: f64, capacity: Option<f64>) -> fmt::Result {
+    write!(f, "Keeps up: {}/s arrive", short(arrivals))?;
+    match capacity {
+        Some(capacity) if capacity > arrivals => {
+            write!(f, ", RDY allows about {}/s", short(capacity))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn unreached(f: &mut fmt::Formatter<'_>, nodes: &[NodeAddress], depth: i64) -> fmt::Result {
+    let names: Vec<String> = nodes.iter().take(2).map(ToString::to_string).collect();
+    let names = names.join(", ");
+    let more = match nodes.len() {
+        0..=2 => String::new(),
+        count => format!(" and {} more", count - 2),
+    };
+    write!(
+        f,
+        "No consumer at {names}{more}, where {} messages wait: connect the consumers to every node",
+        short(depth as f64)
+    )
+}
+
+fn write_saturation(f: &mut fmt::Formatter<'_>, saturation: &Saturation) -> fmt::Result {
+    let subject = match saturation.consumers {
+        1 => "1 consumer finishes".to_owned(),
+        count => format!("{count} consumers finish"),
+    };
+    write!(
+        f,
+        "{subject} {} of {}/s at {} a message",
+        short(saturation.finishes),
+        short(saturation.arrivals),
+        duration(saturation.seconds_in_flight)
+    )
+}
+
+/// Returns a number in at most five characters: `950`, `1.2k`, `35k`, `4.1M`.
+pub fn short(number: f64) -> String {
+    let units = ["", "k", "M", "G", "T", "P", "E"];
+    let mut scaled = number.abs();
+    let mut unit = 0;
+    // A number that would be shown as 1000 belongs to the next unit.
+    while scaled >= 999.5 && unit + 1 < units.len() {
+        scaled /= 1000.0;
+        unit += 1;
+    }
+    let sign = if number < 0.0 { "-" } else { "" };
+    let is_whole = scaled.fract() == 0.0 && unit == 0;
+    let digits = if scaled >= 9.95 || is_whole { 0 } else { 1 };
+    format!("{sign}{scaled:.digits$}{}", units[unit])
+}
+
+/// Returns a time in at most five characters: `850us`, `12ms`, `3.4s`, `2m`, `5h`, `12d`.
+pub(crate) fn duration(seconds: f64) -> String {
+    let (value, unit) = match seconds {
+        s if s < 0.000_999_5 => (s * 1e6, "us"),
+        s if s < 0.999_5 => (s * 1e3, "ms"),
+        s if s < 99.5 => (s, "s"),
+        s if s < 99.5 * 60.0 => (s / 60.0, "m"),
+        s if s < 99.5 * 3600.0 => (s / 3600.0, "h"),
+        s => (s / 86_400.0, "d"),
+    };
+    let digits = if value >= 9.95 || value == 0.0 { 0 } else { 1 };
+    format!("{value:.digits$}{unit}")
+}

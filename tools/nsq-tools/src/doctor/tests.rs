@@ -1,0 +1,286 @@
+use super::*;
+use crate::cluster::ClientStats;
+
+/// The figures of one node: depth, in flight, arrived, requeued, timed out, and RDY of each client.
+#[derive(Clone, Copy)]
+struct At {
+    depth: i64,
+    in_flight: i64,
+    arrived: i64,
+    requeued: i64,
+    timed_out: i64,
+    ready: &'static [i64],
+}
+
+const fn at(depth: i64, in_flight: i64, arrived: i64, ready: &'static [i64]) -> At {
+    At {
+        depth,
+        in_flight,
+        arrived,
+        requeued: 0,
+        timed_out: 0,
+        ready,
+    }
+}
+
+fn sample(nodes: &[At]) -> ChannelSample {
+    let nodes = nodes.iter().enumerate().map(|(index, at)| {
+        let clients = at.ready.iter().map(|ready| ClientStats {
+            ready_count: *ready,
+            ..Default::default()
+        });
+        let channel = ChannelStats {
+            depth: at.depth,
+            in_flight_count: at.in_flight,
+            message_count: at.arrived,
+            requeue_count: at.requeued,
+            timeout_count: at.timed_out,
+            client_count: at.ready.len() as i64,
+            clients: clients.collect(),
+            ..Default::default()
+        };
+        let name = NodeAddress::new(["a", "b", "c"][index], 4151);
+        let node = NodeSample {
+            channel,
+            ..Default::default()
+        };
+        (name, node)
+    });
+    ChannelSample {
+        nodes: nodes.collect(),
+    }
+}
+
+/// Checks the sentence for two samples that are two seconds apart.
+#[track_caller]
+fn check(before: &[At], after: &[At], sentence: &str) -> Diagnosis {
+    let (before, after) = (sample(before), sample(after));
+    let diagnosis = diagnose(&before, &after, Duration::from_secs(2));
+    assert_eq!(diagnosis.to_string(), sentence, "{diagnosis:?}");
+    diagnosis
+}
+
+#[test]
+fn a_channel_without_a_problem_says_so() {
+    let idle = check(
+        &[at(0, 0, 7, &[])],
+        &[at(0, 0, 7, &[])],
+        "Idle: no messages and no consumers",
+    );
+    assert!(!idle.is_problem());
+    check(
+        &[at(0, 0, 7, &[1])],
+        &[at(0, 0, 7, &[1])],
+        "Idle: no messages",
+    );
+    // 2 in flight at 1,000/s: 2 ms each. RDY 50 allows 25,000/s.
+    let keeps_up = check(
+        &[at(3, 2, 0, &[25, 25])],
+        &[at(3, 2, 2000, &[25, 25])],
+        "Keeps up: 1.0k/s arrive, RDY allows about 25k/s",
+    );
+    assert!(!keeps_up.is_problem() && keeps_up.change.is_none());
+    check(
+        &[at(9000, 10, 0, &[10])],
+        &[at(6000, 10, 1000, &[10])],
+        "Catches up: the 6.0k waiting messages take 4.0s more",
+    );
+}
+
+#[test]
+fn a_stopped_channel_says_who_stopped_it() {
+    check(
+        &[at(0, 0, 0, &[])],
+        &[at(250, 0, 250, &[])],
+        "No consumers: 250 messages wait and 125/s arrive; start a consumer",
+    );
+    let mut paused = sample(&[at(5, 0, 5, &[10])]);
+    let diagnose_alone =
+        |sample: &ChannelSample| diagnose(sample, sample, Duration::from_secs(1)).to_string();
+    for node in paused.nodes.values_mut() {
+        node.is_topic_paused = true;
+        node.topic_depth = 12_345;
+    }
+    assert_eq!(
+        diagnose_alone(&paused),
+        "Topic paused with 12k waiting messages: unpause it"
+    );
+    for node in paused.nodes.values_mut() {
+        node.channel.paused = true;
+    }
+    assert_eq!(
+        diagnose_alone(&paused),
+        "Paused with 5 waiting messages: unpause the channel"
+    );
+}
+
+#[test]
+fn a_low_rdy_gets_a_higher_number() {
+    // 1 in flight for 2 ms: 500/s of 1,500/s. 1 * 3 * 1.25 = 3.75.
+    let diagnosis = check(
+        &[at(1000, 1, 0, &[1])],
+        &[at(3000, 1, 3000, &[1])],
+        "RDY too low: 1 consumer finishes 500 of 1.5k/s at 2.0ms a message; raise max_in_flight from \
+         1 to 4",
+    );
+    assert!(diagnosis.is_problem());
+    let change = Change {
+        what: Setting::MaxInFlight,
+        from: 1,
+        to: 4,
+    };
+    assert_eq!(diagnosis.change, Some(change));
+}
+
+#[test]
+fn slow_handlers_need_more_consumers() {
+    // 2 in flight for 100 ms: 20/s of 50/s. 2 * 2.5 * 1.25 = 6.25.
+    check(
+        &[at(100, 2, 0, &[1, 1])],
+        &[at(160, 2, 100, &[1, 1])],
+        "Handlers too slow: 2 consumers finish 20 of 50/s at 100ms a message; run 7 consumers \
+         instead of 2, or as many more handlers",
+    );
+    // A consumer with 200 messages of its own is not helped by a higher RDY.
+    check(
+        &[at(100, 200, 0, &[200])],
+        &[at(20_100, 200, 60_000, &[200])],
+        "Handlers too slow: 1 consumer finishes 20k of 30k/s at 10ms a message; run 2 consumers \
+         instead of 1, or as many more handlers",
+    );
+    check(
+        &[at(100, 5, 0, &[5])],
+        &[at(150, 5, 50, &[5])],
+        "Stuck: none of the 5 messages in flight was finished; see what the handlers wait for",
+    );
+}
+
+#[test]
+fn failures_are_named_before_speed() {
+    let failing = |requeued, timed_out| At {
+        requeued,
+        timed_out,
+        ..at(200, 10, 100, &[10])
+    };
+    check(
+        &[at(200, 10, 0, &[10])],
+        &[failing(60, 0)],
+        "Handlers fail: 30/s are requeued and 50/s finished; see the consumers' logs",
+    );
+    // 50 of 60 deliveries a second are finished in time: 10 * 5/6 / 1.25 = 6.67.
+    check(
+        &[at(200, 10, 0, &[10])],
+        &[failing(0, 20)],
+        "Timeouts, 10/s: raise msg_timeout or touch messages, or lower max_in_flight from \
+         10 to 6",
+    );
+    check(
+        &[at(200, 1, 0, &[1])],
+        &[At {
+            timed_out: 2,
+            ..at(200, 1, 2, &[1])
+        }],
+        "Timeouts, 1/s: raise msg_timeout or touch messages",
+    );
+}
+
+#[test]
+fn rdy_0_is_back_off_or_a_number_below_the_nodes() {
+    check(
+        &[at(5, 0, 5, &[0, 0])],
+        &[at(5, 0, 5, &[0, 0])],
+        "Back-off: 2 of 2 connections have RDY 0; see the consumers' logs for failed messages",
+    );
+    check(
+        &[at(500, 0, 500, &[0, 20])],
+        &[at(600, 20, 700, &[0, 20])],
+        "Back-off: 1 of 2 connections have RDY 0; see the consumers' logs for failed messages",
+    );
+    let (before, after) = (at(500, 1, 500, &[1]), at(500, 1, 600, &[1]));
+    check(
+        &[before, at(50, 0, 0, &[0])],
+        &[after, at(500, 0, 600, &[0])],
+        "One node at a time: consumers have fewer messages in flight than the 2 nodes; raise \
+         max_in_flight from 1 to 2",
+    );
+}
+
+#[test]
+fn every_node_needs_consumers() {
+    let served = at(0, 0, 100, &[10]);
+    check(
+        &[served, at(7, 0, 7, &[])],
+        &[served, at(9, 0, 9, &[])],
+        "No consumer at b:4151, where 9 messages wait: connect the consumers to every node",
+    );
+    let full = at(9, 0, 9, &[]);
+    check(
+        &[full, full, full],
+        &[full, full, at(9, 0, 9, &[1])],
+        "No consumer at a:4151, b:4151, where 18 messages wait: connect the consumers to every node",
+    );
+}
+
+#[test]
+fn a_backlog_at_one_node_is_named() {
+    check(
+        &[at(0, 0, 0, &[5]), at(100, 5, 0, &[5])],
+        &[at(0, 0, 10, &[5]), at(2000, 5, 3900, &[5])],
+        "Only at b:4151: RDY too low: 1 consumer finishes 1.0k of 1.9k/s at 5.0ms a message; raise \
+         max_in_flight from 10 to 25",
+    );
+    check(
+        &[at(100, 2, 0, &[50])],
+        &[at(300, 2, 210, &[50])],
+        "Consumers read slowly: 2 messages are in flight and RDY allows 50; see their network and CPU",
+    );
+}
+
+#[test]
+fn restarts_and_new_nodes_give_no_wild_rates() {
+    let flow = Flow::between(
+        &sample(&[at(10, 0, 1_000_000, &[1])]),
+        &sample(&[at(10, 0, 20, &[1]), at(5, 3, 900_000, &[1])]),
+        Duration::from_secs(2),
+    );
+    assert_eq!(
+        (flow.arrivals, flow.finishes, flow.growth),
+        (10.0, 0.0, 0.0)
+    );
+    assert_eq!((flow.depth, flow.in_flight, flow.connections), (15, 3.0, 2));
+    let nothing = Flow::between(&sample(&[]), &sample(&[]), Duration::ZERO);
+    assert_eq!(nothing, Flow::default());
+    let same = sample(&[at(1, 1, 1, &[1])]);
+    let instant = Flow::between(&same, &same, Duration::ZERO);
+    assert_eq!((instant.arrivals, instant.in_flight), (0.0, 1.0));
+}
+
+#[test]
+fn numbers_are_short() {
+    for (number, expected) in [
+        (0.0, "0"),
+        (0.5, "0.5"),
+        (9.94, "9.9"),
+        (9.96, "10"),
+        (999.0, "999"),
+        (999.6, "1.0k"),
+        (12_345.0, "12k"),
+        (999_600.0, "1.0M"),
+        (-1500.0, "-1.5k"),
+        (7.0, "7"),
+        (f64::from(u32::MAX), "4.3G"),
+    ] {
+        assert_eq!(short(number), expected, "{number}");
+    }
+    for (seconds, expected) in [
+        (0.0, "0us"),
+        (0.000_85, "850us"),
+        (0.012, "12ms"),
+        (3.4, "3.4s"),
+        (100.0, "1.7m"),
+        (7200.0, "2.0h"),
+        (1_000_000.0, "12d"),
+    ] {
+        assert_eq!(sentence::duration(seconds), expected, "{seconds}");
+    }
+}

@@ -1,0 +1,229 @@
+//! [`Poller`]: asks the cluster for the figures of the channel.
+//!
+//! The original ends if any address does not answer. This tool ends if no address answers. A node
+//! that does not answer counts with its last figures, so the rates of the other nodes stay right, and
+//! a warning names the node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::config::Config;
+use super::table::Figures;
+use crate::cluster::{ChannelStats, Cluster, Failure, NodeAddress, NodeStats, QueryError, Sources};
+
+/// The figures of one poll.
+#[derive(Debug)]
+pub(super) struct Poll {
+    pub(super) figures: Figures,
+    /// The addresses that have stopped answering since the last poll, or answer again.
+    pub(super) warnings: Vec<String>,
+}
+
+/// The reason why a poll has no figures.
+#[derive(Debug)]
+pub(super) enum PollError {
+    Nodes(QueryError),
+    Stats(QueryError),
+    /// No node has the channel.
+    Channel {
+        topic: String,
+        channel: String,
+    },
+}
+
+impl fmt::Display for PollError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PollError::Nodes(error) => write!(f, "failed to get topic producers - {error}"),
+            PollError::Stats(error) => write!(f, "failed to get nsqd stats - {error}"),
+            PollError::Channel { topic, channel } => write!(
+                f,
+                "failed to find channel({channel}) in stats metadata for topic({topic})"
+            ),
+        }
+    }
+}
+
+/// Asks for the figures, and remembers what it last heard of each node.
+#[derive(Debug)]
+pub(super) struct Poller {
+    cluster: Cluster,
+    sources: Sources,
+    topic: String,
+    channel: String,
+    memory: Memory,
+}
+
+/// What the last poll has found.
+#[derive(Debug, Default)]
+struct Memory {
+    /// The nodes, each with its last figures. A node without the channel has none.
+    nodes: BTreeMap<NodeAddress, Option<ChannelStats>>,
+    /// The addresses that did not answer.
+    silent: BTreeSet<String>,
+}
+
+impl Poller {
+    pub(super) fn new(config: &Config) -> Poller {
+        Poller {
+            cluster: Cluster::new(config.timeouts),
+            sources: config.sources.clone(),
+            topic: config.topic.clone(),
+            channel: config.channel.clone(),
+            memory: Memory::default(),
+        }
+    }
+
+    /// Asks for the figures.
+    pub(super) fn poll(&mut self) -> Result<Poll, PollError> {
+        let found = self
+            .cluster
+            .nodes_of_topic(&self.sources, &self.topic)
+            .map_err(PollError::Nodes)?;
+        let mut nodes: BTreeSet<NodeAddress> =
+            found.data.iter().map(|node| node.http_address()).collect();
+        if !found.failures.is_empty() {
+            nodes.extend(self.memory.nodes.keys().cloned());
+        }
+        let nodes: Vec<NodeAddress> = nodes.into_iter().collect();
+        let stats = self
+            .cluster
+            .stats(&nodes, &self.topic, &self.channel, false)
+            .map_err(PollError::Stats)?;
+        let answered = stats.data.iter().map(|(address, stats)| {
+            let channel = channel_of(stats, &self.topic, &self.channel);
+            (address.clone(), channel.cloned())
+        });
+        let answered = answered.collect();
+        let warnings = self
+            .memory
+            .update(&nodes, answered, &found.failures, &stats.failures);
+        let mut figures = Figures::default();
+        let mut has_channel = false;
+        for channel in self.memory.nodes.values().flatten() {
+            figures.add(channel);
+            has_channel = true;
+        }
+        match has_channel {
+            true => Ok(Poll { figures, warnings }),
+            false => Err(PollError::Channel {
+                topic: self.topic.clone(),
+                channel: self.channel.clone(),
+            }),
+        }
+    }
+}
+
+impl Memory {
+    /// Takes what a poll has found. `nodes` are all nodes with the topic, and `answered` those that
+    /// have answered. Returns the warnings.
+    fn update(
+        &mut self,
+        nodes: &[NodeAddress],
+        mut answered: BTreeMap<NodeAddress, Option<ChannelStats>>,
+        silent_sources: &[Failure],
+        silent_nodes: &[Failure],
+    ) -> Vec<String> {
+        let mut last = std::mem::take(&mut self.nodes);
+        for node in nodes {
+            let channel = match answered.remove(node) {
+                Some(channel) => channel,
+                None => last.remove(node).flatten(),
+            };
+            self.nodes.insert(node.clone(), channel);
+        }
+        let mut silent = BTreeMap::new();
+        for failure in silent_sources {
+            let text = format!("{} does not answer - {}", failure.address, failure.why);
+            silent.insert(failure.address.clone(), text);
+        }
+        for failure in silent_nodes {
+            let text = format!(
+                "nsqd {} does not answer, its last figures count - {}",
+                failure.address, failure.why
+            );
+            silent.insert(failure.address.clone(), text);
+        }
+        let again = self
+            .silent
+            .iter()
+            .filter(|address| !silent.contains_key(*address));
+        let again: Vec<String> = again
+            .map(|address| format!("{address} answers again"))
+            .collect();
+        let new = silent
+            .iter()
+            .filter(|(address, _)| !self.silent.contains(*address));
+        let mut warnings: Vec<String> = new.map(|(_, text)| text.clone()).collect();
+        warnings.extend(again);
+        self.silent = silent.into_keys().collect();
+        warnings
+    }
+}
+
+/// Returns the figures of the channel in the statistics of one node.
+fn channel_of<'a>(stats: &'a NodeStats, topic: &str, channel: &str) -> Option<&'a ChannelStats> {
+    let topics = stats
+        .topics
+        .iter()
+        .filter(|known| known.topic_name == topic);
+    topics
+        .flat_map(|topic| &topic.channels)
+        .find(|known| known.channel_name == channel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(address: &str) -> Failure {
+        Failure {
+            address: address.to_owned(),
+            why: "refused".to_owned(),
+        }
+    }
+
+    fn with_depth(depth: i64) -> Option<ChannelStats> {
+        Some(ChannelStats {
+            depth,
+            ..Default::default()
+        })
+    }
+
+    #[test]
+    fn a_silent_node_keeps_its_last_figures_and_is_named_once() {
+        let (a, b) = (NodeAddress::from("a:1"), NodeAddress::from("b:1"));
+        let nodes = [a.clone(), b.clone()];
+        let depths = |memory: &Memory| -> Vec<Option<i64>> {
+            let channels = memory.nodes.values();
+            channels
+                .map(|channel| Some(channel.as_ref()?.depth))
+                .collect()
+        };
+        let mut memory = Memory::default();
+        let both = BTreeMap::from([(a.clone(), with_depth(1)), (b.clone(), with_depth(2))]);
+        assert_eq!(memory.update(&nodes, both, &[], &[]), [""; 0]);
+        for warnings in [
+            &["nsqd b:1 does not answer, its last figures count - refused"][..],
+            &[],
+        ] {
+            let one = BTreeMap::from([(a.clone(), with_depth(5))]);
+            assert_eq!(memory.update(&nodes, one, &[], &[failure("b:1")]), warnings);
+            assert_eq!(depths(&memory), [Some(5), Some(2)]);
+        }
+        let both = BTreeMap::from([(a.clone(), with_depth(6)), (b.clone(), None)]);
+        let warnings = memory.update(&nodes, both, &[failure("l:1")], &[]);
+        assert_eq!(
+            warnings,
+            ["l:1 does not answer - refused", "b:1 answers again"]
+        );
+        assert_eq!(depths(&memory), [Some(6), None]);
+        // A node that has left the cluster no longer counts.
+        let one = BTreeMap::from([(b.clone(), with_depth(3))]);
+        assert_eq!(
+            memory.update(&nodes[1..], one, &[], &[]),
+            ["l:1 answers again"]
+        );
+        assert_eq!(depths(&memory), [Some(3)]);
+    }
+}

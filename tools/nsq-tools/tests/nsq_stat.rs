@@ -1,0 +1,221 @@
+//! `nsq_stat` with real daemons: its lines, its errors, its end.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use test_support::TIMEOUT;
+use test_support::daemon::{Daemon, send_signal, wait_for_end};
+use test_support::process::{Exit, run};
+
+const HEADING: &str = "\
+------rate------+----------------depth----------------+--------------metadata---------------
+ingress  egress |   total     mem    disk inflt   def |     req     t-o         msgs clients
+";
+
+fn nsq_stat(args: &[&str]) -> Exit {
+    run(&mut command(args), TIMEOUT)
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq_stat"));
+    command.args(args);
+    command
+}
+
+/// Returns an nsqd with a channel that holds three messages.
+fn nsqd_with_messages(lookupds: &[&Daemon]) -> Daemon {
+    let nsqd = Daemon::nsqd_at(lookupds, &[]);
+    nsqd.create_channel("t", "c");
+    nsqd.publish("t", &["1", "2", "3"]);
+    nsqd.wait_for_figure("t", "c", "depth", 3);
+    nsqd
+}
+
+#[test]
+fn the_figures_of_all_nodes_are_summed() {
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nodes = [
+        nsqd_with_messages(&[&lookupd]),
+        nsqd_with_messages(&[&lookupd]),
+    ];
+    for nsqd in &nodes {
+        let node = format!("\"tcp_port\":{}", nsqd.tcp.port());
+        let registered = test_support::wait_until(TIMEOUT, || {
+            lookupd.get("/lookup?topic=t").text().contains(&node)
+        });
+        assert!(registered, "{}", lookupd.get("/nodes").text());
+    }
+    let expected = format!(
+        "{HEADING}{}",
+        "      0       0 |       6       6       0     0     0 |       0       0            6       0\n"
+            .repeat(2)
+    );
+    let lookupd_flag = format!("-lookupd-http-address={}", lookupd.http);
+    let nsqd_flags = nodes
+        .each_ref()
+        .map(|nsqd| format!("-nsqd-http-address={}", nsqd.http));
+    for addresses in [&[&*lookupd_flag][..], &[&nsqd_flags[0], &nsqd_flags[1]]] {
+        let began = Instant::now();
+        let mut args = vec![
+            "-topic=t",
+            "-channel",
+            "c",
+            "-count",
+            "2",
+            "-interval=500ms",
+        ];
+        args.extend(addresses);
+        let exit = nsq_stat(&args);
+        assert_eq!(
+            (exit.code(), exit.stdout.as_str()),
+            (0, expected.as_str()),
+            "{exit}"
+        );
+        assert_eq!(exit.stderr, "");
+        // Each of the three polls is followed by the interval.
+        assert!(
+            began.elapsed() >= Duration::from_millis(1500),
+            "{:?}",
+            began.elapsed()
+        );
+    }
+}
+
+#[test]
+fn the_heading_comes_again_after_24_lines() {
+    let nsqd = nsqd_with_messages(&[]);
+    let address = format!("--nsqd-http-address={}", nsqd.http);
+    let exit = nsq_stat(&[
+        "-topic=t",
+        "-channel=c",
+        "-count=28",
+        "-interval=10ms",
+        &address,
+    ]);
+    let headings: Vec<usize> = exit
+        .stdout
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| line.starts_with("------rate"))
+        .map(|(index, _)| index)
+        .collect();
+    assert_eq!(headings, [0, 26], "{exit}");
+    assert_eq!(exit.stdout.lines().count(), 4 + 28, "{exit}");
+}
+
+#[test]
+fn errors_end_the_tool_with_the_originals_texts() {
+    let check = |args: &[&str], text: &str| {
+        let exit = nsq_stat(&[&["-count=1", "-interval=10ms"], args].concat());
+        assert_eq!((exit.code(), exit.stdout.as_str()), (1, ""), "{exit}");
+        // A line begins with date and time.
+        assert_eq!(
+            exit.stderr.get(20..),
+            Some(format!("{text}\n").as_str()),
+            "{exit}"
+        );
+    };
+    let nsqd = nsqd_with_messages(&[]);
+    let lookupd = Daemon::nsqlookupd(&[]);
+    let nsqd_flag = format!("-nsqd-http-address={}", nsqd.http);
+    let lookupd_flag = format!("-lookupd-http-address={}", lookupd.http);
+    check(
+        &["-topic=t", "-channel=nope", &nsqd_flag],
+        "ERROR: failed to find channel(nope) in stats metadata for topic(t)",
+    );
+    check(
+        &["-topic=nope", "-channel=c", &nsqd_flag],
+        "ERROR: failed to get nsqd stats - failed to query any nsqd: ",
+    );
+    check(
+        &["-topic=nope", "-channel=c", &lookupd_flag],
+        "ERROR: failed to get topic producers - failed to query any nsqlookupd: got response 404 Not \
+         Found \"{\\\"message\\\":\\\"TOPIC_NOT_FOUND\\\"}\"",
+    );
+    let dead = nsqd.http;
+    drop(nsqd);
+    check(
+        &["-topic=t", "-channel=c", &nsqd_flag],
+        &format!(
+            "ERROR: failed to get topic producers - failed to query any nsqd: Get \
+             \"http://{dead}/stats\": dial tcp {dead}: connect: connection refused"
+        ),
+    );
+    check(
+        &["-topic=t", "-channel=c"],
+        "--nsqd-http-address or --lookupd-http-address required",
+    );
+    let exit = nsq_stat(&["--version"]);
+    assert_eq!(
+        (exit.code(), exit.stdout.as_str()),
+        (0, "nsq_stat v1.3.0\n")
+    );
+}
+
+#[test]
+fn a_node_that_dies_is_named_and_counts_with_its_last_figures() {
+    let mut nodes = [nsqd_with_messages(&[]), nsqd_with_messages(&[])];
+    let flags = nodes
+        .each_ref()
+        .map(|nsqd| format!("-nsqd-http-address={}", nsqd.http));
+    let mut child = command(&[
+        "-topic=t",
+        "-channel=c",
+        "-interval=50ms",
+        &flags[0],
+        &flags[1],
+    ])
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = lines.nth(2).unwrap().unwrap();
+    assert!(
+        first.starts_with("      0       0 |       6       6 "),
+        "{first}"
+    );
+    nodes[1].kill();
+    let warning = errors.next().unwrap().unwrap();
+    let text = format!(
+        "WARNING: nsqd {} does not answer, its last figures count - ",
+        nodes[1].http
+    );
+    assert_eq!(
+        warning.get(20..20 + text.len()),
+        Some(text.as_str()),
+        "{warning}"
+    );
+    for _ in 0..3 {
+        let line = lines.next().unwrap().unwrap();
+        assert!(
+            line.starts_with("      0       0 |       6       6 "),
+            "{line}"
+        );
+    }
+    nodes[1].restart();
+    let text = format!("WARNING: {} answers again", nodes[1].http);
+    let again = errors.find(|line| line.as_ref().is_ok_and(|line| line.ends_with(&text)));
+    assert!(again.is_some(), "no line {text}");
+    send_signal(child.id(), "TERM");
+    assert_eq!(wait_for_end(&mut child).code(), Some(0));
+}
+
+#[test]
+fn every_signal_ends_the_tool_at_once() {
+    let nsqd = nsqd_with_messages(&[]);
+    let address = format!("--nsqd-http-address={}", nsqd.http);
+    for signal in ["HUP", "INT", "TERM"] {
+        let mut child = command(&["-topic=t", "-channel=c", "-interval=1h", &address])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The first poll is followed by the heading.
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.next().unwrap().unwrap().starts_with("------rate"));
+        send_signal(child.id(), signal);
+        assert_eq!(wait_for_end(&mut child).code(), Some(0), "SIG{signal}");
+    }
+}
