@@ -1,0 +1,110 @@
+//! [`Connector`]: how a client reaches an nsqd. The default is [`SystemConnector`].
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpSocket, TcpStream, UnixStream, lookup_host};
+
+use crate::Address;
+
+/// A stream of bytes to an nsqd and back.
+pub trait Transport: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
+
+/// The future of [`Connector::connect`].
+pub type Connecting<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Transport>>> + Send + 'a>>;
+
+/// Makes connections to nsqds. Tests use the connector of [`testing`](crate::testing), which needs no sockets.
+///
+/// A proxy is another use:
+///
+/// ```
+/// use ringq_client::{Address, Connecting, Connector, SystemConnector, Transport};
+///
+/// /// Sends all connections through one tunnel.
+/// struct Tunnel(Address);
+///
+/// impl Connector for Tunnel {
+///     fn connect<'a>(&'a self, _nsqd: &'a Address) -> Connecting<'a> {
+///         Box::pin(async move { SystemConnector::default().connect(&self.0).await })
+///     }
+/// }
+/// ```
+pub trait Connector: Send + Sync + 'static {
+    /// Connects to the nsqd at `address`. The client limits the time, and drops the future when the time is over.
+    ///
+    /// The future fails with the error of the system.
+    fn connect<'a>(&'a self, address: &'a Address) -> Connecting<'a>;
+}
+
+/// Connects over TCP and over unix sockets.
+#[derive(Clone, Debug, Default)]
+pub struct SystemConnector {
+    local_address: Option<SocketAddr>,
+}
+
+impl SystemConnector {
+    /// Makes a connector whose TCP connections come from `local_address`. With port 0, the system chooses the port.
+    #[must_use]
+    pub fn with_local_address(local_address: SocketAddr) -> SystemConnector {
+        SystemConnector {
+            local_address: Some(local_address),
+        }
+    }
+
+    async fn connect_tcp(&self, host_and_port: &str) -> io::Result<TcpStream> {
+        let Some(local) = self.local_address else {
+            return TcpStream::connect(host_and_port).await;
+        };
+        let mut failure = None;
+        for remote in lookup_host(host_and_port).await? {
+            if remote.is_ipv4() != local.is_ipv4() {
+                continue;
+            }
+            let socket = match remote {
+                SocketAddr::V4(_) => TcpSocket::new_v4()?,
+                SocketAddr::V6(_) => TcpSocket::new_v6()?,
+            };
+            socket.bind(local)?;
+            match socket.connect(remote).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failure = Some(error),
+            }
+        }
+        Err(failure.unwrap_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::AddrNotAvailable,
+                format!("{host_and_port} has no address of the same family as local_addr {local}"),
+            )
+        }))
+    }
+}
+
+impl Connector for SystemConnector {
+    fn connect<'a>(&'a self, address: &'a Address) -> Connecting<'a> {
+        Box::pin(async move {
+            match address {
+                Address::Tcp(host_and_port) => {
+                    let stream = self.connect_tcp(host_and_port).await?;
+                    stream.set_nodelay(true)?;
+                    Ok(Box::new(stream) as Box<dyn Transport>)
+                }
+                Address::Unix(path) => {
+                    let stream = UnixStream::connect(path).await?;
+                    Ok(Box::new(stream) as Box<dyn Transport>)
+                }
+            }
+        })
+    }
+}
+
+impl fmt::Debug for dyn Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connector")
+    }
+}

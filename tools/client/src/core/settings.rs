@@ -1,0 +1,123 @@
+//! [`Settings`]: what the connections of one client ask for. They are made once, from its configuration.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use upgrade::ClientConfig;
+
+use crate::config::{Config, OptionError};
+
+/// What a connection asks for, and its limits.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The body of IDENTIFY: JSON.
+    pub(crate) identify: Vec<u8>,
+    /// The TLS to ask for. `None` means no TLS.
+    pub(crate) tls: Option<Arc<ClientConfig>>,
+    /// True when IDENTIFY asks for deflate.
+    pub(crate) deflate: bool,
+    /// True when IDENTIFY asks for snappy.
+    pub(crate) snappy: bool,
+    /// The secret for AUTH. Empty means none.
+    pub(crate) auth_secret: String,
+    /// What a consumer's connection subscribes to. A producer has none.
+    pub(crate) subscription: Option<Subscription>,
+    /// The largest size that a frame may announce, in bytes.
+    pub(crate) frame_bytes_max: usize,
+    /// The longest time to connect. `None` means no limit.
+    pub(crate) dial_timeout: Option<Duration>,
+    /// The longest silence of nsqd.
+    pub(crate) read_timeout: Duration,
+    /// The longest time in which nsqd takes no byte of a write.
+    pub(crate) write_timeout: Duration,
+    /// False when heartbeats are switched off. Then an nsqd may be silent after the handshake.
+    pub(crate) has_heartbeats: bool,
+}
+
+/// The topic and the channel of a consumer. Both names are valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Subscription {
+    pub(crate) topic: Arc<str>,
+    pub(crate) channel: Arc<str>,
+}
+
+/// The body of IDENTIFY. Times are milliseconds; -1 switches off.
+#[derive(Serialize)]
+struct Identify<'a> {
+    client_id: &'a str,
+    deflate: bool,
+    deflate_level: u32,
+    feature_negotiation: bool,
+    heartbeat_interval: i64,
+    hostname: &'a str,
+    /// The same as `hostname`, for old servers.
+    long_id: &'a str,
+    msg_timeout: i64,
+    output_buffer_size: i64,
+    output_buffer_timeout: i64,
+    sample_rate: u8,
+    /// The same as `client_id`, for old servers.
+    short_id: &'a str,
+    snappy: bool,
+    tls_v1: bool,
+    topology_region: &'a str,
+    topology_zone: &'a str,
+    user_agent: &'a str,
+}
+
+impl Settings {
+    /// Takes what connections need from a valid configuration. Reads the certificates of TLS.
+    pub(crate) fn new(
+        config: &Config,
+        subscription: Option<Subscription>,
+    ) -> Result<Settings, OptionError> {
+        config.validate()?;
+        let identify = Identify {
+            client_id: &config.client_id,
+            deflate: config.deflate,
+            deflate_level: config.deflate_level,
+            feature_negotiation: true,
+            heartbeat_interval: milliseconds(config.heartbeat_interval),
+            hostname: &config.hostname,
+            long_id: &config.hostname,
+            msg_timeout: milliseconds(Some(config.msg_timeout)),
+            output_buffer_size: config.output_buffer_size.map_or(-1, i64::from),
+            output_buffer_timeout: milliseconds(config.output_buffer_timeout),
+            sample_rate: config.sample_rate,
+            short_id: &config.client_id,
+            snappy: config.snappy,
+            tls_v1: config.tls_v1,
+            topology_region: &config.topology_region,
+            topology_zone: &config.topology_zone,
+            user_agent: &config.user_agent,
+        };
+        let tls = match config.tls_v1 {
+            true => Some(config.tls.client_config()?),
+            false => None,
+        };
+        Ok(Settings {
+            identify: serde_json::to_vec(&identify).expect("strings and numbers are JSON"),
+            tls,
+            deflate: config.deflate,
+            snappy: config.snappy,
+            auth_secret: config.auth_secret.clone(),
+            subscription,
+            frame_bytes_max: match config.max_msg_size {
+                0 => usize::MAX,
+                bytes => bytes as usize,
+            },
+            dial_timeout: (!config.dial_timeout.is_zero()).then_some(config.dial_timeout),
+            read_timeout: config.read_timeout,
+            write_timeout: config.write_timeout,
+            has_heartbeats: config.heartbeat_interval.is_some(),
+        })
+    }
+}
+
+/// Returns whole milliseconds for IDENTIFY: -1 for `None`.
+fn milliseconds(duration: Option<Duration>) -> i64 {
+    duration.map_or(-1, |duration| {
+        i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+    })
+}

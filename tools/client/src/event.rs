@@ -1,0 +1,270 @@
+//! [`Event`]: what happens to a producer or consumer beside its messages. The display of an event is the line that NSQ's
+//! client logs.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::error::{ConnectionError, ErrorFrame};
+use crate::{Address, Negotiated};
+
+/// The number of the next producer or consumer of this process.
+static NEXT_NUMBER: AtomicU32 = AtomicU32::new(1);
+
+/// A producer or a consumer of this process, in events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    number: u32,
+    /// `topic/channel` of a consumer.
+    subscription: Option<Arc<str>>,
+}
+
+impl Client {
+    /// Numbers a new producer.
+    pub(crate) fn producer() -> Client {
+        Client {
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+            subscription: None,
+        }
+    }
+
+    /// Numbers a new consumer.
+    pub(crate) fn consumer(topic: &str, channel: &str) -> Client {
+        Client {
+            subscription: Some(format!("{topic}/{channel}").into()),
+            ..Client::producer()
+        }
+    }
+
+    /// Returns the number of the producer or consumer, which counts both from 1 in each process.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Returns `topic/channel` of a consumer.
+    #[must_use]
+    pub fn subscription(&self) -> Option<&str> {
+        self.subscription.as_deref()
+    }
+}
+
+/// The importance of an [`Event`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// For the search for errors in the client.
+    Debug,
+    /// The usual course.
+    Info,
+    /// The client goes on, but something is wrong.
+    Warning,
+    /// Something failed.
+    Error,
+}
+
+impl Level {
+    /// Returns the tag of log lines: `DBG`, `INF`, `WRN` or `ERR`.
+    #[must_use]
+    pub fn tag(self) -> &'static str {
+        match self {
+            Level::Debug => "DBG",
+            Level::Info => "INF",
+            Level::Warning => "WRN",
+            Level::Error => "ERR",
+        }
+    }
+}
+
+/// Something that happened to a producer or consumer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A connection is being made.
+    Connecting {
+        /// The producer or consumer.
+        client: Client,
+        /// The nsqd.
+        node: Address,
+    },
+    /// A connection is open: the handshake is over.
+    Connected {
+        /// The producer or consumer.
+        client: Client,
+        /// The nsqd.
+        node: Address,
+        /// What nsqd agreed to.
+        negotiated: Arc<Negotiated>,
+    },
+    /// A connection could not be made.
+    ConnectFailed {
+        /// The producer or consumer.
+        client: Client,
+        /// The nsqd.
+        node: Address,
+        /// The reason.
+        error: Arc<ConnectionError>,
+        /// The time until the next attempt. `None` if there is none for now.
+        retry_in: Option<Duration>,
+    },
+    /// A connection is over.
+    Disconnected {
+        /// The producer or consumer.
+        client: Client,
+        /// The nsqd.
+        node: Address,
+        /// The reason. `None` if the application closed the connection.
+        error: Option<Arc<ConnectionError>>,
+    },
+    /// nsqd sent an error.
+    ErrorFrame {
+        /// The producer or consumer.
+        client: Client,
+        /// The nsqd.
+        node: Address,
+        /// The error.
+        error: ErrorFrame,
+    },
+    /// The application closes the producer or consumer.
+    Stopping {
+        /// The producer or consumer.
+        client: Client,
+    },
+}
+
+impl Event {
+    /// Returns the producer or consumer of the event.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        match self {
+            Event::Connecting { client, .. }
+            | Event::Connected { client, .. }
+            | Event::ConnectFailed { client, .. }
+            | Event::Disconnected { client, .. }
+            | Event::ErrorFrame { client, .. }
+            | Event::Stopping { client } => client,
+        }
+    }
+
+    /// Returns the nsqd of the event, if it has one.
+    #[must_use]
+    pub fn node(&self) -> Option<&Address> {
+        match self {
+            Event::Connecting { node, .. }
+            | Event::Connected { node, .. }
+            | Event::ConnectFailed { node, .. }
+            | Event::Disconnected { node, .. }
+            | Event::ErrorFrame { node, .. } => Some(node),
+            Event::Stopping { .. } => None,
+        }
+    }
+
+    /// Returns the name of the variant in lower case: the label of the event in metrics.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Event::Connecting { .. } => "connecting",
+            Event::Connected { .. } => "connected",
+            Event::ConnectFailed { .. } => "connect_failed",
+            Event::Disconnected { .. } => "disconnected",
+            Event::ErrorFrame { .. } => "error_frame",
+            Event::Stopping { .. } => "stopping",
+        }
+    }
+
+    /// Returns the importance of the event.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        match self {
+            Event::ConnectFailed { .. } | Event::ErrorFrame { .. } => Level::Error,
+            Event::Disconnected { error: Some(_), .. } => Level::Error,
+            _ => Level::Info,
+        }
+    }
+
+    /// Writes what happened, without the client and the nsqd.
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Connecting { .. } => f.write_str("connecting to nsqd"),
+            Event::Connected { negotiated, .. } => match &negotiated.authorization {
+                Some(auth) => write!(
+                    f,
+                    "connected; Auth accepted. Identity: {} {} Permissions: {}",
+                    auth.identity, auth.identity_url, auth.permission_count
+                ),
+                None => f.write_str("connected"),
+            },
+            Event::ConnectFailed {
+                error, retry_in, ..
+            } => {
+                write!(f, "error connecting to nsqd - {error}")?;
+                match retry_in {
+                    Some(delay) => write!(f, "; re-connecting in {delay:?}"),
+                    None => Ok(()),
+                }
+            }
+            Event::Disconnected {
+                error: Some(error), ..
+            } => write!(f, "disconnected - {error}"),
+            Event::Disconnected { error: None, .. } => f.write_str("disconnected"),
+            Event::ErrorFrame { error, .. } => write!(f, "protocol error - {error}"),
+            Event::Stopping { client } => f.write_str(match client.subscription {
+                Some(_) => "stopping...",
+                None => "stopping",
+            }),
+        }
+    }
+}
+
+/// Writes the line of NSQ's client, without the time: `INF    1 [topic/channel] (127.0.0.1:4150) connecting to nsqd`.
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let client = self.client();
+        write!(f, "{:<4} {:3}", self.level().tag(), client.number)?;
+        if let Some(subscription) = &client.subscription {
+            write!(f, " [{subscription}]")?;
+        }
+        if let Some(node) = self.node() {
+            write!(f, " ({node})")?;
+        }
+        f.write_str(" ")?;
+        self.write_text(f)
+    }
+}
+
+/// Where the events of one client go.
+#[derive(Clone, Default)]
+pub(crate) struct Events {
+    callback: Option<Arc<dyn Fn(Event) + Send + Sync>>,
+}
+
+impl Events {
+    /// Sends the events to `callback`.
+    pub(crate) fn to(callback: impl Fn(Event) + Send + Sync + 'static) -> Events {
+        Events {
+            callback: Some(Arc::new(callback)),
+        }
+    }
+
+    /// Sends `event` to the callback, and to `tracing` and `metrics` if these features are on.
+    pub(crate) fn emit(&self, event: Event) {
+        #[cfg(feature = "tracing")]
+        observe::trace(&event);
+        #[cfg(feature = "metrics")]
+        observe::count(&event);
+        if let Some(callback) = &self.callback {
+            callback(event);
+        }
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events")
+            .field("has_callback", &self.callback.is_some())
+            .finish()
+    }
+}
+
+#[cfg(any(feature = "tracing", feature = "metrics"))]
+mod observe;

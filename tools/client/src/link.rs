@@ -1,0 +1,329 @@
+//! [`Link`]: one connection over a stream. It moves the bytes of a [`Connection`].
+//!
+//! ```text
+//!   application ─► Outbox ─► Connection ─► stream          one write for all commands that are ready
+//!   stream ─► Connection ─► Recipient                      one read, many messages; heartbeats are answered here
+//! ```
+//!
+//! Usage inside the crate: [`Link::open`] dials and shakes hands. The owner takes [`Link::negotiated`] and
+//! [`Link::outbox`], and spawns a task that calls [`Link::run`] with its [`Recipient`]. Reading and heartbeats do not
+//! depend on how fast the application is: a [`Recipient`] never waits.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+
+use crate::core::{Batch, Connection, Event, Negotiated, Settings};
+use crate::error::{ConnectionError, ErrorFrame};
+use crate::outbox::{Outbox, Wish};
+use crate::{Address, Connector, Transport};
+
+/// The longest wait for nsqd's end of a connection that the client has ended. Until then the client reads on: a socket
+/// that is closed with unread input destroys output that nsqd has not read yet.
+const LINGER: Duration = Duration::from_secs(1);
+/// The most reads before other tasks of the thread get a turn.
+const ROUNDS_MAX: u32 = 32;
+
+/// What the owner of a connection does with what nsqd sends. The calls come from the connection's task, so they must
+/// not wait. An error ends the connection.
+pub(crate) trait Recipient {
+    /// Takes consecutive messages.
+    fn messages(&mut self, batch: Batch) -> Result<(), ConnectionError>;
+
+    /// Takes a response: `OK` or `CLOSE_WAIT`. Heartbeats never come here.
+    fn response(&mut self, data: Bytes) -> Result<(), ConnectionError>;
+
+    /// Takes an error frame. If the error is fatal, nsqd closes the connection next.
+    fn error(&mut self, error: ErrorFrame) -> Result<(), ConnectionError>;
+
+    /// Called when everything of one read has been taken: the place to wake other tasks up, once for many messages.
+    fn read_done(&mut self) {}
+}
+
+/// An open connection.
+pub(crate) struct Link {
+    stream: Box<dyn Transport>,
+    connection: Connection,
+    outbox: Outbox,
+    /// Commands on their way from the outbox to the connection. The memory is used again.
+    commands: Vec<u8>,
+    /// The bytes of the outbox that the connection has and the stream has not taken entirely.
+    unsent: u64,
+    /// Wakes the task at `timer_at`, which is never later than the connection's deadline.
+    timer: Pin<Box<Sleep>>,
+    /// True while the stream may have bytes that were written but not flushed.
+    is_unflushed: bool,
+    /// The reason why writing failed, while what nsqd said before is still being read.
+    failure: Option<ConnectionError>,
+    ending: Ending,
+}
+
+/// How far the end of a connection is that the application closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// The connection goes on.
+    None,
+    /// All output is on the stream. The stream is being shut down.
+    ShutDown,
+    /// The client's side has ended. nsqd may send until this time.
+    Linger(Instant),
+}
+
+impl Link {
+    /// Connects to `address` and shakes hands, within the timeouts of `settings`. A subscription among the settings is
+    /// made too. Dropping the future closes the connection.
+    pub(crate) async fn open(
+        connector: &dyn Connector,
+        address: &Address,
+        settings: Arc<Settings>,
+    ) -> Result<Link, ConnectionError> {
+        let dial = connector.connect(address);
+        let stream = match settings.dial_timeout {
+            None => dial.await,
+            Some(limit) => timeout(limit, dial)
+                .await
+                .map_err(|_| ConnectionError::DialTimeout(limit))?,
+        };
+        let stream = stream.map_err(ConnectionError::Dial)?;
+        let now = Instant::now();
+        let mut link = Link {
+            stream,
+            connection: Connection::new(settings, address.host(), now.into_std()),
+            outbox: Outbox::new(),
+            commands: Vec::new(),
+            unsent: 0,
+            timer: Box::pin(sleep_until(now)),
+            is_unflushed: false,
+            failure: None,
+            ending: Ending::None,
+        };
+        match poll_fn(|cx| link.poll(cx, None)).await {
+            Ok(()) => Ok(link),
+            Err(error) => {
+                link.send_last_words();
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns what nsqd agreed to.
+    pub(crate) fn negotiated(&self) -> &Negotiated {
+        self.connection.negotiated()
+    }
+
+    /// Returns the output of the connection, for any thread.
+    pub(crate) fn outbox(&self) -> Outbox {
+        self.outbox.clone()
+    }
+
+    /// Moves bytes until the connection ends. Returns the reason, or `None` if the owner closed the outbox and all
+    /// output was sent. When this function returns, the outbox is lost.
+    pub(crate) async fn run(mut self, recipient: &mut dyn Recipient) -> Option<ConnectionError> {
+        let ended = poll_fn(|cx| self.poll(cx, Some(recipient))).await;
+        if ended.is_err() {
+            self.send_last_words();
+        }
+        ended.err()
+    }
+
+    /// Offers the stream what the connection still has to say: TLS explains an error by an alert.
+    fn send_last_words(&mut self) {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        if let Ok(bytes) = self.connection.unsent(Instant::now().into_std())
+            && !bytes.is_empty()
+        {
+            // Nobody waits for the result: the connection is over.
+            let _ = Pin::new(&mut self.stream).poll_write(&mut cx, bytes);
+        }
+    }
+
+    /// Moves bytes as far as possible. Without a recipient, it is ready when the handshake is over. With one, it is
+    /// ready when the connection is over.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut recipient: Option<&mut (dyn Recipient + '_)>,
+    ) -> Poll<Result<(), ConnectionError>> {
+        for _ in 0..ROUNDS_MAX {
+            let now = Instant::now();
+            match recipient.as_deref_mut() {
+                Some(recipient) => self.deliver(recipient)?,
+                None if self.shake_hands()? => return Poll::Ready(Ok(())),
+                None => {}
+            }
+            if self.failure.is_none() {
+                match self.poll_write(cx, now, recipient.is_some()) {
+                    Ok(Wish::Abort) => return Poll::Ready(Ok(())),
+                    Ok(_) => {}
+                    // nsqd may have said why before it closed the connection.
+                    Err(error) => self.failure = Some(error),
+                }
+            }
+            match pin!(self.stream.read_buf(self.connection.receive_space())).poll(cx) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(self.end_with(ConnectionError::Closed)),
+                Poll::Ready(Ok(_)) => self.connection.received(now.into_std()),
+                Poll::Ready(Err(error)) => {
+                    return Poll::Ready(self.end_with(ConnectionError::Read(error)));
+                }
+                Poll::Pending => {
+                    return match self.failure.take() {
+                        Some(failure) => Poll::Ready(Err(failure)),
+                        None => self.poll_timer(cx),
+                    };
+                }
+            }
+        }
+        // Other tasks of this thread get a turn.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Returns true when the handshake is over.
+    fn shake_hands(&mut self) -> Result<bool, ConnectionError> {
+        while !self.connection.is_open() && self.connection.next_event()?.is_some() {}
+        Ok(self.connection.is_open())
+    }
+
+    /// Gives the recipient all events of the received bytes.
+    fn deliver(&mut self, recipient: &mut dyn Recipient) -> Result<(), ConnectionError> {
+        let mut is_first = true;
+        let delivered = loop {
+            let taken = match self.connection.next_event() {
+                Ok(None) => break Ok(()),
+                Ok(Some(Event::Messages(batch))) => recipient.messages(batch),
+                Ok(Some(Event::Response(data))) => recipient.response(data),
+                Ok(Some(Event::Error(error))) => recipient.error(error),
+                Ok(Some(Event::Opened)) => unreachable!("a connection opens once"),
+                Err(error) => Err(error),
+            };
+            is_first = false;
+            if taken.is_err() {
+                break taken;
+            }
+        };
+        if !is_first {
+            recipient.read_done();
+        }
+        delivered
+    }
+
+    /// Writes until the stream takes no more or there is nothing left. Then the task is woken up for more.
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Instant,
+        is_open: bool,
+    ) -> Result<Wish, ConnectionError> {
+        let mut wish = Wish::Open;
+        loop {
+            if is_open && self.unsent == 0 {
+                wish = self.outbox.take(cx, &mut self.commands);
+                self.unsent = self.commands.len() as u64;
+                self.connection.send(&mut self.commands);
+            }
+            let bytes = self.connection.unsent(now.into_std())?;
+            let length = bytes.len();
+            if length == 0 {
+                return match self.poll_end(cx, now, wish)? {
+                    // The end marks of upgrades are written too.
+                    Poll::Ready(()) => continue,
+                    Poll::Pending => Ok(wish),
+                };
+            }
+            match Pin::new(&mut self.stream).poll_write(cx, bytes) {
+                Poll::Pending => return Ok(self.outbox.watch(cx)),
+                Poll::Ready(Ok(0)) => {
+                    return Err(ConnectionError::Write(io::ErrorKind::WriteZero.into()));
+                }
+                Poll::Ready(Ok(taken)) => {
+                    self.is_unflushed = true;
+                    self.connection.sent(taken, now.into_std());
+                    if taken == length && self.unsent > 0 {
+                        self.outbox.count_sent(std::mem::take(&mut self.unsent));
+                    }
+                }
+                Poll::Ready(Err(error)) => return Err(ConnectionError::Write(error)),
+            }
+        }
+    }
+
+    /// Flushes the stream, all of whose bytes are written. Ends the client's side if the owner wishes so. Ready means
+    /// that there is more to write.
+    fn poll_end(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Instant,
+        wish: Wish,
+    ) -> Result<Poll<()>, ConnectionError> {
+        if self.is_unflushed {
+            match Pin::new(&mut self.stream).poll_flush(cx) {
+                Poll::Pending => return Ok(Poll::Pending),
+                Poll::Ready(Ok(())) => self.is_unflushed = false,
+                Poll::Ready(Err(error)) => return Err(ConnectionError::Write(error)),
+            }
+        }
+        match self.ending {
+            Ending::None if wish == Wish::Close => {
+                self.connection.end();
+                self.ending = Ending::ShutDown;
+                Ok(Poll::Ready(()))
+            }
+            Ending::ShutDown => {
+                match Pin::new(&mut self.stream).poll_shutdown(cx) {
+                    Poll::Pending => {}
+                    Poll::Ready(Ok(())) => self.ending = Ending::Linger(now + LINGER),
+                    Poll::Ready(Err(error)) => return Err(ConnectionError::Write(error)),
+                }
+                Ok(Poll::Pending)
+            }
+            Ending::None | Ending::Linger(_) => Ok(Poll::Pending),
+        }
+    }
+
+    /// Returns the result of a connection that nsqd has ended, or the system.
+    fn end_with(&mut self, error: ConnectionError) -> Result<(), ConnectionError> {
+        match (self.failure.take(), self.ending) {
+            (_, Ending::Linger(_)) => Ok(()),
+            (Some(failure), _) => Err(failure),
+            (None, _) => Err(error),
+        }
+    }
+
+    /// Ready when the connection has been silent or blocked for too long, or has lingered for long enough.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        let linger = match self.ending {
+            Ending::Linger(until) => Some(until),
+            Ending::None | Ending::ShutDown => None,
+        };
+        let deadline = self.connection.deadline().map(Instant::from_std);
+        let Some(wake_at) = [linger, deadline].into_iter().flatten().min() else {
+            return Poll::Pending;
+        };
+        // A timer that ends too early costs less than one that is moved at each read.
+        if wake_at < self.timer.deadline() {
+            self.timer.as_mut().reset(wake_at);
+        }
+        while self.timer.as_mut().poll(cx).is_ready() {
+            let now = Instant::now();
+            if linger.is_some_and(|until| now >= until) {
+                return Poll::Ready(Ok(()));
+            }
+            self.connection.handle_timeout(now.into_std())?;
+            self.timer.as_mut().reset(wake_at);
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.outbox.lose();
+    }
+}
