@@ -22,7 +22,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::core::{Batch, Connection, Event, Negotiated, Settings};
 use crate::error::{ConnectionError, ErrorFrame};
-use crate::outbox::{Outbox, Wish};
+use crate::outbox::{Outbox, Request};
 use crate::{Address, Connector, Transport};
 
 /// The longest wait for nsqd's end of a connection that the client has ended. Until then the client reads on: a socket
@@ -160,7 +160,7 @@ impl Link {
             }
             if self.failure.is_none() {
                 match self.poll_write(cx, now, recipient.is_some()) {
-                    Ok(Wish::Abort) => return Poll::Ready(Ok(())),
+                    Ok(Request::Abort) => return Poll::Ready(Ok(())),
                     Ok(_) => {}
                     // nsqd may have said why before it closed the connection.
                     Err(error) => self.failure = Some(error),
@@ -220,21 +220,21 @@ impl Link {
         cx: &mut Context<'_>,
         now: Instant,
         is_open: bool,
-    ) -> Result<Wish, ConnectionError> {
-        let mut wish = Wish::Open;
+    ) -> Result<Request, ConnectionError> {
+        let mut request = Request::Open;
         loop {
             if is_open && self.unsent == 0 {
-                wish = self.outbox.take(cx, &mut self.commands);
+                request = self.outbox.take(cx, &mut self.commands);
                 self.unsent = self.commands.len() as u64;
                 self.connection.send(&mut self.commands);
             }
             let bytes = self.connection.unsent(now.into_std())?;
             let length = bytes.len();
             if length == 0 {
-                return match self.poll_end(cx, now, wish)? {
+                return match self.poll_end(cx, now, request)? {
                     // The end marks of upgrades are written too.
                     Poll::Ready(()) => continue,
-                    Poll::Pending => Ok(wish),
+                    Poll::Pending => Ok(request),
                 };
             }
             match Pin::new(&mut self.stream).poll_write(cx, bytes) {
@@ -254,13 +254,13 @@ impl Link {
         }
     }
 
-    /// Flushes the stream, all of whose bytes are written. Ends the client's side if the owner wishes so. Ready means
+    /// Flushes the stream, all of whose bytes are written. Ends the client's side if the owner asks for it. Ready means
     /// that there is more to write.
     fn poll_end(
         &mut self,
         cx: &mut Context<'_>,
         now: Instant,
-        wish: Wish,
+        request: Request,
     ) -> Result<Poll<()>, ConnectionError> {
         if self.is_unflushed {
             match Pin::new(&mut self.stream).poll_flush(cx) {
@@ -270,7 +270,7 @@ impl Link {
             }
         }
         match self.ending {
-            Ending::None if wish == Wish::Close => {
+            Ending::None if request == Request::Close => {
                 self.connection.end();
                 self.ending = Ending::ShutDown;
                 Ok(Poll::Ready(()))

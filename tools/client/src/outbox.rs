@@ -20,7 +20,7 @@ pub(crate) struct Position(u64);
 
 /// What the application wants of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum Request {
     /// The connection goes on.
     Open,
     /// The connection ends when all output is sent.
@@ -36,12 +36,12 @@ struct State {
     appended: u64,
     /// The part of `appended` that the socket took.
     sent: u64,
-    wish: Wish,
+    request: Request,
     /// True when the connection is over.
     is_lost: bool,
     /// The connection's task.
     task: Option<Waker>,
-    /// True when the task waits for output, and not only for a change of the wish.
+    /// True when the task waits for output, and not only for a request.
     is_idle: bool,
     /// The futures that wait until a position is sent.
     waiting: Vec<(u64, Waker)>,
@@ -53,7 +53,7 @@ impl Outbox {
             buffer: Vec::new(),
             appended: 0,
             sent: 0,
-            wish: Wish::Open,
+            request: Request::Open,
             is_lost: false,
             task: None,
             is_idle: false,
@@ -65,7 +65,7 @@ impl Outbox {
         // A panic in `write` of `append` may leave half a command: nothing more may be sent.
         self.0.lock().unwrap_or_else(|poisoned| {
             let mut state = poisoned.into_inner();
-            state.wish = Wish::Abort;
+            state.request = Request::Abort;
             state
         })
     }
@@ -79,7 +79,7 @@ impl Outbox {
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<Position, ConnectionLost> {
         let mut state = self.state();
-        if state.is_lost || state.wish != Wish::Open {
+        if state.is_lost || state.request != Request::Open {
             return Err(ConnectionLost);
         }
         let before = state.buffer.len();
@@ -108,18 +108,18 @@ impl Outbox {
 
     /// Ends the connection after the output that is there. Later commands are refused.
     pub(crate) fn close(&self) {
-        self.wish(Wish::Close);
+        self.request(Request::Close);
     }
 
     /// Ends the connection without its remaining output.
     pub(crate) fn abort(&self) {
-        self.wish(Wish::Abort);
+        self.request(Request::Abort);
     }
 
-    fn wish(&self, wish: Wish) {
+    fn request(&self, request: Request) {
         let mut state = self.state();
-        if state.wish != Wish::Abort {
-            state.wish = wish;
+        if state.request != Request::Abort {
+            state.request = request;
         }
         let task = state.task.take();
         drop(state);
@@ -131,15 +131,15 @@ impl Outbox {
     /// Returns true when the connection is over or is being closed.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.state();
-        state.is_lost || state.wish != Wish::Open
+        state.is_lost || state.request != Request::Open
     }
 
     /// Takes the output, into the empty `into`. If there is none, the task of `cx` is woken up when there is some, or
-    /// when the wish changes.
-    pub(crate) fn take(&self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Wish {
+    /// when the request changes.
+    pub(crate) fn take(&self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Request {
         let mut state = self.state();
-        if state.wish == Wish::Abort {
-            return Wish::Abort;
+        if state.request == Request::Abort {
+            return Request::Abort;
         }
         if state.buffer.is_empty() {
             state.watch(cx);
@@ -147,15 +147,15 @@ impl Outbox {
         } else {
             std::mem::swap(&mut state.buffer, into);
         }
-        state.wish
+        state.request
     }
 
-    /// Returns the wish. The task of `cx` is woken up when the wish changes, and not for new output.
-    pub(crate) fn watch(&self, cx: &mut Context<'_>) -> Wish {
+    /// Returns the request. The task of `cx` is woken up when the request changes, and not for new output.
+    pub(crate) fn watch(&self, cx: &mut Context<'_>) -> Request {
         let mut state = self.state();
         state.watch(cx);
         state.is_idle = false;
-        state.wish
+        state.request
     }
 
     /// States that the socket took `bytes` more.

@@ -24,10 +24,10 @@ fn task() -> (Arc<Task>, Waker) {
     (Arc::clone(&task), Waker::from(task))
 }
 
-fn take(outbox: &Outbox, waker: &Waker) -> (Wish, Vec<u8>) {
+fn take(outbox: &Outbox, waker: &Waker) -> (Request, Vec<u8>) {
     let mut taken = Vec::new();
-    let wish = outbox.take(&mut Context::from_waker(waker), &mut taken);
-    (wish, taken)
+    let request = outbox.take(&mut Context::from_waker(waker), &mut taken);
+    (request, taken)
 }
 
 fn poll(sent: &mut Sent, waker: &Waker) -> Poll<Result<(), ConnectionLost>> {
@@ -38,7 +38,7 @@ fn poll(sent: &mut Sent, waker: &Waker) -> Poll<Result<(), ConnectionLost>> {
 fn many_commands_wake_the_task_once() {
     let outbox = Outbox::new();
     let (task, waker) = task();
-    assert_eq!(take(&outbox, &waker), (Wish::Open, vec![]));
+    assert_eq!(take(&outbox, &waker), (Request::Open, vec![]));
     for _ in 0..10 {
         outbox
             .append(|out| out.extend_from_slice(b"NOP\n"))
@@ -50,15 +50,18 @@ fn many_commands_wake_the_task_once() {
 }
 
 #[test]
-fn a_task_whose_stream_is_full_is_woken_by_a_wish_only() {
+fn a_task_whose_stream_is_full_is_woken_by_a_request_only() {
     let outbox = Outbox::new();
     let (task, waker) = task();
-    assert_eq!(outbox.watch(&mut Context::from_waker(&waker)), Wish::Open);
+    assert_eq!(
+        outbox.watch(&mut Context::from_waker(&waker)),
+        Request::Open
+    );
     outbox.append(|out| out.push(b'x')).unwrap();
     assert_eq!(task.wakes(), 0);
     outbox.abort();
     assert_eq!(task.wakes(), 1);
-    assert_eq!(take(&outbox, &waker).0, Wish::Abort);
+    assert_eq!(take(&outbox, &waker).0, Request::Abort);
 }
 
 #[test]
@@ -95,6 +98,6 @@ fn a_closed_outbox_keeps_its_output_and_refuses_more() {
     assert!(outbox.is_over());
     let refused = outbox.append(|_| panic!("a refused command is not written"));
     assert_eq!(refused, Err(ConnectionLost));
-    assert_eq!(take(&outbox, &waker), (Wish::Close, b"x".to_vec()));
-    assert_eq!(take(&outbox, &waker), (Wish::Close, vec![]));
+    assert_eq!(take(&outbox, &waker), (Request::Close, b"x".to_vec()));
+    assert_eq!(take(&outbox, &waker), (Request::Close, vec![]));
 }
