@@ -3,10 +3,12 @@
 //!
 //! ```text
 //!   src/bin/<tool>.rs ──► <tool>: table of flags, checks, work
-//!                            ├──► flags       rows that several tools have
-//!                            ├──► consuming   from those flags to consumers; signals
-//!                            ├──► doctor      what limits a channel
-//!                            └──► cluster     the nsqds and their figures, over HTTP
+//!                            ├──► flags         rows that several tools have
+//!                            ├──► consuming     from those flags to consumers; signals
+//!                            ├──► host_pool     a choice among destinations, without those that fail
+//!                            ├──► timing_lines  how long the last requests took
+//!                            ├──► doctor        what limits a channel
+//!                            └──► cluster       the nsqds and their figures, over HTTP
 //! ```
 
 #![forbid(unsafe_code)]
@@ -14,4 +16,9 @@
 pub mod cluster;
 pub mod doctor;
 pub mod flags;
+pub mod host_pool;
 pub mod nsq_stat;
+pub mod nsq_to_http;
+pub mod nsq_to_nsq;
+pub mod timing_lines;
+pub mod to_nsq;

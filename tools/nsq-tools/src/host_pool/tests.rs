@@ -1,0 +1,199 @@
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn in_turn(count: usize) -> HostPool {
+    HostPool::new(count, Choice::InTurn, 1)
+}
+
+/// Picks and reports one request.
+fn request(pool: &mut HostPool, now: Duration, succeeds: impl Fn(usize) -> bool) -> usize {
+    let pick = pool.pick(now);
+    let index = pick.index();
+    let outcome = match succeeds(index) {
+        true => Outcome::Success(Duration::from_millis(1)),
+        false => Outcome::Failure,
+    };
+    pool.report(pick, outcome, now);
+    index
+}
+
+fn requests(
+    pool: &mut HostPool,
+    now: Duration,
+    count: usize,
+    succeeds: impl Fn(usize) -> bool,
+) -> Vec<usize> {
+    (0..count).map(|_| request(pool, now, &succeeds)).collect()
+}
+
+#[test]
+fn destinations_take_turns_from_the_first() {
+    let mut pool = in_turn(3);
+    assert_eq!(
+        requests(&mut pool, Duration::ZERO, 5, |_| true),
+        [0, 1, 2, 0, 1]
+    );
+}
+
+#[test]
+fn a_dead_destination_is_left_out_for_30_seconds() {
+    let mut pool = in_turn(2);
+    let works = |index| index != 0;
+    assert_eq!(requests(&mut pool, Duration::ZERO, 4, works), [0, 1, 1, 1]);
+    assert_eq!(requests(&mut pool, 30 * SECOND, 2, works), [1, 1]);
+    // The retry time has passed: one probe, and then none for 60 s.
+    let probe = 30 * SECOND + Duration::from_nanos(1);
+    assert_eq!(requests(&mut pool, probe, 3, works), [0, 1, 1]);
+    assert_eq!(requests(&mut pool, probe + 60 * SECOND, 2, works), [1, 1]);
+    assert_eq!(requests(&mut pool, 91 * SECOND, 2, works), [0, 1]);
+}
+
+#[test]
+fn the_delay_doubles_up_to_900_seconds() {
+    let mut pool = in_turn(2);
+    let works = |index| index != 0;
+    let mut probes = Vec::new();
+    for second in 0..5000 {
+        if requests(&mut pool, second * SECOND, 2, works).contains(&0) {
+            probes.push(second);
+        }
+    }
+    let gaps: Vec<u32> = probes.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // Each gap is one second longer than the delay, because requests come once a second and the
+    // retry time must lie before the request.
+    assert_eq!(gaps, [31, 61, 121, 241, 481, 901, 901, 901, 901]);
+}
+
+#[test]
+fn a_success_makes_a_destination_alive() {
+    let mut pool = in_turn(2);
+    requests(&mut pool, Duration::ZERO, 2, |index| index != 0);
+    let later = 31 * SECOND;
+    assert_eq!(requests(&mut pool, later, 4, |_| true), [0, 1, 0, 1]);
+    // The delay starts again at 30 s after a new failure.
+    assert_eq!(requests(&mut pool, later, 2, |_| false), [0, 1]);
+    assert_eq!(requests(&mut pool, later + 31 * SECOND, 1, |_| true), [0]);
+}
+
+#[test]
+fn if_all_are_dead_the_first_gets_the_request_and_all_are_alive() {
+    let mut pool = in_turn(3);
+    let fails = |_| false;
+    assert_eq!(requests(&mut pool, Duration::ZERO, 3, fails), [0, 1, 2]);
+    // The next scan starts at the first destination, which was the choice already.
+    assert_eq!(
+        requests(&mut pool, Duration::ZERO, 5, fails),
+        [0, 1, 2, 0, 1]
+    );
+}
+
+#[test]
+fn a_further_failure_of_a_dead_destination_changes_nothing() {
+    let mut pool = in_turn(2);
+    let first = pool.pick(Duration::ZERO);
+    let second = pool.pick(Duration::ZERO);
+    let third = pool.pick(Duration::ZERO);
+    assert_eq!((first.index(), third.index()), (0, 0));
+    pool.report(first, Outcome::Failure, Duration::ZERO);
+    pool.report(third, Outcome::Failure, 20 * SECOND);
+    pool.report(second, Outcome::Success(SECOND), 20 * SECOND);
+    // The retry time is still that of the first failure.
+    assert_eq!(requests(&mut pool, 31 * SECOND, 2, |_| true), [1, 0]);
+}
+
+#[test]
+fn a_late_success_makes_a_dead_destination_alive() {
+    let mut pool = in_turn(1);
+    let first = pool.pick(Duration::ZERO);
+    let second = pool.pick(Duration::ZERO);
+    pool.report(first, Outcome::Failure, Duration::ZERO);
+    pool.report(second, Outcome::Success(SECOND), SECOND);
+    assert!(pool.hosts[0].dead.is_none());
+}
+
+#[test]
+fn a_ranking_falls_back_to_the_next_destination() {
+    let mut pool = in_turn(3);
+    let now = Duration::ZERO;
+    let pick = pool.pick_ranked(&[2, 0, 1], now);
+    assert_eq!(pick.index(), 2);
+    pool.report(pick, Outcome::Failure, now);
+    let pick = pool.pick_ranked(&[2, 0, 1], now);
+    assert_eq!(pick.index(), 0);
+    pool.report(pick, Outcome::Failure, now);
+    let pick = pool.pick_ranked(&[2, 0, 1], now);
+    assert_eq!(pick.index(), 1);
+    pool.report(pick, Outcome::Failure, now);
+    // All are dead, so the first choice gets the request.
+    assert_eq!(pool.pick_ranked(&[2, 0, 1], now).index(), 2);
+    // A probe of the first choice after its retry time.
+    let mut pool = in_turn(3);
+    let pick = pool.pick_ranked(&[2, 0, 1], now);
+    pool.report(pick, Outcome::Failure, now);
+    assert_eq!(pool.pick_ranked(&[2, 0, 1], 31 * SECOND).index(), 2);
+    assert_eq!(pool.pick_ranked(&[2, 0, 1], 31 * SECOND).index(), 0);
+}
+
+#[test]
+fn epsilon_greedy_prefers_fast_destinations() {
+    for seed in 0..20 {
+        let mut pool = HostPool::new(2, Choice::EpsilonGreedy, seed);
+        let mut counts = [0_u32; 2];
+        for step in 0..20_000_u32 {
+            let now = Duration::from_millis(u64::from(step));
+            let pick = pool.pick(now);
+            counts[pick.index()] += 1;
+            let time = [Duration::from_millis(10), Duration::from_millis(90)][pick.index()];
+            pool.report(pick, Outcome::Success(time), now);
+        }
+        // Weights 9:1, and few explorations in turn: close to 90 % for the fast destination.
+        let share = f64::from(counts[0]) / 20_000.0;
+        assert!((0.86..0.93).contains(&share), "seed {seed}: {share}");
+    }
+}
+
+#[test]
+fn exploration_falls_to_one_percent() {
+    let mut pool = HostPool::new(2, Choice::EpsilonGreedy, 7);
+    assert_eq!(pool.exploration, 0.30);
+    for _ in 0..10_000 {
+        request(&mut pool, Duration::ZERO, |_| true);
+    }
+    assert_eq!(pool.exploration, EXPLORATION_MIN);
+}
+
+#[test]
+fn epsilon_greedy_takes_turns_without_response_times() {
+    let mut pool = HostPool::new(3, Choice::EpsilonGreedy, 3);
+    for expected in [0, 1, 2, 0, 1, 2] {
+        let pick = pool.pick(Duration::ZERO);
+        assert_eq!(pick.index(), expected);
+        // A time below a millisecond has no weight.
+        pool.report(
+            pick,
+            Outcome::Success(Duration::from_micros(900)),
+            Duration::ZERO,
+        );
+    }
+}
+
+#[test]
+fn epsilon_greedy_leaves_dead_destinations_out() {
+    let mut pool = HostPool::new(2, Choice::EpsilonGreedy, 5);
+    let works = |index| index != 0;
+    let picks = requests(&mut pool, Duration::ZERO, 1000, works);
+    assert_eq!(picks.iter().filter(|index| **index == 0).count(), 1);
+    let picks = requests(&mut pool, 31 * SECOND, 1000, works);
+    assert_eq!(picks.iter().filter(|index| **index == 0).count(), 1);
+}
+
+#[test]
+fn the_seed_decides_the_picks() {
+    let picks = |seed| {
+        let mut pool = HostPool::new(4, Choice::EpsilonGreedy, seed);
+        requests(&mut pool, Duration::ZERO, 200, |_| true)
+    };
+    assert_eq!(picks(1), picks(1));
+    assert_ne!(picks(1), picks(2));
+}

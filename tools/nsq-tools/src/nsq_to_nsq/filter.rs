@@ -1,0 +1,106 @@
+//! [`Filter`]: decides which JSON messages are forwarded, and which of their fields.
+//!
+//! The bytes are those of the original `nsq_to_nsq`, which decodes and encodes with Go's
+//! `encoding/json`. One rule differs: a number is never changed in value (`number.rs`).
+
+use bytes::Bytes;
+
+use object::Object;
+
+mod number;
+pub(super) mod object;
+mod rewrite;
+
+pub(super) use rewrite::push_value;
+
+/// The conditions and the selection of the command line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filter {
+    /// The field that a message must have.
+    pub require: Option<Requirement>,
+    /// The fields that are forwarded. An empty list forwards the message unchanged.
+    pub whitelist: Vec<String>,
+}
+
+/// A field that a message must have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Requirement {
+    /// The name of the field.
+    pub field: String,
+    /// The value that the field must have: the same string, or the same number.
+    pub value: Option<String>,
+}
+
+/// The result for one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Filtered {
+    /// This body is to be published.
+    Forward(Bytes),
+    /// The message does not meet the requirement.
+    Unwanted,
+    /// The message is not a JSON object.
+    NotAnObject,
+    /// The message lacks the field whose value is required.
+    LacksField,
+}
+
+impl Filter {
+    /// Returns true if the filter forwards every message unchanged, without a look at its body.
+    pub fn is_off(&self) -> bool {
+        self.require.is_none() && self.whitelist.is_empty()
+    }
+
+    /// Applies the filter to a body.
+    pub fn apply(&self, body: &Bytes) -> Filtered {
+        if self.is_off() {
+            return Filtered::Forward(body.clone());
+        }
+        let text = object::go_text(body);
+        let Some(object) = Object::parse(&text) else {
+            return Filtered::NotAnObject;
+        };
+        if let Some(require) = &self.require {
+            match (object.field(&require.field), &require.value) {
+                (None, None) => return Filtered::Unwanted,
+                (None, Some(_)) => return Filtered::LacksField,
+                (Some(_), None) => {}
+                (Some(value), Some(expected)) if is_equal(value, expected) => {}
+                (Some(_), Some(_)) => return Filtered::Unwanted,
+            }
+        }
+        if self.whitelist.is_empty() {
+            return Filtered::Forward(body.clone());
+        }
+        Filtered::Forward(Bytes::from(self.selection(&object)))
+    }
+
+    /// Returns an object with the fields of the whitelist that exist, sorted by name.
+    fn selection(&self, object: &Object<'_>) -> String {
+        let mut names: Vec<&str> = self.whitelist.iter().map(String::as_str).collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut out = String::new();
+        let mut selection = wire::go_json::JsonObject::new(&mut out);
+        for name in names {
+            if let Some(value) = object.field(name) {
+                rewrite::push_value(selection.key(name), value);
+            }
+        }
+        selection.end();
+        out
+    }
+}
+
+/// Compares a value in JSON with the text of the command line.
+fn is_equal(value: &str, expected: &str) -> bool {
+    if let Some(text) = object::string(value) {
+        return text == expected;
+    }
+    let (Some(value), Ok(expected)) = (number::value(value), expected.parse::<f64>()) else {
+        return false;
+    };
+    value.is_finite() && value == expected
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+use super::*;
+
+fn filter(require: Option<(&str, Option<&str>)>, whitelist: &[&str]) -> Filter {
+    Filter {
+        require: require.map(|(field, value)| Requirement {
+            field: field.to_owned(),
+            value: value.map(str::to_owned),
+        }),
+        whitelist: whitelist.iter().map(|name| (*name).to_owned()).collect(),
+    }
+}
+
+fn forward(body: impl AsRef<[u8]>) -> Filtered {
+    Filtered::Forward(Bytes::copy_from_slice(body.as_ref()))
+}
+
+fn apply(filter: &Filter, body: impl AsRef<[u8]>) -> Filtered {
+    filter.apply(&Bytes::copy_from_slice(body.as_ref()))
+}
+
+#[test]
+fn a_filter_without_conditions_looks_at_nothing() {
+    let filter = Filter::default();
+    assert!(filter.is_off());
+    assert_eq!(apply(&filter, b"\xff{"), forward(b"\xff{"));
+}
+
+#[test]
+fn a_required_field_must_exist() {
+    let filter = filter(Some(("a", None)), &[]);
+    let check =
+        |body: &str, expected: Filtered| assert_eq!(apply(&filter, body), expected, "{body}");
+    check(r#"{"a":null}"#, forward(r#"{"a":null}"#));
+    check(r#" {"a" : 1}"#, forward(r#" {"a" : 1}"#));
+    check(r#"{"b":{"a":1}}"#, Filtered::Unwanted);
+    check(r#"{"A":1}"#, Filtered::Unwanted);
+    check("null", Filtered::Unwanted);
+    check(r#"{"\u0061":1}"#, forward(r#"{"\u0061":1}"#));
+}
+
+#[test]
+fn a_required_value_is_a_string_or_a_number() {
+    let check = |value: &str, body: &str, expected: &str| {
+        let expected = match expected {
+            "forward" => forward(body),
+            "unwanted" => Filtered::Unwanted,
+            "lacks" => Filtered::LacksField,
+            other => unreachable!("{other}"),
+        };
+        let filter = filter(Some(("a", Some(value))), &[]);
+        assert_eq!(apply(&filter, body), expected, "{value} {body}");
+    };
+    check("2", r#"{"a":2.0}"#, "forward");
+    check("2", r#"{"a":"2"}"#, "forward");
+    check("2.0", r#"{"a":2}"#, "forward");
+    check("2.0", r#"{"a":"2"}"#, "unwanted");
+    check("2", r#"{"a":3}"#, "unwanted");
+    check("2", r#"{}"#, "lacks");
+    check("2", "null", "lacks");
+    check("x", r#"{"a":"x"}"#, "forward");
+    check("x", r#"{"a":"\u0078"}"#, "forward");
+    check("x", r#"{"a":2}"#, "unwanted");
+    for other in ["true", "null", "[2]", r#"{"a":2}"#] {
+        check("true", &format!(r#"{{"a":{other}}}"#), "unwanted");
+        check("2", &format!(r#"{{"a":{other}}}"#), "unwanted");
+    }
+    // The last field of the same name counts.
+    check("2", r#"{"a":2,"a":3}"#, "unwanted");
+    check("2", r#"{"a":3,"a":2}"#, "forward");
+    // No number of JSON is infinite.
+    check("inf", r#"{"a":1e400}"#, "unwanted");
+}
+
+#[test]
+fn only_objects_are_filtered() {
+    let filter = filter(None, &["a"]);
+    for body in [
+        "",
+        "not json",
+        "[]",
+        "1",
+        "\"a\"",
+        "true",
+        "{",
+        "{}x",
+        "{}{}",
+        r#"{"a":}"#,
+        r#"{"a":1,}"#,
+        r#"{'a':1}"#,
+        r#"{"a":01}"#,
+        r#"{"a":+1}"#,
+        r#"{"a":.5}"#,
+        r#"{"a":NaN}"#,
+        r#"{a:1}"#,
+        "{\"a\":\"\n\"}",
+        r#"{"a":"\x"}"#,
+        r#"{"a":"\u12"}"#,
+        "\u{feff}{}",
+        r#"{"b":tru}"#,
+        r#"{"b":[1,]}"#,
+        "nul",
+        "null null",
+    ] {
+        assert_eq!(apply(&filter, body), Filtered::NotAnObject, "{body:?}");
+    }
+    assert_eq!(apply(&filter, "\r\n\t null "), forward("{}"));
+    assert_eq!(apply(&filter, " {} \n"), forward("{}"));
+}
+
+/// The outputs are those of the original, except where a comment says otherwise.
+#[test]
+fn the_whitelist_selects_and_sorts_fields() {
+    let check = |names: &[&str], body: &str, expected: &str| {
+        assert_eq!(
+            apply(&filter(None, names), body),
+            forward(expected),
+            "{body}"
+        );
+    };
+    let letters = ["a", "b", "f", "big", "n", "s", "o", "t"];
+    check(
+        &letters,
+        r#"{"b":1,"a":2.0,"f":1.5,"n":null,"s":"x<y>&é\u2028","o":{"z":1,"y":[1,2.50,1e3]},"t":true}"#,
+        "{\"a\":2,\"b\":1,\"f\":1.5,\"n\":null,\"o\":{\"y\":[1,2.5,1000],\"z\":1},\
+         \"s\":\"x\\u003cy\\u003e\\u0026é\\u2028\",\"t\":true}",
+    );
+    check(
+        &["a", "d", "e", "neg", "tiny"],
+        r#"{"d":1e21,"e":0.1,"neg":-0.0,"tiny":1e-7}"#,
+        r#"{"d":1e+21,"e":0.1,"neg":0,"tiny":1e-7}"#,
+    );
+    // The original prints 9007199254740992 and 12345678901234567000.
+    check(
+        &letters,
+        r#"{"a":9007199254740993,"big":12345678901234567890}"#,
+        r#"{"a":9007199254740993,"big":12345678901234567890}"#,
+    );
+    check(&["x"], r#"{"a":1}"#, "{}");
+    check(&["a", "a"], r#"{"a":1,"a":2}"#, r#"{"a":2}"#);
+    check(&[""], r#"{"":1,"a":2}"#, r#"{"":1}"#);
+    check(&["<"], r#"{"<":1}"#, r#"{"\u003c":1}"#);
+}
+
+#[test]
+fn inner_values_are_written_again() {
+    let check = |value: &str, expected: &str| {
+        let body = format!(r#"{{"a":{value}}}"#);
+        let expected = format!(r#"{{"a":{expected}}}"#);
+        assert_eq!(
+            apply(&filter(None, &["a"]), &body),
+            forward(expected),
+            "{value}"
+        );
+    };
+    check("{}", "{}");
+    check(" [ ] ", "[]");
+    check("[[],[[]],{}]", "[[],[[]],{}]");
+    check(
+        r#"{"b":{"d":1,"c":[{"z":0,"y":"}"}]},"a":"]"}"#,
+        r#"{"a":"]","b":{"c":[{"y":"}","z":0}],"d":1}}"#,
+    );
+    check(r#"{"a":1,"b":2,"a":{"c":3}}"#, r#"{"a":{"c":3},"b":2}"#);
+    check(r#"{"a":[1,2],"a":3}"#, r#"{"a":3}"#);
+    check(r#"{"":"","a":""}"#, r#"{"":"","a":""}"#);
+    check(
+        r#"["a" , "b\"c\\" , true , null,false, -1.50e0]"#,
+        r#"["a","b\"c\\",true,null,false,-1.5]"#,
+    );
+    check(
+        r#""\/\b\f\n\r\t\u0041\ud83d\ude00""#,
+        r#""/\u0008\u000c\n\r\tA😀""#,
+    );
+    // A key that is an escape, and keys that sort by bytes.
+    check(r#"{"\u00e9":1,"z":2,"Z":3}"#, r#"{"Z":3,"z":2,"é":1}"#);
+}
+
+#[test]
+fn characters_that_are_none_are_replaced() {
+    let replaced = |body: &[u8], expected: &str| {
+        assert_eq!(apply(&filter(None, &["a"]), body), forward(expected));
+    };
+    replaced(br#"{"a":"\ud800"}"#, "{\"a\":\"\u{fffd}\"}");
+    replaced(br#"{"a":"\ud800\u0041"}"#, "{\"a\":\"\u{fffd}A\"}");
+    replaced(br#"{"a":"\ud800\ud800"}"#, "{\"a\":\"\u{fffd}\u{fffd}\"}");
+    replaced(br#"{"a":"x\udc00y"}"#, "{\"a\":\"x\u{fffd}y\"}");
+    replaced(
+        b"{\"a\":\"\xff\xe2\x82\"}",
+        "{\"a\":\"\u{fffd}\u{fffd}\u{fffd}\"}",
+    );
+    replaced(br#"{"a":{"\udfff":1}}"#, "{\"a\":{\"\u{fffd}\":1}}");
+    // A key with half a surrogate pair does not hide the other fields.
+    replaced(br#"{"\ud800":1,"a":2}"#, r#"{"a":2}"#);
+}
+
+#[test]
+fn deep_nesting_needs_no_deep_stack() {
+    let depth = 100_000;
+    let value = "[".repeat(depth) + &"]".repeat(depth);
+    let body = format!(r#"{{"a":{value}}}"#);
+    assert_eq!(apply(&filter(None, &["a"]), &body), forward(&body));
+    let value = r#"{"a":"#.repeat(depth) + "1" + &"}".repeat(depth);
+    let body = format!(r#"{{"a":{value}}}"#);
+    assert_eq!(apply(&filter(None, &["a"]), &body), forward(&body));
+}
+
+#[test]
+fn the_output_reads_back_as_the_same_values() {
+    for seed in 0..300 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let value = random_value(&mut random, 4);
+        let body = serde_json::json!({ "a": value, "b": 1 }).to_string();
+        let Filtered::Forward(out) = apply(&filter(None, &["a"]), &body) else {
+            panic!("seed {seed}: {body}");
+        };
+        let out: serde_json::Value = serde_json::from_slice(&out).expect("the output is JSON");
+        assert_eq!(out, serde_json::json!({ "a": value }), "seed {seed}");
+    }
+}
+
+fn random_value(random: &mut fastrand::Rng, depth: usize) -> serde_json::Value {
+    use serde_json::Value;
+    match random.u8(0..if depth == 0 { 4 } else { 6 }) {
+        0 => Value::Null,
+        1 => Value::Bool(random.bool()),
+        2 => Value::from(random.i64(..) >> random.u32(0..64)),
+        3 => Value::String((0..random.usize(0..8)).map(|_| random.char(..)).collect()),
+        4 => (0..random.usize(0..4))
+            .map(|_| random_value(random, depth - 1))
+            .collect(),
+        _ => (0..random.usize(0..4))
+            .map(|_| {
+                let key = random.char(..).to_string();
+                (key, random_value(random, depth - 1))
+            })
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+    }
+}

@@ -1,0 +1,106 @@
+//! [`Key`]: the part of a message that decides its destination with `--key-json-field`, and the
+//! destinations in the order of preference for a key.
+
+use serde_json::value::RawValue;
+
+use super::filter::object::{self, Object};
+
+/// The place of the key in a JSON message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The names of the fields, from the outermost inward. In an array, a decimal number is the
+    /// place of an element.
+    path: Vec<String>,
+}
+
+impl Key {
+    /// Parses a JSON pointer (RFC 6901), which begins with a slash, or the name of a field.
+    pub fn parse(text: &str) -> Key {
+        let path = match text.strip_prefix('/') {
+            Some(pointer) => pointer
+                .split('/')
+                .map(|name| name.replace("~1", "/").replace("~0", "~"))
+                .collect(),
+            None => vec![text.to_owned()],
+        };
+        Key { path }
+    }
+
+    /// Returns the key of a body. A string is its characters, and another value its JSON in the form
+    /// in which whitelisted fields are written. Returns `None` if the body is not JSON or lacks the
+    /// key.
+    pub fn of(&self, body: &[u8]) -> Option<String> {
+        let text = object::go_text(body);
+        // The check of the whole text; what follows only looks for the parts.
+        let mut value = Object::parse(&text)?.field(&self.path[0])?;
+        for name in &self.path[1..] {
+            value = match value.as_bytes().first()? {
+                b'{' => Object::parse(value)?.field(name)?,
+                b'[' => element(value, name)?,
+                _ => return None,
+            };
+        }
+        Some(object::string(value).unwrap_or_else(|| rewritten(value)))
+    }
+}
+
+fn element<'a>(array: &'a str, place: &str) -> Option<&'a str> {
+    let is_place = place == "0" || !place.starts_with(['0', '+']);
+    let elements: Vec<&RawValue> = serde_json::from_str(array).ok()?;
+    let place: usize = is_place.then(|| place.parse().ok()).flatten()?;
+    elements.get(place).map(|value| value.get())
+}
+
+fn rewritten(value: &str) -> String {
+    let mut out = String::new();
+    super::filter::push_value(&mut out, value);
+    out
+}
+
+/// The destinations, with the hash of each name.
+#[derive(Clone, Debug)]
+pub struct Ranking {
+    hashes: Vec<u64>,
+}
+
+impl Ranking {
+    /// Returns the ranking for these destinations.
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Ranking {
+        let hashes = names.into_iter().map(|name| hash(name.as_bytes()));
+        Ranking {
+            hashes: hashes.collect(),
+        }
+    }
+
+    /// Returns the places of all destinations, best first (rendezvous hashing). The order depends on
+    /// the key and on the names only, not on the order of the names or on other destinations. So a
+    /// further destination takes its share of the keys from all others, and no key moves between
+    /// the others.
+    pub fn of(&self, key: &str) -> Vec<usize> {
+        let key = hash(key.as_bytes());
+        let mut places: Vec<usize> = (0..self.hashes.len()).collect();
+        places.sort_by_key(|place| {
+            let hash = self.hashes[*place];
+            (std::cmp::Reverse(mix(key ^ hash)), hash)
+        });
+        places
+    }
+}
+
+/// Returns the 64-bit FNV-1a hash.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Returns the output of splitmix64 for this state: each bit of the input changes half of the bits.
+fn mix(state: u64) -> u64 {
+    let mut x = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests;

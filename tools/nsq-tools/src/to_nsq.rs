@@ -1,0 +1,4 @@
+//! `to_nsq`: publishes records of standard input.
+
+pub mod rate;
+pub mod records;
