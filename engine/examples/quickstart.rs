@@ -10,6 +10,8 @@ use engine::config::Config;
 use engine::daemon::Daemon;
 use engine::net::address::ListenAddress;
 use program::log;
+use signal_hook::consts::SIGINT;
+use signal_hook::iterator::{Handle, Signals};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::ffi::OsString;
@@ -33,7 +35,8 @@ type Failure = Box<dyn Error + Send + Sync>;
 fn main() -> Result<(), Failure> {
     let once = std::env::args().any(|arg| arg == "--once");
     let data_path = tempfile::tempdir()?;
-    let daemon = start(data_path.path())?;
+    let mut signals = Signals::new([0; 0])?;
+    let daemon = start(data_path.path(), &signals.handle())?;
     let address = loopback(&daemon.addresses.tcp)?;
     let http_address = daemon.addresses.http.as_ref();
     let http_address = loopback(http_address.ok_or("no HTTP address")?)?;
@@ -64,16 +67,15 @@ fn main() -> Result<(), Failure> {
         println!("  curl -d 'hello' 'http://{http_address}/pub?topic=greetings'");
         println!("  curl 'http://{http_address}/stats'");
         println!("Ctrl-C stops it.");
-        signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT])?
-            .forever()
-            .next();
+        signals.add_signal(SIGINT)?;
+        signals.forever().next();
     }
     daemon.stop();
     Ok(())
 }
 
-/// Starts the broker on nsqd's ports if they are free, otherwise on any ports.
-fn start(data_path: &std::path::Path) -> Result<Daemon, Failure> {
+/// Starts the broker on nsqd's ports if they are free, otherwise on any ports. A drain ends `signals`.
+fn start(data_path: &std::path::Path, signals: &Handle) -> Result<Daemon, Failure> {
     let data_path = format!("--data-path={}", data_path.display());
     let free = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"];
     let config = |extra: &[&str]| {
@@ -85,11 +87,15 @@ fn start(data_path: &std::path::Path) -> Result<Daemon, Failure> {
     };
     let quiet = config(&[])?;
     log::init(log::Level::Warn, quiet.log_style.clone())?;
-    match Daemon::start(quiet) {
+    let end = || {
+        let signals = signals.clone();
+        move || signals.close()
+    };
+    match Daemon::start(quiet, end()) {
         Ok(daemon) => Ok(daemon),
         Err(error) => {
             println!("{error}\nThe broker starts on free ports instead.");
-            Ok(Daemon::start(config(&free)?)?)
+            Ok(Daemon::start(config(&free)?, end())?)
         }
     }
 }

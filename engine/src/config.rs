@@ -159,6 +159,10 @@ pub struct Config {
     pub new_topic_grace: Duration,
     /// `--new-topic-grace-bytes`
     pub new_topic_grace_bytes: u64,
+    /// `--drain-on-sigterm`
+    pub drain_on_sigterm: bool,
+    /// `--drain-timeout`; 0: no limit.
+    pub drain_timeout: Duration,
     /// `--lookupd-tls-root-ca-file`; empty: no TLS to nsqlookupds.
     pub lookupd_tls_root_ca_file: String,
     /// All values as they were given, for `/config`.
@@ -259,6 +263,8 @@ impl Config {
             create: list("create"),
             new_topic_grace: duration("new-topic-grace"),
             new_topic_grace_bytes: count("new-topic-grace-bytes"),
+            drain_on_sigterm: boolean("drain-on-sigterm"),
+            drain_timeout: duration("drain-timeout"),
             options: Arc::new(options),
         })
     }

@@ -5,6 +5,7 @@ mod shard_thread;
 
 use crate::auth::AuthServers;
 use crate::config::Config;
+use crate::drain::{self, DrainSwitch, DrainedShards};
 use crate::lookup::LookupPeers;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::address::Addresses;
@@ -13,17 +14,20 @@ use crate::recovery::StoredTopics;
 use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Mail, Post};
 use crate::shard::storage::Storage;
-use crate::shard::{Clock, Shared};
+use crate::shard::{Clock, Shard, Shared};
 use crate::tls::ListenerTls;
 use crate::{config, preflight, recovery, statsd, takeover, tls};
 use diskq::{DataPath, DataPathLock, DiskError};
 use diskq_nsqd::Metadata;
-use engine_core::ShardId;
+use engine_core::{Owed, ShardId};
 use futures_channel::oneshot;
+use futures_lite::future::block_on;
 use program::{log, log_error, log_info, log_warn};
 use shard_thread::{Plan, ShardThread};
 use std::fmt;
 use std::io;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
@@ -57,16 +61,20 @@ pub struct Daemon {
     lookup: LookupPeers,
     config: Arc<Config>,
     tls: Option<ListenerTls>,
+    drain: DrainSwitch,
     lock: DataPathLock,
 }
 
 impl Daemon {
-    /// Starts a broker.
+    /// Starts a broker. `end` ends the process by a call of [`Daemon::stop`], when a drain is over.
     ///
     /// # Errors
     /// Why it cannot start, and what to do. Nothing was changed on disk by a broker that did not
     /// get the lock of its data path.
-    pub fn start(mut config: Config) -> Result<Daemon, StartError> {
+    pub fn start(
+        mut config: Config,
+        end: impl FnOnce() + Send + 'static,
+    ) -> Result<Daemon, StartError> {
         let lock = DataPathLock::acquire(&config.data_path)
             .and_then(|lock| diskq::check_writable(&config.data_path).map(|()| lock))
             .map_err(|error| lock_failed(&config, &error))?;
@@ -107,6 +115,8 @@ impl Daemon {
         let teller = has_peers_teller(&post);
         let lookup = LookupPeers::start(&info.config, info.announced, lookup_settings, teller)
             .map_err(no_thread)?;
+        let (drain, drain_orders) = drain::switch();
+        let timeout = Some(info.config.drain_timeout).filter(|timeout| !timeout.is_zero());
         let plan = Plan {
             engine: ready.engine,
             addresses: ready.addresses,
@@ -121,6 +131,8 @@ impl Daemon {
                 lookup: lookup.clone(),
                 auth,
                 health: Health::new(shards),
+                drain: drain.clone(),
+                is_started: Arc::default(),
                 info,
                 tls,
             },
@@ -136,17 +148,22 @@ impl Daemon {
             lookup,
             config: plan.shared.info.config.clone(),
             tls: plan.shared.tls.clone(),
+            drain,
             lock,
         };
         daemon.start_shards(&plan, inboxes, stored)?;
         // Now the shards' listeners hold the addresses.
         drop(ready.reserved);
+        drain_orders
+            .start(post.clone(), timeout, end)
+            .map_err(no_thread)?;
         let pusher = statsd::start(&plan.shared.info, post, statsd_stopped);
         daemon.threads.extend(pusher.map_err(no_thread)?);
         for (name, address) in daemon.addresses.named() {
             log_info!("{name}: listening on {address}");
         }
         daemon.lookup.begin();
+        plan.shared.is_started.store(true, Ordering::Relaxed);
         Ok(daemon)
     }
 
@@ -200,6 +217,14 @@ impl Daemon {
         Ok(())
     }
 
+    /// Begins a drain at SIGTERM, if `--drain-on-sigterm` says so and no drain is under way. Returns false if the
+    /// process is to stop.
+    pub fn drains_instead(&self) -> bool {
+        self.config.drain_on_sigterm
+            && !self.drain.is_draining()
+            && block_on(self.drain.set(true, "SIGTERM")).is_ok()
+    }
+
     /// Stops the broker: closes connections, makes everything durable, releases the data path.
     pub fn stop(self) {
         for (name, address) in self.addresses.named() {
@@ -241,6 +266,29 @@ fn has_peers_teller(post: &Post) -> impl Fn(bool) + Send + Sync + 'static {
             }));
             post.send(shard, call);
         }
+    }
+}
+
+impl DrainedShards for Post {
+    fn set_draining(&self, is_draining: bool) {
+        for shard in self.shards() {
+            let call = move |shard: Rc<Shard>| async move {
+                shard.with_broker(|broker, _, out| broker.set_draining(is_draining, out));
+            };
+            // A shard that has stopped takes no publishes.
+            let _: Option<()> = block_on(self.call(shard, call));
+        }
+    }
+
+    fn owed(&self) -> Option<Owed> {
+        let mut owed = Owed::default();
+        for shard in self.shards() {
+            let call = |shard: Rc<Shard>| async move {
+                shard.with_broker(|broker, now, out| broker.drain(now, out))
+            };
+            owed.add(block_on(self.call(shard, call))?);
+        }
+        Some(owed)
     }
 }
 

@@ -39,11 +39,13 @@ pub use bodies::Bodies;
 pub(crate) use config::{LOG_LEVEL, LOOKUPD_ADDRESSES};
 pub(crate) use stats::memory_fields;
 
-/// The reason why a publish was not accepted. Clients cannot tell: both are 503 `EXITING`.
+/// The reason why a publish was not accepted: 503 `EXITING`, if nothing else is said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PublishError {
     /// The topic is being deleted, or the process ends.
     Exiting,
+    /// The node is being drained: 503 `DRAINING`.
+    Draining,
     /// The log could not be written. The text goes to the log, and is logged only here.
     Backend(String),
 }
@@ -52,6 +54,7 @@ impl From<Refusal> for PublishError {
     fn from(refusal: Refusal) -> PublishError {
         match refusal {
             Refusal::Exiting => PublishError::Exiting,
+            Refusal::Draining => PublishError::Draining,
             other => PublishError::Backend(other.to_string()),
         }
     }
@@ -107,6 +110,14 @@ pub trait Broker {
     async fn topic_names(&self) -> Vec<String>;
     /// Returns why a log takes no messages, or a topic is set aside, as an error.
     fn health(&self) -> Result<(), String>;
+    /// Returns whether all shards serve.
+    fn is_started(&self) -> bool;
+    /// Returns whether the process ends.
+    fn is_stopping(&self) -> bool;
+    /// Returns whether a drain is under way.
+    fn is_draining(&self) -> bool;
+    /// Begins a drain, or takes it back. Returns when all shards have followed.
+    async fn set_draining(&self, is_draining: bool) -> Result<(), AdminError>;
     /// Returns the addresses of the nsqlookupds, as they were set last. `None`: they were set to `null`.
     fn lookupd_addresses(&self) -> Option<Vec<String>>;
     /// Replaces that list, until the process ends.
@@ -154,6 +165,7 @@ impl<B: Broker> Service for Nsqd<'_, B> {
                 };
                 Ok(Reply::plain(status, health_text(&health)))
             }
+            Endpoint::Ready => Ok(ready(broker)),
             Endpoint::Info => Ok(stats::info(broker.info())),
             Endpoint::Stats => {
                 let query = parse_query(query)?;
@@ -228,7 +240,26 @@ fn tls_required(https_port: i32) -> Reply {
     Reply::json(StatusCode::FORBIDDEN, body)
 }
 
+/// Says whether clients should be sent here. `/ping` says whether the process works.
+fn ready(broker: &impl Broker) -> Reply {
+    let ready = if broker.is_stopping() {
+        Err("exiting".to_owned())
+    } else if !broker.is_started() {
+        Err("starting".to_owned())
+    } else if broker.is_draining() {
+        Err("draining".to_owned())
+    } else {
+        broker.health()
+    };
+    let status = match ready {
+        Ok(()) => StatusCode::OK,
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    Reply::plain(status, health_text(&ready))
+}
+
 const EXITING: Failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "EXITING");
+const DRAINING: Failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "DRAINING");
 const TOPIC_NOT_FOUND: Failure = Failure::new(StatusCode::NOT_FOUND, "TOPIC_NOT_FOUND");
 const CHANNEL_NOT_FOUND: Failure = Failure::new(StatusCode::NOT_FOUND, "CHANNEL_NOT_FOUND");
 

@@ -22,6 +22,7 @@ mod auth;
 pub mod check;
 pub mod config;
 pub mod daemon;
+mod drain;
 pub mod http;
 mod lookup;
 mod metadata_writer;

@@ -3,7 +3,7 @@
 use engine::check::{self, State};
 use engine::config::{Check, Config};
 use engine::daemon::Daemon;
-use program::stop::{self, StopSignals};
+use program::stop::{self, StopSignal, StopSignals};
 use program::{log, log_fatal};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -35,9 +35,11 @@ fn main() -> ExitCode {
             return ExitCode::from(1);
         }
     };
-    match Daemon::start(config) {
+    let ender = signals.ender();
+    match Daemon::start(config, move || ender.end()) {
         Ok(daemon) => {
-            if !signals.wait(|| daemon.reload()) {
+            let stops = |signal| signal == StopSignal::Interrupt || !daemon.drains_instead();
+            if !signals.wait(|| daemon.reload(), stops) {
                 return ExitCode::from(2);
             }
             daemon.stop();

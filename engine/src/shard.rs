@@ -27,6 +27,7 @@ mod task;
 mod wake;
 
 use crate::auth::AuthServers;
+use crate::drain::DrainSwitch;
 use crate::lookup::LookupPeers;
 use crate::metadata_writer::MetadataWriter;
 use crate::net::input::Buffers;
@@ -45,6 +46,8 @@ use mail::{Inbox, Mail, Post};
 use program::{log_debug, log_error, log_info, log_repeated, log_warn};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use storage::{KeeperJob, Storage};
 use task::{Task, Tasks};
@@ -59,6 +62,9 @@ pub(crate) struct Shared {
     pub(crate) lookup: LookupPeers,
     pub(crate) auth: Option<AuthServers>,
     pub(crate) health: Health,
+    pub(crate) drain: DrainSwitch,
+    /// True when all shards serve.
+    pub(crate) is_started: Arc<AtomicBool>,
     pub(crate) info: Info,
     pub(crate) tls: Option<ListenerTls>,
 }

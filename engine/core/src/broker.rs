@@ -3,6 +3,7 @@
 pub(crate) mod admin;
 mod authorize;
 mod consume;
+mod drain;
 mod forward;
 mod keeper;
 pub(crate) mod output;
@@ -109,6 +110,10 @@ pub struct Broker {
     set_aside: BTreeMap<Box<str>, SetAside>,
     /// Every command has a line in the log.
     is_tracing: bool,
+    /// Publishes are refused.
+    is_draining: bool,
+    /// A SUB or publish may be refused: there are auth servers, or this is a drain.
+    checks_permits: bool,
 }
 
 /// The shard that owns a topic: a stable hash of its name.
@@ -161,6 +166,7 @@ impl Broker {
         Broker {
             random: Random::new(options.seed),
             work: Work::new(options.turn_entries),
+            checks_permits: options.server.auth_required,
             entries_spent: 0,
             discarded: Vec::new(),
             options,
@@ -175,6 +181,7 @@ impl Broker {
             unhealthy: BTreeSet::new(),
             set_aside: BTreeMap::new(),
             is_tracing: false,
+            is_draining: false,
         }
     }
 

@@ -124,6 +124,12 @@ impl Channel {
         self.deferred.count()
     }
 
+    /// The time at which the last deferred message is due.
+    pub(crate) fn last_due(&self) -> Option<Duration> {
+        let (due, _) = self.deferred.last_key()?;
+        Some(Duration::from_nanos(due))
+    }
+
     /// All messages that the channel owes.
     pub(crate) fn owed_count(&self) -> u64 {
         self.depth() + self.in_flight_count() + self.deferred_count()

@@ -18,6 +18,8 @@ pub enum Refusal {
     NothingDurable,
     /// The topic is being deleted, or the process ends.
     Exiting,
+    /// The node takes no messages, because it is to be drained.
+    Draining,
 }
 
 /// The text in error frames and in the log.
@@ -30,6 +32,7 @@ impl fmt::Display for Refusal {
                 f.write_str("nothing is durable any more since a failed sync")
             }
             Refusal::Exiting => f.write_str("exiting"),
+            Refusal::Draining => f.write_str("draining, publish to another nsqd"),
         }
     }
 }

@@ -13,6 +13,7 @@ mod checkpoint;
 mod distribution;
 mod grace;
 mod in_grace;
+mod owed;
 mod pieces;
 mod restore;
 mod stop;
@@ -126,6 +127,8 @@ pub(crate) struct Topic {
     pub(crate) is_recorded: bool,
     /// True after a failed sync. The log is poisoned, and messages that are not synced never will be.
     pub(crate) sync_failed: bool,
+    /// A drain has withdrawn the topic from the nsqlookupds.
+    pub(crate) is_withdrawn: bool,
     stopping: Stopping,
     pub(crate) waiters: Waiters,
     options: TopicOptions,
@@ -176,6 +179,7 @@ impl Topic {
             log,
             is_recorded: false,
             sync_failed: false,
+            is_withdrawn: false,
             stopping: Stopping::No,
             waiters: Waiters::default(),
             options,

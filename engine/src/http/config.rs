@@ -1,8 +1,9 @@
-//! `/config/<option>`: every option by its key in the configuration file; two can be changed.
+//! `/config/<option>`: every option by its key in the configuration file; two can be changed. `/config/drain` is the
+//! drain of this node.
 
 use http::StatusCode;
 
-use super::Broker;
+use super::{Broker, admin};
 use program::Value;
 use program::http::{End, Failure, Io, Reply, RequestBody};
 use program::log::{self, Level};
@@ -13,6 +14,9 @@ pub(crate) const LOG_LEVEL: &str = "log_level";
 /// The key of the nsqlookupds, which can change while nsqd runs.
 pub(crate) const LOOKUPD_ADDRESSES: &str = "nsqlookupd_tcp_addresses";
 
+/// The key of the drain, which is no flag.
+const DRAIN: &str = "drain";
+
 /// `GET /config/<option>`: the value as it is now.
 pub(super) fn get<B: Broker>(broker: &B, option: &str) -> Result<Reply, Failure> {
     let info = broker.info();
@@ -21,6 +25,7 @@ pub(super) fn get<B: Broker>(broker: &B, option: &str) -> Result<Reply, Failure>
         LOOKUPD_ADDRESSES => broker
             .lookupd_addresses()
             .map_or(Value::NoList, Value::List),
+        DRAIN => Value::Boolean(broker.is_draining()),
         "broadcast_tcp_port" => Value::Integer(info.announced.tcp.into()),
         "broadcast_http_port" => Value::Integer(info.announced.http.into()),
         "statsd_prefix" => Value::Text(info.statsd_prefix.clone()),
@@ -53,6 +58,11 @@ pub(super) async fn put<B: Broker>(
         LOOKUPD_ADDRESSES => {
             let addresses = serde_json::from_slice(&received.bytes).map_err(|_| invalid)?;
             broker.set_lookupd_addresses(addresses);
+        }
+        DRAIN => {
+            let is_draining = serde_json::from_slice(&received.bytes).map_err(|_| invalid)?;
+            let done = broker.set_draining(is_draining).await;
+            done.map_err(admin::failure_of)?;
         }
         _ => {
             let is_known = broker.info().config.options.by_key(option).is_some();

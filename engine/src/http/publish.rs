@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::bodies::{MpubLimits, split_binary, split_lines};
-use super::{Action, Bodies, Broker, EXITING, PublishError, admin};
+use super::{Action, Bodies, Broker, DRAINING, EXITING, PublishError, admin};
 use program::http::{End, Failure, Io, Reply, RequestBody, parse_query};
 use program::{log_error, log_warn};
 
@@ -95,6 +95,7 @@ async fn hand_over<B: Broker>(
     match broker.publish(topic, bodies, defer).await {
         Ok(()) => Ok(Reply::text("OK")),
         Err(PublishError::Exiting) => Err(EXITING),
+        Err(PublishError::Draining) => Err(DRAINING),
         Err(PublishError::Backend(why)) => {
             log_error!("TOPIC({topic}) ERROR: failed to write message to backend - {why}");
             // To clients nsqd does not tell these two apart.

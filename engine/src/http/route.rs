@@ -7,6 +7,7 @@ use program::http::Route;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
     Ping,
+    Ready,
     Info,
     Stats,
     Topics,
@@ -27,6 +28,7 @@ pub(super) enum Endpoint {
 /// Every route.
 pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/ping", Endpoint::Ping),
+    ("GET", "/ready", Endpoint::Ready),
     ("GET", "/info", Endpoint::Info),
     ("GET", "/stats", Endpoint::Stats),
     ("GET", "/topics", Endpoint::Topics),

@@ -39,6 +39,7 @@ impl Wanted {
 struct View<'a> {
     info: &'a Info,
     health: String,
+    is_draining: bool,
     snapshot: StatsSnapshot,
     wanted: Wanted,
     /// The topic that is asked for does not exist. nsqd then shows no list, not an empty one.
@@ -59,6 +60,7 @@ pub(super) async fn stats<B: Broker>(broker: &B, wanted: Wanted) -> Reply {
     let view = View {
         info: broker.info(),
         health,
+        is_draining: broker.is_draining(),
         snapshot,
         wanted,
         is_topic_unknown,

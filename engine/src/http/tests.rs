@@ -1,4 +1,4 @@
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -69,6 +69,8 @@ struct Fake {
     calls: RefCell<Vec<String>>,
     publish_error: Option<PublishError>,
     health: Result<(), String>,
+    is_started: bool,
+    is_draining: Cell<bool>,
     snapshot: StatsSnapshot,
     moves: bool,
     lookupd_addresses: RefCell<Option<Vec<String>>>,
@@ -102,6 +104,8 @@ fn fake() -> Fake {
         calls: RefCell::default(),
         publish_error: None,
         health: Ok(()),
+        is_started: true,
+        is_draining: Cell::default(),
         snapshot: StatsSnapshot::default(),
         moves: false,
         lookupd_addresses: RefCell::new(Some(Vec::new())),
@@ -185,6 +189,26 @@ impl Broker for Fake {
 
     fn health(&self) -> Result<(), String> {
         self.health.clone()
+    }
+
+    fn is_started(&self) -> bool {
+        self.is_started
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.publish_error == Some(PublishError::Exiting)
+    }
+
+    fn is_draining(&self) -> bool {
+        self.is_draining.get()
+    }
+
+    async fn set_draining(&self, is_draining: bool) -> Result<(), AdminError> {
+        if self.is_stopping() {
+            return Err(AdminError::Exiting);
+        }
+        self.is_draining.set(is_draining);
+        Ok(())
     }
 
     fn lookupd_addresses(&self) -> Option<Vec<String>> {
@@ -288,6 +312,48 @@ fn sorted_head(answer: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = head.split("\r\n").collect();
     lines[1..].sort_unstable();
     lines
+}
+
+#[test]
+fn readiness_is_apart_from_liveness() {
+    let check = |change: fn(&mut Fake), expected: (u16, &str), ping: u16| {
+        let mut broker = fake();
+        change(&mut broker);
+        let broker = Rc::new(broker);
+        let (status, text) = ask(&broker, "GET", "/ready", "");
+        assert_eq!((status, text.as_str()), expected);
+        assert_eq!(ask(&broker, "GET", "/ping", "").0, ping);
+    };
+    check(|_| {}, (200, "OK"), 200);
+    check(|it| it.is_started = false, (503, "NOK - starting"), 200);
+    check(|it| it.is_draining.set(true), (503, "NOK - draining"), 200);
+    let exiting: fn(&mut Fake) = |it| it.publish_error = Some(PublishError::Exiting);
+    check(exiting, (503, "NOK - exiting"), 200);
+    let unhealthy: fn(&mut Fake) = |it| it.health = Err("no room".to_owned());
+    check(unhealthy, (503, "NOK - no room"), 500);
+}
+
+#[test]
+fn the_drain_is_a_key_of_config() {
+    let broker = Rc::new(fake());
+    let ok = |text: &str| (200, text.to_owned());
+    assert_eq!(ask(&broker, "GET", "/config/drain", ""), ok("false"));
+    assert_eq!(ask(&broker, "PUT", "/config/drain", "true"), ok("true"));
+    assert_eq!(ask(&broker, "GET", "/config/drain", ""), ok("true"));
+    let (status, stats) = ask(&broker, "GET", "/stats?format=json&include_mem=false", "");
+    assert!(
+        status == 200 && stats.contains(r#""draining":true"#),
+        "{stats}"
+    );
+    assert_eq!(ask(&broker, "PUT", "/config/drain", "1").0, 400);
+    assert_eq!(ask(&broker, "PUT", "/config/drain", "false"), ok("false"));
+    let mut ending = fake();
+    ending.publish_error = Some(PublishError::Exiting);
+    assert_eq!(ask(&Rc::new(ending), "PUT", "/config/drain", "true").0, 503);
+    let mut draining = fake();
+    draining.publish_error = Some(PublishError::Draining);
+    let refused = ask(&Rc::new(draining), "POST", "/pub?topic=t", "x");
+    assert_eq!(refused, (503, r#"{"message":"DRAINING"}"#.to_owned()));
 }
 
 #[test]

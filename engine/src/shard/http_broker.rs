@@ -1,5 +1,6 @@
 //! The broker as HTTP sees it: any topic, whichever shard it lives on.
 
+use crate::drain::Ending;
 use crate::http::{self, Action, AdminError, Bodies, PublishError};
 use crate::process::Info;
 use crate::shard::Shard;
@@ -11,6 +12,7 @@ use engine_core::{
 };
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::name::{ChannelName, TopicName};
 
@@ -101,6 +103,24 @@ impl http::Broker for HttpBroker {
 
     fn health(&self) -> Result<(), String> {
         self.shard.shared.health.get()
+    }
+
+    fn is_started(&self) -> bool {
+        self.shard.shared.is_started.load(Ordering::Relaxed)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.shard.is_stopping()
+    }
+
+    fn is_draining(&self) -> bool {
+        self.shard.shared.drain.is_draining()
+    }
+
+    async fn set_draining(&self, is_draining: bool) -> Result<(), AdminError> {
+        let drain = &self.shard.shared.drain;
+        let done = drain.set(is_draining, "PUT /config/drain").await;
+        done.map_err(|Ending| AdminError::Exiting)
     }
 
     fn lookupd_addresses(&self) -> Option<Vec<String>> {

@@ -37,7 +37,7 @@ fn run(config: &Config) -> Result<ExitCode, String> {
     let server = runtime
         .block_on(Server::start(config))
         .map_err(|why| format!("failed to instantiate nsqlookupd - {why}"))?;
-    if !signals.wait(|| {}) {
+    if !signals.wait(|| {}, |_| true) {
         return Ok(ExitCode::from(2));
     }
     runtime.block_on(server.stop());

@@ -4,7 +4,7 @@ use std::io;
 use std::{panic, process};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::{Handle, Signals};
 
 use crate::{log, log_fatal};
 
@@ -21,6 +21,26 @@ pub fn abort_on_panic() {
 /// The signals that a daemon handles.
 pub struct StopSignals {
     signals: Signals,
+}
+
+/// A signal that asks a daemon to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopSignal {
+    /// SIGINT
+    Interrupt,
+    /// SIGTERM
+    Terminate,
+}
+
+/// Ends a daemon that waits for signals.
+#[derive(Clone, Debug)]
+pub struct Ender(Handle);
+
+impl Ender {
+    /// Makes [`StopSignals::wait`] return true, like a signal that stops the daemon.
+    pub fn end(&self) {
+        self.0.close();
+    }
 }
 
 impl StopSignals {
@@ -44,12 +64,19 @@ impl StopSignals {
         Ok(caught)
     }
 
-    /// Waits for a signal that ends the daemon. Returns false if the daemon is to end at once, as
-    /// if it were killed. Calls `reload` at each SIGHUP.
-    pub fn wait(mut self, reload: impl Fn()) -> bool {
+    /// Returns the means by which another thread ends the wait.
+    pub fn ender(&self) -> Ender {
+        Ender(self.signals.handle())
+    }
+
+    /// Waits for a signal that ends the daemon, or for an [`Ender`]. Returns false if the daemon is
+    /// to end at once, as if it were killed. Calls `reload` at each SIGHUP. Calls `stops` at each
+    /// SIGINT and SIGTERM. The daemon goes on if `stops` returns false.
+    pub fn wait(mut self, reload: impl Fn(), stops: impl Fn(StopSignal) -> bool) -> bool {
         for signal in self.signals.forever() {
             match signal {
-                SIGINT | SIGTERM => return true,
+                SIGINT if stops(StopSignal::Interrupt) => return true,
+                SIGTERM if stops(StopSignal::Terminate) => return true,
                 SIGHUP => reload(),
                 SIGQUIT => {
                     log_fatal!("SIGQUIT: ending at once");
@@ -60,6 +87,7 @@ impl StopSignals {
                 _ => {}
             }
         }
-        unreachable!("the signals never end")
+        // An `Ender` has ended the signals.
+        true
     }
 }

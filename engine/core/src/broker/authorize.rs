@@ -15,6 +15,7 @@ use crate::client::output::Verb;
 use crate::client::{Blocked, Ending};
 use crate::ids::ClientId;
 use crate::now::Now;
+use crate::refusal::Refusal;
 use wire::error::WireError;
 use wire::name::{ChannelName, TopicName};
 
@@ -110,7 +111,7 @@ impl Broker {
         self.flush_later(id);
     }
 
-    /// Returns whether a client may publish to a topic, or subscribe to a channel.
+    /// Returns whether a client may publish to a topic, or subscribe to a channel. In a drain nobody may publish.
     pub(super) fn permit(
         &mut self,
         now: Now,
@@ -119,6 +120,14 @@ impl Broker {
         (topic, channel): (TopicName<'_>, Option<ChannelName<'_>>),
         out: &mut Vec<Output>,
     ) -> Permit {
+        if !self.checks_permits {
+            return Permit::Granted;
+        }
+        if self.is_draining && verb != Verb::Sub {
+            let error = verb.failed(&Refusal::Draining.to_string());
+            self.fail(id, error, out);
+            return Permit::Refused;
+        }
         if !self.options.server.auth_required {
             return Permit::Granted;
         }

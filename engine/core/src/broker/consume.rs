@@ -104,8 +104,10 @@ impl Broker {
         let (topic_name, name_text) = (&topic.name, name.as_str());
         let line = format!("TOPIC({topic_name}): new channel({name_text})");
         out.push(Output::info(line));
-        let change = Change::channel(topic_name, name_text, true);
-        out.push(Output::Changed(change));
+        if !topic.is_withdrawn {
+            let change = Change::channel(topic_name, name_text, true);
+            out.push(Output::Changed(change));
+        }
         if !name.is_ephemeral() && !topic.ephemeral {
             topic.request_record_of(id);
             out.push(Output::MetadataChanged);

@@ -35,6 +35,12 @@ impl Broker {
             at += name.len();
             let packed = &batch.bytes[at..at + entry.packed_bytes];
             at += packed.len();
+            if self.is_draining {
+                if entry.verb.is_some() {
+                    self.reply_forward(entry.forward_id(batch.from), Err(Refusal::Draining));
+                }
+                continue;
+            }
             let topic = TopicName::new(name).expect("the sender decoded it");
             let found = match self.topic_key(topic, out) {
                 Ok(found) => found,

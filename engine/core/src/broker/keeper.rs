@@ -119,7 +119,7 @@ impl Broker {
     }
 
     /// Lets the clients and tasks whose publish found no room try again.
-    fn wake_blocked(&mut self, key: TopicKey, out: &mut Vec<Output>) {
+    pub(super) fn wake_blocked(&mut self, key: TopicKey, out: &mut Vec<Output>) {
         let topic = &mut self.topics[key];
         let clients = std::mem::take(&mut topic.blocked_clients);
         let tasks = std::mem::take(&mut topic.blocked_tasks);

@@ -131,6 +131,9 @@ impl Broker {
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, Refusal> {
+        if self.is_draining {
+            return Err(Refusal::Draining);
+        }
         let found = self.topic_key(name, out).map_err(Refusal::SetAside)?;
         let key = found.key();
         let topic = &mut self.topics[key];

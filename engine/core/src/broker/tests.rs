@@ -1,5 +1,6 @@
 //! The rules of the protocol as transcripts: each test is the text of a session.
 
+mod drain;
 mod pressure;
 mod script;
 

@@ -11,6 +11,10 @@ impl View<'_> {
         let mut object = JsonObject::new(&mut body);
         object.text("version", NSQ_VERSION);
         object.text("health", &self.health);
+        // nsqd has no such field. It is left out, like others, when it says nothing.
+        if self.is_draining {
+            object.boolean("draining", true);
+        }
         object.number("start_time", unix_seconds(self.info.start_time));
         let out = object.key("topics");
         if self.is_topic_unknown {

@@ -16,6 +16,8 @@
 //! +500ms              time passes, timers fire one by one
 //! pause t, unpause t/ch, empty t/ch, delete t, create t/ch, stats t, where t/ch, health, restart,
 //! power lost 3        ... and of what was not synced, what seed 3 says is there; no nsqd.dat
+//! drain on, drain off publishes are refused, or taken again
+//! owed                what a drain waits for, and the topics and channels that come (+) or go (-) at the nsqlookupds
 //! channels t a,b      the channels that the topic t asked for
 //! unasked t a,b       ... and not every nsqlookupd has answered
 //! grant a 60s t c sp  the auth server's answer for a: topic and channel pattern, permissions
@@ -218,6 +220,8 @@ impl Session {
             ["stats", what] => self.show_stats(what),
             ["where", what] => self.show_localities(what),
             ["health"] => self.show_health(),
+            ["drain", state] => self.drain(state == "on"),
+            ["owed"] => self.show_owed(),
             ["restart"] => self.restart(Crash::Process),
             ["power", "lost", seed] => self.restart(Crash::Power {
                 seed: seed.parse().expect("a number"),
@@ -681,6 +685,32 @@ impl Session {
     fn show_health(&mut self) {
         let text = self.broker.health().map_or("OK", |text| text);
         writeln!(self.transcript, "= {text}").expect("a String takes all");
+    }
+
+    fn drain(&mut self, is_draining: bool) {
+        let mut out = Vec::new();
+        self.broker.set_draining(is_draining, &mut out);
+        self.show_changes(&out);
+        self.run_until_idle(out);
+    }
+
+    fn show_owed(&mut self) {
+        let mut out = Vec::new();
+        let owed = self.broker.drain(self.now, &mut out);
+        writeln!(self.transcript, "= {owed}").expect("a String takes all");
+        self.show_changes(&out);
+        self.run_until_idle(out);
+    }
+
+    fn show_changes(&mut self, out: &[Output]) {
+        for output in out {
+            if let Output::Changed(change) = output {
+                let sign = if change.is_there { '+' } else { '-' };
+                let channel = change.channel.as_deref().map(|name| format!("/{name}"));
+                let (topic, channel) = (&change.topic, channel.unwrap_or_default());
+                writeln!(self.transcript, "= {sign}{topic}{channel}").expect("a String takes all");
+            }
+        }
     }
 
     /// The process is killed, or the machine, and started again.

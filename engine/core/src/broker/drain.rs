@@ -1,0 +1,63 @@
+//! The drain of this shard: publishes are refused, and consumers are served until nothing is owed.
+//!
+//! A topic that owes nothing is withdrawn from the nsqlookupds. A topic that still has messages stays there, so that
+//! its consumers find this node.
+
+use super::Broker;
+use super::output::{Change, Output};
+use crate::ids::TopicKey;
+use crate::now::Now;
+use crate::owed::Owed;
+use crate::refusal::Refusal;
+
+impl Broker {
+    /// Begins a drain, or takes it back. Publishes that wait for room are refused, too.
+    pub fn set_draining(&mut self, is_draining: bool, out: &mut Vec<Output>) {
+        if is_draining == self.is_draining {
+            return;
+        }
+        self.is_draining = is_draining;
+        self.checks_permits = is_draining || self.options.server.auth_required;
+        let keys = self.by_name.values().copied().collect::<Vec<_>>();
+        for key in keys {
+            if is_draining {
+                self.wake_blocked(key, out);
+                self.refuse_forwarded(key, &Refusal::Draining);
+            } else {
+                self.announce_again(key, out);
+            }
+        }
+    }
+
+    /// Returns what this shard still owes. Withdraws the topics that owe nothing from the nsqlookupds. Call this from
+    /// time to time in a drain.
+    pub fn drain(&mut self, now: Now, out: &mut Vec<Output>) -> Owed {
+        let mut owed = Owed::default();
+        for key in self.by_name.values() {
+            let topic = &mut self.topics[*key];
+            let before = owed.total();
+            topic.add_owed(now, &mut owed);
+            if self.is_draining && owed.total() == before && !topic.is_withdrawn {
+                topic.is_withdrawn = true;
+                for (_, channel) in topic.channels() {
+                    let change = Change::channel(&topic.name, &channel.name, false);
+                    out.push(Output::Changed(change));
+                }
+                out.push(Output::Changed(Change::topic(&topic.name, false)));
+            }
+        }
+        owed
+    }
+
+    /// Announces a topic that was withdrawn.
+    fn announce_again(&mut self, key: TopicKey, out: &mut Vec<Output>) {
+        let topic = &mut self.topics[key];
+        if std::mem::take(&mut topic.is_withdrawn) {
+            out.push(Output::Changed(Change::topic(&topic.name, true)));
+            for (_, channel) in topic.channels() {
+                let change = Change::channel(&topic.name, &channel.name, true);
+                out.push(Output::Changed(change));
+            }
+        }
+    }
+}

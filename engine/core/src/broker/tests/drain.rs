@@ -1,0 +1,175 @@
+//! A drain: what is refused, what is owed, and what the nsqlookupds are told.
+
+use super::script::{check, check_with, options};
+use crate::GraceOptions;
+use std::time::Duration;
+
+#[test]
+fn publishes_are_refused_and_consumers_are_served() {
+    check(
+        "
+a: PUB t | x
+a< OK
+b: SUB t ch
+b< OK
+drain on
+a: PUB t | y; PUB t | z
+a< E_PUB_FAILED PUB failed draining, publish to another nsqd
+a closed
+c: MPUB t | y,z
+c< E_MPUB_FAILED MPUB failed draining, publish to another nsqd
+c closed
+d: DPUB new 5 | y
+d< E_DPUB_FAILED DPUB failed draining, publish to another nsqd
+d closed
+owed
+= 1 messages are owed: 1 waiting
+b: RDY 1
+b< x (1)
+owed
+= 1 messages are owed: 1 in flight
+b: REQ #x 1500
+owed
+= 1 messages are owed: 1 deferred; the last deferred one is due in 2 s
++1500ms
+b< x (2)
+b: FIN #x
+owed
+= 0 messages are owed
+= -t/ch
+= -t
+owed
+= 0 messages are owed
+",
+    );
+}
+
+#[test]
+fn the_causes_that_keep_messages_are_named() {
+    check(
+        "
+a: PUB none | x
+a< OK
+a: SUB absent ch
+a< OK
+a: PUB absent | x
+a< OK
+a gone
+b: SUB paused ch
+b< OK
+b: PUB paused | x
+b< OK
+pause paused/ch
+c: SUB stopped ch
+c< OK
+pause stopped
+c: PUB stopped | x
+c< OK
+drain on
+owed
+= 4 messages are owed: 2 waiting, 2 without a channel or behind a pause; absent/ch has no consumer, none has no \
+channel, paused/ch is paused, stopped is paused
+d: SUB none new
+d< OK
+d: RDY 1
+d< x (1)
+d: FIN #x
+owed
+= 3 messages are owed: 2 waiting, 1 without a channel or behind a pause; absent/ch has no consumer, paused/ch is \
+paused, stopped is paused
+= -none/new
+= -none
+",
+    );
+}
+
+#[test]
+fn a_drain_that_is_taken_back_announces_the_topics_again() {
+    check(
+        "
+a: SUB t ch
+a< OK
+drain on
+owed
+= 0 messages are owed
+= -t/ch
+= -t
+b: SUB t late
+b< OK
+owed
+= 0 messages are owed
+drain off
+= +t
+= +t/ch
+= +t/late
+a: PUB t | x
+a< OK
+owed
+= 2 messages are owed: 2 waiting
+drain on
+owed
+= 2 messages are owed: 2 waiting
+drain off
+",
+    );
+}
+
+#[test]
+fn the_grace_of_a_new_topic_is_awaited() {
+    let mut options = options();
+    options.asks_for_channels = true;
+    options.topic.grace = GraceOptions {
+        period: Duration::from_secs(60),
+        bytes_max: 1 << 20,
+    };
+    check_with(
+        options,
+        "
+a: PUB t | x
+unasked t ch
+a< OK
+drain on
+owed
+= 2 messages are owed: 1 waiting, 1 in the grace of a new topic; t has a grace that ends in 61 s, t/ch has no consumer
+b: SUB t ch
+b< OK
+b: RDY 1
+b< x (1)
+b: FIN #x
+owed
+= 1 messages are owed: 1 in the grace of a new topic; t has a grace that ends in 61 s
+a gone
+b gone
++60s
+owed
+= 0 messages are owed
+= -t/ch
+= -t
+",
+    );
+}
+
+/// A publish that waits for room is refused as a whole.
+#[test]
+fn a_publish_that_waits_is_refused() {
+    let mut options = options();
+    options.asks_for_channels = true;
+    check_with(
+        options,
+        "
+a: PUB t | x
+drain on
+owed
+= 0 messages are owed
+= -t
+channels t ch
+a< E_PUB_FAILED PUB failed draining, publish to another nsqd
+a closed
+owed
+= 0 messages are owed
+drain off
+= +t
+= +t/ch
+",
+    );
+}
