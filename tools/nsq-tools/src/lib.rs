@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cluster;
+pub mod consuming;
 pub mod doctor;
 pub mod flags;
 pub mod host_pool;
