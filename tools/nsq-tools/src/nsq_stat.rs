@@ -37,7 +37,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     thread::spawn(move || {
         // The tool holds nothing that an end at once would damage.
-        signals.wait(|| process::exit(0));
+        signals.wait(|| process::exit(0), |_| true);
         process::exit(0);
     });
     if let Err(error) = log::init_tool(log::Level::Info, config.log_style.clone()) {
