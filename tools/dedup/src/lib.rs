@@ -44,6 +44,8 @@ mod error;
 mod forgetful;
 mod inverse;
 mod key;
+#[cfg(feature = "memcached")]
+mod memcached;
 mod memory;
 mod roaring_pair;
 pub mod saved;
@@ -54,6 +56,8 @@ pub use error::{DedupError, SizeError};
 pub use forgetful::{ForgetfulBloom, ForgetfulOptions};
 pub use inverse::InverseBloom;
 pub use key::{Fingerprint, KeyHasher, MessageNumber};
+#[cfg(feature = "memcached")]
+pub use memcached::{Lease, Memcached, MemcachedOptions, SharedBegin, StoreError};
 pub use memory::{Memory, UnixTime};
 pub use roaring_pair::RoaringPair;
 pub use time_limited::{GENERATIONS, TimeLimitedBloom, TimeLimitedOptions};

@@ -1,0 +1,323 @@
+//! [`Memcached`]: the states of messages in memcached, for several consumers of one channel.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_memcached::{AsciiProtocol, Client, Error, Status};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::key::{Fingerprint, KeyHasher};
+
+/// What stands in memcached for a message that was handled. A token of a lease never has this value.
+const DONE: &str = "done";
+
+/// The longest time to live that memcached takes as a duration: 30 days. It takes longer ones as dates.
+const LIFE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The options of a [`Memcached`] store.
+#[derive(Clone, Debug)]
+pub struct MemcachedOptions {
+    /// The address: `host:port` or `unix:///path`.
+    pub address: String,
+    /// What the keys begin with, so that several topics and channels can share one memcached. At most 200 bytes, without
+    /// spaces and control characters.
+    pub prefix: String,
+    /// The time after which another consumer may handle a message whose consumer has not answered: the message timeout
+    /// of nsqd. Whole seconds, at least 1 s.
+    pub lease: Duration,
+    /// The time for which a handled message is remembered. Whole seconds, at most 30 days.
+    pub window: Duration,
+    /// The longest time that a question may take.
+    pub timeout: Duration,
+    /// The most connections that the store opens, and so the most questions at a time.
+    pub connections: usize,
+    /// The hasher of the keys. All consumers need the same secret.
+    pub hasher: KeyHasher,
+}
+
+impl MemcachedOptions {
+    /// Returns options for this address: a lease of 60 s, a window of 1 h, a timeout of 1 s, 8 connections, and a secret
+    /// of zeros.
+    #[must_use]
+    pub fn new(address: &str) -> MemcachedOptions {
+        MemcachedOptions {
+            address: address.to_owned(),
+            prefix: "nsq:".to_owned(),
+            lease: Duration::from_secs(60),
+            window: Duration::from_secs(3600),
+            timeout: Duration::from_secs(1),
+            connections: 8,
+            hasher: KeyHasher::new([0; 16]),
+        }
+    }
+}
+
+/// A question that memcached did not answer. The message is neither fresh nor done: the caller requeues it, or handles it
+/// and risks a duplicate.
+#[derive(Debug)]
+pub enum StoreError {
+    /// memcached did not answer in time.
+    Timeout(Duration),
+    /// The connection failed, or memcached refused the command.
+    Failed(Error),
+    /// An option has no meaning. The text says which.
+    Option(&'static str),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Timeout(after) => {
+                write!(
+                    f,
+                    "memcached has not answered within {after:?}; check its address and its load"
+                )
+            }
+            StoreError::Failed(error) => write!(f, "memcached cannot be used: {error}"),
+            StoreError::Option(what) => write!(f, "{what}"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            StoreError::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// The states of messages in memcached. Several consumers of one channel, on several machines, share them. Clones share
+/// the connections.
+///
+/// ```text
+///   begin    add key token, life = lease       stored: Fresh.  Otherwise get: "done" is Done, a token is InProgress
+///   commit   set key "done", life = window
+///   release  get, and delete if the token is ours: the next copy is fresh
+/// ```
+///
+/// A lost lease, a lost race and a memcached that restarts or evicts make duplicates, and never a loss: a message is
+/// done only after a consumer has said so. Like [`InverseBloom`](crate::InverseBloom), the store compares 128-bit
+/// fingerprints.
+#[derive(Clone, Debug)]
+pub struct Memcached {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: MemcachedOptions,
+    /// Connections that no question uses. A connection whose question failed or was dropped does not come back.
+    idle: Mutex<Vec<Client>>,
+    permits: Semaphore,
+    /// A random number, which tells the leases of this store from those of other consumers.
+    id: u64,
+    leases: AtomicU64,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The answer of [`Memcached::begin`]. The words mean the same as in [`Begin`](crate::Begin).
+#[derive(Debug)]
+pub enum SharedBegin {
+    /// The caller handles the message, and then commits the lease.
+    Fresh(Lease),
+    /// A consumer is handling a copy, or has died with it and its lease has not ended.
+    InProgress,
+    /// A copy was handled.
+    Done,
+}
+
+impl Memcached {
+    /// Makes a store. It connects with the first question.
+    ///
+    /// # Errors
+    /// If an option has no meaning.
+    pub fn new(options: MemcachedOptions) -> Result<Memcached, StoreError> {
+        let wrong = [
+            (
+                options.lease < Duration::from_secs(1),
+                "the lease must be at least 1 s",
+            ),
+            (
+                options.window < options.lease,
+                "the window must be at least as long as the lease",
+            ),
+            (
+                options.window > LIFE_MAX,
+                "the window must be at most 30 days",
+            ),
+            (
+                options.connections == 0,
+                "the store needs at least one connection",
+            ),
+            (
+                options.prefix.len() > 200,
+                "the prefix must have at most 200 bytes",
+            ),
+            (
+                options
+                    .prefix
+                    .bytes()
+                    .any(|byte| byte <= b' ' || byte == 0x7f),
+                "the prefix must have no spaces and no control characters",
+            ),
+        ];
+        if let Some((_, what)) = wrong.iter().find(|(is_wrong, _)| *is_wrong) {
+            return Err(StoreError::Option(what));
+        }
+        let shared = Shared {
+            permits: Semaphore::new(options.connections),
+            idle: Mutex::new(Vec::new()),
+            id: RandomState::new().build_hasher().finish(),
+            leases: AtomicU64::new(0),
+            options,
+        };
+        Ok(Memcached {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Returns the hasher of the keys.
+    #[must_use]
+    pub fn hasher(&self) -> &KeyHasher {
+        &self.shared.options.hasher
+    }
+
+    /// Asks about the message with this key, and leases the key if the message is fresh. The future may be dropped: then
+    /// the key is leased or not, and a lease ends by itself.
+    ///
+    /// # Errors
+    /// If memcached cannot be asked.
+    pub async fn begin(&self, key: Fingerprint) -> Result<SharedBegin, StoreError> {
+        let name = self.name(key);
+        let number = self.shared.leases.fetch_add(1, Ordering::Relaxed);
+        let token = format!("{:016x}-{number:x}", self.shared.id);
+        let life = self.shared.options.lease.as_secs() as i64;
+        // A state may end between the two questions. Then the key is free, and one more try takes it.
+        for _ in 0..2 {
+            let added = self
+                .ask(async |client| client.add(&name, token.as_str(), Some(life), None).await)
+                .await;
+            match added {
+                Ok(()) => {
+                    return Ok(SharedBegin::Fresh(Lease {
+                        store: self.clone(),
+                        name,
+                        token,
+                    }));
+                }
+                Err(StoreError::Failed(Error::Protocol(Status::NotStored))) => {}
+                Err(error) => return Err(error),
+            }
+            match self.get(&name).await?.as_deref() {
+                Some(state) if state == DONE.as_bytes() => return Ok(SharedBegin::Done),
+                Some(_) => return Ok(SharedBegin::InProgress),
+                None => {}
+            }
+        }
+        Ok(SharedBegin::InProgress)
+    }
+
+    async fn get(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let value = self.ask(async |client| client.get(name).await).await?;
+        Ok(value.and_then(|value| value.data))
+    }
+
+    fn name(&self, key: Fingerprint) -> String {
+        format!("{}{:032x}", self.shared.options.prefix, key.0)
+    }
+
+    /// Asks one question over an idle connection, or over a new one.
+    async fn ask<T>(
+        &self,
+        question: impl AsyncFnOnce(&mut Client) -> Result<T, Error>,
+    ) -> Result<T, StoreError> {
+        let shared = &*self.shared;
+        let limit = shared.options.timeout;
+        let asked = timeout(limit, async {
+            let permit = shared.permits.acquire().await;
+            let _permit = permit.expect("the semaphore is never closed");
+            let mut client = match shared.take_idle() {
+                Some(client) => client,
+                None => Client::new(&shared.options.address).await?,
+            };
+            let answer = question(&mut client).await;
+            // A client whose question was not answered whole is closed.
+            if !client.is_closed() {
+                shared.give_back(client);
+            }
+            answer
+        });
+        match asked.await {
+            Ok(answer) => answer.map_err(StoreError::Failed),
+            Err(_) => Err(StoreError::Timeout(limit)),
+        }
+    }
+}
+
+impl Shared {
+    fn take_idle(&self) -> Option<Client> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.pop()
+    }
+
+    fn give_back(&self, client: Client) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.push(client);
+    }
+}
+
+/// The right to handle one message until its lease ends.
+///
+/// A lease that is dropped without [`commit`](Lease::commit) or [`release`](Lease::release) ends by itself, after the
+/// time of the lease. Until then, copies of the message are in progress.
+#[derive(Debug)]
+pub struct Lease {
+    store: Memcached,
+    name: String,
+    token: String,
+}
+
+impl Lease {
+    /// Records that the message was handled. Call it after the work is done, and before the FIN.
+    ///
+    /// # Errors
+    /// If memcached cannot be told. Then a copy of the message is handled again.
+    pub async fn commit(self) -> Result<(), StoreError> {
+        let life = self.store.shared.options.window.as_secs() as i64;
+        self.store
+            .ask(async |client| client.set(&self.name, DONE, Some(life), None).await)
+            .await
+    }
+
+    /// Gives the message up: its next copy is fresh.
+    ///
+    /// # Errors
+    /// If memcached cannot be told. Then the lease ends by itself.
+    pub async fn release(self) -> Result<(), StoreError> {
+        // The lease may have ended, and another consumer may have the message. Its state stays.
+        let state = self.store.get(&self.name).await?;
+        if state.as_deref() != Some(self.token.as_bytes()) {
+            return Ok(());
+        }
+        let deleted = self
+            .store
+            .ask(async |client| client.delete(&self.name).await)
+            .await;
+        match deleted {
+            Err(StoreError::Failed(Error::Protocol(Status::NotFound))) => Ok(()),
+            other => other,
+        }
+    }
+}

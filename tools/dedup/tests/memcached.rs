@@ -1,0 +1,263 @@
+//! The shared store against a real memcached, of which each test starts its own.
+#![cfg(feature = "memcached")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ringq_dedup::{Fingerprint, Lease, Memcached, MemcachedOptions, SharedBegin, StoreError};
+use tempfile::TempDir;
+
+const KEY: Fingerprint = Fingerprint(99);
+
+/// A memcached on a unix socket of its own.
+struct Server {
+    child: Child,
+    directory: TempDir,
+}
+
+impl Server {
+    /// Starts memcached. `None`, with a line, if the machine has none. In CI, this fails the test.
+    fn start() -> Option<Server> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let Ok(child) = launch(&directory.path().join("socket")) else {
+            let line = "*** NOT TESTED: memcached is not installed ***";
+            assert!(std::env::var_os("CI").is_none(), "{line}");
+            eprintln!("{line}");
+            return None;
+        };
+        let server = Server { child, directory };
+        server.wait();
+        Some(server)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.path().join("socket")
+    }
+
+    fn wait(&self) {
+        let end = Instant::now() + Duration::from_secs(30);
+        while std::os::unix::net::UnixStream::connect(self.socket()).is_err() {
+            assert!(Instant::now() < end, "memcached does not listen");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("it is ours");
+        self.child.wait().expect("it ends");
+    }
+
+    fn restart(&mut self) {
+        self.kill();
+        std::fs::remove_file(self.socket()).expect("memcached leaves it");
+        self.child = launch(&self.socket()).expect("it is installed");
+        self.wait();
+    }
+
+    fn store(&self, change: impl FnOnce(&mut MemcachedOptions)) -> Memcached {
+        let mut options = MemcachedOptions::new(&format!("unix://{}", self.socket().display()));
+        options.timeout = Duration::from_secs(20);
+        change(&mut options);
+        Memcached::new(options).expect("valid options")
+    }
+}
+
+fn launch(socket: &Path) -> std::io::Result<Child> {
+    Command::new("memcached")
+        .args(["-u", "root", "-s"])
+        .arg(socket)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // The process may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+async fn lease(store: &Memcached) -> Lease {
+    match store.begin(KEY).await.expect("memcached answers") {
+        SharedBegin::Fresh(lease) => lease,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn is_in_progress(store: &Memcached) -> bool {
+    let begun = store.begin(KEY).await.expect("memcached answers");
+    matches!(begun, SharedBegin::InProgress)
+}
+
+async fn is_done(store: &Memcached) -> bool {
+    let begun = store.begin(KEY).await.expect("memcached answers");
+    matches!(begun, SharedBegin::Done)
+}
+
+#[tokio::test]
+async fn several_consumers_share_the_states() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let (one, two) = (server.store(|_| ()), server.store(|_| ()));
+    let other_topic = server.store(|options| options.prefix = "other:".to_owned());
+    let first = lease(&one).await;
+    assert!(is_in_progress(&two).await);
+    first.release().await.expect("memcached answers");
+    let second = lease(&two).await;
+    assert!(is_in_progress(&one).await);
+    second.commit().await.expect("memcached answers");
+    assert!(is_done(&one).await && is_done(&two).await);
+    lease(&other_topic).await;
+}
+
+/// A consumer that dies keeps a message only until its lease ends. If the consumer lives after all, its commit counts,
+/// and its release takes nothing from the new owner.
+#[tokio::test]
+async fn a_lease_ends_by_itself() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let short = |options: &mut MemcachedOptions| options.lease = Duration::from_secs(1);
+    let (one, two) = (server.store(short), server.store(|_| ()));
+    let slow = lease(&one).await;
+    let end = Instant::now() + Duration::from_secs(30);
+    let taken = loop {
+        match two.begin(KEY).await.expect("memcached answers") {
+            SharedBegin::Fresh(taken) => break taken,
+            other => assert!(Instant::now() < end, "{other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    slow.release().await.expect("memcached answers");
+    assert!(is_in_progress(&one).await, "the new owner keeps it");
+    taken.commit().await.expect("memcached answers");
+    assert!(is_done(&one).await);
+}
+
+/// A memcached that was restarted has forgotten everything: messages are handled again, and none is lost.
+#[tokio::test]
+async fn a_restart_makes_duplicates_and_no_loss() {
+    let Some(mut server) = Server::start() else {
+        return;
+    };
+    let store = server.store(|_| ());
+    lease(&store)
+        .await
+        .commit()
+        .await
+        .expect("memcached answers");
+    assert!(is_done(&store).await);
+    server.restart();
+    // The connection from before is broken, and says so once.
+    let begun = match store.begin(KEY).await {
+        Err(StoreError::Failed(_)) => store.begin(KEY).await,
+        other => other,
+    };
+    assert!(matches!(begun, Ok(SharedBegin::Fresh(_))), "{begun:?}");
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_reached_is_an_error() {
+    let Some(mut server) = Server::start() else {
+        return;
+    };
+    server.kill();
+    let store = server.store(|_| ());
+    let error = store
+        .begin(KEY)
+        .await
+        .expect_err("nobody listens")
+        .to_string();
+    assert!(
+        error.starts_with("memcached cannot be used: connect: "),
+        "{error}"
+    );
+}
+
+/// A question whose future is dropped at any point leaves no answer behind that another question could take for its
+/// own. Otherwise a fresh message could be called done.
+#[tokio::test]
+async fn a_dropped_question_confuses_no_other_one() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let store = server.store(|options| options.connections = 1);
+    lease(&store)
+        .await
+        .commit()
+        .await
+        .expect("memcached answers");
+    for round in 0..200_u128 {
+        let done = store.begin(KEY);
+        let at = Duration::from_micros(5 * round as u64);
+        // Either end of the race is right. The question is what comes after it.
+        let _ = tokio::time::timeout(at, done).await;
+        let fresh = store
+            .begin(Fingerprint(1000 + round))
+            .await
+            .expect("memcached answers");
+        assert!(
+            matches!(fresh, SharedBegin::Fresh(_)),
+            "round {round}: {fresh:?}"
+        );
+    }
+}
+
+/// If many consumers ask at the same time, one of them gets the message.
+#[tokio::test]
+async fn one_of_many_gets_the_message() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let stores: Vec<_> = (0..10).map(|_| server.store(|_| ())).collect();
+    for round in 0..20 {
+        let tasks = stores
+            .iter()
+            .cloned()
+            .map(|store| tokio::spawn(async move { store.begin(Fingerprint(round)).await }));
+        let tasks: Vec<_> = tasks.collect();
+        let mut fresh = 0;
+        for task in tasks {
+            let begun = task.await.expect("no panic").expect("memcached answers");
+            fresh += usize::from(matches!(begun, SharedBegin::Fresh(_)));
+        }
+        assert_eq!(fresh, 1, "round {round}");
+    }
+}
+
+#[test]
+fn options_without_meaning_are_refused() {
+    type Change = fn(&mut MemcachedOptions);
+    let changes: [(Change, &str); 5] = [
+        (
+            |it| it.lease = Duration::from_millis(999),
+            "the lease must be at least 1 s",
+        ),
+        (
+            |it| it.window = Duration::from_secs(59),
+            "the window must be at least as long as the lease",
+        ),
+        (
+            |it| it.window = Duration::from_secs(31 * 86_400),
+            "the window must be at most 30 days",
+        ),
+        (
+            |it| it.connections = 0,
+            "the store needs at least one connection",
+        ),
+        (
+            |it| it.prefix = "a b".to_owned(),
+            "the prefix must have no spaces and no control characters",
+        ),
+    ];
+    for (change, text) in changes {
+        let mut options = MemcachedOptions::new("127.0.0.1:11211");
+        change(&mut options);
+        let error = Memcached::new(options).expect_err(text);
+        assert_eq!(error.to_string(), text);
+    }
+}
