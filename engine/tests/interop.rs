@@ -10,14 +10,10 @@
 
 mod support;
 
-use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use support::{
-    Broker, Certificates, go_program, install, is_installed, run, run_installer, source_dir,
-    whole_machine,
-};
+use support::{Broker, Certificates, go_program, node_program, python_program, run, whole_machine};
 
 /// The number of messages per library and number of shards.
 const MESSAGES: usize = 100_000;
@@ -176,57 +172,15 @@ fn go_nsq_5_shards() {
 }
 
 fn pynsq() -> Option<Command> {
-    python("pynsq_client.py")
+    python_program("pynsq_client.py")
 }
 
 fn gnsq() -> Option<Command> {
-    python("gnsq_client.py")
-}
-
-fn python(script: &str) -> Option<Command> {
-    if !is_installed(
-        "python3",
-        "Python 3.9 or later with venv, such as python3-venv",
-    ) {
-        return None;
-    }
-    let installed = install("python", &["requirements.txt"], |source, target| {
-        run_installer(Command::new("python3").args(["-m", "venv"]).arg(target));
-        run_installer(
-            Command::new(target.join("bin/python"))
-                .args(["-m", "pip", "install", "--disable-pip-version-check", "-r"])
-                .arg(source.join("requirements.txt")),
-        );
-    });
-    let mut command = Command::new(installed.join("bin/python"));
-    // Python must not write __pycache__ to the source tree.
-    command.arg("-B").arg(source_dir("python").join(script));
-    Some(command)
+    python_program("gnsq_client.py")
 }
 
 fn nsqjs() -> Option<Command> {
-    const HOW: &str = "Node.js 18 or later with npm, such as nodejs and npm";
-    if !is_installed("node", HOW) || !is_installed("npm", HOW) {
-        return None;
-    }
-    let manifests = ["package.json", "package-lock.json"];
-    let installed = install("node", &manifests, |source, target| {
-        for manifest in manifests {
-            fs::copy(source.join(manifest), target.join(manifest)).expect("a file can be copied");
-        }
-        // The optional part is a native snappy, which the scenario does not use.
-        run_installer(Command::new("npm").current_dir(target).args([
-            "ci",
-            "--omit=optional",
-            "--ignore-scripts",
-            "--no-audit",
-            "--no-fund",
-        ]));
-    });
-    let mut command = Command::new("node");
-    command.env("NODE_PATH", installed.join("node_modules"));
-    command.arg(source_dir("node").join("nsqjs_client.js"));
-    Some(command)
+    node_program("nsqjs_client.js")
 }
 
 fn go_nsq() -> Option<Command> {

@@ -1,5 +1,6 @@
 //! Monitoring programs against the broker: KEDA's scaler, telegraf's nsq input, exporters for
-//! Prometheus, Datadog's check, nsqadmin, and Grafana's board over statsd.
+//! Prometheus, Datadog's check, nsqadmin, and Grafana's board over statsd. Some of them find the
+//! broker by our nsqlookupd.
 //!
 //! telegraf's input itself runs here. The other programs are rebuilt from their sources: the test
 //! sends their requests with their headers over one connection, and decodes the answers into their
@@ -14,8 +15,12 @@ mod exporters;
 mod grafana;
 #[path = "monitoring/keda.rs"]
 mod keda;
+#[path = "monitoring/lookup.rs"]
+mod lookup;
 #[path = "monitoring/nsqadmin.rs"]
 mod nsqadmin;
+#[path = "support/ringq_lookupd.rs"]
+mod ringq_lookupd;
 mod support;
 #[path = "monitoring/telegraf.rs"]
 mod telegraf;
@@ -134,8 +139,11 @@ struct Poller {
 
 impl Poller {
     fn connect(broker: &Broker, headers: &[&'static str]) -> Poller {
-        let address = broker.http_addr();
-        let stream = TcpStream::connect(address).expect("the broker listens");
+        Poller::connect_to(broker.http_addr(), headers)
+    }
+
+    fn connect_to(address: SocketAddr, headers: &[&'static str]) -> Poller {
+        let stream = TcpStream::connect(address).expect("a daemon listens");
         stream
             .set_read_timeout(Some(TIMEOUT))
             .expect("longer than nothing");

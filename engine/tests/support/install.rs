@@ -37,6 +37,56 @@ pub fn go_program(name: &str, version: &str) -> Option<Command> {
     Some(Command::new(installed.join("interop")))
 }
 
+/// Installs the Python libraries. Returns the command that runs a script of the directory `python`, or None if Python is
+/// missing.
+pub fn python_program(script: &str) -> Option<Command> {
+    if !is_installed(
+        "python3",
+        "Python 3.9 or later with venv, such as python3-venv",
+    ) {
+        return None;
+    }
+    let installed = install("python", &["requirements.txt"], |source, target| {
+        run_installer(Command::new("python3").args(["-m", "venv"]).arg(target));
+        run_installer(
+            Command::new(target.join("bin/python"))
+                .args(["-m", "pip", "install", "--disable-pip-version-check", "-r"])
+                .arg(source.join("requirements.txt")),
+        );
+    });
+    let mut command = Command::new(installed.join("bin/python"));
+    // Python must not write __pycache__ to the source tree.
+    command.arg("-B").arg(source_dir("python").join(script));
+    Some(command)
+}
+
+/// Installs the Node libraries. Returns the command that runs a script of the directory `node`, or None if Node or npm is
+/// missing.
+pub fn node_program(script: &str) -> Option<Command> {
+    const HOW: &str = "Node.js 18 or later with npm, such as nodejs and npm";
+    if !is_installed("node", HOW) || !is_installed("npm", HOW) {
+        return None;
+    }
+    let manifests = ["package.json", "package-lock.json"];
+    let installed = install("node", &manifests, |source, target| {
+        for manifest in manifests {
+            fs::copy(source.join(manifest), target.join(manifest)).expect("a file can be copied");
+        }
+        // The optional part is a native snappy, which no script uses.
+        run_installer(Command::new("npm").current_dir(target).args([
+            "ci",
+            "--omit=optional",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+        ]));
+    });
+    let mut command = Command::new("node");
+    command.env("NODE_PATH", installed.join("node_modules"));
+    command.arg(source_dir("node").join(script));
+    Some(command)
+}
+
 /// Returns the directory in which `build` has installed the packages that `files` list. Its name
 /// depends on their content, so a changed manifest has a new directory. A stamp in the directory
 /// says that `build` has finished.

@@ -8,12 +8,24 @@ import (
 	"io"
 	"log"
 	"os"
+	"strings"
 
 	nsq "github.com/nsqio/go-nsq"
 )
 
+// addresses is a flag that may be given multiple times.
+type addresses []string
+
+func (a *addresses) String() string { return strings.Join(*a, ",") }
+
+func (a *addresses) Set(value string) error {
+	*a = append(*a, value)
+	return nil
+}
+
 func main() {
-	lookupd := flag.String("lookupd", "", "HTTP address of nsqlookupds")
+	var lookupds addresses
+	flag.Var(&lookupds, "lookupd", "HTTP address of nsqlookupds (may be given multiple times)")
 	topic := flag.String("topic", "", "topic to consume")
 	channel := flag.String("channel", "", "channel to consume")
 	flag.Parse()
@@ -38,7 +50,7 @@ func main() {
 		return err
 	}))
 	// An nsqlookupd that cannot be reached is asked again.
-	if err := consumer.ConnectToNSQLookupd(*lookupd); err != nil {
+	if err := consumer.ConnectToNSQLookupds(lookupds); err != nil {
 		log.Print(err)
 	}
 	io.Copy(io.Discard, os.Stdin)

@@ -1,0 +1,187 @@
+//! Programs that find brokers by nsqlookupd: nsqadmin, nsq_stat and the tools of NSQ itself, and nsq-watch, on which an
+//! exporter for Prometheus is built.
+
+use serde::Deserialize;
+
+use super::ringq_lookupd::Lookupd;
+use super::support::{Broker, TIMEOUT, http, wait_until};
+use super::{GO, Poller, Scene};
+
+const BROADCAST: &str = "--broadcast-address=127.0.0.1";
+const ACCEPT_V1: [&str; 3] = [GO[0], "Accept: application/vnd.nsq; version=1.0", GO[1]];
+
+/// An entry of `/lookup` and `/nodes`. nsqadmin ends itself if a topic has no element of `tombstones`.
+#[derive(Deserialize)]
+struct Producer {
+    remote_address: String,
+    hostname: String,
+    broadcast_address: String,
+    tcp_port: u16,
+    http_port: u16,
+    version: String,
+    #[serde(default)]
+    topics: Vec<String>,
+    #[serde(default)]
+    tombstones: Vec<bool>,
+}
+
+#[derive(Deserialize)]
+struct Producers {
+    producers: Vec<Producer>,
+}
+
+#[derive(Deserialize)]
+struct Topics {
+    topics: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Channels {
+    channels: Vec<String>,
+}
+
+/// A scene whose broker is registered, also with the topics of its clients.
+fn registered_scene(lookupd: &Lookupd) -> Scene {
+    let scene = Scene::start(&[&lookupd_flag(lookupd), BROADCAST]);
+    wait_for_channel(lookupd, "returns", "refunds");
+    scene
+}
+
+fn lookupd_flag(lookupd: &Lookupd) -> String {
+    format!("--lookupd-tcp-address={}", lookupd.server.tcp_address())
+}
+
+fn wait_for_channel(lookupd: &Lookupd, topic: &str, channel: &str) {
+    let target = format!("/channels?topic={topic}");
+    let is_registered = wait_until(TIMEOUT, || {
+        let answer = http(lookupd.server.http_address(), "GET", &target, b"");
+        answer.text().contains(channel)
+    });
+    assert!(is_registered, "the broker has not registered {topic}");
+}
+
+fn expect_broker(producer: &Producer, broker: &Broker) {
+    assert_eq!(producer.broadcast_address, "127.0.0.1");
+    assert_eq!(producer.tcp_port, broker.tcp_addr().port());
+    assert_eq!(producer.http_port, broker.http_addr().port());
+    assert_eq!(producer.version, "1.3.0");
+    assert!(!producer.hostname.is_empty());
+    assert!(producer.remote_address.starts_with("127.0.0.1:"));
+}
+
+#[test]
+fn nsqadmin_and_the_tools_find_topics_channels_and_brokers() {
+    let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &[]);
+    let scene = registered_scene(&lookupd);
+    let mut nsqadmin = Poller::connect_to(lookupd.server.http_address(), &ACCEPT_V1);
+
+    let found: Topics = nsqadmin.decode("/topics");
+    assert_eq!(found.topics, ["live#ephemeral", "orders", "returns"]);
+    let found: Channels = nsqadmin.decode("/channels?topic=orders");
+    assert_eq!(found.channels, ["audit", "billing"]);
+    let found: Channels = nsqadmin.decode("/channels?topic=unknown");
+    assert_eq!(found.channels, [""; 0]);
+
+    // nsq_stat, nsq_to_file, nsq_tail and the others ask for a topic.
+    let found: Producers = nsqadmin.decode("/lookup?topic=orders");
+    let [producer] = &found.producers[..] else {
+        panic!("{} producers", found.producers.len());
+    };
+    expect_broker(producer, &scene.broker);
+    let answer = nsqadmin.ask("/lookup?topic=unknown");
+    assert_eq!(answer.text(), r#"{"message":"TOPIC_NOT_FOUND"}"#);
+    assert_eq!(answer.status, 404);
+    // Client libraries take an answer without this header for one of NSQ before 1.0.
+    let marker = answer.header("x-nsq-content-type");
+    assert_eq!(marker, Some("nsq; version=1.0"));
+
+    // nsqadmin takes a topic off a broker with a tombstone, and then deletes the topic there.
+    let mut tombstones = Vec::new();
+    let node = format!("127.0.0.1:{}", scene.broker.http_addr().port());
+    let target = format!("/topic/tombstone?topic=returns&node={node}");
+    http(lookupd.server.http_address(), "POST", &target, b"").expect_status(200);
+    let found: Producers = nsqadmin.decode("/nodes");
+    for producer in &found.producers {
+        expect_broker(producer, &scene.broker);
+        let pairs = producer.topics.iter().zip(&producer.tombstones);
+        tombstones.extend(pairs.map(|(topic, is_set)| (topic.as_str(), *is_set)));
+    }
+    tombstones.sort_unstable();
+    let expected = [
+        ("live#ephemeral", false),
+        ("orders", false),
+        ("returns", true),
+    ];
+    assert_eq!(tombstones, expected);
+    let found: Producers = nsqadmin.decode("/lookup?topic=returns");
+    assert!(found.producers.is_empty());
+}
+
+/// nsq-watch expects the answers of NSQ before 1.0, like the exporter that uses it.
+#[test]
+fn nsq_watch_goes_from_nodes_to_statistics() {
+    #[derive(Deserialize)]
+    struct Envelope<T> {
+        status_code: u16,
+        data: T,
+    }
+    #[derive(Deserialize)]
+    struct Stats {
+        topics: Vec<Topic>,
+    }
+    #[derive(Deserialize)]
+    struct Topic {
+        topic_name: String,
+        depth: i64,
+        message_count: i64,
+        channels: Vec<Channel>,
+    }
+    #[derive(Deserialize)]
+    struct Channel {
+        channel_name: String,
+        depth: i64,
+    }
+    let old = "--old-http-endpoints".to_owned();
+    let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", std::slice::from_ref(&old));
+    let broker = Broker::start(1, &[&lookupd_flag(&lookupd), BROADCAST, &old]);
+    for channel in ["audit", "billing"] {
+        let target = format!("/create_channel?topic=orders&channel={channel}");
+        if channel == "audit" {
+            broker
+                .post("/create_topic?topic=orders", b"")
+                .expect_status(200);
+        }
+        broker.post(&target, b"").expect_status(200);
+    }
+    broker.post("/put?topic=orders", b"1").expect_status(200);
+    wait_for_channel(&lookupd, "orders", "billing");
+    let mut nodes = Poller::connect_to(lookupd.server.http_address(), &[]);
+    let found: Envelope<Producers> = nodes.decode("/nodes");
+    assert_eq!(found.status_code, 200);
+    let [node] = &found.data.producers[..] else {
+        panic!("{} nodes", found.data.producers.len());
+    };
+    expect_broker(node, &broker);
+    let topics: Envelope<Topics> = nodes.decode("/topics");
+    assert_eq!(topics.data.topics, ["orders"]);
+
+    let mut checker = Poller::connect(&broker, &[]);
+    let stats: Envelope<Stats> = checker.decode("/stats?format=json");
+    assert_eq!(stats.status_code, 200);
+    let [orders] = &stats.data.topics[..] else {
+        panic!("{} topics", stats.data.topics.len());
+    };
+    assert_eq!(
+        (
+            orders.topic_name.as_str(),
+            orders.depth,
+            orders.message_count
+        ),
+        ("orders", 0, 1)
+    );
+    let channels = orders.channels.iter();
+    let depths: Vec<_> = channels
+        .map(|channel| (channel.channel_name.as_str(), channel.depth))
+        .collect();
+    assert_eq!(depths, [("audit", 1), ("billing", 1)]);
+}
