@@ -19,15 +19,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+mod debug;
+
+pub use debug::DebugProgress;
+
 use slab::Slab;
-use wire::go_json::{JsonObject, push_array, push_string};
+use wire::go_json::{push_array, push_string};
 use wire::name::is_ephemeral;
 
 use crate::event::{Category, Event};
 use crate::peer::Peer;
-
-/// The time that `/debug` shows for a tombstone that was never set: Go's zero time.
-const NEVER_NANOS: i64 = -6_795_364_578_871_345_152;
 
 /// The present time on two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +73,8 @@ struct Client {
     peer: Arc<Peer>,
     last_update: Now,
     topics: BTreeSet<TopicKey>,
-    channels: BTreeSet<ChannelKey>,
+    /// The channels by their topics, so that an UNREGISTER of a topic finds those of the client.
+    channels: BTreeSet<(TopicKey, ChannelKey)>,
     /// True once the client's connection has ended. Its registrations may still be here.
     is_leaving: bool,
 }
@@ -144,7 +146,7 @@ impl Database {
         if let Some(channel) = channel {
             let channel = self.channel_of(topic, channel);
             if self.channels[channel.0 as usize].producers.insert(client) {
-                self.client_mut(client).channels.insert(channel);
+                self.client_mut(client).channels.insert((topic, channel));
                 let event = Event::registered(
                     self.peer(client),
                     Category::Channel,
@@ -204,20 +206,21 @@ impl Database {
     }
 
     fn unregister_topic(&mut self, client: ClientKey, topic: TopicKey, events: &mut Vec<Event>) {
-        let channels: Vec<ChannelKey> = self.topics[topic.0 as usize]
+        let all = (topic, ChannelKey(0))..=(topic, ChannelKey(u32::MAX));
+        let channels: Vec<_> = self
+            .client_mut(client)
             .channels
-            .values()
+            .range(all)
             .copied()
             .collect();
-        for channel in channels {
-            if self.leave_channel(client, channel) {
-                let (topic, channel) = self.names(channel);
-                events.push(Event::UnexpectedUnregister {
-                    client: self.peer(client).address.clone(),
-                    topic,
-                    channel: channel.expect("these are the names of a channel"),
-                });
-            }
+        for (_, channel) in channels {
+            self.leave_channel(client, channel);
+            let (topic, channel) = self.names(channel);
+            events.push(Event::UnexpectedUnregister {
+                client: self.peer(client).address.clone(),
+                topic,
+                channel: channel.expect("these are the names of a channel"),
+            });
         }
         if self.leave_topic(client, topic) {
             let names = Some((self.topics[topic.0 as usize].name.clone(), None));
@@ -240,7 +243,7 @@ impl Database {
         }
         for _ in 0..limit {
             let entry = self.client_mut(client);
-            if let Some(&channel) = entry.channels.first() {
+            if let Some(&(_, channel)) = entry.channels.first() {
                 self.leave_channel(client, channel);
                 let names = Some(self.names(channel));
                 let event = Event::unregistered(self.peer(client), Category::Channel, names);
@@ -391,60 +394,6 @@ impl Database {
         true
     }
 
-    /// Returns everything that has producers, as `/debug` shows it.
-    pub fn debug(&self) -> String {
-        let mut groups: BTreeMap<String, (Option<&Topic>, Vec<ClientKey>)> = BTreeMap::new();
-        let clients = self.clients.iter().filter(|(_, client)| !client.is_leaving);
-        let clients: Vec<ClientKey> = clients.map(|(index, _)| ClientKey(key(index))).collect();
-        groups.insert("client::".to_string(), (None, clients));
-        for (_, topic) in &self.topics {
-            let producers = topic.producers.iter().copied().collect();
-            groups.insert(format!("topic:{}:", topic.name), (Some(topic), producers));
-        }
-        for (_, channel) in &self.channels {
-            let topic = &self.topics[channel.topic.0 as usize].name;
-            let producers = channel.producers.iter().copied().collect();
-            groups.insert(
-                format!("channel:{topic}:{}", channel.name),
-                (None, producers),
-            );
-        }
-        let mut json = String::new();
-        let mut object = JsonObject::new(&mut json);
-        for (name, (topic, producers)) in groups {
-            if producers.is_empty() {
-                continue;
-            }
-            push_array(object.key(&name), producers, |out, producer| {
-                let tombstone = topic.and_then(|topic| topic.tombstones.get(&producer));
-                self.append_debug(producer, tombstone, out);
-            });
-        }
-        object.end();
-        json
-    }
-
-    fn append_debug(&self, producer: ClientKey, tombstone: Option<&Now>, out: &mut String) {
-        let Client {
-            peer, last_update, ..
-        } = &self.clients[producer.0 as usize];
-        let info = &peer.info;
-        let mut object = JsonObject::new(out);
-        object.text("broadcast_address", &info.broadcast_address);
-        object.text("hostname", &info.hostname);
-        object.number("http_port", info.http_port);
-        object.text("id", &peer.address);
-        object.number("last_update", last_update.unix_nanos);
-        object.number("tcp_port", info.tcp_port);
-        object.boolean("tombstoned", tombstone.is_some());
-        let at = tombstone.map_or(NEVER_NANOS, |set| set.unix_nanos);
-        object.number("tombstoned_at", at);
-        object.text("topology_region", &info.topology_region);
-        object.text("topology_zone", &info.topology_zone);
-        object.text("version", &info.version);
-        object.end();
-    }
-
     /// Returns the address of a client.
     pub fn address(&self, client: ClientKey) -> &Arc<str> {
         &self.peer(client).address
@@ -510,7 +459,8 @@ impl Database {
 
     /// Returns true if the client was a producer of the channel.
     fn leave_channel(&mut self, client: ClientKey, channel: ChannelKey) -> bool {
-        self.client_mut(client).channels.remove(&channel);
+        let topic = self.channels[channel.0 as usize].topic;
+        self.client_mut(client).channels.remove(&(topic, channel));
         self.channels[channel.0 as usize].producers.remove(&client)
     }
 
@@ -525,7 +475,9 @@ impl Database {
     fn remove_channel(&mut self, key: ChannelKey) {
         let channel = self.channels.remove(key.0 as usize);
         for client in channel.producers {
-            self.client_mut(client).channels.remove(&key);
+            self.client_mut(client)
+                .channels
+                .remove(&(channel.topic, key));
         }
         let topic = &mut self.topics[channel.topic.0 as usize];
         topic.channels.remove(&channel.name);
@@ -571,7 +523,7 @@ impl Database {
             let channel_key = ChannelKey(key(index));
             for producer in &channel.producers {
                 let client = &self.clients[producer.0 as usize];
-                assert!(client.channels.contains(&channel_key));
+                assert!(client.channels.contains(&(channel.topic, channel_key)));
             }
         }
         for (index, client) in &self.clients {
@@ -583,8 +535,9 @@ impl Database {
                         .contains(&client_key)
                 );
             }
-            for channel in &client.channels {
+            for (topic, channel) in &client.channels {
                 let channel = &self.channels[channel.0 as usize];
+                assert_eq!(channel.topic, *topic);
                 assert!(channel.producers.contains(&client_key));
             }
         }

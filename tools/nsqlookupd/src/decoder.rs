@@ -107,10 +107,12 @@ enum Awaited {
 impl Decoder {
     /// Appends bytes that have arrived. Bytes after an error are dropped.
     pub fn push(&mut self, bytes: &[u8]) {
-        if self.start == self.input.len() {
-            self.input.clear();
+        // The bytes before `start` are done with. A read can end inside a line, so the buffer may never be read to its
+        // end.
+        self.input.drain(..self.start);
+        self.start = 0;
+        if self.input.len() < BUFFER_BYTES_KEPT {
             self.input.shrink_to(BUFFER_BYTES_KEPT);
-            self.start = 0;
         }
         if self.awaited != Awaited::Nothing {
             self.input.extend_from_slice(bytes);

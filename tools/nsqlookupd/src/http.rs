@@ -2,10 +2,11 @@
 //! [`Database`].
 //!
 //! [`Api`] connects the functions with the server in `program::http`. It holds a lock on the
-//! database only while it writes one answer, or one node of `/nodes`.
+//! database only while it writes one answer, or one part of `/nodes` and `/debug`. These two grow with the number of
+//! registrations, so they are made in parts while they are sent.
 
 use std::borrow::Cow;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use ::http::{Method, StatusCode};
 use program::http::{
@@ -272,20 +273,66 @@ fn push_names<'a>(out: &mut String, names: impl Iterator<Item = &'a str>) {
     push_array(out, names, push_string);
 }
 
+/// Bytes of a part of `/nodes` and `/debug`: about 0.1 ms of work under the lock. A node, or a group of producers, is
+/// never divided, so a part can be longer.
+const PART_BYTES: usize = 64 * 1024;
+
+/// Returns the answer to `/nodes`. Nodes that leave in the meantime may be missing.
+fn nodes(database: Arc<RwLock<Database>>, now: fn() -> Now) -> Reply {
+    let clients = lock(&database).clients();
+    let mut clients = clients.into_iter();
+    let mut opening = Some("{\"producers\":[");
+    let mut needs_comma = false;
+    Reply::json_in_parts(move || {
+        let mut json = opening.take().unwrap_or_default().to_string();
+        let database = lock(&database);
+        while json.len() < PART_BYTES {
+            let Some(client) = clients.next() else {
+                json.push_str("]}");
+                return (json, true);
+            };
+            let length = json.len();
+            if needs_comma {
+                json.push(',');
+            }
+            if database.append_node(client, now(), &mut json) {
+                needs_comma = true;
+            } else {
+                json.truncate(length);
+            }
+        }
+        (json, false)
+    })
+}
+
+/// Returns the answer to `/debug`. Changes in the meantime may be a part of it.
+fn debug(database: Arc<RwLock<Database>>) -> Reply {
+    let mut progress = lock(&database).debug_start();
+    Reply::json_in_parts(move || {
+        let mut json = String::new();
+        let is_last = lock(&database).debug_piece(&mut progress, PART_BYTES, &mut json);
+        (json, is_last)
+    })
+}
+
+fn lock(database: &RwLock<Database>) -> RwLockReadGuard<'_, Database> {
+    database.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The endpoints over a shared database.
 #[derive(Debug)]
-pub struct Api<'a> {
+pub struct Api {
     /// The database.
-    pub database: &'a RwLock<Database>,
+    pub database: Arc<RwLock<Database>>,
     /// The clock.
     pub now: fn() -> Now,
     /// `--old-http-endpoints`
     pub has_old_endpoints: bool,
 }
 
-impl Api<'_> {
+impl Api {
     fn read<T>(&self, read: impl FnOnce(&Database) -> T) -> T {
-        read(&self.database.read().unwrap_or_else(PoisonError::into_inner))
+        read(&lock(&self.database))
     }
 
     fn change(&self, endpoint: Change, query: &Query<'_>) -> Result<Reply, Failure> {
@@ -299,31 +346,9 @@ impl Api<'_> {
         crate::event::log(&events);
         reply
     }
-
-    /// Returns the answer to `/nodes`. Nodes with very many topics make it long, so other tasks
-    /// have their turn, and the lock, between two nodes.
-    async fn nodes(&self) -> Reply {
-        let mut json = String::from("{\"producers\":[");
-        let mut needs_comma = false;
-        for client in self.read(Database::clients) {
-            let length = json.len();
-            if needs_comma {
-                json.push(',');
-            }
-            let now = (self.now)();
-            if self.read(|database| database.append_node(client, now, &mut json)) {
-                needs_comma = true;
-            } else {
-                json.truncate(length);
-            }
-            futures_lite::future::yield_now().await;
-        }
-        json.push_str("]}");
-        Reply::json(StatusCode::OK, json)
-    }
 }
 
-impl Service for Api<'_> {
+impl Service for Api {
     type Endpoint = Endpoint;
 
     const ROUTES: &'static [Route<Endpoint>] = ROUTES;
@@ -339,8 +364,8 @@ impl Service for Api<'_> {
             Endpoint::Ping => Ok(Reply::plain(StatusCode::OK, "OK")),
             Endpoint::Info => Ok(info()),
             Endpoint::Topics => Ok(self.read(topics)),
-            Endpoint::Nodes => Ok(self.nodes().await),
-            Endpoint::Debug => Ok(Reply::json(StatusCode::OK, self.read(Database::debug))),
+            Endpoint::Nodes => Ok(nodes(self.database.clone(), self.now)),
+            Endpoint::Debug => Ok(debug(self.database.clone())),
             Endpoint::Read(endpoint) => {
                 let query = parse_query(query)?;
                 read_body(body).await?;

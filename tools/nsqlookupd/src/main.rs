@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use nsqlookupd::config::Config;
 use nsqlookupd::server::Server;
 use program::stop::{self, StopSignals};
-use program::{log, log_fatal};
+use program::{log, log_fatal, open_files};
 use tokio::runtime::Runtime;
 
 fn main() -> ExitCode {
@@ -33,6 +33,7 @@ fn run(config: &Config) -> Result<ExitCode, String> {
     // Before any other thread, so that no thread takes the signals.
     let signals =
         StopSignals::catch().map_err(|error| format!("cannot receive signals: {error}"))?;
+    open_files::raise_limit();
     let runtime = Runtime::new().map_err(|error| format!("cannot start threads: {error}"))?;
     let server = runtime
         .block_on(Server::start(config))

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use wire::go_error::system_text;
@@ -43,6 +43,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Bytes per read of a TCP connection. A connection holds a buffer of this size all its life.
 const READ_BYTES: usize = 4 * 1024;
+
+/// Time that a client may take for its first four bytes. The other limits on silence are those of activity. nsqd ends
+/// such clients after the same time.
+const MAGIC_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time for which input is read and dropped after the last answer. A socket that is closed with
 /// unread input is reset, and the reset can overtake the answer.
@@ -79,7 +83,7 @@ struct Listening {
 
 /// The parts that all connections share.
 struct Shared {
-    database: RwLock<Database>,
+    database: Arc<RwLock<Database>>,
     identify_answer: Arc<str>,
     http_timeouts: HttpTimeouts,
     has_old_endpoints: bool,
@@ -112,7 +116,7 @@ impl Server {
         let https = listen_unless_empty(&config.tls.https_address).await?;
         let (stop, stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
-            database: RwLock::new(Database::new(config.lifetimes)),
+            database: Arc::new(RwLock::new(Database::new(config.lifetimes))),
             identify_answer: identify_answer(
                 &config.broadcast_address,
                 &config.hostname,
@@ -368,8 +372,17 @@ async fn converse(
     shared: &Shared,
 ) {
     let mut buffer = vec![0; READ_BYTES];
+    let magic_end = tokio::time::Instant::now() + MAGIC_TIMEOUT;
     while !session.is_over() {
-        match stream.read(&mut buffer).await {
+        let read = stream.read(&mut buffer);
+        let read = match session.awaits_magic() {
+            false => read.await,
+            true => match timeout_at(magic_end, read).await {
+                Ok(read) => read,
+                Err(_) => Err(io::ErrorKind::TimedOut.into()),
+            },
+        };
+        match read {
             Ok(0) => session.end(None, effects),
             Ok(count) => {
                 if session.receive(&buffer[..count]) {
@@ -397,14 +410,16 @@ async fn send(stream: &mut impl Stream, bytes: &[u8]) -> io::Result<()> {
 
 /// Ends the output, and drops input for a while.
 async fn close(mut socket: impl Stream) {
-    // A failure means that the peer has gone.
-    if socket.shutdown().await.is_err() {
-        return;
-    }
     let mut buffer = [0; READ_BYTES];
-    let drain = async { while matches!(socket.read(&mut buffer).await, Ok(1..)) {} };
+    let end = async {
+        // The end of TLS is a message, for which a peer that does not read leaves no room. A failure means that the
+        // peer has gone.
+        if socket.shutdown().await.is_ok() {
+            while matches!(socket.read(&mut buffer).await, Ok(1..)) {}
+        }
+    };
     // Both outcomes have the same meaning: the wait is over.
-    let _ = timeout(LINGER, drain).await;
+    let _ = timeout(LINGER, end).await;
 }
 
 fn tell(effects: &mut Effects) {
@@ -466,7 +481,7 @@ async fn serve_requests(stream: impl Stream, peer: SocketAddr, shared: &Shared) 
     let stream = HttpStream::new(stream, shared.http_timeouts);
     let mut connection = Connection::new(stream, b"");
     let api = Api {
-        database: &shared.database,
+        database: shared.database.clone(),
         now,
         has_old_endpoints: shared.has_old_endpoints,
     };
@@ -491,3 +506,6 @@ fn now() -> Now {
         unix_nanos: i64::try_from(since_1970.as_nanos()).unwrap_or(i64::MAX),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -169,6 +169,11 @@ impl Session {
         self.state = State::Over(Some(text));
     }
 
+    /// Returns true until the first four bytes have come.
+    pub fn awaits_magic(&self) -> bool {
+        self.decoder.missing_magic().is_some()
+    }
+
     /// Returns true when the connection is to be closed, after the output was sent.
     pub fn is_over(&self) -> bool {
         self.state != State::Open

@@ -6,6 +6,7 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use rustls::{ClientConnection, StreamOwned};
@@ -124,6 +125,66 @@ fn no_input_ends_the_daemon() {
         assert!(lookupd.is_running(), "input {number}");
     }
     assert_eq!(lookupd.get("/ping").text(), "OK");
+}
+
+/// The limit that most systems set is 1,024 descriptors, which a large cluster exceeds. The hard limit is higher.
+#[test]
+fn the_limit_on_open_files_is_raised() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("limited");
+    let text = format!(
+        "#!/bin/sh\nulimit -S -n 64 && exec '{}' \"$@\"\n",
+        env!("CARGO_BIN_EXE_nsqlookupd")
+    );
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let lookupd = Lookupd::try_start(&[], Some(&script)).unwrap();
+    let mut clients: Vec<Client> = (0..200)
+        .map(|n| Client::identified(lookupd.tcp, &format!("b{n}")))
+        .collect();
+    for client in &mut clients {
+        assert_eq!(client.ask(b"PING\n"), "OK");
+    }
+}
+
+/// Each of these answers has several parts, which are sent in chunks.
+#[test]
+fn long_answers_come_in_parts() {
+    const CHANNELS: usize = 1000;
+    let lookupd = Lookupd::start(&[]);
+    let mut clients = ["b1", "b2"].map(|name| Client::identified(lookupd.tcp, name));
+    for client in &mut clients {
+        for n in 0..CHANNELS {
+            assert_eq!(client.ask(format!("REGISTER t{n} c\n").as_bytes()), "OK");
+        }
+    }
+    let ask = |target: &str| {
+        let response = lookupd.get(target).expect_status(200);
+        assert_eq!(
+            response.header("transfer-encoding"),
+            Some("chunked"),
+            "{target}"
+        );
+        response.json()
+    };
+    let debug = ask("/debug");
+    assert_eq!(debug.as_object().unwrap().len(), 1 + 2 * CHANNELS);
+    assert_eq!(debug["channel:t7:c"].as_array().unwrap().len(), 2);
+    for n in 0..4 {
+        for client in &mut clients {
+            let topics = (0..1000).map(|m| format!("REGISTER u{n}-{m}-{}\n", "x".repeat(40)));
+            for topic in topics {
+                assert_eq!(client.ask(topic.as_bytes()), "OK");
+            }
+        }
+    }
+    let nodes = ask("/nodes");
+    let producers = nodes["producers"].as_array().unwrap();
+    assert_eq!(producers.len(), 2);
+    assert_eq!(
+        producers[1]["topics"].as_array().unwrap().len(),
+        CHANNELS + 4000
+    );
 }
 
 #[test]

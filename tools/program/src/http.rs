@@ -116,7 +116,7 @@ pub async fn serve_connection<S: Service>(
     linger: impl Future<Output = ()>,
 ) -> Served {
     let has_left_unread = loop {
-        let (reply, exchange, has_left_unread) = match connection.next_head().await {
+        let (mut reply, exchange, has_left_unread) = match connection.next_head().await {
             Ok(head) => {
                 let exchange = head.exchange();
                 let (reply, has_left_unread) = respond(head, connection, peer, service).await;
@@ -130,10 +130,11 @@ pub async fn serve_connection<S: Service>(
             }
             Err(NoRequest::Ended) => break false,
         };
-        if connection.answer(&reply, exchange).await.is_err() {
+        let keeps_alive = reply.keeps_alive(exchange);
+        if connection.answer(&mut reply, exchange).await.is_err() {
             return Served::ToTheEnd;
         }
-        if !reply.keeps_alive(exchange) {
+        if !keeps_alive {
             break has_left_unread;
         }
         if service.is_better_elsewhere() {

@@ -62,6 +62,7 @@ pub mod http;
 pub mod http_client;
 pub mod local_time;
 pub mod log;
+pub mod open_files;
 mod options;
 mod program;
 pub mod stop;

@@ -15,6 +15,7 @@ enum Endpoint {
     Ping,
     Echo,
     Node,
+    Long,
 }
 
 struct Small;
@@ -26,6 +27,7 @@ impl Service for Small {
         ("GET", "/ping", Endpoint::Ping),
         ("POST", "/echo", Endpoint::Echo),
         ("GET", "/nodes/*", Endpoint::Node),
+        ("GET", "/long", Endpoint::Long),
     ];
 
     async fn answer(
@@ -38,6 +40,13 @@ impl Service for Small {
         match endpoint {
             Endpoint::Ping => Ok(Reply::plain(http::StatusCode::OK, "OK")),
             Endpoint::Node => Ok(Reply::text(segments.concat())),
+            Endpoint::Long => {
+                let mut parts = ["[1,", "", "2,3", "]"].into_iter();
+                Ok(Reply::json_in_parts(move || {
+                    let part = parts.next().unwrap_or_default();
+                    (part.to_owned(), parts.len() == 0)
+                }))
+            }
             Endpoint::Echo => {
                 let query = parse_query(query)?;
                 let times = query
@@ -169,4 +178,25 @@ fn a_service_is_a_table_and_a_function() {
         "{redirect}"
     );
     assert!(redirect.contains("Location: /ping?a=1\n"), "{redirect}");
+}
+
+/// The memory for an answer does not grow with the answer.
+#[test]
+fn a_long_document_is_sent_in_parts() {
+    let head = "HTTP/1.1 200 OK\nContent-Type: application/json; charset=utf-8\n\
+                X-Nsq-Content-Type: nsq; version=1.0\n";
+    let chunks = "3\n[1,\n3\n2,3\n1\n]\n0\n\n";
+    assert_eq!(
+        answer("GET /long HTTP/1.1\nHost: x\n\n"),
+        format!("{head}Transfer-Encoding: chunked\n\n{chunks}")
+    );
+    // The connection goes on.
+    let both = answer("GET /long HTTP/1.1\nHost: x\n\nGET /ping HTTP/1.1\nHost: x\n\n");
+    assert!(both.contains(chunks) && both.ends_with("\nOK"), "{both}");
+    // HTTP/1.0 knows no chunks.
+    let old = answer("GET /long HTTP/1.0\nConnection: keep-alive\n\n");
+    assert_eq!(
+        old,
+        format!("{}\n[1,2,3]", head.replace("HTTP/1.1", "HTTP/1.0"))
+    );
 }

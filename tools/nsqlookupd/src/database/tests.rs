@@ -233,3 +233,98 @@ fn debug_shows_every_registration() {
     let fields = keys.map(|key| format!("\"{key}\":{entry}")).join(",");
     assert_eq!(world.database.debug(), format!("{{{fields}}}"));
 }
+
+/// An UNREGISTER of a topic went through all channels of the topic, also those of others. So one client could keep the
+/// database busy for minutes with a few kilobytes.
+#[test]
+fn an_unregister_costs_as_much_as_the_client_has() {
+    let mut world = World::new();
+    for n in 0..50_000 {
+        world.database.create_channel("t", &format!("c{n}"));
+    }
+    let client = world.join("a");
+    let started = std::time::Instant::now();
+    for _ in 0..5_000 {
+        let World {
+            database, events, ..
+        } = &mut world;
+        database.register(client, "t", Some("own"), events);
+        database.unregister(client, "t", None, events);
+        // The client has nothing to lose.
+        database.unregister(client, "t", None, events);
+        events.clear();
+    }
+    world.database.check();
+    // Half a billion steps take longer, on any machine.
+    let taken = started.elapsed();
+    assert!(taken < Duration::from_secs(5), "{taken:?}");
+}
+
+#[test]
+fn debug_in_pieces_is_the_same() {
+    let mut world = World::new();
+    // The colon behind a topic sorts after the minus sign.
+    for topic in ["a", "a-b", "a.c", "ab"] {
+        for name in ["n1", "n2", "n3"] {
+            let client = world.join(name);
+            world.register(client, topic, Some("x"));
+            world.register(client, topic, Some("x-y"));
+        }
+        world.database.create_channel(topic, "unused");
+    }
+    let whole = world.database.debug();
+    let value: serde_json::Value = serde_json::from_str(&whole).unwrap();
+    assert_eq!(value.as_object().unwrap().len(), 1 + 4 * 3);
+    let names = whole
+        .match_indices("\"topic:")
+        .map(|(at, _)| &whole[at..at + 10]);
+    let names: Vec<&str> = names.collect();
+    assert_eq!(
+        names,
+        ["\"topic:a-b", "\"topic:a.c", "\"topic:a:\"", "\"topic:ab:"]
+    );
+    for bytes in [1, 1000, 5000] {
+        let mut progress = world.database.debug_start();
+        let mut pieces = Vec::new();
+        loop {
+            let mut piece = String::new();
+            let is_last = world.database.debug_piece(&mut progress, bytes, &mut piece);
+            assert!(is_last || piece.len() >= bytes);
+            pieces.push(piece);
+            if is_last {
+                break;
+            }
+        }
+        assert!(pieces.len() > 1, "{bytes}");
+        assert_eq!(pieces.concat(), whole, "{bytes}");
+    }
+}
+
+#[test]
+fn debug_goes_on_after_changes() {
+    let mut world = World::new();
+    let client = world.join("n");
+    for topic in ["a", "b", "c"] {
+        world.register(client, topic, Some("x"));
+    }
+    let mut progress = world.database.debug_start();
+    let mut json = String::new();
+    assert!(!world.database.debug_piece(&mut progress, 1, &mut json));
+    world.database.delete_topic("b", &mut world.events);
+    world.register(client, "d", None);
+    assert!(
+        world
+            .database
+            .debug_piece(&mut progress, usize::MAX, &mut json)
+    );
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
+    let expected = [
+        "channel:a:x",
+        "channel:c:x",
+        "client::",
+        "topic:a:",
+        "topic:c:",
+    ];
+    assert_eq!(keys, expected);
+}

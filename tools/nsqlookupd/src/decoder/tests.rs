@@ -189,3 +189,19 @@ fn lines_are_trimmed_as_in_go() {
     check(b"  a \xff", b"a \xff");
     check("\u{200b}a".as_bytes(), "\u{200b}a".as_bytes());
 }
+
+/// A read that ends inside a line leaves bytes behind, so the buffer was never empty, and grew with all input.
+#[test]
+fn commands_that_reads_cut_take_no_more_memory() {
+    let mut decoder = Decoder::default();
+    decoder.push(&identified(b"PIN"));
+    for _ in 0..100_000 {
+        decoder.push(b"G\nPIN");
+        while decoder.decode().is_some() {}
+    }
+    assert!(
+        decoder.input.capacity() < 64 * 1024,
+        "{}",
+        decoder.input.capacity()
+    );
+}

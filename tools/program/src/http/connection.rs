@@ -212,14 +212,21 @@ impl<S: Io> Connection<S> {
         self.stream.flush().await
     }
 
-    /// Writes an answer.
-    pub(super) async fn answer(&mut self, reply: &Reply, exchange: Exchange) -> io::Result<()> {
+    /// Writes an answer. `reply` has no further parts after that.
+    pub(super) async fn answer(&mut self, reply: &mut Reply, exchange: Exchange) -> io::Result<()> {
         self.take_turns().await;
         reply.write(&mut self.output, exchange, self.date.now());
-        let result = self.stream.write_all(&self.output).await;
-        self.output.clear();
+        loop {
+            let result = self.stream.write_all(&self.output).await;
+            self.output.clear();
+            result?;
+            if !reply.write_rest(&mut self.output, exchange) {
+                break;
+            }
+            // Making a part takes time.
+            futures_lite::future::yield_now().await;
+        }
         self.output.shrink_to(OUTPUT_BYTES_KEPT);
-        result?;
         self.stream.flush().await
     }
 

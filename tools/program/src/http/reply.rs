@@ -1,6 +1,7 @@
 //! The answer of a program and its conversion to a response, with NSQ's two styles and their
 //! headers.
 
+use std::fmt;
 use std::io::Write as _;
 
 use bytes::Bytes;
@@ -49,8 +50,17 @@ impl Failure {
     }
 }
 
+/// The later parts of a long body. Each call makes one part, and returns true with the last one.
+struct Parts(Box<dyn FnMut() -> (String, bool) + Send>);
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Parts")
+    }
+}
+
 /// The answer to a request. It becomes a response when it is written.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Reply {
     status: StatusCode,
     is_v1: bool,
@@ -58,7 +68,10 @@ pub struct Reply {
     /// True when the content type follows from the body, because the handler gave none.
     is_sniffed: bool,
     header: Option<(&'static str, String)>,
+    /// The body, or its first part.
     body: Bytes,
+    /// The other parts of the body.
+    rest: Option<Parts>,
     must_close: bool,
 }
 
@@ -84,6 +97,7 @@ impl Reply {
             is_sniffed: true,
             header: None,
             body,
+            rest: None,
             must_close: false,
         }
     }
@@ -102,6 +116,16 @@ impl Reply {
     /// Returns a JSON document.
     pub fn json(status: StatusCode, body: String) -> Reply {
         Reply::new(status, true, body).with_type(JSON)
+    }
+
+    /// Returns a JSON document that is too long for one piece of memory. `next` makes its parts, each when the one before
+    /// has left, and returns true with the last one. A client of HTTP/1.1 gets them in chunks. For another client, the
+    /// connection ends with the document.
+    pub fn json_in_parts(mut next: impl FnMut() -> (String, bool) + Send + 'static) -> Reply {
+        let (first, is_last) = next();
+        let mut reply = Reply::json(StatusCode::OK, first);
+        reply.rest = (!is_last).then(|| Parts(Box::new(next)));
+        reply
     }
 
     /// Returns a page for browsers.
@@ -138,6 +162,9 @@ impl Reply {
     /// Returns the same answer in the style of NSQ before 1.0. A text has no envelope, data have
     /// one, and every error has status 500.
     pub(super) fn before_v1(self) -> Reply {
+        if let Some(rest) = self.rest {
+            return Reply::parts_before_v1(self.body, rest, self.must_close);
+        }
         let is_json = self.content_type == Some(JSON);
         let (status, text, data): (_, _, &[u8]) = match self.status.is_success() {
             true if is_json => (StatusCode::OK, &b"OK"[..], &self.body),
@@ -165,6 +192,22 @@ impl Reply {
         Reply::new(status, false, body)
             .with_type(JSON)
             .and_close(must_close)
+    }
+
+    /// Returns an envelope around a document in parts.
+    fn parts_before_v1(first: Bytes, Parts(mut next): Parts, must_close: bool) -> Reply {
+        let first = String::from_utf8_lossy(&first);
+        let body = format!(r#"{{"status_code":200,"status_txt":"OK","data":{first}"#);
+        let next = move || {
+            let (mut part, is_last) = next();
+            if is_last {
+                part.push('}');
+            }
+            (part, is_last)
+        };
+        let mut reply = Reply::new(StatusCode::OK, false, body).with_type(JSON);
+        reply.rest = Some(Parts(Box::new(next)));
+        reply.and_close(must_close)
     }
 
     pub(super) fn wrong_method(allow: String) -> Reply {
@@ -206,7 +249,8 @@ impl Reply {
 
     /// Returns true when the connection continues after this answer.
     pub(super) fn keeps_alive(&self, exchange: Exchange) -> bool {
-        exchange.keeps_alive && !self.must_close
+        let has_end = self.rest.is_none() || exchange.is_http_11;
+        exchange.keeps_alive && !self.must_close && has_end
     }
 
     /// Appends the answer as it is sent, in the order of Go's server: the handler's headers by
@@ -247,8 +291,12 @@ impl Reply {
             push(out, &[name, ": ", value, "\r\n"]);
         }
         push(out, &["Date: ", date, "\r\n"]);
-        // An answer to HEAD with an empty body has no length.
-        if !(exchange.is_head && self.body.is_empty()) {
+        // An answer to HEAD with an empty body has no length. HTTP/1.0 has no chunks.
+        if self.rest.is_some() {
+            if exchange.is_http_11 {
+                out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+            }
+        } else if !(exchange.is_head && self.body.is_empty()) {
             // Writing to memory does not fail.
             let _ = write!(out, "Content-Length: {}\r\n", self.body.len());
         }
@@ -269,8 +317,38 @@ impl Reply {
         );
         out.extend_from_slice(b"\r\n");
         if !exchange.is_head {
-            out.extend_from_slice(&self.body);
+            push_part(out, &self.body, self.rest.is_some() && exchange.is_http_11);
         }
+    }
+
+    /// Appends the next part of the body as it is sent. Returns false without a change after the last part.
+    pub(super) fn write_rest(&mut self, out: &mut Vec<u8>, exchange: Exchange) -> bool {
+        let Some(Parts(next)) = self.rest.as_mut().filter(|_| !exchange.is_head) else {
+            return false;
+        };
+        let (part, is_last) = next();
+        push_part(out, part.as_bytes(), exchange.is_http_11);
+        if is_last {
+            self.rest = None;
+            if exchange.is_http_11 {
+                out.extend_from_slice(b"0\r\n\r\n");
+            }
+        }
+        true
+    }
+}
+
+/// Appends a part of a body. An empty chunk would end the body.
+fn push_part(out: &mut Vec<u8>, part: &[u8], is_chunk: bool) {
+    match is_chunk {
+        true if part.is_empty() => {}
+        true => {
+            // Writing to memory does not fail.
+            let _ = write!(out, "{:x}\r\n", part.len());
+            out.extend_from_slice(part);
+            out.extend_from_slice(b"\r\n");
+        }
+        false => out.extend_from_slice(part),
     }
 }
 
