@@ -1,0 +1,179 @@
+use std::collections::BTreeMap;
+
+use super::*;
+
+mod simulation;
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+
+fn config(max_in_flight: u32) -> Config {
+    Config {
+        max_in_flight,
+        backoff_multiplier: MS(50),
+        max_backoff_duration: MS(1000),
+        ..Config::default()
+    }
+}
+
+/// A flow with its clock.
+struct Table {
+    flow: Flow,
+    start: Instant,
+    now: Instant,
+}
+
+impl Table {
+    fn new(config: &Config) -> Table {
+        let now = Instant::now();
+        Table {
+            flow: Flow::new(now, config, 3),
+            start: now,
+            now,
+        }
+    }
+
+    fn after(&mut self, event: impl FnOnce(&mut Flow, Instant) -> Changes) -> Vec<(u64, u32)> {
+        let changes = event(&mut self.flow, self.now);
+        self.flow.check();
+        let sent = changes.ready.iter();
+        sent.map(|set| (set.connection.0, set.count)).collect()
+    }
+
+    fn add(&mut self, id: u64) -> Vec<(u64, u32)> {
+        self.after(|flow, now| flow.add(now, ConnectionId(id), 2500))
+    }
+
+    fn remove(&mut self, id: u64) -> Vec<(u64, u32)> {
+        self.after(|flow, now| flow.remove(now, ConnectionId(id)))
+    }
+
+    fn answer(&mut self, outcome: Outcome) -> Vec<(u64, u32)> {
+        self.after(|flow, now| flow.answer(now, outcome))
+    }
+
+    /// Lets the next timeout come. Returns its time since the start, in milliseconds, and what it sends.
+    fn wait(&mut self) -> (u128, Vec<(u64, u32)>) {
+        self.now = self.flow.next_timeout().expect("there is a timeout");
+        let sent = self.after(Flow::handle_timeout);
+        ((self.now - self.start).as_millis(), sent)
+    }
+}
+
+/// The trace of the specification, level by level.
+#[test]
+fn a_backoff_goes_up_and_down() {
+    let mut table = Table::new(&config(200));
+    assert_eq!(table.add(1), [(1, 200)]);
+    let mut tests = Vec::new();
+    for message in 1..=9 {
+        let outcome = match message {
+            1..=6 => Outcome::Failure,
+            _ => Outcome::Success,
+        };
+        assert_eq!(table.answer(outcome), [(1, 0)], "message {message}");
+        // An answer during the period counts for nothing.
+        assert_eq!(table.answer(Outcome::Failure), []);
+        let (ms, sent) = table.wait();
+        assert_eq!(sent, [(1, 1)]);
+        tests.push(ms);
+    }
+    assert_eq!(tests, [100, 300, 700, 1500, 2300, 3100, 3500, 3700, 3800]);
+    assert_eq!(table.answer(Outcome::Success), [(1, 200)]);
+    assert_eq!(table.answer(Outcome::Success), []);
+    assert_eq!(table.flow.next_timeout(), None);
+}
+
+#[test]
+fn a_lost_connection_with_the_test_passes_it_on() {
+    let mut table = Table::new(&config(5));
+    table.add(1);
+    table.add(2);
+    table.answer(Outcome::Failure);
+    let (_, sent) = table.wait();
+    let (tested, _) = sent[0];
+    let other = 3 - tested;
+    assert_eq!(table.remove(tested), [(other, 1)]);
+    // Without any connection, the test is tried again every second.
+    assert_eq!(table.remove(other), []);
+    let before = table.now - table.start;
+    for second in 1..=3 {
+        let (ms, sent) = table.wait();
+        assert_eq!((ms, sent), (before.as_millis() + second * 1000, vec![]));
+    }
+    assert_eq!(table.add(3), []);
+    let (_, sent) = table.wait();
+    assert_eq!(sent, [(3, 1)]);
+    assert_eq!(table.answer(Outcome::Success), [(3, 5)]);
+}
+
+#[test]
+fn a_pause_during_a_backoff_ends_the_test() {
+    let mut table = Table::new(&config(5));
+    table.add(1);
+    table.answer(Outcome::Failure);
+    table.wait();
+    assert_eq!(table.after(|flow, now| flow.set_max(now, 0)), [(1, 0)]);
+    assert_eq!(table.wait().1, []);
+    assert_eq!(table.after(|flow, now| flow.set_max(now, 3)), []);
+    assert_eq!(table.wait().1, [(1, 1)]);
+    assert_eq!(table.answer(Outcome::Success), [(1, 3)]);
+}
+
+#[test]
+fn an_idle_test_moves_to_another_connection() {
+    let mut table = Table::new(&config(5));
+    table.add(1);
+    table.add(2);
+    table.answer(Outcome::Failure);
+    let (_, sent) = table.wait();
+    let (tested, _) = sent[0];
+    let moved = loop {
+        let (_, sent) = table.wait();
+        if !sent.is_empty() {
+            break sent;
+        }
+    };
+    assert_eq!(moved, [(tested, 0), (3 - tested, 1)]);
+    // 10 s is the default low_rdy_idle_timeout, and redistribution is considered every 5 s.
+    let ms = (table.now - table.start).as_millis();
+    assert_eq!(ms, 15_000);
+}
+
+#[test]
+fn a_late_timeout_keeps_the_rhythm() {
+    let mut config = config(2);
+    config.rdy_redistribute_interval = MS(1000);
+    config.low_rdy_idle_timeout = MS(2000);
+    let mut table = Table::new(&config);
+    let mut had: BTreeMap<u64, usize> = BTreeMap::new();
+    for id in 1..=4 {
+        table.add(id);
+    }
+    for _ in 0..60 {
+        let at = table.flow.next_timeout().expect("counts are scarce");
+        assert!(
+            (at - table.start).as_millis().is_multiple_of(1000),
+            "{:?}",
+            at - table.start
+        );
+        table.now = at + MS(300);
+        for (id, count) in table.after(Flow::handle_timeout) {
+            *had.entry(id).or_default() += count as usize;
+        }
+    }
+    assert_eq!(had.len(), 4);
+    assert!(had.values().all(|turns| *turns >= 10), "{had:?}");
+}
+
+#[test]
+fn a_stopped_flow_sends_nothing() {
+    let mut table = Table::new(&config(5));
+    table.add(1);
+    table.answer(Outcome::Failure);
+    table.flow.stop();
+    assert_eq!(table.flow.next_timeout(), None);
+    table.now += MS(10_000);
+    assert_eq!(table.after(Flow::handle_timeout), []);
+    assert_eq!(table.answer(Outcome::Success), []);
+    assert_eq!(table.add(2), []);
+}

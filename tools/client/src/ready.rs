@@ -1,0 +1,339 @@
+//! [`Ready`]: the distribution of `max_in_flight` over the connections of a consumer, as RDY counts. A state machine
+//! without clock, task or I/O.
+//!
+//! ```text
+//!   enough for all   each connection has floor(max / connections). Lower counts are sent before higher ones
+//!   scarce           max < connections: `max` connections have 1, and the turns go round
+//!   backoff          all have 0, or one of them has 1
+//! ```
+//!
+//! nsqd keeps a RDY count until the next one, so a count is sent only when it changes.
+
+use std::time::{Duration, Instant};
+
+use crate::Config;
+
+/// The time after which a connection without RDY asks again. A change of another connection gives it room at once, so
+/// this is only a second line of defence.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// One connection of a consumer. Numbers are not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ConnectionId(pub(crate) u64);
+
+/// A RDY count for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SetReady {
+    pub(crate) connection: ConnectionId,
+    pub(crate) count: u32,
+}
+
+/// The RDY counts of one consumer.
+///
+/// Invariants: the sum of all counts is at most `max`, and at most 1 in backoff. No count is above the connection's own
+/// maximum. Outside of backoff, if `max` is enough for a count of 1 each, each connection has at least 1.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    /// The connections in the order of their numbers.
+    connections: Vec<Connection>,
+    /// The sum of all counts.
+    total: u32,
+    max: u32,
+    is_backoff: bool,
+    idle_timeout: Duration,
+    hold_timeout: Duration,
+    random: fastrand::Rng,
+}
+
+#[derive(Clone, Debug)]
+struct Connection {
+    id: ConnectionId,
+    count: u32,
+    /// nsqd's `max_rdy_count`.
+    count_max: u32,
+    /// The time of the last message, or that of the connection's creation.
+    active_at: Instant,
+    /// The time at which the present count was set.
+    set_at: Instant,
+    /// The time at which the connection last went to 0. `None` if it never had any.
+    held_until: Option<Instant>,
+    retry_at: Option<Instant>,
+}
+
+/// Returns the count of each of `connections`.
+pub(crate) fn fair_share(max: u32, connections: usize) -> u32 {
+    let connections = u32::try_from(connections).unwrap_or(u32::MAX).max(1);
+    (max / connections).max(1).min(max)
+}
+
+impl Ready {
+    pub(crate) fn new(config: &Config, seed: u64) -> Ready {
+        Ready {
+            connections: Vec::new(),
+            total: 0,
+            max: config.max_in_flight,
+            is_backoff: false,
+            idle_timeout: config.low_rdy_idle_timeout,
+            hold_timeout: config.low_rdy_timeout,
+            random: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    /// Returns `max_in_flight`.
+    pub(crate) fn max(&self) -> u32 {
+        self.max
+    }
+
+    /// Returns the count of a connection, and 0 if it is unknown.
+    pub(crate) fn count(&self, id: ConnectionId) -> u32 {
+        self.find(id)
+            .map_or(0, |index| self.connections[index].count)
+    }
+
+    fn find(&self, id: ConnectionId) -> Option<usize> {
+        self.connections
+            .binary_search_by_key(&id, |found| found.id)
+            .ok()
+    }
+
+    /// Returns the sum of all counts.
+    pub(crate) fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// Returns the largest sum that the present state allows.
+    fn limit(&self) -> u32 {
+        match self.is_backoff {
+            true => self.max.min(1),
+            false => self.max,
+        }
+    }
+
+    /// Adds a connection, whose nsqd accepts counts up to `count_max`.
+    pub(crate) fn add(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        count_max: u32,
+        out: &mut Vec<SetReady>,
+    ) {
+        let last = self.connections.last().map(|last| last.id);
+        assert!(last < Some(id), "numbers grow");
+        self.connections.push(Connection {
+            id,
+            count: 0,
+            count_max,
+            active_at: now,
+            set_at: now,
+            held_until: None,
+            retry_at: None,
+        });
+        self.share_out(now, out);
+    }
+
+    /// Removes a connection that is lost or closing. The others get its part at once.
+    pub(crate) fn remove(&mut self, now: Instant, id: ConnectionId, out: &mut Vec<SetReady>) {
+        if let Some(index) = self.find(id) {
+            self.total -= self.connections.remove(index).count;
+            self.share_out(now, out);
+        }
+    }
+
+    /// States that a connection received a message.
+    pub(crate) fn receive(&mut self, now: Instant, id: ConnectionId) {
+        if let Some(index) = self.find(id) {
+            self.connections[index].active_at = now;
+        }
+    }
+
+    /// Changes `max_in_flight`. 0 pauses.
+    pub(crate) fn set_max(&mut self, now: Instant, max: u32, out: &mut Vec<SetReady>) {
+        self.max = max;
+        self.share_out(now, out);
+    }
+
+    /// Begins a pause of the backoff: all connections go to 0.
+    pub(crate) fn pause(&mut self, now: Instant, out: &mut Vec<SetReady>) {
+        self.is_backoff = true;
+        for index in 0..self.connections.len() {
+            self.connections[index].retry_at = None;
+            self.set(now, index, 0, out);
+        }
+    }
+
+    /// Gives one connection a count of 1, as the test of the backoff. Returns false if no connection can take it.
+    pub(crate) fn test(&mut self, now: Instant, out: &mut Vec<SetReady>) -> bool {
+        assert!(self.is_backoff, "only a backoff is tested");
+        if self.total >= self.limit() {
+            return false;
+        }
+        let able = |index: &usize| self.connections[*index].count_max > 0;
+        let able: Vec<usize> = (0..self.connections.len()).filter(able).collect();
+        match self.random.choice(able) {
+            Some(index) => {
+                self.set(now, index, 1, out);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Ends the backoff: all connections get their share.
+    pub(crate) fn resume(&mut self, now: Instant, out: &mut Vec<SetReady>) {
+        self.is_backoff = false;
+        self.share_out(now, out);
+    }
+
+    /// Returns true while there are more connections than counts, so that the turns have to go round.
+    pub(crate) fn is_scarce(&self) -> bool {
+        let limit = self.limit() as usize;
+        limit > 0 && self.connections.len() > limit
+    }
+
+    /// Moves counts from connections that had their turn to connections that wait for theirs, if counts are scarce.
+    pub(crate) fn redistribute(&mut self, now: Instant, out: &mut Vec<SetReady>) {
+        if !self.is_scarce() {
+            return;
+        }
+        for index in 0..self.connections.len() {
+            let found = &self.connections[index];
+            let is_idle = now.duration_since(found.active_at) > self.idle_timeout;
+            let had_its_turn = now.duration_since(found.set_at) > self.hold_timeout;
+            if found.count > 0 && (is_idle || had_its_turn) {
+                self.set(now, index, 0, out);
+            }
+        }
+        for index in self.waiting() {
+            if self.total >= self.limit() {
+                break;
+            }
+            self.set(now, index, 1, out);
+        }
+    }
+
+    /// Returns the time of the earliest retry.
+    pub(crate) fn next_retry(&self) -> Option<Instant> {
+        let retries = self.connections.iter().filter_map(|found| found.retry_at);
+        retries.min()
+    }
+
+    /// Carries out the retries that are due.
+    pub(crate) fn retry(&mut self, now: Instant, out: &mut Vec<SetReady>) {
+        let mut is_due = false;
+        for found in &mut self.connections {
+            if found.retry_at.is_some_and(|at| at <= now) {
+                found.retry_at = None;
+                is_due = true;
+            }
+        }
+        if is_due {
+            self.share_out(now, out);
+        }
+    }
+
+    /// Gives every connection its share. Lower counts come first, so the sum never exceeds the limit in between. In a
+    /// backoff no count grows.
+    fn share_out(&mut self, now: Instant, out: &mut Vec<SetReady>) {
+        let share = fair_share(self.limit(), self.connections.len());
+        self.shrink(now, share, out);
+        if self.is_backoff {
+            return;
+        }
+        // Room goes first to connections that have some, then to those that wait longest.
+        let waiting = self.waiting();
+        let growing = |index: &usize| self.connections[*index].count > 0;
+        let growing = (0..self.connections.len()).filter(growing);
+        let order: Vec<usize> = growing.chain(waiting).collect();
+        for index in order {
+            let room = self.max - self.total;
+            let found = &mut self.connections[index];
+            let wanted = share.min(found.count_max);
+            let count = wanted.min(found.count.saturating_add(room));
+            if count > found.count {
+                self.set(now, index, count, out);
+            } else if found.count == 0 && wanted > 0 && found.retry_at.is_none() {
+                found.retry_at = Some(now + RETRY);
+            }
+        }
+    }
+
+    /// Lowers counts to `share`. Then silences connections until the sum is within the limit, first those that have had
+    /// their count longest.
+    fn shrink(&mut self, now: Instant, share: u32, out: &mut Vec<SetReady>) {
+        for index in 0..self.connections.len() {
+            if self.connections[index].count > share {
+                self.set(now, index, share, out);
+            }
+        }
+        while self.total > self.limit() {
+            let holding = self.connections.iter().enumerate();
+            let holding = holding.filter(|(_, found)| found.count > 0);
+            let longest = holding.min_by_key(|(_, found)| found.set_at);
+            let (index, _) = longest.expect("the sum is above 0");
+            self.set(now, index, 0, out);
+        }
+    }
+
+    /// Returns the connections without RDY, those that wait longest first. Equals are in random order.
+    fn waiting(&mut self) -> Vec<usize> {
+        let able = |index: &usize| {
+            let found = &self.connections[*index];
+            found.count == 0 && found.count_max > 0
+        };
+        let mut waiting: Vec<usize> = (0..self.connections.len()).filter(able).collect();
+        self.random.shuffle(&mut waiting);
+        waiting.sort_by_key(|index| self.connections[*index].held_until);
+        waiting
+    }
+
+    /// Sets the count of one connection, if it differs.
+    fn set(&mut self, now: Instant, index: usize, count: u32, out: &mut Vec<SetReady>) {
+        let found = &mut self.connections[index];
+        let count = count.min(found.count_max);
+        if count == found.count {
+            return;
+        }
+        if count == 0 {
+            found.held_until = Some(now);
+        } else {
+            found.retry_at = None;
+        }
+        self.total = self.total - found.count + count;
+        found.count = count;
+        found.set_at = now;
+        out.push(SetReady {
+            connection: found.id,
+            count,
+        });
+    }
+
+    /// Checks the invariants.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        let total: u32 = self.connections.iter().map(|found| found.count).sum();
+        assert_eq!(total, self.total, "{self:?}");
+        assert!(total <= self.limit(), "{self:?}");
+        let has_enough = !self.is_backoff && self.max as usize >= self.connections.len();
+        for found in &self.connections {
+            assert!(found.count <= found.count_max, "{self:?}");
+            assert!(
+                !has_enough || found.count > 0 || found.count_max == 0,
+                "{self:?}"
+            );
+            assert!(found.count == 0 || found.retry_at.is_none(), "{self:?}");
+        }
+        if !self.is_backoff && !has_enough {
+            // Counts are scarce: none is left over while a connection waits.
+            let holding = self.connections.iter().filter(|found| found.count > 0);
+            let able = self.connections.iter().filter(|found| found.count_max > 0);
+            assert_eq!(
+                holding.count(),
+                able.count().min(self.max as usize),
+                "{self:?}"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+use super::*;
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+/// nsqd's default `--max-rdy-count`.
+const COUNT_MAX: u32 = 2500;
+
+/// A [`Ready`] with its clock, and the last counts that were sent.
+struct Table {
+    ready: Ready,
+    now: Instant,
+    sent: Vec<(u64, u32)>,
+}
+
+impl Table {
+    fn new(max_in_flight: u32) -> Table {
+        let config = Config {
+            max_in_flight,
+            low_rdy_idle_timeout: MS(2000),
+            ..Config::default()
+        };
+        Table {
+            ready: Ready::new(&config, 7),
+            now: Instant::now(),
+            sent: Vec::new(),
+        }
+    }
+
+    /// Carries out one event and checks the sum after each count that is sent.
+    fn after(
+        &mut self,
+        event: impl FnOnce(&mut Ready, Instant, &mut Vec<SetReady>),
+    ) -> &[(u64, u32)] {
+        let mut counts: Vec<(ConnectionId, u32)> = self
+            .ready
+            .connections
+            .iter()
+            .map(|found| (found.id, found.count))
+            .collect();
+        let mut out = Vec::new();
+        event(&mut self.ready, self.now, &mut out);
+        self.ready.check();
+        counts.retain(|(id, _)| self.ready.find(*id).is_some());
+        let limit = self.ready.limit();
+        for SetReady { connection, count } in &out {
+            let entry = counts.iter_mut().find(|(id, _)| id == connection);
+            let is_growing = match entry {
+                Some((_, before)) => std::mem::replace(before, *count) < *count,
+                None => {
+                    counts.push((*connection, *count));
+                    true
+                }
+            };
+            let sum: u32 = counts.iter().map(|(_, count)| count).sum();
+            assert!(!is_growing || sum <= limit, "{out:?}");
+        }
+        self.sent = out
+            .iter()
+            .map(|set| (set.connection.0, set.count))
+            .collect();
+        &self.sent
+    }
+
+    fn add(&mut self, id: u64, count_max: u32) -> &[(u64, u32)] {
+        self.after(|ready, now, out| ready.add(now, ConnectionId(id), count_max, out))
+    }
+
+    fn remove(&mut self, id: u64) -> &[(u64, u32)] {
+        self.after(|ready, now, out| ready.remove(now, ConnectionId(id), out))
+    }
+
+    fn set_max(&mut self, max: u32) -> &[(u64, u32)] {
+        self.after(|ready, now, out| ready.set_max(now, max, out))
+    }
+
+    fn redistribute(&mut self) -> &[(u64, u32)] {
+        self.after(|ready, now, out| ready.redistribute(now, out))
+    }
+
+    fn counts(&self) -> Vec<u32> {
+        let connections = &self.ready.connections;
+        connections.iter().map(|found| found.count).collect()
+    }
+}
+
+#[test]
+fn shares_are_fair() {
+    for (max, connections, share) in [
+        (200, 3, 66),
+        (2, 4, 1),
+        (0, 4, 0),
+        (0, 0, 0),
+        (5, 0, 5),
+        (1, 1, 1),
+        (u32::MAX, 2, u32::MAX / 2),
+    ] {
+        assert_eq!(
+            fair_share(max, connections),
+            share,
+            "{max} over {connections}"
+        );
+    }
+}
+
+#[test]
+fn a_new_connection_gets_its_share_after_the_others_are_lowered() {
+    let mut table = Table::new(10);
+    assert_eq!(table.add(1, COUNT_MAX), [(1, 10)]);
+    assert_eq!(table.add(2, COUNT_MAX), [(1, 5), (2, 5)]);
+    assert_eq!(table.add(3, COUNT_MAX), [(1, 3), (2, 3), (3, 3)]);
+    assert_eq!(table.add(4, COUNT_MAX), [(1, 2), (2, 2), (3, 2), (4, 2)]);
+}
+
+#[test]
+fn a_loss_raises_the_others_at_once() {
+    let mut table = Table::new(30);
+    table.add(1, COUNT_MAX);
+    assert_eq!(table.add(2, COUNT_MAX), [(1, 15), (2, 15)]);
+    assert_eq!(table.remove(1), [(2, 30)]);
+    assert_eq!(table.remove(2), []);
+    assert_eq!(table.remove(2), []);
+}
+
+#[test]
+fn a_decrease_always_works() {
+    let mut table = Table::new(10);
+    table.add(1, COUNT_MAX);
+    table.add(2, COUNT_MAX);
+    assert_eq!(table.counts(), [5, 5]);
+    assert_eq!(table.set_max(4), [(1, 2), (2, 2)]);
+    table.set_max(1);
+    assert_eq!(table.ready.total(), 1);
+    assert_eq!(table.set_max(0).len(), 1);
+    assert_eq!(table.counts(), [0, 0]);
+    assert_eq!(table.set_max(5).len(), 2);
+    assert_eq!(table.counts(), [2, 2]);
+}
+
+#[test]
+fn no_count_exceeds_that_of_its_nsqd() {
+    let mut table = Table::new(3000);
+    assert_eq!(table.add(1, COUNT_MAX), [(1, 2500)]);
+    let mut table = Table::new(3000);
+    assert_eq!(table.add(1, 100), [(1, 100)]);
+    assert_eq!(table.set_max(50), [(1, 50)]);
+    let mut table = Table::new(3);
+    assert_eq!(table.add(1, 0), []);
+    assert_eq!(table.add(2, 1), [(2, 1)]);
+}
+
+#[test]
+fn scarce_counts_go_round() {
+    let mut table = Table::new(2);
+    for id in 1..=4 {
+        table.add(id, COUNT_MAX);
+    }
+    assert_eq!(table.counts(), [1, 1, 0, 0]);
+    let mut turns = vec![[1, 1, 0, 0]];
+    for _ in 0..8 {
+        table.now += MS(3000);
+        table.redistribute();
+        assert_eq!(table.ready.total(), 2);
+        turns.push(table.counts().try_into().unwrap());
+    }
+    for index in 0..4 {
+        // Each of the four has RDY in every other turn.
+        let had = turns.iter().filter(|turn| turn[index] == 1).count();
+        assert!((4..=5).contains(&had), "{turns:?}");
+    }
+}
+
+#[test]
+fn a_busy_connection_keeps_a_scarce_count_until_its_turn_ends() {
+    let mut table = Table::new(1);
+    table.add(1, COUNT_MAX);
+    table.add(2, COUNT_MAX);
+    // 30 s is the default low_rdy_timeout.
+    for _ in 0..30 {
+        table.now += MS(1000);
+        let now = table.now;
+        table.ready.receive(now, ConnectionId(1));
+        assert_eq!(table.redistribute(), []);
+    }
+    table.now += MS(1000);
+    assert_eq!(table.redistribute(), [(1, 0), (2, 1)]);
+}
+
+#[test]
+fn a_waiting_connection_takes_room_at_once() {
+    let mut table = Table::new(2);
+    for id in 1..=4 {
+        table.add(id, COUNT_MAX);
+    }
+    let sent = table.remove(1).to_vec();
+    assert_eq!(sent.len(), 1);
+    assert!(sent[0].0 >= 3 && sent[0].1 == 1, "{sent:?}");
+    assert_eq!(table.set_max(3).len(), 1);
+    assert_eq!(table.counts(), [1, 1, 1]);
+}
+
+#[test]
+fn a_retry_is_due_after_five_seconds() {
+    let mut table = Table::new(1);
+    table.add(1, COUNT_MAX);
+    assert_eq!(table.ready.next_retry(), None);
+    table.add(2, COUNT_MAX);
+    let retry = table.ready.next_retry();
+    assert_eq!(retry, Some(table.now + MS(5000)));
+    table.now += MS(5000);
+    assert_eq!(table.after(|ready, now, out| ready.retry(now, out)), []);
+    assert_eq!(table.ready.next_retry(), Some(table.now + MS(5000)));
+    assert_eq!(table.remove(1), [(2, 1)]);
+    assert_eq!(table.ready.next_retry(), None);
+}
+
+#[test]
+fn a_backoff_has_at_most_one() {
+    let mut table = Table::new(10);
+    table.add(1, COUNT_MAX);
+    table.add(2, COUNT_MAX);
+    assert_eq!(
+        table.after(|ready, now, out| ready.pause(now, out)),
+        [(1, 0), (2, 0)]
+    );
+    assert_eq!(table.add(3, COUNT_MAX), []);
+    table.after(|ready, now, out| assert!(ready.test(now, out)));
+    assert_eq!(table.sent.len(), 1);
+    // A second test would exceed the limit.
+    table.after(|ready, now, out| assert!(!ready.test(now, out)));
+    assert_eq!(table.set_max(7), []);
+    assert_eq!(table.set_max(0).len(), 1);
+    table.after(|ready, now, out| assert!(!ready.test(now, out)));
+    table.set_max(9);
+    table.after(|ready, now, out| ready.resume(now, out));
+    assert_eq!(table.counts(), [3, 3, 3]);
+}
