@@ -19,7 +19,7 @@ const LEVEL_MAX: u32 = 62;
 
 /// The answer to a message, for the backoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum Verdict {
     /// The message was finished.
     Success,
     /// The message was requeued.
@@ -80,20 +80,20 @@ impl Backoff {
     }
 
     /// Takes an answer.
-    pub(crate) fn answer(&mut self, now: Instant, outcome: Outcome) -> Step {
+    pub(crate) fn answer(&mut self, now: Instant, verdict: Verdict) -> Step {
         if self.is_period_running() {
             return Step::Stay;
         }
         let before = self.level;
-        match outcome {
-            Outcome::Success => self.level = before.saturating_sub(1),
-            Outcome::Failure => {
+        match verdict {
+            Verdict::Success => self.level = before.saturating_sub(1),
+            Verdict::Failure => {
                 let is_enabled = !self.period_max.is_zero() && before < LEVEL_MAX;
                 if is_enabled && self.draw(before + 1) <= self.period_max {
                     self.level = before + 1;
                 }
             }
-            Outcome::Neutral => {}
+            Verdict::Neutral => {}
         }
         match (before, self.level) {
             (0, 0) => Step::Stay,

@@ -6,7 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use wire::go_value::duration_text;
+use wire::id::MessageId;
+
 use crate::error::{ConnectionError, ErrorFrame};
+use crate::lookupd::LookupdError;
 use crate::{Address, Negotiated};
 
 /// The number of the next producer or consumer of this process.
@@ -125,6 +129,76 @@ pub enum Event {
         /// The error.
         error: ErrorFrame,
     },
+    /// nsqd's limit for RDY is below `max_in_flight`.
+    ReadyTruncated {
+        /// The consumer.
+        client: Client,
+        /// The nsqd.
+        node: Address,
+        /// The largest RDY that nsqd accepts.
+        max_rdy_count: u32,
+        /// The consumer's `max_in_flight`.
+        max_in_flight: u32,
+    },
+    /// A message failed. All connections pause, and then one of them is tested.
+    BackoffEntered {
+        /// The consumer.
+        client: Client,
+        /// The level, at least 1. Each level doubles the pause.
+        level: u32,
+        /// The length of the pause.
+        period: Duration,
+    },
+    /// Messages succeed again. All connections resume.
+    BackoffLeft {
+        /// The consumer.
+        client: Client,
+    },
+    /// A handler returned an error, or panicked.
+    HandlerFailed {
+        /// The consumer.
+        client: Client,
+        /// The nsqd.
+        node: Address,
+        /// The message.
+        id: MessageId,
+        /// The text of the error or of the panic.
+        error: String,
+        /// True for a panic.
+        is_panic: bool,
+    },
+    /// A message's attempts exceed `max_attempts`: the consumer finishes the message.
+    GaveUp {
+        /// The consumer.
+        client: Client,
+        /// The nsqd.
+        node: Address,
+        /// The message.
+        id: MessageId,
+        /// The number of deliveries, this one included.
+        attempts: u16,
+    },
+    /// An nsqlookupd named a node that is not connected yet.
+    Discovered {
+        /// The consumer.
+        client: Client,
+        /// The nsqd.
+        node: Address,
+    },
+    /// An nsqlookupd does not know the topic. It is asked again later.
+    TopicNotFound {
+        /// The consumer.
+        client: Client,
+        /// The address of the nsqlookupd.
+        lookupd: String,
+    },
+    /// An nsqlookupd could not be asked. It is asked again later.
+    DiscoveryFailed {
+        /// The consumer.
+        client: Client,
+        /// The reason.
+        error: Arc<LookupdError>,
+    },
     /// The application closes the producer or consumer.
     Stopping {
         /// The producer or consumer.
@@ -142,6 +216,14 @@ impl Event {
             | Event::ConnectFailed { client, .. }
             | Event::Disconnected { client, .. }
             | Event::ErrorFrame { client, .. }
+            | Event::ReadyTruncated { client, .. }
+            | Event::BackoffEntered { client, .. }
+            | Event::BackoffLeft { client }
+            | Event::HandlerFailed { client, .. }
+            | Event::GaveUp { client, .. }
+            | Event::Discovered { client, .. }
+            | Event::TopicNotFound { client, .. }
+            | Event::DiscoveryFailed { client, .. }
             | Event::Stopping { client } => client,
         }
     }
@@ -154,8 +236,16 @@ impl Event {
             | Event::Connected { node, .. }
             | Event::ConnectFailed { node, .. }
             | Event::Disconnected { node, .. }
-            | Event::ErrorFrame { node, .. } => Some(node),
-            Event::Stopping { .. } => None,
+            | Event::ErrorFrame { node, .. }
+            | Event::ReadyTruncated { node, .. }
+            | Event::HandlerFailed { node, .. }
+            | Event::GaveUp { node, .. }
+            | Event::Discovered { node, .. } => Some(node),
+            Event::BackoffEntered { .. }
+            | Event::BackoffLeft { .. }
+            | Event::TopicNotFound { .. }
+            | Event::DiscoveryFailed { .. }
+            | Event::Stopping { .. } => None,
         }
     }
 
@@ -168,6 +258,14 @@ impl Event {
             Event::ConnectFailed { .. } => "connect_failed",
             Event::Disconnected { .. } => "disconnected",
             Event::ErrorFrame { .. } => "error_frame",
+            Event::ReadyTruncated { .. } => "ready_truncated",
+            Event::BackoffEntered { .. } => "backoff_entered",
+            Event::BackoffLeft { .. } => "backoff_left",
+            Event::HandlerFailed { .. } => "handler_failed",
+            Event::GaveUp { .. } => "gave_up",
+            Event::Discovered { .. } => "discovered",
+            Event::TopicNotFound { .. } => "topic_not_found",
+            Event::DiscoveryFailed { .. } => "discovery_failed",
             Event::Stopping { .. } => "stopping",
         }
     }
@@ -177,7 +275,13 @@ impl Event {
     pub fn level(&self) -> Level {
         match self {
             Event::ConnectFailed { .. } | Event::ErrorFrame { .. } => Level::Error,
-            Event::Disconnected { error: Some(_), .. } => Level::Error,
+            Event::Disconnected { error: Some(_), .. }
+            | Event::HandlerFailed { .. }
+            | Event::DiscoveryFailed { .. } => Level::Error,
+            Event::ReadyTruncated { .. }
+            | Event::BackoffEntered { .. }
+            | Event::BackoffLeft { .. }
+            | Event::GaveUp { .. } => Level::Warning,
             _ => Level::Info,
         }
     }
@@ -208,12 +312,38 @@ impl Event {
             } => write!(f, "disconnected - {error}"),
             Event::Disconnected { error: None, .. } => f.write_str("disconnected"),
             Event::ErrorFrame { error, .. } => write!(f, "protocol error - {error}"),
+            Event::ReadyTruncated { max_rdy_count, max_in_flight, .. } => write!(
+                f,
+                "max RDY count {max_rdy_count} < consumer max in flight {max_in_flight}, truncation possible"
+            ),
+            Event::BackoffEntered { level, period, .. } => write!(
+                f,
+                "backing off for {} (backoff level {level}), setting all to RDY 0",
+                duration_text(*period)
+            ),
+            Event::BackoffLeft { .. } => f.write_str("exiting backoff, returning all to RDY"),
+            Event::HandlerFailed { id, error, .. } => {
+                write!(f, "Handler returned error ({error}) for msg {}", id_text(id))
+            }
+            Event::GaveUp { id, attempts, .. } => {
+                write!(f, "msg {} attempted {attempts} times, giving up", id_text(id))
+            }
+            Event::Discovered { .. } => f.write_str("discovered by nsqlookupd"),
+            Event::TopicNotFound { lookupd, .. } => {
+                write!(f, "nsqlookupd {lookupd} does not know the topic yet")
+            }
+            Event::DiscoveryFailed { error, .. } => write!(f, "error querying nsqlookupd - {error}"),
             Event::Stopping { client } => f.write_str(match client.subscription {
                 Some(_) => "stopping...",
                 None => "stopping",
             }),
         }
     }
+}
+
+/// Returns an id as text.
+fn id_text(id: &MessageId) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(id.as_bytes())
 }
 
 /// Writes the line of NSQ's client, without the time: `INF    1 [topic/channel] (127.0.0.1:4150) connecting to nsqd`.

@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use crate::Config;
-use crate::backoff::{Backoff, Outcome, Step};
+use crate::backoff::{Backoff, Verdict, Step};
 use crate::ready::{ConnectionId, Ready, SetReady};
 
 /// The time until the next test of a backoff if no connection could be tested.
@@ -102,12 +102,12 @@ impl Flow {
     }
 
     /// Takes the answer to a message. Its RDY counts are to be sent before the answer.
-    pub(crate) fn answer(&mut self, now: Instant, outcome: Outcome) -> Changes {
+    pub(crate) fn answer(&mut self, now: Instant, verdict: Verdict) -> Changes {
         let mut changes = Changes::default();
         if self.is_stopped {
             return changes;
         }
-        match self.backoff.answer(now, outcome) {
+        match self.backoff.answer(now, verdict) {
             Step::Stay => {}
             Step::Pause(period) => {
                 self.ready.pause(now, &mut changes.ready);

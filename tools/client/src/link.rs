@@ -33,7 +33,7 @@ const ROUNDS_MAX: u32 = 32;
 
 /// What the owner of a connection does with what nsqd sends. The calls come from the connection's task, so they must
 /// not wait. An error ends the connection.
-pub(crate) trait Recipient {
+pub(crate) trait Recipient: Send {
     /// Takes consecutive messages.
     fn messages(&mut self, batch: Batch) -> Result<(), ConnectionError>;
 

@@ -1,4 +1,4 @@
-use super::Outcome::{Failure, Neutral, Success};
+use super::Verdict::{Failure, Neutral, Success};
 use super::*;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -12,11 +12,11 @@ fn config(multiplier: Duration, period_max: Duration) -> Config {
 }
 
 /// Answers, one per period, and the level and period after each.
-fn check(config: &Config, answers: &[(Outcome, u32, Step)]) {
+fn check(config: &Config, answers: &[(Verdict, u32, Step)]) {
     let mut backoff = Backoff::new(config, 1);
     let now = Instant::now();
-    for (index, (outcome, level, step)) in answers.iter().enumerate() {
-        let got = backoff.answer(now, *outcome);
+    for (index, (verdict, level, step)) in answers.iter().enumerate() {
+        let got = backoff.answer(now, *verdict);
         backoff.check();
         assert_eq!((backoff.level(), got), (*level, *step), "answer {index}");
         backoff.end_period();
@@ -67,8 +67,8 @@ fn answers_during_a_period_do_not_count() {
     let mut backoff = Backoff::new(&config(MS(50), MS(1000)), 1);
     let now = Instant::now();
     assert_eq!(backoff.answer(now, Failure), Step::Pause(MS(100)));
-    for outcome in [Failure, Success, Neutral, Failure] {
-        assert_eq!(backoff.answer(now + MS(99), outcome), Step::Stay);
+    for verdict in [Failure, Success, Neutral, Failure] {
+        assert_eq!(backoff.answer(now + MS(99), verdict), Step::Stay);
     }
     assert_eq!(backoff.period_end(), Some(now + MS(100)));
     backoff.end_period();

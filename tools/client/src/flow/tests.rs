@@ -47,8 +47,8 @@ impl Table {
         self.after(|flow, now| flow.remove(now, ConnectionId(id)))
     }
 
-    fn answer(&mut self, outcome: Outcome) -> Vec<(u64, u32)> {
-        self.after(|flow, now| flow.answer(now, outcome))
+    fn answer(&mut self, verdict: Verdict) -> Vec<(u64, u32)> {
+        self.after(|flow, now| flow.answer(now, verdict))
     }
 
     /// Lets the next timeout come. Returns its time since the start, in milliseconds, and what it sends.
@@ -66,20 +66,20 @@ fn a_backoff_goes_up_and_down() {
     assert_eq!(table.add(1), [(1, 200)]);
     let mut tests = Vec::new();
     for message in 1..=9 {
-        let outcome = match message {
-            1..=6 => Outcome::Failure,
-            _ => Outcome::Success,
+        let verdict = match message {
+            1..=6 => Verdict::Failure,
+            _ => Verdict::Success,
         };
-        assert_eq!(table.answer(outcome), [(1, 0)], "message {message}");
+        assert_eq!(table.answer(verdict), [(1, 0)], "message {message}");
         // An answer during the period counts for nothing.
-        assert_eq!(table.answer(Outcome::Failure), []);
+        assert_eq!(table.answer(Verdict::Failure), []);
         let (ms, sent) = table.wait();
         assert_eq!(sent, [(1, 1)]);
         tests.push(ms);
     }
     assert_eq!(tests, [100, 300, 700, 1500, 2300, 3100, 3500, 3700, 3800]);
-    assert_eq!(table.answer(Outcome::Success), [(1, 200)]);
-    assert_eq!(table.answer(Outcome::Success), []);
+    assert_eq!(table.answer(Verdict::Success), [(1, 200)]);
+    assert_eq!(table.answer(Verdict::Success), []);
     assert_eq!(table.flow.next_timeout(), None);
 }
 
@@ -88,7 +88,7 @@ fn a_lost_connection_with_the_test_passes_it_on() {
     let mut table = Table::new(&config(5));
     table.add(1);
     table.add(2);
-    table.answer(Outcome::Failure);
+    table.answer(Verdict::Failure);
     let (_, sent) = table.wait();
     let (tested, _) = sent[0];
     let other = 3 - tested;
@@ -103,20 +103,20 @@ fn a_lost_connection_with_the_test_passes_it_on() {
     assert_eq!(table.add(3), []);
     let (_, sent) = table.wait();
     assert_eq!(sent, [(3, 1)]);
-    assert_eq!(table.answer(Outcome::Success), [(3, 5)]);
+    assert_eq!(table.answer(Verdict::Success), [(3, 5)]);
 }
 
 #[test]
 fn a_pause_during_a_backoff_ends_the_test() {
     let mut table = Table::new(&config(5));
     table.add(1);
-    table.answer(Outcome::Failure);
+    table.answer(Verdict::Failure);
     table.wait();
     assert_eq!(table.after(|flow, now| flow.set_max(now, 0)), [(1, 0)]);
     assert_eq!(table.wait().1, []);
     assert_eq!(table.after(|flow, now| flow.set_max(now, 3)), []);
     assert_eq!(table.wait().1, [(1, 1)]);
-    assert_eq!(table.answer(Outcome::Success), [(1, 3)]);
+    assert_eq!(table.answer(Verdict::Success), [(1, 3)]);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn an_idle_test_moves_to_another_connection() {
     let mut table = Table::new(&config(5));
     table.add(1);
     table.add(2);
-    table.answer(Outcome::Failure);
+    table.answer(Verdict::Failure);
     let (_, sent) = table.wait();
     let (tested, _) = sent[0];
     let moved = loop {
@@ -169,11 +169,11 @@ fn a_late_timeout_keeps_the_rhythm() {
 fn a_stopped_flow_sends_nothing() {
     let mut table = Table::new(&config(5));
     table.add(1);
-    table.answer(Outcome::Failure);
+    table.answer(Verdict::Failure);
     table.flow.stop();
     assert_eq!(table.flow.next_timeout(), None);
     table.now += MS(10_000);
     assert_eq!(table.after(Flow::handle_timeout), []);
-    assert_eq!(table.answer(Outcome::Success), []);
+    assert_eq!(table.answer(Verdict::Success), []);
     assert_eq!(table.add(2), []);
 }

@@ -119,12 +119,12 @@ impl World {
         }
     }
 
-    fn answer(&mut self, outcome: Outcome) {
+    fn answer(&mut self, verdict: Verdict) {
         let Some(id) = self.any_node() else { return };
         let node = self.nodes.get_mut(&id).expect("it is there");
         if node.in_flight > 0 {
             node.in_flight -= 1;
-            let sent = self.table.answer(outcome);
+            let sent = self.table.answer(verdict);
             self.apply(&sent);
         }
     }
@@ -161,9 +161,9 @@ impl World {
             6..10 => self.remove(),
             10..14 => self.set_max(),
             14..45 => self.deliver(),
-            45..65 => self.answer(Outcome::Success),
-            65..75 => self.answer(Outcome::Failure),
-            75..80 => self.answer(Outcome::Neutral),
+            45..65 => self.answer(Verdict::Success),
+            65..75 => self.answer(Verdict::Failure),
+            75..80 => self.answer(Verdict::Neutral),
             _ => {
                 let time = MS(self.random.u64(0..3000));
                 self.pass(time);
@@ -192,7 +192,7 @@ impl World {
                     node.served_at = Some(self.table.now);
                     let now = self.table.now;
                     self.table.flow.receive(now, ConnectionId(id));
-                    let sent = self.table.answer(Outcome::Success);
+                    let sent = self.table.answer(Verdict::Success);
                     self.apply(&sent);
                 }
             }

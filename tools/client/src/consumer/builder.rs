@@ -1,0 +1,281 @@
+//! [`ConsumerBuilder`]: from addresses and settings to a running [`Consumer`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use wire::name::is_valid_name;
+
+use super::discovery::{Directory, Discovery, Filter};
+use super::error::{ConnectError, NodeError};
+use super::hub::Hub;
+use super::nodes::{Kind, Nodes, keep_time};
+use super::touching::AutoTouch;
+use super::{Consumer, GiveUp};
+use crate::core::{Settings, Subscription};
+use crate::event::{Client, Event, Events};
+use crate::lookupd::Lookupd;
+use crate::message::GivenUp;
+use crate::{Address, Config, Connector, SystemConnector};
+
+/// The settings of a [`Consumer`] that is to be made. See [`Consumer::builder`].
+pub struct ConsumerBuilder {
+    topic: String,
+    channel: String,
+    nodes: Vec<Address>,
+    lookupds: Vec<String>,
+    config: Config,
+    retry_first_connection: bool,
+    filter: Option<Box<Filter>>,
+    give_up: Option<Box<GiveUp>>,
+    connector: Option<Arc<dyn Connector>>,
+    events: Events,
+    auto_touch: Option<AutoTouch>,
+    drain_limit: Duration,
+    gives_back: bool,
+}
+
+impl fmt::Debug for ConsumerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConsumerBuilder")
+            .field("topic", &self.topic)
+            .field("channel", &self.channel)
+            .field("nodes", &self.nodes)
+            .field("lookupds", &self.lookupds)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ConsumerBuilder {
+    pub(super) fn new(topic: String, channel: String) -> ConsumerBuilder {
+        ConsumerBuilder {
+            topic,
+            channel,
+            nodes: Vec::new(),
+            lookupds: Vec::new(),
+            config: Config::default(),
+            retry_first_connection: true,
+            filter: None,
+            give_up: None,
+            connector: None,
+            events: Events::default(),
+            auto_touch: None,
+            drain_limit: Duration::from_secs(30),
+            gives_back: true,
+        }
+    }
+
+    /// Adds an nsqd to connect to.
+    #[must_use]
+    pub fn node(mut self, node: Address) -> ConsumerBuilder {
+        self.nodes.push(node);
+        self
+    }
+
+    /// Adds nsqds to connect to.
+    #[must_use]
+    pub fn nodes(mut self, nodes: impl IntoIterator<Item = Address>) -> ConsumerBuilder {
+        self.nodes.extend(nodes);
+        self
+    }
+
+    /// Adds an nsqlookupd that names nodes with the topic: `host:port` or a URL (see [`Lookupd::new`]).
+    #[must_use]
+    pub fn lookupd(mut self, lookupd: impl Into<String>) -> ConsumerBuilder {
+        self.lookupds.push(lookupd.into());
+        self
+    }
+
+    /// Adds nsqlookupds.
+    #[must_use]
+    pub fn lookupds<L: Into<String>>(
+        mut self,
+        lookupds: impl IntoIterator<Item = L>,
+    ) -> ConsumerBuilder {
+        self.lookupds.extend(lookupds.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets the configuration. The default is [`Config::default`], which has one message in flight.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> ConsumerBuilder {
+        self.config = config;
+        self
+    }
+
+    /// Sets whether a node that cannot be reached at first is tried again in the background, which is the default. With
+    /// `false`, [`connect`](ConsumerBuilder::connect) waits for the first connection to each of
+    /// [`nodes`](ConsumerBuilder::nodes), and fails if one fails. Later losses are repaired in any case, and nodes that
+    /// nsqlookupds name are never an error.
+    #[must_use]
+    pub fn retry_first_connection(mut self, retry: bool) -> ConsumerBuilder {
+        self.retry_first_connection = retry;
+        self
+    }
+
+    /// Sets a filter for the addresses that nsqlookupds name, for instance to prefer one data centre. The filter gets the
+    /// union of a poll's answers and returns the addresses to connect to. Existing connections stay.
+    #[must_use]
+    pub fn discovery_filter(
+        mut self,
+        filter: impl Fn(Vec<Address>) -> Vec<Address> + Send + Sync + 'static,
+    ) -> ConsumerBuilder {
+        self.filter = Some(Box::new(filter));
+        self
+    }
+
+    /// Sets a callback for messages whose attempts exceed `max_attempts`. It runs where the application takes messages, and
+    /// the message is finished when it returns. Without a callback there is only an [`Event::GaveUp`]. If the callback
+    /// panics, the message is requeued.
+    #[must_use]
+    pub fn give_up(
+        mut self,
+        callback: impl Fn(GivenUp) + Send + Sync + 'static,
+    ) -> ConsumerBuilder {
+        self.give_up = Some(Box::new(callback));
+        self
+    }
+
+    /// Sets how nsqds are reached. The default is [`SystemConnector`].
+    #[must_use]
+    pub fn connector(mut self, connector: impl Connector) -> ConsumerBuilder {
+        self.connector = Some(Arc::new(connector));
+        self
+    }
+
+    /// Sets a callback for events. It runs on the tasks of the consumer and on threads that answer messages, so it must not
+    /// wait.
+    #[must_use]
+    pub fn events(mut self, callback: impl Fn(Event) + Send + Sync + 'static) -> ConsumerBuilder {
+        self.events = Events::to(callback);
+        self
+    }
+
+    /// Lets the library touch messages that have no answer when half of their timeout is over, up to a limit. The default
+    /// is `None`: the library touches no message.
+    #[must_use]
+    pub fn auto_touch(mut self, auto_touch: Option<AutoTouch>) -> ConsumerBuilder {
+        self.auto_touch = auto_touch;
+        self
+    }
+
+    /// Sets the longest time that [`Control::shutdown`](crate::Control::shutdown) waits for answers. The default is 30 s.
+    #[must_use]
+    pub fn drain_limit(mut self, limit: Duration) -> ConsumerBuilder {
+        self.drain_limit = limit;
+        self
+    }
+
+    /// Sets whether messages that the application has not taken go back to nsqd when the consumer stops, so that other
+    /// consumers get them at once. This is the default, and each return counts as an attempt. With `false`, the application
+    /// still gets these messages.
+    #[must_use]
+    pub fn give_back_at_shutdown(mut self, give_back: bool) -> ConsumerBuilder {
+        self.gives_back = give_back;
+        self
+    }
+
+    /// Makes the consumer and begins to connect. Must be called within a tokio runtime, which runs the consumer's tasks.
+    ///
+    /// If the future is dropped before its end, all connections are closed.
+    ///
+    /// # Errors
+    /// A name, an option or an address is wrong; or, without
+    /// [`retry_first_connection`](ConsumerBuilder::retry_first_connection), a node cannot be reached or refuses the
+    /// subscription.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn connect(self) -> Result<Consumer, ConnectError> {
+        if !is_valid_name(self.topic.as_bytes()) {
+            return Err(ConnectError::Topic(self.topic));
+        }
+        if !is_valid_name(self.channel.as_bytes()) {
+            return Err(ConnectError::Channel(self.channel));
+        }
+        if self.nodes.is_empty() && self.lookupds.is_empty() {
+            return Err(ConnectError::NoAddress);
+        }
+        let mut directories: Vec<Arc<dyn Directory>> = Vec::new();
+        for address in &self.lookupds {
+            let lookupd = Lookupd::new(address, &self.config).map_err(ConnectError::Lookupd)?;
+            if directories.iter().all(|known| known.address() != address) {
+                directories.push(Arc::new(lookupd));
+            }
+        }
+        self.connect_with(directories).await
+    }
+
+    /// Connects with any kind of directories.
+    pub(super) async fn connect_with(
+        self,
+        directories: Vec<Arc<dyn Directory>>,
+    ) -> Result<Consumer, ConnectError> {
+        let (topic, channel): (Arc<str>, Arc<str>) = (self.topic.into(), self.channel.into());
+        let client = Client::consumer(&topic, &channel);
+        let subscription = Subscription {
+            topic: Arc::clone(&topic),
+            channel,
+        };
+        let settings = Settings::new(&self.config, Some(subscription)).map_err(ConnectError::Option)?;
+        let connector = self.connector.unwrap_or_else(|| {
+            Arc::new(match self.config.local_addr {
+                Some(local) => SystemConnector::with_local_address(local),
+                None => SystemConnector::default(),
+            })
+        });
+        let hub = Hub::new(self.config, topic, client, self.events, fastrand::u64(..));
+        let runtime = Handle::current();
+        let nodes = Arc::new(Nodes::new(
+            Arc::new(hub),
+            Arc::new(settings),
+            connector,
+            self.auto_touch,
+            self.drain_limit,
+            self.gives_back,
+            runtime.clone(),
+        ));
+        let discovery = Arc::new(Discovery::new(Arc::clone(&nodes), directories, self.filter));
+        // From here on, dropping the consumer ends all tasks.
+        let consumer = Consumer::new(
+            Arc::clone(&nodes),
+            Arc::clone(&discovery),
+            self.give_up,
+            self.retry_first_connection,
+        );
+        runtime.spawn(keep_time(Arc::clone(&nodes)));
+        let kind = match self.retry_first_connection {
+            true => Kind::Fixed,
+            false => Kind::FixedOrFail,
+        };
+        let mut results = Vec::new();
+        for node in self.nodes {
+            let (first, result) = oneshot::channel();
+            let added = nodes.add(node.clone(), kind, Some(first));
+            added.map_err(ConnectError::Node)?;
+            results.push((node, result));
+        }
+        if kind == Kind::FixedOrFail {
+            for (node, result) in results {
+                first_result(node, result).await.map_err(ConnectError::Node)?;
+            }
+        }
+        runtime.spawn(discovery.run());
+        Ok(consumer)
+    }
+}
+
+/// Waits for the result of a node's first connection.
+pub(super) async fn first_result(
+    node: Address,
+    result: oneshot::Receiver<Result<(), Arc<crate::ConnectionError>>>,
+) -> Result<(), NodeError> {
+    match result.await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(NodeError::Connection(node, error)),
+        // The task has ended, because the node was removed or the consumer stopped.
+        Err(_) => Err(NodeError::Stopped),
+    }
+}

@@ -1,0 +1,214 @@
+//! [`Discovery`]: the task that asks nsqlookupds for nodes.
+//!
+//! ```text
+//!   poll: ask all nsqlookupds at the same time ─► union ─► filter ─► connect to new nodes
+//!     ▲                                                                  │
+//!     └── lookupd_poll_interval, and a random part of it on top ─────────┤
+//!     └── soon, if a discovered node was lost: after growing delays ─────┘
+//! ```
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use super::error::NodeError;
+use super::hub::Phase;
+use super::nodes::{Kind, Nodes};
+use crate::event::Event;
+use crate::lookupd::{Lookupd, LookupdError};
+use crate::reconnect::Delay;
+use crate::Address;
+
+/// The answer of a [`Directory`]: the nodes, or `None` if the topic is unknown.
+pub(crate) type Listing<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<Vec<Address>>, LookupdError>> + Send + 'a>>;
+
+/// A source of addresses: an nsqlookupd.
+pub(crate) trait Directory: Send + Sync {
+    /// Returns the address of the source.
+    fn address(&self) -> &str;
+
+    /// Asks for the nodes that have the topic.
+    fn list<'a>(&'a self, topic: &'a str) -> Listing<'a>;
+}
+
+impl Directory for Lookupd {
+    fn address(&self) -> &str {
+        Lookupd::address(self)
+    }
+
+    fn list<'a>(&'a self, topic: &'a str) -> Listing<'a> {
+        Box::pin(async move {
+            let found = self.lookup(topic).await?;
+            Ok(found.map(|found| found.producers.iter().map(|node| node.address()).collect()))
+        })
+    }
+}
+
+/// A filter of the addresses that a poll found.
+pub(crate) type Filter = dyn Fn(Vec<Address>) -> Vec<Address> + Send + Sync;
+
+/// The nsqlookupds of one consumer.
+pub(crate) struct Discovery {
+    nodes: Arc<Nodes>,
+    directories: Mutex<Vec<Arc<dyn Directory>>>,
+    /// Tells the task that the first nsqlookupd was added.
+    added: Notify,
+    filter: Option<Box<Filter>>,
+}
+
+impl fmt::Debug for Discovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Discovery")
+            .field("lookupds", &self.addresses())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Discovery {
+    pub(crate) fn new(
+        nodes: Arc<Nodes>,
+        directories: Vec<Arc<dyn Directory>>,
+        filter: Option<Box<Filter>>,
+    ) -> Discovery {
+        Discovery {
+            nodes,
+            directories: Mutex::new(directories),
+            added: Notify::new(),
+            filter,
+        }
+    }
+
+    fn directories(&self) -> MutexGuard<'_, Vec<Arc<dyn Directory>>> {
+        // No section of the lock can be left half done by a panic.
+        self.directories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the addresses of the nsqlookupds.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        let directories = self.directories();
+        directories.iter().map(|known| known.address().to_owned()).collect()
+    }
+
+    /// Adds an nsqlookupd. The first one is asked at once, a later one at the next poll. One that is known is ignored.
+    pub(crate) fn add(&self, directory: Arc<dyn Directory>) {
+        let mut directories = self.directories();
+        if directories.iter().all(|known| known.address() != directory.address()) {
+            directories.push(directory);
+            self.added.notify_one();
+        }
+    }
+
+    /// Removes an nsqlookupd. The nodes that it named stay connected.
+    pub(crate) fn remove(&self, address: &str) -> Result<(), NodeError> {
+        let mut directories = self.directories();
+        let found = directories.iter().position(|known| known.address() == address);
+        let Some(index) = found else {
+            return Err(NodeError::UnknownLookupd(address.to_owned()));
+        };
+        if directories.len() == 1 {
+            return Err(NodeError::LastLookupd(address.to_owned()));
+        }
+        directories.remove(index);
+        Ok(())
+    }
+
+    /// Polls until the consumer stops.
+    pub(crate) async fn run(self: Arc<Discovery>) {
+        let mut phase = self.nodes.hub.watch_phase();
+        tokio::select! {
+            biased;
+            // The sender is in the hub, so the phase cannot be lost.
+            _ = phase.wait_for(|phase| *phase != Phase::Running) => {}
+            () = self.poll_for_ever() => {}
+        }
+    }
+
+    async fn poll_for_ever(&self) {
+        while self.directories().is_empty() {
+            self.added.notified().await;
+        }
+        let config = &self.nodes.hub.config;
+        let mut soon = Delay::new(config.lookupd_poll_interval, fastrand::u64(..));
+        let mut regular = self.next_poll();
+        loop {
+            self.poll().await;
+            if Instant::now() >= regular {
+                regular = self.next_poll();
+                soon.reset();
+            }
+            self.wait(regular, &mut soon).await;
+        }
+    }
+
+    /// Returns the time of the next regular poll.
+    fn next_poll(&self) -> Instant {
+        let config = &self.nodes.hub.config;
+        let jitter = config.lookupd_poll_jitter * fastrand::f64();
+        Instant::now() + config.lookupd_poll_interval.mul_f64(1.0 + jitter)
+    }
+
+    /// Waits for the next poll: the regular one, or an earlier one because a node is missing.
+    async fn wait(&self, regular: Instant, soon: &mut Delay) {
+        let nodes = &self.nodes;
+        if !nodes.is_any_missing() {
+            tokio::select! {
+                () = sleep_until(regular) => return,
+                () = nodes.lost.notified() => soon.reset(),
+            }
+        }
+        if soon.is_longest() {
+            nodes.forget_missing();
+        }
+        let early = Instant::now() + soon.next();
+        sleep_until(early.min(regular)).await;
+    }
+
+    /// Asks all nsqlookupds, and connects to the nodes that are new. Without a filter, each answer counts as soon as it is
+    /// there. A filter gets all answers together.
+    async fn poll(&self) {
+        let hub = &self.nodes.hub;
+        let directories = self.directories().clone();
+        let mut answers: FuturesUnordered<_> = directories
+            .iter()
+            .map(async |directory| (directory.address(), directory.list(&hub.topic).await))
+            .collect();
+        let mut union = BTreeSet::new();
+        while let Some((lookupd, answer)) = answers.next().await {
+            match answer {
+                Ok(Some(found)) if self.filter.is_some() => union.extend(found),
+                Ok(Some(found)) => found.into_iter().for_each(|node| self.connect(node)),
+                Ok(None) => hub.events.emit(Event::TopicNotFound {
+                    client: hub.client.clone(),
+                    lookupd: lookupd.to_owned(),
+                }),
+                Err(error) => hub.events.emit(Event::DiscoveryFailed {
+                    client: hub.client.clone(),
+                    error: Arc::new(error),
+                }),
+            }
+        }
+        if let Some(filter) = &self.filter {
+            let wanted = filter(union.into_iter().collect());
+            wanted.into_iter().for_each(|node| self.connect(node));
+        }
+    }
+
+    /// Connects to a node, unless it is connected or the application removed it.
+    fn connect(&self, node: Address) {
+        let hub = &self.nodes.hub;
+        if self.nodes.add(node.clone(), Kind::Discovered, None).is_ok() {
+            hub.events.emit(Event::Discovered {
+                client: hub.client.clone(),
+                node,
+            });
+        }
+    }
+}

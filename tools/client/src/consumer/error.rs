@@ -1,0 +1,103 @@
+//! The errors of a consumer.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::ConnectionError;
+use crate::lookupd::LookupdError;
+use crate::{Address, OptionError};
+
+/// The reason why a consumer could not be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The topic is no valid name: 1 to 64 bytes of `.a-zA-Z0-9_-`, with or without `#ephemeral` at the end.
+    Topic(String),
+    /// The channel is no valid name.
+    Channel(String),
+    /// An option of the configuration is wrong.
+    Option(OptionError),
+    /// There is neither a node nor an nsqlookupd.
+    NoAddress,
+    /// An nsqlookupd cannot be used.
+    Lookupd(LookupdError),
+    /// A node cannot be used.
+    Node(NodeError),
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConnectError::Topic(name) => write!(
+                f,
+                "invalid topic name {name:?}: 1 to 64 of .a-zA-Z0-9_- are allowed, and #ephemeral at the end"
+            ),
+            ConnectError::Channel(name) => write!(
+                f,
+                "invalid channel name {name:?}: 1 to 64 of .a-zA-Z0-9_- are allowed, and #ephemeral at the end"
+            ),
+            ConnectError::Option(error) => error.fmt(f),
+            ConnectError::NoAddress => {
+                f.write_str("a consumer needs the address of an nsqd or of an nsqlookupd")
+            }
+            ConnectError::Lookupd(error) => error.fmt(f),
+            ConnectError::Node(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ConnectError::Option(error) => Some(error),
+            ConnectError::Lookupd(error) => Some(error),
+            ConnectError::Node(error) => Some(error),
+            ConnectError::Topic(_) | ConnectError::Channel(_) | ConnectError::NoAddress => None,
+        }
+    }
+}
+
+/// The reason why an address of a running consumer could not be added or removed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// The node is connected already, or being connected.
+    AlreadyConnected(Address),
+    /// The consumer has no such node.
+    NotConnected(Address),
+    /// The first connection failed, and `retry_first_connection` is off.
+    Connection(Address, Arc<ConnectionError>),
+    /// The consumer has no such nsqlookupd.
+    UnknownLookupd(String),
+    /// The nsqlookupd is the last one, which cannot be removed.
+    LastLookupd(String),
+    /// The consumer is stopping, or has stopped.
+    Stopped,
+}
+
+impl fmt::Display for NodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeError::AlreadyConnected(node) => write!(f, "already connected: {node}"),
+            NodeError::NotConnected(node) => write!(f, "not connected: {node}"),
+            NodeError::Connection(node, error) => {
+                write!(f, "({node}) error connecting to nsqd - {error}")
+            }
+            NodeError::UnknownLookupd(address) => write!(f, "not connected: nsqlookupd {address}"),
+            NodeError::LastLookupd(address) => write!(
+                f,
+                "cannot disconnect from only remaining nsqlookupd HTTP address {address}"
+            ),
+            NodeError::Stopped => f.write_str("consumer stopped"),
+        }
+    }
+}
+
+impl std::error::Error for NodeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            NodeError::Connection(_, error) => Some(&**error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! [`Hub`]: what the tasks of one consumer share: its flow control, its connections and its counters.
+//!
+//! The lock is held for a few instructions per read of a connection, and for each answer that can change the flow: all
+//! but a success outside of a backoff. No callback of the application and no waker of it runs under the lock.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::{Notify, watch};
+use wire::encode;
+
+use super::line::Line;
+use crate::backoff::Verdict;
+use crate::error::ConnectionLost;
+use crate::event::{Client, Event, Events};
+use crate::flow::{BackoffChange, Changes, Flow};
+use crate::outbox::{Outbox, Position};
+use crate::ready::ConnectionId;
+use crate::{Address, Config, Negotiated};
+
+/// How far the end of a consumer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Running,
+    /// No new connections. The present ones close when their messages are answered.
+    Stopping,
+    /// All connections are gone.
+    Stopped,
+}
+
+/// What the tasks of one consumer share.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    pub(crate) config: Config,
+    pub(crate) topic: Arc<str>,
+    pub(crate) client: Client,
+    pub(crate) events: Events,
+    state: Mutex<State>,
+    /// The level of the backoff, which an answer reads without the lock.
+    level: AtomicU32,
+    phase: watch::Sender<Phase>,
+    /// Tells the task of the flow control that its next timeout may have changed.
+    pub(crate) flow_changed: Notify,
+    received: AtomicU64,
+    finished: AtomicU64,
+    requeued: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    flow: Flow,
+    lines: BTreeMap<ConnectionId, Arc<Line>>,
+    next_id: u64,
+}
+
+/// The numbers of a consumer since its creation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) received: u64,
+    pub(crate) finished: u64,
+    pub(crate) requeued: u64,
+}
+
+/// Returns the present time, which is virtual in tests with a paused clock.
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+impl Hub {
+    pub(crate) fn new(
+        config: Config,
+        topic: Arc<str>,
+        client: Client,
+        events: Events,
+        seed: u64,
+    ) -> Hub {
+        Hub {
+            state: Mutex::new(State {
+                flow: Flow::new(now(), &config, seed),
+                lines: BTreeMap::new(),
+                next_id: 1,
+            }),
+            config,
+            topic,
+            client,
+            events,
+            level: AtomicU32::new(0),
+            phase: watch::Sender::new(Phase::Running),
+            flow_changed: Notify::new(),
+            received: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            requeued: AtomicU64::new(0),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing in the lock's sections can be left half done by a panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns how far the end of the consumer is.
+    pub(crate) fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    /// Returns a receiver of the phase.
+    pub(crate) fn watch_phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// Adds a connection and distributes RDY. Returns `None` if the consumer is stopping.
+    pub(crate) fn add_line(
+        &self,
+        node: &Address,
+        negotiated: &Negotiated,
+        outbox: Outbox,
+    ) -> Option<Arc<Line>> {
+        let now = now();
+        let mut state = self.state();
+        if self.phase() != Phase::Running {
+            return None;
+        }
+        let id = ConnectionId(state.next_id);
+        state.next_id += 1;
+        let line = Arc::new(Line::new(now, id, node.clone(), negotiated, outbox));
+        state.lines.insert(id, Arc::clone(&line));
+        let changes = state.flow.add(now, id, line.ready_max);
+        self.carry_out(state, changes);
+        Some(line)
+    }
+
+    /// Takes a connection out of the distribution of RDY: nsqd is asked to send nothing more, or is about to stop.
+    pub(crate) fn retire_line(&self, line: &Line) {
+        let mut state = self.state();
+        let changes = state.flow.remove(now(), line.id);
+        // The connection may be lost already; then there is nobody to tell.
+        let _ = line.send(encode::cls);
+        self.carry_out(state, changes);
+    }
+
+    /// Removes a connection that is over. Returns true if it was the last one of a consumer that stops.
+    pub(crate) fn remove_line(&self, line: &Line) -> bool {
+        line.lose();
+        let mut state = self.state();
+        state.lines.remove(&line.id);
+        let changes = state.flow.remove(now(), line.id);
+        let is_last = state.lines.is_empty() && self.phase() == Phase::Stopping;
+        self.carry_out(state, changes);
+        is_last
+    }
+
+    /// Counts messages that a connection received.
+    pub(crate) fn count_received(&self, now: Instant, line: &Line, count: u64) {
+        line.count_received(now, count);
+        self.received.fetch_add(count, Ordering::Relaxed);
+        self.state().flow.receive(now, line.id);
+    }
+
+    /// Answers a message: first the flow control, whose RDY come before the answer, then the answer itself.
+    #[inline]
+    pub(crate) fn answer(
+        &self,
+        line: &Line,
+        verdict: Verdict,
+        is_finish: bool,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Position, ConnectionLost> {
+        if verdict != Verdict::Success || self.level.load(Ordering::Relaxed) != 0 {
+            let mut state = self.state();
+            let changes = state.flow.answer(now(), verdict);
+            self.carry_out(state, changes);
+        }
+        let sent = line.send(write);
+        let counter = match is_finish {
+            true => &self.finished,
+            false => &self.requeued,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        line.count_answered();
+        sent
+    }
+
+    /// Changes `max_in_flight`.
+    pub(crate) fn set_max_in_flight(&self, max: u32) {
+        let mut state = self.state();
+        let changes = state.flow.set_max(now(), max);
+        self.carry_out(state, changes);
+    }
+
+    /// Returns `max_in_flight`.
+    pub(crate) fn max_in_flight(&self) -> u32 {
+        self.state().flow.max()
+    }
+
+    /// Returns the level of the backoff.
+    pub(crate) fn level(&self) -> u32 {
+        self.level.load(Ordering::Relaxed)
+    }
+
+    /// Returns the time of the next timeout of the flow control.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.state().flow.next_timeout()
+    }
+
+    /// Carries out the timeouts that are due.
+    pub(crate) fn handle_timeout(&self) {
+        let mut state = self.state();
+        let changes = state.flow.handle_timeout(now());
+        self.carry_out(state, changes);
+    }
+
+    /// Returns true if no connection may send more before some of its messages are answered.
+    pub(crate) fn is_starved(&self) -> bool {
+        let state = self.state();
+        state.lines.values().any(|line| {
+            let in_flight = line.in_flight();
+            let ready = u64::from(state.flow.count(line.id));
+            in_flight > 0 && in_flight >= ready * 85 / 100
+        })
+    }
+
+    /// Returns the connections with their RDY.
+    pub(crate) fn lines(&self) -> Vec<(Arc<Line>, u32)> {
+        let state = self.state();
+        let lines = state.lines.values();
+        lines
+            .map(|line| (Arc::clone(line), state.flow.count(line.id)))
+            .collect()
+    }
+
+    /// Returns the numbers since the creation.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            received: self.received.load(Ordering::Relaxed),
+            finished: self.finished.load(Ordering::Relaxed),
+            requeued: self.requeued.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Begins the end: asks every nsqd to send nothing more. Returns false if the end has begun already.
+    pub(crate) fn begin_stop(&self) -> bool {
+        let mut state = self.state();
+        let begins = self.phase.send_if_modified(|phase| {
+            let begins = *phase == Phase::Running;
+            if begins {
+                *phase = Phase::Stopping;
+            }
+            begins
+        });
+        if !begins {
+            return false;
+        }
+        state.flow.stop();
+        for line in state.lines.values() {
+            // A connection that is lost needs no farewell.
+            let _ = line.send(encode::cls);
+        }
+        true
+    }
+
+    /// Returns true if there are no connections.
+    pub(crate) fn has_no_lines(&self) -> bool {
+        self.state().lines.is_empty()
+    }
+
+    /// Ends the consumer, and its remaining connections at once.
+    pub(crate) fn end(&self) {
+        let state = self.state();
+        state.lines.values().for_each(|line| line.abort());
+        drop(state);
+        self.phase.send_replace(Phase::Stopped);
+    }
+
+    /// Sends the RDY counts, in their order, before the lock is released. Then reports the change of the backoff.
+    fn carry_out(&self, state: MutexGuard<'_, State>, changes: Changes) {
+        for set in &changes.ready {
+            if let Some(line) = state.lines.get(&set.connection) {
+                // A connection that is lost is removed soon, and its RDY with it.
+                let _ = line.send(|out| encode::rdy(out, set.count));
+            }
+        }
+        self.level.store(state.flow.level(), Ordering::Relaxed);
+        drop(state);
+        self.flow_changed.notify_one();
+        let client = || self.client.clone();
+        match changes.backoff {
+            Some(BackoffChange::Entered { level, period }) => self.events.emit(Event::BackoffEntered {
+                client: client(),
+                level,
+                period,
+            }),
+            Some(BackoffChange::Left) => self.events.emit(Event::BackoffLeft { client: client() }),
+            None => {}
+        }
+    }
+}

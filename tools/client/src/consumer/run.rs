@@ -1,0 +1,179 @@
+//! [`Consumer::run`]: handlers that run at the same time, in one task.
+
+use std::any::Any;
+use std::fmt::Display;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::Consumer;
+use crate::event::Event;
+use crate::message::delivery::Delivery;
+use crate::message::{Message, Requeue};
+use crate::backoff::Verdict;
+
+/// The place of a handler's future. A place is used again for the next message, so a handler that is ready at once needs
+/// no allocation.
+type Place<F> = Pin<Box<Option<F>>>;
+
+/// A handler at work on one message.
+struct Handling<F> {
+    /// `None` when the handler has ended.
+    place: Option<Place<F>>,
+    delivery: Arc<Delivery>,
+}
+
+impl Consumer {
+    /// Calls `handler` for each message, with up to `concurrency` messages (at least one) at the same time, until the
+    /// consumer has stopped ([`Control::shutdown`](crate::Control::shutdown)) and all handlers have ended.
+    ///
+    /// `Ok` finishes the message. `Err` requeues the message after the automatic delay and begins or prolongs a backoff,
+    /// and so does a panic (in a program that is built with `panic = "abort"`, a panic ends the program). A handler may
+    /// also answer the message itself: the first answer counts. After
+    /// [`disable_auto_response`](Message::disable_auto_response), the result of the handler counts for nothing.
+    ///
+    /// All handlers run in the task that calls `run`, so they need not be `Send`. A handler that computes for long holds up
+    /// the other handlers, but not heartbeats if the runtime has another thread. Use `tokio::spawn` or `spawn_blocking`
+    /// inside the handler to compute on several cores.
+    ///
+    /// Dropping the future drops the consumer: messages with unfinished handlers are requeued.
+    ///
+    /// ```
+    /// # use ringq_client::{Consumer, Message};
+    /// # async fn save(body: &[u8]) -> std::io::Result<()> { Ok(()) }
+    /// # async fn example(consumer: Consumer) {
+    /// let control = consumer.control();
+    /// // Somewhere else, for instance on SIGTERM: control.shutdown().await
+    /// consumer.run(10, async |message: Message| save(message.body()).await).await;
+    /// # }
+    /// ```
+    pub async fn run<H, F, E>(mut self, concurrency: usize, handler: H)
+    where
+        H: Fn(Message) -> F,
+        F: Future<Output = Result<(), E>>,
+        E: Display,
+    {
+        let concurrency = concurrency.max(1);
+        let mut handling: FuturesUnordered<Handling<F>> = FuturesUnordered::new();
+        let mut free: Vec<Place<F>> = Vec::new();
+        poll_fn(|cx| {
+            loop {
+                while let Poll::Ready(Some(place)) = handling.poll_next_unpin(cx) {
+                    free.push(place);
+                }
+                if handling.len() >= concurrency {
+                    return Poll::Pending;
+                }
+                match self.poll_message(cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(None) if handling.is_empty() => return Poll::Ready(()),
+                    Poll::Ready(None) => return Poll::Pending,
+                    Poll::Ready(Some(message)) => {
+                        let place = free.pop().unwrap_or_else(|| Box::pin(None));
+                        let Some(mut begun) = begin(&handler, message, place, &mut free) else {
+                            continue;
+                        };
+                        match Pin::new(&mut begun).poll(cx) {
+                            Poll::Ready(place) => free.push(place),
+                            // The set polls it again, with a waker of its own.
+                            Poll::Pending => handling.push(begun),
+                        }
+                    }
+                }
+            }
+        })
+        .await;
+    }
+}
+
+/// Calls the handler. Returns `None` if it panics.
+fn begin<H, F, E>(
+    handler: &H,
+    message: Message,
+    mut place: Place<F>,
+    free: &mut Vec<Place<F>>,
+) -> Option<Handling<F>>
+where
+    H: Fn(Message) -> F,
+    F: Future<Output = Result<(), E>>,
+    E: Display,
+{
+    let (message, delivery) = message.share();
+    match catch_unwind(AssertUnwindSafe(|| handler(message))) {
+        Ok(future) => {
+            place.set(Some(future));
+            Some(Handling {
+                place: Some(place),
+                delivery,
+            })
+        }
+        Err(panic) => {
+            conclude(&delivery, Err::<(), _>(panic_text(&*panic)), true);
+            free.push(place);
+            None
+        }
+    }
+}
+
+impl<F, E> Future for Handling<F>
+where
+    F: Future<Output = Result<(), E>>,
+    E: Display,
+{
+    /// The place, for the next message.
+    type Output = Place<F>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Place<F>> {
+        let mut place = self.place.take().expect("a handler ends once");
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            let future = place.as_mut().as_pin_mut();
+            future.expect("a handler has a future").poll(cx)
+        }));
+        match polled {
+            Ok(Poll::Pending) => {
+                self.place = Some(place);
+                return Poll::Pending;
+            }
+            Ok(Poll::Ready(result)) => conclude(&self.delivery, result, false),
+            Err(panic) => conclude(&self.delivery, Err(panic_text(&*panic)), true),
+        }
+        // What the future still holds may panic too. Then the place is not used again.
+        match catch_unwind(AssertUnwindSafe(|| place.set(None))) {
+            Ok(()) => Poll::Ready(place),
+            Err(_) => Poll::Ready(Box::pin(None)),
+        }
+    }
+}
+
+/// Answers a message by the result of its handler.
+fn conclude<E: Display>(delivery: &Delivery, result: Result<(), E>, is_panic: bool) {
+    if let Err(error) = &result {
+        let hub = &delivery.source.hub;
+        hub.events.emit(Event::HandlerFailed {
+            client: hub.client.clone(),
+            node: delivery.source.line.node.clone(),
+            id: delivery.id,
+            error: error.to_string(),
+            is_panic,
+        });
+    }
+    if delivery.is_manual() {
+        return;
+    }
+    // Nobody waits for the answer to leave.
+    let _ = match result {
+        Ok(()) => delivery.finish(),
+        Err(_) => delivery.requeue(Requeue::Automatic, Verdict::Failure),
+    };
+}
+
+/// Returns the text of a panic.
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("panic: {}", text.unwrap_or("a value that is no text"))
+}
