@@ -138,8 +138,8 @@ impl Consumer {
             return None;
         }
         if self.nodes.gives_back && hub.phase() != Phase::Running {
-            // Nobody waits for the answer to leave.
-            let _ = delivery.give_back();
+            // The answer is on its way without being awaited.
+            delivery.give_back();
             return None;
         }
         let attempts_max = hub.config.max_attempts;
@@ -155,8 +155,8 @@ impl Consumer {
         if let Some(give_up) = &self.give_up {
             give_up(GivenUp::from(&message));
         }
-        // Nobody waits for the answer to leave.
-        let _ = message.finish();
+        // The answer is on its way without being awaited.
+        message.finish();
         None
     }
 }
@@ -174,9 +174,15 @@ impl Drop for Consumer {
         self.nodes.stop();
         // After CLS, so nsqd does not send these messages here again. The inbox refuses messages from now on, because
         // nobody takes them.
-        for message in self.nodes.inbox.refuse().into_iter().chain(self.taken.drain(..)) {
-            // Nobody waits for the answer to leave.
-            let _ = message.delivery().give_back();
+        for message in self
+            .nodes
+            .inbox
+            .refuse()
+            .into_iter()
+            .chain(self.taken.drain(..))
+        {
+            // The answer is on its way without being awaited.
+            message.delivery().give_back();
         }
     }
 }

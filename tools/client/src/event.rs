@@ -312,7 +312,11 @@ impl Event {
             } => write!(f, "disconnected - {error}"),
             Event::Disconnected { error: None, .. } => f.write_str("disconnected"),
             Event::ErrorFrame { error, .. } => write!(f, "protocol error - {error}"),
-            Event::ReadyTruncated { max_rdy_count, max_in_flight, .. } => write!(
+            Event::ReadyTruncated {
+                max_rdy_count,
+                max_in_flight,
+                ..
+            } => write!(
                 f,
                 "max RDY count {max_rdy_count} < consumer max in flight {max_in_flight}, truncation possible"
             ),
@@ -323,16 +327,26 @@ impl Event {
             ),
             Event::BackoffLeft { .. } => f.write_str("exiting backoff, returning all to RDY"),
             Event::HandlerFailed { id, error, .. } => {
-                write!(f, "Handler returned error ({error}) for msg {}", id_text(id))
+                write!(
+                    f,
+                    "Handler returned error ({error}) for msg {}",
+                    id_text(id)
+                )
             }
             Event::GaveUp { id, attempts, .. } => {
-                write!(f, "msg {} attempted {attempts} times, giving up", id_text(id))
+                write!(
+                    f,
+                    "msg {} attempted {attempts} times, giving up",
+                    id_text(id)
+                )
             }
             Event::Discovered { .. } => f.write_str("discovered by nsqlookupd"),
             Event::TopicNotFound { lookupd, .. } => {
                 write!(f, "nsqlookupd {lookupd} does not know the topic yet")
             }
-            Event::DiscoveryFailed { error, .. } => write!(f, "error querying nsqlookupd - {error}"),
+            Event::DiscoveryFailed { error, .. } => {
+                write!(f, "error querying nsqlookupd - {error}")
+            }
             Event::Stopping { client } => f.write_str(match client.subscription {
                 Some(_) => "stopping...",
                 None => "stopping",

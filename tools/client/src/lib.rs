@@ -23,7 +23,8 @@ pub use address::{Address, AddressError};
 pub use config::{BackoffStrategy, Config, OptionError, TlsSettings};
 pub use connector::{Connecting, Connector, SystemConnector, Transport};
 pub use consumer::{
-    AutoTouch, ConnectError, Consumer, ConsumerBuilder, ConsumerStats, Control, NodeError, NodeStats,
+    AutoTouch, ConnectError, Consumer, ConsumerBuilder, ConsumerStats, Control, NodeError,
+    NodeStats,
 };
 pub use core::{Authorization, Negotiated};
 pub use error::{ConnectionError, ConnectionLost, ErrorFrame, Outcome};

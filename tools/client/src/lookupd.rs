@@ -75,7 +75,8 @@ impl Lookupd {
     /// # Errors
     /// The nsqlookupd cannot be asked, or its answer is not understood.
     pub async fn lookup(&self, topic: &str) -> Result<Option<Lookup>, LookupdError> {
-        self.ask(endpoint::with_topic(&self.lookup_url, topic)).await
+        self.ask(endpoint::with_topic(&self.lookup_url, topic))
+            .await
     }
 
     /// Asks for all topics.
@@ -83,7 +84,9 @@ impl Lookupd {
     /// # Errors
     /// The nsqlookupd cannot be asked, or its answer is not understood.
     pub async fn topics(&self) -> Result<Vec<String>, LookupdError> {
-        let answer: Option<Topics> = self.ask(endpoint::beside(&self.lookup_url, "topics")).await?;
+        let answer: Option<Topics> = self
+            .ask(endpoint::beside(&self.lookup_url, "topics"))
+            .await?;
         Ok(answer.unwrap_or_default().topics)
     }
 
@@ -92,7 +95,9 @@ impl Lookupd {
     /// # Errors
     /// The nsqlookupd cannot be asked, or its answer is not understood.
     pub async fn nodes(&self) -> Result<Vec<NodeInfo>, LookupdError> {
-        let answer: Option<Nodes> = self.ask(endpoint::beside(&self.lookup_url, "nodes")).await?;
+        let answer: Option<Nodes> = self
+            .ask(endpoint::beside(&self.lookup_url, "nodes"))
+            .await?;
         Ok(answer.unwrap_or_default().producers)
     }
 
@@ -111,9 +116,14 @@ impl Lookupd {
             body.extend_from_slice(&piece);
         }
         match status {
-            StatusCode::OK => answer::parse(&body, is_wrapped).map_err(|error| wrong(Reason::Json(error))),
+            StatusCode::OK => {
+                answer::parse(&body, is_wrapped).map_err(|error| wrong(Reason::Json(error)))
+            }
             StatusCode::NOT_FOUND => Ok(None),
-            status => Err(wrong(Reason::Status(status.as_u16(), answer::message(&body)))),
+            status => Err(wrong(Reason::Status(
+                status.as_u16(),
+                answer::message(&body),
+            ))),
         }
     }
 }

@@ -60,7 +60,10 @@ mod tests {
             let mut delay = Delay::new(MS(1000), seed);
             for step in [100, 200, 400, 800, 1000, 1000] {
                 let got = delay.next();
-                assert!((MS(step / 2)..=MS(step)).contains(&got), "{got:?} of {step} ms");
+                assert!(
+                    (MS(step / 2)..=MS(step)).contains(&got),
+                    "{got:?} of {step} ms"
+                );
             }
             assert!(delay.is_longest());
             delay.lived(MS(999));

@@ -219,7 +219,8 @@ impl ConsumerBuilder {
             topic: Arc::clone(&topic),
             channel,
         };
-        let settings = Settings::new(&self.config, Some(subscription)).map_err(ConnectError::Option)?;
+        let settings =
+            Settings::new(&self.config, Some(subscription)).map_err(ConnectError::Option)?;
         let connector = self.connector.unwrap_or_else(|| {
             Arc::new(match self.config.local_addr {
                 Some(local) => SystemConnector::with_local_address(local),
@@ -259,7 +260,9 @@ impl ConsumerBuilder {
         }
         if kind == Kind::FixedOrFail {
             for (node, result) in results {
-                first_result(node, result).await.map_err(ConnectError::Node)?;
+                first_result(node, result)
+                    .await
+                    .map_err(ConnectError::Node)?;
             }
         }
         runtime.spawn(discovery.run());

@@ -11,8 +11,8 @@ use super::discovery::Discovery;
 use super::error::NodeError;
 use super::hub::Phase;
 use super::nodes::{Kind, Nodes};
-use crate::lookupd::{Lookupd, LookupdError};
 use crate::Address;
+use crate::lookupd::{Lookupd, LookupdError};
 
 /// A handle on a running [`Consumer`](crate::Consumer). Clones are cheap and belong to the same consumer. A control does
 /// not keep its consumer running.
@@ -111,7 +111,8 @@ impl Control {
             return self.nodes.add(node, Kind::Fixed, None);
         }
         let (first, result) = oneshot::channel();
-        self.nodes.add(node.clone(), Kind::FixedOrFail, Some(first))?;
+        self.nodes
+            .add(node.clone(), Kind::FixedOrFail, Some(first))?;
         first_result(node, result).await
     }
 

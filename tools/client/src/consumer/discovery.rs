@@ -21,10 +21,10 @@ use tokio::time::{Instant, sleep_until};
 use super::error::NodeError;
 use super::hub::Phase;
 use super::nodes::{Kind, Nodes};
+use crate::Address;
 use crate::event::Event;
 use crate::lookupd::{Lookupd, LookupdError};
 use crate::reconnect::Delay;
-use crate::Address;
 
 /// The answer of a [`Directory`]: the nodes, or `None` if the topic is unknown.
 pub(crate) type Listing<'a> =
@@ -88,19 +88,27 @@ impl Discovery {
 
     fn directories(&self) -> MutexGuard<'_, Vec<Arc<dyn Directory>>> {
         // No section of the lock can be left half done by a panic.
-        self.directories.lock().unwrap_or_else(PoisonError::into_inner)
+        self.directories
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the addresses of the nsqlookupds.
     pub(crate) fn addresses(&self) -> Vec<String> {
         let directories = self.directories();
-        directories.iter().map(|known| known.address().to_owned()).collect()
+        directories
+            .iter()
+            .map(|known| known.address().to_owned())
+            .collect()
     }
 
     /// Adds an nsqlookupd. The first one is asked at once, a later one at the next poll. One that is known is ignored.
     pub(crate) fn add(&self, directory: Arc<dyn Directory>) {
         let mut directories = self.directories();
-        if directories.iter().all(|known| known.address() != directory.address()) {
+        if directories
+            .iter()
+            .all(|known| known.address() != directory.address())
+        {
             directories.push(directory);
             self.added.notify_one();
         }
@@ -109,7 +117,9 @@ impl Discovery {
     /// Removes an nsqlookupd. The nodes that it named stay connected.
     pub(crate) fn remove(&self, address: &str) -> Result<(), NodeError> {
         let mut directories = self.directories();
-        let found = directories.iter().position(|known| known.address() == address);
+        let found = directories
+            .iter()
+            .position(|known| known.address() == address);
         let Some(index) = found else {
             return Err(NodeError::UnknownLookupd(address.to_owned()));
         };

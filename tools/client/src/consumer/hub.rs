@@ -286,11 +286,13 @@ impl Hub {
         self.flow_changed.notify_one();
         let client = || self.client.clone();
         match changes.backoff {
-            Some(BackoffChange::Entered { level, period }) => self.events.emit(Event::BackoffEntered {
-                client: client(),
-                level,
-                period,
-            }),
+            Some(BackoffChange::Entered { level, period }) => {
+                self.events.emit(Event::BackoffEntered {
+                    client: client(),
+                    level,
+                    period,
+                })
+            }
             Some(BackoffChange::Left) => self.events.emit(Event::BackoffLeft { client: client() }),
             None => {}
         }

@@ -69,7 +69,7 @@ struct Entry {
 pub(crate) enum Kind {
     /// The application named the node. The task tries for ever.
     Fixed,
-    /// As `Fixed`, but a failure of the first connection is final.
+    /// Like `Fixed`, but a failure of the first connection is final.
     FixedOrFail,
     /// An nsqlookupd named the node. The task tries once.
     Discovered,
@@ -89,7 +89,6 @@ struct Task {
 }
 
 impl Nodes {
-    #[expect(clippy::too_many_arguments, reason = "the builder names each argument")]
     pub(crate) fn new(
         hub: Arc<Hub>,
         settings: Arc<Settings>,
@@ -194,8 +193,8 @@ impl Nodes {
         if self.gives_back {
             // CLS came first, so nsqd does not send these messages here again.
             for message in self.inbox.refuse() {
-                // Nobody waits for the answer to leave.
-                let _ = message.delivery().give_back();
+                // The answer is on its way without being awaited.
+                message.delivery().give_back();
             }
         }
         self.inbox.wake();
@@ -287,7 +286,8 @@ impl Task {
 
     fn emit(&self, event: impl FnOnce(crate::Client, Address) -> Event) {
         let hub = &self.nodes.hub;
-        hub.events.emit(event(hub.client.clone(), self.node.clone()));
+        hub.events
+            .emit(event(hub.client.clone(), self.node.clone()));
     }
 
     /// Ready when the application removed the node, or stopped the consumer.
@@ -362,7 +362,9 @@ impl Task {
             hub: Arc::clone(&nodes.hub),
             line: Arc::clone(line),
         });
-        let touching = nodes.auto_touch.map(|auto| Arc::new(Touching::new(auto, line.msg_timeout)));
+        let touching = nodes
+            .auto_touch
+            .map(|auto| Arc::new(Touching::new(auto, line.msg_timeout)));
         let inbox = Arc::clone(&nodes.inbox);
         let mut receiver = Receiver::new(source, inbox, touching.clone());
         let mut run = std::pin::pin!(link.run(&mut receiver));

@@ -11,10 +11,10 @@ use std::task::{Context, Poll};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::Consumer;
+use crate::backoff::Verdict;
 use crate::event::Event;
 use crate::message::delivery::Delivery;
 use crate::message::{Message, Requeue};
-use crate::backoff::Verdict;
 
 /// The place of a handler's future. A place is used again for the next message, so a handler that is ready at once needs
 /// no allocation.
@@ -164,8 +164,8 @@ fn conclude<E: Display>(delivery: &Delivery, result: Result<(), E>, is_panic: bo
     if delivery.is_manual() {
         return;
     }
-    // Nobody waits for the answer to leave.
-    let _ = match result {
+    // The answer is on its way without being awaited.
+    match result {
         Ok(()) => delivery.finish(),
         Err(_) => delivery.requeue(Requeue::Automatic, Verdict::Failure),
     };

@@ -54,7 +54,9 @@ impl Touching {
         queue.entries.push_back((due, Arc::downgrade(delivery)));
         if queue.entries.len() > queue.sweep_at.max(SWEEP_MIN) {
             // Each sweep leaves room for as many messages as it kept, so it costs a constant time per message.
-            queue.entries.retain(|(_, message)| message.strong_count() > 0);
+            queue
+                .entries
+                .retain(|(_, message)| message.strong_count() > 0);
             queue.sweep_at = 2 * queue.entries.len();
         }
     }
@@ -77,7 +79,9 @@ impl Touching {
             };
             let is_young = now.duration_since(message.delivered_at) < self.limit;
             if is_young && !message.is_answered() {
-                queue.entries.push_back((now + self.interval, Arc::downgrade(&message)));
+                queue
+                    .entries
+                    .push_back((now + self.interval, Arc::downgrade(&message)));
             }
             // The last reference may be dropped here. Its answer must not come under the lock.
             due.push((message, is_young));
@@ -86,7 +90,7 @@ impl Touching {
         for (message, is_young) in due {
             if is_young {
                 // A connection that is lost needs no touch.
-                let _ = message.touch();
+                message.touch();
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The answers of nsqlookupd.
 
 use reqwest::header::HeaderValue;
-use serde::de::{DeserializeOwned, Deserializer};
 use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer};
 
 use crate::Address;
 

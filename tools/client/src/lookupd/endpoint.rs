@@ -28,9 +28,13 @@ fn has_port(url: &str) -> bool {
     let (_, rest) = url.split_once("://").unwrap_or(("", url));
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let authority = &rest[..end];
-    let host_and_port = authority.rsplit_once('@').map_or(authority, |(_, rest)| rest);
+    let host_and_port = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, rest)| rest);
     // The colons of an IPv6 address are inside brackets.
-    let behind = host_and_port.rsplit_once(']').map_or(host_and_port, |(_, rest)| rest);
+    let behind = host_and_port
+        .rsplit_once(']')
+        .map_or(host_and_port, |(_, rest)| rest);
     let port = behind.rsplit_once(':').map_or("", |(_, port)| port);
     !port.is_empty()
 }

@@ -21,7 +21,10 @@ async fn serve(answers: Vec<String>) -> (String, JoinHandle<Vec<String>>) {
                 head.push(byte);
             }
             requests.push(String::from_utf8(head).expect("a head is text"));
-            stream.write_all(answer.as_bytes()).await.expect("the client reads");
+            stream
+                .write_all(answer.as_bytes())
+                .await
+                .expect("the client reads");
         }
         requests
     });
@@ -55,8 +58,14 @@ fn addresses_become_urls() {
     check("h:80", "http://h/lookup?topic=T");
     check("[::1]:4161", "http://[::1]:4161/lookup?topic=T");
     check("https://h:443", "https://h/lookup?topic=T");
-    check("http://h:4161/custom?x=1", "http://h:4161/custom?topic=T&x=1");
-    check("http://h:4161?z=a%20b", "http://h:4161/lookup?topic=T&z=a+b");
+    check(
+        "http://h:4161/custom?x=1",
+        "http://h:4161/custom?topic=T&x=1",
+    );
+    check(
+        "http://h:4161?z=a%20b",
+        "http://h:4161/lookup?topic=T&z=a+b",
+    );
     let url = endpoint::parse("http://h:1/lookup").expect("a URL");
     let query = endpoint::with_topic(&url, "a#ephemeral");
     assert_eq!(query.as_str(), "http://h:1/lookup?topic=a%23ephemeral");
@@ -84,8 +93,14 @@ fn wrong_addresses_are_refused() {
     check("http://localhost/lookup", "missing port");
     check("[::1]", "missing port");
     check("user:pw@host", "missing port");
-    check("ftp://h:1", "nsqlookupd ftp://h:1: \"ftp\" is neither http nor https");
-    check("h:x", "nsqlookupd h:x: the address is no URL: invalid port number");
+    check(
+        "ftp://h:1",
+        "nsqlookupd ftp://h:1: \"ftp\" is neither http nor https",
+    );
+    check(
+        "h:x",
+        "nsqlookupd h:x: the address is no URL: invalid port number",
+    );
 }
 
 #[tokio::test]
@@ -93,9 +108,16 @@ async fn a_lookup_names_channels_and_nodes() {
     let body = r#"{"channels":["c"],"producers":[{"remote_address":"127.0.0.1:5","hostname":"n",
         "broadcast_address":"n.example","tcp_port":4150,"http_port":4151,"version":"1.3.0","extra":1},
         {"broadcast_address":"::1","tcp_port":7}]}"#;
-    let found = ask(answer("200 OK", CURRENT, body)).await.expect("an answer").expect("a topic");
+    let found = ask(answer("200 OK", CURRENT, body))
+        .await
+        .expect("an answer")
+        .expect("a topic");
     assert_eq!(found.channels, ["c"]);
-    let addresses: Vec<String> = found.producers.iter().map(|node| node.address().to_string()).collect();
+    let addresses: Vec<String> = found
+        .producers
+        .iter()
+        .map(|node| node.address().to_string())
+        .collect();
     assert_eq!(addresses, ["n.example:4150", "[::1]:7"]);
     let first = &found.producers[0];
     assert_eq!(first.address(), Address::Tcp("n.example:4150".into()));
@@ -104,9 +126,12 @@ async fn a_lookup_names_channels_and_nodes() {
 
 #[tokio::test]
 async fn old_and_odd_answers_are_understood() {
-    let wrapped = r#"{"status_code":200,"status_txt":"OK","data":{"channels":["old"],"producers":null}}"#;
+    let wrapped =
+        r#"{"status_code":200,"status_txt":"OK","data":{"channels":["old"],"producers":null}}"#;
     let channels = async |headers, body| {
-        let found = ask(answer("200 OK", headers, body)).await.expect("an answer");
+        let found = ask(answer("200 OK", headers, body))
+            .await
+            .expect("an answer");
         found.expect("a topic").channels
     };
     assert_eq!(channels("", wrapped).await, ["old"]);
@@ -124,16 +149,27 @@ async fn an_unknown_topic_is_no_error() {
 
 #[tokio::test]
 async fn refusals_say_what_was_wrong() {
-    let error = ask(answer("500 Oh", CURRENT, r#"{"message":"INTERNAL"}"#)).await.expect_err("500");
+    let error = ask(answer("500 Oh", CURRENT, r#"{"message":"INTERNAL"}"#))
+        .await
+        .expect_err("500");
     assert!(error.ends_with("got response 500 \"INTERNAL\""), "{error}");
-    let error = ask(answer("200 OK", CURRENT, "<html>")).await.expect_err("no JSON");
+    let error = ask(answer("200 OK", CURRENT, "<html>"))
+        .await
+        .expect_err("no JSON");
     assert!(error.contains("the answer is not understood"), "{error}");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("bound").to_string();
     drop(listener);
     let lookupd = Lookupd::new(&address, &Config::default()).expect("an address");
-    let error = lookupd.lookup("t").await.expect_err("nobody listens").to_string();
-    assert!(error.contains(&address) && error.contains("refused"), "{error}");
+    let error = lookupd
+        .lookup("t")
+        .await
+        .expect_err("nobody listens")
+        .to_string();
+    assert!(
+        error.contains(&address) && error.contains("refused"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -164,11 +200,21 @@ async fn requests_carry_form_and_secret() {
         assert_eq!(lookupd.topics().await.expect("an answer"), [""; 0]);
         assert_eq!(lookupd.nodes().await.expect("an answer"), []);
         let requests = requests.await.expect("the server ends");
-        let targets: Vec<&str> = requests.iter().filter_map(|head| head.split(' ').nth(1)).collect();
+        let targets: Vec<&str> = requests
+            .iter()
+            .filter_map(|head| head.split(' ').nth(1))
+            .collect();
         assert_eq!(targets, ["/lookup?topic=t", "/topics", "/nodes"]);
         for head in &requests {
-            assert!(head.contains("accept: application/vnd.nsq; version=1.0\r\n"), "{head}");
-            assert_eq!(head.contains("authorization: Bearer hush\r\n"), expected, "{head}");
+            assert!(
+                head.contains("accept: application/vnd.nsq; version=1.0\r\n"),
+                "{head}"
+            );
+            assert_eq!(
+                head.contains("authorization: Bearer hush\r\n"),
+                expected,
+                "{head}"
+            );
         }
     }
 }
@@ -179,6 +225,11 @@ fn a_secret_that_fits_no_header_is_refused() {
         auth_secret: "a\nb".to_owned(),
         ..Config::default()
     };
-    let error = Lookupd::new("h:1", &config).expect_err("no header").to_string();
-    assert_eq!(error, "nsqlookupd h:1: auth_secret has characters that a header cannot have");
+    let error = Lookupd::new("h:1", &config)
+        .expect_err("no header")
+        .to_string();
+    assert_eq!(
+        error,
+        "nsqlookupd h:1: auth_secret has characters that a header cannot have"
+    );
 }

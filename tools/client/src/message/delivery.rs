@@ -36,7 +36,11 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    pub(crate) fn new(source: &Arc<Source>, delivered_at: Instant, message: &RawMessage) -> Delivery {
+    pub(crate) fn new(
+        source: &Arc<Source>,
+        delivered_at: Instant,
+        message: &RawMessage,
+    ) -> Delivery {
         Delivery {
             source: Arc::clone(source),
             id: message.id,
@@ -142,8 +146,8 @@ impl Drop for Delivery {
         if *self.is_answered.get_mut() {
             return;
         }
-        // Nobody waits for the answer to leave.
-        let _ = match self.source.hub.phase() {
+        // The answer is on its way without being awaited.
+        match self.source.hub.phase() {
             Phase::Running => self.requeue(Requeue::Automatic, Verdict::Failure),
             Phase::Stopping | Phase::Stopped => self.give_back(),
         };
