@@ -88,6 +88,13 @@ impl std::fmt::Display for QueryError {
 
 impl std::error::Error for QueryError {}
 
+impl QueryError {
+    /// Returns the addresses that did not answer, which are all addresses.
+    pub fn into_failures(self) -> Vec<Failure> {
+        self.failures
+    }
+}
+
 /// A client of nsqlookupds and nsqds. Many threads can share it.
 #[derive(Debug)]
 pub struct Cluster {

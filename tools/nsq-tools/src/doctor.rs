@@ -14,11 +14,13 @@
 mod flow;
 mod sentence;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use flow::Flow;
-pub use sentence::short;
+pub(crate) use flow::grown;
+pub use sentence::{duration, short};
 
 use crate::cluster::{ChannelStats, NodeAddress};
 
@@ -47,20 +49,20 @@ const REQUEUES: f64 = 0.1;
 
 /// One channel at one moment, on every node that has it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ChannelSample {
+pub struct ChannelSample<'a> {
     /// The nodes, each with its figures.
-    pub nodes: BTreeMap<NodeAddress, NodeSample>,
+    pub nodes: BTreeMap<NodeAddress, NodeSample<'a>>,
 }
 
 /// One channel at one moment on one node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct NodeSample {
+pub struct NodeSample<'a> {
     /// The messages that wait in the topic, for all channels.
     pub topic_depth: i64,
     /// True if the topic gives no messages to its channels.
     pub is_topic_paused: bool,
     /// The channel, with its clients.
-    pub channel: ChannelStats,
+    pub channel: Cow<'a, ChannelStats>,
 }
 
 /// What the doctor says about a channel.
@@ -197,7 +199,11 @@ pub struct Saturation {
 }
 
 /// Says what limits a channel. `before` and `after` are samples that were taken `elapsed` apart.
-pub fn diagnose(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) -> Diagnosis {
+pub fn diagnose(
+    before: &ChannelSample<'_>,
+    after: &ChannelSample<'_>,
+    elapsed: Duration,
+) -> Diagnosis {
     let flow = Flow::between(before, after, elapsed);
     let plain = |limit| Diagnosis {
         limit,
@@ -233,8 +239,8 @@ pub fn diagnose(before: &ChannelSample, after: &ChannelSample, elapsed: Duration
     if let Some(diagnosis) = connections_without_ready(after, &flow) {
         return diagnosis;
     }
-    let behind = |sample: &ChannelSample| sample.only(|node| after.has_backlog_at(node));
-    let part = Flow::between(&behind(before), &behind(after), elapsed);
+    let is_behind = |node: &NodeAddress| after.has_backlog_at(node);
+    let part = Flow::between(&before.only(is_behind), &after.only(is_behind), elapsed);
     Diagnosis {
         only_node: only_node_behind(after),
         ..of_consumers(&part, &flow)
@@ -242,7 +248,7 @@ pub fn diagnose(before: &ChannelSample, after: &ChannelSample, elapsed: Duration
 }
 
 /// Returns why no message can flow, if that is so.
-fn stopped(after: &ChannelSample, flow: &Flow) -> Option<Limit> {
+fn stopped(after: &ChannelSample<'_>, flow: &Flow) -> Option<Limit> {
     let nodes = || after.nodes.values();
     if nodes().any(|node| node.channel.paused) {
         return Some(Limit::Paused {
@@ -323,7 +329,7 @@ fn has_backlog(flow: &Flow) -> bool {
 }
 
 /// Returns the diagnosis for a backlog while some connections have RDY 0.
-fn connections_without_ready(after: &ChannelSample, flow: &Flow) -> Option<Diagnosis> {
+fn connections_without_ready(after: &ChannelSample<'_>, flow: &Flow) -> Option<Diagnosis> {
     let ready = || after.clients().map(|client| client.ready_count);
     let without_ready = ready().filter(|ready| *ready == 0).count();
     if without_ready == 0 {
@@ -412,7 +418,7 @@ fn of_consumers(part: &Flow, whole: &Flow) -> Diagnosis {
 }
 
 /// Returns the node with a backlog, if the channel is on several nodes and only one has a backlog.
-fn only_node_behind(after: &ChannelSample) -> Option<NodeAddress> {
+fn only_node_behind(after: &ChannelSample<'_>) -> Option<NodeAddress> {
     let mut behind = after.nodes.keys().filter(|node| after.has_backlog_at(node));
     match (behind.next(), behind.next()) {
         (Some(node), None) if after.nodes.len() > 1 => Some(node.clone()),
@@ -420,7 +426,7 @@ fn only_node_behind(after: &ChannelSample) -> Option<NodeAddress> {
     }
 }
 
-impl ChannelSample {
+impl<'a> ChannelSample<'a> {
     fn clients(&self) -> impl Iterator<Item = &crate::cluster::ClientStats> {
         self.nodes.values().flat_map(|node| &node.channel.clients)
     }
@@ -432,7 +438,7 @@ impl ChannelSample {
     }
 
     /// Returns the sample with some of the nodes.
-    fn only(&self, wanted: impl Fn(&NodeAddress) -> bool) -> ChannelSample {
+    fn only(&self, wanted: impl Fn(&NodeAddress) -> bool) -> ChannelSample<'a> {
         let nodes = self.nodes.iter().filter(|(name, _)| wanted(name));
         ChannelSample {
             nodes: nodes

@@ -21,5 +21,6 @@ pub mod host_pool;
 pub mod nsq_stat;
 pub mod nsq_to_http;
 pub mod nsq_to_nsq;
+pub mod nsqtop;
 pub mod timing_lines;
 pub mod to_nsq;

@@ -43,6 +43,8 @@ pub struct TopicStats {
     pub message_count: i64,
     /// Body bytes of the accepted messages.
     pub message_bytes: i64,
+    /// The age of the oldest message of `depth`, in milliseconds. NSQ's own nsqd does not say it.
+    pub oldest_unfinished_ms: Option<u64>,
     /// True if the topic gives no messages to its channels.
     pub paused: bool,
     /// The latency from publish to FIN, over all channels.
@@ -76,6 +78,9 @@ pub struct ChannelStats {
     /// The subscribed clients, if they were asked for.
     #[serde(deserialize_with = "null_as_default")]
     pub clients: Vec<ClientStats>,
+    /// The age of the oldest message that is not finished, in milliseconds. NSQ's own nsqd does not
+    /// say it.
+    pub oldest_unfinished_ms: Option<u64>,
     /// True if the channel delivers no messages.
     pub paused: bool,
     /// The latency from publish to FIN.

@@ -34,7 +34,11 @@ pub struct Flow {
 
 impl Flow {
     /// Returns the flow between two samples.
-    pub fn between(before: &ChannelSample, after: &ChannelSample, elapsed: Duration) -> Flow {
+    pub fn between(
+        before: &ChannelSample<'_>,
+        after: &ChannelSample<'_>,
+        elapsed: Duration,
+    ) -> Flow {
         let seconds = elapsed.as_secs_f64();
         let mut flow = Flow::default();
         for (name, node) in &after.nodes {
@@ -51,8 +55,8 @@ impl Flow {
         flow
     }
 
-    fn add_rates(&mut self, before: &NodeSample, after: &NodeSample, seconds: f64) {
-        let (before, after) = (&before.channel, &after.channel);
+    fn add_rates(&mut self, before: &NodeSample<'_>, after: &NodeSample<'_>, seconds: f64) {
+        let (before, after) = (before.channel.as_ref(), after.channel.as_ref());
         let has_restarted = after.message_count < before.message_count;
         let arrived = grown(before.message_count, after.message_count);
         let held = |sample: &crate::cluster::ChannelStats| {

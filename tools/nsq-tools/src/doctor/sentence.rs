@@ -18,9 +18,16 @@ impl Diagnosis {
 /// One sentence: what limits the channel, and what to change.
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(node) = &self.only_node {
-            write!(f, "Only at {node}: ")?;
+        self.write_limit(f)?;
+        match &self.only_node {
+            Some(node) => write!(f, " (only at {node})"),
+            None => Ok(()),
         }
+    }
+}
+
+impl Diagnosis {
+    fn write_limit(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.limit {
             Limit::Idle {
                 has_consumers: true,
@@ -112,9 +119,7 @@ impl fmt::Display for Diagnosis {
             ),
         }
     }
-}
 
-impl Diagnosis {
     fn write_change(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(change) = self.change else {
             return Ok(());
@@ -189,7 +194,7 @@ pub fn short(number: f64) -> String {
 }
 
 /// Returns a time in at most five characters: `850us`, `12ms`, `3.4s`, `2m`, `5h`, `12d`.
-pub(crate) fn duration(seconds: f64) -> String {
+pub fn duration(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if s < 0.000_999_5 => (s * 1e6, "us"),
         s if s < 0.999_5 => (s * 1e3, "ms"),

@@ -1,0 +1,75 @@
+//! `nsqtop`: a live view of topics, channels, clients and nodes, with a sentence for each channel that
+//! says what limits it.
+//!
+//! ```text
+//!   /nodes, /stats ─► Sampler ─Sample─► State ─► Table ─► screen ─► terminal
+//!                                         ▲         └──► plain ─► standard output
+//!                                       keys
+//! ```
+//!
+//! [`Table`] is a pure function of two samples, and [`State`] a state machine without a terminal.
+
+mod channels;
+mod clients;
+mod config;
+mod nodes;
+mod plain;
+mod sample;
+pub mod screen;
+mod state;
+mod table;
+pub mod terminal;
+mod topics;
+
+#[cfg(test)]
+mod fixture;
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::thread;
+
+use config::Config;
+pub use config::NSQTOP;
+use sample::Sampler;
+pub use sample::{NodeFigures, Sample};
+pub use state::{Next, State};
+pub use table::{Cell, Column, Pair, Row, Table, View};
+
+/// Runs the tool with these arguments, without the program's name.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let config = match Config::from_args(args) {
+        Ok(config) => config,
+        Err(exit) => return exit.print(),
+    };
+    let shows_once = config.once || !io::stdout().is_terminal() || !io::stdin().is_terminal();
+    let result = match shows_once {
+        true => print_once(&config),
+        false => terminal::show(&config),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => NSQTOP.failed(&format!("ERROR: {why}")).print(),
+    }
+}
+
+/// Prints one table, for the time between two samples. The error is the reason for the user.
+fn print_once(config: &Config) -> Result<(), String> {
+    let mut sampler = Sampler::new(config);
+    let before = sampler.sample();
+    if before.nodes.is_empty() {
+        return Err(before.problems().join("\n"));
+    }
+    thread::sleep(config.interval);
+    let after = sampler.sample();
+    let state = State::new(config.start.clone()).with_samples(before, after);
+    for problem in state.problems() {
+        eprintln!("{problem}");
+    }
+    let text = plain::text(&state.table());
+    let mut stdout = io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| format!("failed to write to standard output - {error}"))
+}

@@ -1,0 +1,82 @@
+//! The rows of nodes.
+
+use super::sample::NodeFigures;
+use super::table::{Cell, Column, Pair, Row, number, text};
+use crate::cluster::{ChannelStats, NodeAddress};
+use crate::doctor::{duration, grown};
+
+pub(super) const COLUMNS: &[Column] = &[
+    text("NODE", 14),
+    text("VERSION", 7),
+    number("SHARDS"),
+    number("IN/S"),
+    number("B/S"),
+    number("DEPTH"),
+    number("INFLT"),
+    number("CONNS"),
+    number("TOPICS"),
+    number("UP"),
+    text("HEALTH", 6),
+];
+
+pub(super) fn rows(pair: Pair<'_>) -> Vec<Row> {
+    let nodes = pair.after.nodes.iter();
+    nodes
+        .map(|(address, figures)| row(address, figures, pair))
+        .collect()
+}
+
+fn row(address: &NodeAddress, figures: &NodeFigures, pair: Pair<'_>) -> Row {
+    let stats = &figures.stats;
+    let (mut messages, mut bytes) = (0, 0);
+    if let Some(before) = pair.node_before(address) {
+        for topic in &stats.topics {
+            // All messages of a new topic belong to this time.
+            let mut topics = before.stats.topics.iter();
+            let earlier = topics.find(|known| known.topic_name == topic.topic_name);
+            let earlier =
+                earlier.map_or((0, 0), |topic| (topic.message_count, topic.message_bytes));
+            messages += grown(earlier.0, topic.message_count);
+            bytes += grown(earlier.1, topic.message_bytes);
+        }
+    }
+    let channels = || stats.topics.iter().flat_map(|topic| &topic.channels);
+    let sum = |figure: fn(&ChannelStats) -> i64| channels().map(figure).sum::<i64>();
+    let in_topics: i64 = stats.topics.iter().map(|topic| topic.depth).sum();
+    let up = (pair.after.unix_seconds - stats.start_time).max(0) as f64;
+    let connections = sum(|channel| channel.client_count) + stats.producers.len() as i64;
+    let is_healthy = stats.health == "OK";
+    // The value of `--shards`: 0 stands for as many shards as the node has cores.
+    let shards = figures.shards.filter(|shards| *shards > 0);
+    let shard_text = match figures.shards {
+        Some(0) => "a shard for each core".to_owned(),
+        Some(1) => "1 shard".to_owned(),
+        Some(count) => format!("{count} shards"),
+        None => "no shards: not ringq's nsqd".to_owned(),
+    };
+    let detail = format!(
+        "{address}: nsqd {}, {shard_text}, {} channels, up for {}, health: {}",
+        stats.version,
+        channels().count(),
+        duration(up),
+        stats.health
+    );
+    Row {
+        key: address.to_string(),
+        cells: vec![
+            Cell::text(address.as_ref()),
+            Cell::text(&stats.version),
+            Cell::Number(shards.map(|shards| shards as f64)),
+            Cell::Number(pair.rate(messages)),
+            Cell::Number(pair.rate(bytes)),
+            Cell::count(in_topics + sum(|channel| channel.depth)),
+            Cell::count(sum(|channel| channel.in_flight_count)),
+            Cell::count(connections),
+            Cell::count(stats.topics.len() as i64),
+            Cell::Seconds(Some(up)),
+            Cell::text(&stats.health),
+        ],
+        detail: detail.replace(char::is_control, "?"),
+        is_problem: !is_healthy,
+    }
+}

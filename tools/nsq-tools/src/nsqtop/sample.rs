@@ -1,0 +1,128 @@
+//! [`Sample`]: what all nodes said at one moment. [`Sampler`]: asks them.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::config::Config;
+use crate::cluster::{Cluster, Failure, NodeAddress, NodeStats, QueryError, Sources};
+
+/// The figures of all nodes at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// The time since the start of the tool.
+    pub at: Duration,
+    /// The wall clock, in seconds since the Unix epoch.
+    pub unix_seconds: i64,
+    /// The nodes that answered.
+    pub nodes: BTreeMap<NodeAddress, NodeFigures>,
+    /// The addresses that did not answer.
+    pub failures: Vec<Failure>,
+}
+
+/// The figures of one node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeFigures {
+    /// The answer of `/stats`.
+    pub stats: NodeStats,
+    /// The value of `--shards`. `None` for a node that is not ringq's.
+    pub shards: Option<u64>,
+}
+
+impl Sample {
+    /// Returns the reasons why the sample lacks nodes, each as a line for the user.
+    pub fn problems(&self) -> Vec<String> {
+        let lines = self.failures.iter();
+        let mut lines: Vec<String> = lines
+            .map(|failure| format!("{} does not answer - {}", failure.address, failure.why))
+            .collect();
+        if self.nodes.is_empty() && lines.is_empty() {
+            lines.push("no nsqlookupd knows an nsqd".to_owned());
+        }
+        lines
+    }
+}
+
+/// Asks the nodes for their figures.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    cluster: Cluster,
+    sources: Sources,
+    topic: String,
+    channel: String,
+    began: Instant,
+    /// The value of `--shards` of each node, and the start of the process that said it.
+    shards: BTreeMap<NodeAddress, (i64, Option<u64>)>,
+}
+
+impl Sampler {
+    pub(super) fn new(config: &Config) -> Sampler {
+        Sampler {
+            cluster: Cluster::new(config.timeouts),
+            sources: config.sources.clone(),
+            topic: config.topic.clone(),
+            channel: config.channel.clone(),
+            began: Instant::now(),
+            shards: BTreeMap::new(),
+        }
+    }
+
+    /// Asks all nodes, and waits for their answers.
+    pub(super) fn sample(&mut self) -> Sample {
+        let (addresses, mut failures) = self.nodes();
+        let mut nodes = BTreeMap::new();
+        if !addresses.is_empty() {
+            let (topic, channel) = (&self.topic, &self.channel);
+            match self.cluster.stats(&addresses, topic, channel, true) {
+                Ok(answer) => {
+                    failures.extend(answer.failures);
+                    for (address, stats) in answer.data {
+                        let shards = self.shards_of(&address, stats.start_time);
+                        nodes.insert(address, NodeFigures { stats, shards });
+                    }
+                }
+                Err(error) => failures.extend(error.into_failures()),
+            }
+        }
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        let unix_seconds = since_1970.map_or(0, |since| since.as_secs());
+        Sample {
+            at: self.began.elapsed(),
+            unix_seconds: i64::try_from(unix_seconds).unwrap_or(i64::MAX),
+            nodes,
+            failures,
+        }
+    }
+
+    /// Returns the addresses of the nodes. Nodes that the user named have the address that the user
+    /// named, which may not be the one that they broadcast.
+    fn nodes(&self) -> (Vec<NodeAddress>, Vec<Failure>) {
+        match &self.sources {
+            Sources::Nsqds(addresses) => {
+                let addresses = addresses
+                    .iter()
+                    .map(|address| NodeAddress::from(&**address));
+                (addresses.collect(), Vec::new())
+            }
+            Sources::Lookupds(_) => match self.cluster.nodes(&self.sources) {
+                Ok(answer) => {
+                    let nodes = answer.data.iter().map(|node| node.http_address());
+                    (nodes.collect(), answer.failures)
+                }
+                Err(error) => (Vec::new(), QueryError::into_failures(error)),
+            },
+        }
+    }
+
+    /// Returns the value of `--shards` of a node, which is asked once for each start of the node.
+    fn shards_of(&mut self, address: &NodeAddress, start_time: i64) -> Option<u64> {
+        match self.shards.get(address) {
+            Some((known_start, shards)) if *known_start == start_time => *shards,
+            _ => {
+                // Only ringq's nsqd has this key.
+                let shards = self.cluster.config_value(address, "shards").ok();
+                self.shards.insert(address.clone(), (start_time, shards));
+                shards
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Draws the state. The drawing fits 80 columns and 24 rows, and uses more if there is more.
+//!
+//! ```text
+//!   nsqtop  2 nodes  in 1.2k/s  depth 35k  in flight 200                      PAUSED
+//!   1 channels  2 topics  3 clients  4 nodes                           filter: orders
+//!   CHANNEL           IN/S OUT/S DEPTH v ...  DOCTOR
+//!   rows
+//!   the selected row's sentence, in two lines
+//!   a node that does not answer
+//!   the keys
+//! ```
+
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{self, Block, Clear, Paragraph, TableState, Wrap};
+
+use super::state::State;
+use super::table::{Column, Row, Table, VIEWS};
+use crate::doctor::short;
+
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+const SELECTED: Style = Style::new().add_modifier(Modifier::REVERSED);
+const PROBLEM: Style = Style::new().fg(Color::Yellow);
+const FAILURE: Style = Style::new().fg(Color::Red);
+
+const KEYS: &str =
+    "q quit  tab view  < > sort  r reverse  / filter  space pause  enter open  ? help";
+
+const HELP: &[&str] = &[
+    "1 2 3 4, tab      channels, topics, clients, nodes",
+    "up down, j k      select a row; page up, page down, home, end",
+    "enter             a topic's channels, a channel's clients",
+    "< >, left right   sort by the column on the left or right",
+    "r                 reverse the order",
+    "/                 filter; enter keeps the filter, esc removes it",
+    "space, p          pause the display, and resume it",
+    "q, ctrl-c         quit",
+    "",
+    "IN/S OUT/S   messages that arrive and that are finished, a second",
+    "DEPTH        messages that wait; INFLT in flight; DEFER deferred",
+    "E2E          highest measured percentile from publish to finish",
+    "AGE          age of the oldest message that is not finished",
+    "CONNS        connections of consumers; DOCTOR what limits a channel",
+];
+
+/// Draws the state.
+pub fn draw(frame: &mut Frame<'_>, state: &State) {
+    let table = state.table();
+    let [title, tabs, rows, detail, problem, keys] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Min(2),
+        Constraint::Length(2),
+        Constraint::Length(1),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    draw_title(frame, title, state);
+    draw_tabs(frame, tabs, state);
+    draw_table(frame, rows, state, &table);
+    if let Some(row) = table.rows.get(state.selected_row(&table)) {
+        let style = if row.is_problem {
+            PROBLEM
+        } else {
+            Style::new()
+        };
+        let sentence = Paragraph::new(row.detail.as_str()).style(style);
+        frame.render_widget(sentence.wrap(Wrap { trim: true }), detail);
+    }
+    draw_problem(frame, problem, state);
+    frame.render_widget(Paragraph::new(KEYS).style(DIM), keys);
+    if state.shows_help() {
+        draw_help(frame);
+    }
+}
+
+fn draw_title(frame: &mut Frame<'_>, area: Rect, state: &State) {
+    let text = match state.sample() {
+        None => "  asking the nodes".to_owned(),
+        Some(sample) => {
+            let (mut depth, mut in_flight) = (0, 0);
+            let nodes = sample.nodes.values();
+            for topic in nodes.flat_map(|node| &node.stats.topics) {
+                depth += topic.depth;
+                for channel in &topic.channels {
+                    depth += channel.depth;
+                    in_flight += channel.in_flight_count;
+                }
+            }
+            let nodes = match sample.nodes.len() {
+                1 => "1 node".to_owned(),
+                count => format!("{count} nodes"),
+            };
+            let (depth, in_flight) = (short(depth as f64), short(in_flight as f64));
+            format!("  {nodes}  depth {depth}  in flight {in_flight}")
+        }
+    };
+    frame.render_widget(
+        Line::from(vec![Span::styled("nsqtop", BOLD), text.into()]),
+        area,
+    );
+    if state.is_paused() {
+        let paused = Line::styled("PAUSED", PROBLEM).alignment(Alignment::Right);
+        frame.render_widget(paused, area);
+    }
+}
+
+fn draw_tabs(frame: &mut Frame<'_>, area: Rect, state: &State) {
+    let mut spans = Vec::new();
+    for (index, view) in VIEWS.iter().enumerate() {
+        let style = if *view == state.view() {
+            SELECTED
+        } else {
+            Style::new()
+        };
+        spans.push(Span::styled(
+            format!(" {} {} ", index + 1, view.name()),
+            style,
+        ));
+    }
+    frame.render_widget(Line::from(spans), area);
+    let (filter, is_typing) = state.filter();
+    let filter = filter.replace(char::is_control, "?");
+    let text = match is_typing {
+        true => format!("filter: {filter}_"),
+        false if filter.is_empty() => return,
+        false => format!("filter: {filter}"),
+    };
+    let line = Line::styled(text, PROBLEM).alignment(Alignment::Right);
+    frame.render_widget(line, area);
+}
+
+fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &State, table: &Table) {
+    let widths = widths(table, area.width);
+    let sort = state.sort();
+    let headings = table.columns.iter().enumerate().map(|(index, column)| {
+        let style = if index == sort.column { SELECTED } else { BOLD };
+        aligned(column.title.to_owned(), column).style(style)
+    });
+    let rows = table.rows.iter().map(|row| {
+        let cells = row.cells.iter().zip(table.columns).zip(&widths);
+        let cells = cells.map(|((cell, column), width)| aligned(cut(cell.shown(), *width), column));
+        let style = if row.is_problem {
+            PROBLEM
+        } else {
+            Style::new()
+        };
+        widgets::Row::new(cells).style(style)
+    });
+    let widget = widgets::Table::new(rows, widths.iter().map(|width| Constraint::Length(*width)))
+        .header(widgets::Row::new(headings))
+        .row_highlight_style(SELECTED)
+        .column_spacing(1);
+    let mut selection = TableState::new().with_selected(state.selected_row(table));
+    frame.render_stateful_widget(widget, area, &mut selection);
+}
+
+/// Returns the widths of the columns. The first text gets what its longest cell needs, as long as the
+/// other texts have their smallest width. The last text gets the rest.
+fn widths(table: &Table, total: u16) -> Vec<u16> {
+    let mut widths: Vec<u16> = table.columns.iter().map(|column| column.width).collect();
+    let spaces = (widths.len() as u16).saturating_sub(1);
+    let mut left = total.saturating_sub(widths.iter().sum::<u16>() + spaces);
+    let texts = table
+        .columns
+        .iter()
+        .enumerate()
+        .filter(|(_, column)| column.is_text);
+    for (index, column) in texts {
+        let longest = |row: &Row| row.cells[index].shown().chars().count() as u16;
+        let wanted = table.rows.iter().map(longest).max().unwrap_or(0);
+        let more = wanted.saturating_sub(column.width).min(left);
+        widths[index] += more;
+        left -= more;
+    }
+    widths
+}
+
+fn aligned(text: String, column: &Column) -> widgets::Cell<'static> {
+    let alignment = match column.is_text {
+        true => Alignment::Left,
+        false => Alignment::Right,
+    };
+    widgets::Cell::from(Line::from(text).alignment(alignment))
+}
+
+/// Returns a text that fits. A text that is cut off ends with an ellipsis.
+fn cut(text: String, width: u16) -> String {
+    let width = usize::from(width);
+    match text.chars().count() > width {
+        true => text
+            .chars()
+            .take(width.saturating_sub(1))
+            .chain(['…'])
+            .collect(),
+        false => text,
+    }
+}
+
+fn draw_problem(frame: &mut Frame<'_>, area: Rect, state: &State) {
+    let problems = state.problems();
+    let Some(first) = problems.first() else {
+        return;
+    };
+    let more = match problems.len() {
+        1 => String::new(),
+        count => format!("({} more) ", count - 1),
+    };
+    let text = format!("{more}{}", first.replace(char::is_control, " "));
+    frame.render_widget(Paragraph::new(text).style(FAILURE), area);
+}
+
+fn draw_help(frame: &mut Frame<'_>) {
+    let area = frame.area();
+    let wanted = Rect {
+        x: 3,
+        y: 2,
+        width: 74,
+        height: HELP.len() as u16 + 2,
+    };
+    let area = area.intersection(wanted);
+    let lines: Vec<Line<'_>> = HELP.iter().map(|line| Line::from(*line)).collect();
+    frame.render_widget(Clear, area);
+    frame.render_widget(
+        Paragraph::new(lines).block(Block::bordered().title(" keys ")),
+        area,
+    );
+}
+
+#[cfg(test)]
+mod tests;

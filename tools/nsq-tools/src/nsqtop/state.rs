@@ -1,0 +1,267 @@
+//! [`State`]: what the user has chosen, and the samples that are shown.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::sample::Sample;
+use super::table::{Pair, Sort, Table, VIEWS, View};
+
+/// The rows that a page key moves by.
+const PAGE_ROWS: usize = 10;
+
+/// What is shown first.
+#[derive(Clone, Debug)]
+pub struct Start {
+    pub(super) view: View,
+    pub(super) sort: Sort,
+    pub(super) filter: String,
+}
+
+/// What the terminal does after a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It draws the state again.
+    Draw,
+    /// It ends.
+    Quit,
+}
+
+/// The state of the display.
+#[derive(Debug)]
+pub struct State {
+    view: View,
+    /// The order of each view, in the order of [`VIEWS`].
+    sorts: [Sort; VIEWS.len()],
+    /// The filter of each view, in the order of [`VIEWS`].
+    filters: [String; VIEWS.len()],
+    is_typing_filter: bool,
+    is_paused: bool,
+    shows_help: bool,
+    /// The key of the selected row.
+    selected: Option<String>,
+    /// The two samples that are shown.
+    shown: Samples,
+    /// The newest two samples.
+    newest: Samples,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Samples {
+    before: Option<Sample>,
+    after: Option<Sample>,
+}
+
+impl State {
+    /// Returns the state before the first sample.
+    pub fn new(start: Start) -> State {
+        let mut sorts = VIEWS.map(View::usual_sort);
+        sorts[place(start.view)] = start.sort;
+        let mut filters = VIEWS.map(|_| String::new());
+        filters[place(start.view)] = start.filter;
+        State {
+            view: start.view,
+            sorts,
+            filters,
+            is_typing_filter: false,
+            is_paused: false,
+            shows_help: false,
+            selected: None,
+            shown: Samples::default(),
+            newest: Samples::default(),
+        }
+    }
+
+    /// Returns the state after two samples.
+    #[must_use]
+    pub fn with_samples(mut self, before: Sample, after: Sample) -> State {
+        self.add_sample(before);
+        self.add_sample(after);
+        self
+    }
+
+    /// Takes the next sample. While the display is paused, the sample is kept for later.
+    pub fn add_sample(&mut self, sample: Sample) {
+        let last = self.newest.after.replace(sample);
+        // Nodes that did not answer have no rates to compare with.
+        self.newest.before = last.filter(|last| !last.nodes.is_empty());
+        if !self.is_paused {
+            self.shown = self.newest.clone();
+        }
+    }
+
+    /// Returns the rows that are shown.
+    pub fn table(&self) -> Table {
+        match &self.shown.after {
+            Some(after) => {
+                let before = self.shown.before.as_ref();
+                Table::new(
+                    self.view,
+                    Pair { before, after },
+                    self.filter().0,
+                    self.sort(),
+                )
+            }
+            None => Table {
+                columns: self.view.columns(),
+                rows: Vec::new(),
+            },
+        }
+    }
+
+    /// Takes a key.
+    pub fn on_key(&mut self, key: KeyEvent) -> Next {
+        if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+            return Next::Quit;
+        }
+        if self.is_typing_filter {
+            self.type_filter(key.code);
+            return Next::Draw;
+        }
+        match key.code {
+            KeyCode::Char('q') => return Next::Quit,
+            KeyCode::Char('?' | 'h') => self.shows_help = !self.shows_help,
+            KeyCode::Char('/') => self.is_typing_filter = true,
+            KeyCode::Char(' ' | 'p') => self.pause_or_resume(),
+            KeyCode::Char('r') => self.sort_mut().is_reversed ^= true,
+            KeyCode::Char('<' | ',') | KeyCode::Left => self.sort_by_neighbour(-1),
+            KeyCode::Char('>' | '.') | KeyCode::Right => self.sort_by_neighbour(1),
+            KeyCode::Char(digit @ '1'..='4') => {
+                self.view = VIEWS[(u32::from(digit) - u32::from('1')) as usize];
+            }
+            KeyCode::Tab => self.view_neighbour(1),
+            KeyCode::BackTab => self.view_neighbour(VIEWS.len() - 1),
+            KeyCode::Enter => self.open_selected(),
+            KeyCode::Esc => self.leave(),
+            KeyCode::Up | KeyCode::Char('k') => self.select(|row, _| row.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.select(|row, _| row + 1),
+            KeyCode::PageUp => self.select(|row, _| row.saturating_sub(PAGE_ROWS)),
+            KeyCode::PageDown => self.select(|row, _| row + PAGE_ROWS),
+            KeyCode::Home => self.select(|_, _| 0),
+            KeyCode::End => self.select(|_, last| last),
+            _ => {}
+        }
+        Next::Draw
+    }
+
+    /// Returns the view.
+    pub fn view(&self) -> View {
+        self.view
+    }
+
+    /// Returns the order of the rows.
+    pub fn sort(&self) -> Sort {
+        self.sorts[place(self.view)]
+    }
+
+    /// Returns the filter of the view, and true if the user types it now.
+    pub fn filter(&self) -> (&str, bool) {
+        (&self.filters[place(self.view)], self.is_typing_filter)
+    }
+
+    /// Returns true if the display is paused.
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// Returns true if the keys are explained.
+    pub fn shows_help(&self) -> bool {
+        self.shows_help
+    }
+
+    /// Returns the newest sample that is shown.
+    pub fn sample(&self) -> Option<&Sample> {
+        self.shown.after.as_ref()
+    }
+
+    /// Returns the reasons why nodes are missing, each as a line for the user.
+    pub fn problems(&self) -> Vec<String> {
+        self.sample().map(Sample::problems).unwrap_or_default()
+    }
+
+    /// Returns the index of the selected row, or of the first row.
+    pub fn selected_row(&self, table: &Table) -> usize {
+        let is_selected = |row: &super::Row| Some(&row.key) == self.selected.as_ref();
+        table.rows.iter().position(is_selected).unwrap_or(0)
+    }
+
+    fn filter_mut(&mut self) -> &mut String {
+        &mut self.filters[place(self.view)]
+    }
+
+    fn sort_mut(&mut self) -> &mut Sort {
+        &mut self.sorts[place(self.view)]
+    }
+
+    fn type_filter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.is_typing_filter = false,
+            KeyCode::Esc => {
+                self.is_typing_filter = false;
+                self.filter_mut().clear();
+            }
+            KeyCode::Backspace => {
+                self.filter_mut().pop();
+            }
+            KeyCode::Char(letter) => self.filter_mut().push(letter),
+            _ => {}
+        }
+    }
+
+    fn pause_or_resume(&mut self) {
+        self.is_paused = !self.is_paused;
+        if !self.is_paused {
+            self.shown = self.newest.clone();
+        }
+    }
+
+    fn sort_by_neighbour(&mut self, step: isize) {
+        let columns = self.view.columns().len() as isize;
+        let sort = self.sort_mut();
+        sort.column = (sort.column as isize + step).rem_euclid(columns) as usize;
+        sort.is_reversed = false;
+    }
+
+    fn view_neighbour(&mut self, step: usize) {
+        self.view = VIEWS[(place(self.view) + step) % VIEWS.len()];
+    }
+
+    /// Shows the channels of the selected topic, or the clients of the selected channel.
+    fn open_selected(&mut self) {
+        let table = self.table();
+        let Some(row) = table.rows.get(self.selected_row(&table)) else {
+            return;
+        };
+        let (view, filter) = match self.view {
+            View::Topics => (View::Channels, format!("{}/", row.key)),
+            View::Channels => (View::Clients, row.key.clone()),
+            View::Clients | View::Nodes => return,
+        };
+        self.view = view;
+        *self.filter_mut() = filter;
+    }
+
+    /// Leaves the help, or removes the filter.
+    fn leave(&mut self) {
+        match self.shows_help {
+            true => self.shows_help = false,
+            false => self.filter_mut().clear(),
+        }
+    }
+
+    /// Selects another row. `to` returns the new index for the present one and for the last row.
+    fn select(&mut self, to: impl FnOnce(usize, usize) -> usize) {
+        let table = self.table();
+        let Some(last) = table.rows.len().checked_sub(1) else {
+            return;
+        };
+        let row = to(self.selected_row(&table), last).min(last);
+        self.selected = Some(table.rows[row].key.clone());
+    }
+}
+
+fn place(view: View) -> usize {
+    let found = VIEWS.iter().position(|known| *known == view);
+    found.expect("the list has all views")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+use ratatui::crossterm::event::KeyCode::{self, *};
+
+use super::*;
+use crate::nsqtop::fixture::samples;
+
+fn state() -> State {
+    let start = Start {
+        view: View::Channels,
+        sort: View::Channels.usual_sort(),
+        filter: String::new(),
+    };
+    let [before, after] = samples();
+    State::new(start).with_samples(before, after)
+}
+
+fn press(state: &mut State, keys: &[KeyCode]) {
+    for key in keys {
+        let next = state.on_key(KeyEvent::new(*key, KeyModifiers::NONE));
+        assert_eq!(next, Next::Draw, "{key:?}");
+    }
+}
+
+fn names(state: &State) -> Vec<String> {
+    state.table().rows.into_iter().map(|row| row.key).collect()
+}
+
+fn selected(state: &State) -> String {
+    let table = state.table();
+    table.rows[state.selected_row(&table)].key.clone()
+}
+
+#[test]
+fn keys_quit() {
+    let control_c = KeyEvent::new(Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(state().on_key(control_c), Next::Quit);
+    let q = KeyEvent::new(Char('q'), KeyModifiers::NONE);
+    assert_eq!(state().on_key(q), Next::Quit);
+    let mut typing = state();
+    press(&mut typing, &[Char('/'), Char('q')]);
+    assert_eq!(typing.filter(), ("q", true));
+    assert_eq!(typing.on_key(control_c), Next::Quit);
+}
+
+#[test]
+fn views_come_by_number_and_in_turn() {
+    let mut state = state();
+    for (key, view) in [
+        (Char('2'), View::Topics),
+        (Tab, View::Clients),
+        (Tab, View::Nodes),
+        (Tab, View::Channels),
+        (BackTab, View::Nodes),
+        (Char('3'), View::Clients),
+        (Char('9'), View::Clients),
+    ] {
+        press(&mut state, &[key]);
+        assert_eq!(state.view(), view, "{key:?}");
+    }
+}
+
+#[test]
+fn each_view_has_its_own_order() {
+    let mut state = state();
+    press(&mut state, &[Left, Char('<'), Left, Char('r')]);
+    let sort = state.sort();
+    assert_eq!((sort.column, sort.is_reversed), (0, true));
+    assert_eq!(names(&state)[0], "quiet/archive#ephemeral");
+    // The first column is next to the last one.
+    press(&mut state, &[Left]);
+    let sort = state.sort();
+    assert_eq!(
+        (sort.column, sort.is_reversed),
+        (View::Channels.columns().len() - 1, false)
+    );
+    press(&mut state, &[Char('>')]);
+    assert_eq!(state.sort().column, 0);
+    press(&mut state, &[Char('2')]);
+    assert_eq!(state.sort(), View::Topics.usual_sort());
+}
+
+#[test]
+fn the_filter_is_typed_kept_and_removed() {
+    let mut state = state();
+    press(
+        &mut state,
+        &[Char('/'), Char('B'), Char('i'), Char('x'), Backspace],
+    );
+    assert_eq!(state.filter(), ("Bi", true));
+    assert_eq!(names(&state), ["orders/billing"]);
+    press(&mut state, &[Enter]);
+    assert_eq!(state.filter(), ("Bi", false));
+    press(&mut state, &[Esc]);
+    assert_eq!(names(&state).len(), 3);
+    press(&mut state, &[Char('/'), Char('x'), Esc]);
+    assert_eq!(state.filter(), ("", false));
+}
+
+#[test]
+fn the_selection_stays_with_its_row() {
+    let mut state = state();
+    assert_eq!(selected(&state), "orders/audit");
+    press(&mut state, &[Down]);
+    assert_eq!(selected(&state), "orders/billing");
+    press(&mut state, &[Char('r')]);
+    assert_eq!(selected(&state), "orders/billing");
+    press(&mut state, &[PageDown]);
+    assert_eq!(selected(&state), "orders/audit");
+    press(&mut state, &[Char('k'), Up, Up]);
+    assert_eq!(selected(&state), "quiet/archive#ephemeral");
+    press(&mut state, &[End]);
+    assert_eq!(selected(&state), "orders/audit");
+    press(&mut state, &[Home, Char('j'), PageUp]);
+    assert_eq!(selected(&state), "quiet/archive#ephemeral");
+    // A row that has gone leaves the selection to the first row.
+    press(&mut state, &[Char('/'), Char('o'), Char('r'), Enter]);
+    assert_eq!(selected(&state), "orders/billing");
+    press(&mut state, &[Esc, Char('/'), Char('~'), Enter, Down, Enter]);
+    assert_eq!(names(&state), [""; 0]);
+}
+
+#[test]
+fn enter_opens_a_topic_and_a_channel() {
+    let mut state = state();
+    press(&mut state, &[Char('2'), Enter]);
+    assert_eq!(
+        (state.view(), state.filter()),
+        (View::Channels, ("orders/", false))
+    );
+    press(&mut state, &[Down, Enter]);
+    assert_eq!(
+        (state.view(), state.filter()),
+        (View::Clients, ("orders/billing", false))
+    );
+    assert_eq!(names(&state).len(), 2);
+    press(&mut state, &[Enter]);
+    assert_eq!(state.view(), View::Clients);
+    // Each view has a filter of its own.
+    press(&mut state, &[Char('4')]);
+    assert_eq!(state.filter(), ("", false));
+}
+
+#[test]
+fn a_paused_display_keeps_its_samples() {
+    let [_, after] = samples();
+    let mut state = state();
+    let shown = state.table();
+    press(&mut state, &[Char(' ')]);
+    assert!(state.is_paused());
+    let mut later = after.clone();
+    later.at += std::time::Duration::from_secs(2);
+    state.add_sample(later);
+    assert_eq!(state.table(), shown);
+    press(&mut state, &[Char('p')]);
+    assert!(!state.is_paused());
+    assert_ne!(state.table(), shown);
+}
+
+#[test]
+fn help_comes_and_goes() {
+    let mut state = state();
+    press(&mut state, &[Char('?')]);
+    assert!(state.shows_help());
+    press(&mut state, &[Esc]);
+    assert!(!state.shows_help());
+    press(&mut state, &[Char('h'), Char('h'), F(5), Insert]);
+    assert!(!state.shows_help());
+}
+
+#[test]
+fn a_sample_without_nodes_gives_no_rates() {
+    let [before, after] = samples();
+    let mut state = state().with_samples(before, Sample::default());
+    assert_eq!(names(&state), [""; 0]);
+    assert_eq!(state.problems(), ["no nsqlookupd knows an nsqd"]);
+    state.add_sample(after);
+    let table = state.table();
+    assert!(
+        table.rows[0]
+            .detail
+            .starts_with("waiting for a second sample")
+    );
+}

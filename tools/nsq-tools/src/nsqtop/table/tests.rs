@@ -1,0 +1,158 @@
+use super::*;
+use crate::nsqtop::fixture::samples;
+use crate::nsqtop::plain;
+
+/// Returns the view of the two samples as plain text, without the spaces between the columns.
+fn shown(view: View, filter: &str, sort: Sort) -> Vec<String> {
+    let [before, after] = samples();
+    let pair = Pair {
+        before: Some(&before),
+        after: &after,
+    };
+    let text = plain::text(&Table::new(view, pair, filter, sort));
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    text.lines().map(words).collect()
+}
+
+#[track_caller]
+fn check(view: View, expected: &[&str]) {
+    assert_eq!(shown(view, "", view.usual_sort()), expected);
+}
+
+#[test]
+fn channels_have_rates_and_a_diagnosis() {
+    check(
+        View::Channels,
+        &[
+            "CHANNEL IN/S OUT/S DEPTH INFLT DEFER E2E AGE CONNS DOCTOR",
+            "orders/audit 100 0 1.2k 0 0 - 60s 0 No consumers: 1.2k messages wait and 100/s arrive; \
+             start a consumer",
+            "orders/billing 100 10 680 1 3 250ms 4.5s 2 Handlers too slow: 1 consumer finishes 10 of \
+             100/s at 100ms a message; run 13 consumers instead of 1, or as many more handlers (only \
+             at a:4151)",
+            "quiet/archive#ephemeral 0 0 7 0 0 - - 0 Paused with 7 waiting messages: unpause the \
+             channel",
+        ],
+    );
+}
+
+#[test]
+fn topics_are_summed_over_the_nodes() {
+    check(
+        View::Topics,
+        &[
+            "TOPIC IN/S B/S DEPTH MSGS CHANS NODES CONNS E2E AGE STATE",
+            "orders 100 10k 0 1.2k 2 2 2 - 60s",
+            "quiet 0 0 0 7 1 1 0 - -",
+        ],
+    );
+}
+
+#[test]
+fn clients_are_consumers_and_producers() {
+    check(
+        View::Clients,
+        &[
+            "CLIENT ADDRESS READS, WRITES RDY INFLT MSG/S FIN/S REQ/S SINCE",
+            "billing-1 10.0.0.1:40000 orders/billing 1 1 10 10 0 10m",
+            "billing-1 10.0.0.1:40000 orders/billing 1 1 0 0 0 10m",
+            "shop 10.0.0.9:5000 >orders - - 100 - - 62s",
+        ],
+    );
+}
+
+#[test]
+fn nodes_have_shards_if_they_are_ours() {
+    check(
+        View::Nodes,
+        &[
+            "NODE VERSION SHARDS IN/S B/S DEPTH INFLT CONNS TOPICS UP HEALTH",
+            "a:4151 1.3.0 4 100 10k 1.9k 1 2 1 2.0h OK",
+            "b:4151 1.2.1 - 0 0 7 0 1 2 12d NOK - disk full",
+        ],
+    );
+}
+
+#[test]
+fn rows_are_filtered_and_sorted() {
+    let names = |filter, sort| -> Vec<String> {
+        let rows = shown(View::Channels, filter, sort);
+        let name = |row: &String| row.split(' ').next().unwrap_or_default().to_owned();
+        rows.iter().skip(1).map(name).collect()
+    };
+    let by = |name| View::Channels.sort_by_name(name).unwrap();
+    let (audit, billing, archive) = ("orders/audit", "orders/billing", "quiet/archive#ephemeral");
+    assert_eq!(names("", by("channel")), [audit, billing, archive]);
+    assert_eq!(names("", by("-Channel")), [archive, billing, audit]);
+    assert_eq!(names("", by("-depth")), [archive, billing, audit]);
+    // Unknown numbers come last, or first in the reversed order.
+    assert_eq!(names("", by("e2e"))[0], billing);
+    assert_eq!(names("", by("-e2e"))[2], billing);
+    assert_eq!(names("ORDERS/", by("channel")), [audit, billing]);
+    assert_eq!(names("too slow", by("channel")), [billing]);
+    assert_eq!(names("nothing like it", by("channel")), [""; 0]);
+}
+
+#[test]
+fn one_sample_has_no_rates() {
+    let [_, after] = samples();
+    let pair = Pair {
+        before: None,
+        after: &after,
+    };
+    for view in VIEWS {
+        for row in Table::new(view, pair, "", view.usual_sort()).rows {
+            for (cell, column) in row.cells.iter().zip(view.columns()) {
+                if column.title.ends_with("/S") {
+                    assert_eq!(cell.shown(), "-", "{row:?}");
+                }
+            }
+        }
+    }
+    let table = Table::new(View::Channels, pair, "", View::Channels.usual_sort());
+    assert!(
+        table.rows[0]
+            .detail
+            .starts_with("waiting for a second sample"),
+        "{table:?}"
+    );
+}
+
+#[test]
+fn no_text_controls_the_terminal() {
+    let [before, mut after] = samples();
+    for node in after.nodes.values_mut() {
+        node.stats.health = "NOK - \u{1b}[2J\n".to_owned();
+    }
+    let pair = Pair {
+        before: Some(&before),
+        after: &after,
+    };
+    for view in VIEWS {
+        for row in Table::new(view, pair, "", view.usual_sort()).rows {
+            assert!(!row.detail.contains(char::is_control), "{row:?}");
+            let texts = row.cells.iter().map(Cell::shown);
+            assert!(
+                !texts.collect::<String>().contains(char::is_control),
+                "{row:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_view_fits_80_columns() {
+    for view in VIEWS {
+        let columns = view.columns();
+        let width: u16 = columns.iter().map(|column| column.width).sum();
+        assert!(width + columns.len() as u16 - 1 <= 80, "{view:?}");
+    }
+}
+
+#[test]
+fn numbers_fit_their_column() {
+    for number in [0.0, 999.4, 12_345.0, 1e9, 1e15, -123.0] {
+        let shown = Cell::Number(Some(number)).shown();
+        assert!(shown.len() <= 5, "{shown}");
+    }
+}

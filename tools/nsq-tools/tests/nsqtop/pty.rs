@@ -1,0 +1,144 @@
+//! A program in a pseudo-terminal, and the screen that its output draws.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::num::NonZero;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::OpenptFlags;
+use rustix::termios::{LocalModes, Winsize};
+use test_support::daemon::wait_for_end;
+use test_support::{TIMEOUT, wait_until};
+
+const COLUMNS: NonZero<u16> = NonZero::new(80).expect("not 0");
+const ROWS: NonZero<u16> = NonZero::new(24).expect("not 0");
+
+/// A program in a terminal of 80 columns and 24 rows. A drop kills the program.
+pub(crate) struct Pty {
+    pub(crate) child: Child,
+    keys: File,
+    /// The program's end of the terminal stays open, so that its settings can be read after the end.
+    terminal: OwnedFd,
+    screen: Arc<Mutex<vt100::Parser>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Pty {
+    pub(crate) fn start(command: &mut Command) -> Pty {
+        let controller = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        rustix::pty::grantpt(&controller).unwrap();
+        rustix::pty::unlockpt(&controller).unwrap();
+        let name = rustix::pty::ptsname(&controller, Vec::new()).unwrap();
+        let flags = OFlags::RDWR | OFlags::NOCTTY;
+        let terminal = rustix::fs::open(&name, flags, Mode::empty()).unwrap();
+        let size = Winsize {
+            ws_row: ROWS.get(),
+            ws_col: COLUMNS.get(),
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        rustix::termios::tcsetwinsize(&terminal, size).unwrap();
+        let end = || Stdio::from(terminal.try_clone().unwrap());
+        let child = command
+            .env("TERM", "xterm-256color")
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .unwrap();
+        let keys = File::from(controller);
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(ROWS, COLUMNS, 0)));
+        let reader = std::thread::spawn({
+            let (mut output, screen) = (keys.try_clone().unwrap(), Arc::clone(&screen));
+            move || {
+                let mut bytes = [0; 4096];
+                // The read fails when every end of the terminal is closed.
+                while let Ok(count @ 1..) = output.read(&mut bytes) {
+                    screen.lock().unwrap().process(&bytes[..count]);
+                }
+            }
+        });
+        Pty {
+            child,
+            keys,
+            terminal,
+            screen,
+            reader: Some(reader),
+        }
+    }
+
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Removes the filter. A byte that follows escape at once would make another key of both.
+    #[track_caller]
+    pub(crate) fn press_escape(&mut self) {
+        self.press("\x1b");
+        let has_no_filter = || !self.text().contains("filter: ");
+        assert!(wait_until(TIMEOUT, has_no_filter), "{}", self.text());
+    }
+
+    /// Returns the text on the screen.
+    pub(crate) fn text(&self) -> String {
+        self.screen.lock().unwrap().screen().contents()
+    }
+
+    /// Waits until the screen has these texts. Panics with the screen if it does not get them.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, texts: &[&str]) {
+        let has_all = || {
+            let screen = self.text();
+            texts.iter().all(|text| screen.contains(text))
+        };
+        assert!(
+            wait_until(TIMEOUT, has_all),
+            "no {texts:?} in\n{}",
+            self.text()
+        );
+    }
+
+    /// Returns true if the program has put the terminal into raw mode.
+    pub(crate) fn is_raw(&self) -> bool {
+        let settings = rustix::termios::tcgetattr(&self.terminal).unwrap();
+        !settings.local_modes.contains(LocalModes::ICANON)
+    }
+
+    /// Returns true if the screen is the one that programs draw on, and not the one with the shell.
+    pub(crate) fn is_alternate_screen(&self) -> bool {
+        self.screen.lock().unwrap().screen().alternate_screen()
+    }
+
+    /// Returns true if the caret is hidden.
+    pub(crate) fn hides_caret(&self) -> bool {
+        self.screen.lock().unwrap().screen().hide_cursor()
+    }
+
+    /// Waits for the end of the program and of its output, and checks that the terminal is as it was.
+    #[track_caller]
+    pub(crate) fn wait(mut self) -> (ExitStatus, String) {
+        let status = wait_for_end(&mut self.child);
+        let is_restored = || !self.is_alternate_screen() && !self.hides_caret();
+        assert!(
+            wait_until(TIMEOUT, is_restored),
+            "the screen is not restored"
+        );
+        assert!(!self.is_raw(), "the terminal is not restored");
+        let text = self.text();
+        (status, text)
+    }
+}
+
+impl Drop for Pty {
+    fn drop(&mut self) {
+        // Both calls fail only if the process has been waited for already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // The reader ends when the last end of the terminal is closed, which is after this function.
+        drop(self.reader.take());
+    }
+}
