@@ -1,0 +1,375 @@
+//! [`Archive`]: the files of one topic, and the messages that wait for a sync.
+//!
+//! ```text
+//!   message ─► plain ─► encoder ─► encoded ─► file in --work-dir      written, not finished: batch
+//!                                               │ sync
+//!                                               ▼
+//!                                             synced                  finished
+//!                                               │ close
+//!                                               ▼
+//!                                             file in --output-dir
+//! ```
+//!
+//! A message is finished only when a power failure cannot take it any more: its bytes are synced, and
+//! so is the name of its file. The archive reads no clock. Each event brings the time, and goes to the
+//! disk through the trait [`Disk`].
+
+mod open_file;
+mod rotation;
+mod settings;
+#[cfg(test)]
+mod sim_disk;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use jiff::Zoned;
+use program::{log_info, log_warn};
+
+use self::open_file::OpenFile;
+pub(super) use self::settings::Settings;
+use super::compression::Encoder;
+use super::disk::{Disk, DiskError, Opened};
+use super::file_name::{FileNames, with_revision};
+
+/// The bytes of messages that are collected before they are encoded and written.
+const WRITE_BYTES_MAX: usize = 256 * 1024;
+
+/// The time of an event.
+#[derive(Clone, Debug)]
+pub(super) struct Now {
+    /// The local time, for names of files.
+    pub(super) wall: Zoned,
+    /// The time for everything else.
+    pub(super) monotonic: Instant,
+}
+
+/// The files of one topic. `M` stands for a message that is still to be finished.
+pub(super) struct Archive<D: Disk, M> {
+    disk: D,
+    settings: Arc<Settings>,
+    /// The topic and the channel, at the beginning of each log line: `[topic/channel]`.
+    label: String,
+    names: FileNames,
+    file: Option<OpenFile<D::File>>,
+    /// The name of the last file that was opened, with `<REV>` left in place.
+    name: Option<String>,
+    /// The revision of that file.
+    revision: u32,
+    encoder: Encoder,
+    /// Bytes of messages that were not encoded and written yet.
+    plain: Vec<u8>,
+    /// Encoded bytes that were not written yet. Empty between two events.
+    encoded: Vec<u8>,
+    /// The messages that the open file has, and that are not synced.
+    batch: Vec<M>,
+    /// The messages that are synced.
+    finished: Vec<M>,
+}
+
+impl<D: Disk, M> Archive<D, M> {
+    /// Returns the archive of a topic. It opens no file before the first event.
+    ///
+    /// # Errors
+    /// The encoder cannot be made: see [`Encoder::new`].
+    pub(super) fn new(
+        disk: D,
+        settings: Arc<Settings>,
+        topic: &str,
+        channel: &str,
+    ) -> io::Result<Archive<D, M>> {
+        Ok(Archive {
+            disk,
+            label: format!("[{topic}/{channel}]"),
+            names: settings.names.of_topic(topic),
+            file: None,
+            name: None,
+            revision: 0,
+            encoder: Encoder::new(settings.compression)?,
+            plain: Vec::new(),
+            encoded: Vec::new(),
+            batch: Vec::new(),
+            finished: Vec::new(),
+            settings,
+        })
+    }
+
+    /// Takes a message. The first message of a file is synced at once, and so are the messages of a
+    /// full batch.
+    pub(super) fn take(&mut self, now: &Now, body: &[u8], message: M) -> Result<(), DiskError> {
+        let is_first = self.needs_rotation(now);
+        if is_first {
+            self.rotate(now)?;
+        }
+        self.plain.extend_from_slice(body);
+        self.plain.push(b'\n');
+        if let Some(file) = &mut self.file {
+            file.size += body.len() as u64 + 1;
+        }
+        self.batch.push(message);
+        if is_first || self.batch.len() >= self.settings.batch_max {
+            return self.sync();
+        }
+        if self.plain.len() >= WRITE_BYTES_MAX {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    /// Ends a group of messages: without compression, readers of the file see the messages from now
+    /// on. If the consumer is starved, no more messages come before some are finished, so the batch
+    /// is synced.
+    pub(super) fn end_group(&mut self, is_starved: bool) -> Result<(), DiskError> {
+        match is_starved {
+            true => self.sync(),
+            false => self.write(),
+        }
+    }
+
+    /// Handles the end of `--sync-interval`: syncs, and rotates if a rotation is due.
+    pub(super) fn tick(&mut self, now: &Now) -> Result<(), DiskError> {
+        match (self.needs_rotation(now), self.settings.skips_empty_files) {
+            (false, _) => self.sync(),
+            (true, true) => self.close(),
+            (true, false) => self.rotate(now),
+        }
+    }
+
+    /// Writes and syncs all messages, which then count as finished.
+    pub(super) fn sync(&mut self) -> Result<(), DiskError> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        log_info!(
+            "{} syncing {} records to disk",
+            self.label,
+            self.batch.len()
+        );
+        self.write()?;
+        self.end_member()?;
+        if let Some(file) = &mut self.file {
+            let synced = self.disk.sync(&mut file.file);
+            synced.map_err(|source| file.error("sync", source))?;
+        }
+        self.finished.append(&mut self.batch);
+        Ok(())
+    }
+
+    /// Syncs and closes the open file, and moves it to `--output-dir`. The next message opens another
+    /// file.
+    pub(super) fn close(&mut self) -> Result<(), DiskError> {
+        self.sync()?;
+        // The end of a torn line may still wait for the message that did not come.
+        self.write()?;
+        match self.file.take() {
+            Some(file) => self.hand_over(&file),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the messages that were synced since the last call.
+    pub(super) fn take_finished(&mut self) -> impl Iterator<Item = M> + use<'_, D, M> {
+        self.finished.drain(..)
+    }
+
+    /// Returns the number of messages that wait for a sync.
+    pub(super) fn batch_len(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// Returns true if the next message belongs to another file, and logs the reason.
+    fn needs_rotation(&mut self, now: &Now) -> bool {
+        let name = self.names.at(&now.wall);
+        let Some(file) = &self.file else {
+            return true;
+        };
+        let reason = rotation::reason(file, name, now.monotonic, &self.settings);
+        if let Some(reason) = &reason {
+            log_info!("{} {reason}, rotating...", self.label);
+        }
+        reason.is_some()
+    }
+
+    fn rotate(&mut self, now: &Now) -> Result<(), DiskError> {
+        self.close()?;
+        self.open(now)
+    }
+
+    /// Opens the first file that is free: it never replaces a file, neither here nor, later, in
+    /// `--output-dir`.
+    fn open(&mut self, now: &Now) -> Result<(), DiskError> {
+        let name = self.names.at(&now.wall).to_owned();
+        let is_same = self.name.as_ref() == Some(&name);
+        self.revision = if is_same { self.revision + 1 } else { 0 };
+        self.name = Some(name.clone());
+        let must_be_new = self.settings.opens_only_new_files();
+        loop {
+            let relative = with_revision(&name, self.revision);
+            let path = self.settings.work_dir.join(&relative);
+            self.make_parent(&path)?;
+            if self.is_taken(&relative)? {
+                self.revision += 1;
+                continue;
+            }
+            let opened = match self.disk.open(&path, must_be_new) {
+                Err(error) if must_be_new && error.kind() == io::ErrorKind::AlreadyExists => {
+                    let path = path.display();
+                    log_warn!("{} working file already exists: {path}", self.label);
+                    self.revision += 1;
+                    continue;
+                }
+                opened => opened.map_err(|source| error("open", &path, source))?,
+            };
+            log_info!("{} opening {}", self.label, path.display());
+            let Opened {
+                file,
+                size,
+                has_torn_line,
+            } = opened;
+            let file = OpenFile {
+                file,
+                name: name.clone(),
+                relative,
+                path,
+                size,
+                opened: now.monotonic,
+            };
+            if let Some(reason) = rotation::full(&file, &self.settings) {
+                log_info!("{} {reason}, rotating...", self.label);
+                self.revision += 1;
+                continue;
+            }
+            if has_torn_line {
+                let path = file.path.display();
+                log_warn!(
+                    "{} the last line of {path} was cut off, ending it",
+                    self.label
+                );
+                self.plain.push(b'\n');
+            }
+            self.file = Some(file);
+            return Ok(());
+        }
+    }
+
+    /// Returns true if `--output-dir` is another directory, and has a file of this name.
+    fn is_taken(&mut self, relative: &Path) -> Result<bool, DiskError> {
+        if !self.settings.moves_files() {
+            return Ok(false);
+        }
+        let path = self.settings.output_dir.join(relative);
+        self.make_parent(&path)?;
+        let exists = self.disk.exists(&path);
+        let exists = exists.map_err(|source| error("look for", &path, source))?;
+        if exists {
+            let path = path.display();
+            log_warn!("{} output file already exists: {path}", self.label);
+        }
+        Ok(exists)
+    }
+
+    /// Moves a closed file to `--output-dir`, if this is another directory. If its name is taken, the
+    /// file gets the next revision that is free.
+    fn hand_over(&mut self, file: &OpenFile<D::File>) -> Result<(), DiskError> {
+        if !self.settings.moves_files() {
+            return Ok(());
+        }
+        let source = file.path.display();
+        let target = self.settings.output_dir.join(&file.relative);
+        log_info!(
+            "{} moving finished file {source} to {}",
+            self.label,
+            target.display()
+        );
+        if self.move_file(file, &target)? {
+            return Ok(());
+        }
+        log_warn!(
+            "{} destination file already exists: {}",
+            self.label,
+            target.display()
+        );
+        let mut revision = self.revision;
+        loop {
+            revision += 1;
+            let target = self
+                .settings
+                .output_dir
+                .join(with_revision(&file.name, revision));
+            self.make_parent(&target)?;
+            if self.move_file(file, &target)? {
+                log_info!(
+                    "{} renamed finished file {source} to {} to avoid overwrite",
+                    self.label,
+                    target.display()
+                );
+                return Ok(());
+            }
+        }
+    }
+
+    /// Moves a file. Returns false if the new name is taken.
+    fn move_file(&mut self, file: &OpenFile<D::File>, target: &Path) -> Result<bool, DiskError> {
+        match self.disk.move_file(&file.path, target) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(source) => Err(file.error("move", source)),
+        }
+    }
+
+    fn make_parent(&mut self, path: &Path) -> Result<(), DiskError> {
+        let directory = path.parent().unwrap_or(Path::new("."));
+        let made = self.disk.make_directories(directory);
+        made.map_err(|source| error("make the directory", directory, source))
+    }
+
+    /// Encodes and writes the collected bytes.
+    fn write(&mut self) -> Result<(), DiskError> {
+        if self.plain.is_empty() {
+            return Ok(());
+        }
+        if let Encoder::Plain = self.encoder {
+            std::mem::swap(&mut self.plain, &mut self.encoded);
+        } else {
+            let encoded = self.encoder.encode(&self.plain, &mut self.encoded);
+            encoded.map_err(|source| self.encoding_error(source))?;
+            self.plain.clear();
+        }
+        self.write_encoded()
+    }
+
+    /// Ends the gzip member or zstd frame.
+    fn end_member(&mut self) -> Result<(), DiskError> {
+        let ended = self.encoder.end(&mut self.encoded);
+        ended.map_err(|source| self.encoding_error(source))?;
+        self.write_encoded()
+    }
+
+    fn write_encoded(&mut self) -> Result<(), DiskError> {
+        if let Some(file) = &mut self.file
+            && !self.encoded.is_empty()
+        {
+            let written = self.disk.write(&mut file.file, &self.encoded);
+            written.map_err(|source| file.error("write to", source))?;
+            self.encoded.clear();
+        }
+        Ok(())
+    }
+
+    fn encoding_error(&self, source: io::Error) -> DiskError {
+        let path = self.file.as_ref().map_or(Path::new(""), |file| &file.path);
+        error("compress the messages of", path, source)
+    }
+}
+
+fn error(verb: &'static str, path: &Path, source: io::Error) -> DiskError {
+    DiskError {
+        verb,
+        path: path.to_path_buf(),
+        source,
+    }
+}

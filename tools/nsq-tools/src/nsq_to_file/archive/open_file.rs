@@ -1,0 +1,33 @@
+//! [`OpenFile`]: the file that an archive writes.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::nsq_to_file::disk::DiskError;
+
+/// The file that an archive writes.
+pub(super) struct OpenFile<F> {
+    pub(super) file: F,
+    /// The name with `<REV>` left in place.
+    pub(super) name: String,
+    /// The path below `--work-dir`, and later below `--output-dir`.
+    pub(super) relative: PathBuf,
+    /// The path while the file is open.
+    pub(super) path: PathBuf,
+    /// The bytes of the messages before compression, and those that the file had when it was opened.
+    pub(super) size: u64,
+    /// The time of the opening.
+    pub(super) opened: Instant,
+}
+
+impl<F> OpenFile<F> {
+    /// Returns the failure of an operation on this file.
+    pub(super) fn error(&self, verb: &'static str, source: io::Error) -> DiskError {
+        DiskError {
+            verb,
+            path: self.path.clone(),
+            source,
+        }
+    }
+}

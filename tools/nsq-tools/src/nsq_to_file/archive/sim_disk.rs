@@ -1,0 +1,177 @@
+//! [`SimDisk`]: a disk in memory that can fail and lose power.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use crate::nsq_to_file::disk::{Disk, Opened};
+
+/// A disk in memory. Its clones are the same disk.
+#[derive(Clone, Default)]
+pub(super) struct SimDisk {
+    state: Rc<RefCell<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    files: BTreeMap<PathBuf, Content>,
+    directories: BTreeSet<PathBuf>,
+    /// The number of writes and syncs.
+    writes: usize,
+    syncs: usize,
+    /// The number of operations that still succeed. `None` means all.
+    operations_left: Option<usize>,
+}
+
+/// The content of a file. A power failure takes the bytes that are not synced, or a part of them.
+#[derive(Clone, Default)]
+struct Content {
+    bytes: Vec<u8>,
+    synced: usize,
+}
+
+/// The names of a file while it is open: it may be moved, but not replaced.
+pub(super) struct SimFile(PathBuf);
+
+impl SimDisk {
+    /// Makes the disk full after this many more operations.
+    pub(super) fn fail_after(&self, operations: usize) {
+        self.state.borrow_mut().operations_left = Some(operations);
+    }
+
+    /// Cuts the power: takes a part of what is not synced. The disk then works again.
+    pub(super) fn lose_power(&self, rng: &mut fastrand::Rng) {
+        let mut state = self.state.borrow_mut();
+        state.operations_left = None;
+        for content in state.files.values_mut() {
+            let kept = rng.usize(content.synced..=content.bytes.len());
+            content.bytes.truncate(kept);
+        }
+    }
+
+    /// Puts a file there, with everything synced.
+    pub(super) fn put(&self, path: &str, bytes: &[u8]) {
+        let content = Content {
+            bytes: bytes.to_vec(),
+            synced: bytes.len(),
+        };
+        let mut state = self.state.borrow_mut();
+        state.files.insert(PathBuf::from(path), content);
+    }
+
+    pub(super) fn rename(&self, from: &str, to: &str) {
+        let mut state = self.state.borrow_mut();
+        let content = state.files.remove(Path::new(from)).expect("it is there");
+        state.files.insert(PathBuf::from(to), content);
+    }
+
+    /// Returns the files by their paths.
+    pub(super) fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        let state = self.state.borrow();
+        let files = state.files.iter();
+        let text = |path: &Path| path.display().to_string();
+        files
+            .map(|(path, content)| (text(path), content.bytes.clone()))
+            .collect()
+    }
+
+    pub(super) fn sync_count(&self) -> usize {
+        self.state.borrow().syncs
+    }
+
+    pub(super) fn write_count(&self) -> usize {
+        self.state.borrow().writes
+    }
+}
+
+impl State {
+    fn operate(&mut self) -> io::Result<()> {
+        match &mut self.operations_left {
+            None => Ok(()),
+            Some(0) => Err(io::ErrorKind::StorageFull.into()),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn expect_parent(&self, path: &Path) {
+        let parent = path.parent().expect("a file has a directory");
+        assert!(
+            self.directories.contains(parent),
+            "{} is missing",
+            parent.display()
+        );
+    }
+}
+
+impl Disk for SimDisk {
+    type File = SimFile;
+
+    fn make_directories(&mut self, path: &Path) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        state.operate()?;
+        state.directories.insert(path.to_path_buf());
+        Ok(())
+    }
+
+    fn exists(&mut self, path: &Path) -> io::Result<bool> {
+        let mut state = self.state.borrow_mut();
+        state.operate()?;
+        Ok(state.files.contains_key(path))
+    }
+
+    fn open(&mut self, path: &Path, must_be_new: bool) -> io::Result<Opened<SimFile>> {
+        let mut state = self.state.borrow_mut();
+        state.operate()?;
+        state.expect_parent(path);
+        if must_be_new && state.files.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let content = state.files.entry(path.to_path_buf()).or_default();
+        Ok(Opened {
+            file: SimFile(path.to_path_buf()),
+            size: content.bytes.len() as u64,
+            has_torn_line: content.bytes.last().is_some_and(|byte| *byte != b'\n'),
+        })
+    }
+
+    fn write(&mut self, file: &mut SimFile, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        state.writes += 1;
+        let done = state.operate();
+        let content = state.files.get_mut(&file.0).expect("the file is there");
+        // A disk that becomes full takes a part of the bytes.
+        let taken = if done.is_ok() {
+            bytes.len()
+        } else {
+            bytes.len() / 2
+        };
+        content.bytes.extend_from_slice(&bytes[..taken]);
+        done
+    }
+
+    fn sync(&mut self, file: &mut SimFile) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        state.syncs += 1;
+        state.operate()?;
+        let content = state.files.get_mut(&file.0).expect("the file is there");
+        content.synced = content.bytes.len();
+        Ok(())
+    }
+
+    fn move_file(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        state.operate()?;
+        state.expect_parent(to);
+        if state.files.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let content = state.files.remove(from).expect("the file is there");
+        state.files.insert(to.to_path_buf(), content);
+        Ok(())
+    }
+}

@@ -1,0 +1,459 @@
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::Span;
+use program::log::capture;
+
+use super::sim_disk::SimDisk;
+use super::*;
+use crate::nsq_to_file::compression::Compression;
+use crate::nsq_to_file::file_name::NameFormat;
+
+fn settings(change: impl FnOnce(&mut Settings)) -> Settings {
+    let mut settings = Settings {
+        output_dir: PathBuf::from("out"),
+        work_dir: PathBuf::from("out"),
+        names: NameFormat {
+            format: "<TOPIC><REV>.<DATETIME>.log".to_owned(),
+            date_format: "%H%M".to_owned(),
+            host: "h".to_owned(),
+            pid: 7,
+            suffix: "",
+            needs_revision: false,
+        },
+        compression: Compression::None,
+        rotate_size: None,
+        rotate_interval: None,
+        skips_empty_files: false,
+        batch_max: 200,
+    };
+    change(&mut settings);
+    let is_rotated = settings.rotate_size.is_some() || settings.rotate_interval.is_some();
+    let is_compressed = settings.compression != Compression::None;
+    settings.names.needs_revision = is_rotated || is_compressed || settings.moves_files();
+    settings.names.suffix = settings.compression.suffix();
+    settings
+}
+
+/// An archive with its disk and its clock.
+struct World {
+    disk: SimDisk,
+    now: Now,
+    archive: Archive<SimDisk, usize>,
+    /// The messages that were taken, and those of them that are finished.
+    taken: usize,
+    finished: Vec<usize>,
+}
+
+impl World {
+    fn new(settings: Settings) -> World {
+        World::on(SimDisk::default(), settings)
+    }
+
+    fn on(disk: SimDisk, settings: Settings) -> World {
+        let archive = Archive::new(disk.clone(), Arc::new(settings), "t", "c");
+        World {
+            disk,
+            now: Now {
+                wall: "2026-11-21T09:20:47+00:00[UTC]".parse().unwrap(),
+                monotonic: Instant::now(),
+            },
+            archive: archive.unwrap(),
+            taken: 0,
+            finished: Vec::new(),
+        }
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.now.monotonic += time;
+        let span = Span::new().nanoseconds(time.as_nanos() as i64);
+        self.now.wall = self.now.wall.checked_add(span).unwrap();
+    }
+
+    /// Takes messages, each a group of its own, and returns the finished ones.
+    fn take(&mut self, bodies: &[&str]) -> Vec<usize> {
+        for body in bodies {
+            let taken = self.archive.take(&self.now, body.as_bytes(), self.taken);
+            taken.unwrap();
+            self.archive.end_group(false).unwrap();
+            self.taken += 1;
+        }
+        self.finished()
+    }
+
+    fn finished(&mut self) -> Vec<usize> {
+        let finished: Vec<usize> = self.archive.take_finished().collect();
+        self.finished.extend(&finished);
+        finished
+    }
+
+    fn tick(&mut self) -> Vec<usize> {
+        self.archive.tick(&self.now).unwrap();
+        self.finished()
+    }
+
+    fn close(&mut self) -> Vec<usize> {
+        self.archive.close().unwrap();
+        self.finished()
+    }
+
+    fn expect_files(&self, expected: &[(&str, &str)]) {
+        let files = self.disk.files();
+        let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+        let files: Vec<_> = files
+            .iter()
+            .map(|(path, bytes)| (&**path, text(bytes)))
+            .collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(path, text)| (*path, text.to_string()))
+            .collect();
+        assert_eq!(files, expected);
+    }
+}
+
+#[test]
+fn messages_are_finished_at_the_sync_and_not_before() {
+    let mut world = World::new(settings(|_| {}));
+    assert_eq!(
+        world.take(&["a"]),
+        [0],
+        "the first message of a file is synced alone"
+    );
+    assert_eq!(world.take(&["b", "c"]), [0; 0]);
+    // Without compression, a reader sees messages before the sync.
+    world.expect_files(&[("out/t.0920.log", "a\nb\nc\n")]);
+    assert_eq!(world.archive.batch_len(), 2);
+    assert_eq!(world.tick(), [1, 2]);
+    let syncs = world.disk.sync_count();
+    assert_eq!(world.tick(), [0; 0]);
+    assert_eq!(world.disk.sync_count(), syncs, "there is nothing to sync");
+}
+
+#[test]
+fn a_full_batch_and_a_starved_consumer_are_synced() {
+    let mut world = World::new(settings(|settings| settings.batch_max = 3));
+    world.take(&["a"]);
+    assert_eq!(world.take(&["b", "c"]), [0; 0]);
+    assert_eq!(world.take(&["d", "e"]), [1, 2, 3]);
+    world.archive.end_group(true).unwrap();
+    assert_eq!(world.finished(), [4]);
+}
+
+#[test]
+fn many_messages_are_one_write() {
+    let mut world = World::new(settings(|_| {}));
+    for message in 0..100 {
+        world.archive.take(&world.now, b"body", message).unwrap();
+    }
+    world.archive.end_group(false).unwrap();
+    assert_eq!(world.disk.write_count(), 2, "the first is synced alone");
+    // A large group is written in parts.
+    for message in 0..3 {
+        let body = vec![b'x'; WRITE_BYTES_MAX];
+        world.archive.take(&world.now, &body, message).unwrap();
+    }
+    assert_eq!(world.disk.write_count(), 5);
+}
+
+#[test]
+fn files_are_rotated_by_size_and_continued_by_the_next_run() {
+    let rotated = || settings(|settings| settings.rotate_size = Some(10));
+    let mut world = World::new(rotated());
+    world.take(&["123456789", "1", "1234567", "12"]);
+    world.close();
+    let files = [
+        ("out/t-000000.0920.log", "123456789\n1\n"),
+        ("out/t-000001.0920.log", "1234567\n12\n"),
+    ];
+    world.expect_files(&files);
+    let mut world = World::on(world.disk.clone(), rotated());
+    world.take(&["3"]);
+    world.expect_files(&[files[0], files[1], ("out/t-000002.0920.log", "3\n")]);
+    // The third file has room.
+    let mut world = World::on(world.disk.clone(), rotated());
+    world.take(&["4"]);
+    world.expect_files(&[files[0], files[1], ("out/t-000002.0920.log", "3\n4\n")]);
+}
+
+#[test]
+fn files_are_rotated_by_age_and_by_name() {
+    let mut world = World::new(settings(|settings| {
+        settings.rotate_interval = Some(Duration::from_secs(5));
+    }));
+    capture::start();
+    world.take(&["a"]);
+    world.wait(Duration::from_secs(5));
+    world.take(&["b"]);
+    world.wait(Duration::from_millis(1));
+    world.take(&["c"]);
+    world.wait(Duration::from_secs(10));
+    world.take(&["d"]);
+    let lines = capture::stop();
+    world.expect_files(&[
+        ("out/t-000000.0920.log", "a\nb\n"),
+        ("out/t-000000.0921.log", "d\n"),
+        ("out/t-000001.0920.log", "c\n"),
+    ]);
+    let expected = [
+        "INFO: [t/c] opening out/t-000000.0920.log",
+        "INFO: [t/c] syncing 1 records to disk",
+        "INFO: [t/c] 5.001s since last open, rotating...",
+        "INFO: [t/c] syncing 1 records to disk",
+        "INFO: [t/c] opening out/t-000001.0920.log",
+        "INFO: [t/c] syncing 1 records to disk",
+        "INFO: [t/c] new filename t<REV>.0921.log, rotating...",
+        "INFO: [t/c] opening out/t-000000.0921.log",
+        "INFO: [t/c] syncing 1 records to disk",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn an_idle_topic_has_empty_files_unless_they_are_skipped() {
+    for skips in [false, true] {
+        let mut world = World::new(settings(|settings| {
+            settings.rotate_interval = Some(Duration::from_secs(1));
+            settings.work_dir = PathBuf::from("work");
+            settings.skips_empty_files = skips;
+        }));
+        world.tick();
+        world.wait(Duration::from_secs(2));
+        world.take(&["a"]);
+        world.wait(Duration::from_secs(2));
+        assert_eq!(world.tick(), [0; 0]);
+        world.wait(Duration::from_secs(2));
+        world.tick();
+        world.take(&["b"]);
+        world.close();
+        let files: &[(&str, &str)] = match skips {
+            false => &[
+                ("out/t-000000.0920.log", ""),
+                ("out/t-000001.0920.log", "a\n"),
+                ("out/t-000002.0920.log", ""),
+                ("out/t-000003.0920.log", "b\n"),
+            ],
+            true => &[
+                ("out/t-000000.0920.log", "a\n"),
+                ("out/t-000001.0920.log", "b\n"),
+            ],
+        };
+        world.expect_files(files);
+        assert_eq!(world.finished, [0, 1]);
+    }
+}
+
+#[test]
+fn a_closed_file_is_forgotten() {
+    // The original wrote to a closed file after SIGHUP with a separate work directory.
+    let mut world = World::new(settings(|settings| {
+        settings.work_dir = PathBuf::from("work")
+    }));
+    world.take(&["a", "b"]);
+    assert_eq!(world.close(), [1]);
+    world.take(&["c"]);
+    world.tick();
+    world.expect_files(&[
+        ("out/t-000000.0920.log", "a\nb\n"),
+        ("work/t-000001.0920.log", "c\n"),
+    ]);
+    world.close();
+    world.close();
+    world.expect_files(&[
+        ("out/t-000000.0920.log", "a\nb\n"),
+        ("out/t-000001.0920.log", "c\n"),
+    ]);
+}
+
+#[test]
+fn a_file_that_was_renamed_by_another_program_is_made_again() {
+    let mut world = World::new(settings(|_| {}));
+    world.take(&["a"]);
+    world.close();
+    world.disk.rename("out/t.0920.log", "out/old");
+    world.take(&["b"]);
+    world.expect_files(&[("out/old", "a\n"), ("out/t.0920.log", "b\n")]);
+}
+
+#[test]
+fn no_file_is_ever_replaced() {
+    let mut world = World::new(settings(|settings| {
+        settings.work_dir = PathBuf::from("work")
+    }));
+    capture::start();
+    world.disk.put("out/t-000000.0920.log", b"other\n");
+    world.take(&["a"]);
+    world.disk.put("out/t-000001.0920.log", b"other\n");
+    world.disk.put("out/t-000002.0920.log", b"other\n");
+    world.close();
+    world.take(&["b"]);
+    let lines = capture::stop();
+    world.expect_files(&[
+        ("out/t-000000.0920.log", "other\n"),
+        ("out/t-000001.0920.log", "other\n"),
+        ("out/t-000002.0920.log", "other\n"),
+        ("out/t-000003.0920.log", "a\n"),
+        ("work/t-000004.0920.log", "b\n"),
+    ]);
+    let moved: Vec<_> = lines
+        .iter()
+        .filter(|line| !line.contains("syncing"))
+        .collect();
+    let expected = [
+        "WARNING: [t/c] output file already exists: out/t-000000.0920.log",
+        "INFO: [t/c] opening work/t-000001.0920.log",
+        "INFO: [t/c] moving finished file work/t-000001.0920.log to out/t-000001.0920.log",
+        "WARNING: [t/c] destination file already exists: out/t-000001.0920.log",
+        "INFO: [t/c] renamed finished file work/t-000001.0920.log to out/t-000003.0920.log to avoid overwrite",
+        "WARNING: [t/c] output file already exists: out/t-000002.0920.log",
+        "WARNING: [t/c] output file already exists: out/t-000003.0920.log",
+        "INFO: [t/c] opening work/t-000004.0920.log",
+    ];
+    assert_eq!(moved, expected.iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_compressed_file_is_never_continued() {
+    let gzip = || settings(|settings| settings.compression = Compression::Gzip(6));
+    let mut world = World::new(gzip());
+    world.take(&["a"]);
+    let mut next = World::on(world.disk.clone(), gzip());
+    capture::start();
+    next.take(&["b"]);
+    assert_eq!(
+        capture::stop()[0],
+        "WARNING: [t/c] working file already exists: out/t-000000.0920.log.gz"
+    );
+    let files = world.disk.files();
+    let names: Vec<_> = files.keys().collect();
+    assert_eq!(
+        names,
+        ["out/t-000000.0920.log.gz", "out/t-000001.0920.log.gz"]
+    );
+}
+
+#[test]
+fn a_line_that_was_cut_off_is_ended() {
+    let mut world = World::new(settings(|_| {}));
+    world.disk.put("out/t.0920.log", b"whole\nto");
+    world.take(&["a"]);
+    world.expect_files(&[("out/t.0920.log", "whole\nto\na\n")]);
+    // The end of the line does not wait for a message.
+    let mut world = World::new(settings(|_| {}));
+    world.disk.put("out/t.0920.log", b"to");
+    world.tick();
+    world.close();
+    world.expect_files(&[("out/t.0920.log", "to\n")]);
+}
+
+#[test]
+fn a_full_disk_finishes_nothing() {
+    let mut world = World::new(settings(|_| {}));
+    world.take(&["a"]);
+    world.disk.fail_after(0);
+    let error = world.archive.take(&world.now, b"b", 1);
+    let error = error
+        .and_then(|()| world.archive.end_group(true))
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("cannot write to out/t.0920.log: "),
+        "{error}"
+    );
+    assert_eq!(world.finished(), [0; 0]);
+}
+
+fn decode(path: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut reader: Box<dyn Read> = match Path::new(path).extension().and_then(|end| end.to_str()) {
+        Some("gz") => Box::new(flate2::read::MultiGzDecoder::new(bytes)),
+        Some("zst") => Box::new(zstd::Decoder::new(bytes).unwrap()),
+        _ => Box::new(bytes),
+    };
+    let mut text = Vec::new();
+    // The end of a file may be torn. What comes before must be readable.
+    let _ = reader.read_to_end(&mut text);
+    text
+}
+
+/// Plays random events, and ends with a full disk or without, and with a power failure or without.
+/// Everything that was finished must be in the files.
+fn play(seed: u64) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let choices = settings(|settings| {
+        settings.compression = match rng.u8(0..3) {
+            0 => Compression::None,
+            1 => Compression::Gzip(1),
+            _ => Compression::Zstd(1),
+        };
+        settings.rotate_size = rng.bool().then(|| rng.u64(1..2000));
+        let seconds = rng.u64(1..100);
+        settings.rotate_interval = rng.bool().then(|| Duration::from_secs(seconds));
+        settings.skips_empty_files = rng.bool();
+        settings.batch_max = rng.usize(1..50);
+        if rng.bool() {
+            settings.work_dir = PathBuf::from("work");
+        }
+    });
+    let disk = SimDisk::default();
+    let mut finished = Vec::new();
+    let mut taken = 0;
+    for _run in 0..3 {
+        let mut world = World::on(disk.clone(), choices.clone());
+        if rng.bool() {
+            disk.fail_after(rng.usize(0..200));
+        }
+        let mut events = || -> Result<(), DiskError> {
+            for _ in 0..rng.usize(0..200) {
+                match rng.u8(0..20) {
+                    0 => world.archive.tick(&world.now)?,
+                    1 => world.archive.close()?,
+                    2 => world.wait(Duration::from_millis(rng.u64(0..70_000))),
+                    3 => world.archive.end_group(true)?,
+                    4 => world.archive.end_group(false)?,
+                    _ => {
+                        let body = format!("message {taken} {}", "x".repeat(rng.usize(0..300)));
+                        world.archive.take(&world.now, body.as_bytes(), taken)?;
+                        taken += 1;
+                    }
+                }
+            }
+            Ok(())
+        };
+        let is_full = events().is_err();
+        finished.extend(world.archive.take_finished());
+        if is_full || rng.bool() {
+            disk.lose_power(&mut rng);
+        } else {
+            world.archive.close().ok();
+            finished.extend(world.archive.take_finished());
+        }
+    }
+    let mut found = std::collections::BTreeSet::new();
+    for (path, bytes) in disk.files() {
+        for line in decode(&path, &bytes).split(|byte| *byte == b'\n') {
+            let line = String::from_utf8_lossy(line).into_owned();
+            let number = line
+                .strip_prefix("message ")
+                .and_then(|rest| rest.split_once(' '));
+            found.extend(number.and_then(|(number, _)| number.parse::<usize>().ok()));
+        }
+    }
+    for message in finished {
+        assert!(
+            found.contains(&message),
+            "seed {seed}: message {message} is lost"
+        );
+    }
+}
+
+#[test]
+fn no_finished_message_is_lost() {
+    capture::start();
+    let seed = fastrand::u64(..);
+    for seed in (0..300).map(|step| seed.wrapping_add(step)) {
+        play(seed);
+    }
+    capture::stop();
+}

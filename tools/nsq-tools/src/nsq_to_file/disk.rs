@@ -1,0 +1,221 @@
+//! [`Disk`]: the operations on files that an archive needs. [`OsDisk`] is the real file system.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+/// The mode of new directories, before the umask.
+const DIRECTORY_MODE: u32 = 0o770;
+
+/// The mode of new files, before the umask.
+const FILE_MODE: u32 = 0o666;
+
+/// The operations on files that an archive needs. After a power failure, the disk has everything
+/// that these operations promise.
+pub(super) trait Disk {
+    /// An open file.
+    type File;
+
+    /// Makes a directory and those that lead to it. New directories survive a power failure.
+    fn make_directories(&mut self, path: &Path) -> io::Result<()>;
+
+    /// Returns true if there is a file of this name.
+    fn exists(&mut self, path: &Path) -> io::Result<bool>;
+
+    /// Opens a file, whose name survives a power failure. A file that is there stays as it is, and
+    /// grows at its end.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the file must be new and is not.
+    fn open(&mut self, path: &Path, must_be_new: bool) -> io::Result<Opened<Self::File>>;
+
+    /// Writes bytes at the end of a file.
+    fn write(&mut self, file: &mut Self::File, bytes: &[u8]) -> io::Result<()>;
+
+    /// Waits until a file's bytes survive a power failure.
+    fn sync(&mut self, file: &mut Self::File) -> io::Result<()>;
+
+    /// Moves a file. The new name survives a power failure.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the new name is taken. The file then keeps its name.
+    fn move_file(&mut self, from: &Path, to: &Path) -> io::Result<()>;
+}
+
+/// A file that was just opened.
+#[derive(Debug)]
+pub(super) struct Opened<F> {
+    pub(super) file: F,
+    /// The bytes that it has already.
+    pub(super) size: u64,
+    /// True if the last of these bytes is not a line feed: a write was cut off.
+    pub(super) has_torn_line: bool,
+}
+
+/// The real file system.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OsDisk;
+
+impl Disk for OsDisk {
+    type File = File;
+
+    fn make_directories(&mut self, path: &Path) -> io::Result<()> {
+        if path.is_dir() {
+            return Ok(());
+        }
+        let parent = parent(path);
+        if parent != path {
+            self.make_directories(parent)?;
+        }
+        match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
+            Ok(()) => sync_directory(parent),
+            // Another topic, or another process, may make the same directory.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn exists(&mut self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
+    }
+
+    fn open(&mut self, path: &Path, must_be_new: bool) -> io::Result<Opened<File>> {
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).mode(FILE_MODE);
+        let made = options.clone().create_new(true).open(path);
+        match made {
+            Ok(file) => {
+                sync_directory(parent(path))?;
+                let has_torn_line = false;
+                Ok(Opened {
+                    file,
+                    size: 0,
+                    has_torn_line,
+                })
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !must_be_new => {
+                let mut file = options.create(true).open(path)?;
+                let size = file.metadata()?.len();
+                let has_torn_line = size > 0 && last_byte(&mut file)? != b'\n';
+                Ok(Opened {
+                    file,
+                    size,
+                    has_torn_line,
+                })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write(&mut self, file: &mut File, bytes: &[u8]) -> io::Result<()> {
+        file.write_all(bytes)
+    }
+
+    fn sync(&mut self, file: &mut File) -> io::Result<()> {
+        file.sync_all()
+    }
+
+    fn move_file(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            Ok(()) => {}
+            Err(Errno::XDEV) => copy(from, to)?,
+            // Some file systems do not know the flag. A link never replaces a file either.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                std::fs::hard_link(from, to)?;
+                std::fs::remove_file(from)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        sync_directory(parent(to))?;
+        sync_directory(parent(from))
+    }
+}
+
+/// Copies a file to another file system, under a temporary name first, and removes it.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let name = to.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = parent(to).join(format!(".{name}.{}.tmp", std::process::id()));
+    let done = copy_contents(from, &temporary)
+        .and_then(|()| OsDisk.move_file(&temporary, to))
+        .and_then(|()| std::fs::remove_file(from));
+    if done.is_err() {
+        // The copy may not exist, or may have its name already.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    done
+}
+
+fn copy_contents(from: &Path, to: &Path) -> io::Result<()> {
+    let mut source = File::open(from)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    let mut target = options.mode(FILE_MODE).open(to)?;
+    io::copy(&mut source, &mut target)?;
+    target.sync_all()
+}
+
+fn last_byte(file: &mut File) -> io::Result<u8> {
+    let mut byte = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut byte)?;
+    Ok(byte[0])
+}
+
+/// Returns the directory of a file or directory.
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => path,
+    }
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// The failure of an operation on a file. The text says what to do.
+#[derive(Debug)]
+pub(super) struct DiskError {
+    /// The operation: `write to`.
+    pub(super) verb: &'static str,
+    pub(super) path: PathBuf,
+    pub(super) source: io::Error,
+}
+
+impl std::fmt::Display for DiskError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        use io::ErrorKind::{
+            NotADirectory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+        };
+        let DiskError { verb, path, source } = self;
+        let why = wire::go_error::system_text(source);
+        write!(f, "cannot {verb} {}: {why}", path.display())?;
+        let advice = match source.kind() {
+            StorageFull | QuotaExceeded => "free some space, or choose another --output-dir",
+            PermissionDenied => "let this user write there, or choose another --output-dir",
+            ReadOnlyFilesystem => {
+                "mount the file system for writing, or choose another --output-dir"
+            }
+            NotADirectory => "move the file that is in the way, or choose another --output-dir",
+            _ => return Ok(()),
+        };
+        write!(
+            f,
+            "; {advice}. Messages that were not synced are not finished, and come again"
+        )
+    }
+}
+
+impl std::error::Error for DiskError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests;

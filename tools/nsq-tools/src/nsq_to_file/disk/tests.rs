@@ -1,0 +1,91 @@
+use std::fs;
+
+use super::*;
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn a_new_file_never_replaces_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a/b/file");
+    OsDisk.make_directories(path.parent().unwrap()).unwrap();
+    OsDisk.make_directories(path.parent().unwrap()).unwrap();
+    assert!(!OsDisk.exists(&path).unwrap());
+    let mut opened = OsDisk.open(&path, true).unwrap();
+    assert_eq!((opened.size, opened.has_torn_line), (0, false));
+    OsDisk.write(&mut opened.file, b"one\n").unwrap();
+    OsDisk.sync(&mut opened.file).unwrap();
+    let error = OsDisk.open(&path, true).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+
+    let mut opened = OsDisk.open(&path, false).unwrap();
+    assert_eq!((opened.size, opened.has_torn_line), (4, false));
+    OsDisk.write(&mut opened.file, b"tw").unwrap();
+    let opened = OsDisk.open(&path, false).unwrap();
+    assert_eq!((opened.size, opened.has_torn_line), (6, true));
+    assert_eq!(text(&path), "one\ntw");
+}
+
+#[test]
+fn a_moved_file_never_replaces_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| directory.path().join(name));
+    fs::write(&from, "new").unwrap();
+    fs::write(&to, "old").unwrap();
+    let error = OsDisk.move_file(&from, &to).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!((text(&from), text(&to)), ("new".into(), "old".into()));
+    fs::remove_file(&to).unwrap();
+    OsDisk.move_file(&from, &to).unwrap();
+    assert_eq!(text(&to), "new");
+    assert!(!from.exists());
+}
+
+#[test]
+fn a_file_moves_to_another_file_system() {
+    let shared_memory = Path::new("/dev/shm");
+    let directory = tempfile::tempdir().unwrap();
+    let Ok(other) = tempfile::tempdir_in(shared_memory) else {
+        eprintln!("NOT TESTED: /dev/shm is not there");
+        return;
+    };
+    let (from, to) = (directory.path().join("from"), other.path().join("to"));
+    fs::write(&from, "new").unwrap();
+    fs::write(&to, "old").unwrap();
+    let error = OsDisk.move_file(&from, &to).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!((text(&from), text(&to)), ("new".into(), "old".into()));
+    fs::remove_file(&to).unwrap();
+    OsDisk.move_file(&from, &to).unwrap();
+    assert_eq!(text(&to), "new");
+    assert!(!from.exists());
+    assert_eq!(fs::read_dir(other.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn an_error_says_what_to_do() {
+    let check = |errno: Errno, expected: &str| {
+        let error = DiskError {
+            verb: "write to",
+            path: PathBuf::from("/logs/a.log"),
+            source: errno.into(),
+        };
+        assert_eq!(error.to_string(), expected);
+    };
+    let again = "Messages that were not synced are not finished, and come again";
+    check(
+        Errno::NOSPC,
+        &format!(
+            "cannot write to /logs/a.log: no space left on device; free some space, or choose another --output-dir. {again}"
+        ),
+    );
+    check(
+        Errno::ACCESS,
+        &format!(
+            "cannot write to /logs/a.log: permission denied; let this user write there, or choose another --output-dir. {again}"
+        ),
+    );
+    check(Errno::IO, "cannot write to /logs/a.log: input/output error");
+}

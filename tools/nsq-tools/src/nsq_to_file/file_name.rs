@@ -1,0 +1,221 @@
+//! [`FileNames`]: the names of one topic's files, in the form of `--filename-format`.
+
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+
+use jiff::Zoned;
+
+use super::date_format::date_text;
+
+/// The token of the revision.
+const REVISION: &str = "<REV>";
+
+/// The parts of file names that all topics share.
+#[derive(Clone, Debug)]
+pub(super) struct NameFormat {
+    /// `--filename-format`
+    pub(super) format: String,
+    /// `--datetime-format`
+    pub(super) date_format: String,
+    /// The value of `<HOST>`.
+    pub(super) host: String,
+    /// The value of `<PID>`.
+    pub(super) pid: u32,
+    /// The end of each name, which the format may have already: `.gz`, or an empty text.
+    pub(super) suffix: &'static str,
+    /// True if files of the same name must be told apart by their revision.
+    pub(super) needs_revision: bool,
+}
+
+/// An error: names without `<REV>` would make files overwrite each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MissingRevision;
+
+impl fmt::Display for MissingRevision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("missing <REV> in --filename-format when gzip, rotation, or work dir enabled")
+    }
+}
+
+impl std::error::Error for MissingRevision {}
+
+/// The names of one topic's files.
+#[derive(Clone, Debug)]
+pub(super) struct FileNames {
+    /// The format with only `<DATETIME>` and `<REV>` left.
+    format: String,
+    date_format: String,
+    /// The last result of [`FileNames::at`], with its time in seconds. No directive of a date is finer
+    /// than a second.
+    last: Option<(i64, String)>,
+}
+
+impl NameFormat {
+    /// Checks that files cannot overwrite each other.
+    ///
+    /// # Errors
+    /// The format lacks `<REV>` and needs it.
+    pub(super) fn check(&self) -> Result<(), MissingRevision> {
+        match self.needs_revision && !self.format.contains(REVISION) {
+            true => Err(MissingRevision),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the names of a topic's files.
+    pub(super) fn of_topic(&self, topic: &str) -> FileNames {
+        let mut format = self.format.clone();
+        if !self.needs_revision {
+            format = format.replace(REVISION, "");
+        }
+        format = format
+            .replace("<TOPIC>", topic)
+            .replace("<HOST>", &self.host)
+            .replace("<PID>", &self.pid.to_string());
+        if !format.ends_with(self.suffix) {
+            format.push_str(self.suffix);
+        }
+        FileNames {
+            format,
+            date_format: self.date_format.clone(),
+            last: None,
+        }
+    }
+}
+
+impl FileNames {
+    /// Returns the name at this time, with `<REV>` left in place.
+    pub(super) fn at(&mut self, now: &Zoned) -> &str {
+        let second = now.timestamp().as_second();
+        let is_known = self.last.as_ref().is_some_and(|(at, _)| *at == second);
+        if !is_known {
+            let date = date_text(&self.date_format, now);
+            self.last = Some((second, self.format.replace("<DATETIME>", &date)));
+        }
+        self.last.as_ref().map_or("", |(_, name)| name)
+    }
+}
+
+/// Returns the relative path of a revision. Two paths that lead to the same place are equal: the
+/// path has no `.`, no empty part, and `..` only at its beginning.
+pub(super) fn with_revision(name: &str, revision: u32) -> PathBuf {
+    let path = name.replace(REVISION, &format!("-{revision:06}"));
+    normalized(Path::new(path.trim_start_matches('/')))
+}
+
+/// Returns a path without `.`, and without `..` where a name precedes it.
+pub(super) fn normalized(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir if clean.file_name().is_some() => {
+                clean.pop();
+            }
+            Component::ParentDir if clean.has_root() => {}
+            other => clean.push(other),
+        }
+    }
+    match clean.as_os_str().is_empty() {
+        true => PathBuf::from("."),
+        false => clean,
+    }
+}
+
+/// Returns the value of `<HOST>`: the host name up to its first dot, or `identifier` with
+/// `<SHORT_HOST>` and `<HOSTNAME>` replaced.
+pub(super) fn host(identifier: &str, hostname: &str) -> String {
+    let short = hostname.split('.').next().unwrap_or(hostname);
+    match identifier {
+        "" => short.to_owned(),
+        identifier => identifier
+            .replace("<SHORT_HOST>", short)
+            .replace("<HOSTNAME>", hostname),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn format(format: &str, suffix: &'static str, needs_revision: bool) -> NameFormat {
+        NameFormat {
+            format: format.to_owned(),
+            date_format: "%Y-%m-%d_%H".to_owned(),
+            host: "web1".to_owned(),
+            pid: 7,
+            suffix,
+            needs_revision,
+        }
+    }
+
+    fn now() -> Zoned {
+        "2026-11-21T09:20:47+00:00[UTC]".parse().unwrap()
+    }
+
+    #[test]
+    fn tokens_are_replaced_everywhere() {
+        let check = |text: &str, suffix, needs_revision, expected: &str| {
+            let format = format(text, suffix, needs_revision);
+            assert_eq!(format.of_topic("events").at(&now()), expected);
+        };
+        let default = "<TOPIC>.<HOST><REV>.<DATETIME>.log";
+        check(default, "", false, "events.web1.2026-11-21_09.log");
+        check(default, "", true, "events.web1<REV>.2026-11-21_09.log");
+        check(
+            default,
+            ".gz",
+            true,
+            "events.web1<REV>.2026-11-21_09.log.gz",
+        );
+        check("<REV>.gz", ".gz", true, "<REV>.gz");
+        check("<REV>.zst", ".zst", true, "<REV>.zst");
+        check("<PID>/<TOPIC>/<TOPIC>", "", false, "7/events/events");
+        check("<OTHER>", "", false, "<OTHER>");
+    }
+
+    #[test]
+    fn a_name_changes_with_the_time() {
+        let mut names = format("<DATETIME>", "", false).of_topic("events");
+        assert_eq!(names.at(&now()), "2026-11-21_09");
+        let later = now().checked_add(jiff::Span::new().hours(1)).unwrap();
+        assert_eq!(names.at(&later), "2026-11-21_10");
+        assert_eq!(names.at(&now()), "2026-11-21_09");
+    }
+
+    #[test]
+    fn files_that_could_overwrite_each_other_need_revisions() {
+        assert_eq!(format("a", "", false).check(), Ok(()));
+        assert_eq!(format("<REV>", "", true).check(), Ok(()));
+        assert_eq!(format("a", "", true).check(), Err(MissingRevision));
+    }
+
+    #[test]
+    fn paths_are_relative_and_normal() {
+        let check = |name: &str, revision, expected: &str| {
+            assert_eq!(with_revision(name, revision), Path::new(expected));
+        };
+        check("a<REV>.log", 0, "a-000000.log");
+        check("a<REV>/b<REV>", 1_234_567, "a-1234567/b-1234567");
+        check("/a//b/./c", 0, "a/b/c");
+        check("a/../../b", 0, "../b");
+        let check = |path: &str, expected: &str| {
+            assert_eq!(normalized(Path::new(path)), Path::new(expected));
+        };
+        check("./work/", "work");
+        check("/a/../../b", "/b");
+        check("", ".");
+        check("a/..", ".");
+    }
+
+    #[test]
+    fn the_host_is_short_unless_it_is_given() {
+        assert_eq!(host("", "web1.dc2"), "web1");
+        assert_eq!(host("h-<SHORT_HOST>", "web1.dc2"), "h-web1");
+        assert_eq!(
+            host("<HOSTNAME>/<HOSTNAME>", "web1.dc2"),
+            "web1.dc2/web1.dc2"
+        );
+        assert_eq!(host("x", "web1"), "x");
+    }
+}
