@@ -4,3 +4,4 @@ mod config;
 mod date_format;
 mod disk;
 mod file_name;
+mod topics;

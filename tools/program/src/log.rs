@@ -16,6 +16,8 @@
 //! number of dropped lines as soon as it can write again. Only [`fatal`](crate::log_fatal) lines
 //! wait for the write: they hold the reason why the process ends.
 //!
+//! A program whose stderr is a terminal can show a text below the lines ([`show_status`]).
+//!
 //! A repeated error ([`log_repeated`](crate::log_repeated)) has one line a second for each cause
 //! (`log/repeats.rs`).
 
@@ -47,6 +49,9 @@ const WRITE_BYTES_MAX: usize = 64 * 1024;
 /// Longest time that the end of the process waits for a reader of stderr that does not read.
 const FLUSH_WAIT_MAX: Duration = Duration::from_secs(2);
 
+/// Removes the line of a terminal in which the text of [`show_status`] stands.
+const CLEAR_LINE: &str = "\r\x1b[K";
+
 /// The lowest level that is written. The value is outside the logger, so that a line below the
 /// level costs one relaxed load.
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
@@ -66,6 +71,8 @@ enum Entry {
     Line(Line),
     /// A line of this cause. Only one a second is written.
     Repeated(String, Line),
+    /// The text below the lines, without control characters. An empty one removes it.
+    Status(String),
     /// The writer answers when every earlier line has been written. Held-back lines are written as
     /// counts.
     Flush(SyncSender<()>),
@@ -132,6 +139,7 @@ pub fn write(level: Level, text: fmt::Arguments<'_>) {
         return;
     }
     if level == Level::Fatal {
+        show_status(String::new());
         flush();
         write_directly(&line);
         return;
@@ -150,6 +158,16 @@ pub fn write_repeated(cause: String, text: fmt::Arguments<'_>) {
     };
     let line = Line::format(Level::Error, text);
     logger.send(Entry::Repeated(cause, line));
+}
+
+/// Shows `text` below the lines of a terminal, in place of the last such text. An empty text removes
+/// it. Only a program whose stderr is a terminal calls this. `text` has no control characters, and
+/// fits into a line of the terminal. When stderr is read too slowly, texts are left out.
+pub fn show_status(text: String) {
+    if let Some(logger) = LOGGER.get() {
+        // The next text replaces one that found no room.
+        let _ = logger.queue.try_send(Entry::Status(text));
+    }
 }
 
 /// Waits until every earlier line is written, for at most two seconds.
@@ -201,6 +219,9 @@ struct Writer<W> {
     dropped_count: &'static AtomicU64,
     repeats: Repeats,
     buffer: Vec<u8>,
+    /// The text below the lines, and the one that the terminal shows now.
+    status: String,
+    shown_status: String,
 }
 
 impl<W: Write> Writer<W> {
@@ -212,6 +233,8 @@ impl<W: Write> Writer<W> {
             dropped_count,
             repeats: Repeats::default(),
             buffer: Vec::with_capacity(WRITE_BYTES_MAX),
+            status: String::new(),
+            shown_status: String::new(),
         }
     }
 
@@ -249,6 +272,7 @@ impl<W: Write> Writer<W> {
                     self.handle(Entry::Line(line));
                 }
             }
+            Entry::Status(text) => self.status = text,
             Entry::Flush(done) => {
                 let held = self.repeats.take_all_held();
                 self.report_held(held);
@@ -281,6 +305,14 @@ impl<W: Write> Writer<W> {
     }
 
     fn write_out(&mut self) {
+        if self.buffer.is_empty() && self.status == self.shown_status {
+            return;
+        }
+        if !self.shown_status.is_empty() {
+            self.buffer.splice(..0, CLEAR_LINE.bytes());
+        }
+        self.buffer.extend_from_slice(self.status.as_bytes());
+        self.shown_status.clone_from(&self.status);
         // A failure to write to stderr cannot be reported anywhere.
         let _ = self.target.write_all(&self.buffer);
         self.buffer.clear();

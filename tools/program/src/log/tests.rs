@@ -269,3 +269,31 @@ fn lines_below_the_level_are_not_formatted() {
     crate::log_fatal!("b");
     assert_eq!(capture::stop(), ["INFO: a 1", "FATAL: b"]);
 }
+
+#[test]
+fn a_status_stays_below_the_lines() {
+    let sink = Sink::default();
+    static DROPPED: AtomicU64 = AtomicU64::new(0);
+    let mut writer = writer(&sink, &DROPPED);
+    let mut expected = String::new();
+    let mut check = |writer: &mut Writer<Sink>, entry, output: &str| {
+        writer.handle(entry);
+        writer.write_out();
+        expected += output;
+        assert_eq!(sink.text(), expected);
+    };
+    let at = "[nsqd] 2026/11/21 09:12:50.018344 INFO: ";
+    let status = |text: &str| Entry::Status(text.to_string());
+    let info = |text: &str| Entry::Line(line(Level::Info, text));
+    check(&mut writer, info("a"), &format!("{at}a\n"));
+    check(&mut writer, status("1 message"), "1 message");
+    check(&mut writer, status("1 message"), "");
+    check(&mut writer, status("2 messages"), "\r\x1b[K2 messages");
+    check(
+        &mut writer,
+        info("b"),
+        &format!("\r\x1b[K{at}b\n2 messages"),
+    );
+    check(&mut writer, status(""), "\r\x1b[K");
+    check(&mut writer, info("c"), &format!("{at}c\n"));
+}
