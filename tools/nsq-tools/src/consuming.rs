@@ -1,17 +1,63 @@
-//! Log lines of consumers and producers, and the signals that end a tool.
+//! Consumers as the flags of a tool describe them, and the signals that end them.
 
 use std::future::Future;
 use std::io;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use program::log::Level;
 use program::{log_at, log_warn};
-use ringq_client::{Event, Level as ClientLevel};
+use ringq_client::{
+    Address, Config, Consumer, ConsumerBuilder, Control, Event, Level as ClientLevel,
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
+use crate::flags::Sources;
+
 /// The longest time that a stopping tool waits for the answers to the messages that it has.
 pub const STOP_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// The part of a consumer's settings that is the same for all topics of a tool.
+#[derive(Clone, Debug)]
+pub struct Consuming {
+    nodes: Nodes,
+    config: Config,
+}
+
+#[derive(Clone, Debug)]
+enum Nodes {
+    Fixed(Vec<Address>),
+    Discovered(Vec<String>),
+}
+
+impl Consuming {
+    /// Returns the settings of consumers of these sources.
+    ///
+    /// # Errors
+    /// The address of an nsqd is neither `host:port` nor a path. The error is the text for the user.
+    pub fn new(sources: &Sources, config: Config) -> Result<Consuming, String> {
+        let nodes = match sources {
+            Sources::Nsqds(addresses) => {
+                let parsed = addresses.iter().map(|address| address.parse::<Address>());
+                let parsed: Result<_, _> = parsed.collect();
+                Nodes::Fixed(parsed.map_err(|error| error.to_string())?)
+            }
+            Sources::Lookupds(addresses) => Nodes::Discovered(addresses.clone()),
+        };
+        Ok(Consuming { nodes, config })
+    }
+
+    /// Returns the builder of a consumer, whose events are lines of the log.
+    pub fn builder(&self, topic: &str, channel: &str) -> ConsumerBuilder {
+        let builder = Consumer::builder(topic, channel).config(self.config.clone());
+        let builder = match &self.nodes {
+            Nodes::Fixed(addresses) => builder.nodes(addresses.iter().cloned()),
+            Nodes::Discovered(addresses) => builder.lookupds(addresses.iter().cloned()),
+        };
+        builder.events(|event| log_event(&event))
+    }
+}
 
 /// Logs an event of a producer or consumer, in the form of NSQ's client.
 pub fn log_event(event: &Event) {
@@ -50,6 +96,16 @@ impl StopSignals {
             _ = self.terminate.recv() => {}
         }
     }
+}
+
+/// Stops consumers. Returns when each message has its answer, but after [`STOP_TIME_MAX`] at the
+/// latest: messages without an answer then come again from nsqd. Somebody must go on to take the
+/// consumers' messages meanwhile.
+pub async fn shut_down(controls: impl IntoIterator<Item = Control>) {
+    let stops = controls
+        .into_iter()
+        .map(|control| async move { control.shutdown().await });
+    within_stop_time(join_all(stops)).await;
 }
 
 /// Waits for the end of work that a stop began, for at most [`STOP_TIME_MAX`].

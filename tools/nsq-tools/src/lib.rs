@@ -19,6 +19,7 @@ pub mod doctor;
 pub mod flags;
 pub mod host_pool;
 pub mod nsq_stat;
+pub mod nsq_tail;
 pub mod nsq_to_file;
 pub mod nsq_to_http;
 pub mod nsq_to_nsq;

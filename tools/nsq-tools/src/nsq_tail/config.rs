@@ -1,0 +1,106 @@
+//! The table of flags, and the checks of their values.
+
+use std::ffi::OsString;
+
+use program::flag::{self, Flag};
+use program::log::Style;
+use program::{Exit, Options, Program, version};
+use ringq_client::Config as ClientConfig;
+
+use crate::flags::{self, CONSUMER_OPT, Sources, boolean, integer, list, text};
+
+/// nsq_tail, as its command line shows it.
+pub(super) static NSQ_TAIL: Program = Program {
+    name: "nsq_tail",
+    version: version::of_tool,
+    flags: FLAGS,
+    own_flags: &[flags::LOG_FORMAT],
+};
+
+/// The flags of NSQ's nsq_tail.
+const FLAGS: &[Flag] = &[
+    flag::VERSION,
+    text(
+        "channel",
+        "",
+        "NSQ channel; by default an ephemeral one of this run",
+    ),
+    flags::MAX_IN_FLIGHT,
+    integer("n", "0", "total messages to show (will wait if starved)"),
+    boolean("print-topic", "print topic name where message was received"),
+    flags::NSQD_TCP_ADDRESS,
+    flags::LOOKUPD_HTTP_ADDRESS,
+    list("topic", "NSQ topic (may be given multiple times)"),
+    CONSUMER_OPT,
+];
+
+/// The values of the flags.
+#[derive(Clone, Debug)]
+pub(super) struct Config {
+    pub(super) log_style: Style,
+    pub(super) topics: Vec<String>,
+    pub(super) channel: String,
+    /// The number of messages to print. `None` means without end.
+    pub(super) message_count: Option<u64>,
+    pub(super) prints_topic: bool,
+    pub(super) sources: Sources,
+    /// The settings of each topic's consumer.
+    pub(super) client: ClientConfig,
+}
+
+impl Config {
+    /// Reads the command line, without the program's name.
+    ///
+    /// # Errors
+    /// The program ends: a value or a flag is wrong, or the command line has `--help` or
+    /// `--version`.
+    pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
+        let options = NSQ_TAIL.options(args, &program::hostname())?;
+        let mut client = ClientConfig::default();
+        flags::apply_client_options(&NSQ_TAIL, &options, &CONSUMER_OPT, &mut client)?;
+        Config::new(&options, client).map_err(|why| NSQ_TAIL.failed(&why))
+    }
+
+    /// Checks all values, in the order of the original.
+    fn new(options: &Options, mut client: ClientConfig) -> Result<Config, String> {
+        let sources = Sources::from_options(options).map_err(|error| error.to_string())?;
+        let mut topics = Vec::new();
+        for topic in options.list("topic") {
+            // Two consumers of one topic would print its messages in no better way than one.
+            if !topics.contains(&topic) {
+                topics.push(topic);
+            }
+        }
+        if topics.is_empty() {
+            return Err("--topic required".to_owned());
+        }
+        let message_count = Some(options.count("n", u64::MAX)).filter(|count| *count > 0);
+        let max_in_flight = u32::try_from(options.number("max-in-flight")).ok();
+        let max_in_flight = max_in_flight.filter(|max| *max > 0);
+        let max_in_flight = max_in_flight.ok_or("--max-in-flight should be positive")?;
+        let wanted = message_count.and_then(|count| u32::try_from(count).ok());
+        client.max_in_flight = wanted.map_or(max_in_flight, |count| count.min(max_in_flight));
+        client.user_agent = flags::user_agent(NSQ_TAIL.name);
+        client.validate().map_err(|error| error.to_string())?;
+        Ok(Config {
+            log_style: options.log_style_of_tool(),
+            topics,
+            channel: match options.text("channel") {
+                channel if channel.is_empty() => random_channel(),
+                channel => channel,
+            },
+            message_count,
+            prints_topic: options.boolean("print-topic"),
+            sources,
+            client,
+        })
+    }
+}
+
+/// Returns the name of a channel that nobody else uses, and that disappears with this run.
+fn random_channel() -> String {
+    format!("tail{:06}#ephemeral", fastrand::u32(..999_999))
+}
+
+#[cfg(test)]
+mod tests;

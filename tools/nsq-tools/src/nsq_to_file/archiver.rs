@@ -1,0 +1,226 @@
+//! [`run`]: starts a thread for each topic, and passes signals on to them.
+
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use program::{log, log_error, log_warn};
+use tokio::runtime::Handle;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::config::{Config, Topics};
+use super::topic_thread::{self, TopicError};
+use super::topics::TopicList;
+use crate::consuming::{Consuming, StopSignals, within_stop_time};
+use crate::flags::Sources;
+
+/// The time between two texts of the status.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The orders to all topics.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Orders {
+    /// True when the topics must come to an end.
+    pub(super) stop: bool,
+    /// The number of SIGHUPs so far. Each closes the files.
+    pub(super) hangup_count: u64,
+}
+
+/// The figures of all topics.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    /// The messages that are synced.
+    pub(super) message_count: AtomicU64,
+    /// The bytes of these messages, before compression.
+    pub(super) bytes: AtomicU64,
+}
+
+/// The parts that all topics share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) config: Config,
+    pub(super) consuming: Consuming,
+    pub(super) figures: Figures,
+}
+
+/// The end of a topic's thread.
+struct Ended {
+    topic: String,
+    result: Result<(), TopicError>,
+}
+
+struct Archiver {
+    shared: Arc<Shared>,
+    orders: watch::Sender<Orders>,
+    ended: mpsc::UnboundedSender<Ended>,
+    /// The topics with a thread.
+    running: BTreeSet<String>,
+}
+
+/// Archives until a signal comes. The error is the text for the FATAL line.
+pub(super) async fn run(config: Config) -> Result<(), String> {
+    let no_signals = |error| format!("cannot receive signals: {error}");
+    let mut stop = StopSignals::catch().map_err(no_signals)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(no_signals)?;
+    let consuming = Consuming::new(&config.sources, config.client.clone())?;
+    let (orders, _) = watch::channel(Orders::default());
+    let (ended, mut ends) = mpsc::unbounded_channel();
+    let mut archiver = Archiver {
+        shared: Arc::new(Shared {
+            config,
+            consuming,
+            figures: Figures::default(),
+        }),
+        orders,
+        ended,
+        running: BTreeSet::new(),
+    };
+    let mut discovered = archiver.discover()?;
+    if io::stderr().is_terminal() {
+        tokio::spawn(show_status(Arc::clone(&archiver.shared)));
+    }
+    loop {
+        tokio::select! {
+            () = stop.wait() => break,
+            _ = hangup.recv() => archiver.orders.send_modify(|orders| orders.hangup_count += 1),
+            Some(topic) = discovered.recv() => archiver.start(topic)?,
+            Some(end) = ends.recv() => archiver.end(end)?,
+        }
+    }
+    archiver.orders.send_modify(|orders| orders.stop = true);
+    let mut result = Ok(());
+    within_stop_time(async {
+        while !archiver.running.is_empty()
+            && let Some(end) = ends.recv().await
+        {
+            result = archiver.end(end).and(result.clone());
+        }
+    })
+    .await;
+    result
+}
+
+impl Archiver {
+    /// Starts the fixed topics. Without fixed topics, returns those that come up.
+    fn discover(&mut self) -> Result<mpsc::Receiver<String>, String> {
+        let (found, discovered) = mpsc::channel(1);
+        match self.shared.config.topics.clone() {
+            Topics::Fixed(topics) => {
+                for topic in topics {
+                    self.start(topic)?;
+                }
+            }
+            Topics::Discovered { .. } => {
+                tokio::spawn(watch_topics(Arc::clone(&self.shared), found));
+            }
+        }
+        Ok(discovered)
+    }
+
+    /// Starts the thread of a topic, unless it has one.
+    fn start(&mut self, topic: String) -> Result<(), String> {
+        if !self.running.insert(topic.clone()) {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        let (orders, ended) = (self.orders.subscribe(), self.ended.clone());
+        let runtime = Handle::current();
+        let thread = thread::Builder::new().name(topic.clone());
+        let started = thread.spawn(move || {
+            let result = runtime.block_on(topic_thread::run(&shared, &topic, orders));
+            // Without a receiver, the process is ending.
+            let _ = ended.send(Ended { topic, result });
+        });
+        started
+            .map(|_| ())
+            .map_err(|error| format!("cannot start a thread: {error}"))
+    }
+
+    /// Handles the end of a topic. A topic that nsqlookupds named gets another chance.
+    fn end(&mut self, Ended { topic, result }: Ended) -> Result<(), String> {
+        self.running.remove(&topic);
+        match result {
+            Ok(()) => Ok(()),
+            Err(TopicError::Start(why)) => {
+                let why = format!("couldn't create logger for new topic {topic}: {why}");
+                match self.shared.config.topics {
+                    Topics::Fixed(_) => Err(why),
+                    Topics::Discovered { .. } => {
+                        log_error!("{why}");
+                        Ok(())
+                    }
+                }
+            }
+            Err(TopicError::Disk(error)) => {
+                let channel = &self.shared.config.channel;
+                Err(format!("[{topic}/{channel}] {error}"))
+            }
+        }
+    }
+}
+
+/// Asks the nsqlookupds for topics at once and then once per interval, and sends those that match.
+async fn watch_topics(shared: Arc<Shared>, found: mpsc::Sender<String>) {
+    let Config {
+        topics: Topics::Discovered {
+            pattern,
+            interval: period,
+        },
+        sources: Sources::Lookupds(lookupds),
+        ..
+    } = &shared.config
+    else {
+        unreachable!("topics are discovered through nsqlookupds");
+    };
+    let list = Arc::new(TopicList::new(lookupds, shared.config.http_timeouts));
+    let mut ticks = interval(*period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let asked = Arc::clone(&list);
+        let answers = match task::spawn_blocking(move || asked.ask()).await {
+            Ok(answers) => answers,
+            Err(error) => {
+                log_error!("could not retrieve topic list: {error}");
+                continue;
+            }
+        };
+        if answers.errors.len() == lookupds.len() {
+            let why = answers.errors.join("; ");
+            log_error!("could not retrieve topic list: failed to query any nsqlookupd: {why}");
+        } else {
+            for why in &answers.errors {
+                log_warn!(
+                    "an nsqlookupd did not name its topics, those of the others count: {why}"
+                );
+            }
+        }
+        for topic in answers.topics {
+            if !pattern.is_match(&topic) {
+                log_warn!("skipping topic {topic} (doesn't match pattern {pattern})");
+            } else if found.send(topic).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Shows the figures below the lines of the terminal.
+async fn show_status(shared: Arc<Shared>) {
+    let mut ticks = interval(STATUS_INTERVAL);
+    let mut last = 0;
+    loop {
+        ticks.tick().await;
+        let count = shared.figures.message_count.load(Ordering::Relaxed);
+        let mib = shared.figures.bytes.load(Ordering::Relaxed) >> 20;
+        let rate = count - last;
+        last = count;
+        log::show_status(format!("{count} messages synced ({rate}/s), {mib} MiB"));
+    }
+}

@@ -1,0 +1,169 @@
+//! [`run`]: one topic, from its consumer to its files.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use futures_util::FutureExt;
+use jiff::Zoned;
+use ringq_client::{Acker, Consumer, Message};
+use tokio::sync::watch;
+use tokio::time::{self, MissedTickBehavior, interval_at};
+
+use super::archive::{Archive, Now};
+use super::archiver::{Figures, Orders, Shared};
+use super::disk::{DiskError, OsDisk};
+
+/// The most messages that are taken before other events have their turn.
+const GROUP_LEN_MAX: usize = 4096;
+
+/// The reason why a topic ended.
+#[derive(Debug)]
+pub(super) enum TopicError {
+    /// The topic cannot be set up.
+    Start(String),
+    /// An operation on a file failed.
+    Disk(DiskError),
+}
+
+impl From<DiskError> for TopicError {
+    fn from(error: DiskError) -> TopicError {
+        TopicError::Disk(error)
+    }
+}
+
+/// A message that waits for its sync.
+struct Unfinished {
+    acker: Acker,
+    bytes: u64,
+}
+
+/// A topic at work.
+struct Topic<'a> {
+    archive: Archive<OsDisk, Unfinished>,
+    figures: &'a Figures,
+    consumer: Consumer,
+    /// The time at which the batch is synced in any case, so that its messages do not time out.
+    sync_by: Option<Instant>,
+}
+
+/// Archives a topic until `orders` end it. Files are written on the calling thread, which may block.
+pub(super) async fn run(
+    shared: &Shared,
+    topic: &str,
+    mut orders: watch::Receiver<Orders>,
+) -> Result<(), TopicError> {
+    let config = &shared.config;
+    let settings = Arc::new(config.archive.clone());
+    let archive = Archive::new(OsDisk, settings, topic, &config.channel);
+    let archive = archive.map_err(|error: io::Error| TopicError::Start(error.to_string()))?;
+    let consumer = shared
+        .consuming
+        .builder(topic, &config.channel)
+        .connect()
+        .await;
+    let mut topic = Topic {
+        archive,
+        figures: &shared.figures,
+        consumer: consumer.map_err(|error| TopicError::Start(error.to_string()))?,
+        sync_by: None,
+    };
+    let first_tick = time::Instant::now() + config.sync_interval;
+    let mut ticks = interval_at(first_tick, config.sync_interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut seen = *orders.borrow_and_update();
+    let mut is_stopping = false;
+    loop {
+        if seen.stop && !is_stopping {
+            is_stopping = true;
+            topic.archive.sync()?;
+            let control = topic.consumer.control();
+            tokio::spawn(async move { control.shutdown().await });
+        }
+        topic.finish_synced();
+        let sync_by = topic.sync_by.map(time::Instant::from_std);
+        tokio::select! {
+            biased;
+            Ok(()) = orders.changed() => {
+                let last = std::mem::replace(&mut seen, *orders.borrow_and_update());
+                if seen.hangup_count != last.hangup_count {
+                    topic.archive.close()?;
+                }
+            }
+            _ = ticks.tick() => topic.archive.tick(&now())?,
+            () = time::sleep_until(sync_by.unwrap_or(first_tick)), if sync_by.is_some() => {
+                topic.archive.sync()?;
+            }
+            message = topic.consumer.next() => match message {
+                Some(message) => topic.take_group(message, is_stopping)?,
+                None => break,
+            },
+        }
+    }
+    topic.archive.close()?;
+    topic.finish_synced();
+    Ok(())
+}
+
+impl Topic<'_> {
+    /// Takes a message and those that have come with it.
+    fn take_group(&mut self, first: Message, is_stopping: bool) -> Result<(), DiskError> {
+        let now = now();
+        self.sync_before_timeout(now.monotonic, first.timeout_at());
+        let mut message = first;
+        for _ in 1..GROUP_LEN_MAX {
+            self.take(&now, message)?;
+            match self.consumer.next().now_or_never().flatten() {
+                Some(next) => message = next,
+                None => return self.end_group(is_stopping),
+            }
+        }
+        self.take(&now, message)?;
+        self.end_group(is_stopping)
+    }
+
+    fn take(&mut self, now: &Now, message: Message) -> Result<(), DiskError> {
+        let (body, acker) = message.split();
+        let bytes = body.len() as u64;
+        self.archive.take(now, &body, Unfinished { acker, bytes })
+    }
+
+    /// Ends a group. A consumer that is stopping gets the answers at once, because it waits for them.
+    fn end_group(&mut self, is_stopping: bool) -> Result<(), DiskError> {
+        let is_starved = self.consumer.control().is_starved();
+        self.archive.end_group(is_starved || is_stopping)
+    }
+
+    /// Lets the batch be synced when three quarters of a message's timeout are over.
+    fn sync_before_timeout(&mut self, now: Instant, timeout_at: Instant) {
+        let time = timeout_at.saturating_duration_since(now);
+        let sync_by = now + time * 3 / 4;
+        self.sync_by = Some(self.sync_by.map_or(sync_by, |earlier| earlier.min(sync_by)));
+    }
+
+    /// Finishes the messages that are synced.
+    fn finish_synced(&mut self) {
+        let (mut message_count, mut bytes) = (0, 0);
+        for message in self.archive.take_finished() {
+            message_count += 1;
+            bytes += message.bytes;
+            // If the connection is lost, the message comes again.
+            drop(message.acker.finish());
+        }
+        self.figures
+            .message_count
+            .fetch_add(message_count, Ordering::Relaxed);
+        self.figures.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.archive.batch_len() == 0 {
+            self.sync_by = None;
+        }
+    }
+}
+
+fn now() -> Now {
+    Now {
+        wall: Zoned::now(),
+        monotonic: Instant::now(),
+    }
+}
