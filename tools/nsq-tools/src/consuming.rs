@@ -55,7 +55,9 @@ impl Consuming {
             Nodes::Fixed(addresses) => builder.nodes(addresses.iter().cloned()),
             Nodes::Discovered(addresses) => builder.lookupds(addresses.iter().cloned()),
         };
-        builder.events(|event| log_event(&event))
+        builder
+            .events(|event| log_event(&event))
+            .give_back_at_shutdown(false)
     }
 }
 

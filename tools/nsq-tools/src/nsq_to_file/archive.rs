@@ -102,8 +102,9 @@ impl<D: Disk, M> Archive<D, M> {
     /// full batch.
     pub(super) fn take(&mut self, now: &Now, body: &[u8], message: M) -> Result<(), DiskError> {
         let is_first = self.needs_rotation(now);
-        if is_first {
-            self.rotate(now)?;
+        if is_first && let Err(error) = self.rotate(now) {
+            self.batch.push(message);
+            return Err(error);
         }
         self.plain.extend_from_slice(body);
         self.plain.push(b'\n');
@@ -174,6 +175,11 @@ impl<D: Disk, M> Archive<D, M> {
     /// Returns the messages that were synced since the last call.
     pub(super) fn take_finished(&mut self) -> impl Iterator<Item = M> + use<'_, D, M> {
         self.finished.drain(..)
+    }
+
+    /// Ends the archive after an error: returns the messages that are not synced.
+    pub(super) fn into_unfinished(self) -> Vec<M> {
+        self.batch
     }
 
     /// Returns the number of messages that wait for a sync.

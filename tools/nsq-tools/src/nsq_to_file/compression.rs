@@ -40,7 +40,7 @@ pub(super) enum Encoder {
     Plain,
     Gzip {
         level: flate2::Compression,
-        member: Option<GzEncoder<Vec<u8>>>,
+        member: Option<Box<GzEncoder<Vec<u8>>>>,
     },
     Zstd {
         context: Box<ZstdContext<'static>>,
@@ -77,7 +77,8 @@ impl Encoder {
         match self {
             Encoder::Plain => out.extend_from_slice(bytes),
             Encoder::Gzip { level, member } => {
-                let member = member.get_or_insert_with(|| GzEncoder::new(Vec::new(), *level));
+                let member =
+                    member.get_or_insert_with(|| Box::new(GzEncoder::new(Vec::new(), *level)));
                 member.write_all(bytes)?;
                 out.append(member.get_mut());
             }

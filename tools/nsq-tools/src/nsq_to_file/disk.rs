@@ -74,7 +74,10 @@ impl Disk for OsDisk {
         match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
             Ok(()) => sync_directory(parent),
             // Another topic, or another process, may make the same directory.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match path.is_dir() {
+                true => Ok(()),
+                false => Err(Errno::NOTDIR.into()),
+            },
             Err(error) => Err(error),
         }
     }

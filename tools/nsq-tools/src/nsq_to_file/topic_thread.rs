@@ -3,11 +3,12 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use jiff::Zoned;
-use ringq_client::{Acker, Consumer, Message};
+use program::log_warn;
+use ringq_client::{Acker, Consumer, Message, Requeue};
 use tokio::sync::watch;
 use tokio::time::{self, MissedTickBehavior, interval_at};
 
@@ -17,6 +18,9 @@ use super::disk::{DiskError, OsDisk};
 
 /// The most messages that are taken before other events have their turn.
 const GROUP_LEN_MAX: usize = 4096;
+
+/// The longest time that the end after a failure waits for the connections.
+const GIVE_BACK_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The reason why a topic ended.
 #[derive(Debug)]
@@ -52,7 +56,7 @@ struct Topic<'a> {
 pub(super) async fn run(
     shared: &Shared,
     topic: &str,
-    mut orders: watch::Receiver<Orders>,
+    orders: watch::Receiver<Orders>,
 ) -> Result<(), TopicError> {
     let config = &shared.config;
     let settings = Arc::new(config.archive.clone());
@@ -69,44 +73,78 @@ pub(super) async fn run(
         consumer: consumer.map_err(|error| TopicError::Start(error.to_string()))?,
         sync_by: None,
     };
-    let first_tick = time::Instant::now() + config.sync_interval;
-    let mut ticks = interval_at(first_tick, config.sync_interval);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut seen = *orders.borrow_and_update();
-    let mut is_stopping = false;
-    loop {
-        if seen.stop && !is_stopping {
-            is_stopping = true;
-            topic.archive.sync()?;
-            let control = topic.consumer.control();
-            tokio::spawn(async move { control.shutdown().await });
-        }
-        topic.finish_synced();
-        let sync_by = topic.sync_by.map(time::Instant::from_std);
-        tokio::select! {
-            biased;
-            Ok(()) = orders.changed() => {
-                let last = std::mem::replace(&mut seen, *orders.borrow_and_update());
-                if seen.hangup_count != last.hangup_count {
-                    topic.archive.close()?;
-                }
-            }
-            _ = ticks.tick() => topic.archive.tick(&now())?,
-            () = time::sleep_until(sync_by.unwrap_or(first_tick)), if sync_by.is_some() => {
-                topic.archive.sync()?;
-            }
-            message = topic.consumer.next() => match message {
-                Some(message) => topic.take_group(message, is_stopping)?,
-                None => break,
-            },
-        }
+    let result = topic.work(config.sync_interval, orders).await;
+    if result.is_err() {
+        topic.give_back().await;
     }
-    topic.archive.close()?;
-    topic.finish_synced();
-    Ok(())
+    Ok(result?)
 }
 
 impl Topic<'_> {
+    /// Handles events until `orders` end the topic and all its messages are finished.
+    async fn work(
+        &mut self,
+        sync_interval: Duration,
+        mut orders: watch::Receiver<Orders>,
+    ) -> Result<(), DiskError> {
+        let first_tick = time::Instant::now() + sync_interval;
+        let mut ticks = interval_at(first_tick, sync_interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut seen = *orders.borrow_and_update();
+        let mut is_stopping = false;
+        loop {
+            if seen.stop && !is_stopping {
+                is_stopping = true;
+                self.archive.sync()?;
+                let control = self.consumer.control();
+                tokio::spawn(async move { control.shutdown().await });
+            }
+            self.finish_synced();
+            let sync_by = self.sync_by.map(time::Instant::from_std);
+            tokio::select! {
+                biased;
+                Ok(()) = orders.changed() => {
+                    let last = std::mem::replace(&mut seen, *orders.borrow_and_update());
+                    if seen.hangup_count != last.hangup_count {
+                        self.archive.close()?;
+                    }
+                }
+                _ = ticks.tick() => self.archive.tick(&now())?,
+                () = time::sleep_until(sync_by.unwrap_or(first_tick)), if sync_by.is_some() => {
+                    self.archive.sync()?;
+                }
+                message = self.consumer.next() => match message {
+                    Some(message) => self.take_group(message, is_stopping)?,
+                    None => break,
+                },
+            }
+        }
+        self.archive.close()?;
+        self.finish_synced();
+        Ok(())
+    }
+
+    /// Gives all messages that are not synced back to nsqd, which can deliver them at once.
+    async fn give_back(mut self) {
+        self.finish_synced();
+        for message in self.archive.into_unfinished() {
+            let answer = message
+                .acker
+                .requeue_without_backoff(Requeue::After(Duration::ZERO));
+            // If the connection is lost, nsqd has the message back in any case.
+            drop(answer);
+        }
+        let control = self.consumer.control();
+        // The consumer gives back the messages that nobody has taken.
+        drop(self.consumer);
+        if time::timeout(GIVE_BACK_TIME_MAX, control.shutdown())
+            .await
+            .is_err()
+        {
+            log_warn!("nsqd gets some messages back only when the connection ends");
+        }
+    }
+
     /// Takes a message and those that have come with it.
     fn take_group(&mut self, first: Message, is_stopping: bool) -> Result<(), DiskError> {
         let now = now();
