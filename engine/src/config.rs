@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine_core::Required;
+use engine_core::{Required, UnclaimedRules};
 use program::log::{Level, Style};
 use program::{Exit, Options, version};
 use table::NSQD;
@@ -16,6 +16,7 @@ use table::NSQD;
 mod checks;
 mod required;
 mod table;
+mod unclaimed;
 mod words;
 
 pub use words::{Check, TlsRequired, TlsVersion};
@@ -159,6 +160,8 @@ pub struct Config {
     pub new_topic_grace: Duration,
     /// `--new-topic-grace-bytes`
     pub new_topic_grace_bytes: u64,
+    /// `--unclaimed-messages`: `pattern=policy`.
+    pub unclaimed_messages: Vec<String>,
     /// `--drain-on-sigterm`
     pub drain_on_sigterm: bool,
     /// `--drain-timeout`; 0: no limit.
@@ -263,6 +266,7 @@ impl Config {
             create: list("create"),
             new_topic_grace: duration("new-topic-grace"),
             new_topic_grace_bytes: count("new-topic-grace-bytes"),
+            unclaimed_messages: list("unclaimed-messages"),
             drain_on_sigterm: boolean("drain-on-sigterm"),
             drain_timeout: duration("drain-timeout"),
             options: Arc::new(options),
@@ -283,6 +287,14 @@ impl Config {
     /// Which entry is wrong, for the FATAL line.
     pub fn required(&self) -> Result<Required, String> {
         required::required(&self.create)
+    }
+
+    /// The rules of `--unclaimed-messages`.
+    ///
+    /// # Errors
+    /// Which entry is wrong, for the FATAL line.
+    pub fn unclaimed(&self) -> Result<UnclaimedRules, String> {
+        unclaimed::unclaimed(&self.unclaimed_messages)
     }
 
     /// The keys of the configuration file that name nothing.

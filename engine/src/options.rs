@@ -67,6 +67,7 @@ pub(crate) fn broker_options(
                 period: config.new_topic_grace,
                 bytes_max: config.new_topic_grace_bytes,
             },
+            unclaimed: config.unclaimed().expect("the start has checked it").into(),
         },
         resident_bytes: RESIDENT_SHARD_BYTES,
         turn_entries: engine_core::TURN_ENTRIES,

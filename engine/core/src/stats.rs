@@ -83,6 +83,8 @@ pub struct TopicStats {
     pub message_count: u64,
     /// Body bytes of the accepted messages.
     pub message_bytes: u64,
+    /// Messages that were dropped because no channel owned them. Left out of the JSON when 0.
+    pub unclaimed_dropped_count: u64,
     /// True if the flow from topic to channels is stopped.
     pub paused: bool,
     /// The latency from publish to FIN, over all channels.

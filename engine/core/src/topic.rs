@@ -12,11 +12,13 @@
 mod checkpoint;
 mod distribution;
 mod grace;
+mod in_bounds;
 mod in_grace;
 mod owed;
 mod pieces;
 mod restore;
 mod stop;
+mod unclaimed;
 mod unfinished_checkpoint;
 mod waiters;
 
@@ -32,6 +34,7 @@ use crate::long_queue::LongQueue;
 use crate::now::Now;
 use crate::publication::Publication;
 use crate::ranges::Ranges;
+use crate::unclaimed::UnclaimedRules;
 use crate::work::Work;
 use diskq_log::{
     AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange, planted::Bug,
@@ -43,6 +46,7 @@ use slotmap::SlotMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use unclaimed::Unclaimed;
 use unfinished_checkpoint::UnfinishedCheckpoint;
 pub(crate) use waiters::Waiter;
 use waiters::Waiters;
@@ -89,6 +93,8 @@ pub struct TopicOptions {
     pub latency: Option<LatencyOptions>,
     /// The grace of new topics.
     pub grace: GraceOptions,
+    /// The bounds of the messages of topics without channels. Ephemeral topics have no such bounds.
+    pub unclaimed: Arc<UnclaimedRules>,
 }
 
 /// One topic.
@@ -142,6 +148,8 @@ pub(crate) struct Topic {
     unfinished: Option<Box<UnfinishedCheckpoint>>,
     discarded: Vec<Discarded>,
     grace: Option<Box<Grace>>,
+    /// `None`: a topic without channels keeps all messages.
+    unclaimed: Option<Box<Unclaimed>>,
     /// WARNING lines for the log.
     pub(crate) news: Vec<String>,
     channels: SlotMap<ChannelId, Channel>,
@@ -162,6 +170,8 @@ impl Topic {
     }
 
     fn with_log(name: TopicName<'_>, options: TopicOptions, log: Log) -> Topic {
+        let bounds = options.unclaimed.bounds(name.as_str());
+        let bounds = bounds.filter(|_| !name.is_ephemeral());
         Topic {
             name: name.as_str().into(),
             ephemeral: name.is_ephemeral(),
@@ -190,6 +200,7 @@ impl Topic {
             unfinished: None,
             discarded: Vec::new(),
             grace: None,
+            unclaimed: bounds.map(Unclaimed::new).map(Box::new),
             news: Vec::new(),
             channels: SlotMap::default(),
             by_name: BTreeMap::new(),
@@ -357,6 +368,7 @@ impl Topic {
         let latency = self.options.latency.as_ref().map(Latency::new);
         let mut channel = Channel::new(name.as_str(), name.is_ephemeral(), latency);
         self.fill_from_grace(&mut channel);
+        self.recount_unclaimed();
         self.lower_deadline(channel.next_timeout());
         let id = self.channels.insert(channel);
         self.by_name.insert(name.as_str().into(), id);
@@ -418,6 +430,7 @@ impl Topic {
             ..Discarded::default()
         });
         self.skip_in_grace();
+        self.recount_unclaimed();
         self.make_checkpoint_due();
     }
 
@@ -469,7 +482,9 @@ impl Topic {
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let log = self.log.next_timeout();
         let grace = self.grace_timeout();
-        self.deadline.into_iter().chain(log).chain(grace).min()
+        let unclaimed = self.unclaimed_timeout();
+        let deadlines = self.deadline.into_iter().chain(log).chain(grace);
+        deadlines.chain(unclaimed).min()
     }
 
     /// Asserts the invariants written on the type.

@@ -116,6 +116,7 @@ const OWN_FLAGS: &[Flag] = {
     Flag::new("create", List, "", "topic, or topic/channel, that always exists (may be given multiple times): made at the start, and again after a deletion"),
     Flag::new("new-topic-grace", Duration(MIN, MAX), "2m0s", "time in which a channel that is made gets all messages of a new topic whose channels elsewhere nsqlookupd could not tell; 0 for none"),
     Flag::new("new-topic-grace-bytes", Integer(MIN, MAX), "1073741824", "bytes of messages that a new topic keeps for --new-topic-grace; the oldest go first"),
+    Flag::new("unclaimed-messages", List, "", "<topic pattern>=<policy> of messages of topics without any channel (may be given multiple times; the first pattern that matches counts): keep, drop, bytes:<n>, age:<duration>, or bytes:<n>+age:<duration>"),
     Flag::new("drain-on-sigterm", Boolean, "false", "make SIGTERM drain this node: refuse publishes, serve consumers until no message is left, then end; a second SIGTERM ends it at once"),
     Flag::new("drain-timeout", Duration(MIN, MAX), "0s", "time after which a drain ends nsqd although messages are left, which stay on disk; 0 for no limit"),
     Flag::new("old-http-endpoints", Boolean, "false", "also serve the HTTP endpoints of nsqd before 1.0: /put, /mput, /create_topic, ..."),

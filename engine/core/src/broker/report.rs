@@ -44,6 +44,7 @@ impl Broker {
                 backend_depth: backend(topic.depth(), topic.ephemeral),
                 message_count: topic.message_count,
                 message_bytes: topic.message_bytes,
+                unclaimed_dropped_count: topic.unclaimed_dropped_count(),
                 paused: topic.paused,
                 e2e_processing_latency: latency,
             });

@@ -3,6 +3,7 @@
 mod drain;
 mod pressure;
 mod script;
+mod unclaimed;
 
 use crate::Topology;
 use script::{check, check_with};

@@ -15,8 +15,11 @@ impl Topic {
     /// leave more of them behind each turn.
     pub(crate) fn distribute(&mut self, now: Now, clients: &Clients, work: &mut Work) {
         let new_deferred = std::mem::take(&mut self.new_deferred);
-        if self.undistributed.is_empty() || !self.can_distribute() {
+        if self.undistributed.is_empty() {
             return;
+        }
+        if !self.can_distribute() {
+            return self.bound_unclaimed(now, work);
         }
         let channels = self.by_name.len();
         work.ensure((new_deferred + 1) * channels);

@@ -49,15 +49,22 @@ struct Piece {
 }
 
 impl Pieces {
-    /// The pieces of the messages of a log from `first` on: one for each segment. They count as published now.
+    /// The pieces of the messages of a log from `first` on: one for each segment. They count as published now. The
+    /// messages of a segment count as equally large.
     pub(super) fn of_log(log: &Log, first: Seq, totals: Totals, now: Now) -> Pieces {
-        let segments = log.segment_sizes().filter(|(range, _)| range.end > first);
+        let segments = log
+            .segment_sizes()
+            .filter(|(range, _)| range.end > first && !range.is_empty());
         let pieces: VecDeque<Piece> = segments
-            .map(|(range, bytes)| Piece {
-                end: range.end,
-                messages: range.len(),
-                bytes,
-                since: now.mono,
+            .map(|(range, bytes)| {
+                let messages = range.end.since(range.start.max(first));
+                let part = u128::from(bytes) * u128::from(messages) / u128::from(range.len());
+                Piece {
+                    end: range.end,
+                    messages,
+                    bytes: part as u64,
+                    since: now.mono,
+                }
             })
             .collect();
         Pieces {
@@ -101,6 +108,11 @@ impl Pieces {
         self.pieces.clear();
         self.bytes = 0;
         self.skip(totals);
+    }
+
+    /// The time of the first message.
+    pub(super) fn since(&self) -> Option<Duration> {
+        self.pieces.front().map(|piece| piece.since)
     }
 
     /// Removes the messages beyond the bounds. Returns the seq below which all messages are beyond the bounds.

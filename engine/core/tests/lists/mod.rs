@@ -45,6 +45,7 @@ fn options() -> BrokerOptions {
                 period: Duration::from_secs(60),
                 bytes_max: 1 << 20,
             },
+            unclaimed: Default::default(),
         },
         resident_bytes: 1 << 20,
         turn_entries: TURN_ENTRIES,

@@ -52,6 +52,11 @@ impl Graces {
         self.starting.insert(topic, key);
     }
 
+    /// Returns whether a topic may wait for the channels that it has elsewhere.
+    pub(crate) fn is_starting(&self, topic: usize) -> bool {
+        self.starting.contains_key(&topic)
+    }
+
     /// Notes that a topic is gone.
     pub(crate) fn end(&mut self, topic: usize) {
         self.topics.remove(&topic);

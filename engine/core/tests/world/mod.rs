@@ -3,7 +3,8 @@
 //! `mod.rs` starts and stops the world, takes the steps and checks the results. `peer.rs` has the
 //! connections, `faults.rs` the faults of disk, kernel and clock. `model.rs` knows the owed
 //! messages, `at_risk.rs` the messages that a power failure may destroy, `promises.rs` the
-//! answers that operators got, and `grace.rs` the topics in grace.
+//! answers that operators got, `grace.rs` the topics in grace, and `unclaimed.rs` the bounds of
+//! topics without channels.
 
 mod at_risk;
 mod faults;
@@ -12,6 +13,7 @@ mod model;
 mod peer;
 mod promises;
 mod shared_sync;
+mod unclaimed;
 
 use at_risk::{AtRisk, Pass, Risk};
 use diskq::{
@@ -22,7 +24,7 @@ use engine_core::stats::StatsFilter;
 use engine_core::{
     AdminError, Broker, BrokerOptions, Client, DeletedLog, ForwardBatch, ForwardReply,
     GraceOptions, LatencyOptions, Now, Outcome, Output, Random, Refusal, Required, ShardId, TaskId,
-    TopicKey, TopicOptions, Wakeup, place,
+    TopicKey, TopicOptions, UnclaimedBounds, Wakeup, place,
 };
 use model::{Model, Place};
 use peer::TestClient;
@@ -114,6 +116,8 @@ impl Reached {
             "started with channels",
             "grace",
             "channel made in grace",
+            "unclaimed messages dropped",
+            "unclaimed messages within bounds",
             "asked again",
             "grace kept in a crash",
             "grace kept in a power failure",
@@ -238,6 +242,8 @@ pub(crate) struct World {
     /// True if a new topic starts with channels that other brokers know.
     asks_for_channels: bool,
     grace: GraceOptions,
+    /// In some histories, topics without channels have bounds.
+    unclaimed: UnclaimedBounds,
     /// In some histories, the first topic and its first channel always exist.
     required: Arc<Required>,
     /// True if syncs that wait at the same time are done as one. A sync of all files hides a file
@@ -336,6 +342,7 @@ impl World {
             }),
             asks_for_channels,
             grace,
+            unclaimed: unclaimed::bounds(seed),
             required: required(seed),
             shares_syncs,
             has_faults,
@@ -393,6 +400,7 @@ impl World {
                 group_commit: self.group_commit,
                 latency: self.latency.clone(),
                 grace: self.grace,
+                unclaimed: unclaimed::rules(self.unclaimed),
             },
             resident_bytes: 1 << 20,
             turn_entries: self.turn_entries,
@@ -1318,6 +1326,15 @@ impl World {
             let stats = shard
                 .broker
                 .distribute_and_snapshot(now, &StatsFilter::default());
+            let graces = &self.model.graces;
+            let has_graces = !self.grace.period.is_zero();
+            unclaimed::check(
+                self.unclaimed,
+                graces,
+                has_graces,
+                &stats,
+                &mut self.reached,
+            );
             for (place, owes, received) in ledgers(&stats) {
                 if is_durable(place) && self.model.check_ledger(place, owes, received) {
                     self.reached.note("ledger agreed");

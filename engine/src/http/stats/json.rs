@@ -47,6 +47,7 @@ impl View<'_> {
         object.number("backend_depth", topic.backend_depth);
         object.number("message_count", topic.message_count);
         object.number("message_bytes", topic.message_bytes);
+        object.number_unless_zero("unclaimed_dropped_count", topic.unclaimed_dropped_count);
         object.boolean("paused", topic.paused);
         push_latency(
             object.key("e2e_processing_latency"),

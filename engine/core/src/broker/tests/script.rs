@@ -67,6 +67,7 @@ pub(super) fn options() -> BrokerOptions {
             group_commit: false,
             latency: None,
             grace: GraceOptions::default(),
+            unclaimed: Default::default(),
         },
         resident_bytes: 1 << 20,
         turn_entries: crate::TURN_ENTRIES,
@@ -640,8 +641,12 @@ impl Session {
         let text = match (topic, channel) {
             (None, _) => "no such topic".to_owned(),
             (Some(t), None) => {
+                let dropped = match t.unclaimed_dropped_count {
+                    0 => String::new(),
+                    count => format!(", dropped {count}"),
+                };
                 format!(
-                    "depth {}, messages {}, bytes {}",
+                    "depth {}, messages {}, bytes {}{dropped}",
                     t.depth, t.message_count, t.message_bytes
                 )
             }

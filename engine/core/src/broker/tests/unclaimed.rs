@@ -1,0 +1,200 @@
+//! The bounds of messages that no channel owns.
+
+use super::script::{check_with, options};
+use crate::{BrokerOptions, GraceOptions, UnclaimedBounds, UnclaimedRules};
+use std::time::Duration;
+
+const KEEP: UnclaimedBounds = UnclaimedBounds::KEEP;
+
+/// The bounds of topics whose names begin with `t`.
+fn with_bounds(bounds: UnclaimedBounds) -> BrokerOptions {
+    let mut rules = UnclaimedRules::default();
+    rules.add("t*", bounds);
+    let mut options = options();
+    options.topic.unclaimed = rules.into();
+    options
+}
+
+#[test]
+fn dropped_messages_are_counted_and_channels_lose_none() {
+    check_with(
+        with_bounds(UnclaimedBounds::DROP),
+        "
+a: PUB t | x; MPUB t | y,z; DPUB t 500 | later
+a< OK
+a< OK
+a< OK
+stats t
+= depth 0, messages 4, bytes 8, dropped 4
+a: PUB kept | x
+a< OK
+stats kept
+= depth 1, messages 1, bytes 1
+b: SUB t ch
+b< OK
+a: PUB t | w; DPUB t 500 | last
+a< OK
+a< OK
+stats t
+= depth 0, messages 6, bytes 13, dropped 4
+b: RDY 5
+b< w (1)
++500ms
+b< last (1)
+b: FIN #w; FIN #last
+a: PUB t#ephemeral | x
+a< OK
+stats t#ephemeral
+= depth 1, messages 1, bytes 1
+",
+    );
+}
+
+#[test]
+fn the_oldest_messages_go_first() {
+    let bytes = 4 * 51;
+    check_with(
+        with_bounds(UnclaimedBounds { bytes, ..KEEP }),
+        "
+a: PUB t | 1
+a< OK
+a: PUB t | 2
+a< OK
+a: MPUB t | 3,4,5
+a< OK
+a: PUB t | 6
+a< OK
+stats t
+= depth 4, messages 6, bytes 6, dropped 2
+b: SUB t ch
+b< OK
+b: RDY 9
+b< 3 (1)
+b< 4 (1)
+b< 5 (1)
+b< 6 (1)
+",
+    );
+}
+
+#[test]
+fn messages_that_are_too_old_go() {
+    let age = Duration::from_secs(64);
+    check_with(
+        with_bounds(UnclaimedBounds { age, ..KEEP }),
+        "
+a: PUB t | 1
+a< OK
+a gone
++10s
+b: PUB t | 2
+b< OK
+b gone
++53900ms
+stats t
+= depth 2, messages 2, bytes 2
++200ms
+stats t
+= depth 1, messages 2, bytes 2, dropped 1
++10s
+stats t
+= depth 0, messages 2, bytes 2, dropped 2
+",
+    );
+}
+
+#[test]
+fn a_topic_keeps_everything_in_its_grace_and_before_its_start() {
+    let mut options = with_bounds(UnclaimedBounds::DROP);
+    options.asks_for_channels = true;
+    options.topic.grace = GraceOptions {
+        period: Duration::from_secs(10),
+        bytes_max: 1 << 20,
+    };
+    check_with(
+        options,
+        "
+a: PUB t | x
+unasked t
+a< OK
+a: PUB t | y
+a< OK
+stats t
+= depth 2, messages 2, bytes 2
+b: SUB t ch
+b< OK
+b: RDY 2
+b< x (1)
+b< y (1)
+b: FIN #x; FIN #y
+a: PUB t2 | x
+unasked t2
+a< OK
++9s
+stats t2
+= depth 1, messages 1, bytes 1
++1s
+stats t2
+= depth 0, messages 1, bytes 1, dropped 1
+",
+    );
+}
+
+/// The messages behind a pause belong to the topic's channels. Without a channel, nobody owns them.
+#[test]
+fn a_pause_keeps_messages_as_long_as_there_is_a_channel() {
+    let bytes = 2 * 51;
+    check_with(
+        with_bounds(UnclaimedBounds { bytes, ..KEEP }),
+        "
+a: PUB t | 0
+a< OK
+b: SUB t ch
+b< OK
+pause t
+a: MPUB t | 1,2,3,4
+a< OK
+stats t
+= depth 4, messages 5, bytes 5
+b gone
+delete t/ch
+a: PUB t | 5
+a< OK
+stats t
+= depth 2, messages 6, bytes 6, dropped 3
+unpause t
+c: SUB t new
+c< OK
+c: RDY 9
+c< 4 (1)
+c< 5 (1)
+",
+    );
+}
+
+#[test]
+fn a_restart_keeps_the_bounds() {
+    let bytes = 2 * 51;
+    check_with(
+        with_bounds(UnclaimedBounds { bytes, ..KEEP }),
+        "
+a: MPUB t | 1,2,3
+a< OK
+stats t
+= depth 2, messages 3, bytes 3, dropped 1
++3s
+restart
+stats t
+= depth 2, messages 0, bytes 0
+b: MPUB t | 4,5
+b< OK
+stats t
+= depth 2, messages 2, bytes 2, dropped 2
+c: SUB t ch
+c< OK
+c: RDY 9
+c< 4 (1)
+c< 5 (1)
+",
+    );
+}

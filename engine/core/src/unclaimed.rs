@@ -1,0 +1,63 @@
+//! [`UnclaimedRules`]: how long messages are kept that no channel owns, by the names of their topics.
+
+use crate::glob;
+use std::time::Duration;
+
+/// The bounds of the messages that a topic without channels keeps. The oldest messages beyond them go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnclaimedBounds {
+    /// Bytes of messages. Header and slot of a message count as 50 bytes. `u64::MAX`: no bound.
+    pub bytes: u64,
+    /// The age of a message. `Duration::MAX`: no bound.
+    pub age: Duration,
+}
+
+impl UnclaimedBounds {
+    /// All messages are kept.
+    pub const KEEP: UnclaimedBounds = UnclaimedBounds {
+        bytes: u64::MAX,
+        age: Duration::MAX,
+    };
+    /// No message is kept.
+    pub const DROP: UnclaimedBounds = UnclaimedBounds {
+        bytes: 0,
+        age: Duration::MAX,
+    };
+}
+
+/// The bounds for topics whose names match patterns. The first pattern that matches counts. A topic that matches none
+/// keeps all messages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnclaimedRules {
+    rules: Vec<(Box<str>, UnclaimedBounds)>,
+}
+
+impl UnclaimedRules {
+    /// Adds a rule. In `pattern`, each `*` stands for any characters, or none. All other characters stand for themselves.
+    pub fn add(&mut self, pattern: &str, bounds: UnclaimedBounds) {
+        self.rules.push((pattern.into(), bounds));
+    }
+
+    /// The bounds of a topic. `None`: the topic keeps all messages.
+    pub(crate) fn bounds(&self, topic: &str) -> Option<UnclaimedBounds> {
+        let mut rules = self.rules.iter();
+        let rule = rules.find(|(pattern, _)| glob::matches(pattern, topic));
+        let bounds = rule.map(|(_, bounds)| *bounds);
+        bounds.filter(|bounds| *bounds != UnclaimedBounds::KEEP)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rule_that_matches_counts() {
+        let mut rules = UnclaimedRules::default();
+        rules.add("metrics.keep", UnclaimedBounds::KEEP);
+        rules.add("metrics.*", UnclaimedBounds::DROP);
+        assert_eq!(rules.bounds("metrics.cpu"), Some(UnclaimedBounds::DROP));
+        assert_eq!(rules.bounds("metrics.keep"), None);
+        assert_eq!(rules.bounds("orders"), None);
+    }
+}
