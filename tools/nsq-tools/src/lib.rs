@@ -18,6 +18,8 @@ pub mod consuming;
 pub mod doctor;
 pub mod flags;
 pub mod host_pool;
+pub mod listening;
+pub mod nsq_forget;
 pub mod nsq_stat;
 pub mod nsq_tail;
 pub mod nsq_to_file;

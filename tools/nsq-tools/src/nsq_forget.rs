@@ -1,0 +1,60 @@
+//! `nsq_forget`: keeps the recent distribution of a field's values in the messages of a topic, and
+//! answers over HTTP.
+//!
+//! ```text
+//!   nsqd ─► consumer ─► Field: values ─► ForgetTable ◄─► http ◄─► clients
+//!                                             │
+//!                                         state file
+//! ```
+//!
+//! Counts fade away: `decay.rs` has the formula. The table is a state machine; its time and its random
+//! numbers are arguments.
+
+mod config;
+mod counting;
+mod decay;
+mod distribution;
+mod field;
+mod http;
+mod state_file;
+mod table;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use program::log::Level;
+use program::{log, log_fatal};
+use tokio::runtime::Runtime;
+
+use config::Config;
+pub use config::NSQ_FORGET;
+
+/// Runs the tool with these arguments, without the program's name.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    program::stop::abort_on_panic();
+    let config = match Config::from_args(args) {
+        Ok(config) => config,
+        Err(exit) => return exit.print(),
+    };
+    if let Err(error) = log::init_tool(Level::Info, config.log_style.clone()) {
+        log_fatal!("cannot start the log's thread: {error}");
+        return ExitCode::from(1);
+    }
+    let runtime = match Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            log_fatal!("cannot start threads: {error}");
+            return ExitCode::from(1);
+        }
+    };
+    let end = runtime.block_on(counting::run(&config));
+    runtime.shutdown_background();
+    log::flush();
+    match end {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            log_fatal!("FATAL: {why}");
+            ExitCode::from(1)
+        }
+    }
+}

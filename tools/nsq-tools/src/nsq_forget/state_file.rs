@@ -1,0 +1,136 @@
+//! The file with the counts. A new state replaces the old one in one step.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::table::State;
+
+/// The version of the format.
+const VERSION: u32 = 1;
+
+/// The content of the file.
+#[derive(Serialize, Deserialize)]
+struct Content {
+    version: u32,
+    #[serde(flatten)]
+    state: State,
+}
+
+/// Reads the state. A file that does not exist is an empty state.
+///
+/// # Errors
+/// The file cannot be read, or has another format. The error is the reason for the user.
+pub(super) fn load(path: &Path) -> Result<State, String> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::default()),
+        Err(error) => return Err(format!("failed to read {} - {error}", path.display())),
+    };
+    let content: Content = serde_json::from_slice(&text).map_err(|error| {
+        format!(
+            "{} is not a state of nsq_forget - {error}; move the file away to begin without counts",
+            path.display()
+        )
+    })?;
+    match content.version {
+        VERSION => Ok(content.state),
+        other => Err(format!(
+            "{} has version {other}, and this nsq_forget reads version {VERSION}",
+            path.display()
+        )),
+    }
+}
+
+/// Writes the state to a new file, syncs the file, and renames it.
+///
+/// # Errors
+/// The system refuses a step. The error is the reason for the user. The old file stays as it was.
+pub(super) fn save(path: &Path, state: State) -> Result<(), String> {
+    let new = new_path(path);
+    write(path, &new, state)
+        .map_err(|error| format!("failed to write {} - {error}", path.display()))
+}
+
+fn write(path: &Path, new: &Path, state: State) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(new)?);
+    let content = Content {
+        version: VERSION,
+        state,
+    };
+    serde_json::to_writer(&mut file, &content)?;
+    file.flush()?;
+    file.get_ref().sync_all()?;
+    fs::rename(new, path)?;
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    // The name is durable when the directory is.
+    File::open(directory)?.sync_all()
+}
+
+fn new_path(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".new");
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::{ForgetTable, Limits, Wanted};
+    use super::*;
+
+    fn table(state: State) -> ForgetTable {
+        let limits = Limits {
+            distributions_max: 10,
+            bins_max: 10,
+        };
+        ForgetTable::new(0.01, limits, state, 1)
+    }
+
+    #[test]
+    fn a_saved_state_is_loaded() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("counts.json");
+        let mut counted = table(load(&path).unwrap());
+        counted.add("d", "v", 7, 1.5);
+        save(&path, counted.state()).unwrap();
+        counted.add("d", "v", 1, 1.5);
+        save(&path, counted.state()).unwrap();
+        let mut restored = table(load(&path).unwrap());
+        assert_eq!(
+            restored.read("d", Wanted::Largest(9), 1.5).bins,
+            [("v".into(), 8)]
+        );
+        let names: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+    }
+
+    #[test]
+    fn a_state_that_cannot_be_read_or_written_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("counts.json");
+        let shown = path.display();
+        fs::write(&path, "odd").unwrap();
+        let error = load(&path).unwrap_err();
+        assert!(
+            error.starts_with(&format!("{shown} is not a state of nsq_forget - ")),
+            "{error}"
+        );
+        fs::write(&path, r#"{"version":2,"distributions":{}}"#).unwrap();
+        let error = load(&path).unwrap_err();
+        assert_eq!(
+            error,
+            format!("{shown} has version 2, and this nsq_forget reads version 1")
+        );
+        let error = load(directory.path()).unwrap_err();
+        assert!(error.starts_with("failed to read "), "{error}");
+        let missing = directory.path().join("nope/counts.json");
+        let error = save(&missing, State::default()).unwrap_err();
+        assert!(error.contains("No such file or directory"), "{error}");
+    }
+}

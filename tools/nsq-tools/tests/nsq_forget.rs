@@ -1,0 +1,311 @@
+//! `nsq_forget` with real daemons: counts, answers, state, signals.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use serde_json::{Value, json};
+use test_support::daemon::{Daemon, send_signal, wait_for_end};
+use test_support::http::{Response, http};
+use test_support::process::{LOG_LINES_MAX, Log, address_in, run};
+use test_support::{TIMEOUT, wait_until};
+
+/// A running nsq_forget. A drop kills it.
+struct Forget {
+    child: Child,
+    http: std::net::SocketAddr,
+    log: Arc<Log>,
+    drain: Option<JoinHandle<()>>,
+}
+
+impl Forget {
+    fn start(nsqd: &Daemon, args: &[&str]) -> Forget {
+        let mut child = command(nsqd, args).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = child.stderr.take().unwrap();
+        let log = Arc::new(Log::default());
+        let drain = std::thread::spawn({
+            let log = Arc::clone(&log);
+            move || log.drain(stderr)
+        });
+        let line = log.wait_for("listening on ", TIMEOUT);
+        let line = line.unwrap_or_else(|| panic!("no start: {}", log.text(LOG_LINES_MAX)));
+        Forget {
+            child,
+            http: address_in(&line).unwrap(),
+            log,
+            drain: Some(drain),
+        }
+    }
+
+    fn get(&self, target: &str) -> Response {
+        http(self.http, "GET", target, b"")
+    }
+
+    /// Waits until the sum of a distribution has this value, and returns its bins and counts.
+    fn wait_for_z(&self, distribution: &str, z: u64) -> Vec<(String, u64)> {
+        let target = format!("/dist?distribution={distribution}");
+        let mut last = Value::Null;
+        let reached = wait_until(TIMEOUT, || {
+            last = self.get(&target).expect_status(200).json();
+            last["data"]["Z"] == z
+        });
+        assert!(reached, "Z is not {z}: {last}");
+        let bins = last["data"]["data"].as_array().unwrap();
+        let bin = |bin: &Value| {
+            (
+                bin["bin"].as_str().unwrap().to_owned(),
+                bin["count"].as_u64().unwrap(),
+            )
+        };
+        bins.iter().map(bin).collect()
+    }
+
+    /// Sends a signal, and returns the exit code and the log.
+    fn end(mut self, signal: &str) -> (Option<i32>, String) {
+        send_signal(self.child.id(), signal);
+        let status = wait_for_end(&mut self.child);
+        self.drain.take().unwrap().join().unwrap();
+        (status.code(), self.log.text(LOG_LINES_MAX))
+    }
+}
+
+impl Drop for Forget {
+    fn drop(&mut self) {
+        // Both calls fail only if the process has been waited for already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!(
+                "--- log of nsq_forget ---\n{}---",
+                self.log.text(LOG_LINES_MAX)
+            );
+        }
+    }
+}
+
+/// A rate at which nothing is forgotten during a test: a message lives for 30,000 years.
+const NEVER: &str = "--rate=1e-12";
+
+fn command(nsqd: &Daemon, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq_forget"));
+    command
+        .args([
+            "--topic=clicks",
+            "--channel=forget",
+            "--field=country",
+            "--http-address=127.0.0.1:0",
+        ])
+        .arg(format!("--nsqd-tcp-address={}", nsqd.tcp))
+        .args(args);
+    command
+}
+
+fn nsqd_with_clicks(countries: &[&str]) -> Daemon {
+    let nsqd = Daemon::nsqd(&[]);
+    nsqd.create_channel("clicks", "forget");
+    publish(&nsqd, countries);
+    nsqd
+}
+
+fn publish(nsqd: &Daemon, countries: &[&str]) {
+    let bodies: Vec<String> = countries
+        .iter()
+        .map(|country| json!({"country": country, "site": {"name": "s1"}}).to_string())
+        .collect();
+    nsqd.publish(
+        "clicks",
+        &bodies.iter().map(String::as_str).collect::<Vec<_>>(),
+    );
+}
+
+fn owned(bins: &[(&str, u64)]) -> Vec<(String, u64)> {
+    bins.iter()
+        .map(|(bin, count)| ((*bin).to_owned(), *count))
+        .collect()
+}
+
+#[test]
+fn messages_are_counted_and_finished() {
+    let nsqd = nsqd_with_clicks(&["US", "JP", "US", "BR", "US", "JP"]);
+    nsqd.publish("clicks", &["not json", "{}", "{\"country\":null}"]);
+    let forget = Forget::start(&nsqd, &[NEVER]);
+    let bins = forget.wait_for_z("clicks", 6);
+    assert_eq!(bins, owned(&[("US", 3), ("JP", 2), ("BR", 1)]));
+    // All are finished, also those that have nothing to count.
+    nsqd.wait_for_figure("clicks", "forget", "in_flight_count", 0);
+    nsqd.wait_for_figure("clicks", "forget", "depth", 0);
+    let skipped = || forget.get("/dbstats").json()["data"]["skipped"] == 3;
+    assert!(
+        wait_until(TIMEOUT, skipped),
+        "{}",
+        forget.get("/dbstats").text()
+    );
+    let warning = forget
+        .log
+        .wait_for("is not counted - the message is not JSON: ", TIMEOUT);
+    assert!(warning.is_some());
+    let (code, log) = forget.end("TERM");
+    assert_eq!(code, Some(0), "{log}");
+    let stats = nsqd.channel("clicks", "forget").unwrap();
+    assert_eq!(
+        (&stats["requeue_count"], &stats["timeout_count"]),
+        (&json!(0), &json!(0))
+    );
+}
+
+#[test]
+fn answers_are_those_of_the_original() {
+    let nsqd = nsqd_with_clicks(&[]);
+    let forget = Forget::start(&nsqd, &[NEVER]);
+    assert_eq!(
+        forget
+            .get("/incr?distribution=colors&field=red&field=blue&N=2")
+            .text(),
+        "OK"
+    );
+    assert_eq!(
+        forget.get("/incr?distribution=colors&field=red").text(),
+        "OK"
+    );
+    assert_eq!(forget.get("/incr?field=DE").text(), "OK");
+    let dist = forget.get("/dist?distribution=colors").expect_status(200);
+    let text = dist.text();
+    let begin = r#"{"status_code":200,"status_txt":"","data":{"distribution":"colors","Z":5,"T":"#;
+    let end = r#","data":[{"bin":"red","count":3,"p":0.6},{"bin":"blue","count":2,"p":0.4}],"rate":1e-12,"prune":true}}"#;
+    assert!(text.starts_with(begin) && text.ends_with(end), "{text}");
+    assert_eq!(
+        dist.header("content-type"),
+        Some("application/json; charset=utf-8")
+    );
+    let data = |target: &str| forget.get(target).expect_status(200).json()["data"].clone();
+    let get = data("/get?distribution=colors&field=blue&field=gr%C3%BCn&rate=1e-12");
+    let expected =
+        json!([{"bin": "blue", "count": 2, "p": 0.4}, {"bin": "grün", "count": 0, "p": 0.0}]);
+    assert_eq!((&get["Z"], &get["data"]), (&json!(5), &expected));
+    let most = data("/nmostprobable?distribution=colors&N=1");
+    assert_eq!(most["data"], json!([{"bin": "red", "count": 3, "p": 0.6}]));
+    // A request without a distribution is about the one of the messages.
+    assert_eq!(
+        data("/nmostprobable")["data"],
+        json!([{"bin": "DE", "count": 1, "p": 1.0}])
+    );
+    let nothing = data("/dist?distribution=nothing");
+    assert_eq!((&nothing["Z"], &nothing["data"]), (&json!(0), &json!([])));
+    assert_eq!(data("/dbsize"), json!(2));
+    let stats = json!({
+        "distributions": 2, "bins": 3, "rate": 1e-12, "observations": 6, "skipped": 0,
+        "evicted_bins": 0, "evicted_distributions": 0,
+    });
+    assert_eq!(data("/dbstats"), stats);
+    assert_eq!(forget.get("/ping").text(), "OK");
+    let long = "x".repeat(1025);
+    for (target, status, code) in [
+        ("/incr", 400, "MISSING_ARG_FIELD"),
+        ("/incr?field=", 400, "MISSING_ARG_FIELD"),
+        (
+            "/incr?distribution=&field=a",
+            400,
+            "MISSING_ARG_DISTRIBUTION",
+        ),
+        ("/incr?field=a&N=x", 400, "COULDNT_PARSE_N"),
+        ("/incr?field=a&N=-1", 400, "COULDNT_PARSE_N"),
+        (&format!("/incr?field={long}"), 400, "INVALID_ARG_FIELD"),
+        (
+            &format!("/dist?distribution={long}"),
+            400,
+            "INVALID_ARG_DISTRIBUTION",
+        ),
+        ("/get", 400, "MISSING_ARG_FIELD"),
+        ("/get?field=a&rate=x", 400, "CANNOT_PARSE_RATE"),
+        ("/dist?rate=0.5", 400, "RATE_IS_FIXED"),
+        ("/nmostprobable?N=x", 400, "INVALID_ARG_N"),
+        ("/nope", 404, "NOT_FOUND"),
+    ] {
+        let answer = forget.get(target).expect_status(status);
+        let expected = format!(r#"{{"status_code":{status},"status_txt":"{code}","data":null}}"#);
+        assert_eq!(answer.text(), expected, "{target}");
+    }
+}
+
+#[test]
+fn counts_survive_a_restart_and_are_forgotten() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("counts.json");
+    let file = format!("--state-file={}", path.display());
+    let nsqd = nsqd_with_clicks(&["US", "US", "JP"]);
+    let forget = Forget::start(&nsqd, &[NEVER, &file]);
+    forget.wait_for_z("clicks", 3);
+    let (code, log) = forget.end("INT");
+    assert_eq!(code, Some(0), "{log}");
+    publish(&nsqd, &["JP"]);
+    // The state is written at each interval, so a kill loses only what came since.
+    let forget = Forget::start(&nsqd, &[NEVER, &file, "--save-interval=100ms"]);
+    assert_eq!(
+        forget.wait_for_z("clicks", 4),
+        owned(&[("JP", 2), ("US", 2)])
+    );
+    assert!(
+        forget
+            .log
+            .text(LOG_LINES_MAX)
+            .contains("1 distributions with 2 values")
+    );
+    let is_saved = || read(&path)["distributions"]["clicks"]["bins"]["JP"]["count"] == 2;
+    assert!(wait_until(TIMEOUT, is_saved), "{}", read(&path));
+    drop(forget);
+    // A message lives for a thousandth of a second.
+    let forget = Forget::start(&nsqd, &["--rate=1000", &file]);
+    forget.wait_for_z("clicks", 0);
+    let (code, log) = forget.end("TERM");
+    assert_eq!(code, Some(0), "{log}");
+    assert_eq!(read(&path), json!({"version": 1, "distributions": {}}));
+    let names: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn a_field_names_the_distribution() {
+    let nsqd = nsqd_with_clicks(&["US", "JP"]);
+    let forget = Forget::start(&nsqd, &[NEVER, "--distribution-field=/site/name"]);
+    assert_eq!(forget.wait_for_z("s1", 2), owned(&[("JP", 1), ("US", 1)]));
+    assert_eq!(forget.wait_for_z("clicks", 0), []);
+}
+
+#[test]
+fn a_start_that_fails_says_why() {
+    let nsqd = Daemon::nsqd(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let check = |nsqd: &Daemon, args: &[&str], text: &str| {
+        let exit = run(&mut command(nsqd, args), TIMEOUT);
+        assert_eq!(exit.code(), 1, "{exit}");
+        assert!(exit.stderr.contains(text), "{exit}");
+    };
+    let odd = directory.path().join("odd");
+    std::fs::write(&odd, "odd").unwrap();
+    let odd = format!("--state-file={}", odd.display());
+    check(&nsqd, &[&odd], "odd is not a state of nsq_forget - ");
+    let missing = format!(
+        "--state-file={}",
+        directory.path().join("no/file").display()
+    );
+    check(&nsqd, &[&missing], "No such file or directory");
+    let taken = format!("--http-address={}", nsqd.http);
+    let text = format!(
+        "FATAL: listen ({}) failed - listen tcp {0}: bind: address already in use",
+        nsqd.http
+    );
+    check(&nsqd, &[&taken], &text);
+    let mut dead = Daemon::nsqd(&[]);
+    dead.kill();
+    check(&dead, &[], "error connecting to nsqd");
+    let exit = run(&mut command(&nsqd, &["--version"]), TIMEOUT);
+    assert_eq!(
+        (exit.code(), exit.stdout.as_str()),
+        (0, "nsq_forget v1.3.0\n")
+    );
+}
